@@ -1,0 +1,41 @@
+"""One thread per worker, and the fixed batches every numeric check of losses and miners is stated on."""
+
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import Tensor
+
+from unseen.tuples import Triplets
+
+
+def on_circle(*degrees: float) -> Tensor:
+    angle = torch.tensor(degrees, dtype=torch.float64) * math.pi / 180
+    return torch.stack([angle.cos(), angle.sin()], dim=1)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread() -> None:
+    """Small kernels are faster so, and two workers do not fight for two cores."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def spec() -> SimpleNamespace:
+    """T: six unit vectors of three classes. U: the same directions with other norms. PX, PX4: proxies.
+    CT: two centres per class. TR: one triplet per anchor of T. COL: collapsed. ORT: ideal."""
+    T = on_circle(0, 25, 65, 128, 200, 262)
+    norms = torch.tensor([1, 2, 1.5, 0.5, 1, 2], dtype=torch.float64)
+    triplets = torch.tensor([(0, 1, 2), (1, 0, 2), (2, 3, 1), (3, 2, 4), (4, 5, 3), (5, 4, 0)])
+    return SimpleNamespace(
+        T=T,
+        U=T * norms[:, None],
+        labels=torch.tensor([0, 0, 1, 1, 2, 2]),
+        PX=on_circle(15, 90, 235),
+        PX4=on_circle(15, 90, 235, 330),
+        CT=on_circle(0, 40, 50, 110, 190, 260).view(3, 2, 2),
+        TR=Triplets(*triplets.T),
+        COL=on_circle(30).repeat(6, 1),
+        ORT=torch.eye(3, dtype=torch.float64).repeat_interleave(2, dim=0),
+    )

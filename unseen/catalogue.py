@@ -1,0 +1,141 @@
+"""Every method by name. Names come from file names: `losses/multi_similarity.py` holds `MultiSimilarity`.
+
+There is no list to keep: a file put into one of the folders below is in the catalogue. Names such as
+`pml:CircleLoss` mean a loss or miner of pytorch-metric-learning, when that package is installed.
+"""
+
+import difflib
+import importlib
+import inspect
+import pkgutil
+from dataclasses import dataclass
+from typing import Any
+
+KINDS = {  # folder -> what one of its methods is called, in configs and messages
+    "losses": "loss",
+    "miners": "miner",
+    "samplers": "sampler",
+    "regularizers": "regularizer",
+    "metrics": "metric",
+    "diagnostics": "diagnostic",
+}
+_NOT_METHODS = ("base",)
+_PML = "pml:"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the catalogue says of a method."""
+
+    name: str
+    line: str  # the first line of its module's docstring
+    paper: str
+    defaults: dict[str, Any]
+    presets: tuple[str, ...]
+
+
+def names(kind: str) -> list[str]:
+    """The names of a kind, sorted."""
+    package = importlib.import_module(f"unseen.{known(kind, list(KINDS), 'kind')}")
+    return sorted(m.name for m in pkgutil.iter_modules(package.__path__) if _is_method(m.name))
+
+
+def find(kind: str, name: str) -> type:
+    """The class of a method; an unknown name is a ValueError that says the nearest ones."""
+    if name.startswith(_PML):
+        return _find_in_pml(kind, name.removeprefix(_PML))
+    known(name, names(kind), KINDS[kind])
+    module = importlib.import_module(f"unseen.{kind}.{name}")
+    found: type = getattr(module, class_name(name))
+    return found
+
+
+def class_name(name: str) -> str:
+    """proxy_nca -> ProxyNca."""
+    return "".join(word.capitalize() for word in name.split("_"))
+
+
+def entry(kind: str, name: str) -> Entry:
+    """Name, one line, paper, defaults and presets of a method."""
+    method = find(kind, name)
+    module = inspect.getmodule(method)
+    text = (inspect.getdoc(module) if module else None) or ""
+    return Entry(
+        name=name,
+        line=text.splitlines()[0] if text else "",
+        paper=_section(text, "Paper"),
+        defaults={p.name: p.default for p in parameters(method) if p.default is not p.empty},
+        presets=tuple(getattr(method, "PRESETS", {})),
+    )
+
+
+def parameters(method: type) -> list[inspect.Parameter]:
+    """The constructor's parameters, without self."""
+    return list(inspect.signature(method).parameters.values())
+
+
+def create(
+    kind: str,
+    name: str,
+    given: dict[str, Any] | None = None,
+    preset: str | None = None,
+    **context: Any,
+) -> Any:
+    """An object of a method. `given` are the user's values, over the preset's; `context` holds what the
+    run knows (num_classes, embedding_size, seed, ...), of which a method gets what it asks for."""
+    method = find(kind, name)
+    takes = {p.name for p in parameters(method)}
+    given = given or {}
+    for key in given:
+        known(key, sorted(takes - set(context)) or ["nothing"], f"parameter of {name}")
+    values = {key: value for key, value in context.items() if key in takes}
+    return method(**(values | preset_values(kind, name, preset) | given))
+
+
+def preset_values(kind: str, name: str, preset: str | None) -> dict[str, Any]:
+    """What a source used for a method."""
+    if preset is None:
+        return {}
+    presets: dict[str, dict[str, Any]] = getattr(find(kind, name), "PRESETS", {})
+    return presets[known(preset, sorted(presets), f"preset of {name}")]
+
+
+def known(word: str, words: list[str], what: str) -> str:
+    """The word itself if it is one of the words; otherwise a ValueError with the nearest ones."""
+    if word in words:
+        return word
+    near = difflib.get_close_matches(word, words, n=3, cutoff=0.5)
+    advice = f"did you mean {' or '.join(near)}?" if near else f"choose from: {', '.join(words)}"
+    raise ValueError(f"unknown {what} {word!r}: {advice}")
+
+
+def _is_method(name: str) -> bool:
+    return name not in _NOT_METHODS and not name.startswith("_")
+
+
+def _section(text: str, head: str) -> str:
+    """The text after a head such as `Paper` up to the next head, on one line."""
+    lines = text.splitlines()
+    starts = [i for i, line in enumerate(lines) if line.startswith(f"{head} ")]
+    if not starts:
+        return ""
+    body = [lines[starts[0]].removeprefix(head)]
+    for line in lines[starts[0] + 1 :]:
+        if line and not line.startswith(" "):
+            break
+        body.append(line)
+    return " ".join(" ".join(body).split())
+
+
+def _find_in_pml(kind: str, name: str) -> type:
+    if kind not in ("losses", "miners"):
+        raise ValueError(f"pytorch-metric-learning has losses and miners for us, no {kind}")
+    try:
+        package = importlib.import_module(f"pytorch_metric_learning.{kind}")
+    except ModuleNotFoundError as error:
+        raise ValueError(
+            f"pml:{name} needs pytorch-metric-learning: pip install 'unseen[pml]'"
+        ) from error
+    classes = [key for key, value in vars(package).items() if inspect.isclass(value)]
+    found: type = getattr(package, known(name, sorted(classes), "pytorch-metric-learning class"))
+    return found

@@ -1,0 +1,178 @@
+"""Every call of the toolkit on one page. Parts are plain callables; nothing here needs subclassing.
+
+    data set -> sampler -> network -> miner -> loss + regularizers = objective      (training)
+    data set -> network -> neighbours -> metrics, diagnostics                       (judging)
+
+A part knows nothing of the parts beside it: a loss sees two tensors, never a config, a rank or a log.
+Shapes: N anchors, M references, D embedding size, C classes, Q queries, G gallery items, K neighbours.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+from unseen.tuples import Pairs, Triplets
+
+IntArray = NDArray[np.int64]
+
+
+class Batch(NamedTuple):
+    """What a loader yields: pictures (or features), 0..C-1 labels, positions in the data set."""
+
+    images: Tensor  # [N, channels, height, width] or [N, features]
+    labels: Tensor  # [N] int64
+    indices: Tensor  # [N] int64
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a network gives. `embeddings` is the head's raw output: who needs unit vectors makes them."""
+
+    embeddings: Tensor  # [N, D]
+    pooled: Tensor  # [N, P], the backbone's descriptor before the head
+    maps: Tensor | None = None  # [N, channels, height, width], the backbone's last map
+    heads: Tensor | None = None  # [N, heads, d], one embedding per learner of an ensemble
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """The nearest gallery items of each query, nearest first; among equals the wrong ones come first."""
+
+    indices: Tensor  # [Q, K] int64 positions in the gallery; -1 where the gallery is exhausted
+    similarities: Tensor  # [Q, K]; cosine, or minus the squared distance of raw embeddings
+    matches: Tensor  # [Q, K] bool, same label as the query
+    num_relevant: Tensor  # [Q] int64, items of the query's class in the gallery (itself excluded)
+
+
+@dataclass(frozen=True)
+class Split:
+    """Positions in a data set. Classes of train, validation and test never overlap."""
+
+    train: IntArray
+    validation: IntArray
+    test: IntArray
+    query: IntArray | None = None  # positions among the test items; None = every test item
+    gallery: IntArray | None = None  # likewise; None = every test item but the query itself
+
+
+@runtime_checkable
+class Dataset(Protocol):
+    """Pictures with labels. Labels are 0..C-1; `label_names[c]` is what the user called class c."""
+
+    name: str
+    labels: IntArray  # [n]
+    label_names: Sequence[str]  # [C]
+    official_test_classes: IntArray | None  # classes the data set's authors set aside for testing
+
+    def __len__(self) -> int: ...
+
+    def picture(self, index: int) -> Image.Image:
+        """The picture as RGB."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """Counts a user wants to see: items, classes, what was left out and why."""
+        ...
+
+    def fingerprint(self) -> str:
+        """A hash that changes when an item, a label or the order changes."""
+        ...
+
+
+class Sampler(Protocol):
+    """Chooses which items make a batch. Draws from a generator of its own, made of (seed, epoch)."""
+
+    def set_epoch(self, epoch: int) -> None: ...
+
+    def __iter__(self) -> Iterator[list[int]]: ...
+
+    def __len__(self) -> int: ...
+
+    def describe(self) -> dict[str, Any]:
+        """What an epoch covers: classes, images, repeats, classes left out and why."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
+
+
+class Network(Protocol):
+    """Pictures to embeddings."""
+
+    embedding_size: int
+
+    def __call__(self, images: Tensor) -> Output: ...
+
+    def tapped(self, images: Tensor, names: Sequence[str]) -> dict[str, Tensor]:
+        """Unit descriptors [N, d] of named layers, `pooled` and `embedding` among them."""
+        ...
+
+
+class Miner(Protocol):
+    """Chooses which tuples of a batch count. No gradient; a generator of its own."""
+
+    def __call__(
+        self,
+        embeddings: Tensor,
+        labels: Tensor,
+        ref_embeddings: Tensor | None = None,
+        ref_labels: Tensor | None = None,
+    ) -> Pairs | Triplets: ...
+
+
+class Loss(Protocol):
+    """The price of tuples. `tuples=None` means every tuple of the batch; references stand in the
+    columns, where positives and negatives come from (the batch itself when there are none)."""
+
+    def __call__(
+        self,
+        embeddings: Tensor,
+        labels: Tensor,
+        tuples: Pairs | Triplets | None = None,
+        ref_embeddings: Tensor | None = None,
+        ref_labels: Tensor | None = None,
+    ) -> Tensor: ...
+
+
+class Regularizer(Protocol):
+    """A price on the embedding space, unweighted."""
+
+    def __call__(self, output: Output, labels: Tensor) -> Tensor: ...
+
+
+class Objective(Protocol):
+    """Miner, loss and weighted regularizers as named scalars; `total` is what is minimised."""
+
+    def __call__(self, output: Output, labels: Tensor) -> dict[str, Tensor]: ...
+
+
+class RetrievalMetric(Protocol):
+    """One value per query, NaN where it is undefined (a query without any relevant item)."""
+
+    def __call__(self, neighbours: Neighbours) -> Tensor: ...
+
+    def depth(self, max_relevant: int) -> int:
+        """How many neighbours the metric looks at when no query has more than that many relevant."""
+        ...
+
+
+class ClusteringMetric(Protocol):
+    def __call__(self, assignments: Tensor, labels: Tensor) -> float: ...
+
+
+class Diagnostic(Protocol):
+    """What an embedding space looks like."""
+
+    def __call__(self, embeddings: Tensor, labels: Tensor) -> dict[str, Any]: ...
+
+
+class SplitProtocol(Protocol):
+    """Cuts the classes of a data set, the same way for the same seed."""
+
+    def __call__(self, dataset: Dataset, seed: int) -> list[Split]: ...

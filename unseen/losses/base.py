@@ -1,0 +1,165 @@
+"""The door every loss shares, and the two abstract shapes most losses have.
+
+`Loss.forward` has the one signature of contracts.Loss: it raises half precision, switches autocast off,
+names bare index tuples and hands a `Comparison` to the loss's own `price`. A loss is either final or
+abstract: a file in this folder fills in exactly one abstract method and overrides nothing else.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from unseen import geometry
+from unseen.geometry import Measure, full_precision
+from unseen.tuples import (
+    Pairs,
+    Triplets,
+    all_triplets,
+    as_triplets,
+    from_indices,
+    pair_counts,
+    pair_masks,
+    relations,
+)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Anchors [N, D] and the references [M, D] their positives and negatives come from."""
+
+    embeddings: Tensor  # [N, D]
+    labels: Tensor  # [N]
+    tuples: Pairs | Triplets | None  # None: every tuple counts
+    ref_embeddings: Tensor | None  # None: the batch is its own reference
+    ref_labels: Tensor | None
+
+    def matrix(self, measure: Measure) -> Tensor:  # [N, M]
+        return measure(self.embeddings, self.ref_embeddings)
+
+    def masks(self) -> tuple[Tensor, Tensor]:  # two bool [N, M]
+        """Which positive and which negative pairs count."""
+        if self.tuples is None:
+            return relations(self.labels, self.ref_labels)
+        return pair_masks(self.tuples, *self._shape())
+
+    def pair_counts(self) -> tuple[Tensor, Tensor]:  # two [N, M]
+        """How often each pair counts: once each, or as often as the given tuples name it."""
+        if self.tuples is None:
+            positive, negative = relations(self.labels, self.ref_labels)
+        else:
+            positive, negative = pair_counts(self.tuples, *self._shape())
+        return positive.to(self.embeddings.dtype), negative.to(self.embeddings.dtype)
+
+    def triplet_pair_counts(self) -> tuple[Tensor, Tensor]:  # two [N, M]
+        """How often each pair occurs among the triplets; without tuples, among all of them."""
+        positive, negative = self.pair_counts()
+        if self.tuples is not None:
+            return positive, negative
+        num_positive, num_negative = positive.sum(1, keepdim=True), negative.sum(1, keepdim=True)
+        return positive * num_negative, negative * num_positive
+
+    def triplets(self) -> Triplets:
+        """The triplets as lists. Long without tuples: prefer a form that sums over masks."""
+        if self.tuples is None:
+            return all_triplets(*relations(self.labels, self.ref_labels))
+        return as_triplets(self.tuples)
+
+    def _shape(self) -> tuple[int, int]:
+        references = self.labels if self.ref_labels is None else self.ref_labels
+        return len(self.labels), len(references)
+
+
+class Loss(nn.Module, ABC):
+    """Abstract: one scalar from embeddings and labels. PRESETS holds the values of the sources."""
+
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {}
+
+    own_lr: float | None = (
+        None  # learning rate of the loss's parameters; None: lr_factor times the run's
+    )
+    lr_factor: float = 1.0
+    own_weight_decay: float = 0.0  # decay would pull proxies and boundaries to 0
+
+    def forward(
+        self,
+        embeddings: Tensor,
+        labels: Tensor,
+        tuples: Pairs | Triplets | tuple[Tensor, ...] | None = None,
+        ref_embeddings: Tensor | None = None,
+        ref_labels: Tensor | None = None,
+    ) -> Tensor:
+        check_batch(embeddings, labels, ref_embeddings, ref_labels)
+        with torch.autocast(embeddings.device.type, enabled=False):
+            return self.price(
+                Comparison(
+                    full_precision(embeddings),
+                    labels,
+                    None if tuples is None else from_indices(tuples),
+                    None if ref_embeddings is None else full_precision(ref_embeddings),
+                    ref_labels,
+                )
+            )
+
+    @abstractmethod
+    def price(self, batch: Comparison) -> Tensor:
+        """The scalar; 0, attached to the graph, when nothing counts."""
+
+    def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
+        """Optimiser groups of the loss's own parameters, given the run's learning rate."""
+        own = list(self.parameters())
+        if not own:
+            return []
+        own_lr = lr * self.lr_factor if self.own_lr is None else self.own_lr
+        return [{"params": own, "lr": own_lr, "weight_decay": self.own_weight_decay}]
+
+
+class MatrixLoss(Loss):
+    """Abstract: a loss of one matrix between anchors and references and two masks on it."""
+
+    measure: Measure = staticmethod(geometry.cosine)
+
+    def price(self, batch: Comparison) -> Tensor:
+        return self.on_matrix(batch.matrix(self.measure), *batch.masks())
+
+    @abstractmethod
+    def on_matrix(self, sim: Tensor, pos: Tensor, neg: Tensor) -> Tensor:  # three [N, M]
+        """The scalar from similarities (or distances) and the masks of the pairs that count."""
+
+
+class LabelLoss(Loss):
+    """Abstract: a loss of embeddings and class labels alone (proxies, classifiers)."""
+
+    def price(self, batch: Comparison) -> Tensor:
+        if batch.tuples is not None or batch.ref_embeddings is not None:
+            raise ValueError(
+                f"{type(self).__name__} compares embeddings with class parameters: it takes neither "
+                "tuples nor references. Remove the miner or memory, or choose a pair loss."
+            )
+        return self.on_labels(batch.embeddings, batch.labels)
+
+    @abstractmethod
+    def on_labels(self, embeddings: Tensor, labels: Tensor) -> Tensor:  # [N, D], [N]
+        """The scalar from embeddings and 0..C-1 labels."""
+
+
+def check_batch(
+    embeddings: Tensor, labels: Tensor, ref_embeddings: Tensor | None, ref_labels: Tensor | None
+) -> None:
+    """Stops shapes and types that would broadcast or compare silently into nonsense."""
+    if embeddings.ndim != 2 or labels.ndim != 1 or len(embeddings) != len(labels):
+        raise ValueError(
+            "embeddings must be [N, D] and labels [N], "
+            f"got {tuple(embeddings.shape)} and {tuple(labels.shape)}"
+        )
+    if labels.is_floating_point():
+        raise ValueError(f"labels must be integers, got {labels.dtype}: use labels.long()")
+    if (ref_embeddings is None) != (ref_labels is None):
+        raise ValueError("ref_embeddings and ref_labels go together: give both or neither")
+    if ref_embeddings is not None and ref_embeddings.shape[1] != embeddings.shape[1]:
+        raise ValueError(
+            f"references have {ref_embeddings.shape[1]} dimensions, "
+            f"the batch has {embeddings.shape[1]}"
+        )

@@ -1,0 +1,51 @@
+"""Multi-similarity: each pair weighs by how hard it is among the anchor's other pairs.
+
+Paper    X. Wang et al., Multi-Similarity Loss with General Pair Weighting for Deep Metric
+         Learning, CVPR 2019, https://arxiv.org/abs/1904.06627
+Formula  for an anchor i, its positives P(i), its negatives N(i), cosine similarities S:
+
+             L(i) = 1/alpha * log(1 + sum over p in P(i) of exp(-alpha * (S[i,p] - base)))
+                  + 1/beta  * log(1 + sum over n in N(i) of exp( beta  * (S[i,n] - base)))
+
+         averaged over all anchors; an anchor without pairs counts as 0 (`average="kept"` leaves
+         such anchors out of the average, as the code of Roth et al. does).
+Values   alpha 2, beta 50, base 0.5 (common code; the paper has base 1).
+Use      samples_per_class sampler with at least 2 per class; multi_similarity miner or none.
+"""
+
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from unseen.geometry import log1p_sum_exp
+from unseen.losses.base import MatrixLoss
+
+
+class MultiSimilarity(MatrixLoss):
+    """alpha, beta: sharpness on positives, negatives. base: the similarity both start from."""
+
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "revisit": {"beta": 40.0},
+        "revisit_code": {"beta": 40.0, "average": "kept"},
+        "thesis": {},
+        "thesis_tuned": {"alpha": 18.0, "beta": 76.0, "base": 0.8},
+        "horde": {},
+    }
+
+    def __init__(
+        self, alpha: float = 2.0, beta: float = 50.0, base: float = 0.5, average: str = "all"
+    ) -> None:
+        super().__init__()
+        if alpha <= 0 or beta <= 0:
+            raise ValueError(f"alpha and beta must be positive, got alpha={alpha}, beta={beta}")
+        if average not in ("all", "kept"):
+            raise ValueError(f"average must be 'all' or 'kept', got {average!r}")
+        self.alpha, self.beta, self.base, self.average = alpha, beta, base, average
+
+    def on_matrix(self, sim: Tensor, pos: Tensor, neg: Tensor) -> Tensor:  # three [N, M]
+        pull = log1p_sum_exp(-self.alpha * (sim - self.base), where=pos) / self.alpha  # [N]
+        push = log1p_sum_exp(self.beta * (sim - self.base), where=neg) / self.beta  # [N]
+        if self.average == "kept":
+            kept = (pos.any(dim=1) | neg.any(dim=1)).sum()
+            return (pull + push).sum() / kept.clamp(min=1)
+        return (pull + push).mean()

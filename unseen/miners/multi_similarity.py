@@ -1,0 +1,51 @@
+"""Multi-similarity pairs: keep the pairs that are hard beside the anchor's hardest opposite pair.
+
+Paper    X. Wang et al., Multi-Similarity Loss with General Pair Weighting for Deep Metric
+         Learning, CVPR 2019, https://arxiv.org/abs/1904.06627
+Formula  on cosine similarities S, for an anchor i:
+
+             keep positive (i, p)  if  S[i,p] - epsilon < max over negatives n of S[i,n]
+             keep negative (i, n)  if  S[i,n] + epsilon > min over positives p of S[i,p]
+
+         An anchor without positives or without negatives keeps nothing.
+Values   epsilon 0.1 (paper); 0.4 tuned on a validation split in Psomas' thesis.
+Use      multi_similarity, lifted_structure or any other pair loss.
+"""
+
+import math
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from unseen.geometry import cosine
+from unseen.miners.base import Miner
+from unseen.tuples import Pairs, all_pairs
+
+
+class MultiSimilarity(Miner):
+    """epsilon: how much easier than the hardest opposite pair a kept pair may be."""
+
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "revisit": {},
+        "revisit_code": {},
+        "thesis": {},
+        "thesis_code": {},
+        "thesis_tuned": {"epsilon": 0.4},
+    }
+
+    def __init__(self, epsilon: float = 0.1, seed: int = 0) -> None:
+        super().__init__(seed)
+        if epsilon < 0:
+            raise ValueError(f"epsilon must not be negative, got {epsilon}")
+        self.epsilon = epsilon
+
+    def mine(
+        self, embeddings: Tensor, references: Tensor | None, pos: Tensor, neg: Tensor
+    ) -> Pairs:
+        sim = cosine(embeddings, references)  # [N, M]
+        hardest_negative = sim.masked_fill(~neg, -math.inf).amax(dim=1, keepdim=True)
+        hardest_positive = sim.masked_fill(~pos, math.inf).amin(dim=1, keepdim=True)
+        return all_pairs(
+            pos & (sim - self.epsilon < hardest_negative),
+            neg & (sim + self.epsilon > hardest_positive),
+        )

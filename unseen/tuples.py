@@ -1,0 +1,114 @@
+"""Pairs and triplets of a batch as index tensors, and the conversions between them.
+
+Both are named tuples of int64 tensors, laid out like pytorch-metric-learning's index tuples, so its
+miners feed our losses and ours feed its losses. Anchors index the batch; positives and negatives index
+the references (the batch itself when there are none). A triplet of the rho switch has positive == anchor.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Triplets(NamedTuple):
+    """Tuple t says: anchor[t] is to be nearer to positive[t] than to negative[t]."""
+
+    anchor: Tensor  # [T]
+    positive: Tensor  # [T]
+    negative: Tensor  # [T]
+
+
+class Pairs(NamedTuple):
+    """Two independent lists: pairs to pull together and pairs to push apart."""
+
+    anchor: Tensor  # [P]
+    positive: Tensor  # [P]
+    anchor_of_negative: Tensor  # [Q]
+    negative: Tensor  # [Q]
+
+
+def from_indices(indices: tuple[Tensor, ...]) -> Pairs | Triplets:
+    """Names a bare index tuple: three tensors are triplets, four are pairs."""
+    if isinstance(indices, Pairs | Triplets):
+        return indices
+    if len(indices) == 3:
+        return Triplets(*indices)
+    if len(indices) == 4:
+        return Pairs(*indices)
+    raise ValueError(
+        "tuples must be Pairs, Triplets, (anchor, positive, negative) or "
+        f"(anchor, positive, anchor, negative), got {len(indices)} tensors"
+    )
+
+
+def relations(
+    labels: Tensor, ref_labels: Tensor | None = None
+) -> tuple[Tensor, Tensor]:  # two bool [N, M]
+    """Who is a positive and who a negative of whom; an item is never its own positive."""
+    columns = labels if ref_labels is None else ref_labels
+    same = labels[:, None] == columns[None, :]
+    if ref_labels is not None:
+        return same, ~same
+    positive = same.clone()
+    positive.fill_diagonal_(False)
+    return positive, ~same
+
+
+def all_pairs(positive: Tensor, negative: Tensor) -> Pairs:
+    """Every pair two masks [N, M] allow."""
+    return Pairs(*positive.nonzero(as_tuple=True), *negative.nonzero(as_tuple=True))
+
+
+def all_triplets(positive: Tensor, negative: Tensor) -> Triplets:
+    """Every triplet two masks [N, M] allow, without an [N, M, M] tensor."""
+    return join(all_pairs(positive, negative))
+
+
+def join(pairs: Pairs) -> Triplets:
+    """Every triplet made of a positive and a negative pair with the same anchor."""
+    order = torch.argsort(pairs.anchor_of_negative, stable=True)
+    sorted_anchor = pairs.anchor_of_negative[order]
+    start = torch.searchsorted(sorted_anchor, pairs.anchor, right=False)
+    count = torch.searchsorted(sorted_anchor, pairs.anchor, right=True) - start  # [P]
+    owner = torch.repeat_interleave(torch.arange(len(count), device=count.device), count)  # [T]
+    before = torch.cumsum(count, 0) - count  # triplets of earlier positive pairs
+    place = torch.arange(len(owner), device=owner.device) - before[owner] + start[owner]
+    return Triplets(pairs.anchor[owner], pairs.positive[owner], pairs.negative[order[place]])
+
+
+def as_pairs(tuples: Pairs | Triplets) -> Pairs:
+    """Each triplet gives its positive and its negative pair; repeats are kept."""
+    if isinstance(tuples, Pairs):
+        return tuples
+    return Pairs(tuples.anchor, tuples.positive, tuples.anchor, tuples.negative)
+
+
+def as_triplets(tuples: Pairs | Triplets) -> Triplets:
+    """Pairs are joined on their anchor."""
+    return tuples if isinstance(tuples, Triplets) else join(tuples)
+
+
+def pair_masks(
+    tuples: Pairs | Triplets, num_anchors: int, num_references: int
+) -> tuple[Tensor, Tensor]:  # two bool [N, M]
+    """Where a pair occurs at least once."""
+    positive, negative = pair_counts(tuples, num_anchors, num_references)
+    return positive > 0, negative > 0
+
+
+def pair_counts(
+    tuples: Pairs | Triplets, num_anchors: int, num_references: int
+) -> tuple[Tensor, Tensor]:  # two float [N, M]
+    """How often each pair occurs."""
+    pairs = as_pairs(tuples)
+    size = num_anchors * num_references
+
+    def count(anchor: Tensor, reference: Tensor) -> Tensor:
+        flat = torch.bincount(anchor * num_references + reference, minlength=size)
+        return flat.view(num_anchors, num_references).to(torch.get_default_dtype())
+
+    return (
+        count(pairs.anchor, pairs.positive),
+        count(pairs.anchor_of_negative, pairs.negative),
+    )
