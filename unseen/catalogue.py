@@ -18,6 +18,7 @@ KINDS = {  # folder -> what one of its methods is called, in configs and message
     "regularizers": "regularizer",
     "metrics": "metric",
     "diagnostics": "diagnostic",
+    "data": "data set",
 }
 _NOT_METHODS = ("base",)
 _PML = "pml:"
@@ -37,7 +38,8 @@ class Entry:
 def names(kind: str) -> list[str]:
     """The names of a kind, sorted."""
     package = importlib.import_module(f"unseen.{known(kind, list(KINDS), 'kind')}")
-    return sorted(m.name for m in pkgutil.iter_modules(package.__path__) if _is_method(m.name))
+    modules = pkgutil.iter_modules(package.__path__)
+    return sorted(m.name for m in modules if not m.ispkg and m.name not in _NOT_METHODS)
 
 
 def find(kind: str, name: str) -> type:
@@ -57,16 +59,19 @@ def class_name(name: str) -> str:
 
 def entry(kind: str, name: str) -> Entry:
     """Name, one line, paper, defaults and presets of a method."""
-    method = find(kind, name)
-    module = inspect.getmodule(method)
-    text = (inspect.getdoc(module) if module else None) or ""
+    method, told = find(kind, name), text(kind, name)
     return Entry(
         name=name,
-        line=text.splitlines()[0] if text else "",
-        paper=_section(text, "Paper"),
+        line=told.splitlines()[0] if told else "",
+        paper=_section(told, "Paper") or _section(told, "Source"),
         defaults={p.name: p.default for p in parameters(method) if p.default is not p.empty},
         presets=tuple(getattr(method, "PRESETS", {})),
     )
+
+
+def text(kind: str, name: str) -> str:
+    """A method in its own words: the docstring of its module."""
+    return inspect.getdoc(inspect.getmodule(find(kind, name))) or ""
 
 
 def parameters(method: type) -> list[inspect.Parameter]:
@@ -83,13 +88,21 @@ def create(
 ) -> Any:
     """An object of a method. `given` are the user's values, over the preset's; `context` holds what the
     run knows (num_classes, embedding_size, seed, ...), of which a method gets what it asks for."""
+    given = given or {}
+    check(kind, name, given, preset)
     method = find(kind, name)
     takes = {p.name for p in parameters(method)}
-    given = given or {}
-    for key in given:
-        known(key, sorted(takes - set(context)) or ["nothing"], f"parameter of {name}")
     values = {key: value for key, value in context.items() if key in takes}
     return method(**(values | preset_values(kind, name, preset) | given))
+
+
+def check(kind: str, name: str, given: dict[str, Any], preset: str | None = None) -> None:
+    """A ValueError when there is no such method, preset or parameter."""
+    preset_values(kind, name, preset)
+    takes = [p.name for p in parameters(find(kind, name))]
+    if "kwargs" not in takes:  # classes of other libraries may pass theirs on
+        for key in given:
+            known(key, takes, f"parameter of {KINDS[kind]} {name}")
 
 
 def preset_values(kind: str, name: str, preset: str | None) -> dict[str, Any]:
@@ -107,10 +120,6 @@ def known(word: str, words: list[str], what: str) -> str:
     near = difflib.get_close_matches(word, words, n=3, cutoff=0.5)
     advice = f"did you mean {' or '.join(near)}?" if near else f"choose from: {', '.join(words)}"
     raise ValueError(f"unknown {what} {word!r}: {advice}")
-
-
-def _is_method(name: str) -> bool:
-    return name not in _NOT_METHODS and not name.startswith("_")
 
 
 def _section(text: str, head: str) -> str:

@@ -6,10 +6,12 @@ is differentiable and keeps finite gradients on coincident rows, antipodal rows 
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 Measure = Callable[[Tensor, Tensor | None], Tensor]
 
@@ -37,31 +39,63 @@ def cosine(x: Tensor, y: Tensor | None = None) -> Tensor:
 
 def squared_distance(x: Tensor, y: Tensor | None = None) -> Tensor:
     """Squared Euclidean distances [N, M] of raw rows; rounding never makes them negative."""
-    x_norm = x.square().sum(dim=1)
-    y_norm = x_norm if y is None else y.square().sum(dim=1)
-    return (x_norm[:, None] + y_norm[None, :] - 2 * dot(x, y)).clamp(min=0)
+    return _squares(x, y).clamp(min=0)
 
 
 def distance(x: Tensor, y: Tensor | None = None) -> Tensor:
     """Euclidean distances [N, M] of raw rows."""
-    return safe_sqrt(squared_distance(x, y))
+    return _roots(_squares(x, y), y is None)
 
 
 def unit_squared_distance(x: Tensor, y: Tensor | None = None) -> Tensor:
     """Squared Euclidean distances [N, M] of the rows' directions: 2 - 2 cos."""
-    return (2 - 2 * cosine(x, y)).clamp(min=0)
+    return _unit_squares(x, y).clamp(min=0)
 
 
 def unit_distance(x: Tensor, y: Tensor | None = None) -> Tensor:
     """Euclidean distances [N, M] of the rows' directions."""
-    return safe_sqrt(unit_squared_distance(x, y))
+    return _roots(_unit_squares(x, y), y is None)
 
 
 def safe_sqrt(squares: Tensor) -> Tensor:
-    """Square root whose gradient at 0 is 0 instead of infinite."""
-    smallest = 1e-12 if squares.dtype == torch.float64 else 1e-8
-    is_zero = squares <= smallest
-    return squares.masked_fill(is_zero, 1.0).sqrt().masked_fill(is_zero, 0.0)
+    """Square root; at 0, and below it by rounding, it is 0 and so is its gradient."""
+    return _roots(squares, False)
+
+
+def _squares(x: Tensor, y: Tensor | None) -> Tensor:
+    x_norm = x.square().sum(dim=1)
+    y_norm = x_norm if y is None else y.square().sum(dim=1)
+    cross = torch.addmm(y_norm[None, :], x, (x if y is None else y).T, alpha=-2)
+    return x_norm[:, None] + cross
+
+
+def _unit_squares(x: Tensor, y: Tensor | None) -> Tensor:
+    x = unit(x)
+    return torch.addmm(x.new_full((1, 1), 2.0), x, (x if y is None else unit(y)).T, alpha=-2)
+
+
+def _roots(squares: Tensor, is_symmetric: bool) -> Tensor:
+    return _Roots.apply(squares, is_symmetric)  # type: ignore[no-any-return]
+
+
+class _Roots(torch.autograd.Function):
+    """One pass in place where masks and a plain square root take five, each with a matrix of its own."""
+
+    @staticmethod
+    def forward(ctx: Any, squares: Tensor, is_symmetric: bool) -> Tensor:
+        smallest = 1e-12 if squares.dtype == torch.float64 else 1e-8
+        roots = squares.clamp(min=smallest).sqrt_()
+        F.threshold_(roots, 1.0001 * math.sqrt(smallest), 0.0)
+        if is_symmetric:  # in float32 an item would otherwise be about 3e-4 away from itself
+            roots.fill_diagonal_(0.0)
+        ctx.save_for_backward(roots)
+        return roots
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (roots,) = ctx.saved_tensors
+        return grad.mul(0.5).div_(F.threshold(roots, 0.0, math.inf)), None
 
 
 def log_sum_exp(values: Tensor, where: Tensor, dim: int = 1) -> Tensor:
@@ -77,3 +111,71 @@ def log1p_sum_exp(values: Tensor, where: Tensor, dim: int = 1) -> Tensor:
 def masked_mean(values: Tensor, where: Tensor) -> Tensor:
     """Mean over a mask; 0, attached to the graph, where the mask is empty."""
     return values.masked_fill(~where, 0.0).sum() / where.sum().clamp(min=1)
+
+
+def weighted_mean(values: Tensor, counts: Tensor) -> Tensor:
+    """Mean of values that count so often each; 0, attached to the graph, where nothing counts."""
+    return torch.dot(values.flatten(), counts.flatten()) / counts.sum().clamp(min=1)
+
+
+def active_mean(values: Tensor, counts: Tensor) -> Tensor:
+    """Mean over the positive values only, each counting so often; 0 where none is positive."""
+    counts = counts.flatten()
+    flat = values.flatten()
+    return torch.dot(flat, counts) / torch.dot((flat.detach() > 0).to(counts.dtype), counts).clamp(min=1)
+
+
+def hinge_triplets(
+    dist: Tensor, pos: Tensor, neg: Tensor, margin: float
+) -> tuple[Tensor, Tensor]:  # two scalars
+    """The sum of [dist[a,p] - dist[a,n] + margin]+ over all triplets of two masks, and how many of the
+    terms are above 0."""
+    total, active = _TripletSum.apply(dist, pos, neg, margin, False)
+    return total, active
+
+
+def softplus_triplets(dist: Tensor, pos: Tensor, neg: Tensor) -> Tensor:  # scalar
+    """The sum of log(1 + exp(dist[a,p] - dist[a,n])) over all triplets of two masks."""
+    total, _ = _TripletSum.apply(dist, pos, neg, 0.0, True)
+    return total  # type: ignore[no-any-return]
+
+
+class _TripletSum(torch.autograd.Function):
+    """Runs over blocks of positive pairs against their rows of negatives. The gradient is known while the
+    block is at hand, so an [N, M] matrix of it is kept instead of the [N, M, M] terms: every triplet
+    costs time, none costs memory."""
+
+    BLOCK = 1 << 16  # entries at a time: the block stays in a core's cache
+
+    @staticmethod
+    def forward(
+        ctx: Any, dist: Tensor, pos: Tensor, neg: Tensor, margin: float, smooth: bool
+    ) -> tuple[Tensor, Tensor]:
+        anchor, positive = pos.nonzero(as_tuple=True)  # [P]
+        near = dist[anchor, positive] + margin  # [P]
+        far = dist.masked_fill(~neg, math.inf)  # [N, M]; infinitely far: no term, no gradient
+        gradient = torch.zeros_like(dist)
+        pull = torch.empty_like(near)
+        total, active = dist.new_zeros(()), dist.new_zeros(())
+        rows = max(1, _TripletSum.BLOCK // max(1, dist.shape[1]))
+        for start in range(0, len(anchor), rows):
+            block = slice(start, start + rows)
+            gap = far.index_select(0, anchor[block]).neg_().add_(near[block, None])
+            slope = gap.sigmoid() if smooth else None
+            terms = F.softplus(gap) if smooth else gap.clamp_(min=0)  # [rows, M]
+            total += terms.sum()
+            slope = terms.sign_() if slope is None else slope
+            torch.sum(slope, dim=1, out=pull[block])
+            gradient.index_add_(0, anchor[block], slope, alpha=-1)
+        if not smooth:
+            active += pull.sum()
+        gradient[anchor, positive] += pull
+        ctx.save_for_backward(gradient)
+        ctx.mark_non_differentiable(active)
+        return total, active
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_total: Tensor, _: Tensor) -> tuple[Tensor, None, None, None, None]:
+        (gradient,) = ctx.saved_tensors
+        return gradient * grad_total, None, None, None, None

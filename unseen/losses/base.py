@@ -77,11 +77,19 @@ class Loss(nn.Module, ABC):
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {}
 
-    own_lr: float | None = (
-        None  # learning rate of the loss's parameters; None: lr_factor times the run's
-    )
+    usual_miner: ClassVar[str | None] = None  # what `miner = "auto"` means for this loss
+
+    # What holds for every batch; the contract tests read it. A loss for which it differs says so, on the
+    # class or, when an argument decides, on the instance.
+    scale_invariant: bool = True  # the length of an embedding does not matter
+    rotation_invariant: bool = True  # rotating embeddings and class vectors together changes nothing
+    one_sided: bool = False  # positives alone, or negatives alone, already have a price
+    batch_free_weights: ClassVar[tuple[str, ...]] = ()  # arguments weighing terms that need no tuples
+
+    own_lr: float | None = None  # of the loss's parameters; None: lr_factor times the run's
     lr_factor: float = 1.0
-    own_weight_decay: float = 0.0  # decay would pull proxies and boundaries to 0
+    # decay would pull proxies and boundaries to 0; None: as the run decays the network
+    own_weight_decay: float | None = 0.0
 
     def forward(
         self,
@@ -113,7 +121,10 @@ class Loss(nn.Module, ABC):
         if not own:
             return []
         own_lr = lr * self.lr_factor if self.own_lr is None else self.own_lr
-        return [{"params": own, "lr": own_lr, "weight_decay": self.own_weight_decay}]
+        group = {"params": own, "lr": own_lr}
+        if self.own_weight_decay is None:  # the optimiser fills in its own
+            return [group]
+        return [group | {"weight_decay": self.own_weight_decay}]
 
 
 class MatrixLoss(Loss):
@@ -130,7 +141,21 @@ class MatrixLoss(Loss):
 
 
 class LabelLoss(Loss):
-    """Abstract: a loss of embeddings and class labels alone (proxies, classifiers)."""
+    """Abstract: a loss of embeddings and class labels alone (proxies, classifiers).
+
+    lr: the class parameters' own learning rate; None: lr_factor times the run's.
+    """
+
+    def __init__(self, num_classes: int, embedding_size: int, lr: float | None = None) -> None:
+        super().__init__()
+        if num_classes < 1 or embedding_size < 1:
+            raise ValueError(
+                "num_classes and embedding_size must be at least 1, "
+                f"got num_classes={num_classes}, embedding_size={embedding_size}"
+            )
+        if lr is not None and lr < 0:
+            raise ValueError(f"lr must be None or not negative, got {lr}")
+        self.num_classes, self.embedding_size, self.own_lr = num_classes, embedding_size, lr
 
     def price(self, batch: Comparison) -> Tensor:
         if batch.tuples is not None or batch.ref_embeddings is not None:
@@ -138,6 +163,18 @@ class LabelLoss(Loss):
                 f"{type(self).__name__} compares embeddings with class parameters: it takes neither "
                 "tuples nor references. Remove the miner or memory, or choose a pair loss."
             )
+        if batch.embeddings.shape[1] != self.embedding_size:
+            raise ValueError(
+                f"{type(self).__name__} was made for embedding_size={self.embedding_size}, "
+                f"got embeddings of {batch.embeddings.shape[1]} dimensions"
+            )
+        if len(batch.labels):
+            lowest, highest = (int(end) for end in batch.labels.aminmax())
+            if lowest < 0 or highest >= self.num_classes:
+                raise ValueError(
+                    f"labels must be 0 to {self.num_classes - 1} with num_classes={self.num_classes}, "
+                    f"got {lowest} to {highest}"
+                )
         return self.on_labels(batch.embeddings, batch.labels)
 
     @abstractmethod

@@ -24,6 +24,7 @@ from unseen.losses.base import Comparison, Loss
 class Margin(Loss):
     """boundary: 'per_class', 'shared' (one learned scalar) or 'fixed'; beta is where it starts."""
 
+    usual_miner = "distance_weighted"
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "revisit": {"lr": 5e-4},
         "revisit_code": {"lr": 5e-4, "normaliser": "active_triplets"},

@@ -24,6 +24,7 @@ from unseen.losses.base import MatrixLoss
 class MultiSimilarity(MatrixLoss):
     """alpha, beta: sharpness on positives, negatives. base: the similarity both start from."""
 
+    usual_miner = "multi_similarity"
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "revisit": {"beta": 40.0},
         "revisit_code": {"beta": 40.0, "average": "kept"},

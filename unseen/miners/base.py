@@ -68,18 +68,24 @@ class TripletMiner(Miner):
             raise ValueError(f"switch is a probability, 0 to 1, got {switch}")
         self.switch = switch
         # apart from the miner's own draws, so that switching changes nothing else of the miner
-        self.switch_generator = torch.Generator().manual_seed(seed + 1)
+        apart = torch.randint(2**62, (), generator=torch.Generator().manual_seed(seed))
+        self.switch_generator = torch.Generator().manual_seed(int(apart))
 
     def mine(
         self, embeddings: Tensor, references: Tensor | None, pos: Tensor, neg: Tensor
     ) -> Triplets:
         mined = self.triplets(embeddings, references, pos, neg)
-        if self.switch == 0 or references is not None:
+        if self.switch == 0:
             return mined
+        if references is not None:
+            raise ValueError(
+                "the rho switch puts the anchor in its positive's place, and the anchor is not among "
+                f"the references: use switch=0 with references (a memory), got switch={self.switch}"
+            )
         anchor, positive, negative = mined
-        chance = torch.rand(len(anchor), generator=self.switch_generator).to(anchor.device)
-        chosen = chance < self.switch
-        same_class = draw_per_row(pos[anchor], self.switch_generator)
+        chance = torch.rand(2, len(anchor), generator=self.switch_generator).to(anchor.device)
+        chosen = chance[0] < self.switch
+        same_class = Members(pos).pick(anchor, chance[1])
         return Triplets(
             anchor,
             torch.where(chosen, anchor, positive),
@@ -103,17 +109,49 @@ class TripletMiner(Miner):
         self.switch_generator.set_state(state["switch_generator"])
 
 
-def draw_per_row(
-    allowed: Tensor, generator: torch.Generator, log_weights: Tensor | None = None
-) -> Tensor:  # [N] int64
-    """One column per row of a mask [N, M], uniformly or by log weights: Gumbel-max, no normalising.
+class Members:
+    """The allowed columns of each row of a mask [N, M] as one flat list: reached by place, no loop."""
 
-    Stable for any range of weights. A row with nothing allowed gives an arbitrary column.
+    def __init__(self, allowed: Tensor) -> None:
+        row, self.column = allowed.nonzero(as_tuple=True)
+        self.count = torch.bincount(row, minlength=len(allowed))  # [N]
+        self.start = self.count.cumsum(0) - self.count  # [N]
+
+    def at(self, row: Tensor, place: Tensor) -> Tensor:  # all [T]
+        """The place-th allowed column of a row, counted from 0."""
+        return self.column[self.start[row] + place]
+
+    def pick(self, row: Tensor, uniform: Tensor) -> Tensor:  # all [T]
+        """An allowed column of each row, chosen by a uniform number in [0, 1). No row may be empty."""
+        count = self.count[row]
+        # rounding may lift the product of a number just below 1 to the count itself
+        place = torch.minimum((uniform * count).long(), count - 1)
+        return self.at(row, place)
+
+
+def draw_per_row(
+    allowed: Tensor,
+    generator: torch.Generator,
+    log_weights: Tensor | None = None,
+    draws: int = 1,
+) -> Tensor:  # [N, draws] int64
+    """Columns of each row of a mask [N, M], with replacement, uniformly or by log weights.
+
+    Draws by the inverse of each row's cumulative weights in float64: one random number per draw instead
+    of one per entry. Weights are relative to the row's largest, so any range of them is safe. A row with
+    nothing allowed gives an arbitrary column.
     """
-    uniform = torch.rand(allowed.shape, generator=generator).clamp(1e-12, 1 - 1e-7)
-    gumbel = -torch.log(-torch.log(uniform)).to(allowed.device)  # [N, M]
-    scores = gumbel if log_weights is None else log_weights + gumbel.to(log_weights.dtype)
-    return scores.masked_fill(~allowed, -math.inf).argmax(dim=1)
+    if log_weights is None:
+        cumulative = allowed.cumsum(dim=1).double()  # [N, M]
+    else:
+        masked = log_weights.masked_fill(~allowed, -math.inf)
+        largest = masked.amax(dim=1, keepdim=True).clamp(min=torch.finfo(masked.dtype).min)
+        cumulative = (masked - largest).exp().cumsum(dim=1, dtype=torch.float64)
+    uniform = torch.rand(len(allowed), draws, generator=generator, dtype=torch.float64)
+    # strictly below the row's total even after rounding, so that no draw runs past the last entry
+    target = uniform.to(allowed.device) * (1 - 2**-52) * cumulative[:, -1:]
+    drawn = torch.searchsorted(cumulative, target, right=True)
+    return drawn.clamp(max=allowed.shape[1] - 1)
 
 
 def valid_anchors(pos: Tensor, neg: Tensor) -> Tensor:  # [A] int64

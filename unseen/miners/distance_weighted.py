@@ -2,15 +2,17 @@
 
 Paper    C.-Y. Wu et al., Sampling Matters in Deep Embedding Learning, ICCV 2017,
          https://arxiv.org/abs/1706.07567
-Formula  distances d of random points on the unit sphere in D dimensions have density proportional to
-         d^(D-2) * (1 - d^2/4)^((D-3)/2). A negative is drawn with the inverse of that as its weight, in
-         logarithms (the weights span hundreds of powers of e):
+Formula  distances d of random points on the unit sphere in D dimensions have density proportional
+         to d^(D-2) * (1 - d^2/4)^((D-3)/2). A negative is drawn with the inverse of that as its
+         weight, in logarithms (the weights span hundreds of powers of e):
 
              log w(d) = (2 - D) log d - (D - 3)/2 * log(1 - d^2/4),   d clamped to [lower, 2 - 1e-4]
 
          among negatives with d <= upper; if an anchor has none, uniformly among all its negatives.
-         The positive is uniform. `per_anchor` triplets for each anchor.
-Values   lower 0.5, upper 1.4 (paper). The code of Roth et al. has no upper limit: preset revisit_code.
+         The positive is uniform. `per_anchor` triplets for each anchor, drawn independently.
+Values   lower 0.5, upper 1.4 (paper); one triplet per anchor. The code of Roth et al. has no upper
+         limit; Psomas' code draws as many triplets per anchor as its class has items (per_anchor
+         None).
 Use      margin, triplet, contrastive, SNR or any loss on triplets; `switch` for rho-regularisation.
 """
 
@@ -19,7 +21,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from unseen.geometry import unit_distance
+from unseen.geometry import unit_squared_distance
 from unseen.miners.base import TripletMiner, draw_per_row, valid_anchors
 from unseen.tuples import Triplets
 
@@ -31,14 +33,14 @@ class DistanceWeighted(TripletMiner):
         "revisit": {},
         "revisit_code": {"upper": None},
         "thesis": {},
-        "thesis_code": {},
+        "thesis_code": {"per_anchor": None},
     }
 
     def __init__(
         self,
         lower: float = 0.5,
         upper: float | None = 1.4,
-        per_anchor: int = 1,
+        per_anchor: int | None = 1,
         switch: float = 0.0,
         seed: int = 0,
     ) -> None:
@@ -48,31 +50,34 @@ class DistanceWeighted(TripletMiner):
                 f"lower must be within (0, 2) and upper above it or None, "
                 f"got lower={lower}, upper={upper}"
             )
-        if per_anchor < 1:
-            raise ValueError(f"per_anchor must be at least 1, got {per_anchor}")
+        if per_anchor is not None and per_anchor < 1:
+            raise ValueError(f"per_anchor must be at least 1 or None, got {per_anchor}")
         self.lower, self.upper, self.per_anchor = lower, upper, per_anchor
 
     def triplets(
         self, embeddings: Tensor, references: Tensor | None, pos: Tensor, neg: Tensor
     ) -> Triplets:
-        anchor = valid_anchors(pos, neg).repeat_interleave(self.per_anchor)
-        dist = unit_distance(embeddings, references)[anchor]  # [A, M]
-        allowed = neg[anchor]
-        log_weights = self.log_weights(dist, embeddings.shape[1])
+        squared = unit_squared_distance(embeddings, references)  # [N, M]
+        log_weights = self.log_weights(squared, embeddings.shape[1])
+        allowed = neg
         if self.upper is not None:
-            within = allowed & (dist <= self.upper)
+            within = neg & (squared <= self.upper**2)
             stranded = ~within.any(dim=1, keepdim=True)
-            allowed = within | (stranded & allowed)
+            allowed = within | (stranded & neg)
             log_weights = log_weights.masked_fill(stranded, 0.0)
-        return Triplets(
-            anchor,
-            draw_per_row(pos[anchor], self.generator),
-            draw_per_row(allowed, self.generator, log_weights),
-        )
+        valid = valid_anchors(pos, neg)
+        if self.per_anchor is None:
+            wanted = (~neg).sum(dim=1)[valid]  # the class's size; the anchor itself belongs to it
+        else:
+            wanted = torch.full_like(valid, self.per_anchor)
+        draws = int(wanted.max()) if len(wanted) else 1
+        positive = draw_per_row(pos, self.generator, draws=draws)[valid]  # [A, draws]
+        negative = draw_per_row(allowed, self.generator, log_weights, draws)[valid]
+        counted = torch.arange(draws, device=valid.device) < wanted[:, None]
+        return Triplets(valid.repeat_interleave(wanted), positive[counted], negative[counted])
 
-    def log_weights(self, dist: Tensor, dimension: int) -> Tensor:
-        """log w(d), up to a constant."""
-        dist = dist.clamp(self.lower, 2 - 1e-4)
-        return (2 - dimension) * torch.log(dist) - (dimension - 3) / 2 * torch.log1p(
-            -dist.square() / 4
-        )
+    def log_weights(self, squared: Tensor, dimension: int) -> Tensor:
+        """log w(d) of squared distances, up to rounding the formula above."""
+        squared = squared.clamp(self.lower**2, (2 - 1e-4) ** 2)
+        near, far = torch.log(squared), torch.log1p(-squared / 4)
+        return (1 - dimension / 2) * near - (dimension - 3) / 2 * far

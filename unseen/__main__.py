@@ -1,0 +1,3 @@
+from unseen.cli.main import run
+
+run()

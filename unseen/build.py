@@ -1,0 +1,164 @@
+"""From a config to objects: the only file that knows both.
+
+`settle` replaces every "auto" and says why; the functions below it then make one part each. Random
+starting values come from the config's seed and leave torch's global generator as it was.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+
+from unseen import catalogue
+from unseen.config import Config, Part
+from unseen.contracts import Dataset, IntArray, Sampler, Split
+from unseen.data.pictures import transforms
+from unseen.networks.backbone import create_backbone
+from unseen.networks.head import Head
+from unseen.networks.network import EmbeddingNetwork
+from unseen.objective import MinedObjective
+from unseen.protocols.half_split import HalfSplit
+from unseen.training.schedules import SCHEDULES
+
+SMALL_PICTURE = 64  # up to this many pixels a picture counts as small
+
+
+def settle(config: Config, dataset: Dataset) -> tuple[Config, list[str]]:
+    """The config without any "auto", and the reason for each choice."""
+    chosen: dict[str, Any] = {}
+    reasons: list[str] = []
+
+    def choose(key: str, value: Any, why: str) -> None:
+        if getattr(config, key) == "auto":
+            chosen[key] = value
+            shown = value.name if isinstance(value, Part) else value
+            reasons.append(f"{key} = {shown}: {why}")
+
+    has_gpu = torch.cuda.is_available()
+    choose("device", "cuda" if has_gpu else "cpu", "a GPU" if has_gpu else "there is no GPU")
+    side = _typical_side(dataset)
+    small = side <= SMALL_PICTURE
+    choose("backbone", "small_conv", "built in, needs no weights")
+    backbone = chosen.get("backbone", config.backbone)
+    own_size = create_backbone(backbone).input_spec.size if backbone != "small_conv" else None
+    size = own_size or (side if small else SMALL_PICTURE)
+    choose("picture_size", size, f"the pictures are about {side} px, {backbone} takes any")
+    choose(
+        "transform",
+        "small" if small else "base",
+        "small pictures: shifts and turns, no mirroring" if small else "crops and mirroring",
+    )
+    choose("batch_size", *_batch_size(config, dataset))
+    choose("epochs", *_epochs(dataset))
+    choose("workers", 0 if small else 2, "decoding is cheap" if small else "to decode meanwhile")
+    choose("miner", *_usual_miner(config))
+    return Config(**(dict(config) | chosen)), reasons
+
+
+def dataset(part: Part, progress: Callable[[int, int], None] | None = None) -> Dataset:
+    """The data set a config names."""
+    made: Dataset = catalogue.create("data", part.name, part.values, progress=progress)
+    return made
+
+
+def split(config: Config, data: Dataset) -> Split:
+    """Class-disjoint train, validation and test items."""
+    return HalfSplit(config.validation_share)(data, config.seed)[0]
+
+
+def network(config: Config) -> EmbeddingNetwork:
+    """The network with its starting weights."""
+    assert isinstance(config.picture_size, int)
+    with seeded(config.seed):
+        backbone = create_backbone(config.backbone, config.picture_size, config.weights)
+        head = Head(backbone.num_features, config.embedding_size, config.hidden)
+        return EmbeddingNetwork(backbone, head, config.embedding_size)
+
+
+def objective(config: Config, num_classes: int) -> MinedObjective:
+    """Miner, loss and regularizers for `num_classes` training classes."""
+    context = {
+        "num_classes": num_classes,
+        "embedding_size": config.embedding_size,
+        "seed": config.seed,
+    }
+
+    def create(kind: str, part: Part) -> Any:
+        return catalogue.create(kind, part.name, part.values, part.preset, **context)
+
+    with seeded(config.seed + 1):
+        miner = create("miners", config.miner) if isinstance(config.miner, Part) else None
+        weighted = [(p.name, p.weight, create("regularizers", p)) for p in config.regularizers]
+        return MinedObjective(create("losses", config.loss), miner, weighted)
+
+
+def sampler(config: Config, items: IntArray, labels: IntArray) -> Sampler:
+    """The batch sampler over the training items."""
+    part = config.sampler
+    made: Sampler = catalogue.create(
+        "samplers",
+        part.name,
+        part.values,
+        part.preset,
+        items=items,
+        labels=labels[items],
+        batch_size=config.batch_size,
+        seed=config.seed,
+    )
+    return made
+
+
+def picture_transforms(config: Config, net: EmbeddingNetwork) -> tuple[Any, Any]:
+    """The training and the evaluation transform, with the network's size and normalisation."""
+    spec = net.backbone.input_spec
+    return transforms.named(config.transform, spec.size, spec.mean, spec.std)
+
+
+def schedule(config: Config, total_steps: int) -> Callable[[int], float]:
+    """The learning rate's factor at each step."""
+    return SCHEDULES[config.schedule](total_steps)
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Layers draw their starting values from torch's global generator: lend it a seed, put it back."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
+
+
+def _typical_side(data: Dataset) -> int:
+    """The median shorter side of a few pictures."""
+    some = np.linspace(0, len(data) - 1, num=min(25, len(data)), dtype=int)
+    return int(np.median([min(data.picture(int(i)).size) for i in some]))
+
+
+def _trainable(data: Dataset) -> int:
+    """About how many classes will train: half of those with a pair, less the validation share."""
+    return int((np.bincount(data.labels) > 1).sum()) // 2
+
+
+def _batch_size(config: Config, data: Dataset) -> tuple[int, str]:
+    per_class = config.sampler.values.get("per_class", 4)
+    if not isinstance(per_class, int) or per_class < 1:
+        raise ValueError(f"sampler.per_class must be a whole number from 1, got {per_class!r}")
+    classes = min(112 // per_class, max(2, int(_trainable(data) * (1 - config.validation_share)) - 1))
+    return classes * per_class, f"{classes} classes with {per_class} pictures each"
+
+
+def _epochs(data: Dataset) -> tuple[int, str]:
+    images = len(data) // 2
+    epochs = int(np.clip(round(80_000 / max(1, images)), 5, 60))
+    return epochs, f"about {epochs * images:,} pictures seen in training"
+
+
+def _usual_miner(config: Config) -> tuple[Part | None, str]:
+    loss = catalogue.find("losses", config.loss.name)
+    usual: str | None = getattr(loss, "usual_miner", None)
+    if usual is None:
+        return None, f"{config.loss.name} needs none"
+    presets = getattr(catalogue.find("miners", usual), "PRESETS", {})
+    preset = config.loss.preset if config.loss.preset in presets else None
+    return Part(name=usual, preset=preset), f"usual with {config.loss.name}"

@@ -1,0 +1,35 @@
+"""The `unseen` command: one file per sub-command."""
+
+import sys
+
+import typer
+
+from unseen.cli.demo import demo
+from unseen.cli.evaluate import evaluate
+from unseen.cli.list_methods import list_methods
+from unseen.cli.report import report
+from unseen.cli.terminal import guarded
+from unseen.cli.train import train
+
+app = typer.Typer(
+    name="unseen",
+    help="Example: unseen demo\n\nMetric learning that is judged on classes it has never seen.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+app.command()(demo)
+app.command()(train)
+app.command()(evaluate)
+app.command()(report)
+app.command("catalogue")(list_methods)
+
+
+def run() -> None:
+    """What the `unseen` script and `python -m unseen` call."""
+    guarded(lambda: app(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,23 @@
+"""`unseen report`: the page of a stored run."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unseen import experiment
+from unseen.cli.terminal import console, display
+from unseen.reports import page
+
+
+def report(
+    run: Annotated[Path, typer.Argument(help="a folder made by `unseen train`")],
+) -> None:
+    """Example: unseen report runs/glyphs-multi_similarity-seed0
+
+    Writes report/index.html in the run's folder: one file, opens anywhere, needs no network.
+    """
+    with display() as (_, watch):
+        setting, _folder = experiment.reopen(run, watch)
+        written = page.write(run, setting.dataset, lambda what: watch.progress(what, 0, 1))
+    console.print(f"report: {written}", soft_wrap=True)

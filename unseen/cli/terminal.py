@@ -1,0 +1,98 @@
+"""What commands share on the terminal: the console, the progress of long work, user errors in one line."""
+
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from unseen.experiment import Watch
+
+console = Console(highlight=False)
+errors = Console(stderr=True, highlight=False)
+USER_ERROR = 2
+
+
+def guarded(command: Callable[[], Any]) -> None:
+    """Runs a command; a user's mistake ends in one line of advice and exit code 2."""
+    try:
+        command()
+    except (ValueError, OSError, FloatingPointError) as error:
+        errors.print(f"[bold red]unseen:[/] {_line(error)}", markup=True, soft_wrap=True)
+        sys.exit(USER_ERROR)
+    except KeyboardInterrupt:
+        errors.print("\nstopped", soft_wrap=True)
+        sys.exit(130)
+
+
+def _line(error: Exception) -> str:
+    text = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        text = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    return " ".join(text.split()).replace("[", r"\[")
+
+
+def command_line() -> str:
+    """The command as typed, with the program by its name."""
+    return shlex.join(["unseen", *sys.argv[1:]])
+
+
+class Display:
+    """Turns a run's events and progress into bars and lines."""
+
+    def __init__(self, bars: Progress, epochs: int) -> None:
+        self.bars, self.epochs = bars, epochs
+        self.steps_per_epoch = 0
+        self.training: TaskID | None = None
+        self.tasks: dict[str, TaskID] = {}
+
+    def start_training(self, steps_per_epoch: int) -> None:
+        self.steps_per_epoch = steps_per_epoch
+        self.training = self.bars.add_task("training", total=self.epochs * steps_per_epoch, note="")
+
+    def event(self, event: dict[str, Any]) -> None:
+        if event["event"] == "step" and self.training is not None:
+            note = f"loss {event['terms']['total']:.3f}  {event['images_per_second']:,.0f} pictures/s"
+            self.bars.update(self.training, advance=1, note=note)
+        if event["event"] == "epoch":
+            star = " [green]best so far[/]" if event["best"] else ""
+            self.bars.console.print(
+                f"epoch {event['epoch'] + 1:>3}/{self.epochs}  loss {event['train']['loss']:.3f}  "
+                f"recall@1 seen {100 * event['train']['recall@1']:.1f}  "
+                f"validation {100 * event['validation']['recall@1']:.1f}{star}"
+            )
+
+    def progress(self, what: str, done: int, total: int) -> None:
+        if what not in self.tasks:
+            self.tasks[what] = self.bars.add_task(what, total=total, note="")
+        self.bars.update(self.tasks[what], completed=done, total=total)
+        if done >= total:
+            self.bars.update(self.tasks[what], visible=False)
+
+
+@contextmanager
+def display(epochs: int = 0) -> Iterator[tuple[Display, Watch]]:
+    """Bars with time left while the block runs."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    with Progress(*columns, console=console, transient=True) as bars:
+        shown = Display(bars, epochs)
+        yield shown, Watch([shown.event], shown.progress)

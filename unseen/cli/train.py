@@ -1,0 +1,96 @@
+"""`unseen train`: from pictures to a network and an honest score."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from unseen import catalogue, config as configs, experiment
+from unseen.cli.terminal import command_line, console, display
+from unseen.config import Config
+from unseen.reports import page, tables
+from unseen.training.run_folder import RunFolder
+
+
+def train(
+    data: Annotated[str, typer.Argument(help="`glyphs` or a folder with one folder per class")],
+    settings: Annotated[
+        list[str] | None, typer.Argument(help="key=value, e.g. loss=margin loss.beta=0.6 epochs=5")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="a TOML file of settings")] = None,
+    out: Annotated[Path | None, typer.Option(help="where the run goes [runs/...]")] = None,
+    strict: Annotated[bool, typer.Option(help="stop at an unreadable picture")] = False,
+) -> None:
+    """Example: unseen train glyphs loss=margin epochs=5
+
+    Trains on some classes, selects on others, and judges the result on classes it never saw.
+    `unseen train path/to/pictures` does the same with your own: path/to/pictures/<class>/*.jpg.
+    """
+    values = configs.load(config) if config else {}
+    values["data"] = data_table(data, values.get("data"), strict)
+    settled = configs.make(configs.override(values, settings or []))
+    run(settled, out or Path("runs") / run_name(settled))
+
+
+def run(config: Config, out: Path) -> dict[str, Any]:
+    """Trains into a folder and prints the scores; a finished folder is only shown again."""
+    folder = RunFolder(out)
+    with display() as (_, watch):
+        setting = experiment.prepare(config, watch)
+    if folder.is_started:
+        changed = experiment.changed_keys(folder, setting.config)
+        if changed:
+            raise ValueError(
+                f"{out} holds a run with other settings ({', '.join(changed)}): choose another --out"
+            )
+        if folder.is_finished:
+            console.print(f"{out} is finished; its scores:")
+            result = folder.read_json("result.json")
+            console.print(tables.score_table(result))
+            return result
+    announce(setting)
+    assert isinstance(setting.config.epochs, int)
+    with display(setting.config.epochs) as (shown, watch):
+        shown.start_training(experiment.steps_per_epoch(setting))
+        try:
+            result = experiment.run(setting, out, command_line(), watch)
+        except KeyboardInterrupt:
+            if (out / "weights.safetensors").exists():
+                console.print(f"stopped; the best so far is kept: unseen evaluate {out}")
+            raise
+        written = page.write(out, setting.dataset, lambda what: watch.progress(what, 0, 1))
+    console.print(tables.score_table(result))
+    console.print(f"report: {written}", soft_wrap=True)
+    return result
+
+
+def announce(setting: experiment.Setting) -> None:
+    """What will be trained on, and why each automatic choice was made."""
+    counts = experiment.describe(setting)
+    data, split = counts["data"], counts["split"]
+    console.print(
+        f"{data['name']}: {data['items']:,} pictures of {data['classes']:,} classes; train on "
+        f"{split['train_classes']:,}, select on {split['validation_classes']:,}, test on "
+        f"{split['test_classes']:,} unseen ones"
+    )
+    for note in data.get("notes", []):
+        console.print(f"  {note}")
+    for reason in setting.reasons:
+        console.print(f"  [dim]{reason}[/]", soft_wrap=True)
+
+
+def data_table(data: str, given: Any, strict: bool) -> dict[str, Any]:
+    """A built-in data set by its name, anything else as a folder of class folders."""
+    names = catalogue.names("data")
+    table = dict(given) if isinstance(given, dict) else {}
+    if data in names and not Path(data).is_dir():
+        return table | {"name": data}
+    if "/" not in data and not Path(data).exists():
+        catalogue.known(data, [n for n in names if n != "folder"], "data set (and no such folder)")
+    return table | {"name": "folder", "root": data} | ({"strict": True} if strict else {})
+
+
+def run_name(config: Config) -> str:
+    """A folder name that tells runs of different data, loss and seed apart."""
+    data = Path(str(config.data.values.get("root", config.data.name))).name
+    return f"{data}-{config.loss.name.replace(':', '_')}-seed{config.seed}"

@@ -1,0 +1,183 @@
+"""The settings of a run, and their way to and from TOML.
+
+A config is frozen and strict: flat values, and one table per part that names a method and its values,
+
+    [loss]
+    name = "margin"
+    preset = "revisit"
+    beta = 0.6
+
+Overrides are written `lr=0.001 loss=margin loss.beta=0.6 regularizers=[]`. An unknown key or value names
+the nearest right one. `"auto"` is settled by `build.settle`, which says why it chose what it chose.
+"""
+
+import hashlib
+import json
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from unseen import catalogue
+
+Auto = Literal["auto"]
+NOTHING = "none"
+
+
+class Part(BaseModel):
+    """A method by name with its values; the method's constructor says which there are."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", strict=True)
+
+    name: str
+    preset: str | None = None
+
+    @property
+    def values(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
+
+
+class WeightedPart(Part):
+    """A regularizer and what it weighs in the total."""
+
+    weight: float = 1.0
+
+
+class Config(BaseModel):
+    """Everything a run depends on. The same config and data give the same result."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    data: Part = Part(name="glyphs")
+    seed: int = 0
+    device: str = "auto"
+    workers: int | Auto = "auto"
+
+    backbone: str = "auto"
+    weights: str | None = None
+    embedding_size: int = Field(default=128, ge=1)
+    hidden: list[int] = []
+    picture_size: int | Auto = "auto"
+    transform: str = "auto"
+
+    sampler: Part = Part(name="samples_per_class")
+    miner: Part | Auto | None = "auto"
+    loss: Part = Part(name="multi_similarity")
+    regularizers: list[WeightedPart] = []
+
+    batch_size: int | Auto = "auto"
+    epochs: int | Auto = "auto"
+    lr: float = Field(default=1e-3, gt=0)
+    weight_decay: float = Field(default=1e-4, ge=0)
+    schedule: Literal["constant", "cosine"] = "cosine"
+
+    validation_share: float = Field(default=0.15, gt=0, lt=1)
+    normalise: bool = True
+    metrics: list[str] = [
+        "recall@1",
+        "recall@2",
+        "recall@4",
+        "recall@8",
+        "map_at_r",
+        "r_precision",
+        "nmi",
+    ]
+
+    @model_validator(mode="after")
+    def _parts_exist(self) -> "Config":
+        parts = [("losses", self.loss), ("samplers", self.sampler), ("data", self.data)]
+        parts += [("regularizers", part) for part in self.regularizers]
+        parts += [("miners", self.miner)] if isinstance(self.miner, Part) else []
+        for kind, part in parts:
+            catalogue.check(kind, part.name, part.values, part.preset)
+        return self
+
+    def hash(self) -> str:
+        """Changes when anything that a result depends on changes."""
+        text = json.dumps(self.model_dump(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def to_toml(self) -> str:
+        return tomli_w.dumps(_swapped(self.model_dump(), None, NOTHING))
+
+
+def load(path: Path) -> dict[str, Any]:
+    """The values of a TOML file; a file that cannot be read says why in one line."""
+    try:
+        values: dict[str, Any] = _swapped(tomllib.loads(path.read_text()), NOTHING, None)
+    except FileNotFoundError as error:
+        raise ValueError(f"no such config file: {path}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path} is not valid TOML: {error}") from error
+    return values
+
+
+def make(values: dict[str, Any]) -> Config:
+    """A config from plain values; what is wrong is said in one line."""
+    values = {key: _as_part(key, value) for key, value in values.items()}
+    for key in values:
+        catalogue.known(key, list(Config.model_fields), "key")
+    try:
+        return Config(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(step) for step in first["loc"] if step not in ("auto", "int"))
+        told = first["msg"].removeprefix("Value error, ")
+        if not place:
+            raise ValueError(told) from None
+        raise ValueError(f"{place}: {told}, got {first['input']!r}") from None
+
+
+def override(values: dict[str, Any], words: list[str]) -> dict[str, Any]:
+    """Values with `key=value` words laid over them; `loss=margin` also forgets the old loss's values."""
+    values = json.loads(json.dumps(values))
+    for word in words:
+        key, sign, text = word.partition("=")
+        if not sign or not key:
+            raise ValueError(f"expected key=value, got {word!r}, e.g. lr=0.001 or loss=margin")
+        *tables, last = key.split(".")
+        catalogue.known(tables[0] if tables else last, list(Config.model_fields), "key")
+        table = values
+        for name in tables:
+            default = _default_part(name)
+            current = table.setdefault(name, default)
+            table[name] = current if isinstance(current, dict) else {"name": current}
+            table = table[name]
+        table[last] = _parsed(text)
+    return values
+
+
+def _parsed(text: str) -> Any:
+    """The TOML value of a word; a bare word is a string, `none` is nothing."""
+    if text == NOTHING:
+        return None
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _default_part(key: str) -> Any:
+    """What a table stands for before anything is said: the default method by its name."""
+    default = Config.model_fields[key].default if key in Config.model_fields else None
+    return {"name": default.name} if isinstance(default, Part) else {}
+
+
+def _as_part(key: str, value: Any) -> Any:
+    """`loss = "margin"` is short for `[loss] name = "margin"`."""
+    if key in ("loss", "miner", "sampler", "data") and isinstance(value, str) and value != "auto":
+        return {"name": value}
+    if key == "regularizers" and isinstance(value, list):
+        return [{"name": part} if isinstance(part, str) else part for part in value]
+    return value
+
+
+def _swapped(value: Any, old: Any, new: Any) -> Any:
+    """TOML has no null: nothing is written as the word `none`, anywhere in a config."""
+    if isinstance(value, dict):
+        return {key: _swapped(item, old, new) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_swapped(item, old, new) for item in value]
+    return new if value == old else value

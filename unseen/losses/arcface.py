@@ -1,0 +1,72 @@
+"""ArcFace: softmax over class directions, the own class's angle made harder by a margin.
+
+Paper    J. Deng et al., ArcFace: Additive Angular Margin Loss for Deep Face Recognition, CVPR 2019,
+         https://arxiv.org/abs/1801.07698
+Formula  theta[i,c] the angle between embedding i and class vector c, y the class of i:
+
+             L = cross entropy of logits  scale * cos(theta[i,y] + margin)  for c = y,
+                                          scale * cos(theta[i,c])           elsewhere
+
+         averaged over the batch. cos(theta + margin) = cos theta cos margin - sin theta sin margin
+         needs no arccos. Beyond theta = pi - margin the cosine would rise again: there the own
+         logit is scale * (cos theta - margin sin margin), which keeps falling.
+Values   scale 64, margin 0.5 radians (paper). Roth et al. 2020: scale 16, class vectors at 5e-4;
+         their code clamps all cosines to be positive (`clamp`), and before February 2021 its margin
+         cancelled, so that their printed scores are probably those of margin 0. Psomas' thesis:
+         28.6 degrees; its code has scale 220 and never trains the class vectors.
+Use      any sampler, no miner.
+"""
+
+import math
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from unseen.geometry import cosine
+from unseen.losses.base import LabelLoss
+
+
+class Arcface(LabelLoss):
+    """margin in radians, 0 to pi. clamp: cosines below 0 count as 0, for comparison with old code."""
+
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "revisit": {"scale": 16.0, "margin": 0.5, "lr": 5e-4},
+        "revisit_code": {"scale": 16.0, "margin": 0.5, "clamp": True, "lr": 5e-4},
+        "thesis": {"scale": 64.0, "margin": math.radians(28.6), "lr": 1e-4},
+        "thesis_code": {"scale": 220.0, "margin": math.radians(28.6), "lr": 0.0},
+    }
+
+    def __init__(
+        self,
+        num_classes: int,
+        embedding_size: int,
+        scale: float = 64.0,
+        margin: float = 0.5,
+        clamp: bool = False,
+        lr: float | None = None,
+    ) -> None:
+        super().__init__(num_classes, embedding_size, lr)
+        if scale <= 0:
+            raise ValueError(f"scale must be positive, got {scale}")
+        if not 0 <= margin < math.pi:
+            raise ValueError(f"margin is an angle in radians, 0 to pi, got {margin}")
+        self.scale, self.margin, self.clamp = scale, margin, clamp
+        bound = embedding_size**-0.5
+        self.weight = nn.Parameter(torch.empty(num_classes, embedding_size).uniform_(-bound, bound))
+
+    def on_labels(self, embeddings: Tensor, labels: Tensor) -> Tensor:  # [N, D], [N]
+        cos = cosine(embeddings, self.weight.to(embeddings.dtype))  # [N, C]
+        if self.clamp:
+            cos = cos.clamp(min=1e-10)
+        own = labels[:, None]
+        harder = self._turned(cos.gather(1, own))  # [N, 1]
+        return F.cross_entropy(self.scale * cos.scatter(1, own, harder), labels)
+
+    def _turned(self, cos: Tensor) -> Tensor:
+        """cos(theta + margin), continued downwards beyond theta = pi - margin."""
+        sin = (1 - cos.square()).clamp(min=1e-12).sqrt()
+        turned = cos * math.cos(self.margin) - sin * math.sin(self.margin)
+        falling = cos - self.margin * math.sin(self.margin)
+        return torch.where(cos > -math.cos(self.margin), turned, falling)

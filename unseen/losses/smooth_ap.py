@@ -1,0 +1,108 @@
+"""Smooth-AP: one minus a differentiable average precision of every item's ranking of the batch.
+
+Paper    A. Brown et al., Smooth-AP: Smoothing the Path Towards Large-Scale Image Retrieval, ECCV
+         2020, https://arxiv.org/abs/2007.12163
+Formula  for a query i, positives P(i), cosine similarities S, sig(z) = 1 / (1 + exp(-z /
+         temperature)):
+
+             AP(i) = mean over p in P(i) of  (1 + sum over other positives q of sig(S[i,q] - S[i,p]))
+                                           / (1 + sum over all others j      of sig(S[i,j] - S[i,p]))
+
+         L = 1 - mean of AP over queries that have a positive and a negative; the query itself is in
+         no sum.
+Values   temperature 0.01 (paper).
+Use      samples_per_class sampler with at least 4 per class, large batches. Any class sizes, any
+         order.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from unseen.geometry import masked_mean
+from unseen.losses.base import MatrixLoss
+
+_ENTRIES = 2**18  # of one block of pairs by references: bounds the memory and stays in the cache
+
+
+class SmoothAp(MatrixLoss):
+    """temperature: how sharply the sigmoid counts who ranks higher."""
+
+    def __init__(self, temperature: float = 0.01) -> None:
+        super().__init__()
+        if temperature <= 0:
+            raise ValueError(f"temperature must be positive, got {temperature}")
+        self.temperature = temperature
+
+    def on_matrix(self, sim: Tensor, pos: Tensor, neg: Tensor) -> Tensor:  # three [N, M]
+        query, among_positives, among_all = positive_ranks(sim, pos, neg, self.temperature)
+        precision = mean_per_query(among_positives / among_all, query, pos)  # [N]
+        return masked_mean(1 - precision, where=pos.any(dim=1) & neg.any(dim=1))
+
+
+def positive_ranks(
+    sim: Tensor, pos: Tensor, neg: Tensor, temperature: float
+) -> tuple[Tensor, Tensor, Tensor]:  # three [P]
+    """For each positive pair its query and the smooth rank of its positive, among the query's positives
+    and among all its pairs. Differentiable in the similarities."""
+    query, positive = pos.nonzero(as_tuple=True)
+    ranks = _Ranks.apply(sim, query, positive, pos, pos | neg, temperature)
+    return query, ranks[0], ranks[1]
+
+
+def mean_per_query(values: Tensor, query: Tensor, pos: Tensor) -> Tensor:  # [N]
+    """Mean of the positive pairs' values for each query; 0 where it has no positive."""
+    total = values.new_zeros(len(pos)).index_add(0, query, values)
+    return total / pos.sum(dim=1).clamp(min=1)
+
+
+class _Ranks(torch.autograd.Function):
+    """Two ranks [2, P] from similarities [N, M], block by block; nothing of size P x M is kept."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        sim: Tensor,
+        query: Tensor,
+        positive: Tensor,
+        pos: Tensor,
+        counted: Tensor,
+        temperature: float,
+    ) -> Tensor:
+        ctx.save_for_backward(sim, query, positive, pos, counted)
+        ctx.temperature = temperature
+        blocks = []
+        for i, p in _blocks(query, positive, sim.shape[1]):
+            above = _above(sim, i, p, temperature)  # [B, M]
+            # the positive's own entry is sig(0) = 1/2 where the rank wants 1
+            blocks.append(
+                torch.stack([(above * pos[i]).sum(dim=1), (above * counted[i]).sum(dim=1)]) + 0.5
+            )
+        return torch.cat(blocks, dim=1) if blocks else sim.new_zeros(2, 0)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # grad [2, P]
+        sim, query, positive, pos, counted = ctx.saved_tensors
+        grad_sim = torch.zeros_like(sim)
+        offset = 0
+        for i, p in _blocks(query, positive, sim.shape[1]):
+            above = _above(sim, i, p, ctx.temperature)
+            on_positives, on_all = grad[:, offset : offset + len(i), None]
+            slope = (on_positives * pos[i] + on_all * counted[i]) * above * (1 - above)
+            grad_sim.index_add_(0, i, slope)
+            grad_sim[i, p] -= slope.sum(dim=1)
+            offset += len(i)
+        return grad_sim / ctx.temperature, None, None, None, None, None
+
+
+def _blocks(query: Tensor, positive: Tensor, width: int) -> zip[tuple[Tensor, Tensor]]:
+    rows = max(1, _ENTRIES // max(1, width))
+    return zip(query.split(rows), positive.split(rows), strict=True)
+
+
+def _above(sim: Tensor, query: Tensor, positive: Tensor, temperature: float) -> Tensor:  # [B, M]
+    """How much each reference ranks above the positive: 0 to 1."""
+    return torch.sigmoid((sim[query] - sim[query, positive][:, None]) / temperature)

@@ -1,0 +1,45 @@
+"""Soft-hard: hard positives and hard negatives, drawn at random among all that are hard.
+
+Paper    K. Roth, B. Brattoli, MetricLearning repository, as described in K. Roth et al., Revisiting
+         Training Strategies and Generalization Performance in Deep Metric Learning, ICML 2020,
+         https://arxiv.org/abs/2002.08473
+Formula  for each anchor a, distances d of unit embeddings:
+
+             p uniform among positives with d(a,p) > smallest d(a,n)
+             n uniform among negatives with d(a,n) < largest d(a,p)
+
+         independently; an empty set falls back to all positives, all negatives of the anchor.
+Values   none.
+Use      triplet and margin losses; gentler than batch_hard on mislabelled items.
+"""
+
+import math
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from unseen.geometry import unit_squared_distance
+from unseen.miners.base import TripletMiner, draw_per_row, valid_anchors
+from unseen.tuples import Triplets
+
+
+class SoftHard(TripletMiner):
+    """One triplet for each anchor."""
+
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"revisit": {}, "revisit_code": {}}
+
+    def triplets(
+        self, embeddings: Tensor, references: Tensor | None, pos: Tensor, neg: Tensor
+    ) -> Triplets:
+        dist = unit_squared_distance(embeddings, references)  # [N, M], only its order matters
+        nearest_negative = dist.masked_fill(~neg, math.inf).amin(dim=1, keepdim=True)
+        farthest_positive = dist.masked_fill(~pos, -math.inf).amax(dim=1, keepdim=True)
+        positive = draw_per_row(_or_all(pos & (dist > nearest_negative), pos), self.generator)
+        negative = draw_per_row(_or_all(neg & (dist < farthest_positive), neg), self.generator)
+        valid = valid_anchors(pos, neg)
+        return Triplets(valid, positive[valid, 0], negative[valid, 0])
+
+
+def _or_all(hard: Tensor, every: Tensor) -> Tensor:  # bool [N, M]
+    return torch.where(hard.any(dim=1, keepdim=True), hard, every)

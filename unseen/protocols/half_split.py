@@ -1,0 +1,50 @@
+"""Half split: train on one half of the classes, test on the other, select on classes set aside.
+
+Where the data set's authors named test classes, those are the test half. Otherwise half of the classes
+are drawn at random. Validation classes are drawn from the training half; at random, because neighbouring
+class names are often related. Classes with one image stay out of training and of the queries (they have
+no partner) but remain in the test gallery as distractors.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from unseen.contracts import Dataset, IntArray, Split
+
+
+@dataclass(frozen=True)
+class HalfSplit:
+    """validation_share: the share of training classes set aside to select on."""
+
+    validation_share: float = 0.15
+
+    def __post_init__(self) -> None:
+        if not 0 < self.validation_share < 1:
+            raise ValueError(
+                f"validation_share must lie between 0 and 1, got {self.validation_share}"
+            )
+
+    def __call__(self, dataset: Dataset, seed: int) -> list[Split]:
+        generator = np.random.default_rng([seed, 0x5EED])
+        sizes = np.bincount(dataset.labels)
+        classes = np.flatnonzero(sizes)
+        test = dataset.official_test_classes
+        if test is None:
+            paired = classes[sizes[classes] > 1]
+            test = generator.permutation(paired)[: (len(paired) + 1) // 2]
+        rest = np.setdiff1d(classes, test)
+        rest = generator.permutation(rest[sizes[rest] > 1])
+        num_validation = max(2, round(self.validation_share * len(rest)))
+        if len(rest) - num_validation < 2:
+            raise ValueError(
+                f"{len(rest)} classes with two or more pictures are left for training and "
+                "validation; at least 4 are needed. Add classes, or pictures to the small ones."
+            )
+        validation, train = rest[:num_validation], rest[num_validation:]
+        return [Split(*(items_of(dataset.labels, part) for part in (train, validation, test)))]
+
+
+def items_of(labels: IntArray, classes: IntArray) -> IntArray:
+    """Positions of all items of some classes, in order."""
+    return np.flatnonzero(np.isin(labels, classes)).astype(np.int64)

@@ -1,0 +1,160 @@
+"""Figures of a run: learning curves as plotly descriptions for the page, the retrieval grid as a PNG.
+
+A description is plain data. Colours are written `var(--accent)` and looked up in the style sheet by the
+page's script, so that a figure follows the reader's light or dark setting.
+"""
+
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from unseen.contracts import Dataset
+from unseen.reports import queries, run_folder
+from unseen.reports.run_folder import RunFolder
+
+Json = dict[str, Any]
+
+MOST_LOSS_POINTS = 400
+PARTS = {  # of the data, in the journal: name on the page, colour, line
+    "train": ("training classes", "var(--muted)", "dot"),
+    "validation": ("validation classes (unseen)", "var(--accent)", "solid"),
+    "test": ("test classes (watched in training)", "var(--wrong)", "dash"),
+}
+
+
+def chosen_epoch(run: RunFolder) -> int | None:
+    """The epoch whose weights were kept, counted from 1, as the axes do."""
+    epoch = ((run.result or {}).get("selection") or {}).get("epoch")
+    return None if epoch is None else int(epoch) + 1
+
+
+def loss_figure(run: RunFolder) -> Json | None:
+    """Loss per step, averaged in groups when there are many, over epochs."""
+    if not run.steps:
+        return None
+    step = np.array([event["step"] for event in run.steps], dtype=float)
+    loss = np.array([event["terms"]["total"] for event in run.steps], dtype=float)
+    groups = np.array_split(np.arange(len(step)), min(len(step), MOST_LOSS_POINTS))
+    x = _epochs_of(run, np.array([step[group].mean() for group in groups]))
+    y = [float(loss[group].mean()) for group in groups]
+    line = {"color": "var(--accent)", "width": 1.6}
+    trace = _trace("loss", np.round(x, 4).tolist(), _readable(y), line)
+    return _figure([trace], "loss", chosen_epoch(run), "%{y:.4g}<extra></extra>")
+
+
+def recall_figure(run: RunFolder, metric: str = "recall@1") -> Json | None:
+    """Recall after each epoch, on training classes and on validation classes."""
+    traces = []
+    for part, (title, colour, dash) in PARTS.items():
+        events = [e for e in run.epochs if (e.get(part) or {}).get(metric) is not None]
+        if not events:
+            continue
+        x = [event["epoch"] + 1 for event in events]
+        y = _readable([100 * event[part][metric] for event in events])
+        trace = _trace(title, x, y, {"color": colour, "width": 2, "dash": dash})
+        traces.append(trace | {"mode": "lines+markers", "marker": {"size": 5}})
+    if not traces:
+        return None
+    figure = _figure(traces, f"{metric}, %", chosen_epoch(run), "%{y:.1f} %<extra>%{fullData.name}</extra>")
+    figure["layout"]["showlegend"] = True
+    return figure
+
+
+def retrieval_grid_png(run: Path, dataset: Dataset, out: Path, num_queries: int = 6) -> Path:
+    """Draws random queries with their nearest neighbours, right ones framed green, wrong ones red."""
+    folder = run_folder.read(run)
+    if folder.test is None:
+        raise FileNotFoundError(f"{run} has no embeddings/test.npz yet: let the run finish")
+    found = queries.find(folder.test, bool(folder.config.get("normalise", True)))
+    rows = queries.random_draw(found, num_queries)
+    if not rows:
+        raise ValueError(f"{run} has no test class with two pictures: nothing to retrieve")
+    columns = found.positions.shape[1]
+    with matplotlib.rc_context({"font.family": "DejaVu Sans", "font.size": 9}):
+        figure = Figure(figsize=(1.0 * (columns + 1) + 0.5, 1.18 * len(rows) + 0.4), dpi=150)
+        grid = figure.subplots(
+            len(rows), columns + 2, squeeze=False, width_ratios=[1, 0.2] + [1] * columns
+        )
+        for axes, query in zip(grid, rows, strict=True):
+            _draw_row(axes, query, folder.test, found, dataset)
+        grid[0, 0].set_title("query", fontsize=10, loc="left")
+        grid[0, 2].set_title("nearest pictures, nearest first", fontsize=10, loc="left")
+        figure.subplots_adjust(left=0.01, right=0.99, top=0.94, bottom=0.04, wspace=0.08, hspace=0.3)
+        _save(figure, out)
+    return out
+
+
+def _draw_row(
+    axes: Any, query: int, test: run_folder.TestEmbeddings, found: queries.Found, dataset: Dataset
+) -> None:
+    for ax in axes:
+        ax.set_xticks([])
+        ax.set_yticks([])
+        ax.spines[:].set_visible(False)
+    axes[0].imshow(dataset.picture(int(test.indices[query])))
+    for rank, ax in enumerate(axes[2:]):
+        position = found.positions[query, rank]
+        if position < 0:
+            continue
+        right = bool(found.matches[query, rank])
+        ax.imshow(dataset.picture(int(test.indices[position])))
+        ax.spines[:].set(visible=True, linewidth=3, color="#1a7f4b" if right else "#c0322b")
+        ax.spines[:].set_linestyle("-" if right else (0, (2, 1)))
+        ax.set_xlabel(f"{'✓' if right else '✗'} {found.closeness(query, rank)}", labelpad=3)
+
+
+def _save(figure: Figure, out: Path) -> None:
+    """Writes the PNG under a temporary name, then renames it."""
+    file = io.BytesIO()
+    FigureCanvasAgg(figure).print_png(file, metadata={"Software": None})
+    out.parent.mkdir(parents=True, exist_ok=True)
+    temporary = out.with_name(out.name + ".part")
+    temporary.write_bytes(file.getvalue())
+    os.replace(temporary, out)
+
+
+def _epochs_of(run: RunFolder, steps: np.ndarray) -> np.ndarray:
+    """Steps as fractions of epochs; steps after the last finished epoch go on at its pace."""
+    ends = np.array([0.0] + [float(event["step"]) for event in run.epochs])
+    count = np.array([0.0] + [event["epoch"] + 1.0 for event in run.epochs])
+    if len(ends) < 2:
+        return steps
+    pace = (count[-1] - count[-2]) / max(ends[-1] - ends[-2], 1.0)
+    beyond = np.maximum(steps - ends[-1], 0.0) * pace
+    fractions: np.ndarray = np.interp(steps, ends, count) + beyond
+    return fractions
+
+
+def _readable(values: list[float]) -> list[float | None]:
+    """Six digits; gaps where a value is not finite, which JSON cannot say."""
+    return [float(f"{value:.6g}") if np.isfinite(value) else None for value in values]
+
+
+def _trace(name: str, x: list[Any], y: list[Any], line: Json) -> Json:
+    return {"type": "scatter", "mode": "lines", "name": name, "x": x, "y": y, "line": line}
+
+
+def _figure(traces: list[Json], title: str, chosen: int | None, hover: str) -> Json:
+    layout: Json = {
+        "xaxis": {"title": {"text": "epochs"}, "rangemode": "tozero"},
+        "yaxis": {"title": {"text": title}},
+        "showlegend": False,
+    }
+    if chosen is not None:
+        line = {"color": "var(--text)", "width": 1, "dash": "dash"}
+        layout["shapes"] = [
+            {"type": "line", "x0": chosen, "x1": chosen, "y0": 0, "y1": 1, "yref": "paper", "line": line}
+        ]
+        layout["annotations"] = [
+            {
+                "x": chosen, "y": 1, "yref": "paper", "yanchor": "bottom", "showarrow": False,
+                "text": "kept", "font": {"size": 12},
+            }
+        ]  # fmt: skip
+    return {"data": [trace | {"hovertemplate": hover} for trace in traces], "layout": layout}

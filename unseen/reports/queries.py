@@ -1,0 +1,73 @@
+"""Which queries a report shows, and what they found.
+
+Three views, because each alone misleads: a random draw (what to expect), random mistakes (what goes
+wrong) and the hardest ones (how bad it gets). Hardest first: fewest right among the nearest, then the
+surest of its wrong first answer. Queries without any other picture of their class are left out.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from unseen.contracts import Neighbours
+from unseen.evaluation.retrieve import retrieve
+from unseen.reports.run_folder import TestEmbeddings
+
+NEAREST = 8
+SHOWN = 10
+SEED = 0
+
+
+@dataclass(frozen=True)
+class Found:
+    """The nearest test items of every test item. Positions count within the test items."""
+
+    positions: NDArray[np.int64]  # [n, K]; -1 where there are no more items
+    similarities: NDArray[np.float64]  # [n, K]
+    matches: NDArray[np.bool_]  # [n, K]
+    askable: NDArray[np.bool_]  # [n]: another item of the class exists
+    cosine: bool  # False: minus the squared distance
+
+    def closeness(self, query: int, rank: int) -> str:
+        """The similarity as shown: cosine, or distance of raw embeddings."""
+        value = float(self.similarities[query, rank])
+        return f"{value:.2f}" if self.cosine else f"d {max(-value, 0.0) ** 0.5:.3g}"
+
+
+def find(test: TestEmbeddings, normalise: bool) -> Found:
+    """Retrieval among the test items, each without itself."""
+    nearest: Neighbours = retrieve(
+        torch.from_numpy(test.embeddings), torch.from_numpy(test.labels), k=NEAREST, normalise=normalise
+    )
+    return Found(
+        positions=nearest.indices.numpy(),
+        similarities=nearest.similarities.double().numpy(),
+        matches=nearest.matches.numpy(),
+        askable=(nearest.num_relevant > 0).numpy(),
+        cosine=normalise,
+    )
+
+
+def random_draw(found: Found, count: int = SHOWN) -> list[int]:
+    """What to expect: any queries."""
+    return _draw(np.flatnonzero(found.askable), count)
+
+
+def mistakes(found: Found, count: int = SHOWN) -> list[int]:
+    """Queries whose first answer is wrong."""
+    return _draw(np.flatnonzero(found.askable & ~found.matches[:, 0]), count)
+
+
+def hardest(found: Found, count: int = SHOWN) -> list[int]:
+    """Fewest right answers first, then the highest similarity of a wrong first answer."""
+    num_right = found.matches.sum(axis=1)
+    wrong_first = np.where(found.matches[:, 0], -np.inf, found.similarities[:, 0])
+    order = np.lexsort((-wrong_first, num_right))
+    return [int(query) for query in order[found.askable[order]][:count]]
+
+
+def _draw(queries: NDArray[np.int64], count: int) -> list[int]:
+    order = np.random.default_rng(SEED).permutation(queries)
+    return [int(query) for query in order[:count]]

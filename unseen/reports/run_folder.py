@@ -1,0 +1,88 @@
+"""What a report needs of a run folder, read once. Every file may be missing: a run can be young or broken off."""
+
+import json
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class TestEmbeddings:
+    """The descriptors of the test items, with their labels and positions in the data set."""
+
+    embeddings: NDArray[np.float32]  # [n, D]
+    labels: NDArray[np.int64]  # [n]
+    indices: NDArray[np.int64]  # [n]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The files of `runs/<name>/`. `steps` and `epochs` are the journal's events, in order."""
+
+    name: str
+    config: Json
+    config_text: str
+    manifest: Json
+    steps: list[Json]
+    epochs: list[Json]
+    result: Json | None
+    test: TestEmbeddings | None
+
+
+def read(folder: Path) -> RunFolder:
+    """Reads a run folder; a folder that is no run is an error."""
+    if not folder.is_dir():
+        raise FileNotFoundError(f"no run folder at {folder}")
+    if not any((folder / name).exists() for name in ("config.toml", "journal.jsonl")):
+        raise FileNotFoundError(f"{folder} is no run: it has neither config.toml nor journal.jsonl")
+    config_text = _text(folder / "config.toml")
+    events = _events(folder / "journal.jsonl")
+    return RunFolder(
+        name=folder.resolve().name,
+        config=tomllib.loads(config_text),
+        config_text=config_text,
+        manifest=json.loads(_text(folder / "manifest.json") or "{}"),
+        steps=_latest(events, "step", key="step"),
+        epochs=_latest(events, "epoch", key="epoch"),
+        result=json.loads(_text(folder / "result.json") or "null"),
+        test=_embeddings(folder / "embeddings" / "test.npz"),
+    )
+
+
+def _text(file: Path) -> str:
+    return file.read_text(encoding="utf-8") if file.exists() else ""
+
+
+def _events(file: Path) -> list[Json]:
+    """The journal's lines; the last one may be cut off where the run was broken off."""
+    lines = _text(file).splitlines()
+    events = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            events.append(json.loads(line))
+        except json.JSONDecodeError as error:
+            if number < len(lines):
+                raise ValueError(f"{file}, line {number}, is no JSON: {error}") from error
+    return events
+
+
+def _latest(events: list[Json], kind: str, key: str) -> list[Json]:
+    """The events of a kind in the order of `key`; what a resumed run wrote again replaces the first."""
+    latest = {event[key]: event for event in events if event.get("event") == kind}
+    return [latest[place] for place in sorted(latest)]
+
+
+def _embeddings(file: Path) -> TestEmbeddings | None:
+    if not file.exists():
+        return None
+    with np.load(file) as arrays:
+        return TestEmbeddings(arrays["embeddings"], arrays["labels"], arrays["indices"])

@@ -1,0 +1,138 @@
+"""The score table: for the terminal (rich), for Markdown and for the page, from one `result.json`.
+
+Scores are percent. The terminal and Markdown show half the width of the 95 % interval (the longer side
+where it is lopsided), the page both ends. A result chosen on test classes says so wherever it is shown.
+"""
+
+import re
+from html import escape
+from typing import Any
+
+from rich.table import Table
+
+Json = dict[str, Any]
+
+ROWS = {"trained": "trained network", "untrained": "untrained network", "pixels": "raw pixels"}
+METRICS = {"map_at_r": "mAP@R", "r_precision": "R-precision", "nmi": "NMI"}
+INTERVAL = "95 % interval over queries"
+ON_TEST = "Chosen on test classes: not comparable with scores chosen on validation classes."
+
+
+def metric_names(result: Json) -> list[str]:
+    """Every metric of any row: recall by depth, then the known ones, then what else there is."""
+    found = {name for row in result["scores"].values() for name in row["metrics"]}
+    known = list(METRICS)
+
+    def place(name: str) -> tuple[int, int, str]:
+        depth = re.fullmatch(r"recall@(\d+)", name)
+        if depth:
+            return (0, int(depth[1]), name)
+        return (1, known.index(name), name) if name in METRICS else (2, 0, name)
+
+    return sorted(found, key=place)
+
+
+def metric_title(name: str) -> str:
+    """recall@1 -> R@1, map_at_r -> mAP@R."""
+    return METRICS.get(name, name.replace("recall@", "R@"))
+
+
+def row_names(result: Json) -> list[str]:
+    """The scored descriptors, the trained network first."""
+    known = [name for name in ROWS if name in result["scores"]]
+    return known + sorted(set(result["scores"]) - set(known))
+
+
+def row_title(name: str) -> str:
+    """What a row is called in every table."""
+    return ROWS.get(name, name)
+
+
+def score(result: Json, row: str, metric: str) -> Json | None:
+    """Value, ends of the interval and class average of one cell; None where there is no number."""
+    cell = result["scores"].get(row, {}).get("metrics", {}).get(metric)
+    return cell if cell and cell.get("value") is not None else None
+
+
+def percent(value: float) -> str:
+    """0.8412 -> 84.1."""
+    return f"{100 * value:.1f}"
+
+
+def half_width(cell: Json) -> str:
+    """The longer side of the interval, as ±0.9; empty where there is none."""
+    low, high = cell.get("low"), cell.get("high")
+    if low is None or high is None:
+        return ""
+    return f"±{percent(max(cell['value'] - low, high - cell['value'], 0.0))}"
+
+
+def chosen_on_test(result: Json) -> bool:
+    """The model was picked by its score on the classes it is judged on."""
+    return bool(result.get("selection", {}).get("on") == "test")
+
+
+def score_table(result: Json) -> Table:
+    """For the terminal: fits 80 columns, the interval below its value."""
+    counts = result["scores"][row_names(result)[0]].get("counts", {})
+    classes = result.get("split", {}).get("test_classes")
+    title = "Scores on unseen classes, %"
+    if classes is not None and "queries" in counts:
+        title = f"Scores on {classes:,} unseen classes, {counts['queries']:,} queries, %"
+    caption = f"±: {INTERVAL}" + (f"\n{ON_TEST}" if chosen_on_test(result) else "")
+    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
+    table.add_column("", no_wrap=True)
+    metrics = metric_names(result)
+    for metric in metrics:
+        table.add_column(metric_title(metric).replace("R-precision", "R-prec"), justify="right")
+    for row in row_names(result):
+        style = "bold" if row == "trained" else ""
+        cells = [score(result, row, metric) for metric in metrics]
+        table.add_row(row_title(row), *[_two_lines(cell) for cell in cells], style=style)
+    return table
+
+
+def markdown_table(result: Json) -> str:
+    """For a README or an issue: `| trained network | 84.1 ±0.9 | ...`."""
+    metrics = metric_names(result)
+    lines = [
+        "| % | " + " | ".join(metric_title(metric) for metric in metrics) + " |",
+        "|---|" + "---:|" * len(metrics),
+    ]
+    for row in row_names(result):
+        cells = [score(result, row, metric) for metric in metrics]
+        texts = [f"{percent(c['value'])} {half_width(c)}".strip() if c else "–" for c in cells]
+        lines.append(f"| {row_title(row)} | " + " | ".join(texts) + " |")
+    notes = [f"±: {INTERVAL}."] + ([ON_TEST] if chosen_on_test(result) else [])
+    return "\n".join([*lines, "", " ".join(notes)]) + "\n"
+
+
+def html_table(result: Json) -> str:
+    """For the page: each value with both ends of its interval."""
+    metrics = metric_names(result)
+    heads = "".join(f'<th scope="col">{escape(metric_title(m))}</th>' for m in metrics)
+    body = ""
+    for row in row_names(result):
+        cells = "".join(f"<td>{_html_cell(score(result, row, metric))}</td>" for metric in metrics)
+        mark = ' class="main"' if row == "trained" else ""
+        body += f'<tr{mark}><th scope="row">{escape(row_title(row))}</th>{cells}</tr>\n'
+    note = f'<caption class="warning">{ON_TEST}</caption>' if chosen_on_test(result) else ""
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="Score table">'
+        f'<table class="scores">{note}<thead><tr><th scope="col">in percent</th>{heads}</tr></thead>'
+        f"<tbody>\n{body}</tbody></table></div>"
+    )
+
+
+def _two_lines(cell: Json | None) -> str:
+    if cell is None:
+        return "–"
+    return f"{percent(cell['value'])}\n[dim]{half_width(cell)}[/dim]" if half_width(cell) else percent(cell["value"])
+
+
+def _html_cell(cell: Json | None) -> str:
+    if cell is None:
+        return "–"
+    low, high = cell.get("low"), cell.get("high")
+    ends = "" if low is None or high is None else f"<small>{percent(low)}–{percent(high)}</small>"
+    return f"{percent(cell['value'])}{ends}"

@@ -1,0 +1,34 @@
+"""Small pictures inside the page: single ones for the retrieval grid, one sheet of many for the map."""
+
+import base64
+import io
+import math
+from collections.abc import Sequence
+
+from PIL import Image, ImageOps
+
+from unseen.contracts import Dataset
+
+
+def fitted(picture: Image.Image, side: int) -> Image.Image:
+    """The whole picture, centred in a white square of `side` pixels; small ones are not enlarged."""
+    size = min(side, max(picture.size))
+    return ImageOps.pad(picture.convert("RGB"), (size, size), Image.Resampling.LANCZOS, "white")
+
+
+def data_uri(picture: Image.Image, quality: int = 80) -> str:
+    """The picture as WebP, in the text of an address."""
+    file = io.BytesIO()
+    picture.save(file, "WEBP", quality=quality, method=4)
+    return f"data:image/webp;base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
+def sheet(dataset: Dataset, indices: Sequence[int], side: int) -> tuple[str, int]:
+    """Pictures side by side in reading order, as one data URI, and how many stand in a row."""
+    columns = math.ceil(math.sqrt(len(indices)))
+    rows = math.ceil(len(indices) / columns)
+    canvas = Image.new("RGB", (columns * side, rows * side), "white")
+    for place, index in enumerate(indices):
+        tile = ImageOps.pad(dataset.picture(int(index)).convert("RGB"), (side, side), color="white")
+        canvas.paste(tile, (place % columns * side, place // columns * side))
+    return data_uri(canvas, quality=60), columns

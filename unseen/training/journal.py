@@ -1,0 +1,31 @@
+"""The journal: one JSON object per line, flushed as it happens, so a crash loses at most one line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+
+class Journal:
+    """Appends events to a file."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._stream = path.open("a")
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        self._stream.write(json.dumps(event) + "\n")
+        self._stream.flush()
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """All whole lines; a line cut off by a crash is left out."""
+    events = []
+    for line in path.read_text().splitlines() if path.exists() else []:
+        try:
+            events.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return events

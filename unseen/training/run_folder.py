@@ -1,0 +1,108 @@
+"""A run on disk. Every file is written under a temporary name and renamed, so a crash leaves the old file
+or the new one, never half of one.
+
+    config.toml      the settled config          weights.safetensors  the selected network
+    manifest.json    what, when, with what       objective.safetensors  the loss's own parameters
+    journal.jsonl    one event per line          embeddings/  the test embeddings, per-query values
+    result.json      the scores: no times or     report/      the page
+                     paths, so it can be compared byte for byte
+"""
+
+import json
+import os
+import platform
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+_VERSIONED = ("torch", "torchvision", "timm", "numpy", "scikit-learn", "pillow", "matplotlib")
+
+
+class RunFolder:
+    """The files of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def is_started(self) -> bool:
+        return (self.path / "config.toml").exists()
+
+    @property
+    def is_finished(self) -> bool:
+        return (self.path / "result.json").exists()
+
+    def file(self, name: str) -> Path:
+        return self.path / name
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        content: dict[str, Any] = json.loads(self.file(name).read_text())
+        return content
+
+    def write_text(self, name: str, text: str) -> None:
+        self._write(name, lambda place: place.write_text(text))
+
+    def write_json(self, name: str, content: Mapping[str, Any]) -> None:
+        self.write_text(name, json.dumps(content, indent=2, sort_keys=True) + "\n")
+
+    def write_tensors(self, name: str, tensors: Mapping[str, Tensor]) -> None:
+        packed = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
+        self._write(name, lambda place: save_file(packed, place))
+
+    def read_tensors(self, name: str) -> dict[str, Tensor]:
+        tensors: dict[str, Tensor] = load_file(self.file(name))
+        return tensors
+
+    def write_arrays(self, name: str, **arrays: Any) -> None:
+        def write(place: Path) -> None:
+            with place.open("wb") as stream:
+                np.savez(stream, **arrays)
+
+        self._write(name, write)
+
+    def start_manifest(self, command: str, data: Mapping[str, Any], config_hash: str) -> None:
+        self.write_json(
+            "manifest.json",
+            {
+                "command": command,
+                "config_hash": config_hash,
+                "data": data,
+                "finished": False,
+                "platform": platform.platform(),
+                "python": platform.python_version(),
+                "started": _now(),
+                "test_reads": [],
+                "unseen": metadata.version("unseen"),
+                "versions": {name: metadata.version(name) for name in _VERSIONED},
+            },
+        )
+
+    def note_test_read(self, purpose: str, config_hash: str) -> None:
+        """Every look at the test classes is written down, before it is taken."""
+        manifest = self.read_json("manifest.json")
+        read = {"time": _now(), "purpose": purpose, "config_hash": config_hash}
+        self.write_json("manifest.json", manifest | {"test_reads": [*manifest["test_reads"], read]})
+
+    def note_end(self) -> None:
+        manifest = self.read_json("manifest.json")
+        self.write_json("manifest.json", manifest | {"finished": True, "ended": _now()})
+
+    def _write(self, name: str, write: Callable[[Path], Any]) -> None:
+        place = self.file(name)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        temporary = place.with_name(f".{place.name}.{os.getpid()}.tmp")
+        try:
+            write(temporary)
+            temporary.replace(place)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
