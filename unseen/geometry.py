@@ -57,6 +57,18 @@ def unit_distance(x: Tensor, y: Tensor | None = None) -> Tensor:
     return _roots(_unit_squares(x, y), y is None)
 
 
+def cosine_distance(x: Tensor, y: Tensor | None = None) -> Tensor:
+    """1 - cos [N, M]: half the squared distance of the rows' directions."""
+    return 1 - cosine(x, y)
+
+
+UNIT_DISTANCES: dict[str, Measure] = {  # what an argument `distance` may be
+    "euclidean": unit_distance,
+    "squared": unit_squared_distance,
+    "cosine": cosine_distance,
+}
+
+
 def safe_sqrt(squares: Tensor) -> Tensor:
     """Square root; at 0, and below it by rounding, it is 0 and so is its gradient."""
     return _roots(squares, False)
@@ -95,7 +107,8 @@ class _Roots(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (roots,) = ctx.saved_tensors
-        return grad.mul(0.5).div_(F.threshold(roots, 0.0, math.inf)), None
+        slope = F.threshold(roots, 0.0, math.inf).mul_(2)  # no gradient where the root is 0
+        return torch.div(grad, slope, out=slope), None
 
 
 def log_sum_exp(values: Tensor, where: Tensor, dim: int = 1) -> Tensor:

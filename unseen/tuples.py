@@ -50,9 +50,8 @@ def relations(
     same = labels[:, None] == columns[None, :]
     if ref_labels is not None:
         return same, ~same
-    positive = same.clone()
-    positive.fill_diagonal_(False)
-    return positive, ~same
+    different = ~same
+    return same.fill_diagonal_(False), different
 
 
 def all_pairs(positive: Tensor, negative: Tensor) -> Pairs:
@@ -105,8 +104,10 @@ def pair_counts(
     size = num_anchors * num_references
 
     def count(anchor: Tensor, reference: Tensor) -> Tensor:
-        flat = torch.bincount(anchor * num_references + reference, minlength=size)
-        return flat.view(num_anchors, num_references).to(torch.get_default_dtype())
+        place = anchor * num_references + reference
+        once = torch.ones(len(place), device=place.device)
+        flat = torch.zeros(size, device=place.device).index_add_(0, place, once)
+        return flat.view(num_anchors, num_references)
 
     return (
         count(pairs.anchor, pairs.positive),

@@ -21,7 +21,7 @@ from unseen.evaluation.space import Space
 Progress = Callable[[int, int], None]  # (done, total)
 Exclude = Callable[[Tensor, slice, slice], None]  # sets forbidden entries of a block to -inf
 
-GROUP = 32  # columns per group
+GROUP = 32  # columns per group, a power of two
 ROOM = 4  # notes per row, in lists
 
 
@@ -71,12 +71,12 @@ class Best:
         self._store(rows, values, self.columns[rows].gather(1, order))
 
     def _merge(self, rows: slice, block: Tensor, first_column: int) -> None:
-        """Takes a whole block at once: for the first block of a row, and when it is full of hits."""
+        """Takes in a whole block: the first one, or one so full of hits that notes would overflow."""
         columns = torch.arange(
             first_column, first_column + block.shape[1], dtype=torch.int32, device=block.device
         )
-        values = torch.cat([self.values[rows], block], dim=1)
-        columns = torch.cat([self.columns[rows], columns.expand(block.shape)], dim=1)
+        values = torch.cat([self.values[rows, : self.keep], block], dim=1)
+        columns = torch.cat([self.columns[rows, : self.keep], columns.expand(block.shape)], dim=1)
         values, order = values.topk(self.keep, dim=1, sorted=False)
         self._store(rows, values, columns.gather(1, order))
 
@@ -92,13 +92,18 @@ def _above(block: Tensor, bar: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Row, column and value of the entries above their row's bar, ordered by row."""
     num_rows, num_columns = block.shape
     num_groups = num_columns // GROUP
-    if block.is_contiguous():  # groups interleave, so that the maxima are taken along memory
+    if block.is_contiguous():  # groups interleave: column c is in group c % num_groups
         grouped = block.view(num_rows, GROUP, num_groups).transpose(1, 2)
         step, stride = 1, num_groups
+        maxima = block
+        while maxima.shape[1] > num_groups:  # halving is fast for every width, amax is not
+            maxima = torch.maximum(*maxima.chunk(2, dim=1))
     else:
-        grouped = block.T.view(num_groups, GROUP, num_rows).permute(2, 0, 1)
+        by_column = block.T.view(num_groups, GROUP, num_rows)
+        grouped = by_column.permute(2, 0, 1)
         step, stride = GROUP, 1
-    row, group = (grouped.amax(dim=2) > bar[:, None]).nonzero(as_tuple=True)
+        maxima = by_column.amax(dim=1).T
+    row, group = (maxima > bar[:, None]).nonzero(as_tuple=True)
     if len(row) > block.numel() // (4 * GROUP):  # so many that looking everywhere is cheaper
         row, column = (block > bar[:, None]).contiguous().nonzero(as_tuple=True)
         return row, column, block[row, column]
@@ -152,9 +157,7 @@ class _Product:
         return block
 
 
-def _by_triangle(
-    product: _Product, keep: int, progress: Progress | None
-) -> tuple[Tensor, Tensor]:
+def _by_triangle(product: _Product, keep: int, progress: Progress | None) -> tuple[Tensor, Tensor]:
     """Blocks on and above the diagonal; the diagonal first, since it gives every row its bar."""
     best = Best(len(product.left), keep, product.left)
     panels = product.rows

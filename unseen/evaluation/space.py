@@ -20,7 +20,9 @@ from torch import Tensor
 
 from unseen.geometry import full_precision, squared_distance, unit
 
-ERROR = 2.0**-21  # of a float32 product of unit vectors; measured: below 2^-21 up to 4096 dimensions
+ERROR = (
+    2.0**-21
+)  # of a float32 product of unit vectors; measured: below 2^-21 up to 4096 dimensions
 
 
 @dataclass(frozen=True)
@@ -52,11 +54,11 @@ class Space:
         sim = (x * y).sum(2) if self.centre is None else -(x - y).square().sum(2)
         return torch.round(sim / self.grid)
 
-    def exact_rows(self, query: Tensor, block: int = 4096) -> Tensor:
-        """Float64 similarities [R, G] of queries [R] and the whole gallery, in grid units."""
+    def exact_rows(self, query: Tensor, columns: slice = slice(None)) -> Tensor:
+        """Float64 similarities [R, G] of queries [R] and a stretch of the gallery, in grid units."""
         x = self.prepared(self.queries[query])
         parts = []
-        for part in self.gallery.split(block):
+        for part in self.gallery[columns].split(4096):
             y = self.prepared(part)
             parts.append(x @ y.T if self.centre is None else -squared_distance(x, y))
         return torch.cat(parts, dim=1).div_(self.grid).round_()

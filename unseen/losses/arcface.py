@@ -29,7 +29,7 @@ from unseen.losses.base import LabelLoss
 
 
 class Arcface(LabelLoss):
-    """margin in radians, 0 to pi. clamp: cosines below 0 count as 0, for comparison with old code."""
+    """margin in radians, 0 to pi. clamp: cosines below 0 count as 0, as in the code of Roth."""
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "revisit": {"scale": 16.0, "margin": 0.5, "lr": 5e-4},

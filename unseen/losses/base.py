@@ -5,11 +5,14 @@ names bare index tuples and hands a `Comparison` to the loss's own `price`. A lo
 abstract: a file in this folder fills in exactly one abstract method and overrides nothing else.
 """
 
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unseen import geometry
@@ -18,6 +21,7 @@ from unseen.tuples import (
     Pairs,
     Triplets,
     all_triplets,
+    as_pairs,
     as_triplets,
     from_indices,
     pair_counts,
@@ -54,9 +58,9 @@ class Comparison:
         return positive.to(self.embeddings.dtype), negative.to(self.embeddings.dtype)
 
     def triplet_pair_counts(self) -> tuple[Tensor, Tensor]:  # two [N, M]
-        """How often each pair occurs among the triplets; without tuples, among all of them."""
+        """How often each pair occurs among the triplets: the given ones, or all that pairs make."""
         positive, negative = self.pair_counts()
-        if self.tuples is not None:
+        if isinstance(self.tuples, Triplets):
             return positive, negative
         num_positive, num_negative = positive.sum(1, keepdim=True), negative.sum(1, keepdim=True)
         return positive * num_negative, negative * num_positive
@@ -66,6 +70,34 @@ class Comparison:
         if self.tuples is None:
             return all_triplets(*relations(self.labels, self.ref_labels))
         return as_triplets(self.tuples)
+
+    def hinge_triplets(
+        self, dist: Tensor, margin: float
+    ) -> tuple[Tensor, Tensor, Tensor]:  # three scalars
+        """Over the triplets: the sum of [dist[a,p] - dist[a,n] + margin]+, how many of these terms are
+        above 0, and how many there are."""
+        if self.tuples is None:
+            pos, neg = relations(self.labels, self.ref_labels)
+            return *geometry.hinge_triplets(dist, pos, neg, margin), count_triplets(pos, neg)
+        near, far = gather_triplets(dist, as_triplets(self.tuples))
+        terms = (near - far + margin).clamp(min=0)  # [T]
+        return terms.sum(), (terms > 0).sum(), torch.tensor(len(terms))
+
+    def softplus_triplets(self, dist: Tensor) -> tuple[Tensor, Tensor]:  # two scalars
+        """Over the triplets: the sum of log(1 + exp(dist[a,p] - dist[a,n])), and how many there are."""
+        if self.tuples is None:
+            pos, neg = relations(self.labels, self.ref_labels)
+            return geometry.softplus_triplets(dist, pos, neg), count_triplets(pos, neg)
+        near, far = gather_triplets(dist, as_triplets(self.tuples))
+        return F.softplus(near - far).sum(), torch.tensor(len(near))
+
+    def positive_pairs(self) -> tuple[Tensor, Tensor]:  # [P] anchors, [P] their positives
+        """The positive pairs as lists; a pair of a triplet counts as often as it is named."""
+        if self.tuples is None:
+            anchor, positive = relations(self.labels, self.ref_labels)[0].nonzero(as_tuple=True)
+            return anchor, positive
+        pairs = as_pairs(self.tuples)
+        return pairs.anchor, pairs.positive
 
     def _shape(self) -> tuple[int, int]:
         references = self.labels if self.ref_labels is None else self.ref_labels
@@ -180,6 +212,45 @@ class LabelLoss(Loss):
     @abstractmethod
     def on_labels(self, embeddings: Tensor, labels: Tensor) -> Tensor:  # [N, D], [N]
         """The scalar from embeddings and 0..C-1 labels."""
+
+
+def count_triplets(pos: Tensor, neg: Tensor) -> Tensor:  # int64 scalar
+    """How many triplets two masks [N, M] make."""
+    return (pos.sum(dim=1) * neg.sum(dim=1)).sum()
+
+
+def gather_triplets(dist: Tensor, triplets: Triplets) -> tuple[Tensor, Tensor]:  # two [T]
+    """The distances of the positive and the negative pair of each triplet."""
+    flat, row = dist.flatten(), triplets.anchor * dist.shape[1]
+    return flat.index_select(0, row + triplets.positive), flat.index_select(
+        0, row + triplets.negative
+    )
+
+
+def penalty(embeddings: Tensor, power: str) -> Tensor:
+    """The mean length of raw embeddings, or its square: what keeps un-normalised losses from growing."""
+    squares = embeddings.square().sum(dim=1)
+    return squares.mean() if power == "squared" else geometry.safe_sqrt(squares).mean()
+
+
+def check_choice(name: str, value: object, allowed: Sequence[object]) -> None:
+    """Stops an option that does not exist."""
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(map(str, allowed))}; got {value!r}")
+
+
+def check_positive(**values: float) -> None:
+    """Stops values that make sense above 0 only."""
+    for name, value in values.items():
+        if not 0 < value < math.inf:
+            raise ValueError(f"{name} must be a number above 0, got {value}")
+
+
+def check_not_negative(**values: float) -> None:
+    """Stops values that make sense from 0 on only."""
+    for name, value in values.items():
+        if not 0 <= value < math.inf:
+            raise ValueError(f"{name} must be a number from 0 on, got {value}")
 
 
 def check_batch(

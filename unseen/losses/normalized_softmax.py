@@ -4,7 +4,8 @@ Paper    A. Zhai, H.-Y. Wu, Classification is a Strong Baseline for Deep Metric 
          https://arxiv.org/abs/1811.12649
 Formula  unit embeddings x, unit class vectors w, y the class of i:
 
-             L = mean over i of -log( exp(x[i].w[y] / temperature) / sum over c of exp(x[i].w[c] / temperature) )
+             L = mean over i of -log( exp(x[i].w[y] / temperature)
+                                      / sum over c of exp(x[i].w[c] / temperature) )
 
          `layer_norm` standardises each embedding over its coordinates first, as the paper does.
 Values   temperature 0.05 (paper). Roth et al. 2020 train the class vectors at 1e-5, at 2e-3 on
@@ -23,7 +24,7 @@ from unseen.losses.base import LabelLoss
 
 
 class NormalizedSoftmax(LabelLoss):
-    """temperature: divides the cosines. layer_norm: standardise embeddings before normalising them."""
+    """temperature: divides the cosines. layer_norm: standardise embeddings first."""
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "revisit": {"temperature": 0.05, "lr": 1e-5},

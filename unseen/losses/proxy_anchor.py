@@ -4,8 +4,8 @@ Paper    S. Kim et al., Proxy Anchor Loss for Deep Metric Learning, CVPR 2020,
          https://arxiv.org/abs/2003.13911
 Formula  S[i,c] the cosine between item i and proxy c, C all classes, C+ those present in the batch:
 
-             L = mean over c in C+ of log(1 + sum over i of class c of exp(-alpha * (S[i,c] - delta)))
-               + mean over c in C  of log(1 + sum over other i      of exp( alpha * (S[i,c] + delta)))
+             L = mean over c in C+ of log(1 + sum over i in c of exp(-alpha * (S[i,c] - delta)))
+               + mean over c in C  of log(1 + sum over other i of exp(alpha * (S[i,c] + delta)))
 
 Values   alpha 32, delta 0.1; proxies learn 100 times as fast as the network (paper, Psomas'
          thesis).
@@ -52,7 +52,7 @@ class ProxyAnchor(LabelLoss):
 
 
 def attraction(sim: Tensor, labels: Tensor, alpha: float, delta: float) -> Tensor:
-    """The first term, from the cosines [C, N] of proxies and items: only the own ones are needed."""
+    """The first term, from the cosines [C, N] of proxies and items; only own ones are needed."""
     present, place, count = labels.unique(return_inverse=True, return_counts=True)
     if not len(present):
         return sim.sum()

@@ -26,7 +26,7 @@ from unseen.losses.base import LabelLoss
 
 
 class ProxyNca(LabelLoss):
-    """scale: of squared distances. include_positive: the own proxy also stands in the denominator."""
+    """scale: of squared distances. include_positive: the own proxy is in the sum too."""
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "revisit": {"scale": 9.0, "lr": 5e-4},

@@ -4,7 +4,7 @@ Paper    B. Psomas, Metric Learning: A Deep Dive, Master's thesis, National Tech
          Athens, 2020, chapter 6
 Formula  S[i,c] the cosine between item i and proxy c, C all classes, C+ those present in the batch:
 
-             L = mean over c in C+ of log(1 + sum over i of class c of exp(-alpha * (S[i,c] - delta)))
+             L = mean over c in C+ of log(1 + sum over i in c of exp(-alpha * (S[i,c] - delta)))
                + 1/|C| * sum over c of log(1 + sum over c' != c of exp(alpha * (G[c,c'] + delta)))
 
          variant 1: G[c,c'] is the cosine of two proxies. variant 2: G[c,c'] = sum over i of S[i,c]
@@ -32,7 +32,7 @@ _ENTRIES = 2**22  # of a block of rows of the class-by-class matrix, which may n
 
 
 class ProxyRepulsion(LabelLoss):
-    """variant: 1 compares proxies, 2 their similarities to the batch. alpha: sharpness. delta: margin."""
+    """variant: compare proxies (1) or their similarities to the batch (2). alpha: sharpness."""
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"thesis": {}, "thesis_code": {}}
 

@@ -1,4 +1,4 @@
-"""Recall@k surrogate: one minus a differentiable recall among the k nearest, averaged over several k.
+"""Recall@k: one minus a differentiable recall among the k nearest, averaged over several k.
 
 Paper    Y. Patel et al., Recall@k Surrogate Loss with Large Batches and Similarity Mixup, CVPR
          2022, https://arxiv.org/abs/2108.11179

@@ -5,8 +5,8 @@ Paper    A. Brown et al., Smooth-AP: Smoothing the Path Towards Large-Scale Imag
 Formula  for a query i, positives P(i), cosine similarities S, sig(z) = 1 / (1 + exp(-z /
          temperature)):
 
-             AP(i) = mean over p in P(i) of  (1 + sum over other positives q of sig(S[i,q] - S[i,p]))
-                                           / (1 + sum over all others j      of sig(S[i,j] - S[i,p]))
+             AP(i) = mean over p in P(i) of (1 + sum over other positives q of sig(S[i,q] - S[i,p]))
+                                          / (1 + sum over all others j of sig(S[i,j] - S[i,p]))
 
          L = 1 - mean of AP over queries that have a positive and a negative; the query itself is in
          no sum.
@@ -15,6 +15,7 @@ Use      samples_per_class sampler with at least 4 per class, large batches. Any
          order.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -45,8 +46,8 @@ class SmoothAp(MatrixLoss):
 def positive_ranks(
     sim: Tensor, pos: Tensor, neg: Tensor, temperature: float
 ) -> tuple[Tensor, Tensor, Tensor]:  # three [P]
-    """For each positive pair its query and the smooth rank of its positive, among the query's positives
-    and among all its pairs. Differentiable in the similarities."""
+    """For each positive pair its query and the smooth rank of its positive, among the query's
+    positives and among all its pairs. Differentiable in the similarities."""
     query, positive = pos.nonzero(as_tuple=True)
     ranks = _Ranks.apply(sim, query, positive, pos, pos | neg, temperature)
     return query, ranks[0], ranks[1]
@@ -98,7 +99,7 @@ class _Ranks(torch.autograd.Function):
         return grad_sim / ctx.temperature, None, None, None, None, None
 
 
-def _blocks(query: Tensor, positive: Tensor, width: int) -> zip[tuple[Tensor, Tensor]]:
+def _blocks(query: Tensor, positive: Tensor, width: int) -> Iterator[tuple[Tensor, Tensor]]:
     rows = max(1, _ENTRIES // max(1, width))
     return zip(query.split(rows), positive.split(rows), strict=True)
 

@@ -4,7 +4,7 @@ Paper    Q. Qian et al., SoftTriple Loss: Deep Metric Learning Without Triplet S
          https://arxiv.org/abs/1909.05235
 Formula  s[i,c,k] the cosine between item i and centre k of class c, y the class of i:
 
-             S[i,c] = sum over k of a[i,c,k] s[i,c,k],   a = softmax over k of s[i,c,k] / temperature
+             S[i,c] = sum over k of a[i,c,k] s[i,c,k],  a = softmax over k of s[i,c,k] / temperature
              L = cross entropy of  scale * (S[i,c] - margin * [c = y])
                + tau * sum over classes and pairs k < l of their centres of
                  sqrt(2 + 1e-5 - 2 w[c,k].w[c,l])  /  (C K (K - 1))
@@ -28,7 +28,7 @@ from unseen.losses.base import LabelLoss
 
 
 class SoftTriple(LabelLoss):
-    """centres: of each class. temperature: how softly an item chooses among them. tau: merges them."""
+    """centres: of each class. temperature: of an item's choice among them. tau: merges them."""
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "revisit": {"centres": 2, "scale": 8.0, "lr": 1e-5},
@@ -42,14 +42,7 @@ class SoftTriple(LabelLoss):
             "tau": 0.4,
             "lr": 5e-5,
         },
-        "thesis_code": {
-            "centres": 2,
-            "scale": 78.0,
-            "temperature": 1 / 58,
-            "margin": 0.01,
-            "tau": 0.4,
-            "lr": 1e-2,
-        },
+        "thesis_code": {"centres": 2, "margin": 0.01, "tau": 0.4, "lr": 1e-2},
     }
 
     def __init__(
@@ -68,7 +61,8 @@ class SoftTriple(LabelLoss):
             raise ValueError(f"centres must be at least 1, got {centres}")
         if scale <= 0 or temperature <= 0:
             raise ValueError(
-                f"scale and temperature must be positive, got scale={scale}, temperature={temperature}"
+                "scale and temperature must be positive, "
+                f"got scale={scale}, temperature={temperature}"
             )
         if tau < 0:
             raise ValueError(f"tau must not be negative, got {tau}")
@@ -78,7 +72,7 @@ class SoftTriple(LabelLoss):
 
     def on_labels(self, embeddings: Tensor, labels: Tensor) -> Tensor:  # [N, D], [N]
         centres = unit(self.centres.to(embeddings.dtype))  # [C, K, D]
-        # centres first: sums over them then run over whole matrices, many times faster than over short rows
+        # centres first: sums over them run over whole matrices, much faster than over short rows
         sim = unit(embeddings) @ centres.permute(1, 2, 0)  # [K, N, C]
         assignment = torch.softmax(sim / self.temperature, dim=0)
         class_sim = (assignment * sim).sum(dim=0)  # [N, C]

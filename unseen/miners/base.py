@@ -1,7 +1,8 @@
 """The door every miner shares, drawing by rows, and the rho switch of triplet miners.
 
-A miner sees embeddings without gradient and gives index tuples. It draws from a generator of its own on
-the CPU, so that every device and every process draws alike; `state_dict` keeps the generator's place.
+A miner sees embeddings without gradient and gives index tuples. It draws from a generator of its
+own on the CPU, so that every device and every process draws alike; `state_dict` keeps the
+generator's place.
 """
 
 import math
@@ -45,7 +46,7 @@ class Miner(ABC):
     def mine(
         self, embeddings: Tensor, references: Tensor | None, pos: Tensor, neg: Tensor
     ) -> Pairs | Triplets:
-        """Tuples from raw embeddings [N, D], references [M, D] and the masks [N, M] of relations."""
+        """Tuples from raw embeddings [N, D], references [M, D] and the relations' masks [N, M]."""
 
     def state_dict(self) -> dict[str, Any]:
         return {"generator": self.generator.get_state()}
@@ -57,9 +58,9 @@ class Miner(ABC):
 class TripletMiner(Miner):
     """Abstract: a miner of triplets, with the rho switch of Roth et al. 2020.
 
-    With probability `switch` a triplet (a, p, n) becomes (a, a, j), j uniform among the other items of
-    a's class: a ranking loss then pushes two items of one class apart, which keeps directions alive
-    that only unseen classes need. (Replacing n by p alone would have no gradient.)
+    With probability `switch` a triplet (a, p, n) becomes (a, a, j), j uniform among the other items
+    of a's class: a ranking loss then pushes two items of one class apart, which keeps directions
+    alive that only unseen classes need. (Replacing n by p alone would have no gradient.)
     """
 
     def __init__(self, switch: float = 0.0, seed: int = 0) -> None:
@@ -79,8 +80,8 @@ class TripletMiner(Miner):
             return mined
         if references is not None:
             raise ValueError(
-                "the rho switch puts the anchor in its positive's place, and the anchor is not among "
-                f"the references: use switch=0 with references (a memory), got switch={self.switch}"
+                "the rho switch puts the anchor in its positive's place, and the anchor is not "
+                f"among the references: use switch=0 with a memory, got switch={self.switch}"
             )
         anchor, positive, negative = mined
         chance = torch.rand(2, len(anchor), generator=self.switch_generator).to(anchor.device)
@@ -110,7 +111,7 @@ class TripletMiner(Miner):
 
 
 class Members:
-    """The allowed columns of each row of a mask [N, M] as one flat list: reached by place, no loop."""
+    """The allowed columns of each row of a mask [N, M], as one flat list."""
 
     def __init__(self, allowed: Tensor) -> None:
         row, self.column = allowed.nonzero(as_tuple=True)
@@ -122,7 +123,7 @@ class Members:
         return self.column[self.start[row] + place]
 
     def pick(self, row: Tensor, uniform: Tensor) -> Tensor:  # all [T]
-        """An allowed column of each row, chosen by a uniform number in [0, 1). No row may be empty."""
+        """An allowed column of each row, by a uniform number in [0, 1). No row may be empty."""
         count = self.count[row]
         # rounding may lift the product of a number just below 1 to the count itself
         place = torch.minimum((uniform * count).long(), count - 1)
@@ -137,9 +138,9 @@ def draw_per_row(
 ) -> Tensor:  # [N, draws] int64
     """Columns of each row of a mask [N, M], with replacement, uniformly or by log weights.
 
-    Draws by the inverse of each row's cumulative weights in float64: one random number per draw instead
-    of one per entry. Weights are relative to the row's largest, so any range of them is safe. A row with
-    nothing allowed gives an arbitrary column.
+    Draws by the inverse of each row's cumulative weights in float64: one random number per draw
+    instead of one per entry. Weights are relative to the row's largest, so any range of them is
+    safe. A row with nothing allowed gives an arbitrary column.
     """
     if log_weights is None:
         cumulative = allowed.cumsum(dim=1).double()  # [N, M]

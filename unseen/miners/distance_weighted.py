@@ -27,7 +27,7 @@ from unseen.tuples import Triplets
 
 
 class DistanceWeighted(TripletMiner):
-    """lower, upper: the distances below which weights stop growing, above which negatives are left."""
+    """lower, upper: below the one weights stop growing, beyond the other no negative is drawn."""
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "revisit": {},
@@ -77,7 +77,7 @@ class DistanceWeighted(TripletMiner):
         return Triplets(valid.repeat_interleave(wanted), positive[counted], negative[counted])
 
     def log_weights(self, squared: Tensor, dimension: int) -> Tensor:
-        """log w(d) of squared distances, up to rounding the formula above."""
+        """log w(d), from squared distances."""
         squared = squared.clamp(self.lower**2, (2 - 1e-4) ** 2)
         near, far = torch.log(squared), torch.log1p(-squared / 4)
         return (1 - dimension / 2) * near - (dimension - 3) / 2 * far

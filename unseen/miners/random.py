@@ -19,7 +19,7 @@ from unseen.tuples import Triplets
 
 
 class Random(TripletMiner):
-    """per_anchor: None draws among all triplets of the batch, a number that many for each anchor."""
+    """per_anchor: None draws among all triplets, a number draws that many for each anchor."""
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "revisit": {"per_anchor": 1},

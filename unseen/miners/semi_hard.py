@@ -6,8 +6,8 @@ Formula  with distances d of unit embeddings (raised to `power`), by `definition
 
              revisit  for each anchor, p uniform; n uniform among d(a,p) < d(a,n) < d(a,p) + margin,
                       among all negatives if there is none
-             facenet  for each pair (a, p), the nearest negative with d(a,n) > d(a,p); pairs without one
-                      give no triplet; neither margin nor upper plays a part
+             facenet  for each pair (a, p), the nearest negative with d(a,n) > d(a,p); pairs without
+                      one give no triplet; neither margin nor upper plays a part
              window   every triplet with 0 < d(a,n) - d(a,p) <= margin
 
          `upper=False` leaves out the upper bound, as the text of Roth et al. 2020 prints it.
@@ -30,7 +30,7 @@ _ENTRIES = 2**20  # of a chunk's matrix: bounds the memory, whatever the class s
 
 
 class SemiHard(TripletMiner):
-    """definition: revisit, facenet or window. margin: the window's width. power: of the distance."""
+    """definition: which of the three. margin: the window's width. power: of the distance."""
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "revisit": {"upper": False},

@@ -1,0 +1,38 @@
+# Each target works alone on a machine with Python 3.11+, pip and make.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip --disable-pip-version-check
+
+.PHONY: demo test test-slow lint types clean
+
+demo: $(VENV)/.installed
+	$(BIN)/unseen demo
+
+test: $(VENV)/.installed-dev
+	$(BIN)/pytest -q -n 2 -m "not slow"
+
+test-slow: $(VENV)/.installed-dev
+	$(BIN)/pytest -q -n 2
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(VENV)/.installed-dev
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV)
+
+# The constraints pin every tested version; a second call finds the marker and installs nothing.
+$(VENV)/.installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install -c constraints.txt -e .
+	touch $@
+
+$(VENV)/.installed-dev: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install -c constraints.txt -e '.[dev]'
+	touch $@ $(VENV)/.installed

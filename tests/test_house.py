@@ -1,0 +1,120 @@
+"""The house keeps its order: imports point upwards, one method is one file, one class, one name, one test."""
+
+import ast
+import inspect
+from pathlib import Path
+
+import pytest
+
+from unseen import catalogue
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "unseen"
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+# Data flows downwards; a module imports only from its own line or lines above it.
+ORDER = [
+    "torchvision_operators",
+    "geometry",
+    "tuples",
+    "contracts",
+    "statistics",
+    "data",
+    "samplers",
+    "networks",
+    "miners",
+    "losses",
+    "memory",
+    "regularizers",
+    "objective",
+    "metrics",
+    "diagnostics",
+    "evaluation",
+    "classical",
+    "protocols",
+    "training",
+    "catalogue",
+    "config",
+    "build",
+    "experiment",
+    "reports",
+    "studies",
+    "search",
+    "cli",
+]
+METHOD_KINDS = [kind for kind in catalogue.KINDS if kind != "data"]
+METHODS = [(kind, name) for kind in METHOD_KINDS for name in catalogue.names(kind)]
+
+
+def room(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported_rooms(path: Path) -> set[str]:
+    rooms = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            dotted = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            dotted = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        rooms |= {name.split(".")[1] for name in dotted if name.startswith("unseen.")}
+    return rooms
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_imports_point_upwards(path: Path) -> None:
+    if path.parent == PACKAGE and path.name in ("__init__.py", "__main__.py"):
+        return
+    allowed = ORDER[: ORDER.index(room(path)) + 1]
+    below = imported_rooms(path) - set(allowed)
+    assert not below, f"{path.name} imports from below itself: {sorted(below)}"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_no_file_over_400_lines(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 400
+
+
+def test_every_room_is_in_the_order() -> None:
+    rooms = {room(path) for path in SOURCES} - {"__init__", "__main__"}
+    assert rooms <= set(ORDER)
+
+
+@pytest.mark.parametrize(("kind", "name"), METHODS)
+def test_a_method_is_one_file_one_class_one_name_one_test(kind: str, name: str) -> None:
+    method = catalogue.find(kind, name)
+    assert method.__name__ == catalogue.class_name(name)
+    assert method.__module__ == f"unseen.{kind}.{name}"
+    assert (ROOT / "tests" / kind / f"test_{name}.py").exists()
+
+
+@pytest.mark.parametrize(("kind", "name"), METHODS)
+def test_a_method_explains_itself(kind: str, name: str) -> None:
+    entry = catalogue.entry(kind, name)
+    assert entry.line.endswith(".")
+    assert catalogue.find(kind, name).__doc__
+
+
+@pytest.mark.parametrize(("kind", "name"), METHODS)
+def test_a_constructor_has_at_most_six_values_of_its_own(kind: str, name: str) -> None:
+    given_by_the_run = {
+        "num_classes",
+        "embedding_size",
+        "seed",
+        "items",
+        "labels",
+        "batch_size",
+        "lr",
+        "switch",
+    }
+    own = [p for p in catalogue.parameters(catalogue.find(kind, name))]
+    assert len([p for p in own if p.name not in given_by_the_run]) <= 6
+
+
+def test_nothing_is_registered_by_hand() -> None:
+    """Kinds are folders: what the catalogue lists is what lies on disk."""
+    for kind in METHOD_KINDS:
+        files = {p.stem for p in (PACKAGE / kind).glob("*.py")} - {"__init__", "base"}
+        assert files == set(catalogue.names(kind))
+        assert inspect.getdoc(catalogue)

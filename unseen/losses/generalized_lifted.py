@@ -1,0 +1,50 @@
+"""Generalised lifted structure: an anchor's farthest positives against its nearest negatives, softly.
+
+Paper    A. Hermans, L. Beyer, B. Leibe, In Defense of the Triplet Loss for Person Re-Identification,
+         2017, https://arxiv.org/abs/1703.07737
+Formula  Euclidean distances d of raw embeddings x, positives P(a), negatives N(a):
+
+             L = mean over anchors of [ log sum over p in P(a) of exp(d(a,p))
+                                      + log sum over n in N(a) of exp(margin - d(a,n)) ]+
+               + nu * mean of |x|^2
+
+         over the anchors that have both; `penalty="norm"` takes |x| instead of its square.
+Values   margin 1, nu 0.005 (Roth et al.; their code: norm).
+Use      samples_per_class sampler, no miner; judge raw embeddings by Euclidean distance.
+"""
+
+import math
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from unseen.geometry import distance, log_sum_exp, masked_mean
+from unseen.losses.base import Comparison, Loss, check_choice, check_not_negative, penalty
+
+
+class GeneralizedLifted(Loss):
+    """margin: how much farther negatives are to be. nu: weight of the penalty on lengths."""
+
+    scale_invariant = False
+    batch_free_weights = ("nu",)
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "revisit": {},
+        "revisit_code": {"penalty": "norm"},
+    }
+
+    def __init__(self, margin: float = 1.0, nu: float = 0.005, penalty: str = "squared") -> None:
+        super().__init__()
+        if not math.isfinite(margin):
+            raise ValueError(f"margin must be a finite number, got {margin}")
+        check_not_negative(nu=nu)
+        check_choice("penalty", penalty, ("squared", "norm"))
+        self.margin, self.nu, self.penalty = margin, nu, penalty
+
+    def price(self, batch: Comparison) -> Tensor:
+        dist = batch.matrix(distance)  # [N, M]
+        pos, neg = batch.masks()
+        valid = pos.any(dim=1) & neg.any(dim=1)  # [N]
+        costs = log_sum_exp(dist, pos) + log_sum_exp(self.margin - dist, neg)  # [N]
+        return masked_mean(costs.clamp(min=0), valid) + self.nu * penalty(
+            batch.embeddings, self.penalty
+        )

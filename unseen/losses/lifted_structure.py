@@ -1,0 +1,87 @@
+"""Lifted structure: every positive pair against all negatives of both its ends.
+
+Paper    H. Oh Song et al., Deep Metric Learning via Lifted Structured Feature Embedding, CVPR 2016,
+         https://arxiv.org/abs/1511.06452
+Formula  Euclidean distances d; P the positive pairs, N(i) the negatives of i; LSE = log sum exp:
+
+             pairs    J(i,j) = log( sum over k in N(i) of exp(margin - d(i,k))
+                                  + sum over l in N(j) of exp(margin - d(j,l)) ) + d(i,j)
+                      L      = mean over (i,j) in P of [J(i,j)]+ ^2 / 2
+
+         and two forms on cosines S, averaged over anchors (Psomas' thesis, its text and its code):
+
+             hinge    L(i) = [ LSE over P(i) of (margin - S) + LSE over N(i) of S ]+
+             sharp    L(i) = 2/beta  * LSE over P(i) of (-beta S)
+                           + 2/alpha * LSE over N(i) of (alpha S),     may be negative
+
+         An anchor without positives or without negatives has no price; hinge averages over the others,
+         sharp over all anchors. Beside references the negatives of j are the anchors in its column.
+Values   margin 1 (paper, on raw embeddings: normalise=False); margin 0.5 with hinge; alpha 40, beta 2
+         with sharp, on the pairs the multi_similarity miner keeps.
+Use      samples_per_class sampler; no miner, or multi_similarity.
+"""
+
+import math
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from unseen.geometry import cosine, distance, log_sum_exp, masked_mean, unit_distance, weighted_mean
+from unseen.losses.base import Comparison, Loss, check_choice, check_positive
+
+
+class LiftedStructure(Loss):
+    """form: pairs, hinge or sharp. margin is for the first two, alpha and beta are for the last."""
+
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "thesis": {"form": "hinge", "margin": 0.5},
+        "thesis_code": {"form": "sharp"},
+    }
+
+    def __init__(
+        self,
+        form: str = "pairs",
+        margin: float = 1.0,
+        normalise: bool = True,
+        alpha: float = 40.0,
+        beta: float = 2.0,
+    ) -> None:
+        super().__init__()
+        check_choice("form", form, ("pairs", "hinge", "sharp"))
+        check_positive(alpha=alpha, beta=beta)
+        if not math.isfinite(margin):
+            raise ValueError(f"margin must be a finite number, got {margin}")
+        if form != "pairs" and not normalise:
+            raise ValueError("normalise=False is for form='pairs': the other forms are on cosines")
+        self.form, self.margin, self.alpha, self.beta = form, margin, alpha, beta
+        self.measure = unit_distance if normalise else distance
+        self.scale_invariant = normalise
+
+    def price(self, batch: Comparison) -> Tensor:
+        if self.form == "pairs":
+            return self._on_pairs(batch)
+        sim = batch.matrix(cosine)  # [N, M]
+        pos, neg = batch.masks()
+        valid = pos.any(dim=1) & neg.any(dim=1)  # [N]
+        if self.form == "hinge":
+            pull, push = log_sum_exp(self.margin - sim, pos), log_sum_exp(sim, neg)
+            return masked_mean((pull + push).clamp(min=0), valid)
+        pull = 2 / self.beta * log_sum_exp(-self.beta * sim, pos)
+        push = 2 / self.alpha * log_sum_exp(self.alpha * sim, neg)
+        return (pull + push).masked_fill(~valid, 0.0).sum() / max(1, len(sim))
+
+    def _on_pairs(self, batch: Comparison) -> Tensor:
+        dist = batch.matrix(self.measure)  # [N, M]
+        positive = batch.pair_counts()[0]
+        neg = batch.masks()[1]
+        of_anchor = log_sum_exp(self.margin - dist, neg)  # [N]
+        of_reference = (
+            of_anchor if batch.ref_labels is None else log_sum_exp(self.margin - dist, neg, dim=0)
+        )
+        # a pair without any negative: far below 0 instead of -inf, whose gradient would be NaN
+        floor = torch.finfo(dist.dtype).min / 4
+        ends = torch.logaddexp(
+            of_anchor.clamp(min=floor)[:, None], of_reference.clamp(min=floor)[None, :]
+        )
+        return weighted_mean((ends + dist).clamp(min=0).square() / 2, positive)

@@ -1,0 +1,50 @@
+"""Triplet: the positive closer than the negative, by a margin.
+
+Paper    F. Schroff et al., FaceNet: A Unified Embedding for Face Recognition and Clustering, CVPR 2015,
+         https://arxiv.org/abs/1503.03832
+Formula  distance D of unit embeddings: `squared` Euclidean, `euclidean`, or `cosine` = 1 - cos:
+
+             L = reduce over triplets (a, p, n) of [D(a,p) - D(a,n) + margin]+
+
+         `reduction`: "mean" over the triplets, or over the "active" ones, those above 0. A margin g on
+         the square is a margin g/2 on the cosine.
+Values   margin 0.2 on the Euclidean distance (Roth et al.; their code: on its square); 1 on the square
+         (Li et al., who print a sum); 0.1 on the cosine (Psomas; his code: Euclidean, active ones;
+         Jacob et al.: active ones).
+Use      samples_per_class sampler; any triplet miner, with or without the switch, or none.
+"""
+
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from unseen.geometry import UNIT_DISTANCES
+from unseen.losses.base import Comparison, Loss, check_choice, check_not_negative
+
+
+class Triplet(Loss):
+    """margin: by how much, in the chosen distance, the negative is to be farther."""
+
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "revisit": {"distance": "euclidean"},
+        "revisit_code": {},
+        "thesis": {"margin": 0.1, "distance": "cosine"},
+        "thesis_code": {"margin": 0.1, "distance": "euclidean", "reduction": "active"},
+        "density": {"margin": 1.0},
+        "horde": {"margin": 0.1, "distance": "cosine", "reduction": "active"},
+    }
+
+    def __init__(
+        self, margin: float = 0.2, distance: str = "squared", reduction: str = "mean"
+    ) -> None:
+        super().__init__()
+        check_choice("distance", distance, list(UNIT_DISTANCES))
+        check_choice("reduction", reduction, ("mean", "active"))
+        check_not_negative(margin=margin)
+        self.margin, self.reduction = margin, reduction
+        self.measure = UNIT_DISTANCES[distance]
+
+    def price(self, batch: Comparison) -> Tensor:
+        dist = batch.matrix(self.measure)  # [N, M]
+        total, active, count = batch.hinge_triplets(dist, self.margin)
+        return total / (active if self.reduction == "active" else count).clamp(min=1)
