@@ -144,7 +144,9 @@ def _batch_size(config: Config, data: Dataset) -> tuple[int, str]:
     per_class = config.sampler.values.get("per_class", 4)
     if not isinstance(per_class, int) or per_class < 1:
         raise ValueError(f"sampler.per_class must be a whole number from 1, got {per_class!r}")
-    classes = min(112 // per_class, max(2, int(_trainable(data) * (1 - config.validation_share)) - 1))
+    classes = min(
+        112 // per_class, max(2, int(_trainable(data) * (1 - config.validation_share)) - 1)
+    )
     return classes * per_class, f"{classes} classes with {per_class} pictures each"
 
 

@@ -22,8 +22,8 @@ def full_precision(x: Tensor) -> Tensor:
 
 
 def unit(x: Tensor) -> Tensor:
-    """Rows on the unit sphere. The small constant keeps a zero row finite."""
-    return x * torch.rsqrt(x.square().sum(dim=-1, keepdim=True) + 1e-12)
+    """Rows on the unit sphere. The bound keeps a zero row finite."""
+    return x * torch.rsqrt(x.square().sum(dim=-1, keepdim=True).clamp(min=1e-12))
 
 
 def dot(x: Tensor, y: Tensor | None = None) -> Tensor:
@@ -87,7 +87,7 @@ def _unit_squares(x: Tensor, y: Tensor | None) -> Tensor:
 
 
 def _roots(squares: Tensor, is_symmetric: bool) -> Tensor:
-    return _Roots.apply(squares, is_symmetric)  # type: ignore[no-any-return]
+    return _Roots.apply(squares, is_symmetric)
 
 
 class _Roots(torch.autograd.Function):
@@ -97,7 +97,7 @@ class _Roots(torch.autograd.Function):
     def forward(ctx: Any, squares: Tensor, is_symmetric: bool) -> Tensor:
         smallest = 1e-12 if squares.dtype == torch.float64 else 1e-8
         roots = squares.clamp(min=smallest).sqrt_()
-        F.threshold_(roots, 1.0001 * math.sqrt(smallest), 0.0)
+        F.threshold(roots, 1.0001 * math.sqrt(smallest), 0.0, inplace=True)
         if is_symmetric:  # in float32 an item would otherwise be about 3e-4 away from itself
             roots.fill_diagonal_(0.0)
         ctx.save_for_backward(roots)
@@ -135,7 +135,9 @@ def active_mean(values: Tensor, counts: Tensor) -> Tensor:
     """Mean over the positive values only, each counting so often; 0 where none is positive."""
     counts = counts.flatten()
     flat = values.flatten()
-    return torch.dot(flat, counts) / torch.dot((flat.detach() > 0).to(counts.dtype), counts).clamp(min=1)
+    return torch.dot(flat, counts) / torch.dot((flat.detach() > 0).to(counts.dtype), counts).clamp(
+        min=1
+    )
 
 
 def hinge_triplets(
@@ -150,7 +152,7 @@ def hinge_triplets(
 def softplus_triplets(dist: Tensor, pos: Tensor, neg: Tensor) -> Tensor:  # scalar
     """The sum of log(1 + exp(dist[a,p] - dist[a,n])) over all triplets of two masks."""
     total, _ = _TripletSum.apply(dist, pos, neg, 0.0, True)
-    return total  # type: ignore[no-any-return]
+    return total
 
 
 class _TripletSum(torch.autograd.Function):

@@ -58,6 +58,11 @@ class MinedObjective(nn.Module):
         state: dict[str, Any] = getattr(self.miner, "state_dict", dict)()
         return state
 
+    def load_miner_state(self, state: Mapping[str, Any]) -> None:
+        miner: Any = self.miner
+        if state:
+            miner.load_state_dict(state)
+
 
 def counts(mined: Pairs | Triplets | None) -> dict[str, Tensor]:
     """How many tuples were mined, and which share of triplets was switched."""

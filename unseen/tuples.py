@@ -68,8 +68,9 @@ def join(pairs: Pairs) -> Triplets:
     """Every triplet made of a positive and a negative pair with the same anchor."""
     order = torch.argsort(pairs.anchor_of_negative, stable=True)
     sorted_anchor = pairs.anchor_of_negative[order]
-    start = torch.searchsorted(sorted_anchor, pairs.anchor, right=False)
-    count = torch.searchsorted(sorted_anchor, pairs.anchor, right=True) - start  # [P]
+    anchor = pairs.anchor.contiguous()  # a column of a table warns otherwise
+    start = torch.searchsorted(sorted_anchor, anchor, right=False)
+    count = torch.searchsorted(sorted_anchor, anchor, right=True) - start  # [P]
     owner = torch.repeat_interleave(torch.arange(len(count), device=count.device), count)  # [T]
     before = torch.cumsum(count, 0) - count  # triplets of earlier positive pairs
     place = torch.arange(len(owner), device=owner.device) - before[owner] + start[owner]

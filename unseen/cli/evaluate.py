@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from unseen import experiment
 from unseen.cli.terminal import console, display
+from unseen.experiment.judge import judge
+from unseen.experiment.setting import reopen
 from unseen.reports import tables
 
 
@@ -19,9 +20,11 @@ def evaluate(
     result.json. The manifest keeps count of every such reading.
     """
     with display() as (_, watch):
-        setting, folder = experiment.reopen(run, watch)
+        setting, folder = reopen(run, watch)
         if not folder.file("weights.safetensors").exists():
-            raise ValueError(f"{run} has no weights yet: it was stopped before its first epoch ended")
+            raise ValueError(
+                f"{run} has no weights yet: it was stopped before its first epoch ended"
+            )
         selection = folder.read_json("selection.json")
-        result = experiment.judge(setting, folder, selection, "unseen evaluate", watch)
+        result = judge(setting, folder, selection, "unseen evaluate", watch)
     console.print(tables.score_table(result))

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from unseen import experiment
 from unseen.cli.terminal import console, display
+from unseen.experiment.setting import reopen
 from unseen.reports import page
 
 
@@ -18,6 +18,6 @@ def report(
     Writes report/index.html in the run's folder: one file, opens anywhere, needs no network.
     """
     with display() as (_, watch):
-        setting, _folder = experiment.reopen(run, watch)
+        setting, _folder = reopen(run, watch)
         written = page.write(run, setting.dataset, lambda what: watch.progress(what, 0, 1))
     console.print(f"report: {written}", soft_wrap=True)

@@ -17,7 +17,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from unseen.experiment import Watch
+from unseen.experiment.setting import Watch
 
 console = Console(highlight=False)
 errors = Console(stderr=True, highlight=False)
@@ -63,8 +63,15 @@ class Display:
 
     def event(self, event: dict[str, Any]) -> None:
         if event["event"] == "step" and self.training is not None:
-            note = f"loss {event['terms']['total']:.3f}  {event['images_per_second']:,.0f} pictures/s"
+            note = (
+                f"loss {event['terms']['total']:.3f}  {event['images_per_second']:,.0f} pictures/s"
+            )
             self.bars.update(self.training, advance=1, note=note)
+        if event["event"] == "resumed" and self.training is not None:
+            self.bars.console.print(
+                f"resumed at step {event['step']} of epoch {event['epoch'] + 1}"
+            )
+            self.bars.update(self.training, completed=event["step"])
         if event["event"] == "epoch":
             star = " [green]best so far[/]" if event["best"] else ""
             self.bars.console.print(
@@ -72,6 +79,9 @@ class Display:
                 f"recall@1 seen {100 * event['train']['recall@1']:.1f}  "
                 f"validation {100 * event['validation']['recall@1']:.1f}{star}"
             )
+
+    def warn(self, text: str) -> None:
+        self.bars.console.print(f"[yellow]{text}[/]", soft_wrap=True)
 
     def progress(self, what: str, done: int, total: int) -> None:
         if what not in self.tasks:
@@ -95,4 +105,4 @@ def display(epochs: int = 0) -> Iterator[tuple[Display, Watch]]:
     )
     with Progress(*columns, console=console, transient=True) as bars:
         shown = Display(bars, epochs)
-        yield shown, Watch([shown.event], shown.progress)
+        yield shown, Watch([shown.event], shown.progress, shown.warn)

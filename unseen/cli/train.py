@@ -5,9 +5,11 @@ from typing import Annotated, Any
 
 import typer
 
-from unseen import catalogue, config as configs, experiment
+from unseen import catalogue, experiment
+from unseen import config as configs
 from unseen.cli.terminal import command_line, console, display
 from unseen.config import Config
+from unseen.experiment.setting import Setting, changed_keys, describe, prepare, steps_per_epoch
 from unseen.reports import page, tables
 from unseen.training.run_folder import RunFolder
 
@@ -36,9 +38,9 @@ def run(config: Config, out: Path) -> dict[str, Any]:
     """Trains into a folder and prints the scores; a finished folder is only shown again."""
     folder = RunFolder(out)
     with display() as (_, watch):
-        setting = experiment.prepare(config, watch)
+        setting = prepare(config, watch)
     if folder.is_started:
-        changed = experiment.changed_keys(folder, setting.config)
+        changed = changed_keys(folder, setting.config)
         if changed:
             raise ValueError(
                 f"{out} holds a run with other settings ({', '.join(changed)}): choose another --out"
@@ -51,7 +53,7 @@ def run(config: Config, out: Path) -> dict[str, Any]:
     announce(setting)
     assert isinstance(setting.config.epochs, int)
     with display(setting.config.epochs) as (shown, watch):
-        shown.start_training(experiment.steps_per_epoch(setting))
+        shown.start_training(steps_per_epoch(setting))
         try:
             result = experiment.run(setting, out, command_line(), watch)
         except KeyboardInterrupt:
@@ -64,9 +66,9 @@ def run(config: Config, out: Path) -> dict[str, Any]:
     return result
 
 
-def announce(setting: experiment.Setting) -> None:
+def announce(setting: Setting) -> None:
     """What will be trained on, and why each automatic choice was made."""
-    counts = experiment.describe(setting)
+    counts = describe(setting)
     data, split = counts["data"], counts["split"]
     console.print(
         f"{data['name']}: {data['items']:,} pictures of {data['classes']:,} classes; train on "

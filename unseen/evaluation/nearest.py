@@ -1,10 +1,10 @@
 """The largest entries of each row of a matrix product that is never held: exact, block by block.
 
-Each row keeps a bar: a value that its final list cannot fall below. A block of the product is first
-reduced to the maxima of small groups of columns, which cost little beside the product; only groups
-whose maximum clears the bar are looked into, and what clears the bar is noted. When the room for notes
-is full, the best are kept and the bar rises. In self-retrieval the matrix is symmetric, so each block is
-computed once and offered twice, to its rows and to its columns.
+Each row keeps a bar: a value that its final list cannot fall below. A block of the product is
+first reduced to the maxima of small groups of columns, which cost little beside the product; only
+groups whose maximum clears the bar are looked into, and what clears the bar is noted. When the
+room for notes is full, the best are kept and the bar rises. In self-retrieval the matrix is
+symmetric: each block is computed once and offered twice, to its rows and to its columns.
 
     time     n^2 D / 2 multiply-adds for self-retrieval, Q G D with a gallery; little else
     memory   the lists (8 bytes x 4 keep x rows), one block, and the two factors
@@ -71,7 +71,7 @@ class Best:
         self._store(rows, values, self.columns[rows].gather(1, order))
 
     def _merge(self, rows: slice, block: Tensor, first_column: int) -> None:
-        """Takes in a whole block: the first one, or one so full of hits that notes would overflow."""
+        """Takes in a whole block: the first, or one with more hits than there is room for."""
         columns = torch.arange(
             first_column, first_column + block.shape[1], dtype=torch.int32, device=block.device
         )
@@ -115,6 +115,7 @@ def _above(block: Tensor, bar: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def nearest(
     space: Space,
     keep: int,
+    *,
     exclude: Exclude | None = None,
     block: int = 1024,
     memory: int = 2**30,

@@ -1,8 +1,8 @@
 """Ranks of every relevant item by counting: what full average precision and reciprocal rank need.
 
-The k-th best relevant item of a query has rank k + the number of wrong items at least as similar (ties
-count against us). So nothing is sorted but the relevant items: each wrong item is dropped into the gap
-between relevant ones where it belongs, and the gaps are summed up. All in float64, streamed in blocks.
+The k-th best relevant item of a query has rank k + the number of wrong items at least as similar
+(ties count against us). So only relevant items are sorted: each wrong item is dropped into the gap
+between relevant ones where it belongs, and the gaps are summed up. In float64, in blocks.
 """
 
 import math

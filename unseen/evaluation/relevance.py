@@ -1,5 +1,6 @@
 """Who may answer a query, and who is right: labels, own positions and ignored groups."""
 
+import copy
 import math
 
 import torch
@@ -17,6 +18,7 @@ class Relevance:
         space: Space,
         labels: Tensor,
         gallery_labels: Tensor | None = None,
+        *,
         positions: Tensor | None = None,
         groups: Tensor | None = None,
         gallery_groups: Tensor | None = None,
@@ -45,6 +47,15 @@ class Relevance:
         self.exclude: Exclude | None = self._exclude if masks else None
         self.num_relevant = self._count()
         self._sorted_labels, self._by_label = self.gallery_labels.sort(stable=True)
+
+    def part(self, rows: slice) -> "Relevance":
+        """The same for some queries, which then find themselves in the gallery by position."""
+        part = copy.copy(self)
+        part.labels, part.positions = self.labels[rows], self.positions[rows]
+        part.num_relevant = self.num_relevant[rows]
+        part.groups = None if self.groups is None else self.groups[rows]
+        part.exclude = part._exclude
+        return part
 
     def _exclude(self, block: Tensor, rows: slice, columns: slice) -> None:
         block = block[: len(self.positions[rows]), : len(self.gallery_labels[columns])]

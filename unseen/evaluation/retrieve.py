@@ -1,20 +1,23 @@
 """Exact nearest neighbours of every query, with labels, as the retrieval metrics want them.
 
     self-retrieval   every item asks, all others answer; an item is removed from its own list by
-                     position, never by being first (a copy of it may be first)
-    query/gallery    `gallery_embeddings` answer; `positions` says where a query stands in the gallery
-    ties             similarities equal on the grid of `space.py`: wrong items come first, also where
-                     the list ends, so that a collapsed embedding scores 0
+                     position, never for being first (a copy of it may be first)
+    query/gallery    `gallery_embeddings` answer; `positions` says where in the gallery a query
+                     itself stands, if it does
+    ties             similarities equal on the grid of space.py: wrong items come first, also
+                     where the list ends, so that a collapsed embedding scores 0
     lone queries     no item of the same class in the gallery: num_relevant is 0
-    ignore groups    gallery items of the query's group (same camera, same sequence) do not answer and do
-                     not count as relevant; a negative group ignores nothing
+    ignore groups    gallery items of the query's group (same camera, same sequence) do not answer
+                     and do not count as relevant; a negative group ignores nothing
 
-Neighbours are selected with fast products; the few lists whose order those cannot settle (neighbouring
-right and wrong items closer than the tolerance, or a list that ends among near-equals) are settled in
-float64. Results do not depend on block size. Memory: nearest.py; never queries x gallery.
+Neighbours are selected with fast products. The few lists whose order those cannot settle (a right
+beside a wrong item closer than the tolerance, or a list that ends among near-equals) are settled
+in float64, so metrics do not depend on the block size. Memory: nearest.py; never queries x gallery.
 """
 
 import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -23,8 +26,9 @@ from unseen.contracts import Neighbours
 from unseen.evaluation.nearest import Progress, nearest
 from unseen.evaluation.ranks import positive_ranks
 from unseen.evaluation.relevance import Relevance
-from unseen.evaluation.space import Space, make_space
+from unseen.evaluation.space import Space, make_space, precise
 
+LIST_BYTES = 40  # a neighbour costs while lists are settled
 CHUNK = 2**23  # float64 numbers worked on at a time while lists are settled
 
 
@@ -44,31 +48,84 @@ def retrieve(
     memory: int = 2**30,
     progress: Progress | None = None,
 ) -> Neighbours:
-    """The `depth` nearest gallery items of each query; with `ranks`, every relevant item's rank too.
+    """The `depth` nearest gallery items of each query; `ranks` also ranks every relevant one.
 
-    `positions` [Q] holds a query's own place in the gallery, or -1. `memory` bounds the bytes of the
-    running lists. Raises ValueError for NaN or infinite embeddings.
+    `positions` [Q] holds a query's own place in the gallery, or -1. `memory` bounds the bytes of
+    the running lists. Raises ValueError for NaN or infinite embeddings.
     """
     if (gallery_embeddings is None) != (gallery_labels is None):
         raise ValueError("gallery_embeddings and gallery_labels must be given together")
     if depth < 0:
         raise ValueError(f"depth must be at least 0, got {depth}")
-    space = make_space(embeddings, gallery_embeddings, normalise)
-    relevance = Relevance(
-        space, labels, gallery_labels, positions, ignore_groups, gallery_ignore_groups
-    )
-    kept = min(depth + 1, len(space.gallery))  # one more, to see whether the list ends in a tie
-    if depth > 0 and kept > 0 and len(space.queries) > 0:
-        values, items = nearest(space, kept, relevance.exclude, block, memory, progress)
-        found = settle(space, relevance, values, items, depth)
-    else:
-        found = _nothing(relevance)
-    if not ranks:
-        return found
-    every_rank = positive_ranks(space, relevance)
-    return Neighbours(
-        found.indices, found.similarities, found.matches, found.num_relevant, every_rank, found.tied
-    )
+    with precise(embeddings.device):
+        space = make_space(embeddings, gallery_embeddings, normalise)
+        relevance = Relevance(
+            space,
+            labels,
+            gallery_labels,
+            positions=positions,
+            groups=ignore_groups,
+            gallery_groups=gallery_ignore_groups,
+        )
+        kept = _kept(space, depth)
+        if kept == 0:
+            found = _nothing(relevance)
+        else:
+            values, items = nearest(
+                space,
+                kept,
+                exclude=relevance.exclude,
+                block=block,
+                memory=memory,
+                progress=progress,
+            )
+            found = settle(space, relevance, values, items, depth)
+        return replace(found, ranks=positive_ranks(space, relevance)) if ranks else found
+
+
+def in_parts(
+    space: Space,
+    relevances: Sequence[Relevance],
+    depth: int,
+    *,
+    ranks: bool,
+    memory: int,
+    progress: Progress,
+) -> Iterator[list[Neighbours]]:
+    """Neighbours of consecutive queries, for each kind of label, in parts that fit into memory.
+
+    All at once where possible, for only that uses the symmetry of self-retrieval.
+    """
+    total, kept = len(space.queries), _kept(space, depth)
+    step = max(1, memory // (LIST_BYTES * (kept + 1) * len(relevances)))
+    for start in range(0, total, step):
+        rows = slice(start, min(start + step, total))
+        part, judges = space, list(relevances)
+        if step < total:
+            part, judges = space.part(rows), [relevance.part(rows) for relevance in relevances]
+
+        def advance(done: int, blocks: int, rows: slice = rows) -> None:
+            progress(rows.start * blocks + (rows.stop - rows.start) * done, total * blocks)
+
+        found = [_nothing(judge) for judge in judges]
+        if kept:
+            exclude = judges[0].exclude  # the same for all: labels have no part in it
+            values, items = nearest(part, kept, exclude=exclude, memory=memory, progress=advance)
+            found = [settle(part, judge, values, items, depth) for judge in judges]
+        if ranks:
+            every = [positive_ranks(part, judge) for judge in judges]
+            found = [replace(f, ranks=r) for f, r in zip(found, every, strict=True)]
+        yield found
+
+
+def _kept(space: Space, depth: int) -> int:
+    """One neighbour more than wanted, to see whether a list ends in a tie."""
+    return min(depth + 1, len(space.gallery)) if depth and len(space.queries) else 0
+
+
+def _nothing(relevance: Relevance) -> Neighbours:
+    items = relevance.labels.new_zeros(len(relevance.labels), 0)
+    return Neighbours(items, items.float(), items.bool(), relevance.num_relevant)
 
 
 def settle(
@@ -78,12 +135,11 @@ def settle(
     matches = relevance.matches(torch.arange(len(items), device=items.device), items)
     near = values[:, :-1] - values[:, 1:] <= space.tolerance  # [Q, kept - 1]; false beside -inf
     mixed = near & (matches[:, :-1] != matches[:, 1:])
-    open_ended = (
-        near[:, depth - 1] if items.shape[1] > depth else torch.zeros_like(mixed[:, :0].any(1))
-    )
-    items, values, matches = items[:, :depth], values[:, :depth], matches[:, :depth].clone()
-    items, values = items.clone(), values.clone()
-    tied = torch.zeros(len(items), dtype=torch.bool, device=items.device)
+    open_ended = torch.zeros(len(items), dtype=torch.bool, device=items.device)
+    if items.shape[1] > depth:
+        open_ended |= near[:, depth - 1]
+    items, values, matches = (t[:, :depth].clone() for t in (items, values, matches))
+    tied = torch.zeros_like(open_ended)
 
     def write(query: Tensor, new_items: Tensor, exact: Tensor, new_tied: Tensor) -> None:
         items[query], tied[query] = new_items, new_tied
@@ -92,19 +148,18 @@ def settle(
 
     inner = (mixed[:, : depth - 1].any(1) & ~open_ended).nonzero()[:, 0]
     for query in inner.split(max(1, CHUNK // (items.shape[1] * space.queries.shape[1]))):
-        write(query, *_reordered(space, relevance, query, items[query]))
+        listed = items[query].sort(dim=1).values
+        exact = space.exact(query, listed).masked_fill_(listed < 0, -math.inf)
+        write(query, *_in_order(listed, exact, relevance.matches(query, listed)))
     for query in open_ended.nonzero()[:, 0].split(max(1, CHUNK // len(space.gallery))):
-        write(query, *_recomputed(space, relevance, query, depth))
+        write(query, *_recomputed(space, relevance, query, items.shape[1]))
     return Neighbours(items, values, matches, relevance.num_relevant, None, tied)
 
 
-def _reordered(
-    space: Space, relevance: Relevance, query: Tensor, items: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """A complete list in its right order: similarity, then wrong before right, then position."""
-    items = items.sort(dim=1).values
-    exact = space.exact(query, items).masked_fill_(items < 0, -math.inf)  # [R, K]
-    right = relevance.matches(query, items)
+def _in_order(
+    items: Tensor, exact: Tensor, right: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:  # items, values [R, K]; tied [R]
+    """Lists given by rising position, sorted by similarity, then wrong before right."""
     order = right.to(torch.int8).argsort(dim=1, stable=True)
     order = order.gather(1, exact.gather(1, order).argsort(dim=1, descending=True, stable=True))
     items, exact, right = (t.gather(1, order) for t in (items, exact, right))
@@ -115,23 +170,19 @@ def _reordered(
 def _recomputed(
     space: Space, relevance: Relevance, query: Tensor, depth: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """A list that ends among equals, chosen anew from the whole gallery."""
+    """Lists that end among equals, chosen anew from the whole gallery."""
     exact = space.exact_rows(query)  # [R, G]
     relevance.forbid(exact, query, 0)
     num_items = exact.shape[1]
-    last = exact.topk(min(depth, num_items), dim=1).values[:, -1:]
+    last = exact.topk(depth, dim=1).values[:, -1:]
     right = relevance.labels[query, None] == relevance.gallery_labels
     backwards = torch.arange(num_items - 1, -1, -1, device=exact.device, dtype=exact.dtype)
     # Above the last value: surely in. At it: wrong items first, then by position. Below: out.
     claim = torch.where(right, backwards, backwards + num_items).masked_fill_(exact < last, -1.0)
     claim.masked_fill_(exact > last, 2.0 * num_items)
-    items = claim.topk(min(depth, num_items), dim=1).indices
-    items = items.masked_fill(exact.gather(1, items) == -math.inf, -1)
-    items, chosen, tied = _reordered(space, relevance, query, items)
+    chosen = claim.topk(depth, dim=1).indices.sort(dim=1).values
+    values = exact.gather(1, chosen)
+    items = chosen.masked_fill(values == -math.inf, -1)
+    items, values, tied = _in_order(items, values, right.gather(1, chosen) & (items >= 0))
     at_end = (exact == last) & (last > -math.inf)
-    return items, chosen, tied | ((at_end & right).any(1) & (at_end & ~right).any(1))
-
-
-def _nothing(relevance: Relevance) -> Neighbours:
-    items = relevance.labels.new_zeros(len(relevance.labels), 0)
-    return Neighbours(items, items.float(), items.bool(), relevance.num_relevant)
+    return items, values, tied | ((at_end & right).any(1) & (at_end & ~right).any(1))

@@ -1,8 +1,8 @@
 """The space neighbours are sought in: cosine of unit embeddings, or Euclidean distance of raw ones.
 
-A `Space` holds the embeddings twice: as two matrices whose product is the similarity (fast, in the
-embeddings' own precision), and as they came, from which it can say the similarity of chosen pairs in
-float64. The fast numbers select, the float64 ones decide wherever the fast ones are too close to tell:
+A `Space` holds the embeddings twice: as two matrices whose product is the similarity (fast, in
+the embeddings' own precision), and as they came, from which it can say the similarity of chosen
+pairs in float64. The fast numbers select, the float64 ones decide where those are too close:
 
     similarity   cos(x, y), or -|x - y|^2 with `normalise=False`
     tie          two float64 similarities that agree after rounding to a multiple of `grid`
@@ -10,10 +10,12 @@ float64. The fast numbers select, the float64 ones decide wherever the fast ones
 
 The grid is 2^-20 for cosines: wide enough to hold copies of a picture together, whatever order a
 matrix product sums in, and far below any difference that means something. Raw embeddings have no
-scale of their own, so their grid is 2^-36 of the largest squared distance from their mean.
+scale of their own, so their grid is 2^-28 of the largest squared distance from their mean.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -42,6 +44,10 @@ class Space:
         """Every item asks for its neighbours among all the others."""
         return self.gallery is self.queries
 
+    def part(self, rows: slice) -> "Space":
+        """Some of the queries against the whole gallery; no longer symmetric."""
+        return replace(self, left=self.left[rows], queries=self.queries[rows])
+
     def prepared(self, rows: Tensor) -> Tensor:
         """Rows in float64: unit vectors, or raw ones around their mean."""
         rows = rows.double()
@@ -50,12 +56,12 @@ class Space:
     def exact(self, query: Tensor, items: Tensor) -> Tensor:
         """Float64 similarities [R, K] of queries [R] and gallery items [R, K], in grid units."""
         x = self.prepared(self.queries[query])[:, None]  # [R, 1, D]
-        y = self.prepared(self.gallery[items.clamp(min=0)].flatten(0, 1)).view(*items.shape, -1)
+        y = self.prepared(self.gallery[items.clamp(min=0).flatten()]).unflatten(0, items.shape)
         sim = (x * y).sum(2) if self.centre is None else -(x - y).square().sum(2)
         return torch.round(sim / self.grid)
 
     def exact_rows(self, query: Tensor, columns: slice = slice(None)) -> Tensor:
-        """Float64 similarities [R, G] of queries [R] and a stretch of the gallery, in grid units."""
+        """Float64 similarities [R, G] of queries [R] and part of the gallery, in grid units."""
         x = self.prepared(self.queries[query])
         parts = []
         for part in self.gallery[columns].split(4096):
@@ -92,7 +98,7 @@ def make_space(embeddings: Tensor, gallery: Tensor | None = None, normalise: boo
         scale = max(scale, float((rows.double() - centre).square().sum(1).amax()))
     left, right = _augmented(queries, centre, True), _augmented(items, centre, False)
     tiny = torch.finfo(torch.float64).tiny  # all items in one place: any grid will do
-    return Space(left, right, queries, items, centre, 2.0**-36 * scale + tiny, 16 * ERROR * scale)
+    return Space(left, right, queries, items, centre, 2.0**-28 * scale + tiny, 8 * ERROR * scale)
 
 
 def require_finite(embeddings: Tensor, name: str) -> None:
@@ -108,6 +114,18 @@ def require_finite(embeddings: Tensor, name: str) -> None:
             f"{name} must be finite, got NaN or infinity in {int(bad.sum())} of {len(bad)} rows, "
             f"first in row {first}"
         )
+
+
+@contextmanager
+def precise(device: torch.device) -> Iterator[None]:
+    """No gradients, no autocast, and float32 products in float32 (no TF32, no bfloat16)."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with torch.no_grad(), torch.autocast(device.type, enabled=False):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def _augmented(x: Tensor, centre: Tensor, left: bool) -> Tensor:

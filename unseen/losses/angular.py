@@ -30,7 +30,9 @@ from unseen.losses.base import (
     penalty,
 )
 
-BLOCK = 1 << 22  # entries of [pairs, references] at a time; more are computed again for the gradient
+BLOCK = (
+    1 << 22
+)  # entries of [pairs, references] at a time; more are computed again for the gradient
 
 
 class Angular(Loss):

@@ -114,9 +114,14 @@ class Loss(nn.Module, ABC):
     # What holds for every batch; the contract tests read it. A loss for which it differs says so, on the
     # class or, when an argument decides, on the instance.
     scale_invariant: bool = True  # the length of an embedding does not matter
-    rotation_invariant: bool = True  # rotating embeddings and class vectors together changes nothing
+    rotation_invariant: bool = (
+        True  # rotating embeddings and class vectors together changes nothing
+    )
     one_sided: bool = False  # positives alone, or negatives alone, already have a price
-    batch_free_weights: ClassVar[tuple[str, ...]] = ()  # arguments weighing terms that need no tuples
+    exact_gradient: bool = True  # the gradient is the value's; not so where weights are detached
+    batch_free_weights: ClassVar[
+        tuple[str, ...]
+    ] = ()  # arguments weighing terms that need no tuples
 
     own_lr: float | None = None  # of the loss's parameters; None: lr_factor times the run's
     lr_factor: float = 1.0
@@ -230,7 +235,8 @@ def gather_triplets(dist: Tensor, triplets: Triplets) -> tuple[Tensor, Tensor]: 
 def penalty(embeddings: Tensor, power: str) -> Tensor:
     """The mean length of raw embeddings, or its square: what keeps un-normalised losses from growing."""
     squares = embeddings.square().sum(dim=1)
-    return squares.mean() if power == "squared" else geometry.safe_sqrt(squares).mean()
+    lengths = squares if power == "squared" else geometry.safe_sqrt(squares)
+    return lengths.sum() / max(1, len(lengths))
 
 
 def check_choice(name: str, value: object, allowed: Sequence[object]) -> None:

@@ -18,7 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from unseen.geometry import unit_distance
-from unseen.losses.base import Comparison, Loss
+from unseen.losses.base import Comparison, Loss, check_choice, check_not_negative
+from unseen.tuples import Triplets
 
 
 class Margin(Loss):
@@ -42,31 +43,37 @@ class Margin(Loss):
         lr: float | None = None,
     ) -> None:
         super().__init__()
-        if boundary not in ("per_class", "shared", "fixed"):
-            raise ValueError(f"boundary must be per_class, shared or fixed, got {boundary!r}")
-        if normaliser not in ("active_terms", "active_triplets"):
-            raise ValueError(
-                f"normaliser must be active_terms or active_triplets, got {normaliser!r}"
-            )
+        check_choice("boundary", boundary, ("per_class", "shared", "fixed"))
+        check_choice("normaliser", normaliser, ("active_terms", "active_triplets"))
         if margin < 0 or not 0 < beta < 2:
             raise ValueError(
                 f"margin must be >= 0 and beta within (0, 2), the distances of unit vectors; "
                 f"got margin={margin}, beta={beta}"
             )
+        check_not_negative(lr=lr or 0.0)
         self.margin, self.normaliser, self.own_lr = margin, normaliser, lr
         start = torch.full((num_classes if boundary == "per_class" else 1,), float(beta))
         self.beta = nn.Parameter(start, requires_grad=boundary != "fixed")
 
     def price(self, batch: Comparison) -> Tensor:
         dist = batch.matrix(unit_distance)  # [N, M]
-        positive, negative = batch.triplet_pair_counts()
         beta = self.beta if len(self.beta) == 1 else self.beta[batch.labels]
-        pull = (dist - beta[:, None] + self.margin).clamp(min=0)
-        push = (beta[:, None] - dist + self.margin).clamp(min=0)
+        pull = (dist + (self.margin - beta)[:, None]).clamp(min=0)
+        push = ((self.margin + beta)[:, None] - dist).clamp(min=0)
+        positive, negative = batch.triplet_pair_counts()
         total = (pull * positive).sum() + (push * negative).sum()
         if self.normaliser == "active_triplets":
-            anchor, p, n = batch.triplets()
-            active = ((pull[anchor, p] > 0) | (push[anchor, n] > 0)).sum()
+            active = count_active_triplets(batch, pull > 0, push > 0)
         else:
             active = (positive * (pull > 0)).sum() + (negative * (push > 0)).sum()
         return total / active.clamp(min=1)
+
+
+def count_active_triplets(batch: Comparison, pulls: Tensor, pushes: Tensor) -> Tensor:
+    """How many triplets have an active term on either side, from the masks [N, M] of active pairs."""
+    if isinstance(batch.tuples, Triplets):
+        anchor, positive, negative = batch.tuples
+        return (pulls[anchor, positive] | pushes[anchor, negative]).sum()
+    positive, negative = batch.pair_counts()
+    idle = (positive * ~pulls).sum(dim=1) * (negative * ~pushes).sum(dim=1)  # [N], neither side
+    return (positive.sum(dim=1) * negative.sum(dim=1) - idle).sum()

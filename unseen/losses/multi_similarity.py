@@ -25,10 +25,12 @@ class MultiSimilarity(MatrixLoss):
     """alpha, beta: sharpness on positives, negatives. base: the similarity both start from."""
 
     usual_miner = "multi_similarity"
+    one_sided = True
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "revisit": {"beta": 40.0},
         "revisit_code": {"beta": 40.0, "average": "kept"},
         "thesis": {},
+        "thesis_code": {"alpha": 17.97, "beta": 75.66, "base": 0.77},
         "thesis_tuned": {"alpha": 18.0, "beta": 76.0, "base": 0.8},
         "horde": {},
     }
@@ -49,4 +51,4 @@ class MultiSimilarity(MatrixLoss):
         if self.average == "kept":
             kept = (pos.any(dim=1) | neg.any(dim=1)).sum()
             return (pull + push).sum() / kept.clamp(min=1)
-        return (pull + push).mean()
+        return (pull + push).sum() / max(1, len(sim))

@@ -12,9 +12,11 @@ Values   alpha 32, delta 0.1; proxies learn 100 times as fast as the network (pa
 Use      any sampler, no miner.
 """
 
+import math
 from typing import Any, ClassVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unseen.geometry import cosine, log1p_sum_exp
@@ -46,8 +48,8 @@ class ProxyAnchor(LabelLoss):
 
     def on_labels(self, embeddings: Tensor, labels: Tensor) -> Tensor:  # [N, D], [N]
         sim = cosine(self.proxies.to(embeddings.dtype), embeddings)  # [C, N]
-        own = torch.arange(self.num_classes, device=labels.device)[:, None] == labels  # [C, N]
-        push = log1p_sum_exp(self.alpha * (sim + self.delta), where=~own)  # [C]
+        others = sim.scatter(0, labels[None, :], -math.inf)  # [C, N], without each item's own proxy
+        push = F.softplus((self.alpha * others).logsumexp(dim=1) + self.alpha * self.delta)  # [C]
         return attraction(sim, labels, self.alpha, self.delta) + push.mean()
 
 

@@ -89,6 +89,6 @@ class ProxyRepulsion(LabelLoss):
 
     def _rows(self, profiles: Tensor, start: int, stop: int) -> Tensor:
         gram = profiles[start:stop] @ profiles.T  # [rows, C]
-        itself = torch.ones_like(gram, dtype=torch.bool).triu(start).tril(start)
-        exponents = (self.alpha * (gram + self.delta)).masked_fill(itself, -math.inf)
-        return F.softplus(exponents.logsumexp(dim=1)).sum()
+        itself = torch.arange(start, start + len(gram), device=gram.device)[:, None]
+        others = (self.alpha * gram).scatter(1, itself, -math.inf)
+        return F.softplus(others.logsumexp(dim=1) + self.alpha * self.delta).sum()

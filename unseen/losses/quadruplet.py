@@ -28,8 +28,11 @@ from unseen.losses.base import (
     gather_triplets,
 )
 from unseen.miners.base import draw_per_row
+from unseen.tuples import Triplets
 
-BLOCK = 1 << 22  # entries of [triplets, references] at a time; more are computed again for the gradient
+BLOCK = (
+    1 << 22
+)  # entries of [triplets, references] at a time; more are computed again for the gradient
 
 
 class Quadruplet(Loss):
@@ -51,22 +54,43 @@ class Quadruplet(Loss):
 
     def price(self, batch: Comparison) -> Tensor:
         dist = batch.matrix(unit_distance)  # [N, M]
-        triplets = batch.triplets()
-        near, far = gather_triplets(dist, triplets)  # [T]
-        total = (near - far + self.margin).clamp(min=0).sum()
-        references = dist if batch.ref_embeddings is None else None
+        anchor, positive, negative = batch.triplets()  # [T]
+        near, far = gather_triplets(dist, Triplets(anchor, positive, negative))
+        hinge = (near - far + self.margin).clamp(min=0).sum()
+        size = max(1, BLOCK // max(1, dist.shape[1]))
+        pieces = list(zip(near.split(size), anchor.split(size), negative.split(size), strict=True))
+        for near_, anchor_, negative_ in pieces:
+            fourth = self._fourth(batch, anchor_, negative_)
+            arguments = (batch, dist, near_, negative_, fourth)
+            if len(pieces) == 1:
+                hinge = hinge + self._against_fourth(*arguments)
+            else:
+                hinge = hinge + checkpoint(self._against_fourth, *arguments, use_reentrant=False)
+        return hinge / max(1, len(anchor))
 
-        def block(near: Tensor, anchor: Tensor, negative: Tensor, drawn: Tensor) -> Tensor:
-            rows = (
-                references.index_select(0, negative)
-                if references is not None
-                else unit_distance(batch.ref_embeddings[negative], batch.ref_embeddings)
-            )  # [T, M]
-            hinge = (near[:, None] + self.fourth_margin - rows).clamp(min=0)
-            allowed = self._admissible(batch, anchor, negative)
-            if self.fourth == "random":
-                hinge, allowed = hinge.gather(1, drawn), allowed.gather(1, drawn)
-            hinge = hinge.masked_fill(~allowed, 0.0).sum(dim=1)
-            return (hinge / allowed.sum(dim=1).clamp(min=1)).sum()
+    def _fourth(self, batch: Comparison, anchor: Tensor, negative: Tensor) -> Tensor:  # [T, M]
+        """Who may be the fourth item of each triplet, or who was drawn."""
+        classes = batch.labels if batch.ref_labels is None else batch.ref_labels
+        allowed = (classes[None, :] != batch.labels[anchor][:, None]) & (
+            classes[None, :] != classes[negative][:, None]
+        )
+        if self.fourth == "all":
+            return allowed
+        drawn = draw_per_row(allowed, self.generator)  # [T, 1]
+        return torch.zeros_like(allowed).scatter_(1, drawn, True) & allowed
 
-        return total
+    def _against_fourth(
+        self, batch: Comparison, dist: Tensor, near: Tensor, negative: Tensor, fourth: Tensor
+    ) -> Tensor:
+        if batch.ref_embeddings is None:
+            far = dist.index_select(0, negative)  # [T, M]
+        else:
+            far = unit_distance(batch.ref_embeddings[negative], batch.ref_embeddings)
+        hinge = (near[:, None] - far + self.fourth_margin).clamp(min=0)
+        return (hinge.masked_fill(~fourth, 0.0).sum(dim=1) / fourth.sum(dim=1).clamp(min=1)).sum()
+
+    def get_extra_state(self) -> Tensor:
+        return self.generator.get_state()
+
+    def set_extra_state(self, state: Tensor) -> None:
+        self.generator.set_state(state)

@@ -40,7 +40,7 @@ class SmoothTriplet(Loss):
     ) -> None:
         super().__init__()
         check_positive(scale=scale, factor=factor)
-        check_not_negative(weight_decay=weight_decay)
+        check_not_negative(weight_decay=weight_decay, lr=lr or 0.0)
         self.scale = nn.Parameter(torch.tensor(float(scale)), requires_grad=learn_scale)
         self.measure = unit_squared_distance if normalise else squared_distance
         self.scale_invariant = normalise

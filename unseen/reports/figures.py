@@ -1,7 +1,7 @@
-"""Figures of a run: learning curves as plotly descriptions for the page, the retrieval grid as a PNG.
+"""Figures of a run: learning curves as plotly descriptions, the retrieval grid as a PNG.
 
-A description is plain data. Colours are written `var(--accent)` and looked up in the style sheet by the
-page's script, so that a figure follows the reader's light or dark setting.
+A description is plain data. Colours are written `var(--accent)` and looked up in the style sheet by
+the page's script, so that a figure follows the reader's light or dark setting.
 """
 
 import io
@@ -20,11 +20,11 @@ from unseen.reports.run_folder import RunFolder
 
 Json = dict[str, Any]
 
-MOST_LOSS_POINTS = 400
-PARTS = {  # of the data, in the journal: name on the page, colour, line
-    "train": ("training classes", "var(--muted)", "dot"),
-    "validation": ("validation classes (unseen)", "var(--accent)", "solid"),
-    "test": ("test classes (watched in training)", "var(--wrong)", "dash"),
+MOST_LOSS_POINTS = 200
+PARTS = {  # of the data, in the journal: name on the page, colour, line in plotly and in CSS
+    "train": ("training classes", "var(--muted)", "dot", "dotted"),
+    "validation": ("validation classes, not trained on", "var(--accent)", "solid", "solid"),
+    "test": ("test classes, watched in training", "var(--wrong)", "dash", "dashed"),
 }
 
 
@@ -45,13 +45,16 @@ def loss_figure(run: RunFolder) -> Json | None:
     y = [float(loss[group].mean()) for group in groups]
     line = {"color": "var(--accent)", "width": 1.6}
     trace = _trace("loss", np.round(x, 4).tolist(), _readable(y), line)
-    return _figure([trace], "loss", chosen_epoch(run), "%{y:.4g}<extra></extra>")
+    figure = _figure([trace], "loss", chosen_epoch(run), "%{y:.4g}<extra></extra>")
+    if not run.epochs:
+        figure["layout"]["xaxis"]["title"]["text"] = "steps"
+    return figure
 
 
 def recall_figure(run: RunFolder, metric: str = "recall@1") -> Json | None:
     """Recall after each epoch, on training classes and on validation classes."""
     traces = []
-    for part, (title, colour, dash) in PARTS.items():
+    for part, (title, colour, dash, _) in PARTS.items():
         events = [e for e in run.epochs if (e.get(part) or {}).get(metric) is not None]
         if not events:
             continue
@@ -61,13 +64,12 @@ def recall_figure(run: RunFolder, metric: str = "recall@1") -> Json | None:
         traces.append(trace | {"mode": "lines+markers", "marker": {"size": 5}})
     if not traces:
         return None
-    figure = _figure(traces, f"{metric}, %", chosen_epoch(run), "%{y:.1f} %<extra>%{fullData.name}</extra>")
-    figure["layout"]["showlegend"] = True
-    return figure
+    hover = "%{y:.1f} %<extra>%{fullData.name}</extra>"
+    return _figure(traces, f"{metric}, %", chosen_epoch(run), hover)
 
 
 def retrieval_grid_png(run: Path, dataset: Dataset, out: Path, num_queries: int = 6) -> Path:
-    """Draws random queries with their nearest neighbours, right ones framed green, wrong ones red."""
+    """Draws random queries and their nearest neighbours, framed green if right, red if wrong."""
     folder = run_folder.read(run)
     if folder.test is None:
         raise FileNotFoundError(f"{run} has no embeddings/test.npz yet: let the run finish")
@@ -85,7 +87,9 @@ def retrieval_grid_png(run: Path, dataset: Dataset, out: Path, num_queries: int 
             _draw_row(axes, query, folder.test, found, dataset)
         grid[0, 0].set_title("query", fontsize=10, loc="left")
         grid[0, 2].set_title("nearest pictures, nearest first", fontsize=10, loc="left")
-        figure.subplots_adjust(left=0.01, right=0.99, top=0.94, bottom=0.04, wspace=0.08, hspace=0.3)
+        figure.subplots_adjust(
+            left=0.01, right=0.99, top=0.94, bottom=0.04, wspace=0.08, hspace=0.3
+        )
         _save(figure, out)
     return out
 
@@ -104,8 +108,8 @@ def _draw_row(
             continue
         right = bool(found.matches[query, rank])
         ax.imshow(dataset.picture(int(test.indices[position])))
-        ax.spines[:].set(visible=True, linewidth=3, color="#1a7f4b" if right else "#c0322b")
-        ax.spines[:].set_linestyle("-" if right else (0, (2, 1)))
+        ax.spines[:].set(visible=True, linewidth=3, color="#1a7f4b" if right else "#bf2f29")
+        ax.spines[:].set(linestyle="-" if right else (0, (2, 1)), capstyle="butt")
         ax.set_xlabel(f"{'✓' if right else '✗'} {found.closeness(query, rank)}", labelpad=3)
 
 
@@ -144,12 +148,19 @@ def _figure(traces: list[Json], title: str, chosen: int | None, hover: str) -> J
     layout: Json = {
         "xaxis": {"title": {"text": "epochs"}, "rangemode": "tozero"},
         "yaxis": {"title": {"text": title}},
-        "showlegend": False,
     }
     if chosen is not None:
         line = {"color": "var(--text)", "width": 1, "dash": "dash"}
         layout["shapes"] = [
-            {"type": "line", "x0": chosen, "x1": chosen, "y0": 0, "y1": 1, "yref": "paper", "line": line}
+            {
+                "type": "line",
+                "x0": chosen,
+                "x1": chosen,
+                "y0": 0,
+                "y1": 1,
+                "yref": "paper",
+                "line": line,
+            }
         ]
         layout["annotations"] = [
             {

@@ -35,10 +35,10 @@ function withDefaults(layout) {
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
     font: { color: "var(--text)", size: 13, family: getComputedStyle(document.body).fontFamily },
-    margin: { l: 48, r: 12, t: 24, b: 44 },
+    margin: { l: 48, r: 12, t: 24, b: 40 },
     hovermode: "x unified",
     hoverlabel: { bgcolor: "var(--ground)", bordercolor: "var(--line)", font: { color: "var(--text)" } },
-    legend: { orientation: "h", x: 0, y: -0.22, yanchor: "top" },
+    showlegend: false,
     ...layout,
     xaxis: { ...axis, ...layout.xaxis },
     yaxis: { ...axis, ...layout.yaxis },
@@ -60,7 +60,7 @@ function mapTraces(map) {
     y: points.map((i) => map.y[i]),
     marker: { symbol, size, color: points.map((i) => map.colours[map.classOf[i]]), opacity: 0.85, line: { width: 0 } },
   });
-  const small = narrow.matches ? 1 : 0;
+  const small = narrow.matches ? 2 : 0;
   const wrong = all.filter((i) => !map.right[i] && !map.alone[i]);
   const right = all.filter((i) => map.right[i] || map.alone[i]);
   return [
@@ -78,28 +78,30 @@ function drawMap() {
     margin: { l: 0, r: 0, t: 0, b: 0 },
     hovermode: "closest",
     dragmode: narrow.matches ? false : "zoom",
-    showlegend: false,
   });
   return Plotly.react("map", mapTraces(map), themed(layout), settings);
 }
 
-function light(classNumber) {
-  const box = document.querySelector(".map");
-  const plot = document.getElementById("map");
-  box.classList.toggle("lit", classNumber !== null);
-  for (const point of plot.querySelectorAll(".point")) {
-    const { i, trace } = point.__data__;
-    const of = data.map.classOf[(trace ?? point.parentNode.parentNode.__data__[0].trace).customdata[i]];
-    point.classList.toggle("same", of === classNumber);
+// The drawn points with their places in the data; plotly keeps both on the nodes.
+function* drawnPoints() {
+  for (const trace of document.querySelectorAll("#map .scatterlayer .trace")) {
+    const { customdata } = trace.__data__[0].trace;
+    for (const node of trace.querySelectorAll(".point")) yield [node, customdata[node.__data__.i]];
   }
 }
 
-function showTip(item, event) {
+function light(classNumber) {
+  document.querySelector(".map").classList.toggle("lit", classNumber !== null);
+  for (const [node, item] of drawnPoints()) {
+    node.classList.toggle("same", data.map.classOf[item] === classNumber);
+  }
+}
+
+function fillTip(tip, item) {
   const map = data.map;
-  const tip = document.querySelector(".map .tip");
-  const side = 118;
-  const [column, row] = [item % map.columns, Math.floor(item / map.columns)];
   const thumb = tip.querySelector(".thumb");
+  const side = thumb.clientWidth;
+  const [column, row] = [item % map.columns, Math.floor(item / map.columns)];
   thumb.style.backgroundSize = `${map.columns * side}px ${map.rows * side}px`;
   thumb.style.backgroundPosition = `${-column * side}px ${-row * side}px`;
   tip.querySelector("b").textContent = map.names[map.classOf[item]];
@@ -108,10 +110,18 @@ function showTip(item, event) {
   verdict.textContent = map.alone[item]
     ? "the only picture of its class"
     : map.right[item] ? "✓ nearest: same class" : `✗ nearest: ${map.nearest[item]}`;
+}
+
+function showTip(item) {
+  const tip = document.querySelector(".map .tip");
+  const node = [...drawnPoints()].find(([, drawn]) => drawn === item)?.[0];
+  if (!node) return;
   tip.hidden = false;
+  fillTip(tip, item);
   const frame = document.querySelector(".map").getBoundingClientRect();
-  const [x, y] = [event.clientX - frame.left, event.clientY - frame.top];
-  const left = x + 16 + tip.offsetWidth > frame.width ? x - 16 - tip.offsetWidth : x + 16;
+  const point = node.getBoundingClientRect();
+  const [x, y] = [point.left - frame.left, point.top - frame.top];
+  const left = x + 20 + tip.offsetWidth > frame.width ? x - 12 - tip.offsetWidth : x + 20;
   tip.style.left = `${Math.max(0, left)}px`;
   tip.style.top = `${Math.max(0, Math.min(y - 40, frame.height - tip.offsetHeight))}px`;
 }
@@ -127,17 +137,20 @@ function prepareMap() {
     .sort(([a], [b]) => (a < b ? -1 : 1))
     .forEach(([name, number]) => choice.add(new Option(name, number)));
   const chosen = () => (choice.value === "" ? null : Number(choice.value));
-  choice.addEventListener("change", () => light(chosen()));
-  plot.on("plotly_hover", ({ points, event }) => {
-    const item = points[0].customdata;
-    showTip(item, event);
-    light(map.classOf[item]);
-  });
-  plot.on("plotly_unhover", () => {
+  const show = ({ points }) => {
+    showTip(points[0].customdata);
+    light(map.classOf[points[0].customdata]);
+  };
+  const hide = () => {
     tip.hidden = true;
     light(chosen());
-  });
-  plot.on("plotly_afterplot", () => light(chosen()));
+  };
+  plot.on("plotly_hover", show);
+  plot.on("plotly_click", show); // a finger cannot hover
+  plot.on("plotly_unhover", hide);
+  plot.on("plotly_afterplot", hide);
+  choice.addEventListener("change", hide);
+  document.addEventListener("pointerdown", hide);
 }
 
 async function draw() {

@@ -1,8 +1,8 @@
 """The report of a run: one HTML file that needs no network, no server and no second file.
 
-Made from the run folder alone (and the pictures of its data set), without times or paths of its own, so
-that the same run gives the same page, byte for byte. The style sheets and the script stand beside this
-file and are put into the page; a content security policy forbids the page to load anything else.
+Made from the run folder and the pictures of its data set alone, without times or paths of its own:
+the same run gives the same page, byte for byte. The style sheets and the script stand beside this
+file and are put into the page; a content security policy forbids it to load anything else.
 """
 
 import base64
@@ -30,7 +30,7 @@ POLICY = (
 
 
 def write(run: Path, dataset: Dataset, progress: Callable[[str], None] | None = None) -> Path:
-    """Writes `report/index.html` into a run folder and gives its path. `progress` hears each stage."""
+    """Writes `report/index.html` into a run folder, gives its path. `progress` hears each stage."""
     say = progress or (lambda stage: None)
     say("reading the run")
     folder = run_folder.read(run)
@@ -50,7 +50,7 @@ def render(run: RunFolder, dataset: Dataset, say: Callable[[str], None]) -> str:
     if run.result:
         parts.append(("scores", "Scores", sections.scores(run.result)))
     parts.append(("curves", "Learning curves", _curves(run, drawn)))
-    if run.test is not None and len(run.test) > 1:
+    if run.test is not None and run.test.usable:
         normalise = bool(run.config.get("normalise", True))
         say("finding neighbours")
         found = queries.find(run.test, normalise)
@@ -68,13 +68,11 @@ def render(run: RunFolder, dataset: Dataset, say: Callable[[str], None]) -> str:
 def _curves(run: RunFolder, drawn: Json) -> str:
     """Frames for the curves, with a sentence that says what they show."""
     chosen = figures.chosen_epoch(run)
-    lines = {
-        "loss": "Training loss",
-        "recall": "Recall@1 on classes the network trains on, and on classes it does not",
-    }
+    lines = {"loss": "Training loss", "recall": "Recall@1"}
+    keys = {"loss": "", "recall": _key(drawn["recall"])}
     plots = "".join(
-        f'<figure><figcaption class="small">{line}</figcaption>'
-        f'<div class="plot" id="{name}" role="img" aria-label="{line}"></div></figure>'
+        f'<figure><figcaption class="small">{line}{keys[name]}</figcaption>'
+        f'<div class="plot" id="{name}" role="img" aria-label="{line} over epochs"></div></figure>'
         for name, line in lines.items()
         if drawn[name]
     )
@@ -84,8 +82,18 @@ def _curves(run: RunFolder, drawn: Json) -> str:
     kept = ""
     if chosen is not None:
         where = "test" if on else "validation"
-        kept = f"<p>Kept: the weights after epoch {chosen}, the best on {where} classes (dashed line).</p>"
+        kept = f"<p>Dashed line: epoch {chosen}, the best on {where} classes, was kept.</p>"
     return f'{kept}<div class="curves">{plots}</div>'
+
+
+def _key(figure: Json | None) -> str:
+    """Which line is which, in words beside the figure: there it wraps on a narrow screen."""
+    drawn = {trace["name"] for trace in figure["data"]} if figure else set()
+    return "".join(
+        f'<span><i style="border-color:{colour};border-top-style:{style}"></i>{title}</span> '
+        for title, colour, _, style in figures.PARTS.values()
+        if title in drawn
+    )
 
 
 def _document(run: RunFolder, parts: list[tuple[str, str, str]], drawn: Json) -> str:
@@ -128,11 +136,15 @@ def _notices(run: RunFolder) -> str:
     if run.result is None:
         done = f"after {len(run.epochs)} of {run.config.get('epochs', '?')} epochs"
         texts.append(
-            f"Not finished ({done}): there is no result.json, so scores, retrieval and map are missing. "
-            "The same training command goes on."
+            f"Not finished ({done}): no result.json yet, so scores, retrieval and map are missing. "
+            "Run its command again to finish it."
         )
     elif run.test is None:
         texts.append("There is no embeddings/test.npz, so retrieval and map are missing.")
+    if run.test is not None and not run.test.usable:
+        texts.append(
+            "The embeddings are not finite numbers, or fewer than two: no retrieval, no map."
+        )
     if run.result and tables.chosen_on_test(run.result):
         texts.append(tables.ON_TEST)
     if any("test" in event for event in run.epochs):
@@ -143,9 +155,9 @@ def _notices(run: RunFolder) -> str:
 def _scripts(drawn: Json) -> str:
     packed = base64.b64encode(gzip.compress(get_plotlyjs().encode(), mtime=0)).decode()
     # a label may hold "</script>": no "<" survives in the data
-    data = json.dumps(drawn, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    data = json.dumps(drawn, ensure_ascii=False, separators=(",", ":"))
     return (
-        "<noscript><p>The curves and the map need scripts; everything else is above.</p></noscript>\n"
+        "<noscript><p>The curves and the map need scripts; the rest does not.</p></noscript>\n"
         f'<script type="application/json" id="figure-data">{data}</script>\n'
         f'<script type="text/plain" id="plotly">{packed}</script>\n'
         f"<script>{_resource('page.js')}</script>\n"

@@ -1,8 +1,8 @@
 """Which queries a report shows, and what they found.
 
 Three views, because each alone misleads: a random draw (what to expect), random mistakes (what goes
-wrong) and the hardest ones (how bad it gets). Hardest first: fewest right among the nearest, then the
-surest of its wrong first answer. Queries without any other picture of their class are left out.
+wrong) and the hardest ones (how bad it gets). Hardest: fewest right of those possible, then
+the surest of its wrong first answer. Queries without another picture of their class are left out.
 """
 
 from dataclasses import dataclass
@@ -27,8 +27,13 @@ class Found:
     positions: NDArray[np.int64]  # [n, K]; -1 where there are no more items
     similarities: NDArray[np.float64]  # [n, K]
     matches: NDArray[np.bool_]  # [n, K]
-    askable: NDArray[np.bool_]  # [n]: another item of the class exists
+    num_relevant: NDArray[np.int64]  # [n]: other items of the class
     cosine: bool  # False: minus the squared distance
+
+    @property
+    def askable(self) -> NDArray[np.bool_]:
+        """Another item of the class exists."""
+        return self.num_relevant > 0
 
     def closeness(self, query: int, rank: int) -> str:
         """The similarity as shown: cosine, or distance of raw embeddings."""
@@ -39,13 +44,16 @@ class Found:
 def find(test: TestEmbeddings, normalise: bool) -> Found:
     """Retrieval among the test items, each without itself."""
     nearest: Neighbours = retrieve(
-        torch.from_numpy(test.embeddings), torch.from_numpy(test.labels), k=NEAREST, normalise=normalise
+        torch.from_numpy(test.embeddings),
+        torch.from_numpy(test.labels),
+        NEAREST,
+        normalise=normalise,
     )
     return Found(
         positions=nearest.indices.numpy(),
         similarities=nearest.similarities.double().numpy(),
         matches=nearest.matches.numpy(),
-        askable=(nearest.num_relevant > 0).numpy(),
+        num_relevant=nearest.num_relevant.numpy(),
         cosine=normalise,
     )
 
@@ -61,10 +69,11 @@ def mistakes(found: Found, count: int = SHOWN) -> list[int]:
 
 
 def hardest(found: Found, count: int = SHOWN) -> list[int]:
-    """Fewest right answers first, then the highest similarity of a wrong first answer."""
-    num_right = found.matches.sum(axis=1)
+    """The smallest share of right answers first, then the highest similarity of a wrong one."""
+    possible = np.clip(found.num_relevant, 1, found.matches.shape[1])
+    share = found.matches.sum(axis=1) / possible
     wrong_first = np.where(found.matches[:, 0], -np.inf, found.similarities[:, 0])
-    order = np.lexsort((-wrong_first, num_right))
+    order = np.lexsort((-wrong_first, share))
     return [int(query) for query in order[found.askable[order]][:count]]
 
 

@@ -1,4 +1,7 @@
-"""What a report needs of a run folder, read once. Every file may be missing: a run can be young or broken off."""
+"""What a report needs of a run folder, read once.
+
+Every file may be missing: a run can be young or broken off.
+"""
 
 import json
 import tomllib
@@ -22,6 +25,11 @@ class TestEmbeddings:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @property
+    def usable(self) -> bool:
+        """There are neighbours to find: two items or more, all finite."""
+        return len(self) > 1 and bool(np.isfinite(self.embeddings).all())
 
 
 @dataclass(frozen=True)
@@ -76,7 +84,7 @@ def _events(file: Path) -> list[Json]:
 
 
 def _latest(events: list[Json], kind: str, key: str) -> list[Json]:
-    """The events of a kind in the order of `key`; what a resumed run wrote again replaces the first."""
+    """The events of a kind in the order of `key`; what a resumed run wrote again counts."""
     latest = {event[key]: event for event in events if event.get("event") == kind}
     return [latest[place] for place in sorted(latest)]
 

@@ -1,4 +1,4 @@
-"""The parts of a run's page as HTML. Every text that comes from a user, a file or a label is escaped."""
+"""The parts of a run's page as HTML. Text of users, files and labels is always escaped."""
 
 from html import escape
 from typing import Any
@@ -22,9 +22,15 @@ NOUNS = {  # data set -> what one of its classes is, and several
 }
 MEANINGS = {
     "recall": ("R@k", "at least one of the k nearest pictures is of the query's class"),
-    "map_at_r": ("mAP@R", "with R others of its class, how many of the R nearest are right, and how early"),
+    "map_at_r": (
+        "mAP@R",
+        "with R others of its class, how many of the R nearest are right, and how early",
+    ),
     "r_precision": ("R-precision", "the share of right ones among those R nearest"),
-    "nmi": ("NMI", "how well a blind grouping (k-means) of the test pictures agrees with their classes"),
+    "nmi": (
+        "NMI",
+        "how well a blind grouping (k-means) of the test pictures agrees with their classes",
+    ),
 }
 TILE = 96
 
@@ -53,12 +59,12 @@ def head_bars(result: Json) -> str:
         low, high = cell.get("low"), cell.get("high")
         span = ""
         if low is not None and high is not None:
-            span = f'<span class="range" style="left:{100 * low:.2f}%;width:{100 * (high - low):.2f}%">'
-            span += "</span>"
+            place = f"left:{100 * low:.2f}%;width:{100 * (high - low):.2f}%"
+            span = f'<span class="range" style="{place}"></span>'
         items += (
             f'<li{_main(row)}><span class="name">{escape(tables.row_title(row))}</span>'
-            f'<span class="track"><span class="fill" style="width:{100 * cell["value"]:.2f}%"></span>'
-            f'{span}</span><span class="number">{_percent(cell)}</span></li>\n'
+            f'<span class="track"><span class="fill" style="width:{100 * cell["value"]:.2f}%">'
+            f'</span>{span}</span><span class="number">{_percent(cell)}</span></li>\n'
         )
     return f'<ul class="compare" aria-label="Recall at 1">\n{items}</ul>' if items else ""
 
@@ -69,8 +75,8 @@ def scores(result: Json) -> str:
     asked = "Every test picture asks for its nearest neighbours among the others"
     if "queries" in counts:
         asked = (
-            f"Each of {counts['queries']:,} test pictures asks for its nearest neighbours among the "
-            f"{counts.get('gallery', counts['queries']):,} pictures of the test classes, itself excluded"
+            f"Each of {counts['queries']:,} test pictures asks for its nearest neighbours among "
+            f"the {counts.get('gallery', counts['queries']):,} of the test classes, itself excluded"
         )
     lone = counts.get("lone_queries")
     left_out = f" {lone:,} without another picture of their class are left out." if lone else ""
@@ -94,8 +100,7 @@ def scores(result: Json) -> str:
 def training(run: RunFolder, dataset: Dataset) -> str:
     """What was trained on what, how the model was chosen, and how to remake it."""
     result = run.result or {}
-    facts = _config_facts(run.config) | _data_facts(result, dataset)
-    facts |= _selection_facts(run) | {"seed": run.config.get("seed")}
+    facts = _data_facts(result, dataset) | _config_facts(run.config) | _selection_facts(run)
     listed = "".join(
         f"<div><dt>{escape(title)}</dt><dd>{escape(str(value))}</dd></div>"
         for title, value in facts.items()
@@ -114,7 +119,10 @@ def retrieval(test: TestEmbeddings, found: Found, dataset: Dataset) -> str:
     """Queries with their nearest neighbours, in three tabs."""
     views = {
         "Random draw": (queries.random_draw(found), "Drawn at random: what to expect."),
-        "Mistakes": (queries.mistakes(found), "Drawn at random among queries whose first answer is wrong."),
+        "Mistakes": (
+            queries.mistakes(found),
+            "Drawn at random among queries whose first answer is wrong.",
+        ),
         "Hardest": (
             queries.hardest(found),
             "Fewest right answers among the nearest; of those, the surest of a wrong one first.",
@@ -140,14 +148,18 @@ def retrieval(test: TestEmbeddings, found: Found, dataset: Dataset) -> str:
 def map_section(data: Json) -> str:
     """The frame the script draws the map into."""
     shown, total = len(data["x"]), data["total"]
-    part = f"all {total:,}" if shown == total else f"{shown:,} of {total:,}, drawn evenly over classes,"
+    part = (
+        f"all {total:,}" if shown == total else f"{shown:,} of {total:,}, drawn evenly over classes"
+    )
     return (
-        f"<p>Test pictures ({part}; {len(data['names']):,} classes) laid flat by t-SNE: near on the map "
-        f"means alike to the network; distances between far groups mean nothing. One colour per class; "
-        f"✕ marks a picture whose nearest neighbour is of another class. Point at a picture to see it and "
-        f'its class; drag to enlarge, double-click to go back.</p><div class="map">'
-        f'<div class="controls"><label for="map-class">Show only</label>'
-        f'<select id="map-class"><option value="">every class</option></select></div>'
+        f"<p>The test pictures ({part}; {len(data['names']):,} classes) laid flat by t&#8209;SNE: "
+        "near on the map means alike to the network; distances between far groups mean nothing. "
+        "One colour per class; ✕ marks a picture whose nearest neighbour is of another class. "
+        "Point at a picture, or tap it, to see it and its class; drag to enlarge, double-click to "
+        "go back.</p>"
+        f'<div class="map">'
+        f'<div class="controls"><label for="map-class">Highlight</label>'
+        f'<select id="map-class"><option value="">no class</option></select></div>'
         f'<div class="plot" id="map" role="img" aria-label="t-SNE map of the test pictures"></div>'
         f'<div class="tip" hidden><div class="thumb"></div><b></b><span></span></div></div>'
     )
@@ -157,7 +169,7 @@ def _config_facts(config: Json) -> Json:
     facts = {
         part: _named(config.get(part)) for part in ("loss", "miner", "sampler") if config.get(part)
     }
-    keys = ("backbone", "embedding_size", "epochs", "batch_size", "lr")
+    keys = ("backbone", "embedding_size", "epochs", "batch_size", "lr", "seed")
     titles = {"embedding_size": "embedding size", "batch_size": "batch size", "lr": "learning rate"}
     return {titles.get(key, key): config.get(key) for key in keys} | facts
 
@@ -172,7 +184,7 @@ def _data_facts(result: Json, dataset: Dataset) -> Json:
     for part in ("train", "validation", "test"):
         if f"{part}_classes" in split:
             items = split.get(f"{part}_items")
-            pictures = f", {items:,} pictures" if items is not None else ""
+            pictures = f" ({items:,} pictures)" if items is not None else ""
             facts[f"{part} classes"] = f"{split[f'{part}_classes']:,}{pictures}"
     return facts | {"split": split.get("hash"), "fingerprint of the data": data.get("fingerprint")}
 
@@ -202,11 +214,9 @@ def _test_reads(manifest: Json) -> str:
     reads = manifest.get("test_reads") or []
     if not reads:
         return "<h3>Reads of the test classes</h3><p>None so far.</p>"
-    rows = "".join(
-        "<tr>" + "".join(f"<td>{escape(str(read.get(k, '')))}</td>" for k in ("time", "purpose", "config_hash"))
-        + "</tr>"
-        for read in reads
-    )  # fmt: skip
+    keys = ("time", "purpose", "config_hash")
+    cells = [[f"<td>{escape(str(read.get(key, '')))}</td>" for key in keys] for read in reads]
+    rows = "".join(f"<tr>{''.join(row)}</tr>" for row in cells)
     return (
         '<h3>Reads of the test classes</h3><div class="scroll" tabindex="0" role="region" '
         'aria-label="Reads of the test classes"><table><thead><tr><th scope="col">time</th>'
@@ -229,7 +239,9 @@ def _query_row(query: int, test: TestEmbeddings, found: Found, dataset: Dataset)
         right = bool(found.matches[query, rank])
         word, sign = ("right", "✓") if right else ("wrong", "✗")
         verdict = f'<span class="verdict">{sign} {found.closeness(query, rank)}</span>'
-        answers += f'<li class="tile {word}">{_picture(position, test, dataset, word, verdict)}</li>'
+        answers += (
+            f'<li class="tile {word}">{_picture(position, test, dataset, word, verdict)}</li>'
+        )
     asked = _picture(query, test, dataset, "query", '<span class="verdict">query</span>')
     return f'<div class="query"><div class="tile">{asked}</div><ol>{answers}</ol></div>'
 
@@ -238,7 +250,7 @@ def _picture(item: int, test: TestEmbeddings, dataset: Dataset, word: str, verdi
     name = escape(str(dataset.label_names[test.labels[item]]))
     uri = data_uri(fitted(dataset.picture(int(test.indices[item])), TILE))
     return (
-        f'<img src="{uri}" alt="{word}: {name}" width="{TILE}" height="{TILE}" loading="lazy">'
+        f'<img src="{uri}" alt="{word}: {name}" width="{TILE}" height="{TILE}" decoding="async">'
         f'{verdict}<bdi class="name" title="{name}">{name}</bdi>'
     )
 

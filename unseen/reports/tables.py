@@ -1,7 +1,7 @@
 """The score table: for the terminal (rich), for Markdown and for the page, from one `result.json`.
 
-Scores are percent. The terminal and Markdown show half the width of the 95 % interval (the longer side
-where it is lopsided), the page both ends. A result chosen on test classes says so wherever it is shown.
+Scores are percent. The terminal and Markdown show half the width of the 95 % interval (the longer
+side where it is lopsided), the page both ends. A result chosen on test classes says so everywhere.
 """
 
 import re
@@ -119,15 +119,19 @@ def html_table(result: Json) -> str:
     note = f'<caption class="warning">{ON_TEST}</caption>' if chosen_on_test(result) else ""
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="Score table">'
-        f'<table class="scores">{note}<thead><tr><th scope="col">in percent</th>{heads}</tr></thead>'
-        f"<tbody>\n{body}</tbody></table></div>"
+        f'<table class="scores">{note}<thead><tr><th scope="col">in percent</th>{heads}</tr>'
+        f"</thead><tbody>\n{body}</tbody></table></div>"
     )
 
 
 def _two_lines(cell: Json | None) -> str:
     if cell is None:
         return "–"
-    return f"{percent(cell['value'])}\n[dim]{half_width(cell)}[/dim]" if half_width(cell) else percent(cell["value"])
+    return (
+        f"{percent(cell['value'])}\n[dim]{half_width(cell)}[/dim]"
+        if half_width(cell)
+        else percent(cell["value"])
+    )
 
 
 def _html_cell(cell: Json | None) -> str:

@@ -1,4 +1,4 @@
-"""Small pictures inside the page: single ones for the retrieval grid, one sheet of many for the map."""
+"""Small pictures inside the page: single ones for the grid, one sheet of many for the map."""
 
 import base64
 import io
@@ -11,7 +11,7 @@ from unseen.contracts import Dataset
 
 
 def fitted(picture: Image.Image, side: int) -> Image.Image:
-    """The whole picture, centred in a white square of `side` pixels; small ones are not enlarged."""
+    """The whole picture, centred in a white square of at most `side` pixels."""
     size = min(side, max(picture.size))
     return ImageOps.pad(picture.convert("RGB"), (size, size), Image.Resampling.LANCZOS, "white")
 
@@ -31,4 +31,4 @@ def sheet(dataset: Dataset, indices: Sequence[int], side: int) -> tuple[str, int
     for place, index in enumerate(indices):
         tile = ImageOps.pad(dataset.picture(int(index)).convert("RGB"), (side, side), color="white")
         canvas.paste(tile, (place % columns * side, place // columns * side))
-    return data_uri(canvas, quality=60), columns
+    return data_uri(canvas, quality=50), columns

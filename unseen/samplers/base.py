@@ -1,33 +1,47 @@
-"""The door every batch sampler shares: class index, epochs that repeat from (seed, epoch), a description.
+"""What all batch samplers share: classes, decks, epochs that repeat, a description of them.
 
-A sampler is a true batch sampler: `DataLoader(dataset, batch_sampler=sampler)`. It yields lists of data
-set positions of exactly `batch_size`. The batches of an epoch depend on the seed and the epoch alone, so
-a resumed run sees the same ones: a sampler that remembers earlier epochs replays them.
+A sampler is a true batch sampler: `DataLoader(dataset, batch_sampler=sampler)` gets lists of data
+set positions. The batches of an epoch depend on the seed and the epoch alone, so a resumed run sees
+the same ones: a sampler that remembers earlier epochs replays them. Samplers that look at
+embeddings stand in `embedded/`; their state also holds the memory bank and the batches of the epoch
+under way.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 
 from unseen.contracts import IntArray
+from unseen.samplers.embedded.bank import MemoryBank
 
 
 class ClassIndex:
     """Data set positions by class, made once: one stable sort."""
 
     def __init__(self, items: IntArray, labels: IntArray) -> None:
-        if len(items) != len(labels):
-            raise ValueError(f"items and labels differ in length: {len(items)}, {len(labels)}")
         order = np.argsort(labels, kind="stable")
         self.classes, starts = np.unique(labels[order], return_index=True)
         self.members: list[IntArray] = np.split(items[order], starts[1:])
         self.sizes = np.array([len(members) for members in self.members], dtype=np.int64)
 
+    def left_out(self, smallest: int, largest: int | None = None) -> dict[str, int]:
+        """How many classes have too few or too many images, by what is wrong with them."""
+        ones = int((self.sizes == 1).sum()) if smallest > 1 else 0
+        few = int((self.sizes < smallest).sum()) - ones
+        many = int((self.sizes > largest).sum()) if largest is not None else 0
+        counted = {
+            "one image, no positive pair": ones,
+            f"fewer than {smallest} images": few,
+            f"more than {largest} images": many,
+        }
+        return {why: count for why, count in counted.items() if count}
+
 
 class Deck:
-    """Cards drawn without repeat; when too few are left, they come first and the rest is reshuffled.
+    """Cards drawn without repeat; when too few are left they come first, the rest reshuffled.
 
     So no draw holds a card twice, and every card comes up about equally often.
     """
@@ -47,52 +61,152 @@ class Deck:
         return self.cards[drawn]
 
 
+class Replayed:
+    """Epochs that follow from the ones before them: an earlier one is reached by starting again."""
+
+    def __init__(self, start: Callable[[], Iterator[list[IntArray]]]) -> None:
+        self.start = start
+        self.epochs, self.next = start(), 0
+
+    def __getitem__(self, epoch: int) -> list[IntArray]:
+        if epoch < self.next:
+            self.epochs, self.next = self.start(), 0
+        for _ in range(self.next, epoch):
+            next(self.epochs)
+        self.next = epoch + 1
+        return next(self.epochs)
+
+
+def distinct(
+    sizes: IntArray, number: int, generator: np.random.Generator
+) -> IntArray:  # [R, number]
+    """For each row `number` different values below its size, each subset equally likely (Floyd)."""
+    chosen = np.empty((len(sizes), number), dtype=np.int64)
+    for column in range(number):
+        last = sizes - number + column
+        drawn = generator.integers(last + 1)
+        taken = (chosen[:, :column] == drawn[:, None]).any(axis=1)
+        chosen[:, column] = np.where(taken, last, drawn)
+    return chosen
+
+
 class BatchSampler(ABC):
     """Abstract: lists of positions, the same for the same seed and epoch."""
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {}
 
-    def __init__(self, items: IntArray, labels: IntArray, batch_size: int, seed: int) -> None:
+    bank: MemoryBank | None = None  # embedded samplers have one
+
+    def __init__(
+        self,
+        items: IntArray,
+        labels: IntArray,
+        batch_size: int,
+        seed: int,
+        steps: int | None = None,
+    ) -> None:
+        self.items = np.asarray(items, dtype=np.int64)
+        self.labels = np.asarray(labels, dtype=np.int64)
+        if len(self.items) != len(self.labels) or not len(self.items):
+            raise ValueError(
+                f"items and labels must be equally many and not empty, "
+                f"got {len(self.items)} and {len(self.labels)}"
+            )
         if batch_size < 2:
             raise ValueError(f"batch_size must be at least 2, got {batch_size}")
-        self.items, self.labels = np.asarray(items), np.asarray(labels)
+        if seed < 0 or (steps is not None and steps < 1):
+            raise ValueError(
+                f"seed must be 0 or more and steps 1 or more, got seed={seed}, steps={steps}"
+            )
         self.batch_size, self.seed, self.epoch = batch_size, seed, 0
+        self.steps = max(1, len(self.items) // batch_size) if steps is None else steps
+        self.rank, self.num_ranks = 0, 1
+        self._known: list[IntArray] | None = None  # the batches of this epoch, once drawn
 
     @abstractmethod
-    def batches(self, epoch: int) -> list[IntArray]:
-        """The batches of an epoch."""
+    def draw(self, epoch: int) -> list[IntArray]:
+        """The batches of an epoch, `steps` of them."""
 
     @abstractmethod
-    def left_out(self) -> dict[str, str]:
-        """Classes no batch can hold, and why."""
+    def left_out(self) -> dict[str, int]:
+        """How many classes no batch can hold, by the reason."""
+
+    def batches(self) -> list[IntArray]:
+        """The batches of the current epoch, drawn once and kept until the epoch changes."""
+        if self._known is None:
+            self._known = self.draw(self.epoch)
+        return self._known
 
     def set_epoch(self, epoch: int) -> None:
+        if epoch != self.epoch:
+            self._known = None
         self.epoch = epoch
 
+    def for_rank(self, rank: int, num_ranks: int) -> None:
+        """Gives one process's share of each batch; the shares in order make up the batch."""
+        if not 0 <= rank < num_ranks <= self.batch_size:
+            raise ValueError(
+                f"rank must be 0 to num_ranks - 1 and num_ranks at most batch_size="
+                f"{self.batch_size}, got rank={rank}, num_ranks={num_ranks}"
+            )
+        self.rank, self.num_ranks = rank, num_ranks
+
     def __iter__(self) -> Iterator[list[int]]:
-        return (batch.tolist() for batch in self.batches(self.epoch))
+        shares = [np.array_split(batch, self.num_ranks)[self.rank] for batch in self.batches()]
+        return (share.tolist() for share in shares)
 
     def __len__(self) -> int:
-        return max(1, len(self.items) // self.batch_size)
+        return self.steps
 
     def describe(self) -> dict[str, Any]:
         """What the current epoch covers."""
-        batches = self.batches(self.epoch)
+        batches = self.batches()
         drawn, times = np.unique(np.concatenate(batches), return_counts=True)
-        label_of = dict(zip(self.items.tolist(), self.labels.tolist(), strict=True))
+        order = np.argsort(self.items)
+        label_of = self.labels[order]
+        place = [np.searchsorted(self.items[order], np.unique(batch)) for batch in batches]
         return {
             "batches": len(batches),
             "classes": len(np.unique(self.labels)),
-            "classes_drawn": len({label_of[item] for item in drawn.tolist()}),
+            "classes_drawn": len(np.unique(label_of[np.concatenate(place)])),
+            "fewest_classes_in_a_batch": min(len(np.unique(label_of[p])) for p in place),
             "images": len(self.items),
             "images_drawn": len(drawn),
             "most_draws_of_an_image": int(times.max()),
-            "batches_with_a_repeat": sum(len(np.unique(b)) < len(b) for b in batches),
+            "batches_with_a_repeat": sum(
+                len(p) < len(b) for p, b in zip(place, batches, strict=True)
+            ),
             "left_out": self.left_out(),
         }
 
     def state_dict(self) -> dict[str, Any]:
-        return {"epoch": self.epoch}
+        if self.bank is None:
+            return {"epoch": self.epoch}
+        known = None if self._known is None else torch.from_numpy(np.stack(self._known))
+        return {"epoch": self.epoch, "batches": known, "bank": self.bank.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.set_epoch(state["epoch"])
+        self.epoch, self._known = state["epoch"], None
+        if self.bank is not None:
+            self.bank.load_state_dict(state["bank"])
+            self._known = None if state["batches"] is None else list(state["batches"].numpy())
+
+
+def check_groups(batch_size: int, per_class: int) -> None:
+    """Stops a batch that is not made of whole groups."""
+    if per_class < 1 or batch_size % per_class:
+        nearest = batch_size // per_class * per_class if 1 <= per_class <= batch_size else per_class
+        raise ValueError(
+            f"batch_size must be a multiple of per_class, and per_class at least 1, "
+            f"got {batch_size} and {per_class}: try batch_size={max(2, nearest)}"
+        )
+
+
+def check_enough_classes(available: int, batch_size: int, per_class: int) -> None:
+    """Stops a batch that wants more classes than there are."""
+    if available < batch_size // per_class:
+        raise ValueError(
+            f"a batch of {batch_size} needs {batch_size // per_class} classes with {per_class} "
+            f"images each, the training classes that can be drawn are {available}: "
+            f"lower batch_size or raise per_class"
+        )

@@ -1,20 +1,27 @@
 """The journal: one JSON object per line, flushed as it happens, so a crash loses at most one line."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 
 class Journal:
-    """Appends events to a file."""
+    """Appends events to a file, after its first `keep` bytes: what a resumed run will tell again is cut."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, keep: int = 0) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a"):
+            os.truncate(path, min(keep, path.stat().st_size))
         self._stream = path.open("a")
 
     def __call__(self, event: dict[str, Any]) -> None:
         self._stream.write(json.dumps(event) + "\n")
         self._stream.flush()
+
+    def size(self) -> int:
+        """Bytes written so far."""
+        return self._stream.tell()
 
     def close(self) -> None:
         self._stream.close()

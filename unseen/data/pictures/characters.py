@@ -3,10 +3,11 @@
 Faces      the twelve DejaVu faces (sans, serif, mono; upright, bold, slanted) and the four of
            STIX General. Left out: display, size-variant, non-Unicode and Computer Modern faces
            (a handful of characters each) and Last Resort (draws boxes).
-Characters letters, digits and currency signs that all DejaVu faces hold; a STIX face adds its drawing
-           where it has one. Left out: whatever Unicode composes of other characters (an accented
-           capital differs from its siblings by three pixels), marks, punctuation and symbols (dots
-           and strokes that only place, size or rotation tell apart), blanks, missing-glyph boxes.
+Characters letters, digits and currency signs that all DejaVu faces hold; a STIX face adds its
+           drawing where it has one. Left out: whatever Unicode composes of other characters (an
+           accented capital differs from its siblings by three pixels), marks, punctuation and
+           symbols (dots and strokes that only place, size or rotation tell apart), blanks,
+           missing-glyph boxes.
 Alike      two characters are one class when a quarter of the faces draw them the same once place,
            size and, mostly, proportions are taken away: A, Alpha and Cyrillic A; S and s; l and I.
            Mirrored and turned shapes stay apart (b d, p q, 6 9), because the pictures are never
@@ -101,7 +102,7 @@ def _comparable(code: int, face: str) -> NDArray[np.float32]:  # [pixels]
     resized = image.resize((width, height), Image.Resampling.BILINEAR)
     frame.paste(resized, ((side - width) // 2, (side - height) // 2))
     blurred = frame.filter(ImageFilter.GaussianBlur(1.5))
-    return np.asarray(blurred, dtype=np.float32).ravel() / 255
+    return np.asarray(blurred, dtype=np.float32).ravel() / np.float32(255)
 
 
 def _alike_pairs(codes: tuple[int, ...]) -> list[tuple[int, int]]:

@@ -1,0 +1,124 @@
+"""Commands work on small data; a user's mistake gets one line of advice and exit code 2."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from unseen.cli import main
+
+TINY = ["data.max_classes=24", "epochs=2", "batch_size=16", "embedding_size=16"]
+
+
+def unseen(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """Exit code, output, errors of a command."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["unseen", *words])
+        with pytest.raises(SystemExit) as ended:
+            main.run()
+    printed = capsys.readouterr()
+    return int(ended.value.code or 0), printed.out, printed.err
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eight classes of six pictures: a colour each, with noise."""
+    root = tmp_path_factory.mktemp("pictures")
+    generator = np.random.default_rng(0)
+    for c in range(8):
+        (root / f"class {c}").mkdir()
+        colour = generator.integers(0, 255, 3)
+        for i in range(6):
+            noisy = np.clip(colour + generator.normal(0, 20, (48, 40, 3)), 0, 255)
+            Image.fromarray(noisy.astype(np.uint8)).save(root / f"class {c}" / f"{i}.png")
+    return root
+
+
+def test_train_evaluate_report(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    code, text, _ = unseen(capsys, "train", "glyphs", *TINY, "--out", str(out))
+    assert code == 0
+    assert "recall@1" in text or "R@1" in text
+    result = (out / "result.json").read_bytes()
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert [read["purpose"] for read in manifest["test_reads"]] == ["final evaluation"]
+    assert (out / "report" / "index.html").exists()
+
+    code, text, _ = unseen(capsys, "train", "glyphs", *TINY, "--out", str(out))
+    assert code == 0
+    assert "finished" in text
+    code, _, told = unseen(capsys, "train", "glyphs", *TINY, "lr=0.5", "--out", str(out))
+    assert code == 2
+    assert "other settings (lr)" in told
+
+    code, _, _ = unseen(capsys, "evaluate", str(out))
+    assert code == 0
+    assert (out / "result.json").read_bytes() == result
+    assert len(json.loads((out / "manifest.json").read_text())["test_reads"]) == 2
+    assert unseen(capsys, "report", str(out))[0] == 0
+
+
+def test_a_folder_of_pictures_trains_without_further_words(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, pictures: Path
+) -> None:
+    words = ["train", str(pictures), "epochs=1", "--out", str(tmp_path / "run")]
+    code, text, _ = unseen(capsys, *words)
+    assert code == 0, text
+    assert "batch_size" in text  # the reason of an automatic choice
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["data"]["classes"] == 8
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["train", "/no/such/folder"], "/no/such/folder"),
+        (["train", "glyps"], "did you mean glyphs"),
+        (["train", "glyphs", "loss=marginn"], "did you mean margin"),
+        (["train", "glyphs", "epoch=3"], "did you mean epochs"),
+        (["train", "glyphs", "backbone=resnet18"], "timm:resnet18"),
+        (["train", "glyphs", "--config", "/no/such.toml"], "no such config file"),
+        (["evaluate", "/no/such/run"], "is not a run"),
+        (["report", "/no/such/run"], "is not a run"),
+        (["catalogue", "loses"], "did you mean losses"),
+    ],
+)
+def test_mistakes(capsys: pytest.CaptureFixture[str], words: list[str], told: str) -> None:
+    code, _, errors = unseen(capsys, *words)
+    assert code == 2
+    assert told in errors
+    assert len(errors.strip().splitlines()) == 1
+    assert "Traceback" not in errors
+
+
+def test_a_folder_of_text_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for c in "abcd":
+        (tmp_path / c).mkdir()
+        (tmp_path / c / "notes.txt").write_text("words")
+    code, _, errors = unseen(capsys, "train", str(tmp_path))
+    assert code == 2
+    assert len(errors.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", ["demo", "train", "evaluate", "report", "catalogue"])
+def test_help_starts_with_an_example(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    code, text, _ = unseen(capsys, command, "--help")
+    assert code == 0
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    assert lines[1].startswith(f"Example: unseen {command}")
+
+
+def test_the_catalogue_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "margin" in unseen(capsys, "catalogue")[1]
+    assert "Wu et al." in unseen(capsys, "catalogue", "losses", "margin")[1]
+    assert "distance_weighted" in unseen(capsys, "catalogue", "miners")[1]
+
+
+def test_the_module_runs() -> None:
+    words = [sys.executable, "-m", "unseen", "train", "/no/such/folder"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr

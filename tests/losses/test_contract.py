@@ -1,0 +1,338 @@
+"""What every loss promises, for every name in the catalogue: a new file is covered by being there.
+
+What a loss does not promise (rotation, scale, ...) it says itself, in attributes that losses/base.py
+explains. Numbers, loops and peers are in the loss's own test.
+"""
+
+import copy
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from unseen import catalogue
+from unseen.losses.base import LabelLoss, Loss
+from unseen.tuples import Pairs, Triplets, all_pairs, relations
+
+NAMES = catalogue.names("losses")
+PRESETS = [(n, preset) for n in NAMES for preset in (None, *catalogue.entry("losses", n).presets)]
+CLASSES, SIZE = 4, 8
+NOTHING = torch.empty(0, dtype=torch.long)
+
+
+def make(name: str, preset: str | None = None, size: int = SIZE, **given: Any) -> Loss:
+    """With class vectors, if any, that are the same in every test."""
+    loss: Loss = catalogue.create(
+        "losses", name, given, preset, num_classes=CLASSES, embedding_size=size
+    )
+    draw = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for parameter in loss.parameters():
+            if parameter.ndim > 1:
+                parameter.copy_(torch.randn(parameter.shape, generator=draw))
+    return loss.double()
+
+
+def batch(seed: int = 0, size: int = SIZE) -> tuple[Tensor, Tensor]:
+    """Twelve items in classes of 1, 2, 3 and 6, in no order."""
+    draw = torch.Generator().manual_seed(seed)
+    labels = torch.tensor([0, 1, 1, 2, 2, 2, 3, 3, 3, 3, 3, 3])
+    x = torch.randn(12, size, generator=draw, dtype=torch.float64)
+    return x, labels[torch.randperm(12, generator=draw)]
+
+
+def takes_tuples(loss: Loss) -> bool:
+    return not isinstance(loss, LabelLoss)
+
+
+def without_penalties(name: str, preset: str | None = None) -> Loss:
+    """The loss without the terms that do not depend on tuples."""
+    zeros = dict.fromkeys(catalogue.find("losses", name).batch_free_weights, 0.0)
+    return make(name, preset, **zeros)
+
+
+def value_and_gradients(loss: Loss, x: Tensor, y: Tensor, *given: Any) -> list[Tensor]:
+    loss.zero_grad()
+    x = x.clone().requires_grad_()
+    value = loss(x, y, *given)
+    assert value.ndim == 0
+    assert value.requires_grad
+    value.backward()
+    gradients = [x.grad, *(p.grad for p in loss.parameters() if p.grad is not None)]
+    return [value.detach(), *gradients]
+
+
+def assert_finite(tensors: list[Tensor]) -> None:
+    for tensor in tensors:
+        assert tensor.isfinite().all()
+
+
+@pytest.mark.parametrize(("name", "preset"), PRESETS)
+def test_gradient_on_the_fixed_batch(spec: SimpleNamespace, name: str, preset: str | None) -> None:
+    loss = make(name, preset, size=2)
+    if not loss.exact_gradient:
+        pytest.skip("the loss says that its gradient is not that of its value")
+    noise = torch.randn(spec.T.shape, generator=torch.Generator().manual_seed(1)).double()
+    names, values = zip(*loss.named_parameters(), strict=True) if [*loss.parameters()] else ((), ())
+
+    def priced(x: Tensor, *parameters: Tensor) -> Tensor:
+        renamed = dict(zip(names, parameters, strict=True))
+        return torch.func.functional_call(loss, renamed, (x, spec.labels))
+
+    x = (spec.T + 1e-3 * noise).requires_grad_()
+    assert torch.autograd.gradcheck(priced, (x, *values), eps=1e-7, atol=1e-4)
+
+
+@pytest.mark.parametrize(("name", "preset"), PRESETS)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_finite_where_roots_and_angles_are_not(
+    spec: SimpleNamespace, name: str, preset: str | None, dtype: torch.dtype
+) -> None:
+    loss = make(name, preset, size=2).to(dtype)
+    opposite = torch.cat([spec.T[:3], -spec.T[:3]])
+    duplicates = spec.T.repeat(2, 1)
+    for x, y in (
+        (spec.COL, spec.labels),
+        (spec.COL * 0, spec.labels),
+        (opposite, spec.labels),
+        (opposite, torch.tensor([0, 1, 2, 0, 1, 2])),
+        (duplicates, spec.labels.repeat(2)),
+        (duplicates, torch.arange(12) % CLASSES),
+    ):
+        assert_finite(value_and_gradients(loss, x.to(dtype), y))
+    with torch.no_grad():
+        for vectors in loss.parameters():
+            if vectors.ndim > 1:
+                vectors.copy_(spec.COL[0])
+    for sign in (1, -1):
+        assert_finite(value_and_gradients(loss, (sign * spec.COL).to(dtype), spec.labels))
+
+
+@pytest.mark.parametrize(("name", "preset"), PRESETS)
+def test_order_of_items_does_not_matter(name: str, preset: str | None) -> None:
+    loss = make(name, preset)
+    x, y = batch()
+    order = torch.randperm(12, generator=torch.Generator().manual_seed(2))
+    value, gradient, *rest = value_and_gradients(loss, x, y)
+    moved_value, moved_gradient, *moved_rest = value_and_gradients(loss, x[order], y[order])
+    torch.testing.assert_close(moved_value, value)
+    torch.testing.assert_close(moved_gradient, gradient[order])
+    torch.testing.assert_close(moved_rest, rest)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_of_classes_do_not_matter(name: str) -> None:
+    loss = make(name)
+    x, y = batch()
+    value = loss(x, y)
+    renamed = torch.tensor([2, 0, 3, 1])
+    with torch.no_grad():
+        for parameter in loss.parameters():
+            if parameter.ndim and len(parameter) == CLASSES:
+                parameter.copy_(parameter[renamed.argsort()])
+    torch.testing.assert_close(loss(x, renamed[y]), value)
+    if "num_classes" not in {p.name for p in catalogue.parameters(type(loss))}:
+        for offset in (-5, 2**25, 2**40):  # beyond what a float32 tells apart
+            torch.testing.assert_close(loss(x, y + offset), value)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_classes_numbered_beyond_float32_stay_apart(name: str) -> None:
+    loss = make(name)
+    if "num_classes" in {p.name for p in catalogue.parameters(type(loss))}:
+        pytest.skip("its labels are 0 to C - 1")
+    x, y = batch()
+    torch.testing.assert_close(loss(x, 2**24 + y), loss(x, 7 * y))
+
+
+@pytest.mark.parametrize(("name", "preset"), PRESETS)
+@pytest.mark.parametrize("kind", ["nothing", "one item", "no tuples", "one class", "singletons"])
+def test_nothing_to_compare_costs_nothing(name: str, preset: str | None, kind: str) -> None:
+    loss = without_penalties(name, preset)
+    if not takes_tuples(loss):
+        pytest.skip("class vectors are always there to compare with")
+    x, y = batch()
+    tuples: Pairs | Triplets | None = None
+    if kind == "nothing":
+        x, y = x[:0], y[:0]
+    elif kind == "one item":
+        x, y = x[:1], y[:1]
+    elif kind == "one class":
+        y = torch.zeros_like(y)
+    elif kind == "singletons":
+        x, y = x[:CLASSES], torch.arange(CLASSES)
+    choices = [None] if kind != "no tuples" else [Triplets(*[NOTHING] * 3), Pairs(*[NOTHING] * 4)]
+    for tuples in choices:
+        value, *gradients = value_and_gradients(loss, x, y, tuples)
+        assert_finite([value, *gradients])
+        if loss.one_sided and kind in ("one class", "singletons"):
+            assert value > 0
+        else:
+            assert value == 0
+            assert not any(g.any() for g in gradients)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_penalties_need_no_tuples(name: str) -> None:
+    loss = make(name)
+    if not loss.batch_free_weights:
+        pytest.skip("no such penalty")
+    x, _ = batch()
+    value, gradient, *_ = value_and_gradients(loss, x, torch.arange(12))
+    assert value > 0
+    assert gradient.abs().sum() > 0
+
+
+@pytest.mark.parametrize(("name", "preset"), PRESETS)
+def test_rotation(name: str, preset: str | None) -> None:
+    loss = make(name, preset)
+    x, y = batch()
+    value = loss(x, y)
+    rotation, _ = torch.linalg.qr(batch(1)[0][:SIZE])
+    with torch.no_grad():
+        for vectors in loss.parameters():
+            if vectors.ndim > 1 and vectors.shape[-1] == SIZE:
+                vectors.copy_(vectors @ rotation)
+    unchanged = torch.allclose(loss(x @ rotation, y), value)
+    assert unchanged == loss.rotation_invariant
+
+
+@pytest.mark.parametrize(("name", "preset"), PRESETS)
+def test_scale(name: str, preset: str | None) -> None:
+    loss = make(name, preset)
+    x, y = batch()
+    lengths = torch.linspace(0.01, 30, 12).double()[:, None]
+    unchanged = torch.allclose(loss(x * lengths, y), loss(x, y))
+    assert unchanged == loss.scale_invariant
+
+
+@pytest.mark.parametrize(("name", "preset"), PRESETS)
+def test_a_small_step_downhill_goes_down(
+    spec: SimpleNamespace, name: str, preset: str | None
+) -> None:
+    loss = make(name, preset, size=2)
+    x = spec.T.clone().requires_grad_()
+    value = loss(x, spec.labels)
+    (gradient,) = torch.autograd.grad(value, x)
+    assert gradient.any()
+    step = 1e-4 / gradient.norm()
+    assert loss(x - step * gradient, spec.labels) < value
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_perfect_embeddings_cost_least(name: str) -> None:
+    loss = make(name)
+    corners = torch.eye(SIZE, dtype=torch.float64)[:CLASSES]
+    with torch.no_grad():
+        for vectors in loss.parameters():
+            if vectors.ndim > 1 and vectors.shape[-1] == SIZE:
+                vectors.copy_(corners.view(CLASSES, *[1] * (vectors.ndim - 2), SIZE))
+    y = torch.arange(12) % CLASSES
+    best = loss(corners[y], y)
+    for seed in range(20):
+        x = torch.nn.functional.normalize(batch(seed)[0])
+        assert best < loss(x, y)
+
+
+@pytest.mark.parametrize(("name", "preset"), PRESETS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_raised(name: str, preset: str | None, dtype: torch.dtype) -> None:
+    loss = make(name, preset).float()
+    x, y = batch()
+    half = x.to(dtype)
+    found = value_and_gradients(loss, half, y)
+    assert_finite(found)
+    assert found[0].dtype == torch.float32
+    expected = loss(half.float(), y)
+    assert found[0] == expected.detach()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert loss(half, y) == expected
+    if takes_tuples(loss):
+        torch.testing.assert_close(loss(half, y, None, half, y), loss(half.float(), y, None, half, y))
+
+
+@pytest.mark.parametrize(("name", "preset"), PRESETS)
+def test_float32_is_near_float64(name: str, preset: str | None) -> None:
+    loss = make(name, preset)
+    x, y = batch()
+    exact = value_and_gradients(loss, x, y)
+    near = value_and_gradients(loss.float(), x.float(), y)
+    for found, expected in zip(near, exact, strict=True):
+        assert found.dtype == torch.float32
+        torch.testing.assert_close(found.double(), expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(("name", "preset"), PRESETS)
+def test_no_tuples_means_all_tuples_and_references_are_columns(
+    name: str, preset: str | None
+) -> None:
+    loss = make(name, preset)
+    x, y = batch()
+    pairs = all_pairs(*relations(y))
+    if not takes_tuples(loss):
+        with pytest.raises(ValueError, match="neither"):
+            loss(x, y, pairs)
+        with pytest.raises(ValueError, match="neither"):
+            loss(x, y, None, x, y)
+        return
+    value = loss(x, y)
+    torch.testing.assert_close(loss(x, y, pairs), value)
+    torch.testing.assert_close(loss(x, y, tuple(pairs)), value)
+    torch.testing.assert_close(loss(x, y, pairs, x, y), value)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gradient_reaches_references(name: str) -> None:
+    loss = make(name)
+    if not takes_tuples(loss):
+        pytest.skip("takes no references")
+    x, y = batch()
+    rx, ry = batch(3)
+    rx.requires_grad_()
+    found = value_and_gradients(loss, x, y, None, rx[:10], ry[:10])
+    assert_finite(found)
+    assert rx.grad[:10].isfinite().all()
+    assert rx.grad[:10].any()
+    order = torch.randperm(10, generator=torch.Generator().manual_seed(4))
+    torch.testing.assert_close(loss(x, y, None, rx[order], ry[order]), loss(x, y, None, rx[:10], ry[:10]))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_state_and_copies(name: str) -> None:
+    loss = make(name)
+    x, y = batch()
+    again = catalogue.create("losses", name, num_classes=CLASSES, embedding_size=SIZE).double()
+    again.load_state_dict(copy.deepcopy(loss.state_dict()))
+    assert again(x, y) == loss(x, y)
+    assert copy.deepcopy(loss)(x, y) == loss(x, y)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_parameters_reach_the_optimiser_once(name: str) -> None:
+    loss = make(name)
+    grouped = [p for group in loss.parameter_groups(0.01) for p in group["params"]]
+    assert {id(p) for p in grouped} == {id(p) for p in loss.parameters()}
+    assert len(grouped) == len(list(loss.parameters()))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_spoilt_embedding_is_not_hidden(name: str) -> None:
+    x, y = batch()
+    x[y == 3] = math.nan
+    assert make(name)(x, y).isnan()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_wrong_shapes_and_types_are_refused(name: str) -> None:
+    loss = make(name)
+    x, y = batch()
+    for wrong in ((x, y[:5]), (x[0], y), (x, y.double()), (x, y, None, x, None)):
+        with pytest.raises(ValueError, match=r"labels|embeddings|ref_"):
+            loss(*wrong)
+    with pytest.raises(ValueError, match=r"dimensions|neither"):
+        loss(x, y, None, x[:, :3], y)
+    with pytest.raises(ValueError, match="tuples must be"):
+        loss(x, y, (NOTHING, NOTHING))

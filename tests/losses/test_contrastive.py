@@ -1,0 +1,122 @@
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+from pytorch_metric_learning import losses as pml
+from torch import Tensor
+
+from unseen.losses.contrastive import Contrastive
+
+VARIANTS = [
+    {},
+    {"pos_margin": 0.3},
+    {"distance": "squared", "neg_margin": 1.5},
+    {"distance": "cosine", "neg_margin": 0.9, "reduction": "anchors"},
+    {"neg_margin": 1.2, "reduction": "active", "pos_margin": 0.9},
+    *Contrastive.PRESETS.values(),
+]
+
+
+def distance(u: Tensor, v: Tensor, kind: str) -> float:
+    u, v = (u / u.norm()).tolist(), (v / v.norm()).tolist()
+    if kind == "cosine":
+        return 1 - sum(a * b for a, b in zip(u, v, strict=True))
+    square = sum((a - b) ** 2 for a, b in zip(u, v, strict=True))
+    return square if kind == "squared" else math.sqrt(square)
+
+
+def slow(case, distance_="euclidean", pos=0.0, neg=1.0, reduction="mean", power=1, factor=1.0):
+    pull = [
+        max(0.0, distance(case.x[a], case.columns[p], distance_) - pos) ** power
+        for a, p in case.positives
+    ]
+    push = [
+        max(0.0, neg - distance(case.x[a], case.columns[n], distance_)) for a, n in case.negatives
+    ]
+    if reduction == "anchors":
+        return factor * (sum(pull) + sum(push)) / len(case.x)
+    # in floating point an item is a hair away from itself, which is not active
+    num_pull = sum(t > 1e-9 for t in pull) if reduction == "active" else len(pull)
+    num_push = len(push) if reduction == "mean" else sum(t > 0 for t in push)
+    return factor * (sum(pull) / max(1, num_pull) + sum(push) / max(1, num_push))
+
+
+@pytest.mark.parametrize("values", VARIANTS, ids=str)
+def test_equals_a_loop(case, values) -> None:
+    slow_values = {
+        {
+            "distance": "distance_",
+            "pos_margin": "pos",
+            "neg_margin": "neg",
+            "positive_power": "power",
+        }.get(key, key): value
+        for key, value in values.items()
+    }
+    assert case(Contrastive(**values)).item() == pytest.approx(
+        slow(case, **slow_values), abs=1e-10
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_numbers_of_the_sources(spec: SimpleNamespace, dtype: torch.dtype) -> None:
+    close = 1e-5 if dtype == torch.float64 else 1e-4
+
+    def of(tuples=None, **values) -> float:
+        return Contrastive(**values)(spec.T.to(dtype), spec.labels, tuples).item()
+
+    presets = Contrastive.PRESETS
+    assert of(spec.TR, **presets["revisit"]) == pytest.approx(0.941304, abs=close)
+    assert of() == pytest.approx(0.862314, abs=close)
+    assert of(**presets["density"]) == pytest.approx(0.824494, abs=close)
+    # sums over unordered pairs, as printed: half of six anchors; minus S instead of 1 - S
+    by_anchor = {"reduction": "anchors"}
+    assert 3 * of(**presets["density"] | by_anchor) == pytest.approx(2.872549, abs=close)
+    assert 3 * of(**presets["thesis"]) - 3 == pytest.approx(-1.563725, abs=close)
+    assert of(**presets["thesis"]) == pytest.approx(0.478758, abs=close)
+    assert of(**presets["thesis"] | {"reduction": "mean"}) == pytest.approx(0.412247, abs=close)
+    assert of(**presets["thesis_code"]) == pytest.approx(0.835984, abs=close)
+    assert of(**presets["horde"]) == pytest.approx(0.231083, abs=close)
+
+
+def test_collapsed_and_ideal(spec: SimpleNamespace) -> None:
+    assert Contrastive()(spec.COL, spec.labels, spec.TR).item() == 1.0
+    assert Contrastive()(spec.ORT, spec.labels, spec.TR).item() == 0.0
+    assert Contrastive()(spec.COL.float(), spec.labels, spec.TR).item() == pytest.approx(1, abs=1e-3)
+
+
+def test_switched_tuples_push_inside_the_class(spec: SimpleNamespace) -> None:
+    item, partner = torch.arange(6), torch.tensor([1, 0, 3, 2, 5, 4])
+    for dtype in (torch.float64, torch.float32):
+        found = Contrastive()(spec.T.to(dtype), spec.labels, (item, item, partner))
+        assert found.item() == pytest.approx(0.189040, abs=1e-5)
+
+
+def test_equals_the_peer(cases) -> None:
+    case = cases[0]
+    peer = pml.ContrastiveLoss(pos_margin=0, neg_margin=1.3)
+    ours = Contrastive(neg_margin=1.3, reduction="active")
+    assert case(ours).item() == pytest.approx(peer(case.x, case.y).item(), abs=1e-6)
+
+
+@pytest.mark.parametrize("values", VARIANTS[:5], ids=str)
+def test_gradient(cases, values) -> None:
+    for case in cases[:6]:
+        x = case.x.clone().requires_grad_()
+        assert torch.autograd.gradcheck(lambda x, c=case: c(Contrastive(**values), x), (x,))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"distance": "manhattan"},
+        {"reduction": "median"},
+        {"positive_power": 3},
+        {"neg_margin": -1.0},
+        {"factor": 0.0},
+    ],
+)
+def test_bad_values(values) -> None:
+    (name,) = values
+    with pytest.raises(ValueError, match=name):
+        Contrastive(**values)

@@ -1,0 +1,44 @@
+from types import SimpleNamespace
+
+import pytest
+import torch
+from pytorch_metric_learning.miners import BatchHardMiner
+
+from unseen.miners.batch_hard import BatchHard
+
+UNBALANCED = torch.tensor([2, 0, 0, 1, 0, 2, 1, 4, 0, 0, 1, 2])
+
+
+def test_on_the_fixed_batch_it_gives_its_triplets(spec: SimpleNamespace) -> None:
+    mined = BatchHard()(spec.T, spec.labels)
+    assert [t.tolist() for t in mined] == [t.tolist() for t in spec.TR]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("with_references", [False, True])
+def test_equals_a_slow_loop(seed: int, with_references: bool) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(12, 4, generator=generator, dtype=torch.float64)
+    refs, ref_labels = None, None
+    columns, column_labels = x, UNBALANCED
+    if with_references:
+        columns = refs = torch.randn(9, 4, generator=generator, dtype=torch.float64)
+        column_labels = ref_labels = torch.tensor([0, 0, 1, 1, 1, 3, 5, 2, 0])
+    expected = []
+    for a in range(12):
+        dist = [float((x[a] / x[a].norm() - c / c.norm()).norm()) for c in columns]
+        same = [j for j in range(len(columns)) if column_labels[j] == UNBALANCED[a]]
+        positives = [j for j in same if with_references or j != a]
+        negatives = [j for j in range(len(columns)) if j not in same]
+        if positives and negatives:
+            hardest = max(positives, key=dist.__getitem__), min(negatives, key=dist.__getitem__)
+            expected.append((a, *hardest))
+    mined = BatchHard()(x, UNBALANCED, refs, ref_labels)
+    assert [tuple(t) for t in torch.stack(tuple(mined), dim=1).tolist()] == expected
+
+
+def test_equals_pytorch_metric_learning() -> None:
+    x = torch.randn(60, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    y = torch.arange(60) % 13
+    theirs, ours = BatchHardMiner()(x, y), BatchHard()(x, y)
+    assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))

@@ -1,0 +1,77 @@
+"""Curves hold the journal's numbers; the grid is a picture with green and red frames."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from unseen.reports import figures, run_folder
+
+
+def test_loss_stands_at_fractions_of_epochs(run: Path) -> None:
+    figure = figures.loss_figure(run_folder.read(run))
+    assert figure is not None
+    (trace,) = figure["data"]
+    assert trace["x"] == [step / 4 for step in range(12)]
+    assert trace["y"] == pytest.approx([1 / (step + 1) for step in range(12)], rel=1e-5)
+
+
+def test_many_steps_are_averaged_in_groups(run: Path) -> None:
+    steps = [
+        {"event": "step", "step": s, "epoch": 0, "terms": {"total": s % 2}} for s in range(4000)
+    ]
+    (run / "journal.jsonl").write_text("\n".join(json.dumps(step) for step in steps))
+    figure = figures.loss_figure(run_folder.read(run))
+    assert figure is not None
+    (trace,) = figure["data"]
+    assert len(trace["x"]) == figures.MOST_LOSS_POINTS
+    assert set(trace["y"]) == {0.5}
+    assert figure["layout"]["xaxis"]["title"]["text"] == "steps"  # no epoch is finished
+
+
+def test_a_resumed_run_counts_each_step_once(run: Path) -> None:
+    with (run / "journal.jsonl").open("a") as journal:
+        for step in (10, 11, 12):
+            event = {"event": "step", "step": step, "epoch": 2, "terms": {"total": 7.0}}
+            journal.write(json.dumps(event) + "\n")
+    figure = figures.loss_figure(run_folder.read(run))
+    assert figure is not None
+    assert figure["data"][0]["x"] == [step / 4 for step in range(13)]
+    assert figure["data"][0]["y"][-3:] == [7.0, 7.0, 7.0]
+
+
+def test_a_loss_that_is_not_finite_leaves_a_gap(run: Path) -> None:
+    event = {"event": "step", "step": 12, "epoch": 3, "terms": {"total": float("nan")}}
+    with (run / "journal.jsonl").open("a") as journal:
+        journal.write(json.dumps(event) + "\n")
+    figure = figures.loss_figure(run_folder.read(run))
+    assert figure is not None
+    assert figure["data"][0]["y"][-1] is None
+
+
+def test_recall_of_training_and_validation_classes(run: Path) -> None:
+    figure = figures.recall_figure(run_folder.read(run))
+    assert figure is not None
+    train, validation = figure["data"]
+    assert train["x"] == validation["x"] == [1, 2, 3]
+    assert train["y"] == [70, 80, 90]
+    assert validation["y"] == [60, 60, 60]
+    (line,) = figure["layout"]["shapes"]
+    assert line["x0"] == line["x1"] == 2  # epoch 1, counted from 0
+
+
+def test_grid_png_has_both_frames_and_repeats(run: Path, dataset: Any, tmp_path: Path) -> None:
+    out = figures.retrieval_grid_png(run, dataset, tmp_path / "new" / "grid.png")
+    colours = {tuple(c) for c in np.asarray(Image.open(out).convert("RGB")).reshape(-1, 3).tolist()}
+    assert {(0x1A, 0x7F, 0x4B), (0xBF, 0x2F, 0x29)} <= colours
+    first = out.read_bytes()
+    assert figures.retrieval_grid_png(run, dataset, out).read_bytes() == first
+
+
+def test_grid_png_needs_embeddings(run: Path, dataset: Any, tmp_path: Path) -> None:
+    (run / "embeddings" / "test.npz").unlink()
+    with pytest.raises(FileNotFoundError, match="let the run finish"):
+        figures.retrieval_grid_png(run, dataset, tmp_path / "grid.png")

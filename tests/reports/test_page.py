@@ -1,0 +1,183 @@
+"""The page holds the numbers, loads nothing, escapes everything, and comes out the same twice."""
+
+import base64
+import gzip
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from plotly.offline import get_plotlyjs
+
+from unseen.reports import page
+
+VOID = {"meta", "img", "input", "link", "br", "hr"}
+
+
+class Page(HTMLParser):
+    """Text, attributes and scripts of a page; a tag that closes none raises."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.attributes: list[tuple[str, str, str]] = []
+        self.scripts: dict[str, str] = {}
+        self.words: list[str] = []
+        self.script = ""
+        self.feed(html)
+        assert self.open == []
+        self.text = " ".join(" ".join(self.words).split())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.attributes += [(tag, key, value or "") for key, value in attrs]
+        self.script = dict(attrs).get("id") or "main"
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "script":
+            self.scripts[self.script] = data
+        elif self.open and self.open[-1] != "style":
+            self.words.append(data)
+
+    def values(self, key: str) -> list[str]:
+        return [value for _, name, value in self.attributes if name == key]
+
+
+def written(run: Path, dataset: Any) -> Page:
+    return Page(page.write(run, dataset).read_text(encoding="utf-8"))
+
+
+def test_says_the_result(run: Path, dataset: Any) -> None:
+    text = written(run, dataset).text
+    assert "Finds the right class first in 81.2 % of queries, on 6 classes it never saw" in text
+    assert "raw pixels: 43.2 %" in text
+    for number in ("81.2 79.2–82.2", "34.6", "86.7", "71.2", "80.7"):  # 80.7: class average
+        assert number in text
+    for fact in ("margin (beta 1.25)", "epoch 2 of 3", "recall@1 on validation classes (77.7 %)"):
+        assert fact in text
+    for fact in ("unseen train 'a<b'", "2025-01-02T03:04:05", "final score", "5b117", "abc123"):
+        assert fact in text
+
+
+def test_glyphs_are_called_characters(run: Path, dataset: Any, result: dict[str, Any]) -> None:
+    result["data"]["name"] = "glyphs"
+    (run / "result.json").write_text(json.dumps(result))
+    assert "the right character first in 81.2 %" in written(run, dataset).text
+
+
+def test_loads_nothing(run: Path, dataset: Any) -> None:
+    made = written(run, dataset)
+    loads = made.values("src") + made.values("href") + made.values("srcset")
+    assert loads
+    assert {value.split(":")[0] if ":" in value else value[0] for value in loads} == {"data", "#"}
+    assert "default-src 'none'" in " ".join(made.values("content"))
+    styles = (run / "report" / "index.html").read_text(encoding="utf-8").split("</style>")[0]
+    assert "url(" not in styles
+    assert "@import" not in styles
+
+
+def test_plotly_is_inside_once(run: Path, dataset: Any) -> None:
+    packed = written(run, dataset).scripts["plotly"]
+    assert gzip.decompress(base64.b64decode(packed)).decode() == get_plotlyjs()
+
+
+def test_user_text_is_escaped(run: Path, dataset: Any) -> None:
+    made = written(run, dataset)
+    html = (run / "report" / "index.html").read_text(encoding="utf-8")
+    hostile = dataset.label_names[0]
+    assert hostile not in html
+    assert hostile in made.text
+    assert f"query: {hostile}" in made.values("alt") or f"right: {hostile}" in made.values("alt")
+    assert hostile in json.loads(made.scripts["figure-data"])["map"]["names"]
+    assert set(made.scripts) == {"figure-data", "plotly", "main"}
+    assert "run my & run" in made.text
+
+
+def test_every_figure_has_its_place_and_every_label_its_target(run: Path, dataset: Any) -> None:
+    made = written(run, dataset)
+    figures = json.loads(made.scripts["figure-data"])
+    identities = made.values("id")
+    assert len(identities) == len(set(identities))
+    assert set(figures) == {"loss", "recall", "map"} <= set(identities)
+    targets = made.values("for") + [h.removeprefix("#") for h in made.values("href")]
+    targets += made.values("aria-labelledby")
+    assert set(targets) <= set(identities)
+    looked_up = re.findall(r'getElementById\("([^"]+)"\)', made.scripts["main"])
+    assert set(looked_up) <= set(identities)
+
+
+def test_pictures_bear_verdict_and_words(run: Path, dataset: Any) -> None:
+    made = written(run, dataset)
+    alts = [alt.split(":")[0] for alt in made.values("alt")]
+    assert len(alts) == sum(tag == "img" for tag, key, _ in made.attributes if key == "src")
+    for word, sign in (("right", "✓"), ("wrong", "✗")):
+        assert alts.count(word) == made.values("class").count(f"tile {word}") > 0
+        assert len(re.findall(rf"{sign} \d\.\d\d", made.text)) == alts.count(word)
+
+
+def test_same_run_same_bytes(run: Path, dataset: Any) -> None:
+    first = page.write(run, dataset).read_bytes()
+    assert page.write(run, dataset).read_bytes() == first
+    assert str(run).encode() not in first
+    assert [file.name for file in (run / "report").iterdir()] == ["index.html"]
+
+
+def test_without_result_says_what_is_missing(run: Path, dataset: Any) -> None:
+    (run / "result.json").unlink()
+    (run / "embeddings" / "test.npz").unlink()
+    with (run / "journal.jsonl").open("a") as journal:
+        journal.write('{"event": "step", "ste')  # broken off while writing
+    made = written(run, dataset)
+    assert "Not finished (after 3 of 3 epochs): no result.json yet" in made.text
+    assert set(made.values("id")) >= {"loss", "recall"}
+    assert "kept" not in made.scripts["figure-data"]
+
+
+def test_only_a_config(run: Path, dataset: Any) -> None:
+    for name in ("result.json", "journal.jsonl", "manifest.json", "embeddings/test.npz"):
+        (run / name).unlink()
+    made = written(run, dataset)
+    assert "The journal holds no step yet." in made.text
+    assert made.scripts == {}
+
+
+def test_embeddings_that_are_not_finite(run: Path, dataset: Any) -> None:
+    labels = dataset.labels
+    bad = np.full((len(labels), 4), np.nan, dtype=np.float32)
+    np.savez(run / "embeddings/test.npz", embeddings=bad, labels=labels, indices=labels)
+    text = written(run, dataset).text
+    assert "The embeddings are not finite numbers" in text
+    assert "81.2 %" in text
+
+
+def test_watching_and_choosing_on_test_is_marked(run: Path, dataset: Any, result: Any) -> None:
+    result["selection"]["on"] = "test"
+    (run / "result.json").write_text(json.dumps(result))
+    with (run / "journal.jsonl").open("a") as journal:
+        journal.write('{"event": "epoch", "epoch": 3, "step": 16, "test": {"recall@1": 0.5}}\n')
+    made = written(run, dataset)
+    assert "Chosen on test classes" in made.text
+    assert "Test classes were watched during training." in made.text
+    names = [t["name"] for t in json.loads(made.scripts["figure-data"])["recall"]["data"]]
+    assert names[-1] == "test classes, watched in training"
+
+
+def test_progress_hears_the_stages(run: Path, dataset: Any) -> None:
+    heard: list[str] = []
+    page.write(run, dataset, heard.append)
+    assert heard[0] == "reading the run"
+    assert heard[-1] == "writing the page"
+
+
+def test_no_run_there(tmp_path: Path, dataset: Any) -> None:
+    with pytest.raises(FileNotFoundError, match="no run folder"):
+        page.write(tmp_path / "nothing", dataset)
+    with pytest.raises(FileNotFoundError, match="is no run"):
+        page.write(tmp_path, dataset)

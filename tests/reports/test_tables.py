@@ -1,0 +1,69 @@
+"""The score table says the numbers of result.json, in every form, and tolerates gaps."""
+
+import copy
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from unseen.reports import tables
+
+Json = dict[str, Any]
+
+
+def in_terminal(result: Json, width: int) -> str:
+    console = Console(width=width, color_system=None)
+    with console.capture() as capture:
+        console.print(tables.score_table(result))
+    return capture.get()
+
+
+def test_terminal_table_fits_and_says_the_numbers(result: Json) -> None:
+    text = in_terminal(result, width=80)
+    assert max(len(line) for line in text.splitlines()) <= 80
+    lines = [line for line in text.splitlines() if line.startswith("│")]
+    trained, interval, untrained, _, pixels, _ = lines
+    assert trained.split("│")[1:3] == [" trained network   ", " 81.2 "]
+    assert interval.split("│")[2] == " ±2.0 "  # the longer side: low 2.0, high 1.0 away
+    assert trained.split("│")[8].strip() == "71.2"
+    assert interval.split("│")[8].strip() == ""
+    assert "34.6" in untrained
+    assert "43.2" in pixels
+    assert "6 unseen classes, 30 queries" in text
+    assert "…" not in text
+
+
+def test_markdown_table(result: Json) -> None:
+    lines = tables.markdown_table(result).splitlines()
+    assert lines[0] == "| % | R@1 | R@2 | R@4 | R@8 | mAP@R | R-precision | NMI |"
+    assert lines[2].startswith("| trained network | 81.2 ±2.0 | 82.3 ±2.0 |")
+    assert lines[4].endswith("| 33.2 |")
+    assert {line.count("|") for line in lines[:5]} == {9}
+
+
+def test_columns_in_order_of_depth_then_the_rest(result: Json) -> None:
+    metrics = result["scores"]["trained"]["metrics"]
+    metrics["recall@16"] = metrics["ami"] = {"value": 0.5}
+    assert tables.metric_names(result) == [
+        "recall@1", "recall@2", "recall@4", "recall@8", "recall@16",
+        "map_at_r", "r_precision", "nmi", "ami",
+    ]  # fmt: skip
+
+
+def test_missing_numbers_rows_and_metrics(result: Json) -> None:
+    del result["scores"]["pixels"]
+    result["scores"]["my <features>"] = {"metrics": {"recall@1": {"value": 0.25}, "nmi": None}}
+    result["scores"]["trained"]["metrics"]["recall@2"] = {"value": None, "low": None, "high": None}
+    assert tables.row_names(result) == ["trained", "untrained", "my <features>"]
+    assert "| my <features> | 25.0 | – |" in tables.markdown_table(result)
+    assert "25.0" in in_terminal(result, width=90)
+    assert "my &lt;features&gt;" in tables.html_table(result)
+
+
+@pytest.mark.parametrize("make", [tables.markdown_table, tables.html_table, in_terminal])
+def test_a_choice_on_test_classes_is_marked_everywhere(result: Json, make: Any) -> None:
+    honest, marked = result, copy.deepcopy(result)
+    marked["selection"]["on"] = "test"
+    arguments = (100,) if make is in_terminal else ()
+    assert "Chosen on test classes" not in make(honest, *arguments)
+    assert "Chosen on test classes" in make(marked, *arguments)

@@ -1,0 +1,74 @@
+"""Configs go to TOML and back, overrides work, and mistakes are answered in one line."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from unseen import config as configs
+from unseen.config import Config, Part
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["loss=margin", "loss.beta=0.6", "loss.preset=revisit", "miner=none", "seed=3"],
+        ["miner=distance_weighted", "miner.upper=none", "miner.switch=0.35", "lr=1e-4"],
+        ["data.max_classes=20", "epochs=2", "hidden=[64, 32]", 'metrics=["recall@1"]'],
+    ],
+)
+def test_toml_round_trip(words: list[str], tmp_path: Path) -> None:
+    config = configs.make(configs.override({}, words))
+    (tmp_path / "config.toml").write_text(config.to_toml())
+    assert configs.make(configs.load(tmp_path / "config.toml")) == config
+
+
+def test_overrides() -> None:
+    config = configs.make(configs.override({}, ["loss=margin", "loss.beta=0.6", "miner=none"]))
+    assert config.loss == Part(name="margin", beta=0.6)
+    assert config.miner is None
+    config = configs.make(configs.override({}, ["loss.alpha=4.0"]))  # a value of the default loss
+    assert config.loss == Part(name="multi_similarity", alpha=4.0)
+    config = configs.make(configs.override({"loss": "margin"}, ["loss.beta=0.6"]))
+    assert config.loss == Part(name="margin", beta=0.6)
+
+
+def test_naming_another_method_forgets_the_old_values() -> None:
+    values: dict[str, Any] = {"loss": {"name": "margin", "beta": 0.6}}
+    assert configs.make(configs.override(values, ["loss=multi_similarity"])).loss.values == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["epoch=3"], "unknown key 'epoch': did you mean epochs"),
+        (["loss=marginn"], "unknown loss 'marginn': did you mean margin"),
+        (["loss=margin", "loss.bta=1"], "unknown parameter of loss margin 'bta': did you mean beta"),
+        (["lr=fast"], "lr: Input should be a valid number, got 'fast'"),
+        (["lr=-1"], "lr: Input should be greater than 0, got -1"),
+        (["epochs"], "expected key=value, got 'epochs'"),
+        (["losss.beta=1"], "unknown key 'losss': did you mean loss"),
+        (["schedule=cosin"], "schedule: Input should be 'constant' or 'cosine', got 'cosin'"),
+        (["data=glyps"], "unknown data set 'glyps': did you mean glyphs"),
+    ],
+)
+def test_mistakes_are_answered_in_one_line(words: list[str], told: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(told)) as caught:
+        configs.make(configs.override({}, words))
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no such config file"):
+        configs.load(tmp_path / "none.toml")
+    (tmp_path / "bad.toml").write_text("lr = = 3")
+    with pytest.raises(ValueError, match="not valid TOML"):
+        configs.load(tmp_path / "bad.toml")
+
+
+def test_the_hash_sees_every_value() -> None:
+    assert Config().hash() == Config().hash()
+    assert Config().hash() != Config(seed=1).hash()
+    assert Config().hash() != Config(loss=Part(name="multi_similarity", alpha=3.0)).hash()

@@ -1,0 +1,1 @@
+"""Where pictures and labels come from: one data set per file, the machinery in `pictures`."""

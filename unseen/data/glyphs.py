@@ -1,0 +1,146 @@
+"""`glyphs`: a data set without a download, drawn from the typefaces inside matplotlib.
+
+A class is a character (with whatever looks like it, so labels are never ambiguous), a picture one
+face of it under random placement, turn, slant, stroke, greys, clutter and noise:
+`pictures/characters.py` says which characters, `pictures/distort.py` how they are treated. Half
+of the classes, the same half whatever the seed and the size, is set aside for testing; scripts
+are mixed over both halves.
+
+The first use draws everything (some seconds) and keeps it on disk; later uses read the file back.
+The same arguments give the same pictures byte for byte, whether drawn or read.
+"""
+
+import hashlib
+import inspect
+import json
+import unicodedata
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import PIL
+from numpy.typing import NDArray
+from PIL import Image, features
+
+from unseen.contracts import IntArray
+from unseen.data.pictures import characters, distort, stored
+
+Progress = Callable[[int, int], None]  # (done, total)
+
+_ORDER_SEED = (
+    1789  # shuffles the classes once and for all: which are tested is part of the data set
+)
+
+
+class Glyphs:
+    """size: side in pixels. images_per_face: pictures of a class in each face that draws it.
+    max_classes: the first so many of a fixed shuffle, for quick trials and tests."""
+
+    name = "glyphs"
+
+    def __init__(
+        self,
+        size: int = 40,
+        seed: int = 0,
+        images_per_face: int = 1,
+        *,
+        max_classes: int | None = None,
+        cache_dir: Path | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        if not 16 <= size <= 256:
+            raise ValueError(f"size must be between 16 and 256 pixels, got {size}")
+        if seed < 0:
+            raise ValueError(f"seed must be at least 0, got {seed}")
+        if images_per_face < 1:
+            raise ValueError(f"images_per_face must be at least 1, got {images_per_face}")
+        if max_classes is not None and max_classes < 4:
+            raise ValueError(f"max_classes must be at least 4 or None, got {max_classes}")
+        self.size, self.seed = size, seed
+        self.images_per_face, self.max_classes = images_per_face, max_classes
+
+        path = (cache_dir or stored.cache_folder()) / f"glyphs-{self._key()}.npz.sha256"
+        arrays = stored.load(path)
+        if arrays is None:
+            arrays = self._draw(progress)
+            with suppress(OSError):  # a read-only home costs a drawing each time, not the run
+                stored.save(path, arrays)
+        self._pixels: NDArray[np.uint8] = arrays["pixels"]  # [n, size, size]
+        self._pixels.flags.writeable = False
+        self.labels: IntArray = arrays["labels"]
+        self.label_names: list[str] = arrays["label_names"].tolist()
+        self.official_test_classes: IntArray | None = arrays["test_classes"]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def picture(self, index: int) -> Image.Image:
+        return Image.fromarray(self._pixels[index]).convert("RGB")
+
+    def arrays(self) -> NDArray[np.uint8]:  # [n, size, size]
+        """Every picture at once, grey, not to be written to."""
+        return self._pixels
+
+    def describe(self) -> dict[str, Any]:
+        counts = np.bincount(self.labels)
+        members = sum(len(name.split()) for name in self.label_names)
+        return {
+            "items": len(self),
+            "classes": len(self.label_names),
+            "test classes": 0
+            if self.official_test_classes is None
+            else len(self.official_test_classes),
+            "smallest class": int(counts.min()),
+            "largest class": int(counts.max()),
+            "faces": len(characters.FACES),
+            "characters": members,
+            "merged look-alikes": members - len(self.label_names),
+        }
+
+    def fingerprint(self) -> str:
+        digest = hashlib.sha256(self._pixels.tobytes())
+        digest.update(self.labels.tobytes())
+        digest.update(json.dumps(self.label_names).encode())
+        return digest.hexdigest()
+
+    def _key(self) -> str:
+        """Changes with everything that could change a pixel, our own code included."""
+        faces = hashlib.sha256()
+        for face in characters.FACES:
+            faces.update(characters.face_path(face).read_bytes())
+        parts = [
+            [self.size, self.seed, self.images_per_face, self.max_classes, _ORDER_SEED],
+            [matplotlib.__version__, PIL.__version__, features.version("freetype2")],
+            [np.__version__, unicodedata.unidata_version, faces.hexdigest()],
+            [inspect.getsource(characters), inspect.getsource(distort)],
+            inspect.getsource(Glyphs._draw),
+        ]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
+
+    def _draw(self, progress: Progress | None) -> dict[str, NDArray[Any]]:
+        groups = characters.alike()
+        order = np.random.default_rng(_ORDER_SEED).permutation(len(groups))[: self.max_classes]
+        classes = np.sort(order)
+        pixels, labels = [], []
+        for label, group in enumerate(groups[c] for c in classes):
+            for place, face in enumerate(characters.FACES):
+                held = [code for code in group if code in characters.covered(face)]
+                for copy in range(self.images_per_face if held else 0):
+                    rng = np.random.default_rng((self.seed, group[0], place, copy))
+                    drawing = characters.drawing(held[rng.integers(len(held))], face)
+                    if drawing is not None:
+                        pixels.append(distort.distort(drawing, self.size, rng))
+                        labels.append(label)
+            if progress:
+                progress(label + 1, len(classes))
+        names = [" ".join(map(chr, groups[c])) for c in classes]
+        return {
+            "pixels": np.stack(pixels),
+            "labels": np.array(labels, dtype=np.int64),
+            "label_names": np.array(names),
+            # Every other class of the shuffle: a character keeps its half whatever max_classes is.
+            "test_classes": np.sort(np.searchsorted(classes, order[1::2])).astype(np.int64),
+        }

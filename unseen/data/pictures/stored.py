@@ -1,0 +1,56 @@
+"""Named arrays in one file on disk, written whole or not at all, and believed only if unharmed.
+
+The file is the SHA-256 of its payload, then the payload (numpy's npz). Whoever reads a damaged,
+cut or foreign file gets None and makes the arrays again.
+"""
+
+import hashlib
+import io
+import os
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_DIGEST_BYTES = 32
+
+
+def cache_folder() -> Path:
+    """`$UNSEEN_CACHE`, or `~/.cache/unseen`."""
+    return Path(os.environ.get("UNSEEN_CACHE") or Path.home() / ".cache" / "unseen")
+
+
+def save(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Writes under a name of its own and renames: a reader sees the old file or the new one."""
+    buffer = io.BytesIO()
+    np.savez(buffer, **dict(arrays))  # type: ignore[arg-type]  # its stub has allow_pickle first
+    payload = buffer.getvalue()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(hashlib.sha256(payload).digest() + payload)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def load(path: Path) -> dict[str, NDArray[Any]] | None:
+    """The arrays, or None where there is no such file or its checksum is wrong."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    digest, payload = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+    if hashlib.sha256(payload).digest() != digest:
+        return None
+    try:
+        with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:
+            return dict(arrays)
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile):
+        return None

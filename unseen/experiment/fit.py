@@ -1,0 +1,162 @@
+"""Training with selection on validation classes, checkpoints and a journal.
+
+The newest whole checkpoint is taken up again; the journal is cut back to it. Checkpoints are taken after
+every epoch and every minute: how often changes nothing but how much is done twice after a crash.
+"""
+
+import time
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unseen import build
+from unseen.contracts import IntArray
+from unseen.data.pictures.loader import training_batches
+from unseen.evaluation.evaluate import evaluate
+from unseen.experiment.setting import Setting, Watch, settled
+from unseen.networks.network import EmbeddingNetwork
+from unseen.training.checkpoint import Checkpoints
+from unseen.training.journal import Journal
+from unseen.training.run_folder import RunFolder
+from unseen.training.trainer import Event, Trainer
+
+SELECT_BY = "recall@1"
+MONITORED = 2_000  # training pictures whose recall is followed beside the validation classes'
+SECONDS_BETWEEN_CHECKPOINTS = 60.0
+
+
+def fit(setting: Setting, folder: RunFolder, watch: Watch) -> dict[str, Any]:
+    """Trains for all epochs, keeps the weights that were best on the validation classes."""
+    return Fit(setting, folder, watch).run()
+
+
+class Fit:
+    """A run in training: what is on disk follows what is in memory."""
+
+    def __init__(self, setting: Setting, folder: RunFolder, watch: Watch) -> None:
+        config, dataset, split = setting.config, setting.dataset, setting.split
+        self.setting, self.folder, self.watch = setting, folder, watch
+        self.network = build.network(config)
+        self.train_transform, self.eval_transform = build.picture_transforms(config, self.network)
+        self.sampler = build.sampler(config, split.train, dataset.labels)
+        self.class_of = training_classes(dataset.labels, split.train)
+        objective = build.objective(config, int(self.class_of.max()) + 1)
+        schedule = build.schedule(config, settled(config.epochs) * len(self.sampler))
+        self.trainer = Trainer(
+            self.network,
+            objective,
+            config.lr,
+            config.weight_decay,
+            schedule,
+            setting.device,
+            config.seed,
+        )
+        self.monitored = monitored_items(split.train, dataset.labels, config.seed)
+        self.best: dict[str, Any] = {
+            "on": "validation",
+            "metric": SELECT_BY,
+            "epoch": -1,
+            "value": -1.0,
+        }
+        self.checkpoints = Checkpoints(folder.file("checkpoint"))
+        self.saved_at = time.monotonic()
+
+    def run(self) -> dict[str, Any]:
+        self.journal = Journal(self.folder.file("journal.jsonl"), keep=self._resume())
+        try:
+            while self.trainer.place.epoch < settled(self.setting.config.epochs):
+                event = self._epoch()
+                self._select(event)
+                self._tell(event)
+                self._save()
+        finally:
+            self.journal.close()
+        return self.best
+
+    def _epoch(self) -> Event:
+        config, place = self.setting.config, self.trainer.place
+        self.sampler.set_epoch(place.epoch)
+        batches = training_batches(
+            self.setting.dataset,
+            self.train_transform,
+            self.sampler,
+            place.epoch,
+            config.seed,
+            settled(config.workers),
+            skip=place.step_in_epoch,
+        )
+        event = self.trainer.epoch(batches, self.class_of, self._after_step)
+        for name, items in (
+            ("train", self.monitored),
+            ("validation", self.setting.split.validation),
+        ):
+            event[name] = event.get(name, {}) | self._recall(items)
+        return event
+
+    def _after_step(self, event: Event) -> None:
+        self._tell(event)
+        if time.monotonic() - self.saved_at > SECONDS_BETWEEN_CHECKPOINTS:
+            self._save()
+
+    def _select(self, event: Event) -> None:
+        value = event["validation"][SELECT_BY]
+        event["best"] = value > self.best["value"]
+        if event["best"]:
+            self.best = self.best | {"epoch": event["epoch"], "value": value}
+            self.folder.write_tensors("weights.safetensors", self.network.state_dict())
+            objective = self.trainer.objective.state_dict()
+            self.folder.write_tensors("objective.safetensors", objective)
+            self.folder.write_json("selection.json", self.best)
+
+    def _tell(self, event: Event) -> None:
+        self.journal(event)
+        self.watch.tell(event)
+
+    def _save(self) -> None:
+        state = {
+            "trainer": self.trainer.state_dict(),
+            "sampler": self.sampler.state_dict(),
+            "best": self.best,
+            "journal": self.journal.size(),
+        }
+        self.checkpoints.save(self.trainer.place.step, state)
+        self.saved_at = time.monotonic()
+
+    def _resume(self) -> int:
+        """Takes up the newest checkpoint; returns how much of the journal belongs to it."""
+        state = self.checkpoints.newest(self.watch.warn)
+        if state is None:
+            return 0
+        self.trainer.load_state_dict(state["trainer"])
+        self.sampler.load_state_dict(state["sampler"])
+        self.best = state["best"]
+        place = self.trainer.place
+        self.watch.tell({"event": "resumed", "epoch": place.epoch, "step": place.step})
+        return int(state["journal"])
+
+    def _recall(self, items: IntArray) -> dict[str, float]:
+        """Recall@1 among some items; a quick look between epochs, without intervals."""
+        network: EmbeddingNetwork = self.network
+        embeddings = self.setting.embed(network, self.eval_transform, items)
+        labels = torch.from_numpy(self.setting.dataset.labels[items])
+        normalise = self.setting.config.normalise
+        score = evaluate(embeddings, labels, metrics=(SELECT_BY,), normalise=normalise, resamples=0)
+        return {SELECT_BY: score.values[SELECT_BY].value}
+
+
+def training_classes(labels: IntArray, train: IntArray) -> Tensor:
+    """For each label of the data set its training class 0..C-1, or -1."""
+    class_of = np.full(int(labels.max()) + 1, -1, dtype=np.int64)
+    classes = np.unique(labels[train])
+    class_of[classes] = np.arange(len(classes))
+    return torch.from_numpy(class_of)
+
+
+def monitored_items(train: IntArray, labels: IntArray, seed: int) -> IntArray:
+    """Whole training classes, chosen at random, up to MONITORED pictures."""
+    classes = np.random.default_rng([seed, 1]).permutation(np.unique(labels[train]))
+    sizes = np.bincount(labels[train])[classes]
+    kept = classes[: max(2, int(np.searchsorted(np.cumsum(sizes), MONITORED)))]
+    return train[np.isin(labels[train], kept)]

@@ -1,0 +1,99 @@
+"""The one reading of the test classes: the selected network beside the untrained one and raw pixels."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from unseen import build
+from unseen.contracts import Dataset, IntArray
+from unseen.data.pictures import transforms
+from unseen.data.pictures.loader import evaluation_batches
+from unseen.evaluation.evaluate import Evaluation, evaluate
+from unseen.experiment.setting import EMBED_BATCH, Setting, Watch, describe
+from unseen.training.run_folder import RunFolder
+
+PIXEL_SIDE = 32  # the raw-pixel baseline compares pictures at this size
+
+
+def judge(
+    setting: Setting,
+    folder: RunFolder,
+    selection: dict[str, Any],
+    purpose: str,
+    watch: Watch,
+) -> dict[str, Any]:
+    """Writes result.json and the embeddings; the manifest notes the reading first."""
+    config, split = setting.config, setting.split
+    folder.note_test_read(purpose, config.hash())
+    spaces = embedding_spaces(setting, folder, watch)
+    labels = torch.from_numpy(setting.dataset.labels[split.test])
+    scores = {
+        name: evaluate(
+            space,
+            labels,
+            metrics=tuple(config.metrics),
+            normalise=config.normalise or name == "pixels",
+            seed=config.seed,
+            progress=watch.of(f"judging {name}"),
+        )
+        for name, space in spaces.items()
+    }
+    result = describe(setting) | {
+        "config_hash": config.hash(),
+        "scores": {name: score.to_dict() for name, score in scores.items()},
+        "seed": config.seed,
+        "selection": selection,
+    }
+    keep_embeddings(folder, spaces["trained"], labels, split.test, scores)
+    folder.write_json("result.json", result)
+    folder.note_end()
+    return result
+
+
+def embedding_spaces(setting: Setting, folder: RunFolder, watch: Watch) -> dict[str, Tensor]:
+    """Test embeddings of the trained and the untrained network, and the pictures themselves."""
+    test = setting.split.test
+    network = build.network(setting.config).to(setting.device)
+    _, transform = build.picture_transforms(setting.config, network)
+    untrained = setting.embed(network, transform, test, watch.of("untrained network"))
+    network.load_state_dict(folder.read_tensors("weights.safetensors"))
+    trained = setting.embed(network, transform, test, watch.of("trained network"))
+    pixels = raw_pixels(setting.dataset, test, watch.of("raw pixels"))
+    return {"trained": trained, "untrained": untrained, "pixels": pixels}
+
+
+def raw_pixels(
+    dataset: Dataset, items: IntArray, progress: Callable[[int, int], None]
+) -> Tensor:  # [n, 3 * side * side]
+    """Pictures as they are, scaled down: what any network must beat."""
+    half = (0.5, 0.5, 0.5)
+    _, transform = transforms.named("small", PIXEL_SIDE, half, half)
+    parts: list[Tensor] = []
+    for batch in evaluation_batches(dataset, items, transform, EMBED_BATCH, 0):
+        parts.append(batch.images.flatten(1))
+        progress(min(len(parts) * EMBED_BATCH, len(items)), len(items))
+    return torch.cat(parts)
+
+
+def keep_embeddings(
+    folder: RunFolder,
+    embeddings: Tensor,
+    labels: Tensor,
+    items: IntArray,
+    scores: dict[str, Evaluation],
+) -> None:
+    """The trained embeddings, and every method's value per query for paired comparisons."""
+    folder.write_arrays(
+        "embeddings/test.npz",
+        embeddings=embeddings.numpy(),
+        labels=labels.numpy(),
+        indices=items,
+    )
+    per_query = {
+        f"{row}/{metric}": values.numpy()
+        for row, score in scores.items()
+        for metric, values in score.per_query.items()
+    }
+    folder.write_arrays("embeddings/per_query.npz", **per_query)

@@ -1,0 +1,122 @@
+"""What a run is about: a settled config, its data and its split; and who watches it."""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unseen import build
+from unseen import config as configs
+from unseen.config import Config
+from unseen.contracts import Dataset, IntArray, Split
+from unseen.data.pictures.loader import evaluation_batches
+from unseen.evaluation.embed import embed
+from unseen.networks.network import EmbeddingNetwork
+from unseen.training.run_folder import RunFolder
+from unseen.training.trainer import Event, Listener
+
+EMBED_BATCH = 256
+
+
+@dataclass
+class Watch:
+    """Who is told what happens: events of training, (what, done, total) of long work, warnings."""
+
+    listeners: list[Listener] = field(default_factory=list)
+    progress: Callable[[str, int, int], None] = lambda what, done, total: None
+    warn: Callable[[str], None] = lambda text: None
+
+    def tell(self, event: Event) -> None:
+        for listener in self.listeners:
+            listener(event)
+
+    def of(self, what: str) -> Callable[[int, int], None]:
+        return lambda done, total: self.progress(what, done, total)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A settled config and what it stands for; `reasons` says why each "auto" became what it is."""
+
+    config: Config
+    dataset: Dataset
+    split: Split
+    reasons: list[str]
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device(self.config.device)
+
+    def embed(
+        self,
+        network: EmbeddingNetwork,
+        transform: Any,
+        items: IntArray,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Tensor:  # [n, D]
+        """Embeddings of some items, in their order."""
+        workers = settled(self.config.workers)
+        batches = evaluation_batches(self.dataset, items, transform, EMBED_BATCH, workers)
+        return embed(network, batches, len(items), self.device, progress)
+
+
+def prepare(config: Config, watch: Watch | None = None) -> Setting:
+    """Opens the data, settles the config and cuts the classes."""
+    watch = watch or Watch()
+    dataset = build.dataset(config.data, watch.of("reading the data"))
+    config, reasons = build.settle(config, dataset)
+    return Setting(config, dataset, build.split(config, dataset), reasons)
+
+
+def reopen(path: Path, watch: Watch | None = None) -> tuple[Setting, RunFolder]:
+    """The setting of a stored run."""
+    folder = RunFolder(path)
+    if not folder.is_started:
+        raise ValueError(f"{path} is not a run: it has no config.toml. `unseen train` makes one.")
+    return prepare(stored_config(folder), watch), folder
+
+
+def stored_config(folder: RunFolder) -> Config:
+    return configs.make(configs.load(folder.file("config.toml")))
+
+
+def changed_keys(folder: RunFolder, config: Config) -> list[str]:
+    """Keys whose values differ between a stored run and a config."""
+    stored = stored_config(folder)
+    return [key for key in Config.model_fields if getattr(stored, key) != getattr(config, key)]
+
+
+def steps_per_epoch(setting: Setting) -> int:
+    """Batches in an epoch."""
+    return len(build.sampler(setting.config, setting.split.train, setting.dataset.labels))
+
+
+def describe(setting: Setting) -> dict[str, Any]:
+    """Data and split in counts and fingerprints."""
+    dataset, split = setting.dataset, setting.split
+    parts = {"train": split.train, "validation": split.validation, "test": split.test}
+    counts: dict[str, Any] = {f"{name}_items": len(items) for name, items in parts.items()}
+    for name, items in parts.items():
+        counts[f"{name}_classes"] = len(np.unique(dataset.labels[items]))
+    counts["hash"] = split_hash(split)
+    data = dataset.describe() | {"name": dataset.name, "fingerprint": dataset.fingerprint()}
+    return {"data": data, "split": counts}
+
+
+def split_hash(split: Split) -> str:
+    """Changes when any item changes its part."""
+    digest = hashlib.sha256()
+    for items in (split.train, split.validation, split.test):
+        digest.update(len(items).to_bytes(8, "little") + np.ascontiguousarray(items).tobytes())
+    return digest.hexdigest()[:16]
+
+
+def settled(value: int | str) -> int:
+    """A number that was perhaps "auto" before `build.settle`."""
+    assert isinstance(value, int), "the config is not settled"
+    return value

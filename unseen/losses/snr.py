@@ -1,0 +1,54 @@
+"""Signal-to-noise ratio: a triplet loss on the variance of the difference over the anchor's own.
+
+Paper    T. Yuan et al., Signal-to-Noise Ratio: A Robust Distance Metric for Deep Metric Learning,
+         CVPR 2019, https://arxiv.org/abs/1904.02616
+Formula  variances over the D coordinates, their mean removed:
+
+             snr(a, v) = Var(x(a) - x(v)) / Var(x(a))
+             L = mean over triplets above 0 of [snr(a,p) - snr(a,n) + margin]+
+               + weight * mean over triplets of |sum of the coordinates of x(a)|
+
+         x are unit embeddings, raw ones with `normalise=False`. The ratio is not symmetric.
+Values   margin 0.2, weight 0.005 (Roth et al.; 0 in their code with the distance miner).
+Use      samples_per_class sampler; distance_weighted miner, with or without the switch.
+"""
+
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from unseen.geometry import squared_distance, unit, weighted_mean
+from unseen.losses.base import Comparison, Loss, check_not_negative
+
+
+class Snr(Loss):
+    """margin: by how much the ratio of the negative is to be larger. weight: of the zero-mean term."""
+
+    rotation_invariant = False  # the mean of the coordinates singles out one direction
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "revisit": {},
+        "revisit_code": {"weight": 0.0},
+    }
+
+    def __init__(self, margin: float = 0.2, weight: float = 0.005, normalise: bool = True) -> None:
+        super().__init__()
+        check_not_negative(margin=margin, weight=weight)
+        self.margin, self.weight, self.normalise = margin, weight, normalise
+        self.scale_invariant = normalise
+
+    def price(self, batch: Comparison) -> Tensor:
+        total, active, _ = batch.hinge_triplets(batch.matrix(self._ratios), self.margin)
+        triplets_of = batch.triplet_pair_counts()[0].sum(dim=1)  # [N]
+        rows = unit(batch.embeddings) if self.normalise else batch.embeddings
+        off_centre = rows.sum(dim=1).abs()  # [N]
+        return total / active.clamp(min=1) + self.weight * weighted_mean(off_centre, triplets_of)
+
+    def _ratios(self, x: Tensor, y: Tensor | None) -> Tensor:  # [N, M]
+        """Squared distances of centred rows over the row's own squared length."""
+        if self.normalise:
+            x, y = unit(x), None if y is None else unit(y)
+        x = x - x.mean(dim=1, keepdim=True)
+        y = None if y is None else y - y.mean(dim=1, keepdim=True)
+        # a constant row has no variance: the guard keeps its ratios finite
+        own = x.square().sum(dim=1, keepdim=True).clamp(min=1e-12 * x.shape[1])
+        return squared_distance(x, y) / own

@@ -1,0 +1,1 @@
+"""How good an embedding is, given labels. One file, one class, one name; base.py says the kinds."""

@@ -1,0 +1,125 @@
+"""What the three kinds of metric share.
+
+    Retrieval      reads neighbour lists (or ranks), gives one value per query; NaN for lone queries
+    Clustering     reads cluster and class of each item, gives a number and a value per item
+    Verification   reads the similarities of all right and all wrong pairs, gives a number
+
+Every metric lies in [0, 1] (AMI may fall below 0). Larger is better unless its page says otherwise.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from unseen.contracts import Neighbours
+
+
+class Retrieval(ABC):
+    """One value per query from its neighbours; `needs_ranks`: from the rank of every relevant."""
+
+    needs_ranks: ClassVar[bool] = False
+
+    @abstractmethod
+    def depth(self, max_relevant: int) -> int:
+        """How many neighbours it looks at when no query has more than that many relevant."""
+
+    @abstractmethod
+    def on_queries(self, neighbours: Neighbours) -> Tensor:
+        """One value per query [Q] float64; those of lone queries are ignored."""
+
+    def __call__(self, neighbours: Neighbours) -> Tensor:
+        values = self.on_queries(neighbours)
+        return values.masked_fill(neighbours.num_relevant == 0, math.nan)
+
+
+class Clustering(ABC):
+    """A number from clusters and classes, and how it splits into values per item."""
+
+    @abstractmethod
+    def on_items(self, assignments: Tensor, labels: Tensor) -> Tensor:
+        """Values [N] float64 whose mean is the metric: the metric plus the item's influence on it.
+
+        So an interval or a paired test over items works as it does for retrieval.
+        """
+
+    def __call__(self, assignments: Tensor, labels: Tensor) -> float:
+        return float(self.on_items(assignments, labels).mean())
+
+
+@dataclass(frozen=True)
+class PairScores:
+    """How often each similarity occurs among right and among wrong pairs, highest first."""
+
+    similarities: Tensor  # [B] falling
+    right: Tensor  # [B] int64 pairs of one class
+    wrong: Tensor  # [B] int64 pairs of two classes
+
+    def false_match_rate(self) -> Tensor:  # [B + 1]
+        """Share of wrong pairs accepted at each threshold, from accepting none to accepting all."""
+        return _accepted(self.wrong)
+
+    def false_non_match_rate(self) -> Tensor:  # [B + 1]
+        """Share of right pairs refused at each threshold, likewise."""
+        return 1 - _accepted(self.right)
+
+
+class Verification(ABC):
+    """A number from the similarities of all pairs: same or different, by one threshold."""
+
+    worst: ClassVar[float] = 0.0
+
+    @abstractmethod
+    def __call__(self, scores: PairScores) -> float: ...
+
+
+def precision_sums(neighbours: Neighbours, depth: int | Tensor) -> Tensor:  # [Q] float64
+    """Sum over the right neighbours among the first `depth` of the precision at their rank."""
+    matches = neighbours.matches
+    rank = torch.arange(1, matches.shape[1] + 1, device=matches.device)
+    inside = matches & (rank <= _limit(depth))
+    return (inside.cumsum(1).double() / rank * inside).sum(1)
+
+
+def hits(neighbours: Neighbours, depth: int | Tensor) -> Tensor:  # [Q] int64
+    """Right neighbours among the first `depth`."""
+    rank = torch.arange(1, neighbours.matches.shape[1] + 1, device=neighbours.matches.device)
+    return (neighbours.matches & (rank <= _limit(depth))).sum(1)
+
+
+def ranks_of(neighbours: Neighbours) -> Tensor:  # [Q, R]
+    """The ranks of all relevant items, or an explanation why there are none."""
+    if neighbours.ranks is None:
+        raise ValueError(
+            "this metric needs the rank of every relevant item: retrieve(..., ranks=True)"
+        )
+    return neighbours.ranks
+
+
+def contingency(
+    assignments: Tensor, labels: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # four [N] float64
+    """For each item the size of its cell (cluster and class), cluster, class and of the whole."""
+    if len(assignments) != len(labels) or len(labels) == 0:
+        raise ValueError(
+            "assignments and labels must be as many and at least one, "
+            f"got {len(assignments)} and {len(labels)}"
+        )
+    _, cluster = torch.unique(assignments, return_inverse=True)
+    _, label = torch.unique(labels, return_inverse=True)
+    cell = cluster * (label.max() + 1) + label
+    _, cell = torch.unique(cell, return_inverse=True)
+    sizes = [torch.bincount(group).double()[group] for group in (cell, cluster, label)]
+    return sizes[0], sizes[1], sizes[2], torch.full_like(sizes[0], len(labels))
+
+
+def _limit(depth: int | Tensor) -> int | Tensor:
+    return depth if isinstance(depth, int) else depth[:, None]
+
+
+def _accepted(count: Tensor) -> Tensor:
+    total = count.cumsum(0).double()
+    return torch.cat([total.new_zeros(1), total / total[-1].clamp(min=1)])

@@ -1,0 +1,21 @@
+"""How a network wants its pictures: RGB in [0, 1], minus mean, over std, at a size.
+
+Networks that were trained on another channel order turn the channels themselves: pictures are RGB
+everywhere outside a network.
+"""
+
+from dataclasses import dataclass
+
+Channels = tuple[float, float, float]
+
+IMAGENET_MEAN: Channels = (0.485, 0.456, 0.406)
+IMAGENET_STD: Channels = (0.229, 0.224, 0.225)
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """What a network's pictures must look like: red, green, blue in [0, 1], minus mean, over std."""
+
+    size: int
+    mean: Channels = (0.5, 0.5, 0.5)
+    std: Channels = (0.5, 0.5, 0.5)

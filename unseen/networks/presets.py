@@ -1,0 +1,96 @@
+"""NetA to NetF: where the loss sits and what starts from scratch.
+
+Paper    N. Vo, J. Hays, Generalization in Metric Learning, WACV 2019, https://arxiv.org/abs/1803.03310
+Nets     all: global max pooling, dropout 0.01 after it (their code), layers of 512.
+
+             net   head              from scratch
+             A     fc1               head
+             B     fc1               head, the last convolution and its batch norm
+             C     fc1               everything
+             D     none              nothing: the loss sits on the pooled map
+             E     fc1 fc2           head
+             F     fc1 fc2 fc3       head
+
+         A-cls is net_a under the `softmax` loss, whose classifier is the paper's fc7.
+Use      on vgg16_bn as published; on any backbone the same roles.
+"""
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from unseen.networks.backbone import IMAGENET, create_backbone
+from unseen.networks.frozen_batch_norm import batch_norms
+from unseen.networks.head import Head
+from unseen.networks.network import EmbeddingNetwork
+
+SIZE, DROPOUT = 512, 0.01
+
+
+@dataclass(frozen=True)
+class Preset:
+    """num_layers: linear layers of the head. resets_last: the last convolution starts anew.
+    pretrained: whether the rest of the backbone has weights."""
+
+    num_layers: int
+    resets_last: bool = False
+    pretrained: bool = True
+
+
+PRESETS = {
+    "net_a": Preset(1),
+    "net_b": Preset(1, resets_last=True),
+    "net_c": Preset(1, pretrained=False),
+    "net_d": Preset(0),
+    "net_e": Preset(2),
+    "net_f": Preset(3),
+}
+
+
+def create_preset(
+    name: str,
+    backbone: str = "vgg16_bn",
+    picture_size: int | None = None,
+    weights: str | None = IMAGENET,
+    frozen_bn: str = "off",
+) -> EmbeddingNetwork:
+    """A network of the paper; net_c leaves the weights aside."""
+    if name not in PRESETS:
+        raise ValueError(f"preset must be one of {', '.join(PRESETS)}, got {name!r}")
+    preset = PRESETS[name]
+    start = weights if preset.pretrained else None
+    body = create_backbone(backbone, picture_size, start, "max", frozen_bn)
+    if preset.resets_last:
+        reset_last_convolution(body.body)
+    size = SIZE if preset.num_layers else None
+    head = Head(body.num_features, size, [SIZE] * (preset.num_layers - 1), DROPOUT)
+    return EmbeddingNetwork(body, head)
+
+
+def reset_last_convolution(body: nn.Module) -> list[str]:
+    """New starting values for the last convolution and the batch norms after it; returns their names."""
+    named = list(body.named_modules())
+    places = [i for i, (_, layer) in enumerate(named) if isinstance(layer, nn.Conv2d)]
+    if not places:
+        raise ValueError("net_b needs a backbone with convolutions")
+    norms = set(batch_norms(body))
+    after = [(name, layer) for name, layer in named[places[-1] :] if layer in norms]
+    reset = [named[places[-1]], *after]
+    for _, layer in reset:
+        layer.reset_parameters()  # type: ignore[operator]
+    return [name for name, _ in reset]
+
+
+def paper_taps(network: EmbeddingNetwork) -> dict[str, str]:
+    """The paper's names of layers on VGG-16-BN (pool1.1 ... pool5.3, fc6 ...) and ours."""
+    block, step = 1, 0
+    names: dict[str, str] = {}
+    for name, layer in network.named_layers().items():
+        if isinstance(layer, nn.ReLU) and not name.startswith("head."):
+            step += 1
+            names[f"pool{block}.{step}"] = name
+        elif isinstance(layer, nn.MaxPool2d):
+            block, step = block + 1, 0
+        elif isinstance(layer, nn.Linear):
+            names[f"fc{5 + len(name.removeprefix('head.fc')) - 1 + int(name[-1])}"] = name
+    return names

@@ -1,0 +1,31 @@
+"""Embedding norm: keeps the raw embeddings of un-normalised losses from growing.
+
+Source   K. Sohn, Improved Deep Metric Learning with Multi-class N-pair Loss Objective, NeurIPS 2016
+Formula  the mean over the batch of |x|^2, or with power="length" of |x|, x being the head's raw output.
+Values   weight 0.005 with n_pair, angular and generalised lifted (Roth et al.), 0.02 with n_pair
+         (Psomas). Those losses can also hold the penalty themselves: use one of the two.
+Use      losses on raw embeddings. With a loss on unit vectors it acts on nothing but the length, which
+         then changes the effective learning rate.
+"""
+
+from torch import Tensor
+
+from unseen.contracts import Output
+from unseen.geometry import safe_sqrt
+from unseen.losses.base import check_choice
+from unseen.regularizers.base import Regularizer
+
+
+class EmbeddingNorm(Regularizer):
+    """power: 'squared' or 'length'."""
+
+    def __init__(self, power: str = "squared") -> None:
+        super().__init__()
+        check_choice("power", power, ("squared", "length"))
+        self.power = power
+
+    def price(self, output: Output, labels: Tensor) -> Tensor:
+        squares = output.embeddings.square().sum(dim=1)  # [N]
+        lengths = safe_sqrt(squares)
+        self.note(mean=lengths.mean(), largest=lengths.max())
+        return squares.mean() if self.power == "squared" else lengths.mean()

@@ -1,0 +1,54 @@
+"""Head divergence: the learners of an ensemble see the same picture differently (ABE).
+
+Paper    W. Kim et al., Attention-based Ensemble for Deep Metric Learning, ECCV 2018,
+         https://arxiv.org/abs/1804.00382; in the form of P. Jacob et al., Metric Learning with HORDE,
+         ICCV 2019, https://arxiv.org/abs/1908.02735
+Formula  cosine similarities s of the embeddings two different heads give,
+
+             L = sum of [s - margin]+ / number of terms above 0
+
+         over one picture seen by two heads (scope="same"), or over every two pictures of the batch
+         ("all", what HORDE's code computes).
+Values   margin 0.5, weight 0.5, 8 heads of 64 dimensions.
+Use      networks with heads (attention_ensemble). Equal heads cost 1 - margin, orthogonal ones nothing.
+"""
+
+import torch
+from torch import Tensor
+
+from unseen.contracts import Output
+from unseen.geometry import unit
+from unseen.losses.base import check_choice
+from unseen.regularizers.base import Regularizer
+
+
+class HeadDivergence(Regularizer):
+    """margin: the similarity up to which two heads agree for free. scope: 'same' or 'all' pictures."""
+
+    def __init__(self, margin: float = 0.5, scope: str = "same") -> None:
+        super().__init__()
+        if not -1 <= margin < 1:
+            raise ValueError(f"margin is a cosine similarity from -1 to below 1, got {margin}")
+        check_choice("scope", scope, ("same", "all"))
+        self.margin, self.scope = margin, scope
+
+    def price(self, output: Output, labels: Tensor) -> Tensor:
+        if output.heads is None:
+            raise ValueError(
+                "head_divergence needs a network with heads, and this one has none: "
+                "use an attention ensemble, or leave the regularizer out"
+            )
+        heads = unit(output.heads)  # [N, H, d]
+        same_head = torch.eye(heads.shape[1], dtype=torch.bool, device=heads.device)  # [H, H]
+        if self.scope == "same":
+            sim = heads @ heads.mT  # [N, H, H]
+            other = ~same_head
+        else:
+            sim = torch.einsum("imd,jnd->imjn", heads, heads)  # [N, H, N, H]
+            other = ~same_head[:, None]  # [H, 1, H]
+        above = (sim - self.margin).clamp(min=0).masked_fill(~other, 0.0)
+        active = (above.detach() > 0).sum()
+        pairs = other.expand_as(sim).sum().clamp(min=1)
+        similarity = sim.masked_fill(~other, 0.0).sum() / pairs
+        self.note(mean_similarity=similarity, active_share=active / pairs)
+        return above.sum() / active.clamp(min=1)

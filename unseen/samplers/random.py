@@ -1,0 +1,32 @@
+"""Random: the images shuffled once per epoch and cut into batches; an incomplete one is dropped.
+
+Source   B. Psomas, thesis on deep metric learning: used with the losses that have no sampling rule.
+Rule     no image comes twice in an epoch; fewer than a batch of images is not seen in it, others
+         each epoch. Classes are as frequent as in the data.
+Use      classification and proxy losses. With many classes most images of a batch have no positive
+         in it: losses on pairs want samples_per_class.
+"""
+
+import numpy as np
+
+from unseen.contracts import IntArray
+from unseen.samplers.base import BatchSampler
+
+
+class Random(BatchSampler):
+    """Every image at most once per epoch, in random order."""
+
+    def __init__(self, items: IntArray, labels: IntArray, batch_size: int, seed: int = 0) -> None:
+        super().__init__(items, labels, batch_size, seed)
+        if batch_size > len(self.items):
+            raise ValueError(
+                f"batch_size must be at most the {len(self.items)} training images, "
+                f"got {batch_size}"
+            )
+
+    def left_out(self) -> dict[str, int]:
+        return {}
+
+    def draw(self, epoch: int) -> list[IntArray]:
+        shuffled = np.random.default_rng([self.seed, epoch]).permutation(self.items)
+        return list(shuffled[: self.steps * self.batch_size].reshape(self.steps, self.batch_size))

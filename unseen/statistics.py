@@ -1,0 +1,165 @@
+"""How sure a number is: bootstrap intervals, paired comparisons, means over seeds.
+
+Values stay per query until here; NaN marks a query that has no value and is left out. The sample
+can be the queries, or the classes: pictures of one class succeed and fail together, so an interval
+over queries is too short when the question is "how would this do on other unseen classes?".
+
+Everything is drawn from a generator seeded by the caller: same values and seed, same interval.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy import stats
+from torch import Tensor
+
+RESAMPLES = 1000
+CHUNK = 2**22  # draws made at a time
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A number and the ends of its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two methods on the same queries: how much better the second is, and if that is chance."""
+
+    difference: Interval
+    p: float  # two-sided, by flipping signs
+    improved: Tensor  # positions of queries the second does better on
+    worsened: Tensor
+
+
+@dataclass(frozen=True)
+class Spread:
+    """One number over several seeds."""
+
+    mean: float
+    std: float  # of a single run (n - 1 below the sum)
+    low: float  # 95 % t-interval of the mean
+    high: float
+    count: int
+
+
+def bootstrap(
+    values: Tensor,
+    groups: Tensor | None = None,
+    *,
+    resamples: int = RESAMPLES,
+    level: float = 0.95,
+    seed: int = 0,
+) -> list[Interval]:
+    """Percentile intervals of the means of the columns of `values` [Q, M], all on the same draws.
+
+    `groups` [Q], such as class labels, are drawn as a whole; without them queries are drawn.
+    A query that is NaN in any column is left out of all. No resamples: the ends are NaN.
+    """
+    known = ~values.isnan().any(dim=1)
+    values = values[known].double().cpu()
+    if not len(values):
+        return [Interval(math.nan, math.nan, math.nan)] * values.shape[1]
+    means = values.mean(dim=0)
+    if resamples == 0:
+        return [Interval(float(mean), math.nan, math.nan) for mean in means]
+    sums, sizes = values, torch.ones(len(values), dtype=torch.float64)
+    if groups is not None:
+        sums, sizes = _group_sums(values, groups.cpu()[known])
+    drawn = _resampled_means(sums - sizes[:, None] * means, sizes, resamples, seed) + means
+    tail = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
+    low, high = torch.quantile(drawn, tail, dim=0)
+    return [Interval(*map(float, triple)) for triple in zip(means, low, high, strict=True)]
+
+
+def class_average(values: Tensor, labels: Tensor) -> Tensor:
+    """Mean over classes of the mean over a class's queries, of each column of `values` [Q, M]."""
+    known = ~values.isnan().any(dim=1)
+    if not known.any():
+        return values.new_full((values.shape[1],), math.nan)
+    sums, sizes = _group_sums(values[known].double(), labels[known])
+    return (sums / sizes[:, None]).mean(dim=0)
+
+
+def compare(
+    first: Tensor,
+    second: Tensor,
+    groups: Tensor | None = None,
+    *,
+    resamples: int = 10_000,
+    seed: int = 0,
+) -> Comparison:
+    """Is `second` better than `first` on the same queries [Q]? Positive difference: it is.
+
+    The p-value asks how often random signs on the differences (of whole groups, if given) reach a
+    mean as far from 0; it is never below 1 / (resamples + 1).
+    """
+    if first.shape != second.shape:
+        raise ValueError(f"both must value the same queries, got {len(first)} and {len(second)}")
+    difference = (second - first).double().cpu()  # [Q]
+    interval = bootstrap(
+        difference[:, None], groups, resamples=min(resamples, RESAMPLES), seed=seed
+    )[0]
+    known = ~difference.isnan()
+    sums = difference[known][:, None]
+    if groups is not None:
+        sums, _ = _group_sums(sums, groups.cpu()[known])
+    sums = sums[sums[:, 0] != 0]  # where both agree a sign changes nothing
+    total = abs(float(sums.sum())) - 1e-12  # equal sums may differ in the last bit
+    generator = torch.Generator().manual_seed(seed)
+    reached, rows = 0, max(1, CHUNK // max(1, len(sums)))
+    for start in range(0, resamples, rows):
+        shape = (min(rows, resamples - start), len(sums))
+        signs = torch.randint(0, 2, shape, generator=generator, dtype=torch.int8).double() * 2 - 1
+        reached += int(((signs @ sums).abs() >= total).sum())
+    return Comparison(
+        difference=interval,
+        p=(reached + 1) / (resamples + 1),
+        improved=(difference > 0).nonzero()[:, 0],
+        worsened=(difference < 0).nonzero()[:, 0],
+    )
+
+
+def over_seeds(values: Sequence[float], level: float = 0.95) -> Spread:
+    """Mean, standard deviation and t-interval; with one value the ends are NaN."""
+    sample = np.asarray(values, dtype=np.float64)
+    if sample.ndim != 1 or not len(sample):
+        raise ValueError(f"values must be at least one number, got {list(sample.shape)}")
+    mean = float(sample.mean())
+    if len(sample) == 1:
+        return Spread(mean, math.nan, math.nan, math.nan, 1)
+    std = float(sample.std(ddof=1))
+    half = float(stats.t.ppf((1 + level) / 2, len(sample) - 1)) * std / math.sqrt(len(sample))
+    return Spread(mean, std, mean - half, mean + half, len(sample))
+
+
+def _group_sums(values: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:  # [C, M], [C]
+    _, group = torch.unique(groups, return_inverse=True)
+    sizes = torch.bincount(group).to(values.dtype)
+    return values.new_zeros(len(sizes), values.shape[1]).index_add_(0, group, values), sizes
+
+
+def _resampled_means(
+    sums: Tensor, sizes: Tensor, resamples: int, seed: int
+) -> Tensor:  # [resamples, M]
+    """Groups drawn with replacement, as many as there are; mean of what they contain."""
+    count = len(sums)
+    generator = torch.Generator().manual_seed(seed)
+    table = torch.cat([sums, sizes[:, None]], dim=1)  # [C, M + 1]
+    parts = []
+    rows = max(1, CHUNK // count)
+    for start in range(0, resamples, rows):
+        num = min(rows, resamples - start)
+        draws = torch.randint(0, count, (num, count), generator=generator)
+        draws += torch.arange(num)[:, None] * count
+        times = torch.bincount(draws.view(-1), minlength=num * count).view(num, count)
+        parts.append(times.double() @ table)
+    drawn = torch.cat(parts)
+    return drawn[:, :-1] / drawn[:, -1:]

@@ -1,0 +1,68 @@
+"""Checkpoints that survive a crash at any moment, and are never trusted blindly.
+
+A checkpoint is one file: a checksum line and a torch archive of tensors and plain values, read back with
+`weights_only`. It is written under a temporary name and renamed; the one before is kept. A damaged file is
+named and skipped.
+"""
+
+import hashlib
+import io
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+KEPT = 2
+_DIGEST_BYTES = 32
+
+
+class Checkpoints:
+    """The checkpoint files of a run, newest first by their number."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def save(self, number: int, state: dict[str, Any]) -> None:
+        """Writes checkpoint `number` (the step it was taken at) and forgets all but the last ones."""
+        stream = io.BytesIO()
+        torch.save(state, stream)
+        content = stream.getvalue()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        place = self.folder / f"{number:010d}.pt"
+        temporary = place.with_suffix(".tmp")
+        with temporary.open("wb") as file:
+            file.write(hashlib.sha256(content).digest() + content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(place)
+        for old in self._files()[KEPT:]:
+            old.unlink()
+
+    def newest(self, warn: Callable[[str], None]) -> dict[str, Any] | None:
+        """The newest whole checkpoint; damaged ones are named through `warn` and skipped."""
+        for place in self._files():
+            content = place.read_bytes()
+            digest, content = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+            if hashlib.sha256(content).digest() != digest:
+                warn(f"{place} is damaged: it is skipped, and the one before it is used")
+                continue
+            try:
+                state: dict[str, Any] = torch.load(io.BytesIO(content), weights_only=True)
+            except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
+                warn(f"{place} cannot be read ({error}): it is skipped")
+                continue
+            return state
+        return None
+
+    def clear(self) -> None:
+        """A finished run needs none."""
+        for place in self._files():
+            place.unlink()
+        if self.folder.exists() and not any(self.folder.iterdir()):
+            self.folder.rmdir()
+
+    def _files(self) -> list[Path]:
+        return sorted(self.folder.glob("*.pt"), reverse=True)
