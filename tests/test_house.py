@@ -18,6 +18,7 @@ ORDER = [
     "tuples",
     "contracts",
     "statistics",
+    "neighbours",
     "data",
     "samplers",
     "networks",

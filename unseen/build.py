@@ -77,21 +77,42 @@ def network(config: Config) -> EmbeddingNetwork:
         return EmbeddingNetwork(backbone, head, config.embedding_size)
 
 
-def objective(config: Config, num_classes: int) -> MinedObjective:
-    """Miner, loss and regularizers for `num_classes` training classes."""
-    context = {
-        "num_classes": num_classes,
-        "embedding_size": config.embedding_size,
-        "seed": config.seed,
-    }
+def objective(
+    config: Config, num_classes: int, net: EmbeddingNetwork | None = None
+) -> MinedObjective:
+    """Miner, loss and regularizers for `num_classes` training classes; regularizers on maps also
+    need the network. Each part draws its starting values alone: none changes those of another."""
+    context = {"num_classes": num_classes, "embedding_size": config.embedding_size}
 
-    def create(kind: str, part: Part) -> Any:
-        return catalogue.create(kind, part.name, part.values, part.preset, **context)
+    def create(kind: str, part: Part, **more: Any) -> Any:
+        return catalogue.create(kind, part.name, part.values, part.preset, **(context | more))
+
+    def miner(seed: int) -> Any:
+        return create("miners", config.miner, seed=seed) if isinstance(config.miner, Part) else None
+
+    def loss(embedding_size: int) -> Any:
+        return create("losses", config.loss, embedding_size=embedding_size, seed=config.seed)
+
+    def regularizer(part: Part) -> Any:
+        for_maps = {} if net is None else {"num_channels": net.backbone.num_features}
+        own = {"make_loss": loss, "miner": miner(config.seed + 1), "seed": config.seed}
+        with seeded(config.seed + 2):
+            return create("regularizers", part, **own, **for_maps)
 
     with seeded(config.seed + 1):
-        miner = create("miners", config.miner) if isinstance(config.miner, Part) else None
-        weighted = [(p.name, p.weight, create("regularizers", p)) for p in config.regularizers]
-        return MinedObjective(create("losses", config.loss), miner, weighted)
+        main = loss(config.embedding_size)
+    names = _numbered([part.name for part in config.regularizers])
+    weighted = [
+        (name, part.weight, regularizer(part))
+        for name, part in zip(names, config.regularizers, strict=True)
+    ]
+    return MinedObjective(main, miner(config.seed), weighted)
+
+
+def _numbered(names: list[str]) -> list[str]:
+    """A name that comes again gets a number: entropy, entropy_2."""
+    times = [names[:place].count(name) + 1 for place, name in enumerate(names)]
+    return [f"{n}_{t}" if t > 1 else n for n, t in zip(names, times, strict=True)]
 
 
 def sampler(config: Config, items: IntArray, labels: IntArray) -> Sampler:
@@ -105,6 +126,7 @@ def sampler(config: Config, items: IntArray, labels: IntArray) -> Sampler:
         items=items,
         labels=labels[items],
         batch_size=config.batch_size,
+        normalise=config.normalise,
         seed=config.seed,
     )
     return made

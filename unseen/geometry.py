@@ -1,7 +1,11 @@
 """Similarities, distances and masked sums of exponentials: the only distance code of the toolkit.
 
-Rows of `x` [N, D] are compared with rows of `y` [M, D] (with each other when `y` is None). Every function
-is differentiable and keeps finite gradients on coincident rows, antipodal rows and empty masks.
+Rows of `x` [N, D] are compared with rows of `y` [M, D] (with each other when `y` is None); with
+`paired=True` only row i with row i. Every function is differentiable once and keeps finite gradients
+on coincident rows, antipodal rows and empty masks.
+
+Functions of whole matrices are written with their gradient where that saves matrices: at batch sizes
+of some hundred, making a matrix costs more than computing it.
 """
 
 import math
@@ -13,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-Measure = Callable[[Tensor, Tensor | None], Tensor]
+Measure = Callable[..., Tensor]  # (x, y=None, paired=False)
 
 
 def full_precision(x: Tensor) -> Tensor:
@@ -26,40 +30,41 @@ def unit(x: Tensor) -> Tensor:
     return x * torch.rsqrt(x.square().sum(dim=-1, keepdim=True).clamp(min=1e-12))
 
 
-def dot(x: Tensor, y: Tensor | None = None) -> Tensor:
-    """Inner products [N, M] of raw rows."""
-    return x @ (x if y is None else y).T
+def dot(x: Tensor, y: Tensor | None = None, paired: bool = False) -> Tensor:
+    """Inner products of raw rows."""
+    y = x if y is None else y
+    return (x * y).sum(dim=1) if paired else x @ y.T
 
 
-def cosine(x: Tensor, y: Tensor | None = None) -> Tensor:
-    """Cosine similarities [N, M]."""
+def cosine(x: Tensor, y: Tensor | None = None, paired: bool = False) -> Tensor:
+    """Cosine similarities."""
     x = unit(x)
-    return x @ (x if y is None else unit(y)).T
+    return dot(x, x if y is None else unit(y), paired)
 
 
-def squared_distance(x: Tensor, y: Tensor | None = None) -> Tensor:
-    """Squared Euclidean distances [N, M] of raw rows; rounding never makes them negative."""
-    return _squares(x, y).clamp(min=0)
+def cosine_distance(x: Tensor, y: Tensor | None = None, paired: bool = False) -> Tensor:
+    """1 - cos: half the squared distance of the rows' directions."""
+    return 1 - cosine(x, y, paired)
 
 
-def distance(x: Tensor, y: Tensor | None = None) -> Tensor:
-    """Euclidean distances [N, M] of raw rows."""
-    return _roots(_squares(x, y), y is None)
+def squared_distance(x: Tensor, y: Tensor | None = None, paired: bool = False) -> Tensor:
+    """Squared Euclidean distances of raw rows; rounding never makes them negative."""
+    return _not_negative(_squares(x, y, paired))
 
 
-def unit_squared_distance(x: Tensor, y: Tensor | None = None) -> Tensor:
-    """Squared Euclidean distances [N, M] of the rows' directions: 2 - 2 cos."""
-    return _unit_squares(x, y).clamp(min=0)
+def distance(x: Tensor, y: Tensor | None = None, paired: bool = False) -> Tensor:
+    """Euclidean distances of raw rows."""
+    return _roots(_squares(x, y, paired), y is None)
 
 
-def unit_distance(x: Tensor, y: Tensor | None = None) -> Tensor:
-    """Euclidean distances [N, M] of the rows' directions."""
-    return _roots(_unit_squares(x, y), y is None)
+def unit_squared_distance(x: Tensor, y: Tensor | None = None, paired: bool = False) -> Tensor:
+    """Squared Euclidean distances of the rows' directions: 2 - 2 cos."""
+    return _not_negative(_unit_squares(x, y, paired))
 
 
-def cosine_distance(x: Tensor, y: Tensor | None = None) -> Tensor:
-    """1 - cos [N, M]: half the squared distance of the rows' directions."""
-    return 1 - cosine(x, y)
+def unit_distance(x: Tensor, y: Tensor | None = None, paired: bool = False) -> Tensor:
+    """Euclidean distances of the rows' directions."""
+    return _roots(_unit_squares(x, y, paired), y is None)
 
 
 UNIT_DISTANCES: dict[str, Measure] = {  # what an argument `distance` may be
@@ -74,25 +79,35 @@ def safe_sqrt(squares: Tensor) -> Tensor:
     return _roots(squares, False)
 
 
-def _squares(x: Tensor, y: Tensor | None) -> Tensor:
+def _squares(x: Tensor, y: Tensor | None, paired: bool) -> Tensor:
+    other = x if y is None else y
+    if paired:
+        return (x - other).square().sum(dim=1)
     x_norm = x.square().sum(dim=1)
     y_norm = x_norm if y is None else y.square().sum(dim=1)
-    cross = torch.addmm(y_norm[None, :], x, (x if y is None else y).T, alpha=-2)
-    return x_norm[:, None] + cross
+    return x_norm[:, None] + torch.addmm(y_norm[None, :], x, other.T, alpha=-2)
 
 
-def _unit_squares(x: Tensor, y: Tensor | None) -> Tensor:
+def _unit_squares(x: Tensor, y: Tensor | None, paired: bool) -> Tensor:
     x = unit(x)
-    return torch.addmm(x.new_full((1, 1), 2.0), x, (x if y is None else unit(y)).T, alpha=-2)
+    other = x if y is None else unit(y)
+    if paired:
+        return (x - other).square().sum(dim=1)
+    return torch.addmm(x.new_full((1, 1), 2.0), x, other.T, alpha=-2)
+
+
+def _not_negative(squares: Tensor) -> Tensor:
+    """In place and unseen by autograd: below 0 there is rounding only, its gradient is 0 anyway."""
+    squares.detach().clamp_(min=0)
+    return squares
 
 
 def _roots(squares: Tensor, is_symmetric: bool) -> Tensor:
-    return _Roots.apply(squares, is_symmetric)
+    roots: Tensor = _Roots.apply(squares, is_symmetric)
+    return roots
 
 
 class _Roots(torch.autograd.Function):
-    """One pass in place where masks and a plain square root take five, each with a matrix of its own."""
-
     @staticmethod
     def forward(ctx: Any, squares: Tensor, is_symmetric: bool) -> Tensor:
         smallest = 1e-12 if squares.dtype == torch.float64 else 1e-8
@@ -111,14 +126,37 @@ class _Roots(torch.autograd.Function):
         return torch.div(grad, slope, out=slope), None
 
 
-def log_sum_exp(values: Tensor, where: Tensor, dim: int = 1) -> Tensor:
-    """log of the sum of exp(values) over a mask; -inf, with zero gradient, where the mask is empty."""
-    return torch.logsumexp(values.masked_fill(~where, -math.inf), dim=dim)
+def log_sum_exp(values: Tensor, where: Tensor, dim: int = 1, scale: float = 1.0) -> Tensor:
+    """log of the sum of exp(scale * values) over a mask; -inf, with zero gradient, where it is empty."""
+    if values.numel() == 0:  # an empty batch has no largest entry
+        return torch.logsumexp(scale * values, dim=dim)
+    result: Tensor = _LogSumExp.apply(values, where, dim, scale)
+    return result
 
 
-def log1p_sum_exp(values: Tensor, where: Tensor, dim: int = 1) -> Tensor:
-    """log(1 + sum of exp(values) over a mask); 0, with zero gradient, where the mask is empty."""
-    return F.softplus(log_sum_exp(values, where, dim))
+def log1p_sum_exp(values: Tensor, where: Tensor, dim: int = 1, scale: float = 1.0) -> Tensor:
+    """log(1 + sum of exp(scale * values) over a mask); 0, with zero gradient, where it is empty."""
+    return F.softplus(log_sum_exp(values, where, dim, scale))
+
+
+class _LogSumExp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, where: Tensor, dim: int, scale: float) -> Tensor:
+        weights = (scale * values).masked_fill_(~where, -math.inf)
+        lowest = torch.finfo(weights.dtype).min
+        largest = weights.amax(dim=dim, keepdim=True).clamp_(min=lowest)  # finite where empty
+        weights.sub_(largest).exp_()
+        total = weights.sum(dim=dim, keepdim=True)
+        weights.mul_(scale / total.clamp(min=torch.finfo(weights.dtype).tiny))
+        ctx.save_for_backward(weights)
+        ctx.dim = dim
+        return largest.add_(total.log_()).squeeze(dim)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        (weights,) = ctx.saved_tensors
+        return weights * grad.unsqueeze(ctx.dim), None, None, None
 
 
 def masked_mean(values: Tensor, where: Tensor) -> Tensor:
@@ -131,20 +169,45 @@ def weighted_mean(values: Tensor, counts: Tensor) -> Tensor:
     return torch.dot(values.flatten(), counts.flatten()) / counts.sum().clamp(min=1)
 
 
-def active_mean(values: Tensor, counts: Tensor) -> Tensor:
-    """Mean over the positive values only, each counting so often; 0 where none is positive."""
-    counts = counts.flatten()
-    flat = values.flatten()
-    return torch.dot(flat, counts) / torch.dot((flat.detach() > 0).to(counts.dtype), counts).clamp(
-        min=1
-    )
+def hinge_sum(
+    values: Tensor, bound: Tensor | float, counts: Tensor, below: bool = False
+) -> tuple[Tensor, Tensor]:  # two scalars
+    """The sum of [values - bound]+, each counting so often, and how many of the terms are above 0;
+    with `below` of [bound - values]+. A tensor of bounds broadcasts, and gets its gradient."""
+    if not isinstance(bound, Tensor):
+        bound = values.new_tensor(bound)
+    total, active = _HingeSum.apply(values, bound, counts, -1.0 if below else 1.0)
+    return total, active
+
+
+class _HingeSum(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, values: Tensor, bound: Tensor, counts: Tensor, sign: float
+    ) -> tuple[Tensor, Tensor]:
+        terms = (values - bound).mul_(sign).clamp_(min=0)
+        total = torch.dot(terms.flatten(), counts.flatten())
+        slope = terms.sign_().mul_(counts)  # how often each active term counts
+        active = slope.sum()
+        ctx.save_for_backward(slope)
+        ctx.sign, ctx.bound_shape = sign, bound.shape
+        ctx.mark_non_differentiable(active)
+        return total, active
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
+        (slope,) = ctx.saved_tensors
+        on_values = slope * (ctx.sign * grad)
+        on_bound = -on_values.sum_to_size(ctx.bound_shape) if ctx.needs_input_grad[1] else None
+        return on_values, on_bound, None, None
 
 
 def hinge_triplets(
     dist: Tensor, pos: Tensor, neg: Tensor, margin: float
 ) -> tuple[Tensor, Tensor]:  # two scalars
-    """The sum of [dist[a,p] - dist[a,n] + margin]+ over all triplets of two masks, and how many of the
-    terms are above 0."""
+    """The sum of [dist[a,p] - dist[a,n] + margin]+ over all triplets of two masks, and how many of
+    the terms are above 0."""
     total, active = _TripletSum.apply(dist, pos, neg, margin, False)
     return total, active
 
@@ -156,9 +219,9 @@ def softplus_triplets(dist: Tensor, pos: Tensor, neg: Tensor) -> Tensor:  # scal
 
 
 class _TripletSum(torch.autograd.Function):
-    """Runs over blocks of positive pairs against their rows of negatives. The gradient is known while the
-    block is at hand, so an [N, M] matrix of it is kept instead of the [N, M, M] terms: every triplet
-    costs time, none costs memory."""
+    """Runs over blocks of positive pairs against their rows of negatives. The gradient is known while
+    the block is at hand, so an [N, M] matrix of it is kept instead of the [N, M, M] terms: every
+    triplet costs time, none costs memory."""
 
     BLOCK = 1 << 16  # entries at a time: the block stays in a core's cache
 

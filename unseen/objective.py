@@ -25,6 +25,9 @@ class MinedObjective(nn.Module):
         regularizers: Sequence[Weighted] = (),
     ) -> None:
         super().__init__()
+        names = [name for name, _, _ in regularizers]
+        if len(set(names)) < len(names):
+            raise ValueError(f"each regularizer needs a name of its own, got {', '.join(names)}")
         self.loss, self.miner = loss, miner
         self.regularizers = nn.ModuleDict({name: part for name, _, part in regularizers})
         self.weights = {name: weight for name, weight, _ in regularizers}
@@ -45,7 +48,8 @@ class MinedObjective(nn.Module):
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
         """Optimiser groups of the loss's and the regularizers' own parameters."""
         groups: list[dict[str, Any]] = []
-        for part in (self.loss, *self.regularizers.values()):
+        parts: list[Any] = [self.loss, *self.regularizers.values()]
+        for part in parts:
             own = list(part.parameters())
             if hasattr(part, "parameter_groups"):
                 groups += part.parameter_groups(lr)
@@ -53,15 +57,33 @@ class MinedObjective(nn.Module):
                 groups.append({"params": own, "lr": lr, "weight_decay": 0.0})
         return groups
 
+    @property
+    def wants_pooled(self) -> bool:
+        """Whether a regularizer waits for `prepare`."""
+        return any(not getattr(part, "is_prepared", True) for part in self.regularizers.values())
+
+    def prepare(self, pooled: Tensor, labels: Tensor) -> None:
+        """Once before the first step: the initial network's descriptors [n, P] of all training
+        items and their classes 0..C-1 [n]."""
+        parts: list[Any] = list(self.regularizers.values())
+        for part in parts:
+            if not getattr(part, "is_prepared", True):
+                part.prepare(pooled, labels)
+
     def miner_state(self) -> dict[str, Any]:
-        """Where the miner's draws stand; empty for a miner that keeps none."""
-        state: dict[str, Any] = getattr(self.miner, "state_dict", dict)()
-        return state
+        """Where the draws of the miners stand; empty for miners that keep none."""
+        return {name: miner.state_dict() for name, miner in self._miners().items()}
 
     def load_miner_state(self, state: Mapping[str, Any]) -> None:
-        miner: Any = self.miner
-        if state:
-            miner.load_state_dict(state)
+        miners = self._miners()
+        for name, place in state.items():
+            miners[name].load_state_dict(place)
+
+    def _miners(self) -> dict[str, Any]:
+        """The loss's miner and those inside regularizers, as far as they have a state."""
+        inner = {name: getattr(part, "miner", None) for name, part in self.regularizers.items()}
+        found: dict[str, Any] = {"loss": self.miner, **inner}
+        return {name: miner for name, miner in found.items() if hasattr(miner, "state_dict")}
 
 
 def counts(mined: Pairs | Triplets | None) -> dict[str, Tensor]:

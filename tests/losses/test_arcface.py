@@ -40,7 +40,9 @@ def slow(x: Tensor, y: Tensor, w: Tensor, scale: float, margin: float, clamp: bo
         ({"scale": 16.0, "margin": 0.0}, 0.002462),
     ],
 )
-def test_published_numbers(spec: SimpleNamespace, values: dict[str, float], expected: float) -> None:
+def test_published_numbers(
+    spec: SimpleNamespace, values: dict[str, float], expected: float
+) -> None:
     loss = with_weight(spec.PX, **values)
     assert loss(spec.T, spec.labels).item() == pytest.approx(expected, abs=1e-6)
     assert loss.float()(spec.T.float(), spec.labels).item() == pytest.approx(expected, abs=1e-4)
@@ -85,7 +87,9 @@ def test_own_logit_falls_with_the_angle_all_the_way() -> None:
 
 
 def test_grows_with_the_margin(spec: SimpleNamespace) -> None:
-    prices = [with_weight(spec.PX, margin=m)(spec.T, spec.labels).item() for m in (0, 0.1, 0.3, 0.5)]
+    prices = [
+        with_weight(spec.PX, margin=m)(spec.T, spec.labels).item() for m in (0, 0.1, 0.3, 0.5)
+    ]
     assert prices == sorted(prices)
 
 

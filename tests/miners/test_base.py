@@ -70,7 +70,9 @@ def test_a_row_with_nothing_allowed_gives_a_valid_column() -> None:
 
 
 def test_members_pick_by_place() -> None:
-    members = Members(torch.tensor([[False, True, True], [False, False, False], [True, False, False]]))
+    members = Members(
+        torch.tensor([[False, True, True], [False, False, False], [True, False, False]])
+    )
     assert members.count.tolist() == [2, 0, 1]
     row = torch.tensor([0, 0, 0, 2, 2])
     uniform = torch.tensor([0.0, 0.49, 1 - 2**-24, 0.0, 1 - 2**-24])

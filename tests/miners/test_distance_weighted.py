@@ -150,7 +150,7 @@ def test_length_of_embeddings_does_not_matter() -> None:
 def test_as_many_triplets_as_the_class_has_items() -> None:
     x = torch.randn(12, 6, generator=torch.Generator().manual_seed(4))
     mined = DistanceWeighted(**DistanceWeighted.PRESETS["thesis_code"])(x, UNBALANCED)
-    sizes = [int((UNBALANCED == label).sum()) for label in UNBALANCED]
+    sizes = [int((label == UNBALANCED).sum()) for label in UNBALANCED]
     expected = [0 if size == 1 else size for size in sizes]
     assert torch.bincount(mined.anchor, minlength=12).tolist() == expected
 

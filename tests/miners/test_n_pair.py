@@ -60,7 +60,7 @@ def test_one_random_pair_per_class(with_references: bool) -> None:
         seen_anchor[mined.anchor] += 1
         seen_pair[mined.anchor, mined.positive] += 1
     for a in range(12):
-        share = 0 if a == 7 else 1 / int((UNBALANCED == UNBALANCED[a]).sum())
+        share = 0 if a == 7 else 1 / int((UNBALANCED[a] == UNBALANCED).sum())
         assert abs(seen_anchor[a] - rounds * share) <= 5 * (rounds * share) ** 0.5
         same = columns == UNBALANCED[a]
         if not with_references:

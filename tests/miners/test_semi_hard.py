@@ -36,14 +36,14 @@ def slow(dist: Tensor, y: Tensor, definition: str, margin: float, ry: Tensor | N
             if definition == "window":
                 found |= {(a, p, n) for n in farther if dist[a, n] - dist[a, p] <= margin}
             elif farther:
-                found.add((a, p, min(farther, key=lambda n: float(dist[a, n]))))  # noqa: B023
+                found.add((a, p, min(farther, key=lambda n: float(dist[a, n]))))
     return found
 
 
 def as_set(mined: tuple[Tensor, ...]) -> set[Triple]:
     listed = [tuple(t) for t in torch.stack(tuple(mined), dim=1).tolist()]
     assert len(set(listed)) == len(listed)
-    return set(listed)  # type: ignore[arg-type]
+    return set(listed)
 
 
 def test_facenet_on_the_fixed_batch(spec: SimpleNamespace) -> None:
@@ -98,7 +98,7 @@ def test_revisit_draws_uniformly_from_the_window(upper: bool, power: int) -> Non
             seen.setdefault((a, p), []).append(n)
     assert {a for a, _ in seen} == set(range(12)) - {7}
     for (a, p), drawn in seen.items():
-        share = 1 / int((UNBALANCED == UNBALANCED[a]).sum() - 1)
+        share = 1 / int((UNBALANCED[a] == UNBALANCED).sum() - 1)
         assert abs(len(drawn) - 1500 * share) <= 5 * (1500 * share * (1 - share)) ** 0.5
         negatives = [n for n in range(12) if UNBALANCED[n] != UNBALANCED[a]]
         window = [

@@ -64,11 +64,11 @@ def test_recall_of_training_and_validation_classes(run: Path) -> None:
 
 
 def test_grid_png_has_both_frames_and_repeats(run: Path, dataset: Any, tmp_path: Path) -> None:
-    out = figures.retrieval_grid_png(run, dataset, tmp_path / "new" / "grid.png")
+    out = figures.retrieval_grid_png(run, dataset, tmp_path / "new" / "grid.png", 2)
     colours = {tuple(c) for c in np.asarray(Image.open(out).convert("RGB")).reshape(-1, 3).tolist()}
     assert {(0x1A, 0x7F, 0x4B), (0xBF, 0x2F, 0x29)} <= colours
     first = out.read_bytes()
-    assert figures.retrieval_grid_png(run, dataset, out).read_bytes() == first
+    assert figures.retrieval_grid_png(run, dataset, out, 2).read_bytes() == first
 
 
 def test_grid_png_needs_embeddings(run: Path, dataset: Any, tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ def test_says_the_result(run: Path, dataset: Any) -> None:
         assert number in text
     for fact in ("margin (beta 1.25)", "epoch 2 of 3", "recall@1 on validation classes (77.7 %)"):
         assert fact in text
+    assert "95 % interval over queries" in text
     for fact in ("unseen train 'a<b'", "2025-01-02T03:04:05", "final score", "5b117", "abc123"):
         assert fact in text
 

@@ -54,3 +54,5 @@ def test_closeness_in_words() -> None:
     )
     assert queries.find(test, normalise=True).closeness(0, 1) == "0.00"
     assert queries.find(test, normalise=False).closeness(0, 1) == "d 5"
+    near = Items(np.array([[1, 0], [1, 0.05]], dtype=np.float32), np.zeros(2, int), np.arange(2))
+    assert queries.find(near, normalise=True).closeness(0, 0) == "0.9988"

@@ -41,6 +41,12 @@ def test_markdown_table(result: Json) -> None:
     assert {line.count("|") for line in lines[:5]} == {9}
 
 
+def test_intervals_over_classes_are_named(result: Json) -> None:
+    assert "±: 95 % interval over queries" in tables.markdown_table(result)
+    result["scores"]["trained"]["interval"] = {"over": "classes", "level": 0.9, "resamples": 10}
+    assert "±: 90 % interval over classes" in tables.markdown_table(result)
+
+
 def test_columns_in_order_of_depth_then_the_rest(result: Json) -> None:
     metrics = result["scores"]["trained"]["metrics"]
     metrics["recall@16"] = metrics["ami"] = {"value": 0.5}
@@ -52,12 +58,12 @@ def test_columns_in_order_of_depth_then_the_rest(result: Json) -> None:
 
 def test_missing_numbers_rows_and_metrics(result: Json) -> None:
     del result["scores"]["pixels"]
-    result["scores"]["my <features>"] = {"metrics": {"recall@1": {"value": 0.25}, "nmi": None}}
+    result["scores"]["my [b] <f>"] = {"metrics": {"recall@1": {"value": 0.25}, "nmi": None}}
     result["scores"]["trained"]["metrics"]["recall@2"] = {"value": None, "low": None, "high": None}
-    assert tables.row_names(result) == ["trained", "untrained", "my <features>"]
-    assert "| my <features> | 25.0 | – |" in tables.markdown_table(result)
-    assert "25.0" in in_terminal(result, width=90)
-    assert "my &lt;features&gt;" in tables.html_table(result)
+    assert tables.row_names(result) == ["trained", "untrained", "my [b] <f>"]
+    assert "| my [b] <f> | 25.0 | – |" in tables.markdown_table(result)
+    assert "│ my [b] <f> " in in_terminal(result, width=90)
+    assert "my [b] &lt;f&gt;" in tables.html_table(result)
 
 
 @pytest.mark.parametrize("make", [tables.markdown_table, tables.html_table, in_terminal])

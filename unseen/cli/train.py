@@ -13,6 +13,8 @@ from unseen.experiment.setting import Setting, changed_keys, describe, prepare, 
 from unseen.reports import page, tables
 from unseen.training.run_folder import RunFolder
 
+NAMED = 5  # unreadable files named one by one
+
 
 def train(
     data: Annotated[str, typer.Argument(help="`glyphs` or a folder with one folder per class")],
@@ -75,8 +77,13 @@ def announce(setting: Setting) -> None:
         f"{split['train_classes']:,}, select on {split['validation_classes']:,}, test on "
         f"{split['test_classes']:,} unseen ones"
     )
-    for note in data.get("notes", []):
-        console.print(f"  {note}")
+    told = setting.dataset.describe()
+    if lone := told.get("classes with one picture"):
+        console.print(f"  {lone} classes have one picture: not trained on, not asked for")
+    for path in told.get("unreadable", [])[:NAMED]:
+        console.print(f"  [yellow]cannot be read, left out:[/] {path}", soft_wrap=True)
+    if (more := told.get("unreadable files", 0) - NAMED) > 0:
+        console.print(f"  [yellow]and {more} more that cannot be read[/]")
     for reason in setting.reasons:
         console.print(f"  [dim]{reason}[/]", soft_wrap=True)
 

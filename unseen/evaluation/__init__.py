@@ -1,0 +1,1 @@
+"""From embeddings and labels to scores: neighbours, clusters, metrics, intervals."""

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from unseen.evaluation.nearest import Progress
-from unseen.evaluation.space import precise, require_finite, to_sphere
 from unseen.geometry import full_precision
+from unseen.neighbours.nearest import Progress
+from unseen.neighbours.space import precise, require_finite, to_sphere
 
 BLOCK = 2**21  # distances held at a time
 

@@ -1,18 +1,18 @@
 """Embeddings and labels to scores: every metric by name, with intervals, in one pass.
 
-    evaluate(embeddings, labels).values["recall@1"].value
+evaluate(embeddings, labels).values["recall@1"].value
 
-    names      files of unseen/metrics, with an optional value: `recall@4` is Recall(4),
-               `fnmr_at_fmr@0.01` is FnmrAtFmr(0.01)
-    averages   `value` is the mean over queries, `class_average` the mean over classes of theirs
-    interval   95 %, bootstrap over the queries, or over whole classes (intervals="classes": the
-               real sample, and a longer interval)
-    lone       queries without a relevant item have no value; they are counted
-    broken     NaN or infinite embeddings score the worst of every metric (0) and are counted, so
-               that a diverged run is a bad score, not a crash; `retrieve` refuses them
-    clusters   k-means with as many clusters as classes, several starts: mean over starts, and the
-               standard deviation over them
-    columns    `labels` may be a mapping of names to labels: one pass, scores `name/recall@1`
+names      files of unseen/metrics, with an optional value: `recall@4` is Recall(4),
+           `fnmr_at_fmr@0.01` is FnmrAtFmr(0.01)
+averages   `value` is the mean over queries, `class_average` the mean over classes of theirs
+interval   95 %, bootstrap over the queries, or over whole classes (intervals="classes": the
+           real sample, and a longer interval)
+lone       queries without a relevant item have no value; they are counted
+broken     NaN or infinite embeddings score the worst of every metric (0) and are counted, so
+           that a diverged run is a bad score, not a crash; `retrieve` refuses them
+clusters   k-means with as many clusters as classes, several starts: mean over starts, and the
+           standard deviation over them
+columns    `labels` may be a mapping of names to labels: one pass, scores `name/recall@1`
 """
 
 import math
@@ -23,15 +23,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from unseen.evaluation.cluster import cluster
-from unseen.evaluation.metric_names import Metric, parse_metric
-from unseen.evaluation.nearest import Progress
-from unseen.evaluation.pairs import pair_scores
+from unseen.evaluation.measure import Effort, Measured, item_labels, measure, worst
+from unseen.evaluation.metric_names import parse_metric
 from unseen.evaluation.relevance import Relevance
-from unseen.evaluation.retrieve import in_parts
-from unseen.evaluation.space import Space, make_space, precise
-from unseen.metrics.base import Clustering, Retrieval, Verification
-from unseen.statistics import RESAMPLES, Interval, bootstrap, class_average
+from unseen.neighbours.nearest import Progress
+from unseen.neighbours.space import make_space, precise
+from unseen.statistics import RESAMPLES, bootstrap, class_average
 
 METRICS = ("recall@1", "recall@2", "recall@4", "recall@8", "map_at_r", "r_precision", "nmi")
 Labels = Tensor | Mapping[str, Tensor]
@@ -104,12 +101,11 @@ def evaluate(
     wanted = {name: parse_metric(name) for name in metrics}
     broken = _num_broken(embeddings) + _num_broken(gallery_embeddings)
     with precise(embeddings.device):
-        space = make_space(
-            torch.nan_to_num(embeddings) if broken else embeddings,
-            torch.nan_to_num(gallery_embeddings) if broken and gallery_embeddings is not None
-            else gallery_embeddings,
-            normalise,
-        )
+        if broken:  # labels are still checked and counted
+            embeddings = torch.zeros_like(embeddings)
+            if gallery_embeddings is not None:
+                gallery_embeddings = torch.zeros_like(gallery_embeddings)
+        space = make_space(embeddings, gallery_embeddings, normalise)
         judges = {
             column: Relevance(
                 space,
@@ -121,6 +117,76 @@ def evaluate(
             )
             for column, (mine, theirs) in _columns(labels, gallery_labels).items()
         }
-        settings = Settings(normalise, starts, seed, memory)
-        found = worst(judges, wanted) if broken else measure(space, judges, wanted, settings, progress)
-    return _scores(found, judges, intervals, resamples, seed, broken)
+        if broken:
+            measured = worst(judges, wanted)
+        else:
+            effort = Effort(starts, seed, memory)
+            measured = measure(space, judges, wanted, effort, progress)
+    scores: dict[str, Score] = {}
+    counts = {"gallery": len(space.gallery), "broken": broken}
+    for column, judge in judges.items():
+        found = _scores(column, judge, measured, intervals == "classes", (resamples, seed))
+        scores |= {_full_name(column, name): found[name] for name in wanted}
+        lone = int((judge.num_relevant == 0).sum())
+        counts[_full_name(column, "queries")] = len(judge.labels) - lone
+        counts[_full_name(column, "lone_queries")] = lone
+        counts[_full_name(column, "classes")] = len(item_labels(judge).unique())
+        counts[_full_name(column, "ties")] = measured.num_ties.get(column, 0)
+    values = measured.per_query | measured.per_item
+    per_query = {_full_name(*key): value.cpu() for key, value in values.items()}
+    return Evaluation(scores, per_query, dict(sorted(counts.items())), intervals, resamples)
+
+
+def _scores(
+    column: str,
+    judge: Relevance,
+    measured: Measured,
+    by_class: bool,
+    draws: tuple[int, int],
+) -> dict[str, Score]:
+    """Averages and intervals of one label column, by metric name."""
+    resamples, seed = draws
+    scores = {n: Score(v) for (c, n), v in measured.numbers.items() if c == column}
+    for values, labels in (
+        (measured.per_query, judge.labels.cpu()),
+        (measured.per_item, item_labels(judge).cpu()),
+    ):
+        names = [n for c, n in values if c == column]
+        if not names:
+            continue
+        table = torch.stack([values[column, n] for n in names], dim=1).cpu()  # [Q, M]
+        ends = bootstrap(table, labels if by_class else None, resamples=resamples, seed=seed)
+        averages = class_average(table, labels).tolist()
+        for name, end, average in zip(names, ends, averages, strict=True):
+            if (column, name) in measured.over_starts:  # values per item mean nothing by class
+                std = measured.over_starts[column, name]
+                scores[name] = Score(end.value, end.low, end.high, std=std)
+            else:
+                scores[name] = Score(end.value, end.low, end.high, average)
+    return scores
+
+
+def _columns(
+    labels: Labels, gallery_labels: Labels | None
+) -> dict[str, tuple[Tensor, Tensor | None]]:
+    """Labels of queries and gallery by column; a single column has no name."""
+    if not isinstance(labels, Mapping):
+        if isinstance(gallery_labels, Mapping):
+            raise ValueError("labels and gallery_labels must both be a mapping or both be labels")
+        return {"": (labels, gallery_labels)}
+    if gallery_labels is None:
+        return {name: (column, None) for name, column in labels.items()}
+    if not isinstance(gallery_labels, Mapping) or set(gallery_labels) != set(labels):
+        raise ValueError(f"gallery_labels must have the columns of labels: {', '.join(labels)}")
+    return {name: (column, gallery_labels[name]) for name, column in labels.items()}
+
+
+def _full_name(column: str, name: str) -> str:
+    return f"{column}/{name}" if column else name
+
+
+def _num_broken(embeddings: Tensor | None) -> int:
+    """Rows with NaN or infinity."""
+    if embeddings is None or embeddings.ndim != 2:  # a wrong shape is refused elsewhere
+        return 0
+    return int((~torch.isfinite(embeddings).all(dim=1)).sum())

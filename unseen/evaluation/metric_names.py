@@ -1,4 +1,4 @@
-"""Metrics by name: `recall@4` is Recall(4). A name is a file of unseen/metrics; nothing is listed."""
+"""Metrics by name: `recall@4` is Recall(4). A name is a file of unseen/metrics."""
 
 import importlib
 import inspect
@@ -21,11 +21,11 @@ def parse_metric(text: str) -> Metric:
     module = importlib.import_module(f"unseen.metrics.{name}")
     metric = getattr(module, "".join(word.capitalize() for word in name.split("_")))
     if not at:
-        return metric()  # type: ignore[no-any-return]
+        return metric()
     if not inspect.signature(metric).parameters:
         raise ValueError(f"metric {name} takes no value, got {text!r}")
     try:
         number = float(value)
     except ValueError:
         raise ValueError(f"after @ in {text!r} there must be a number") from None
-    return metric(int(number) if number.is_integer() else number)  # type: ignore[no-any-return]
+    return metric(int(number) if number.is_integer() else number)

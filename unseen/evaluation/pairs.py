@@ -11,19 +11,17 @@ import math
 import torch
 from torch import Tensor
 
-from unseen.evaluation.nearest import Progress
 from unseen.evaluation.relevance import Relevance
-from unseen.evaluation.space import Space
 from unseen.metrics.base import PairScores
+from unseen.neighbours.nearest import Progress
+from unseen.neighbours.space import Space
 
 ROWS, COLUMNS = 1024, 4096
 HALF = 2**20 + 2  # cosines in grid units, with room for rounding
 RAW_UNITS, RAW_BINS = 2**9, 2**21 + 2  # grid units in a bin, bins: squared distances up to 4 scales
 
 
-def pair_scores(
-    space: Space, relevance: Relevance, progress: Progress | None = None
-) -> PairScores:
+def pair_scores(space: Space, relevance: Relevance, progress: Progress | None = None) -> PairScores:
     """Counts of right and wrong pairs at each similarity that occurs."""
     unit, lowest, num_bins = (1, -HALF, 2 * HALF)
     if space.centre is not None:

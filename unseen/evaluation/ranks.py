@@ -10,9 +10,9 @@ import math
 import torch
 from torch import Tensor
 
-from unseen.evaluation.nearest import Progress
 from unseen.evaluation.relevance import Relevance
-from unseen.evaluation.space import Space
+from unseen.neighbours.nearest import Progress
+from unseen.neighbours.space import Space
 
 ROWS, COLUMNS = 1024, 4096
 

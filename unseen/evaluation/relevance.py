@@ -6,8 +6,8 @@ import math
 import torch
 from torch import Tensor
 
-from unseen.evaluation.nearest import Exclude
-from unseen.evaluation.space import Space
+from unseen.neighbours.nearest import Exclude
+from unseen.neighbours.space import Space
 
 
 class Relevance:
@@ -25,27 +25,28 @@ class Relevance:
     ) -> None:
         num_queries, num_items = len(space.queries), len(space.gallery)
         device = space.queries.device
-        given = gallery_labels if gallery_labels is not None else labels
+        if gallery_labels is None:
+            gallery_labels = labels
         self.labels = _column(labels, num_queries, "labels", device)
-        self.gallery_labels = _column(given, num_items, "gallery_labels", device)
-        if space.symmetric:
-            if positions is not None:
-                raise ValueError(
-                    "positions are for queries in a gallery; self-retrieval knows them"
-                )
-            positions = torch.arange(num_queries)
-        elif positions is None:
-            positions = torch.full((num_queries,), -1)
+        self.gallery_labels = _column(gallery_labels, num_items, "gallery_labels", device)
+        if positions is None:
+            positions = torch.arange(num_queries) if space.symmetric else -torch.ones_like(labels)
+        elif space.symmetric:
+            raise ValueError("positions are for queries in a gallery; self-retrieval knows them")
         self.positions = _column(positions, num_queries, "positions", device)
-        self.groups = self.gallery_groups = None
+        if num_queries and not -1 <= int(positions.min()) <= int(positions.max()) < num_items:
+            raise ValueError(f"positions must lie in [-1, {num_items - 1}]")
+        self.groups: tuple[Tensor, Tensor] | None = None  # of queries, of gallery items
         if groups is not None:
-            given = gallery_groups if gallery_groups is not None else groups
-            self.groups = _column(groups, num_queries, "ignore_groups", device)
-            self.gallery_groups = _column(given, num_items, "gallery_ignore_groups", device)
-        # Removing a query from its own list is the product's business in self-retrieval.
-        masks = self.groups is not None or (not space.symmetric and bool((positions >= 0).any()))
-        self.exclude: Exclude | None = self._exclude if masks else None
-        self.num_relevant = self._count()
+            theirs = groups if gallery_groups is None else gallery_groups
+            self.groups = (
+                _column(groups, num_queries, "ignore_groups", device),
+                _column(theirs, num_items, "gallery_ignore_groups", device),
+            )
+        # In self-retrieval, removing a query from its own list is the product's business.
+        by_position = not space.symmetric and bool((positions >= 0).any())
+        self.exclude: Exclude | None = self._exclude if by_position or self.groups else None
+        self.num_relevant = self._count()  # [Q]
         self._sorted_labels, self._by_label = self.gallery_labels.sort(stable=True)
 
     def part(self, rows: slice) -> "Relevance":
@@ -53,24 +54,20 @@ class Relevance:
         part = copy.copy(self)
         part.labels, part.positions = self.labels[rows], self.positions[rows]
         part.num_relevant = self.num_relevant[rows]
-        part.groups = None if self.groups is None else self.groups[rows]
+        if self.groups is not None:
+            part.groups = self.groups[0][rows], self.groups[1]
         part.exclude = part._exclude
         return part
 
-    def _exclude(self, block: Tensor, rows: slice, columns: slice) -> None:
-        block = block[: len(self.positions[rows]), : len(self.gallery_labels[columns])]
-        self.forbid(block, torch.arange(*rows.indices(len(self.positions))), columns.start)
-
     def forbid(self, block: Tensor, query: Tensor, first_column: int) -> None:
         """Sets the entries of a block [R, C] that may not answer its queries [R] to -inf."""
-        query = query.to(block.device)
-        own = self.positions[query] - first_column
-        inside = (own >= 0) & (own < block.shape[1]) & (self.positions[query] >= 0)
-        block[inside.nonzero()[:, 0], own[inside]] = -math.inf
-        if self.groups is not None and self.gallery_groups is not None:
-            columns = self.gallery_groups[first_column : first_column + block.shape[1]]
-            same = self.groups[query, None] == columns
-            block.masked_fill_(same & (columns >= 0), -math.inf)
+        own = self.positions[query]
+        column = own - first_column
+        inside = (own >= 0) & (column >= 0) & (column < block.shape[1])
+        block[inside.nonzero()[:, 0], column[inside]] = -math.inf
+        if self.groups is not None:
+            theirs = self.groups[1][first_column : first_column + block.shape[1]]
+            block.masked_fill_((self.groups[0][query, None] == theirs) & (theirs >= 0), -math.inf)
 
     def matches(self, query: Tensor, items: Tensor) -> Tensor:  # bool [R, K]
         """Which gallery items [R, K] have the label of their query [R]; -1 is nobody."""
@@ -80,43 +77,42 @@ class Relevance:
     def relevant_items(self, query: Tensor) -> Tensor:  # [R, most]
         """Every relevant item of each query, -1 where there are no more."""
         start = torch.searchsorted(self._sorted_labels, self.labels[query])
-        count = torch.searchsorted(self._sorted_labels, self.labels[query], right=True) - start
-        most = int(count.max()) if len(count) else 0
+        stop = torch.searchsorted(self._sorted_labels, self.labels[query], right=True)
+        most = int((stop - start).max()) if len(start) else 0
         place = start[:, None] + torch.arange(most, device=start.device)
-        items = self._by_label[place.clamp(max=max(len(self._by_label) - 1, 0))]
-        allowed = place < (start + count)[:, None]
-        allowed &= items != self.positions[query, None]
-        if self.groups is not None and self.gallery_groups is not None:
-            groups = self.gallery_groups[items]
-            allowed &= (groups != self.groups[query, None]) | (groups < 0)
+        items = self._by_label[place.clamp(max=len(self._by_label) - 1)]
+        allowed = (place < stop[:, None]) & (items != self.positions[query, None])
+        if self.groups is not None:
+            theirs = self.groups[1][items]
+            allowed &= (theirs != self.groups[0][query, None]) | (theirs < 0)
         return items.masked_fill(~allowed, -1)
+
+    def _exclude(self, block: Tensor, rows: slice, columns: slice) -> None:
+        block = block[: len(self.labels[rows]), : len(self.gallery_labels[columns])]
+        query = torch.arange(rows.start, rows.start + len(block), device=block.device)
+        self.forbid(block, query, columns.start)
 
     def _count(self) -> Tensor:  # [Q]
         """Relevant items of each query: its class in the gallery, less itself, less its group."""
-        count = _occurrences(self.labels[:, None], self.gallery_labels[:, None])
-        if self.groups is not None and self.gallery_groups is not None:
-            mine = torch.stack([self.labels, self.groups], dim=1)
-            theirs = torch.stack([self.gallery_labels, self.gallery_groups], dim=1)
-            count -= _occurrences(mine, theirs[self.gallery_groups >= 0])
-        own = self.positions >= 0
         if not len(self.gallery_labels):
-            return count
-        place = self.positions.clamp(min=0)
-        own &= self.gallery_labels[place] == self.labels
-        if self.groups is not None and self.gallery_groups is not None:  # counted out already
-            own &= ~((self.gallery_groups[place] == self.groups) & (self.groups >= 0))
-        return count - own.long()
-
-
-def _occurrences(mine: Tensor, theirs: Tensor) -> Tensor:  # [Q]
-    """How often each row of one table stands in another."""
-    _, code = torch.unique(torch.cat([theirs, mine]), dim=0, return_inverse=True)
-    count = torch.bincount(code[: len(theirs)], minlength=int(code.max()) + 1 if len(code) else 0)
-    return count[code[len(theirs) :]]
+            return torch.zeros_like(self.labels)
+        _, code = torch.unique(torch.cat([self.labels, self.gallery_labels]), return_inverse=True)
+        mine, theirs = code.tensor_split([len(self.labels)])
+        count = torch.bincount(theirs, minlength=int(code.max()) + 1)[mine]
+        itself = self.positions.clamp(min=0)
+        answers = (self.positions >= 0) & (self.gallery_labels[itself] == self.labels)
+        if self.groups is not None:
+            _, group = torch.unique(torch.cat(self.groups), return_inverse=True)
+            both = code * (group.max() + 1) + group  # class and group
+            cells, both = torch.unique(both, return_inverse=True)
+            in_gallery = both[len(self.labels) :][self.groups[1] >= 0]
+            count -= torch.bincount(in_gallery, minlength=len(cells))[both[: len(self.labels)]]
+            ignored = (self.groups[1][itself] == self.groups[0]) & (self.groups[0] >= 0)
+            answers &= ~ignored  # else it would be counted out twice
+        return count - answers.long()
 
 
 def _column(values: Tensor, length: int, name: str, device: torch.device) -> Tensor:
-    values = torch.as_tensor(values)
     if values.is_floating_point() or values.ndim != 1 or len(values) != length:
         raise ValueError(
             f"{name} must be {length} integers, got {values.dtype} of shape {list(values.shape)}"

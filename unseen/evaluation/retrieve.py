@@ -4,15 +4,16 @@
                      position, never for being first (a copy of it may be first)
     query/gallery    `gallery_embeddings` answer; `positions` says where in the gallery a query
                      itself stands, if it does
-    ties             similarities equal on the grid of space.py: wrong items come first, also
-                     where the list ends, so that a collapsed embedding scores 0
+    ties             similarities equal on the grid of neighbours/space.py: wrong items come
+                     first, also where the list ends, so that a collapsed embedding scores 0
     lone queries     no item of the same class in the gallery: num_relevant is 0
     ignore groups    gallery items of the query's group (same camera, same sequence) do not answer
                      and do not count as relevant; a negative group ignores nothing
 
 Neighbours are selected with fast products. The few lists whose order those cannot settle (a right
 beside a wrong item closer than the tolerance, or a list that ends among near-equals) are settled
-in float64, so metrics do not depend on the block size. Memory: nearest.py; never queries x gallery.
+in float64, so metrics do not depend on the block size. Memory is that of neighbours/nearest.py;
+never queries x gallery.
 """
 
 import math
@@ -23,10 +24,10 @@ import torch
 from torch import Tensor
 
 from unseen.contracts import Neighbours
-from unseen.evaluation.nearest import Progress, nearest
 from unseen.evaluation.ranks import positive_ranks
 from unseen.evaluation.relevance import Relevance
-from unseen.evaluation.space import Space, make_space, precise
+from unseen.neighbours.nearest import Progress, nearest
+from unseen.neighbours.space import Space, make_space, precise
 
 LIST_BYTES = 40  # a neighbour costs while lists are settled
 CHUNK = 2**23  # float64 numbers worked on at a time while lists are settled
@@ -134,11 +135,12 @@ def settle(
     """Lists as selected [Q, depth + 1] become lists as defined [Q, depth]: ties against us."""
     matches = relevance.matches(torch.arange(len(items), device=items.device), items)
     near = values[:, :-1] - values[:, 1:] <= space.tolerance  # [Q, kept - 1]; false beside -inf
-    mixed = near & (matches[:, :-1] != matches[:, 1:])
     open_ended = torch.zeros(len(items), dtype=torch.bool, device=items.device)
     if items.shape[1] > depth:
         open_ended |= near[:, depth - 1]
     items, values, matches = (t[:, :depth].clone() for t in (items, values, matches))
+    near = near[:, : depth - 1]
+    mixed = (near & (matches[:, :-1] != matches[:, 1:])).any(1)
     tied = torch.zeros_like(open_ended)
 
     def write(query: Tensor, new_items: Tensor, exact: Tensor, new_tied: Tensor) -> None:
@@ -146,14 +148,28 @@ def settle(
         values[query] = (exact * space.grid).to(values.dtype)
         matches[query] = relevance.matches(query, new_items)
 
-    inner = (mixed[:, : depth - 1].any(1) & ~open_ended).nonzero()[:, 0]
-    for query in inner.split(max(1, CHUNK // (items.shape[1] * space.queries.shape[1]))):
-        listed = items[query].sort(dim=1).values
-        exact = space.exact(query, listed).masked_fill_(listed < 0, -math.inf)
-        write(query, *_in_order(listed, exact, relevance.matches(query, listed)))
+    step = max(1, CHUNK // max(depth, space.queries.shape[1]))
+    for query in (mixed & ~open_ended).nonzero()[:, 0].split(step):
+        exact = _exact_where_near(space, query, items[query], values[query], near[query])
+        by_place = items[query].sort(dim=1)
+        exact = exact.gather(1, by_place.indices)
+        write(query, *_in_order(by_place.values, exact, relevance.matches(query, by_place.values)))
     for query in open_ended.nonzero()[:, 0].split(max(1, CHUNK // len(space.gallery))):
         write(query, *_recomputed(space, relevance, query, items.shape[1]))
     return Neighbours(items, values, matches, relevance.num_relevant, None, tied)
+
+
+def _exact_where_near(
+    space: Space, query: Tensor, items: Tensor, values: Tensor, near: Tensor
+) -> Tensor:  # [R, K] float64 in grid units
+    """Similarities, exact where the next in the list is so near that the order is in doubt."""
+    doubtful = torch.nn.functional.pad(near, (0, 1)) | torch.nn.functional.pad(near, (1, 0))
+    row, place = doubtful.nonzero(as_tuple=True)
+    exact = values.double() / space.grid
+    step = max(1, CHUNK // space.queries.shape[1])
+    for r, p in zip(row.split(step), place.split(step), strict=True):
+        exact[r, p] = space.exact(query[r], items[r, p][:, None])[:, 0]
+    return exact
 
 
 def _in_order(

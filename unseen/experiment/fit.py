@@ -84,7 +84,7 @@ class Fit:
             self.sampler,
             place.epoch,
             config.seed,
-            settled(config.workers),
+            workers=settled(config.workers),
             skip=place.step_in_epoch,
         )
         event = self.trainer.epoch(batches, self.class_of, self._after_step)

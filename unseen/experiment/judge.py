@@ -71,7 +71,7 @@ def raw_pixels(
     half = (0.5, 0.5, 0.5)
     _, transform = transforms.named("small", PIXEL_SIDE, half, half)
     parts: list[Tensor] = []
-    for batch in evaluation_batches(dataset, items, transform, EMBED_BATCH, 0):
+    for batch in evaluation_batches(dataset, items, transform, EMBED_BATCH, workers=0):
         parts.append(batch.images.flatten(1))
         progress(min(len(parts) * EMBED_BATCH, len(items)), len(items))
     return torch.cat(parts)

@@ -61,7 +61,9 @@ class Setting:
     ) -> Tensor:  # [n, D]
         """Embeddings of some items, in their order."""
         workers = settled(self.config.workers)
-        batches = evaluation_batches(self.dataset, items, transform, EMBED_BATCH, workers)
+        batches = evaluation_batches(
+            self.dataset, items, transform, EMBED_BATCH, workers=workers
+        )
         return embed(network, batches, len(items), self.device, progress)
 
 
@@ -97,14 +99,15 @@ def steps_per_epoch(setting: Setting) -> int:
 
 
 def describe(setting: Setting) -> dict[str, Any]:
-    """Data and split in counts and fingerprints."""
+    """Data and split in counts and fingerprints; no paths, so that results can be compared."""
     dataset, split = setting.dataset, setting.split
     parts = {"train": split.train, "validation": split.validation, "test": split.test}
     counts: dict[str, Any] = {f"{name}_items": len(items) for name, items in parts.items()}
     for name, items in parts.items():
         counts[f"{name}_classes"] = len(np.unique(dataset.labels[items]))
     counts["hash"] = split_hash(split)
-    data = dataset.describe() | {"name": dataset.name, "fingerprint": dataset.fingerprint()}
+    told = {key: value for key, value in dataset.describe().items() if isinstance(value, int)}
+    data = told | {"name": dataset.name, "fingerprint": dataset.fingerprint()}
     return {"data": data, "split": counts}
 
 

@@ -17,11 +17,12 @@ Use      n_pair miner (one random positive per anchor); without it all positive 
 import math
 from typing import Any, ClassVar
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from unseen.geometry import dot, log1p_sum_exp, log_sum_exp, unit
+from unseen.geometry import cosine, dot, log_sum_exp
 from unseen.losses.base import (
     Comparison,
     Loss,
@@ -75,18 +76,24 @@ class Angular(Loss):
     def _angular_sum(
         self, batch: Comparison, anchor: Tensor, positive: Tensor, neg: Tensor
     ) -> Tensor:
-        rows = unit(batch.embeddings)
-        columns = rows if batch.ref_embeddings is None else unit(batch.ref_embeddings)
+        sim = batch.matrix(cosine)  # [N, M]
+        steep = 4 * self.tangent * sim
+        of_anchor = steep.masked_fill(~neg, -math.inf)
 
         def block(anchor: Tensor, positive: Tensor) -> Tensor:
-            a, p = rows.index_select(0, anchor), columns.index_select(0, positive)  # [P, D]
-            angle = (4 * self.tangent) * dot(a + p, columns)  # [P, M]
-            pull = (2 + 2 * self.tangent) * (a * p).sum(dim=1)  # [P]
-            push = log_sum_exp(angle, neg.index_select(0, anchor))
-            return F.softplus(push - pull).sum()
+            if batch.ref_embeddings is None:
+                of_positive = steep.index_select(0, positive)  # [P, M]
+            else:
+                references = batch.ref_embeddings
+                of_positive = 4 * self.tangent * cosine(references[positive], references)
+            push = torch.logsumexp(of_anchor.index_select(0, anchor) + of_positive, dim=1)
+            near = sim.flatten().index_select(0, anchor * sim.shape[1] + positive)
+            return F.softplus(push - (2 + 2 * self.tangent) * near).sum()
 
-        size = max(1, BLOCK // max(1, len(columns)))
+        size = max(1, BLOCK // max(1, sim.shape[1]))
         if len(anchor) <= size:
             return block(anchor, positive)
         pieces = zip(anchor.split(size), positive.split(size), strict=True)
-        return sum(checkpoint(block, *piece, use_reentrant=False) for piece in pieces)
+        return torch.stack(
+            [checkpoint(block, *piece, use_reentrant=False) for piece in pieces]
+        ).sum()

@@ -9,7 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -30,6 +30,23 @@ from unseen.tuples import (
 )
 
 
+_DENSE = 16  # one value by itself costs about as much as so many entries of a whole matrix
+
+
+class Side(NamedTuple):
+    """Pairs of one kind: all of them as a matrix, or the given ones as a list."""
+
+    values: Tensor  # [N, M] or [P]
+    counts: Tensor  # the same shape: how often each pair counts
+    anchor: Tensor  # [N, 1] or [P]: whose pair it is
+
+    def per_anchor(self, num_anchors: int) -> Tensor:  # [N]
+        """How many pairs each anchor has."""
+        if self.counts.ndim == 2:
+            return self.counts.sum(dim=1)
+        return self.counts.new_zeros(num_anchors).index_add_(0, self.anchor, self.counts)
+
+
 @dataclass(frozen=True)
 class Comparison:
     """Anchors [N, D] and the references [M, D] their positives and negatives come from."""
@@ -42,6 +59,39 @@ class Comparison:
 
     def matrix(self, measure: Measure) -> Tensor:  # [N, M]
         return measure(self.embeddings, self.ref_embeddings)
+
+    def values(self, measure: Measure, anchor: Tensor, reference: Tensor) -> Tensor:  # [P]
+        """The measure between listed anchors and references only."""
+        rows, columns = self._shape()
+        references = self.embeddings if self.ref_embeddings is None else self.ref_embeddings
+        if _DENSE * len(anchor) <= rows * columns:
+            x, y = self.embeddings.index_select(0, anchor), references.index_select(0, reference)
+            return measure(x, y, paired=True)
+        return self.matrix(measure).flatten().index_select(0, anchor * columns + reference)
+
+    def sides(self, measure: Measure, of_triplets: bool = False) -> tuple[Side, Side]:
+        """The positive and the negative pairs that count; `of_triplets`: as often as the triplets
+        hold them, the given ones or all that the pairs make."""
+        if self.tuples is None:
+            matrix, (positive, negative) = self.matrix(measure), self.pair_counts()
+            if of_triplets:
+                num_positive, num_negative = positive.sum(dim=1), negative.sum(dim=1)
+                positive, negative = (
+                    positive * num_negative[:, None],
+                    negative * num_positive[:, None],
+                )
+            row = torch.arange(len(matrix), device=matrix.device)[:, None]
+            return Side(matrix, positive, row), Side(matrix, negative, row)
+        pairs = as_pairs(self.tuples)
+        near, far = self._of_pairs(measure, pairs)
+        positive, negative = torch.ones_like(near), torch.ones_like(far)
+        if of_triplets and isinstance(self.tuples, Pairs):
+            num = len(self.labels)
+            num_positive = torch.bincount(pairs.anchor, minlength=num)
+            num_negative = torch.bincount(pairs.anchor_of_negative, minlength=num)
+            positive = positive * num_negative[pairs.anchor]
+            negative = negative * num_positive[pairs.anchor_of_negative]
+        return Side(near, positive, pairs.anchor), Side(far, negative, pairs.anchor_of_negative)
 
     def masks(self) -> tuple[Tensor, Tensor]:  # two bool [N, M]
         """Which positive and which negative pairs count."""
@@ -57,40 +107,6 @@ class Comparison:
             positive, negative = pair_counts(self.tuples, *self._shape())
         return positive.to(self.embeddings.dtype), negative.to(self.embeddings.dtype)
 
-    def triplet_pair_counts(self) -> tuple[Tensor, Tensor]:  # two [N, M]
-        """How often each pair occurs among the triplets: the given ones, or all that pairs make."""
-        positive, negative = self.pair_counts()
-        if isinstance(self.tuples, Triplets):
-            return positive, negative
-        num_positive, num_negative = positive.sum(1, keepdim=True), negative.sum(1, keepdim=True)
-        return positive * num_negative, negative * num_positive
-
-    def triplets(self) -> Triplets:
-        """The triplets as lists. Long without tuples: prefer a form that sums over masks."""
-        if self.tuples is None:
-            return all_triplets(*relations(self.labels, self.ref_labels))
-        return as_triplets(self.tuples)
-
-    def hinge_triplets(
-        self, dist: Tensor, margin: float
-    ) -> tuple[Tensor, Tensor, Tensor]:  # three scalars
-        """Over the triplets: the sum of [dist[a,p] - dist[a,n] + margin]+, how many of these terms are
-        above 0, and how many there are."""
-        if self.tuples is None:
-            pos, neg = relations(self.labels, self.ref_labels)
-            return *geometry.hinge_triplets(dist, pos, neg, margin), count_triplets(pos, neg)
-        near, far = gather_triplets(dist, as_triplets(self.tuples))
-        terms = (near - far + margin).clamp(min=0)  # [T]
-        return terms.sum(), (terms > 0).sum(), torch.tensor(len(terms))
-
-    def softplus_triplets(self, dist: Tensor) -> tuple[Tensor, Tensor]:  # two scalars
-        """Over the triplets: the sum of log(1 + exp(dist[a,p] - dist[a,n])), and how many there are."""
-        if self.tuples is None:
-            pos, neg = relations(self.labels, self.ref_labels)
-            return geometry.softplus_triplets(dist, pos, neg), count_triplets(pos, neg)
-        near, far = gather_triplets(dist, as_triplets(self.tuples))
-        return F.softplus(near - far).sum(), torch.tensor(len(near))
-
     def positive_pairs(self) -> tuple[Tensor, Tensor]:  # [P] anchors, [P] their positives
         """The positive pairs as lists; a pair of a triplet counts as often as it is named."""
         if self.tuples is None:
@@ -98,6 +114,43 @@ class Comparison:
             return anchor, positive
         pairs = as_pairs(self.tuples)
         return pairs.anchor, pairs.positive
+
+    def triplets(self) -> Triplets:
+        """The triplets as lists. Long without tuples: prefer a form that sums over masks."""
+        if self.tuples is None:
+            return all_triplets(*relations(self.labels, self.ref_labels))
+        return as_triplets(self.tuples)
+
+    def triplet_sides(self, measure: Measure) -> tuple[Tensor, Tensor]:  # two [T]
+        """The measure of the positive and of the negative pair of each triplet."""
+        return self._of_pairs(measure, as_pairs(self.triplets()))
+
+    def hinge_triplets(
+        self, measure: Measure, margin: float
+    ) -> tuple[Tensor, Tensor, Tensor]:  # three scalars
+        """Over the triplets, dist being the measure: the sum of [dist[a,p] - dist[a,n] + margin]+, how
+        many of these terms are above 0, and how many there are."""
+        if self.tuples is None:
+            pos, neg = relations(self.labels, self.ref_labels)
+            dist = self.matrix(measure)
+            return *geometry.hinge_triplets(dist, pos, neg, margin), _count_triplets(pos, neg)
+        near, far = self.triplet_sides(measure)
+        terms = (near - far + margin).clamp(min=0)  # [T]
+        return terms.sum(), (terms > 0).sum(), torch.tensor(len(terms))
+
+    def softplus_triplets(self, measure: Measure) -> tuple[Tensor, Tensor]:  # two scalars
+        """Over the triplets: the sum of log(1 + exp(dist[a,p] - dist[a,n])), and how many they are."""
+        if self.tuples is None:
+            pos, neg = relations(self.labels, self.ref_labels)
+            dist = self.matrix(measure)
+            return geometry.softplus_triplets(dist, pos, neg), _count_triplets(pos, neg)
+        near, far = self.triplet_sides(measure)
+        return F.softplus(near - far).sum(), torch.tensor(len(near))
+
+    def _of_pairs(self, measure: Measure, pairs: Pairs) -> tuple[Tensor, Tensor]:  # [P], [Q]
+        anchor = torch.cat([pairs.anchor, pairs.anchor_of_negative])
+        values = self.values(measure, anchor, torch.cat([pairs.positive, pairs.negative]))
+        return values[: len(pairs.anchor)], values[len(pairs.anchor) :]
 
     def _shape(self) -> tuple[int, int]:
         references = self.labels if self.ref_labels is None else self.ref_labels
@@ -219,17 +272,8 @@ class LabelLoss(Loss):
         """The scalar from embeddings and 0..C-1 labels."""
 
 
-def count_triplets(pos: Tensor, neg: Tensor) -> Tensor:  # int64 scalar
-    """How many triplets two masks [N, M] make."""
+def _count_triplets(pos: Tensor, neg: Tensor) -> Tensor:  # int64 scalar
     return (pos.sum(dim=1) * neg.sum(dim=1)).sum()
-
-
-def gather_triplets(dist: Tensor, triplets: Triplets) -> tuple[Tensor, Tensor]:  # two [T]
-    """The distances of the positive and the negative pair of each triplet."""
-    flat, row = dist.flatten(), triplets.anchor * dist.shape[1]
-    return flat.index_select(0, row + triplets.positive), flat.index_select(
-        0, row + triplets.negative
-    )
 
 
 def penalty(embeddings: Tensor, power: str) -> Tensor:

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from unseen.geometry import cosine, weighted_mean
-from unseen.losses.base import Comparison, Loss, check_choice, check_positive
+from unseen.losses.base import Comparison, Loss, Side, check_choice, check_positive
 
 
 class BinomialDeviance(Loss):
@@ -42,12 +42,15 @@ class BinomialDeviance(Loss):
         self.alpha, self.beta, self.cost, self.reduction = alpha, beta, cost, reduction
 
     def price(self, batch: Comparison) -> Tensor:
-        excess = batch.matrix(cosine) - self.beta  # [N, M]
-        pull = F.softplus(-self.alpha * excess)
-        push = F.softplus(self.alpha * self.cost * excess)
-        positive, negative = batch.pair_counts()
+        positive, negative = batch.sides(cosine)
+        num_anchors = len(batch.labels)
+        return self._mean(positive, -self.alpha, num_anchors) + self._mean(
+            negative, self.alpha * self.cost, num_anchors
+        )
+
+    def _mean(self, side: Side, slope: float, num_anchors: int) -> Tensor:
+        terms = F.softplus(slope * (side.values - self.beta))
         if self.reduction == "mean":
-            return weighted_mean(pull, positive) + weighted_mean(push, negative)
-        of_positives = (pull * positive).sum(dim=1) / positive.sum(dim=1).clamp(min=1)  # [N]
-        of_negatives = (push * negative).sum(dim=1) / negative.sum(dim=1).clamp(min=1)
-        return (of_positives + of_negatives).sum()
+            return weighted_mean(terms, side.counts)
+        per_anchor = side.per_anchor(num_anchors).clamp(min=1)  # [N]
+        return (terms * side.counts / per_anchor[side.anchor]).sum()

@@ -23,6 +23,8 @@ from unseen.losses.base import MatrixLoss
 class Circle(MatrixLoss):
     """margin: the relaxation of both ideals, 1 and 0. gamma: sharpness."""
 
+    exact_gradient = False  # the weights are detached
+
     def __init__(self, margin: float = 0.4, gamma: float = 80.0) -> None:
         super().__init__()
         if not 0 <= margin <= 1:

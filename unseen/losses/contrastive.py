@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from unseen.geometry import UNIT_DISTANCES, active_mean, weighted_mean
+from unseen.geometry import UNIT_DISTANCES, hinge_sum
 from unseen.losses.base import (
     Comparison,
     Loss,
@@ -69,15 +69,14 @@ class Contrastive(Loss):
         self.positive_power, self.factor = positive_power, factor
 
     def price(self, batch: Comparison) -> Tensor:
-        dist = batch.matrix(self.measure)  # [N, M]
-        positive, negative = batch.pair_counts()
-        pull = (dist - self.pos_margin).clamp(min=0)
+        positive, negative = batch.sides(self.measure)
+        push, active_push = hinge_sum(negative.values, self.neg_margin, negative.counts, below=True)
+        pull, active_pull = hinge_sum(positive.values, self.pos_margin, positive.counts)
         if self.positive_power == 2:
-            pull = pull.square()
-        push = (self.neg_margin - dist).clamp(min=0)
+            terms = (positive.values - self.pos_margin).clamp(min=0).square()
+            pull = (terms * positive.counts).sum()
         if self.reduction == "anchors":
-            total = ((pull * positive).sum() + (push * negative).sum()) / max(1, len(dist))
-            return self.factor * total
-        of_positives = active_mean if self.reduction == "active" else weighted_mean
-        of_negatives = weighted_mean if self.reduction == "mean" else active_mean
-        return self.factor * (of_positives(pull, positive) + of_negatives(push, negative))
+            return self.factor * (pull + push) / max(1, len(batch.labels))
+        num_pull = active_pull if self.reduction == "active" else positive.counts.sum()
+        num_push = negative.counts.sum() if self.reduction == "mean" else active_push
+        return self.factor * (pull / num_pull.clamp(min=1) + push / num_push.clamp(min=1))

@@ -44,7 +44,7 @@ class GeneralizedLifted(Loss):
         dist = batch.matrix(distance)  # [N, M]
         pos, neg = batch.masks()
         valid = pos.any(dim=1) & neg.any(dim=1)  # [N]
-        costs = log_sum_exp(dist, pos) + log_sum_exp(self.margin - dist, neg)  # [N]
+        costs = self.margin + log_sum_exp(dist, pos) + log_sum_exp(dist, neg, scale=-1.0)  # [N]
         return masked_mean(costs.clamp(min=0), valid) + self.nu * penalty(
             batch.embeddings, self.penalty
         )

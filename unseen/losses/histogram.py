@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from unseen.geometry import cosine
-from unseen.losses.base import Comparison, Loss
+from unseen.losses.base import Comparison, Loss, Side
 
 
 class Histogram(Loss):
@@ -33,16 +33,15 @@ class Histogram(Loss):
         self.nodes = nodes
 
     def price(self, batch: Comparison) -> Tensor:
-        place = (batch.matrix(cosine).flatten().clamp(-1, 1) + 1) * ((self.nodes - 1) / 2)
-        low = place.detach().floor().clamp(max=self.nodes - 2)  # the node below, in 0..nodes-2
-        share = place - low  # of the node above
-        node = low.long()
-        positive, negative = (self._histogram(node, share, c) for c in batch.pair_counts())
+        positive, negative = (self._histogram(side) for side in batch.sides(cosine))
         return torch.dot(negative, positive.cumsum(dim=0))
 
-    def _histogram(self, node: Tensor, share: Tensor, counts: Tensor) -> Tensor:  # [nodes]
-        counts = counts.flatten()
-        above = share * counts
-        empty = share.new_zeros(self.nodes)
+    def _histogram(self, side: Side) -> Tensor:  # [nodes]
+        counts = side.counts.flatten()
+        place = (side.values.flatten().clamp(-1, 1) + 1) * ((self.nodes - 1) / 2)
+        # the node below; a NaN stays in range here and spoils its share, hence the loss
+        node = place.detach().long().clamp(0, self.nodes - 2)
+        above = (place - node) * counts  # the share of the node above
+        empty = place.new_zeros(self.nodes)
         total = empty.index_add(0, node + 1, above).index_add(0, node, counts - above)
         return total / counts.sum().clamp(min=1)

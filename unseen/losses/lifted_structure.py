@@ -27,7 +27,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from unseen.geometry import cosine, distance, log_sum_exp, masked_mean, unit_distance, weighted_mean
+from unseen.geometry import cosine, distance, log_sum_exp, masked_mean, unit_distance
 from unseen.losses.base import Comparison, Loss, check_choice, check_positive
 
 
@@ -65,23 +65,25 @@ class LiftedStructure(Loss):
         pos, neg = batch.masks()
         valid = pos.any(dim=1) & neg.any(dim=1)  # [N]
         if self.form == "hinge":
-            pull, push = log_sum_exp(self.margin - sim, pos), log_sum_exp(sim, neg)
-            return masked_mean((pull + push).clamp(min=0), valid)
-        pull = 2 / self.beta * log_sum_exp(-self.beta * sim, pos)
-        push = 2 / self.alpha * log_sum_exp(self.alpha * sim, neg)
+            costs = self.margin + log_sum_exp(sim, pos, scale=-1.0) + log_sum_exp(sim, neg)
+            return masked_mean(costs.clamp(min=0), valid)
+        pull = 2 / self.beta * log_sum_exp(sim, pos, scale=-self.beta)
+        push = 2 / self.alpha * log_sum_exp(sim, neg, scale=self.alpha)
         return (pull + push).masked_fill(~valid, 0.0).sum() / max(1, len(sim))
 
     def _on_pairs(self, batch: Comparison) -> Tensor:
         dist = batch.matrix(self.measure)  # [N, M]
-        positive = batch.pair_counts()[0]
         neg = batch.masks()[1]
-        of_anchor = log_sum_exp(self.margin - dist, neg)  # [N]
-        of_reference = (
-            of_anchor if batch.ref_labels is None else log_sum_exp(self.margin - dist, neg, dim=0)
-        )
         # a pair without any negative: far below 0 instead of -inf, whose gradient would be NaN
         floor = torch.finfo(dist.dtype).min / 4
+        of_anchor = log_sum_exp(dist, neg, scale=-1.0).clamp(min=floor)  # [N]
+        of_reference = of_anchor
+        if batch.ref_labels is not None:
+            of_reference = log_sum_exp(dist, neg, dim=0, scale=-1.0).clamp(min=floor)  # [M]
+        anchor, positive = batch.positive_pairs()  # [P]
+        near = dist.flatten().index_select(0, anchor * dist.shape[1] + positive)
         ends = torch.logaddexp(
-            of_anchor.clamp(min=floor)[:, None], of_reference.clamp(min=floor)[None, :]
+            of_anchor.index_select(0, anchor), of_reference.index_select(0, positive)
         )
-        return weighted_mean((ends + dist).clamp(min=0).square() / 2, positive)
+        costs = (self.margin + ends + near).clamp(min=0)
+        return costs.square().sum() / (2 * max(1, len(anchor)))

@@ -17,8 +17,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from unseen.geometry import unit_distance
-from unseen.losses.base import Comparison, Loss, check_choice, check_not_negative
+from unseen.geometry import hinge_sum, unit_distance
+from unseen.losses.base import Comparison, Loss, Side, check_choice, check_not_negative
 from unseen.tuples import Triplets
 
 
@@ -56,24 +56,29 @@ class Margin(Loss):
         self.beta = nn.Parameter(start, requires_grad=boundary != "fixed")
 
     def price(self, batch: Comparison) -> Tensor:
-        dist = batch.matrix(unit_distance)  # [N, M]
-        beta = self.beta if len(self.beta) == 1 else self.beta[batch.labels]
-        pull = (dist + (self.margin - beta)[:, None]).clamp(min=0)
-        push = ((self.margin + beta)[:, None] - dist).clamp(min=0)
-        positive, negative = batch.triplet_pair_counts()
-        total = (pull * positive).sum() + (push * negative).sum()
-        if self.normaliser == "active_triplets":
-            active = count_active_triplets(batch, pull > 0, push > 0)
+        positive, negative = batch.sides(unit_distance, of_triplets=True)
+        beta = self.beta.to(positive.values.dtype)
+        beta = beta.expand(len(batch.labels)) if len(beta) == 1 else beta[batch.labels]  # [N]
+        inner, outer = beta[positive.anchor] - self.margin, beta[negative.anchor] + self.margin
+        pull, active_pull = hinge_sum(positive.values, inner, positive.counts)
+        push, active_push = hinge_sum(negative.values, outer, negative.counts, below=True)
+        if self.normaliser == "active_terms":
+            active = active_pull + active_push
+        elif isinstance(batch.tuples, Triplets):
+            active = ((positive.values > inner) | (negative.values < outer)).sum()
         else:
-            active = (positive * (pull > 0)).sum() + (negative * (push > 0)).sum()
-        return total / active.clamp(min=1)
+            idle_pull, idle_push = positive.values <= inner, negative.values >= outer
+            active = count_active(positive, negative, idle_pull, idle_push, len(batch.labels))
+        return (pull + push) / active.clamp(min=1)
 
 
-def count_active_triplets(batch: Comparison, pulls: Tensor, pushes: Tensor) -> Tensor:
-    """How many triplets have an active term on either side, from the masks [N, M] of active pairs."""
-    if isinstance(batch.tuples, Triplets):
-        anchor, positive, negative = batch.tuples
-        return (pulls[anchor, positive] | pushes[anchor, negative]).sum()
-    positive, negative = batch.pair_counts()
-    idle = (positive * ~pulls).sum(dim=1) * (negative * ~pushes).sum(dim=1)  # [N], neither side
-    return (positive.sum(dim=1) * negative.sum(dim=1) - idle).sum()
+def count_active(
+    positive: Side, negative: Side, idle_pull: Tensor, idle_push: Tensor, num_anchors: int
+) -> Tensor:
+    """How many of the triplets that pairs make have an active term on either side: all but those of
+    an idle positive and an idle negative."""
+    triplets = positive.per_anchor(num_anchors)  # [N], positives times negatives
+    idle_positive = positive._replace(counts=positive.counts * idle_pull).per_anchor(num_anchors)
+    idle_negative = negative._replace(counts=negative.counts * idle_push).per_anchor(num_anchors)
+    # each count holds the number of the other side once too often
+    return (triplets - idle_positive * idle_negative / triplets.clamp(min=1)).sum()

@@ -15,9 +15,10 @@ Use      samples_per_class sampler with at least 2 per class; multi_similarity m
 
 from typing import Any, ClassVar
 
+import torch.nn.functional as F
 from torch import Tensor
 
-from unseen.geometry import log1p_sum_exp
+from unseen.geometry import log_sum_exp
 from unseen.losses.base import MatrixLoss
 
 
@@ -46,8 +47,9 @@ class MultiSimilarity(MatrixLoss):
         self.alpha, self.beta, self.base, self.average = alpha, beta, base, average
 
     def on_matrix(self, sim: Tensor, pos: Tensor, neg: Tensor) -> Tensor:  # three [N, M]
-        pull = log1p_sum_exp(-self.alpha * (sim - self.base), where=pos) / self.alpha  # [N]
-        push = log1p_sum_exp(self.beta * (sim - self.base), where=neg) / self.beta  # [N]
+        alpha, beta, base = self.alpha, self.beta, self.base
+        pull = F.softplus(log_sum_exp(sim, pos, scale=-alpha) + alpha * base) / alpha  # [N]
+        push = F.softplus(log_sum_exp(sim, neg, scale=beta) - beta * base) / beta  # [N]
         if self.average == "kept":
             kept = (pos.any(dim=1) | neg.any(dim=1)).sum()
             return (pull + push).sum() / kept.clamp(min=1)

@@ -15,14 +15,12 @@ Values   nu 0.005, all negatives (Roth et al.; their code: norm, embeddings over
 Use      n_pair miner (one positive per anchor, or one pair per class); without it all positive pairs.
 """
 
-import math
 from typing import Any, ClassVar
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from unseen.geometry import cosine, dot, log_sum_exp, weighted_mean
+from unseen.geometry import cosine, dot, log_sum_exp
 from unseen.losses.base import (
     Comparison,
     Loss,
@@ -31,7 +29,6 @@ from unseen.losses.base import (
     check_positive,
     penalty,
 )
-from unseen.tuples import relations
 
 
 class NPair(Loss):
@@ -69,23 +66,31 @@ class NPair(Loss):
         self.scale_invariant = normalise and nu == 0
 
     def price(self, batch: Comparison) -> Tensor:
-        sim = batch.matrix(self.measure) * self.prescale**2  # [N, M]
-        positive = batch.pair_counts()[0]
+        anchor, positive = batch.positive_pairs()  # [P]
         if self.negatives == "batch":
-            costs = F.softplus(log_sum_exp(sim, batch.masks()[1])[:, None] - sim)
+            sim = batch.matrix(self.measure) * self.prescale**2  # [N, M]
+            across = log_sum_exp(sim, batch.masks()[1]).index_select(0, anchor)
+            near = sim.flatten().index_select(0, anchor * sim.shape[1] + positive)
+            total = F.softplus(across - near).sum()
         else:
-            costs = self._against_pairs(sim, positive, relations(batch.labels, batch.ref_labels)[1])
-        return weighted_mean(costs, positive) + self.nu * penalty(
+            total = self._against_pairs(batch, anchor, positive)
+        return total / max(1, len(anchor)) + self.nu * penalty(
             batch.embeddings * self.prescale, self.penalty
         )
 
-    def _against_pairs(self, sim: Tensor, positive: Tensor, neg: Tensor) -> Tensor:  # [N, M]
-        """Each pair against the pairs of other classes; a column counts as often as pairs name it."""
-        as_often = positive.sum(dim=0).log()  # [M], -inf for who is nobody's positive
-        across = log_sum_exp(sim + as_often[None, :], neg & (as_often > -math.inf)[None, :])
-        costs = F.softplus(across[:, None] - sim)
-        if not self.symmetric:
-            return costs
-        as_often = positive.sum(dim=1).log()  # [N]
-        down = log_sum_exp(sim + as_often[:, None], neg & (as_often > -math.inf)[:, None], dim=0)
-        return torch.add(costs, F.softplus(down[None, :] - sim)) / 2
+    def _against_pairs(self, batch: Comparison, anchor: Tensor, positive: Tensor) -> Tensor:
+        """Each pair against the pairs of other classes. Of these, anchors and positives that occur
+        several times are compared once and counted as often."""
+        columns = batch.embeddings if batch.ref_embeddings is None else batch.ref_embeddings
+        labels = batch.labels if batch.ref_labels is None else batch.ref_labels
+        anchors, row, row_count = anchor.unique(return_inverse=True, return_counts=True)
+        positives, column, column_count = positive.unique(return_inverse=True, return_counts=True)
+        sim = self.measure(batch.embeddings[anchors], columns[positives]) * self.prescale**2
+        neg = batch.labels[anchors][:, None] != labels[positives][None, :]  # [A, B]
+        near = sim[row, column]  # [P]
+        across = log_sum_exp(sim + column_count.log()[None, :], neg)[row]
+        costs = F.softplus(across - near)
+        if self.symmetric:
+            down = log_sum_exp(sim + row_count.log()[:, None], neg, dim=0)[column]
+            costs = (costs + F.softplus(down - near)) / 2
+        return costs.sum()

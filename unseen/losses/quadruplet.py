@@ -20,15 +20,8 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from unseen.geometry import unit_distance
-from unseen.losses.base import (
-    Comparison,
-    Loss,
-    check_choice,
-    check_not_negative,
-    gather_triplets,
-)
+from unseen.losses.base import Comparison, Loss, check_choice, check_not_negative
 from unseen.miners.base import draw_per_row
-from unseen.tuples import Triplets
 
 BLOCK = (
     1 << 22
@@ -53,19 +46,19 @@ class Quadruplet(Loss):
         self.generator = torch.Generator().manual_seed(seed)
 
     def price(self, batch: Comparison) -> Tensor:
-        dist = batch.matrix(unit_distance)  # [N, M]
-        anchor, positive, negative = batch.triplets()  # [T]
-        near, far = gather_triplets(dist, Triplets(anchor, positive, negative))
+        near, far = batch.triplet_sides(unit_distance)  # [T]
+        anchor, _, negative = batch.triplets()
         hinge = (near - far + self.margin).clamp(min=0).sum()
-        size = max(1, BLOCK // max(1, dist.shape[1]))
-        pieces = list(zip(near.split(size), anchor.split(size), negative.split(size), strict=True))
-        for near_, anchor_, negative_ in pieces:
+        size = max(1, BLOCK // max(1, len(batch.labels)))
+        for piece in zip(near.split(size), anchor.split(size), negative.split(size), strict=True):
+            near_, anchor_, negative_ = piece
             fourth = self._fourth(batch, anchor_, negative_)
-            arguments = (batch, dist, near_, negative_, fourth)
-            if len(pieces) == 1:
-                hinge = hinge + self._against_fourth(*arguments)
+            if len(anchor) <= size:
+                hinge = hinge + self._against_fourth(batch, near_, negative_, fourth)
             else:
-                hinge = hinge + checkpoint(self._against_fourth, *arguments, use_reentrant=False)
+                hinge = hinge + checkpoint(
+                    self._against_fourth, batch, near_, negative_, fourth, use_reentrant=False
+                )
         return hinge / max(1, len(anchor))
 
     def _fourth(self, batch: Comparison, anchor: Tensor, negative: Tensor) -> Tensor:  # [T, M]
@@ -80,12 +73,10 @@ class Quadruplet(Loss):
         return torch.zeros_like(allowed).scatter_(1, drawn, True) & allowed
 
     def _against_fourth(
-        self, batch: Comparison, dist: Tensor, near: Tensor, negative: Tensor, fourth: Tensor
+        self, batch: Comparison, near: Tensor, negative: Tensor, fourth: Tensor
     ) -> Tensor:
-        if batch.ref_embeddings is None:
-            far = dist.index_select(0, negative)  # [T, M]
-        else:
-            far = unit_distance(batch.ref_embeddings[negative], batch.ref_embeddings)
+        references = batch.embeddings if batch.ref_embeddings is None else batch.ref_embeddings
+        far = unit_distance(references.index_select(0, negative), references)  # [T, M]
         hinge = (near[:, None] - far + self.fourth_margin).clamp(min=0)
         return (hinge.masked_fill(~fourth, 0.0).sum(dim=1) / fourth.sum(dim=1).clamp(min=1)).sum()
 

@@ -47,6 +47,8 @@ class SmoothTriplet(Loss):
         self.factor, self.own_lr, self.own_weight_decay = factor, lr, weight_decay
 
     def price(self, batch: Comparison) -> Tensor:
-        scaled = self.scale.square() * batch.matrix(self.measure)  # [N, M]
-        total, count = batch.softplus_triplets(scaled)
+        total, count = batch.softplus_triplets(self._scaled)
         return self.factor * total / count.clamp(min=1)
+
+    def _scaled(self, x: Tensor, y: Tensor | None = None, paired: bool = False) -> Tensor:
+        return self.scale.square() * self.measure(x, y, paired)

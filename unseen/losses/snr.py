@@ -15,9 +15,10 @@ Use      samples_per_class sampler; distance_weighted miner, with or without the
 
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
-from unseen.geometry import squared_distance, unit, weighted_mean
+from unseen.geometry import squared_distance, unit
 from unseen.losses.base import Comparison, Loss, check_not_negative
 
 
@@ -37,18 +38,28 @@ class Snr(Loss):
         self.scale_invariant = normalise
 
     def price(self, batch: Comparison) -> Tensor:
-        total, active, _ = batch.hinge_triplets(batch.matrix(self._ratios), self.margin)
-        triplets_of = batch.triplet_pair_counts()[0].sum(dim=1)  # [N]
+        total, active, count = batch.hinge_triplets(self._ratios, self.margin)
+        price = total / active.clamp(min=1)
+        if self.weight == 0:
+            return price
         rows = unit(batch.embeddings) if self.normalise else batch.embeddings
-        off_centre = rows.sum(dim=1).abs()  # [N]
-        return total / active.clamp(min=1) + self.weight * weighted_mean(off_centre, triplets_of)
+        off_centre = torch.dot(rows.sum(dim=1).abs(), self._triplets_of(batch))
+        return price + self.weight * off_centre / count.clamp(min=1)
 
-    def _ratios(self, x: Tensor, y: Tensor | None) -> Tensor:  # [N, M]
+    def _triplets_of(self, batch: Comparison) -> Tensor:  # [N]
+        """How many triplets each anchor has."""
+        if batch.tuples is None:
+            positive, negative = batch.pair_counts()
+            return positive.sum(dim=1) * negative.sum(dim=1)
+        anchor = batch.triplets().anchor
+        return torch.bincount(anchor, minlength=len(batch.labels)).to(batch.embeddings.dtype)
+
+    def _ratios(self, x: Tensor, y: Tensor | None = None, paired: bool = False) -> Tensor:
         """Squared distances of centred rows over the row's own squared length."""
         if self.normalise:
             x, y = unit(x), None if y is None else unit(y)
         x = x - x.mean(dim=1, keepdim=True)
         y = None if y is None else y - y.mean(dim=1, keepdim=True)
         # a constant row has no variance: the guard keeps its ratios finite
-        own = x.square().sum(dim=1, keepdim=True).clamp(min=1e-12 * x.shape[1])
-        return squared_distance(x, y) / own
+        own = x.square().sum(dim=1).clamp(min=1e-12 * x.shape[1])  # [N]
+        return squared_distance(x, y, paired) / (own if paired else own[:, None])

@@ -45,6 +45,5 @@ class Triplet(Loss):
         self.measure = UNIT_DISTANCES[distance]
 
     def price(self, batch: Comparison) -> Tensor:
-        dist = batch.matrix(self.measure)  # [N, M]
-        total, active, count = batch.hinge_triplets(dist, self.margin)
+        total, active, count = batch.hinge_triplets(self.measure, self.margin)
         return total / (active if self.reduction == "active" else count).clamp(min=1)

@@ -42,11 +42,13 @@ class Random(TripletMiner):
             anchor = valid.repeat_interleave(self.per_anchor)
             return Triplets(anchor, positive.flatten(), negative.flatten())
         positives, negatives = Members(pos), Members(neg)
-        last = (positives.count * negatives.count).cumsum(0)  # [N], triplets up to each anchor
-        chosen = _distinct(int(last[-1]), len(embeddings), self.generator).to(last.device)
+        num_triplets = positives.count * negatives.count  # [N]
+        last = num_triplets.cumsum(0)
+        chosen = _distinct(int(num_triplets.sum()), len(embeddings), self.generator)
+        chosen = chosen.to(last.device)
         # a triplet's number says its anchor, its positive's place and its negative's place
         anchor = torch.searchsorted(last, chosen, right=True)
-        place = chosen - (last - positives.count * negatives.count)[anchor]
+        place = chosen - (last - num_triplets)[anchor]
         num_negatives = negatives.count[anchor]
         return Triplets(
             anchor,

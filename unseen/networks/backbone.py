@@ -29,11 +29,13 @@ from unseen.networks.weights import State, load_weights
 
 TIMM = "timm:"
 IMAGENET = "imagenet"
-OWN = "own"  # a network's own pooling: the mean of a map, whatever a transformer does with its tokens
+OWN = (
+    "own"  # a network's own pooling: the mean of a map, whatever a transformer does with its tokens
+)
 
 
 class Backbone(nn.Module):
-    """A body, its pooling and how it wants its pictures. What is frozen stays so through `train()`."""
+    """A body, its pooling and how it wants its pictures; `train()` leaves frozen parts frozen."""
 
     def __init__(
         self,
@@ -53,11 +55,11 @@ class Backbone(nn.Module):
         self.has_channels_last = getattr(body, "output_fmt", None) == "NHWC"  # timm says so of Swin
         self.frozen_bn = frozen_bn
         self._frozen: list[nn.Module] = []
-        self._frozen_parameters: list[nn.Parameter] = []
+        self._frozen_parameters = [p for p in body.parameters() if not p.requires_grad]
         freeze_batch_norm(body, frozen_bn)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Pooled descriptors [N, P], and the last map [N, channels, height, width] if there is one."""
+        """Pooled descriptors [N, P], and the last map [N, C, H, W] if there is one."""
         return self.pool(self.features(images))
 
     def features(self, images: Tensor) -> Tensor:
@@ -85,7 +87,8 @@ class Backbone(nn.Module):
 
     def freeze(self, modules: list[nn.Module], parameters: list[nn.Parameter]) -> None:
         """Layers that are to stay as they are: no gradient, evaluation mode for ever."""
-        self._frozen, self._frozen_parameters = modules, parameters
+        self._frozen = [*self._frozen, *modules]
+        self._frozen_parameters = [*self._frozen_parameters, *parameters]
         self.set_trainable(True)
         self.train(self.training)
 
@@ -128,7 +131,7 @@ def create_backbone(
         recipe = _known(name)
     body = recipe.make(weights == IMAGENET)
     if weights not in (None, IMAGENET):
-        load_weights(body, weights, recipe.classifiers, partial(recipe.adapt, body=body))
+        load_weights(body, weights, recipe.classifiers, lambda state: recipe.adapt(state, body))
     spec = recipe.input_spec
     spec = InputSpec(picture_size or spec.size, spec.mean, spec.std)
     return Backbone(body, recipe.num_features, spec, pooling, frozen_bn)
@@ -204,7 +207,7 @@ def _timm_recipe(model: str, picture_size: int | None) -> Recipe:
         raise ValueError(f"timm has no model {model!r}: did you mean {', '.join(near)}?")
     published = timm.get_pretrained_cfg(model)
     is_fixed = published is not None and published.fixed_input_size
-    size = {"img_size": picture_size} if picture_size and is_fixed else {}
+    size: dict[str, Any] = {"img_size": picture_size} if picture_size and is_fixed else {}
 
     def make(weights: bool) -> nn.Module:
         try:
@@ -213,10 +216,12 @@ def _timm_recipe(model: str, picture_size: int | None) -> Recipe:
             if not weights:
                 raise
             reason = str(error).splitlines()[0]
-            raise ValueError(f"no ImageNet weights of {model}: {reason}. Give weights=FILE") from error
+            raise ValueError(
+                f"no ImageNet weights of {model}: {reason}. Give weights=FILE"
+            ) from error
         return made
 
-    body = timm.create_model(model, num_classes=0, **size)
+    body: Any = timm.create_model(model, num_classes=0, **size)
     wanted = timm.data.resolve_model_data_config(body)
     spec = InputSpec(wanted["input_size"][-1], wanted["mean"], wanted["std"])
     classifier = body.pretrained_cfg.get("classifier") or ()

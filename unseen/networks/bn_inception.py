@@ -1,12 +1,14 @@
 """BN-Inception: the backbone of Proxy-NCA, Proxy-Anchor, multi-similarity and many others.
 
 Paper    S. Ioffe, C. Szegedy, Batch Normalization, ICML 2015, https://arxiv.org/abs/1502.03167
-Names    those of the common checkpoint (bn_inception-52deb4733; in the older bn_inception-239d2248 the batch
-         norms' tensors are 1xC and are flattened): `inception_3a_1x1`, `inception_3a_1x1_bn`, ...; a block's
-         joined output is the layer `inception_3a_output`.
-Input    trained on BGR in 0..255 minus (104, 117, 128): pictures come as RGB and `to_bgr` turns them.
-Values   batch norm momentum 0.1. The usual port says 0.9, which in PyTorch lets running statistics follow the
-         last batch; its ReLUs count only because they overwrite their input, ours pass their output on.
+Names    those of the common checkpoint (bn_inception-52deb4733; in the older bn_inception-239d2248
+         the batch norms' tensors are 1xC and are flattened): `inception_3a_1x1`,
+         `inception_3a_1x1_bn`, ...; a block's joined output is the layer `inception_3a_output`.
+Input    trained on BGR in 0..255 minus (104, 117, 128): pictures come as RGB and `to_bgr` turns
+         them.
+Values   batch norm momentum 0.1. The usual port says 0.9, which in PyTorch lets running statistics
+         follow the last batch; its ReLUs count only because they overwrite their input, ours pass
+         their output on.
 """
 
 from collections.abc import Iterator
@@ -20,8 +22,8 @@ CLASSIFIERS = ("last_linear", "fc")
 MEAN = (128 / 255, 117 / 255, 104 / 255)  # red, green, blue
 STD = (1 / 255, 1 / 255, 1 / 255)
 
-# block: 1x1, (3x3 reduce, 3x3), (double 3x3 reduce, double 3x3), pool projection. 0: the branch is absent,
-# and a block without a projection halves the map.
+# block: 1x1, (3x3 reduce, 3x3), (double 3x3 reduce, double 3x3), pool projection.
+# 0: the branch is absent; a block without a projection halves the map.
 BLOCKS = {
     "3a": (64, (64, 64), (64, 96), 32),
     "3b": (64, (64, 96), (64, 96), 64),
@@ -93,7 +95,9 @@ class BnInception(nn.Module):
         self._unit(f"{name}_double_3x3_1", narrow, double, 3)
         joined += self._unit(f"{name}_double_3x3_2", double, double, 3, stride)
         self.add_module(f"{name}_pool", _pool(block, stride))
-        joined += self._unit(f"{name}_pool_proj", channels, projection, 1) if projection else channels
+        joined += (
+            self._unit(f"{name}_pool_proj", channels, projection, 1) if projection else channels
+        )
         self.add_module(f"{name}_output", Join())
         return joined
 

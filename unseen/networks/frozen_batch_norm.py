@@ -1,11 +1,12 @@
 """Frozen batch norm in three levels: what of a pretrained network's normalisation may move.
 
 Levels   off    statistics follow the batches, gamma and beta are trained
-         stats  the running statistics stay for ever; gamma and beta are trained and decayed (Roth's code)
+         stats  running statistics stay for ever; gamma, beta are trained and decayed (Roth's code)
          full   nothing of it moves (Roth's text, Proxy-Anchor's intention)
-Why      `train()` puts batch norm back into training, and a warm-up that switches `requires_grad` on for
-         all parameters unfreezes gamma and beta (Proxy-Anchor's and Psomas's code do). So level `full` makes
-         buffers of them: no optimiser, decay or switch can reach a buffer; names on disk stay the same.
+Why      `train()` puts batch norm back into training, and a warm-up that switches `requires_grad`
+         on for all parameters unfreezes gamma and beta (Proxy-Anchor's and Psomas's code do). So
+         level `full` makes buffers of them: no optimiser, decay or switch can reach a buffer; names
+         on disk stay the same.
 Use      stats for small batches, full on CUB and Cars, off on large data (Psomas, per data set).
 """
 

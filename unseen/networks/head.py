@@ -1,7 +1,7 @@
 """The head: from the pooled descriptor to the embedding, linear or with hidden layers between.
 
-Starting values  default: PyTorch's (Roth); kaiming: normal, fan-out, zero bias (Proxy-Anchor, Psomas).
-                 HORDE has no bias.
+Starting values  default: PyTorch's (Roth); kaiming: normal, fan-out, zero bias (Proxy-Anchor,
+                 Psomas). HORDE has no bias.
 Layers           fc1, fc2, ...: each is linear, so as a tap it is what stands before the next ReLU.
 """
 
@@ -22,6 +22,7 @@ class Head(nn.Module):
         num_features: int,
         embedding_size: int | None,
         hidden: Sequence[int] = (),
+        *,
         dropout: float = 0.0,
         bias: bool = True,
         start: str = "default",

@@ -14,7 +14,7 @@ IMAGENET_STD: Channels = (0.229, 0.224, 0.225)
 
 @dataclass(frozen=True)
 class InputSpec:
-    """What a network's pictures must look like: red, green, blue in [0, 1], minus mean, over std."""
+    """What a network's pictures must look like; mean and std are of red, green, blue."""
 
     size: int
     mean: Channels = (0.5, 0.5, 0.5)

@@ -31,8 +31,8 @@ class EmbeddingNetwork(nn.Module):
         return Output(self.head(pooled), pooled, maps)
 
     def warm_up(self, only_new_layers: bool) -> None:
-        """True: only layers without pretraining (pooling and head) are trained. False: all that is not
-        frozen is. What is frozen stays so either way."""
+        """True: only layers without pretraining (pooling and head) are trained. False: all that
+        is not frozen is. What is frozen stays so either way."""
         self.backbone.set_trainable(not only_new_layers)
 
     def layers(self) -> list[str]:
@@ -47,7 +47,7 @@ class EmbeddingNetwork(nn.Module):
         return body | {f"head.{name}": layer for name, layer in self.head.named_modules() if name}
 
     def layer_shapes(self, images: Tensor) -> dict[str, tuple[int, ...]]:
-        """The shape each layer gives for one picture, in the order they ran: what `tapped` can read."""
+        """The shape each layer gives for one picture, in the order they ran."""
         shapes: dict[str, tuple[int, ...]] = {}
 
         def keep(name: str, output: object) -> None:
@@ -66,10 +66,16 @@ class EmbeddingNetwork(nn.Module):
     ) -> dict[str, Tensor]:
         """Unit descriptors [N, d] of named layers, by the rule of `taps.py`."""
         check_names(names, self.layers())
-        channels_last = self.backbone.has_channels_last
 
         def run() -> Mapping[str, Tensor]:
             output = self(images)
             return {POOLED: output.pooled, EMBEDDING: output.embeddings}
 
-        return tap(run, self.named_layers(), names, len(images), pooling, channels_last)
+        return tap(
+            run,
+            self.named_layers(),
+            names,
+            num_images=len(images),
+            pooling=pooling,
+            has_channels_last=self.backbone.has_channels_last,
+        )

@@ -3,9 +3,10 @@
 Formula  avg      mean over places
          max      maximum over places
          avg+max  their sum (Proxy-Anchor's and Psomas's networks)
-         gem      (mean of x^p)^(1/p), x at least 1e-6, p learned from 3 on; p = 1 is avg, p to infinity max
-Paper    gem: F. Radenovic et al., Fine-tuning CNN Image Retrieval with No Human Annotation, TPAMI 2019,
-         https://arxiv.org/abs/1711.02512
+         gem      (mean of x^p)^(1/p), x at least 1e-6, p learned from 3 on;
+                  p = 1 is avg, p to infinity max
+Paper    gem: F. Radenovic et al., Fine-tuning CNN Image Retrieval with No Human Annotation, TPAMI
+         2019, https://arxiv.org/abs/1711.02512
 Use      max or avg+max for small details, avg where moments of the map are used beside it (HORDE).
 """
 

@@ -1,6 +1,7 @@
 """NetA to NetF: where the loss sits and what starts from scratch.
 
-Paper    N. Vo, J. Hays, Generalization in Metric Learning, WACV 2019, https://arxiv.org/abs/1803.03310
+Paper    N. Vo, J. Hays, Generalization in Metric Learning, WACV 2019,
+         https://arxiv.org/abs/1803.03310
 Nets     all: global max pooling, dropout 0.01 after it (their code), layers of 512.
 
              net   head              from scratch
@@ -58,17 +59,19 @@ def create_preset(
     if name not in PRESETS:
         raise ValueError(f"preset must be one of {', '.join(PRESETS)}, got {name!r}")
     preset = PRESETS[name]
+    if preset.resets_last and frozen_bn != "off":
+        raise ValueError(f"{name} trains its last batch norm anew: frozen_bn must be off")
     start = weights if preset.pretrained else None
     body = create_backbone(backbone, picture_size, start, "max", frozen_bn)
     if preset.resets_last:
         reset_last_convolution(body.body)
     size = SIZE if preset.num_layers else None
-    head = Head(body.num_features, size, [SIZE] * (preset.num_layers - 1), DROPOUT)
+    head = Head(body.num_features, size, [SIZE] * (preset.num_layers - 1), dropout=DROPOUT)
     return EmbeddingNetwork(body, head)
 
 
 def reset_last_convolution(body: nn.Module) -> list[str]:
-    """New starting values for the last convolution and the batch norms after it; returns their names."""
+    """New starting values for the last convolution and the norms after it; returns their names."""
     named = list(body.named_modules())
     places = [i for i, (_, layer) in enumerate(named) if isinstance(layer, nn.Conv2d)]
     if not places:
@@ -77,7 +80,7 @@ def reset_last_convolution(body: nn.Module) -> list[str]:
     after = [(name, layer) for name, layer in named[places[-1] :] if layer in norms]
     reset = [named[places[-1]], *after]
     for _, layer in reset:
-        layer.reset_parameters()  # type: ignore[operator]
+        layer.reset_parameters()
     return [name for name, _ in reset]
 
 
@@ -92,5 +95,5 @@ def paper_taps(network: EmbeddingNetwork) -> dict[str, str]:
         elif isinstance(layer, nn.MaxPool2d):
             block, step = block + 1, 0
         elif isinstance(layer, nn.Linear):
-            names[f"fc{5 + len(name.removeprefix('head.fc')) - 1 + int(name[-1])}"] = name
+            names[f"fc{5 + int(name.removeprefix('head.fc'))}"] = name
     return names

@@ -1,8 +1,7 @@
-"""The built-in backbone for small pictures (32 to 64 px): trains in minutes on a laptop, no weights needed.
-
-A strided stem and three stages, each a strided 3x3 convolution and a residual 3x3 convolution, with
-GroupNorm: it has no batch statistics, so a picture's embedding never depends on its neighbours in the
-batch, and several processes give the gradients of one.
+"""The built-in backbone for small pictures (32 to 64 px): trains in minutes, needs no weights.
+ A strided stem and three stages, each a strided 3x3 convolution and a residual 3x3 convolution,
+with GroupNorm: it has no batch statistics, so a picture's embedding never depends on its neighbours
+in the batch, and several processes give the gradients of one.
 """
 
 import torch.nn.functional as F

@@ -1,9 +1,11 @@
 """Any layer as a descriptor: hook it, pool it over places, put it on the unit sphere.
 
-Paper    N. Vo, J. Hays, Generalization in Metric Learning: Should the Embedding Layer be the Embedding Layer?,
-         WACV 2019, https://arxiv.org/abs/1803.03310: the layer before the loss often generalises better.
-Rule     a map [N, C, H, W] counts by its maximum over places (or its mean, or GeM), tokens [N, T, C] by
-         their mean, a vector as it is. A layer that runs several times counts with its last run.
+Paper    N. Vo, J. Hays, Generalization in Metric Learning: Should the Embedding Layer be the
+         Embedding Layer?, WACV 2019, https://arxiv.org/abs/1803.03310: the layer before the loss
+         often generalises better.
+Rule     a map [N, C, H, W] counts by its maximum over places (or its mean, or GeM), tokens [N, T,
+         C] by their mean, a vector as it is. A layer that runs several times counts with its last
+         run.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,12 +25,13 @@ def tap(
     run: Callable[[], Mapping[str, Tensor]],
     modules: Mapping[str, nn.Module],
     names: Sequence[str],
+    *,
     num_images: int,
     pooling: str = "max",
     has_channels_last: bool = False,
 ) -> dict[str, Tensor]:
-    """Unit descriptors [N, d] of named layers. `run` makes a forward pass and returns what has a name
-    beside the modules (`pooled`, `embedding`)."""
+    """Unit descriptors [N, d] of named layers. `run` makes a forward pass and returns what else
+    has a name (`pooled`, `embedding`)."""
     pool = create_pooling(pooling)
     seen: dict[str, Tensor] = {}
 

@@ -1,9 +1,8 @@
 """ResNet-50, VGG-16-BN and GoogLeNet from torchvision, cut before their pooling and classifier.
-
-Layer names are torchvision's, so its checkpoints load as they are. ImageNet weights are the first ones
-(IMAGENET1K_V1), as in the literature: later recipes are not comparable.
-GoogLeNet's weights expect pictures in (x - 0.5) / 0.5. Pictures arrive in the usual ImageNet
-normalisation and its first layer, `transform_input`, maps them back. Its "5x5" branches are 3x3.
+ Layer names are torchvision's, so its checkpoints load as they are. ImageNet weights are the first
+ones (IMAGENET1K_V1), as in the literature: later recipes are not comparable. GoogLeNet's weights
+expect pictures in (x - 0.5) / 0.5. Pictures arrive in the usual ImageNet normalisation and its
+first layer, `transform_input`, maps them back. Its "5x5" branches are 3x3.
 """
 
 from collections import OrderedDict
@@ -44,6 +43,8 @@ class ToHalfRange(nn.Module):
         super().__init__()
         mean, std = torch.tensor(IMAGENET_MEAN), torch.tensor(IMAGENET_STD)
         scale, shift = (std / 0.5)[:, None, None], ((mean - 0.5) / 0.5)[:, None, None]
+        self.scale: Tensor
+        self.shift: Tensor
         self.register_buffer("scale", scale, persistent=False)
         self.register_buffer("shift", shift, persistent=False)
 

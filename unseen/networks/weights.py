@@ -1,13 +1,14 @@
 """Weights from a file: every tensor finds its place, or the message says which did not.
-
-Reads `.safetensors`, and `.pth`/`.pt` as plain tensors (`weights_only`: a file cannot run code). A file may
-hold the state dict itself or keep it under "state_dict"; the weights of one of our own runs give their
-backbone. Classifier layers of the pretraining are left out by name, nothing else is.
+ Reads `.safetensors`, and `.pth`/`.pt` as plain tensors (`weights_only`: a file cannot run code). A
+file may hold the state dict itself or keep it under "state_dict"; the weights of one of our own
+runs give their backbone. Classifier layers of the pretraining are left out by name, nothing else
+is.
 """
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from pickle import UnpicklingError
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -25,7 +26,7 @@ def load_weights(
     classifiers: Sequence[str] = (),
     adapt: Callable[[State], State] | None = None,
 ) -> None:
-    """Fills `body` from a file. `classifiers`: top names of layers the body does not have on purpose.
+    """Fills `body` from a file. `classifiers`: top names of layers it does not have on purpose.
     `adapt` turns the names or shapes of a known checkpoint into ours."""
     state = read_state(Path(path))
     own = {k.removeprefix(OWN_PREFIX): v for k, v in state.items() if k.startswith(OWN_PREFIX)}
@@ -60,7 +61,7 @@ def read_state(path: Path) -> State:
         raise ValueError(f"no such weights file: {path} (weights is none, imagenet or a file)")
     try:
         if path.suffix == ".safetensors":
-            found = load_file(path)
+            found: Any = load_file(path)
         else:
             found = torch.load(path, map_location="cpu", weights_only=True)
     except (SafetensorError, UnpicklingError, RuntimeError, EOFError, KeyError) as error:

@@ -1,8 +1,8 @@
-"""The door every regularizer shares: half precision raised, autocast off, shapes and labels checked.
+"""The door every regularizer shares: half precision raised, autocast off, labels checked.
 
 `Regularizer.forward` has the one signature of contracts.Regularizer. A file in this folder fills in
 `price`; what a user wants to see of it in the journal it notes there. One that needs the initial
-network's descriptors of all training items sets `wants_pooled` and has a `prepare`.
+network's descriptors of all training items has `prepare(pooled, labels)` and says `is_prepared`.
 """
 
 from abc import ABC, abstractmethod
@@ -17,11 +17,13 @@ from unseen.losses.base import check_batch
 
 
 class Regularizer(nn.Module, ABC):
-    """Abstract: one unweighted scalar from a network's output. PRESETS holds the sources' values."""
+    """Abstract: one unweighted scalar from a network's output. PRESETS holds the sources'
+    values."""
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {}
 
-    wants_pooled: bool = False  # whether prepare(pooled, labels) must come before the first step
+    lr_factor: float = 1.0  # the learning rate of its own parameters over the run's
+    own_weight_decay: float | None = 0.0  # None: as the run decays the network
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,9 +56,27 @@ class Regularizer(nn.Module, ABC):
 
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
         """Optimiser groups of the regularizer's own parameters, given the run's learning rate."""
-        own = [parameter for parameter in self.parameters() if parameter.requires_grad]
-        return [{"params": own} | self.group_values(lr)] if own else []
+        inner: list[Any] = [m for m in self.modules() if m is not self and _has_groups(m)]
+        groups = [group for module in inner for group in module.parameter_groups(lr)]
+        theirs = {id(parameter) for module in inner for parameter in module.parameters()}
+        own = [p for p in self.parameters() if p.requires_grad and id(p) not in theirs]
+        if not own:
+            return groups
+        group = {"params": own, "lr": lr * self.lr_factor}
+        if self.own_weight_decay is not None:
+            group["weight_decay"] = self.own_weight_decay
+        return [group, *groups]
 
-    def group_values(self, lr: float) -> dict[str, Any]:
-        """Learning rate and decay of its parameters: scalars that decay would only pull to 0."""
-        return {"lr": lr, "weight_decay": 0.0}
+
+def _has_groups(module: nn.Module) -> bool:
+    """Losses inside a regularizer say themselves how their parameters learn."""
+    return hasattr(module, "parameter_groups")
+
+
+def check_labels(labels: Tensor, num_classes: int) -> None:
+    """Stops labels that are no training classes, before they index parameters."""
+    if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < num_classes:
+        raise ValueError(
+            f"labels must be 0 to {num_classes - 1} with num_classes={num_classes}, "
+            f"got {int(labels.min())} to {int(labels.max())}"
+        )

@@ -2,22 +2,22 @@
 
 Paper    Y. Li et al., Deep Metric Learning with Density Adaptivity, IEEE TMM 2020,
          https://arxiv.org/abs/1909.03909
-Formula  spread D of a class in the batch: mean squared distance of its unit embeddings to their mean;
-         a learned target alpha per class; q = D0^eta, D0 the spread before the embedding:
+Formula  spread D of a class in the batch: mean squared distance of its unit embeddings to their
+         mean; a learned target alpha per class; q = D0^eta, D0 the spread before the embedding:
 
-             L = mean (D - alpha)^2 - mean alpha + 1/C^2 sum over i, j of (q_j alpha_i - q_i alpha_j)^2
+             L = mean (D - alpha)^2 - mean alpha
+                 + 1/C^2 sum over i, j of (q_j alpha_i - q_i alpha_j)^2
 
-         over the C classes with two images or more in the batch (the paper's C is ambiguous). The last
-         term, which keeps targets in proportion to the data, equals
-         2 [(sum q^2)(sum alpha^2) - (sum q alpha)^2] / C^2. Without it alpha tends to D + 1/2: a
-         constant pull outwards that the loss must hold.
-Values   weight 10, alpha from 0.5, eta 0.5 (paper). d0="initial": D0 of the raw pooled descriptors of
-         the initial network over the whole training set, divided by its mean over classes (our
+         over the C classes with two images or more in the batch. The last term keeps targets in
+         proportion to the data and equals 2 [(sum q^2)(sum alpha^2) - (sum q alpha)^2] / C^2.
+         Without it alpha tends to D + 1/2: a constant pull outwards that the loss must hold.
+Values   weight 10, alpha from 0.5, eta 0.5 (paper). d0="initial": D0 of the raw pooled descriptors
+         of the initial network over the whole training set, divided by its mean over classes (our
          choice, the paper is silent); "batch": of the batch at hand; "none": no last term.
          lr_factor: alpha's learning rate over the run's; at 1e-5 alpha hardly moves, try 10 to 100.
 Use      10 images per class: a spread of n images comes out (n - 1)/n of the true one (`unbiased`
-         corrects that). whole_classes sampler on small classes. Targets take no weight decay; Adam's
-         momentum moves them a little after their class has left the batch.
+         corrects that). whole_classes sampler on small classes. Targets take no weight decay;
+         Adam's momentum moves them a little after their class has left the batch.
 """
 
 from typing import Any, ClassVar
@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from unseen.contracts import Output
 from unseen.geometry import unit
 from unseen.losses.base import check_choice, check_not_negative, check_positive
-from unseen.regularizers.base import Regularizer
+from unseen.regularizers.base import Regularizer, check_labels
 
 
 class Density(Regularizer):
@@ -57,22 +57,22 @@ class Density(Regularizer):
         self.register_buffer("q", torch.zeros(num_classes))  # all 0: not prepared yet
 
     @property
-    def wants_pooled(self) -> bool:  # type: ignore[override]
-        return self.d0 == "initial" and not bool(self.q.any())
+    def is_prepared(self) -> bool:
+        return self.d0 != "initial" or bool(self.q.any())
 
     @torch.no_grad()
     def prepare(self, pooled: Tensor, labels: Tensor) -> None:
         """Takes D0 from the initial network's descriptors [n, P] of all training items."""
-        _check_labels(labels, len(self.alpha))
+        check_labels(labels, len(self.alpha))
         spread, classes, counts = spreads(pooled.double(), labels)
         measured = spread[counts > 1]
-        typical = measured.mean() if len(measured) and measured.mean() > 0 else spread.new_ones(())
-        q = torch.ones(len(self.alpha), dtype=torch.float64, device=pooled.device)
-        q[classes[counts > 1]] = (measured / typical) ** self.eta
-        self.q.copy_(q)
+        relative = torch.ones(len(self.alpha), dtype=torch.float64, device=pooled.device)
+        if measured.sum() > 0:  # classes of one image keep 1, the mean
+            relative[classes[counts > 1]] = measured / measured.mean()
+        self.q.copy_(relative**self.eta)
 
     def price(self, output: Output, labels: Tensor) -> Tensor:
-        _check_labels(labels, len(self.alpha))
+        check_labels(labels, len(self.alpha))
         spread, classes, counts = spreads(unit(output.embeddings), labels)
         several = counts > 1
         spread, classes, counts = spread[several], classes[several], counts[several]  # [C]
@@ -84,8 +84,8 @@ class Density(Regularizer):
         alpha, number = target[classes], max(1, len(classes))
         held = (spread - alpha).square().sum() / number - alpha.sum() / number
         balance = self._balance(alpha, output.pooled, labels, classes)
-        low, middle, high = target.min(), target.median(), target.max()
-        self.note(alpha_min=low, alpha_median=middle, alpha_max=high)
+        low, high = target.aminmax()
+        self.note(alpha_min=low, alpha_median=target.median(), alpha_max=high)
         self.note(mean_spread=spread.sum() / number, balance=balance)
         return held + balance
 
@@ -94,7 +94,7 @@ class Density(Regularizer):
         if self.d0 == "none":
             return alpha.sum() * 0.0
         if self.d0 == "initial":
-            if self.wants_pooled:
+            if not self.is_prepared:
                 raise ValueError(
                     "density needs prepare(pooled, labels) once before the first step, "
                     "or d0='batch' or 'none'"
@@ -106,9 +106,6 @@ class Density(Regularizer):
         cross = q.square().sum() * alpha.square().sum() - (q * alpha).sum().square()
         return 2 * cross / max(1, len(alpha)) ** 2
 
-    def group_values(self, lr: float) -> dict[str, Any]:
-        return {"lr": lr * self.lr_factor, "weight_decay": 0.0}
-
 
 def spreads(x: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # three [C]
     """Of each class present: mean squared distance to the class mean, its label, its size."""
@@ -118,11 +115,3 @@ def spreads(x: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # thre
     squares = (x - means[owner]).square().sum(dim=1)  # [N]
     spread = x.new_zeros(len(classes)).index_add(0, owner, squares) / counts
     return spread, classes, counts
-
-
-def _check_labels(labels: Tensor, num_classes: int) -> None:
-    if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < num_classes:
-        raise ValueError(
-            f"labels must be 0 to {num_classes - 1} with num_classes={num_classes}, "
-            f"got {int(labels.min())} to {int(labels.max())}"
-        )

@@ -1,11 +1,11 @@
 """Embedding norm: keeps the raw embeddings of un-normalised losses from growing.
 
 Source   K. Sohn, Improved Deep Metric Learning with Multi-class N-pair Loss Objective, NeurIPS 2016
-Formula  the mean over the batch of |x|^2, or with power="length" of |x|, x being the head's raw output.
+Formula  the mean of |x|^2 over the batch's raw embeddings, or with power="length" of |x|.
 Values   weight 0.005 with n_pair, angular and generalised lifted (Roth et al.), 0.02 with n_pair
          (Psomas). Those losses can also hold the penalty themselves: use one of the two.
-Use      losses on raw embeddings. With a loss on unit vectors it acts on nothing but the length, which
-         then changes the effective learning rate.
+Use      losses on raw embeddings. With a loss on unit vectors it acts on nothing but the length,
+         which then changes the effective learning rate.
 """
 
 from torch import Tensor

@@ -1,9 +1,9 @@
 """Entropy: keeps the question whether two items match as open as the loss allows.
 
 Paper    compared with, but not written down, in Y. Li et al., Deep Metric Learning with Density
-         Adaptivity, IEEE TMM 2020, https://arxiv.org/abs/1909.03909. The formula is our reading of the
-         work it cites: G. Niu et al., Information-theoretic Semi-supervised Metric Learning via Entropy
-         Regularization, ICML 2012, https://arxiv.org/abs/1206.4614
+         Adaptivity, IEEE TMM 2020, https://arxiv.org/abs/1909.03909. The formula is our reading of
+         the work it cites: G. Niu et al., Information-theoretic Semi-supervised Metric Learning via
+         Entropy Regularization, ICML 2012, https://arxiv.org/abs/1206.4614
 Formula  form="pairs": over all pairs i < j, squared distances d of unit embeddings,
 
              p = sigmoid(eta - d),    L = mean of p log p + (1 - p) log(1 - p)
@@ -11,8 +11,8 @@ Formula  form="pairs": over all pairs i < j, squared distances d of unit embeddi
          which is -log 2, its least, when every d is eta: same classes spread, others come nearer.
          form="nearest": L = -mean over items of log(distance to the nearest other item), the
          Kozachenko-Leonenko estimate of the entropy of the embeddings, up to constants.
-Values   eta 1, the squared distance halfway to orthogonal; `trained` learns it. Weight unknown: try
-         0.01 to 10. Two items that coincide count as 1e-4 apart, without gradient.
+Values   eta 1, half the squared distance of orthogonal vectors; `trained` learns it. Weight
+         unknown: try 0.01 to 10. Items that coincide count as 1e-4 apart, without gradient.
 Use      any loss and sampler; results must say which form was used.
 """
 
@@ -31,7 +31,8 @@ SMALLEST = 1e-8  # of a squared distance whose logarithm is taken
 
 
 class Entropy(Regularizer):
-    """form: 'pairs' or 'nearest'. eta, trained: the squared distance 'pairs' draws everything to."""
+    """form: 'pairs' or 'nearest'. eta, trained: the squared distance 'pairs' draws everything
+    to."""
 
     def __init__(self, form: str = "pairs", eta: float = 1.0, trained: bool = False) -> None:
         super().__init__()

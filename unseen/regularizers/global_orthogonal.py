@@ -7,8 +7,8 @@ Formula  over the pairs of different classes in the batch, cosine similarities s
              L = (mean s)^2 + [mean s^2 - 1/D]+
 
          Uniform directions have mean s = 0 and mean s^2 = 1/D, so they cost nothing.
-         Means are over such pairs only: averaging masked zeros as well would make the price depend on
-         how many classes the batch holds.
+         Means are over such pairs only: averaging masked zeros as well would make the price depend
+         on how many classes the batch holds.
 Values   weight 1 is usual; 0.1 to 10 worth trying.
 Use      any loss and sampler. A batch of one class has no such pair and costs 0.
 """

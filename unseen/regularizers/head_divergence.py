@@ -1,8 +1,8 @@
 """Head divergence: the learners of an ensemble see the same picture differently (ABE).
 
 Paper    W. Kim et al., Attention-based Ensemble for Deep Metric Learning, ECCV 2018,
-         https://arxiv.org/abs/1804.00382; in the form of P. Jacob et al., Metric Learning with HORDE,
-         ICCV 2019, https://arxiv.org/abs/1908.02735
+         https://arxiv.org/abs/1804.00382; in the form of P. Jacob et al., Metric Learning with
+         HORDE, ICCV 2019, https://arxiv.org/abs/1908.02735
 Formula  cosine similarities s of the embeddings two different heads give,
 
              L = sum of [s - margin]+ / number of terms above 0
@@ -10,7 +10,7 @@ Formula  cosine similarities s of the embeddings two different heads give,
          over one picture seen by two heads (scope="same"), or over every two pictures of the batch
          ("all", what HORDE's code computes).
 Values   margin 0.5, weight 0.5, 8 heads of 64 dimensions.
-Use      networks with heads (attention_ensemble). Equal heads cost 1 - margin, orthogonal ones nothing.
+Use      networks with heads (attention_ensemble). Equal heads cost 1 - margin, orthogonal ones 0.
 """
 
 import torch
@@ -23,7 +23,8 @@ from unseen.regularizers.base import Regularizer
 
 
 class HeadDivergence(Regularizer):
-    """margin: the similarity up to which two heads agree for free. scope: 'same' or 'all' pictures."""
+    """margin: the similarity up to which two heads agree for free. scope: 'same' or 'all'
+    pictures."""
 
     def __init__(self, margin: float = 0.5, scope: str = "same") -> None:
         super().__init__()

@@ -109,7 +109,8 @@ def _draw_row(
         right = bool(found.matches[query, rank])
         ax.imshow(dataset.picture(int(test.indices[position])))
         ax.spines[:].set(visible=True, linewidth=3, color="#1a7f4b" if right else "#bf2f29")
-        ax.spines[:].set(linestyle="-" if right else (0, (2, 1)), capstyle="butt")
+        if not right:
+            ax.spines[:].set(linestyle=(0, (2, 1)), capstyle="butt")
         ax.set_xlabel(f"{'✓' if right else '✗'} {found.closeness(query, rank)}", labelpad=3)
 
 

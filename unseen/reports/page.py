@@ -10,6 +10,7 @@ import gzip
 import json
 import os
 from collections.abc import Callable
+from functools import cache
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -153,15 +154,19 @@ def _notices(run: RunFolder) -> str:
 
 
 def _scripts(drawn: Json) -> str:
-    packed = base64.b64encode(gzip.compress(get_plotlyjs().encode(), mtime=0)).decode()
     # a label may hold "</script>": no "<" survives in the data
-    data = json.dumps(drawn, ensure_ascii=False, separators=(",", ":"))
+    data = json.dumps(drawn, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     return (
         "<noscript><p>The curves and the map need scripts; the rest does not.</p></noscript>\n"
         f'<script type="application/json" id="figure-data">{data}</script>\n'
-        f'<script type="text/plain" id="plotly">{packed}</script>\n'
+        f'<script type="text/plain" id="plotly">{_packed_plotly()}</script>\n'
         f"<script>{_resource('page.js')}</script>\n"
     )
+
+
+@cache
+def _packed_plotly() -> str:
+    return base64.b64encode(gzip.compress(get_plotlyjs().encode(), mtime=0)).decode()
 
 
 def _resource(name: str) -> str:

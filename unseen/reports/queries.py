@@ -38,7 +38,9 @@ class Found:
     def closeness(self, query: int, rank: int) -> str:
         """The similarity as shown: cosine, or distance of raw embeddings."""
         value = float(self.similarities[query, rank])
-        return f"{value:.2f}" if self.cosine else f"d {max(-value, 0.0) ** 0.5:.3g}"
+        if not self.cosine:
+            return f"d {max(-value, 0.0) ** 0.5:.3g}"
+        return f"{value:.2f}" if value < 0.995 else f"{value:.4f}"  # a collapse shows
 
 
 def find(test: TestEmbeddings, normalise: bool) -> Found:

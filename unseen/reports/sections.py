@@ -80,6 +80,8 @@ def scores(result: Json) -> str:
         )
     lone = counts.get("lone_queries")
     left_out = f" {lone:,} without another picture of their class are left out." if lone else ""
+    if counts.get("broken"):
+        left_out += f" {counts['broken']:,} embeddings are not finite and count as wrong."
     average = (tables.score(result, "trained", "recall@1") or {}).get("class_average")
     by_class = ""
     if average is not None:
@@ -91,8 +93,8 @@ def scores(result: Json) -> str:
     )
     return (
         f"{tables.html_table(result)}"
-        f"<p>{asked}; ties count against the method.{left_out} Small figures: {tables.INTERVAL} "
-        f"(bootstrap).{by_class} Higher is better in every column.</p>"
+        f"<p>{asked}; ties count against the method.{left_out} Small figures: "
+        f"{escape(tables.interval(result))} (bootstrap).{by_class}</p>"
         f'<dl class="meanings">{meanings}</dl>'
     )
 
@@ -186,7 +188,8 @@ def _data_facts(result: Json, dataset: Dataset) -> Json:
             items = split.get(f"{part}_items")
             pictures = f" ({items:,} pictures)" if items is not None else ""
             facts[f"{part} classes"] = f"{split[f'{part}_classes']:,}{pictures}"
-    return facts | {"split": split.get("hash"), "fingerprint of the data": data.get("fingerprint")}
+    marks = {"split": split.get("hash"), "fingerprint of the data": data.get("fingerprint")}
+    return facts | {title: str(mark)[:16] for title, mark in marks.items() if mark}
 
 
 def _selection_facts(run: RunFolder) -> Json:
@@ -206,7 +209,8 @@ def _named(part: Any) -> str:
     """{"name": "margin", "beta": 1.2} -> margin (beta 1.2)."""
     if not isinstance(part, dict):
         return str(part)
-    values = ", ".join(f"{key} {value}" for key, value in part.items() if key != "name")
+    given = {key: value for key, value in part.items() if key != "name" and value != "none"}
+    values = ", ".join(f"{key} {value}" for key, value in given.items())
     return str(part.get("name", "")) + (f" ({values})" if values else "")
 
 

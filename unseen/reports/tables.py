@@ -8,13 +8,13 @@ import re
 from html import escape
 from typing import Any
 
+from rich.markup import escape as plain
 from rich.table import Table
 
 Json = dict[str, Any]
 
 ROWS = {"trained": "trained network", "untrained": "untrained network", "pixels": "raw pixels"}
 METRICS = {"map_at_r": "mAP@R", "r_precision": "R-precision", "nmi": "NMI"}
-INTERVAL = "95 % interval over queries"
 ON_TEST = "Chosen on test classes: not comparable with scores chosen on validation classes."
 
 
@@ -67,6 +67,12 @@ def half_width(cell: Json) -> str:
     return f"±{percent(max(cell['value'] - low, high - cell['value'], 0.0))}"
 
 
+def interval(result: Json) -> str:
+    """What the intervals are, in words."""
+    made = result["scores"][row_names(result)[0]].get("interval", {})
+    return f"{100 * made.get('level', 0.95):g} % interval over {made.get('over', 'queries')}"
+
+
 def chosen_on_test(result: Json) -> bool:
     """The model was picked by its score on the classes it is judged on."""
     return bool(result.get("selection", {}).get("on") == "test")
@@ -79,7 +85,7 @@ def score_table(result: Json) -> Table:
     title = "Scores on unseen classes, %"
     if classes is not None and "queries" in counts:
         title = f"Scores on {classes:,} unseen classes, {counts['queries']:,} queries, %"
-    caption = f"±: {INTERVAL}" + (f"\n{ON_TEST}" if chosen_on_test(result) else "")
+    caption = f"±: {interval(result)}" + (f"\n{ON_TEST}" if chosen_on_test(result) else "")
     table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
     table.add_column("", no_wrap=True)
     metrics = metric_names(result)
@@ -88,7 +94,7 @@ def score_table(result: Json) -> Table:
     for row in row_names(result):
         style = "bold" if row == "trained" else ""
         cells = [score(result, row, metric) for metric in metrics]
-        table.add_row(row_title(row), *[_two_lines(cell) for cell in cells], style=style)
+        table.add_row(plain(row_title(row)), *[_two_lines(cell) for cell in cells], style=style)
     return table
 
 
@@ -103,7 +109,7 @@ def markdown_table(result: Json) -> str:
         cells = [score(result, row, metric) for metric in metrics]
         texts = [f"{percent(c['value'])} {half_width(c)}".strip() if c else "–" for c in cells]
         lines.append(f"| {row_title(row)} | " + " | ".join(texts) + " |")
-    notes = [f"±: {INTERVAL}."] + ([ON_TEST] if chosen_on_test(result) else [])
+    notes = [f"±: {interval(result)}."] + ([ON_TEST] if chosen_on_test(result) else [])
     return "\n".join([*lines, "", " ".join(notes)]) + "\n"
 
 

@@ -41,23 +41,24 @@ class ClassIndex:
 
 
 class Deck:
-    """Cards drawn without repeat; when too few are left they come first, the rest reshuffled.
+    """Cards drawn round after round, every card once a round and no card twice in a draw.
 
-    So no draw holds a card twice, and every card comes up about equally often.
+    A draw that goes over the end of a round takes what is left of it and cards of the next round
+    that are not among them; those come later in that round.
     """
 
     def __init__(self, cards: IntArray, generator: np.random.Generator) -> None:
         self.cards, self.generator = cards, generator
-        self.order = generator.permutation(len(cards))
-        self.place = 0
+        self.waiting = generator.permutation(len(cards))  # what is left of this round
 
     def draw(self, number: int) -> IntArray:
-        if self.place + number > len(self.order):
-            left = self.order[self.place :]
-            others = self.generator.permutation(self.order[: self.place])
-            self.order, self.place = np.concatenate([left, others]), 0
-        drawn = self.order[self.place : self.place + number]
-        self.place += number
+        drawn, self.waiting = self.waiting[:number], self.waiting[number:]
+        missing = number - len(drawn)
+        if missing:
+            others = np.setdiff1d(np.arange(len(self.cards)), drawn)
+            others = self.generator.permutation(others)
+            self.waiting = self.generator.permutation(np.append(others[missing:], drawn))
+            drawn = np.append(drawn, others[:missing])
         return self.cards[drawn]
 
 
@@ -95,6 +96,7 @@ class BatchSampler(ABC):
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {}
 
+    fills_batches: ClassVar[bool] = True  # every batch has exactly batch_size items
     bank: MemoryBank | None = None  # embedded samplers have one
 
     def __init__(

@@ -4,8 +4,8 @@ Source   K. Roth et al., Revisiting Training Strategies and Generalization Perfo
          Metric Learning, ICML 2020, https://arxiv.org/abs/2002.08473 (SPC-n); the walk is HORDE's
          loader.
 Rule     variant="walk" (default): classes are dealt from a shuffled deck, and so are the images of
-             each class; a deck that runs out is reshuffled behind what is left of it. No batch
-             holds a class twice, every class and, over time, every image comes equally often.
+             each class, round after round: no batch holds a class twice, every class and, over
+             time, every image of a class comes equally often.
          variant="uniform": P distinct classes and n distinct images, drawn afresh for each batch.
          variant="by_size": likewise, but a class is drawn in proportion to its images (Vo & Hays).
          variant="revisit_code": classes and images drawn with replacement, as the released code

@@ -23,6 +23,8 @@ from unseen.samplers.base import BatchSampler, ClassIndex, Replayed
 class WholeClasses(BatchSampler):
     """overflow: what becomes of the class that does not fit, 'skip' or 'truncate'."""
 
+    fills_batches = False
+
     def __init__(
         self,
         items: IntArray,

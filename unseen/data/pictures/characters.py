@@ -32,6 +32,8 @@ _FAMILIES = {
 }
 FACES = tuple(family + style for family, styles in _FAMILIES.items() for style in styles)
 _REQUIRED = tuple(face for face in FACES if face.startswith("DejaVu"))
+# Slanted faces repeat what the upright ones say about likeness.
+_COMPARED = tuple(face for face in _REQUIRED if face.endswith(("Sans", "Mono", "Serif", "-Bold")))
 _CATEGORIES = {"Lu", "Ll", "Lo", "Nd", "Sc"}
 
 _EM = 80  # pixels a clean drawing has per em
@@ -106,7 +108,7 @@ def _comparable(code: int, face: str) -> NDArray[np.float32]:  # [pixels]
 
 
 def _alike_pairs(codes: tuple[int, ...]) -> list[tuple[int, int]]:
-    drawings = np.stack([[_comparable(c, face) for c in codes] for face in _REQUIRED])
+    drawings = np.stack([[_comparable(c, face) for c in codes] for face in _COMPARED])
     units = drawings / np.linalg.norm(drawings, axis=2, keepdims=True)  # [faces, n, pixels]
     correlation = np.mean([unit @ unit.T for unit in units], axis=0)  # [n, n]
     left, right = np.nonzero(np.triu(correlation > _WORTH_A_LOOK, k=1))

@@ -53,8 +53,8 @@ def _placed(drawing: Image.Image, side: int, rng: np.random.Generator) -> Image.
     forward = scale * rotation @ np.array([[stretch, slant / stretch], [0, 1 / stretch]])
     half = np.array(drawing.size) / 2
     reach = np.abs(forward) @ half  # half the box around the placed drawing
-    forward *= min(1.0, 0.48 * side / reach.max())  # never out of the picture
-    room = np.minimum(side / 2 - np.abs(forward) @ half, _MAX_SHIFT * side)
+    forward *= min(1.0, 0.47 * side / reach.max())  # never out of the picture
+    room = np.minimum(0.485 * side - np.abs(forward) @ half, _MAX_SHIFT * side)
     centre = side / 2 + rng.uniform(-1, 1, 2) * room
     back = np.linalg.inv(forward)  # Pillow asks where each target pixel comes from
     offset = half - back @ centre

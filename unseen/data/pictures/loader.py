@@ -66,16 +66,18 @@ def training_batches(
     seed: int,
     *,
     workers: int,
+    skip: int = 0,
 ) -> Iterator[Batch]:
-    """One epoch of the sampler's batches."""
+    """One epoch of the sampler's batches, less the first `skip`: a resumed run has seen those."""
     sampler.set_epoch(epoch)
 
     def orders() -> Iterator[_Order]:
         place = 0
-        for indices in sampler:
-            seeds = [(seed, epoch, place + k, index) for k, index in enumerate(indices)]
+        for number, indices in enumerate(sampler):
+            if number >= skip:
+                seeds = [(seed, epoch, place + k, index) for k, index in enumerate(indices)]
+                yield _Order(list(indices), seeds)
             place += len(indices)
-            yield _Order(list(indices), seeds)
 
     return _batches(dataset, transform, orders(), workers)
 

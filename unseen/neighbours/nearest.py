@@ -16,7 +16,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from unseen.evaluation.space import Space
+from unseen.neighbours.space import Space
 
 Progress = Callable[[int, int], None]  # (done, total)
 Exclude = Callable[[Tensor, slice, slice], None]  # sets forbidden entries of a block to -inf

@@ -1,0 +1,221 @@
+import io
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from unseen.data.pictures import decode as module
+from unseen.data.pictures.decode import UnreadablePictureError, check, decode
+
+
+def gradient(width: int, height: int) -> Image.Image:
+    x, y = np.meshgrid(np.linspace(0, 255, width), np.linspace(0, 255, height))
+    return Image.fromarray(np.stack([x, y, 255 - x], axis=-1).astype(np.uint8))
+
+
+def near(picture: Image.Image, expected: Image.Image, tolerance: float = 4) -> bool:
+    assert picture.mode == "RGB"
+    difference = np.asarray(picture, dtype=float) - np.asarray(expected, dtype=float)
+    return np.abs(difference).mean() < tolerance
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "png", "bmp", "webp", "tiff"])
+def test_plain_formats(tmp_path, suffix):
+    path = tmp_path / f"picture.{suffix}"
+    gradient(60, 40).save(path, quality=95)
+    check(path)
+    assert near(decode(path), gradient(60, 40))
+    assert near(decode(str(path)), gradient(60, 40))
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_exif_orientation_is_applied(tmp_path, orientation):
+    # What each value says must be done to the stored pixels, from the EXIF standard.
+    undo = {
+        2: [Image.Transpose.FLIP_LEFT_RIGHT],
+        3: [Image.Transpose.ROTATE_180],
+        4: [Image.Transpose.FLIP_TOP_BOTTOM],
+        5: [Image.Transpose.TRANSPOSE],
+        6: [Image.Transpose.ROTATE_270],
+        7: [Image.Transpose.TRANSVERSE],
+        8: [Image.Transpose.ROTATE_90],
+    }
+    expected = gradient(64, 48)
+    for step in undo.get(orientation, []):
+        expected = expected.transpose(step)
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    path = tmp_path / "picture.jpg"
+    gradient(64, 48).save(path, quality=95, exif=exif)
+    picture = decode(path)
+    assert picture.size == expected.size
+    assert near(picture, expected)
+
+
+@pytest.mark.filterwarnings("ignore:Corrupt EXIF")
+def test_broken_exif_leaves_the_picture(tmp_path):
+    path = tmp_path / "picture.jpg"
+    gradient(64, 48).save(path, quality=95, exif=b"Exif\0\0II*\0" + b"\xff" * 20)
+    assert near(decode(path), gradient(64, 48))
+
+
+def test_palette(tmp_path):
+    path = tmp_path / "picture.gif"
+    gradient(60, 40).quantize(64).save(path)
+    assert near(decode(path), gradient(60, 40), tolerance=12)
+
+
+def test_first_frame_of_an_animation(tmp_path):
+    path = tmp_path / "picture.gif"
+    red, blue = Image.new("RGB", (20, 20), "red"), Image.new("RGB", (20, 20), "blue")
+    red.save(path, save_all=True, append_images=[blue])
+    assert decode(path).getpixel((5, 5)) == (255, 0, 0)
+
+
+@pytest.mark.parametrize("kind", ["png", "tiff"])
+def test_sixteen_bit_grey(tmp_path, kind):
+    values = np.linspace(0, 65535, 256).astype(np.uint16).reshape(16, 16)
+    path = tmp_path / f"picture.{kind}"
+    Image.fromarray(values).save(path)
+    picture = decode(path)
+    expected = np.round(values / 257)
+    for channel in np.moveaxis(np.asarray(picture, dtype=float), -1, 0):
+        assert np.abs(channel - expected).max() <= 1
+
+
+def test_sixteen_bit_colour(tmp_path):
+    # Pillow writes none, so by hand: one row of a 16-bit RGB PNG.
+    row = b"\0" + struct.pack(">9H", 65535, 0, 0, 0, 65535, 0, 32896, 32896, 32896)
+
+    def chunk(name: bytes, data: bytes) -> bytes:
+        return (
+            struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        )
+
+    header = struct.pack(">IIBBBBB", 3, 1, 16, 2, 0, 0, 0)
+    body = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(row)) + chunk(b"IEND", b"")
+    path = tmp_path / "picture.png"
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + body)
+    assert np.asarray(decode(path)).tolist() == [[[255, 0, 0], [0, 255, 0], [128, 128, 128]]]
+
+
+@pytest.mark.parametrize("top", [1.0, 255.0])
+def test_float_grey(tmp_path, top):
+    path = tmp_path / "picture.tiff"
+    Image.fromarray(np.array([[0, top / 2, top]], dtype=np.float32)).save(path)
+    assert np.asarray(decode(path))[0, :, 0].tolist() == [0, 128, 255]
+
+
+def test_cmyk(tmp_path):
+    path = tmp_path / "picture.jpg"
+    Image.new("CMYK", (32, 32), (0, 255, 255, 0)).save(path, quality=95)
+    assert near(decode(path), Image.new("RGB", (32, 32), "red"), tolerance=8)
+
+
+def test_grey_and_bilevel(tmp_path):
+    for mode, value in (("L", 77), ("1", 1)):
+        path = tmp_path / f"{mode}.png"
+        Image.new(mode, (8, 8), value).save(path)
+        assert decode(path).getpixel((3, 3)) == ((77,) * 3 if mode == "L" else (255,) * 3)
+
+
+def test_transparency_is_laid_over_white(tmp_path):
+    half = Image.new("RGBA", (2, 1))
+    half.putpixel((0, 0), (255, 0, 0, 0))
+    half.putpixel((1, 0), (0, 0, 0, 128))
+    half.save(tmp_path / "rgba.png")
+    assert np.asarray(decode(tmp_path / "rgba.png")).tolist() == [[[255] * 3, [127] * 3]]
+    Image.new("LA", (1, 1), (0, 0)).save(tmp_path / "la.png")
+    assert decode(tmp_path / "la.png").getpixel((0, 0)) == (255, 255, 255)
+    palette = Image.new("P", (1, 1), 0)
+    palette.putpalette([10, 20, 30] * 2)
+    palette.save(tmp_path / "p.png", transparency=0)
+    assert decode(tmp_path / "p.png").getpixel((0, 0)) == (255, 255, 255)
+
+
+@pytest.mark.parametrize(
+    ("short_side", "expected"),
+    [(None, (800, 600)), (600, (800, 600)), (301, (800, 600)), (300, (400, 300)), (80, (200, 150))],
+)
+def test_jpeg_comes_at_the_smallest_useful_scale(tmp_path, short_side, expected):
+    path = tmp_path / "picture.jpg"
+    gradient(800, 600).save(path, quality=95)
+    picture = decode(path, short_side)
+    assert picture.size == expected
+    assert near(picture, gradient(800, 600).resize(expected, Image.Resampling.BOX))
+
+
+def test_reduced_and_turned(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    path = tmp_path / "picture.jpg"
+    gradient(800, 600).save(path, quality=95, exif=exif)
+    assert decode(path, 100).size == (150, 200)
+
+
+def test_other_formats_stay_whole(tmp_path):
+    path = tmp_path / "picture.png"
+    gradient(80, 60).save(path)
+    assert decode(path, 10).size == (80, 60)
+
+
+def test_truncated_jpeg_is_named(tmp_path):
+    path = tmp_path / "half.jpg"
+    gradient(300, 200).save(path)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(UnreadablePictureError, match=r"half\.jpg.*truncated") as caught:
+        decode(path)
+    assert caught.value.path == path
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("function", [check, decode])
+def test_what_is_no_picture_is_named(tmp_path, function):
+    text, empty = tmp_path / "text.jpg", tmp_path / "empty.png"
+    text.write_text("not a picture at all")
+    empty.write_bytes(b"")
+    for path in (text, empty):
+        with pytest.raises(UnreadablePictureError, match=f"{path.name}: not a picture"):
+            function(path)
+    with pytest.raises(UnreadablePictureError, match=r"gone\.jpg: no such file"):
+        function(tmp_path / "gone.jpg")
+
+
+@pytest.mark.parametrize("function", [check, decode])
+@pytest.mark.parametrize("side", [30, 100])
+def test_bombs_are_refused_by_name(tmp_path, monkeypatch, function, side):
+    # Pillow warns from the limit on and raises from twice the limit on: both are errors here.
+    path = tmp_path / "bomb.png"
+    Image.new("L", (side, side)).save(path)
+    monkeypatch.setattr(module.Image, "MAX_IMAGE_PIXELS", 500)
+    with pytest.raises(UnreadablePictureError, match=r"bomb\.png.*limit is 500"):
+        function(path)
+
+
+def encoded(kind: str) -> bytes:
+    buffer = io.BytesIO()
+    gradient(24, 18).save(buffer, kind)
+    return buffer.getvalue()
+
+
+WHOLE = {kind: encoded(kind) for kind in ("JPEG", "PNG", "GIF", "TIFF", "WEBP", "BMP")}
+
+
+@pytest.mark.filterwarnings("ignore")
+@settings(max_examples=150, deadline=None)
+@given(kind=st.sampled_from(sorted(WHOLE)), data=st.data())
+def test_damage_never_escapes(tmp_path_factory, kind, data):
+    content = bytearray(WHOLE[kind])
+    for place in data.draw(st.lists(st.integers(0, len(content) - 1), max_size=6)):
+        content[place] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(0, len(content)))
+    path = tmp_path_factory.getbasetemp() / f"damaged-{kind}"
+    path.write_bytes(content[:cut] if data.draw(st.booleans()) else content)
+    try:
+        assert decode(path, short_side=10).mode == "RGB"
+    except UnreadablePictureError as error:
+        assert str(path) in str(error)  # noqa: PT017  both ways out are right

@@ -1,0 +1,153 @@
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from unseen import contracts
+from unseen.data.folder import Folder
+
+
+def one_line(error: BaseException) -> str:
+    text = str(error)
+    assert text
+    assert "\n" not in text
+    return text
+
+
+def paint(path: Path, colour: str = "red") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (24, 16), colour).save(path)
+
+
+@pytest.fixture
+def root(tmp_path) -> Path:
+    """Five classes; `elk` has one picture."""
+    root = tmp_path / "photos"
+    for name in ("dog", "ant", "cat", "bee"):
+        for k in range(3):
+            paint(root / name / f"{k}.png")
+    paint(root / "elk" / "only.JPG", "blue")
+    return root
+
+
+def test_classes_are_sorted_folder_names(root):
+    data = Folder(root)
+    assert isinstance(data, contracts.Dataset)
+    assert data.name == "photos"
+    assert data.label_names == ["ant", "bee", "cat", "dog", "elk"]
+    assert data.labels.dtype == np.int64
+    assert data.labels.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4]
+    assert len(data) == 13
+    assert data.path(12) == root / "elk" / "only.JPG"
+    assert data.official_test_classes is None
+    assert data.picture(0).getpixel((3, 3)) == (255, 0, 0)
+    assert data.picture(12).mode == "RGB"
+
+
+def test_every_format_nested_folders_and_hidden_files(root):
+    for suffix in ("jpg", "jpeg", "PNG", "bmp", "gif", "webp", "tif", "TIFF"):
+        paint(root / "cat" / "more" / "deep" / f"x.{suffix}")
+    paint(root / "cat" / "._x.jpg")
+    paint(root / "cat" / ".thumbnails" / "x.jpg")
+    paint(root / ".hidden" / "x.jpg")
+    (root / "cat" / "notes.txt").write_text("no picture")
+    (root / "empty").mkdir()
+    data = Folder(root, strict=True)
+    assert data.label_names == ["ant", "bee", "cat", "dog", "elk"]
+    assert np.bincount(data.labels).tolist() == [3, 3, 11, 3, 1]
+
+
+def test_unreadable_files_are_left_out_and_named(root):
+    (root / "ant" / "bad.jpg").write_text("no picture")
+    (root / "cat" / "1.png").write_bytes((root / "cat" / "1.png").read_bytes()[:30])
+    data = Folder(root)
+    told = data.describe()
+    assert told["items"] == len(data) == 12
+    assert told["classes"] == 5
+    assert told["classes with one picture"] == 1
+    assert told["smallest class"] == 1
+    assert told["largest class"] == 3
+    assert told["unreadable files"] == 2
+    assert told["unreadable"] == [str(root / "ant" / "bad.jpg"), str(root / "cat" / "1.png")]
+    with pytest.raises(ValueError, match=r"ant.bad\.jpg: not a picture") as caught:
+        Folder(root, strict=True)
+    one_line(caught.value)
+
+
+def test_a_class_without_readable_pictures_is_no_class(root):
+    (root / "fox").mkdir()
+    (root / "fox" / "bad.jpg").write_text("no picture")
+    data = Folder(root)
+    assert data.label_names == ["ant", "bee", "cat", "dog", "elk"]
+    assert data.labels.max() == 4
+
+
+def test_no_such_folder(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no such folder: .*gone") as caught:
+        Folder(tmp_path / "gone")
+    assert "<class>" in one_line(caught.value)
+
+
+def test_a_file(tmp_path):
+    path = tmp_path / "picture.jpg"
+    paint(path)
+    with pytest.raises(ValueError, match="is a file, not a folder") as caught:
+        Folder(path)
+    one_line(caught.value)
+
+
+def test_no_pictures(tmp_path):
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "a.txt").write_text("text")
+    paint(tmp_path / "loose.png")
+    with pytest.raises(ValueError, match=r"expected .*<class>") as caught:
+        Folder(tmp_path)
+    assert "1 folders without pictures and 1 files, 1 of them pictures" in one_line(caught.value)
+
+
+def test_only_unreadable_pictures(root):
+    for path in root.rglob("*.*"):
+        path.write_text("no picture")
+    with pytest.raises(ValueError, match="none of the 13 pictures") as caught:
+        Folder(root)
+    assert "0.png (not a picture)" in one_line(caught.value)
+
+
+def test_too_few_classes(root):
+    for name in ("ant", "bee"):
+        shutil.rmtree(root / name)
+    with pytest.raises(ValueError, match=r"3 classes .*cat, dog, elk.*at least 4") as caught:
+        Folder(root)
+    one_line(caught.value)
+
+
+def test_fingerprint_follows_content_names_and_labels(root):
+    first = Folder(root).fingerprint()
+    assert Folder(root).fingerprint() == first
+    copy = root.parent / "elsewhere" / "photos"
+    shutil.copytree(root, copy)
+    assert Folder(copy).fingerprint() == first
+    paint(copy / "ant" / "1.png", "green")
+    changed = Folder(copy).fingerprint()
+    assert changed != first
+    (copy / "ant" / "1.png").rename(copy / "bee" / "zz.png")
+    assert Folder(copy).fingerprint() not in {first, changed}
+    (root / "dog").rename(root / "aaa")
+    assert Folder(root).fingerprint() != first
+
+
+def test_reduced_decodes_less(tmp_path):
+    for name in "abcd":
+        (tmp_path / name).mkdir()
+        Image.new("RGB", (640, 480), "red").save(tmp_path / name / "x.jpg")
+    data = Folder(tmp_path)
+    assert data.picture(0).size == (640, 480)
+    assert data.reduced(0, 100).size == (160, 120)
+
+
+def test_progress(root):
+    seen = []
+    Folder(root, progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(done, 13) for done in range(1, 14)]

@@ -1,0 +1,175 @@
+"""SPC-n: exact content, coverage of the walk, frequencies of the other variants, small classes."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from unseen.samplers.samples_per_class import SMALL_CLASSES, VARIANTS, SamplesPerClass
+
+FEW = settings(
+    max_examples=30,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+
+def labels_of(items: Any, labels: Any) -> dict[int, int]:
+    return dict(zip(items.tolist(), labels.tolist(), strict=True))
+
+
+@FEW
+@given(
+    sizes=st.lists(st.integers(4, 12), min_size=5, max_size=12),
+    per_class=st.integers(1, 4),
+    num_classes=st.integers(2, 5),
+    variant=st.sampled_from(["walk", "uniform", "by_size"]),
+    seed=st.integers(0, 99),
+)
+def test_every_batch_has_exactly_n_different_images_of_p_classes(  # noqa: PLR0917
+    classes_of: Callable[..., Any],
+    sizes: list[int],
+    per_class: int,
+    num_classes: int,
+    variant: str,
+    seed: int,
+) -> None:
+    items, labels = classes_of(sizes, seed)
+    batch_size = per_class * num_classes
+    sampler = SamplesPerClass(items, labels, batch_size, per_class, variant, seed=seed, steps=7)
+    label_of = labels_of(items, labels)
+    for epoch in (0, 1):
+        sampler.set_epoch(epoch)
+        for batch in sampler:
+            assert len(set(batch)) == len(batch)
+            counts = Counter(label_of[position] for position in batch)
+            assert set(counts.values()) == {per_class}
+            assert len(counts) == num_classes
+
+
+def test_the_walk_covers_all_classes_in_an_epoch_and_all_images_over_time(
+    classes_of: Callable[..., Any],
+) -> None:
+    items, labels = classes_of(list(range(2, 32)))
+    sampler = SamplesPerClass(items, labels, 20, per_class=4)
+    seen: Counter[int] = Counter()
+    for epoch in range(12):
+        sampler.set_epoch(epoch)
+        assert sampler.describe()["classes_drawn"] == 30
+        seen.update(position for batch in sampler for position in batch)
+    assert set(seen) == set(items.tolist())
+
+
+def test_the_walk_draws_every_image_of_a_class_equally_often(
+    classes_of: Callable[..., Any],
+) -> None:
+    items, labels = classes_of([12] * 10)
+    sampler = SamplesPerClass(items, labels, 20, per_class=4, steps=60)
+    times = Counter(position for batch in sampler for position in batch)
+    assert len(times) == 120
+    for label in set(labels.tolist()):
+        own = [times[position] for position in items[labels == label].tolist()]
+        assert max(own) - min(own) <= 1
+
+
+@pytest.mark.parametrize("variant", ["uniform", "revisit_code", "walk"])
+def test_class_frequencies_are_uniform(variant: str, classes_of: Callable[..., Any]) -> None:
+    items, labels = classes_of(list(range(2, 22)))
+    steps = 500
+    sampler = SamplesPerClass(items, labels, 8, per_class=2, variant=variant, steps=steps)
+    label_of = labels_of(items, labels)
+    times = Counter(label_of[batch[i]] for batch in sampler for i in range(0, 8, 2))
+    expected = steps * 4 / 20
+    assert len(times) == 20
+    assert all(abs(count - expected) < 5 * expected**0.5 for count in times.values())
+
+
+def test_by_size_draws_large_classes_more_often_and_lone_ones_never(
+    classes_of: Callable[..., Any],
+) -> None:
+    items, labels = classes_of([1, 1, 5, 10, 25])
+    sampler = SamplesPerClass(items, labels, 2, per_class=2, variant="by_size", steps=4000)
+    label_of, sizes = labels_of(items, labels), Counter(labels.tolist())
+    times = Counter(sizes[label_of[batch[0]]] for batch in sampler)
+    assert set(times) == {5, 10, 25}
+    for size, count in times.items():
+        share = size / 40
+        assert abs(count - 4000 * share) < 5 * (4000 * share * (1 - share)) ** 0.5
+
+
+@pytest.mark.parametrize(
+    ("num_classes", "expected"),
+    [(100, 43.0), (98, 42.8), (11_318, 55.9)],
+    ids=["CUB", "Cars", "SOP"],
+)
+def test_revisit_code_holds_as_many_classes_as_computed(num_classes: int, expected: float) -> None:
+    """P = 56 draws with replacement: CUB 43.0, Cars 42.8, Online Products 55.9 distinct classes."""
+    labels = np.repeat(np.arange(num_classes), 2)
+    steps = 600
+    sampler = SamplesPerClass(
+        np.arange(len(labels)), labels, 112, 2, variant="revisit_code", steps=steps
+    )
+    found = [len(set(labels[batch].tolist())) for batch in sampler]
+    deviation = np.std(found) / steps**0.5
+    assert abs(np.mean(found) - expected) < 5 * deviation + 0.06
+
+
+@pytest.mark.parametrize(("size", "chance"), [(59, 0.017), (5, 0.2)])
+def test_revisit_code_takes_the_same_image_twice_as_often_as_computed(
+    size: int, chance: float, classes_of: Callable[..., Any]
+) -> None:
+    items, labels = classes_of([size] * 10)
+    sampler = SamplesPerClass(items, labels, 20, 2, variant="revisit_code", steps=1000)
+    pairs = np.array(list(sampler)).reshape(-1, 2)
+    twice = (pairs[:, 0] == pairs[:, 1]).mean()
+    assert abs(twice - chance) < 5 * (chance * (1 - chance) / len(pairs)) ** 0.5 + 0.0005
+
+
+@pytest.mark.parametrize("variant", ["walk", "uniform"])
+def test_small_classes_follow_the_policy(variant: str, classes_of: Callable[..., Any]) -> None:
+    items, labels = classes_of([1, 3, 8, 8])
+    label_of, sizes = labels_of(items, labels), Counter(labels.tolist())
+    drawn = {}
+    for policy in SMALL_CLASSES:
+        sampler = SamplesPerClass(items, labels, 8, 4, variant, policy, steps=40)
+        drawn[policy] = {sizes[label_of[p]] for batch in sampler for p in batch}
+        for batch in sampler:
+            counts = Counter(label_of[p] for p in batch)
+            assert set(counts.values()) == {4}
+            for label in counts:
+                different = {p for p in batch if label_of[p] == label}
+                assert len(different) == min(4, sizes[label]), "repeats only what it must"
+    assert drawn["resample"] == {3, 8}
+    assert drawn["skip"] == {8}
+    assert drawn["resample_singles"] == {1, 3, 8}
+    skip = SamplesPerClass(items, labels, 8, 4, variant, "skip")
+    assert skip.left_out() == {"one image, no positive pair": 1, "fewer than 4 images": 1}
+
+
+def test_steps_set_the_epoch(classes_of: Callable[..., Any]) -> None:
+    items, labels = classes_of([8] * 10)
+    assert len(SamplesPerClass(items, labels, 16)) == 5
+    assert len(list(SamplesPerClass(items, labels, 16, steps=33))) == 33
+
+
+def test_bad_values_say_what_to_do(classes_of: Callable[..., Any]) -> None:
+    items, labels = classes_of([8] * 10)
+    with pytest.raises(ValueError, match=r"multiple of per_class.*20 and 3: try batch_size=18"):
+        SamplesPerClass(items, labels, 20, 3)
+    with pytest.raises(
+        ValueError, match=r"needs 20 classes .* can be drawn are 10: lower batch_size"
+    ):
+        SamplesPerClass(items, labels, 40, 2)
+    with pytest.raises(ValueError, match="variant must be one of walk, uniform"):
+        SamplesPerClass(items, labels, 20, variant="wlk")
+    with pytest.raises(ValueError, match="small_classes must be one of resample, skip"):
+        SamplesPerClass(items, labels, 20, small_classes="drop")
+    for variant in VARIANTS:
+        with pytest.raises(ValueError, match="classes that can be drawn are 0"):
+            SamplesPerClass(np.arange(6), np.arange(6), 4, 2, variant)

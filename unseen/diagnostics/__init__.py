@@ -1,0 +1,1 @@
+"""What an embedding space looks like: one file, one class, callable on embeddings and labels."""

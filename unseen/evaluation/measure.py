@@ -1,0 +1,160 @@
+"""Every metric asked for, on every kind of label, from one pass over the similarities."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from unseen.evaluation.cluster import cluster
+from unseen.evaluation.metric_names import Metric
+from unseen.evaluation.pairs import pair_scores
+from unseen.evaluation.relevance import Relevance
+from unseen.evaluation.retrieve import in_parts
+from unseen.metrics.base import Clustering, Retrieval, Verification
+from unseen.neighbours.nearest import Progress
+from unseen.neighbours.space import Space
+
+Key = tuple[str, str]  # label column, metric name
+Judges = Mapping[str, Relevance]  # by label column
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Values before averaging."""
+
+    per_query: dict[Key, Tensor] = field(default_factory=dict)  # retrieval [Q]
+    per_item: dict[Key, Tensor] = field(default_factory=dict)  # clustering [items]
+    over_starts: dict[Key, float] = field(default_factory=dict)  # standard deviation, clustering
+    numbers: dict[Key, float] = field(default_factory=dict)  # verification
+    num_ties: dict[str, int] = field(default_factory=dict)  # by label column
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How k-means is run and how much memory lists of neighbours may take."""
+
+    starts: int
+    seed: int
+    memory: int
+
+
+def measure(
+    space: Space,
+    judges: Judges,
+    wanted: Mapping[str, Metric],
+    effort: Effort,
+    progress: Progress | None,
+) -> Measured:
+    """Retrieval, clustering and verification metrics, each kind only if asked for."""
+    retrieval = {name: m for name, m in wanted.items() if isinstance(m, Retrieval)}
+    clustering = {name: m for name, m in wanted.items() if isinstance(m, Clustering)}
+    verification = {name: m for name, m in wanted.items() if isinstance(m, Verification)}
+    stages = _Stages(progress, [bool(retrieval), bool(clustering), bool(verification)])
+    result = Measured()
+    if retrieval:
+        _retrieval(space, judges, retrieval, result, memory=effort.memory, progress=stages.of(0))
+    if clustering:
+        _clustering(space, judges, clustering, result, effort=effort, progress=stages.of(1))
+    for column, judge in judges.items() if verification else ():
+        scores = pair_scores(space, judge, stages.of(2))
+        result.numbers.update({(column, n): m(scores) for n, m in verification.items()})
+    return result
+
+
+def worst(judges: Judges, wanted: Mapping[str, Metric]) -> Measured:
+    """What broken embeddings score."""
+    result = Measured()
+    for column, judge in judges.items():
+        result.num_ties[column] = 0
+        lone = judge.num_relevant == 0
+        for name, metric in wanted.items():
+            if isinstance(metric, Retrieval):
+                zero = torch.zeros(len(lone), dtype=torch.float64, device=lone.device)
+                result.per_query[column, name] = zero.masked_fill_(lone, math.nan)
+            elif isinstance(metric, Clustering):
+                zero = torch.zeros(len(item_labels(judge)), dtype=torch.float64)
+                result.per_item[column, name] = zero
+                result.over_starts[column, name] = 0.0
+            else:
+                result.numbers[column, name] = metric.worst
+    return result
+
+
+def item_labels(judge: Relevance) -> Tensor:
+    """Labels of everything evaluated: the gallery, and the queries that are not in it."""
+    return torch.cat([judge.gallery_labels, judge.labels[judge.positions < 0]])
+
+
+def _retrieval(
+    space: Space,
+    judges: Judges,
+    metrics: Mapping[str, Retrieval],
+    result: Measured,
+    *,
+    memory: int,
+    progress: Progress,
+) -> None:
+    most = [int(j.num_relevant.max()) if len(j.num_relevant) else 0 for j in judges.values()]
+    depth = max(metric.depth(relevant) for metric in metrics.values() for relevant in most)
+    ranks = any(metric.needs_ranks for metric in metrics.values())
+    parts: dict[Key, list[Tensor]] = {(c, name): [] for c in judges for name in metrics}
+    result.num_ties.update(dict.fromkeys(judges, 0))
+    relevances = list(judges.values())
+    for found in in_parts(space, relevances, depth, ranks=ranks, memory=memory, progress=progress):
+        for column, neighbours in zip(judges, found, strict=True):
+            if neighbours.tied is not None:
+                result.num_ties[column] += int(neighbours.tied.sum())
+            for name, metric in metrics.items():
+                parts[column, name].append(metric(neighbours))
+    empty = torch.zeros(0, dtype=torch.float64)
+    result.per_query.update({k: torch.cat(v) if v else empty for k, v in parts.items()})
+
+
+def _clustering(
+    space: Space,
+    judges: Judges,
+    metrics: Mapping[str, Clustering],
+    result: Measured,
+    *,
+    effort: Effort,
+    progress: Progress,
+) -> None:
+    """k-means once for each number of classes; columns with as many classes share it."""
+    items = torch.cat([space.gallery, space.queries[next(iter(judges.values())).positions < 0]])
+    runs = {}
+    for column, judge in judges.items():
+        labels = item_labels(judge)
+        k = len(labels.unique())
+        if k not in runs:
+            runs[k] = cluster(
+                items,
+                k,
+                starts=effort.starts,
+                normalise=space.centre is None,
+                seed=effort.seed,
+                progress=progress,
+            )
+        for name, metric in metrics.items():
+            values = torch.stack([metric.on_items(run.assignments, labels) for run in runs[k]])
+            result.per_item[column, name] = values.mean(dim=0)
+            spread = values.mean(dim=1).std() if len(values) > 1 else math.nan
+            result.over_starts[column, name] = float(spread)
+
+
+class _Stages:
+    """One bar for several stages, each an equal part of the thousandths."""
+
+    def __init__(self, progress: Progress | None, takes_place: list[bool]) -> None:
+        self.progress = progress
+        self.first = [sum(takes_place[:i]) for i in range(len(takes_place))]
+        self.count = max(1, sum(takes_place))
+
+    def of(self, stage: int) -> Progress:
+        def advance(done: int, total: int) -> None:
+            if self.progress is not None:
+                share = (self.first[stage] + done / max(1, total)) / self.count
+                self.progress(round(1000 * share), 1000)
+
+        return advance

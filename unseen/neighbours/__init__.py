@@ -1,0 +1,1 @@
+"""Exact nearest neighbours without labels: for evaluation, diagnostics and search."""

@@ -1,0 +1,69 @@
+"""Batch norm folded into the convolution before it: a frozen network then runs it for nothing.
+
+Formula  with frozen statistics  gamma * (W x + b - mean) / sqrt(var + eps) + beta  is a convolution
+         with W' = W * gamma / sqrt(var + eps),  b' = (b - mean) * gamma / sqrt(var + eps) + beta.
+ Which norm follows which convolution is seen in a forward pass, by the tensor handed from one to
+the other; the folded copy is used only if it gives the same result.
+"""
+
+import copy
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from unseen.networks.frozen_batch_norm import batch_norms
+
+TOLERANCE = 1e-3  # of the largest output, between the folded and the unfolded network
+
+
+@torch.no_grad()
+def folded(network: nn.Module, probe: Tensor) -> nn.Module:
+    """A copy of a network in evaluation mode, batch norms folded; `probe` is a typical input."""
+    if network.training or not any(True for _ in batch_norms(network)):
+        return network
+    duplicate = copy.deepcopy(network)
+    for convolution, norm in _neighbours(duplicate, probe):
+        _fold(duplicate, convolution, norm)
+    before, after = network(probe), duplicate(probe)
+    same = (before - after).abs().max() <= TOLERANCE * before.abs().max()
+    return duplicate if same else network
+
+
+def _neighbours(network: nn.Module, probe: Tensor) -> list[tuple[str, str]]:
+    """Names of convolutions and of the norms that take exactly their output; each runs once."""
+    made: dict[int, str] = {}
+    alive: list[Tensor] = []  # an id means something only while its tensor lives
+    pairs: list[tuple[str, str]] = []
+    runs: dict[str, int] = {}
+
+    def note(name: str, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        runs[name] = runs.get(name, 0) + 1
+        if isinstance(module, nn.Conv2d):
+            made[id(output)] = name
+            alive.append(output)
+        elif id(inputs[0]) in made:
+            pairs.append((made[id(inputs[0])], name))
+
+    handles = [
+        module.register_forward_hook(lambda m, i, o, name=name: note(name, m, i, o))
+        for name, module in network.named_modules()
+        if isinstance(module, nn.Conv2d | _BatchNorm)
+    ]
+    try:
+        network(probe)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return [(c, n) for c, n in pairs if runs[c] == 1 and runs[n] == 1]
+
+
+def _fold(network: nn.Module, convolution: str, norm: str) -> None:
+    old, before = network.get_submodule(norm), network.get_submodule(convolution)
+    assert isinstance(old, _BatchNorm)
+    assert isinstance(before, nn.Conv2d)
+    network.set_submodule(convolution, fuse_conv_bn_eval(before, old))
+    # timm's batch norms carry their activation: it stays
+    leftover = [child for child in old.children() if not isinstance(child, nn.Identity)]
+    network.set_submodule(norm, nn.Sequential(*leftover) if leftover else nn.Identity())

@@ -1,0 +1,245 @@
+"""Cuts a network at a named layer: a frozen prefix that runs only once, and a trainable rest.
+ `freeze_until = "<layer>"` freezes everything up to and including that layer. Only one tensor may
+cross the cut, the layer's output: inside a residual block the shortcut would cross as well, so
+blocks are cut at their ends. "pooled" is the last possible cut; then only the head is trained.
+ The forward pass is read with torch.fx, which looks inside only those modules that contain the
+layer; all others stay whole, so any network can be cut whose outer structure does not depend on
+values.
+"""
+
+import hashlib
+import inspect
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, fx, nn
+
+from unseen.contracts import Output
+from unseen.networks.network import EMBEDDING, POOLED, EmbeddingNetwork
+from unseen.networks.taps import check_names, tap
+
+
+class Cut(NamedTuple):
+    """`rest(prefix(images))` is what the network gives; both share its layers."""
+
+    prefix: "Prefix"
+    rest: "Rest"
+
+
+class Prefix(nn.Module):
+    """Pictures to the activation at the cut; never trained, never in training mode."""
+
+    def __init__(self, layers: nn.Module, layer: str) -> None:
+        super().__init__()
+        self.layers, self.layer = layers, layer
+        self.eval()
+
+    @torch.no_grad()
+    def forward(self, images: Tensor) -> Tensor:
+        found = self.layers(images.contiguous(memory_format=torch.channels_last))
+        activation: Tensor = (
+            found[0] if isinstance(found, tuple) else found
+        )  # a backbone pools, too
+        return activation
+
+    def fingerprint(self) -> str:
+        """Changes when a weight, a layer or the place of the cut changes."""
+        digest = hashlib.sha256(f"{self.layer}\n{self.layers}".encode())
+        for name, tensor in sorted(self.layers.state_dict().items()):
+            digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+            digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+        return digest.hexdigest()[:32]
+
+
+class Rest(nn.Module):
+    """Activations at the cut to an Output: the trainable part of a network, which it shares."""
+
+    def __init__(self, network: EmbeddingNetwork, layers: nn.Module | None, layer: str) -> None:
+        super().__init__()
+        self.network, self.layer, self.embedding_size = network, layer, network.embedding_size
+        self._shared = (layers,)  # in a tuple: the same layers must not be registered twice
+
+    def forward(self, activations: Tensor) -> Output:
+        (layers,) = self._shared
+        if layers is None:
+            return Output(self.network.head(activations), activations)
+        return self.network.finish(layers(activations))
+
+    def layers(self) -> list[str]:
+        """The names of the layers after the cut."""
+        after = set(self.network.head.modules())
+        (layers,) = self._shared
+        after |= set(layers.modules()) if layers is not None else set()
+        named = self.network.named_layers()
+        rest = [name for name in self.network.layers() if name in named and named[name] in after]
+        return [*rest, POOLED, EMBEDDING]
+
+    def tapped(
+        self, activations: Tensor, names: Sequence[str], pooling: str = "max"
+    ) -> dict[str, Tensor]:
+        """Unit descriptors of layers after the cut; those before need the whole network."""
+        check_names(names, self.network.layers())
+        known = self.layers()
+        early = [name for name in names if name not in known]
+        if early:
+            raise ValueError(
+                f"{', '.join(early)} come before the cut at {self.layer}: read them from pictures, "
+                "with the whole network"
+            )
+
+        def run() -> dict[str, Tensor]:
+            output = self(activations)
+            return {POOLED: output.pooled, EMBEDDING: output.embeddings}
+
+        return tap(
+            run,
+            self.network.named_layers(),
+            names,
+            num_images=len(activations),
+            pooling=pooling,
+            has_channels_last=self.network.backbone.has_channels_last,
+        )
+
+
+def cut_network(network: EmbeddingNetwork, layer: str) -> Cut:
+    """Cuts after `layer` and freezes what comes before: no gradients, evaluation mode for ever."""
+    backbone = network.backbone
+    if layer == POOLED:
+        backbone.freeze([backbone.body, backbone.pooling], list(backbone.parameters()))
+        return Cut(Prefix(backbone, layer), Rest(network, None, layer))
+    check_names([layer], [*(name for name, _ in backbone.body.named_modules() if name), POOLED])
+    before, after = split_body(backbone.body, backbone.features_method, layer)
+    shared = {id(p) for p in before.parameters()} & {id(p) for p in after.parameters()}
+    if shared:
+        raise ValueError(f"cannot cut at {layer}: {len(shared)} parameters are used on both sides")
+    frozen = [module for module in before.modules() if module is not before]
+    backbone.freeze(frozen, list(before.parameters()))
+    return Cut(Prefix(before, layer), Rest(network, after, layer))
+
+
+def split_body(body: nn.Module, method: str, layer: str) -> tuple[fx.GraphModule, fx.GraphModule]:
+    """What runs up to and including a layer, and what runs after; both share the layers."""
+    graph = _graph(body, method, layer)
+    calls = [node for node in graph.nodes if node.op == "call_module" and node.target == layer]
+    if len(calls) != 1:
+        raise ValueError(f"cannot cut at {layer}: it runs {len(calls)} times in a forward pass")
+    _check_only_way(graph, calls[0], layer)
+    return _piece(body, graph, None, calls[0]), _piece(body, graph, calls[0], _result(graph))
+
+
+class _Opener(fx.Tracer):
+    """Looks inside only those modules that contain the layer."""
+
+    def __init__(self, layer: str, method: str) -> None:
+        super().__init__()
+        self.layer, self.traced_func_name = layer, method
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return not self.layer.startswith(f"{module_qualified_name}.")
+
+
+def _graph(body: nn.Module, method: str, layer: str) -> fx.Graph:
+    """The forward pass; outside its layers it must be the same in training and evaluation."""
+    outer = layer.rpartition(".")[0]
+    advice = f"cut at {outer} or at {POOLED} instead" if outer else f"cut at {POOLED} instead"
+    graphs = []
+    for mode in (True, False):
+        with _mode_of_outer_modules(body, layer, mode):
+            try:
+                graphs.append(_Opener(layer, method).trace(body, _defaults(body, method)))
+            except Exception as error:  # whatever a forward pass makes of a stand-in for its tensor
+                reason = str(error).splitlines()[0]
+                raise ValueError(f"cannot cut at {layer}: {reason}; {advice}") from error
+    if str(graphs[0]) != str(graphs[1]):
+        raise ValueError(
+            f"cannot cut at {layer}: the layers around it run otherwise in training; {advice}"
+        )
+    return graphs[0]
+
+
+def _defaults(body: nn.Module, method: str) -> dict[str, Any]:
+    """What a forward pass takes beside the pictures stays at its default."""
+    parameters = inspect.signature(getattr(body, method)).parameters.values()
+    return {p.name: p.default for p in parameters if p.default is not p.empty}
+
+
+@contextmanager
+def _mode_of_outer_modules(body: nn.Module, layer: str, mode: bool) -> Iterator[None]:
+    parts = layer.split(".")
+    outer = [body.get_submodule(".".join(parts[:i])) for i in range(len(parts))]
+    before = [module.training for module in outer]
+    try:
+        for module in outer:
+            module.training = mode
+        yield
+    finally:
+        for module, was in zip(outer, before, strict=True):
+            module.training = was
+
+
+def _check_only_way(graph: fx.Graph, cut: fx.Node, layer: str) -> None:
+    """Nothing that depends on the pictures may reach the result but through the cut."""
+    needed = _leading_to(_result(graph), stop=None)
+    if cut not in needed:
+        raise ValueError(f"cannot cut at {layer}: the embedding does not depend on it")
+    reached = _leading_to(_result(graph), stop=cut)
+    if not any(node.op == "placeholder" for node in reached):
+        return
+    after = _following(cut)
+    pictures = {n for node in graph.nodes if node.op == "placeholder" for n in _following(node)}
+    crossing = [
+        node
+        for node in graph.nodes
+        if node in reached and node in pictures and node not in after
+        if any(user in after for user in node.users)
+    ]
+    names = ", ".join(str(node.target) for node in crossing if node is not cut) or "the pictures"
+    outer = layer.rpartition(".")[0] or POOLED
+    raise ValueError(
+        f"cannot cut at {layer}: not only its output is needed after it, but also that of {names}; "
+        f"cut at the end of the block instead, e.g. at {outer}"
+    )
+
+
+def _leading_to(end: fx.Node, stop: fx.Node | None) -> set[fx.Node]:
+    """The node and all it is made of, without looking behind `stop`."""
+    found: set[fx.Node] = set()
+    waiting = [end]
+    while waiting:
+        node = waiting.pop()
+        if node not in found and node is not stop:
+            found.add(node)
+            waiting += node.all_input_nodes
+    return found
+
+
+def _following(start: fx.Node) -> set[fx.Node]:
+    """The node and all that depends on it."""
+    found: set[fx.Node] = set()
+    waiting = [start]
+    while waiting:
+        node = waiting.pop()
+        if node not in found:
+            found.add(node)
+            waiting += list(node.users)
+    return found
+
+
+def _result(graph: fx.Graph) -> fx.Node:
+    return next(node for node in reversed(graph.nodes) if node.op == "output").all_input_nodes[0]
+
+
+def _piece(body: nn.Module, graph: fx.Graph, start: fx.Node | None, end: fx.Node) -> fx.GraphModule:
+    """The part of a graph from the output of `start` (None: the pictures) to that of `end`."""
+    needed = _leading_to(end, stop=start)
+    piece = fx.Graph()
+    copied: dict[fx.Node, fx.Node] = {}
+    if start is not None:
+        copied[start] = piece.placeholder("activations")
+    for node in graph.nodes:
+        if node in needed:
+            copied[node] = piece.node_copy(node, lambda n: copied[n])
+    piece.output(copied[end])
+    return fx.GraphModule(body, piece)

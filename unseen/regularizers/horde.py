@@ -1,0 +1,118 @@
+"""HORDE: the loss also on high-order moments of the last map, which are dropped after training.
+
+Paper    P. Jacob et al., Metric Learning with HORDE: High-Order Regularizer for Deep Embeddings,
+         ICCV 2019, https://arxiv.org/abs/1908.02735
+Formula  for the vectors x at the places of a map and projectors W, elementwise products *:
+
+             phi_2 = (W_1 x) * (W_2 x),    phi_k = phi_(k-1) * (W_k x)    up to num_orders
+             m_k = mean of phi_k over the places,    e_k = unit(E_k m_k),    L = sum of loss(e_k)
+
+         Order 1 is the network's own embedding. With cascade=False order k has k projectors of its
+         own. With trained=False projectors are fixed random signs and there is no E_k: <phi_k(x),
+         phi_k(y)> / dimension is then <x, y>^k on average.
+Values   orders 1 to 5 on birds and cars, 1 to 4 on products; dimension 8192; weight 1, in an
+         ensemble 1 / (num_orders - 1) after `reduce` to 1024 channels. Fewer dimensions make high
+         orders noise. Projectors start uniform (Glorot), or +-1; sizes cancel in unit(), so signs
+         see maps divided by their mean length, whose fifth power would be large.
+Use      any loss and miner on any network with maps; each order has a loss, and its parameters, of
+         its own. `concatenated` gives all orders as one descriptor (reduce it by principal
+         components fitted on training items).
+"""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from unseen.contracts import Miner, Output
+from unseen.geometry import full_precision
+from unseen.regularizers.base import Regularizer
+from unseen.regularizers.high_order.moments import Moments, glorot
+from unseen.tuples import from_indices
+
+
+class Horde(Regularizer):
+    """make_loss(embedding_size) gives one order's loss; miner serves all. columns: dimensions
+    computed at a time, and again in the backward pass: memory falls as columns / dimension."""
+
+    own_weight_decay = None
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "horde": {},
+        "horde_products": {"num_orders": 4},
+        "all_trained": {"cascade": False},
+        "random_maclaurin": {"cascade": False, "trained": False},
+        "cascade_fixed": {"trained": False},
+    }
+
+    def __init__(
+        self,
+        make_loss: Callable[[int], nn.Module],
+        miner: Miner | None,
+        num_channels: int,
+        embedding_size: int,
+        num_orders: int = 5,
+        dimension: int = 8192,
+        cascade: bool = True,
+        trained: bool = True,
+        reduce: int | None = None,
+        columns: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        if num_orders < 2:
+            raise ValueError(f"num_orders counts from 1 and must be at least 2, got {num_orders}")
+        self.miner = miner
+        generator = torch.Generator().manual_seed(seed)
+        self.moments = Moments(
+            num_channels, dimension, num_orders, cascade, trained, reduce, columns, generator
+        )
+        size = embedding_size if trained else dimension
+        orders = range(2, num_orders + 1)
+        self.embeddings: nn.Parameter | None = None
+        if trained:
+            start = [glorot(dimension, size, generator) for _ in orders]
+            self.embeddings = nn.Parameter(torch.stack(start))
+        self.losses = nn.ModuleList(make_loss(size) for _ in orders)
+
+    def price(self, output: Output, labels: Tensor) -> Tensor:
+        return self.on_orders(self.order_embeddings(output), labels)
+
+    def order_embeddings(self, output: Output) -> Tensor:  # [orders - 1, N, size]
+        """Unit embeddings of orders 2 and up: what a process can compute from its own pictures."""
+        if output.maps is None:
+            raise ValueError(
+                "horde needs the network's last map, and this network gives none (a transformer?): "
+                "choose a convolutional backbone, or leave horde out"
+            )
+        maps = full_precision(output.maps)
+        if self.embeddings is None:
+            maps = maps / maps.detach().norm(dim=1).mean().clamp(min=1e-12)
+        moments = self.moments(maps)  # [orders - 1, N, d]
+        lengths = moments.detach().norm(dim=2).mean(dim=1)  # [orders - 1]
+        self.note(**{f"moment_{order}": size for order, size in enumerate(lengths, start=2)})
+        if self.embeddings is not None:
+            moments = moments @ self.embeddings.to(moments.dtype)
+        return F.normalize(moments, dim=2, eps=1e-12)
+
+    def on_orders(self, orders: Tensor, labels: Tensor) -> Tensor:
+        """The sum of the orders' losses, given all order embeddings [orders - 1, N, size]."""
+        terms = []
+        for embeddings, loss in zip(orders, self.losses, strict=True):
+            tuples = None
+            if self.miner is not None:
+                tuples = from_indices(self.miner(embeddings, labels))
+            terms.append(loss(embeddings, labels, tuples))
+        self.note(**{f"loss_{order}": term for order, term in enumerate(terms, start=2)})
+        return torch.stack(terms).sum()
+
+    def concatenated(self, output: Output) -> Tensor:  # [N, D + (orders - 1) * size]
+        """All orders as one descriptor, the network's own embedding first."""
+        first = F.normalize(output.embeddings, eps=1e-12)
+        return torch.cat([first, *self.order_embeddings(output)], dim=1)
+
+    def local_parameters(self) -> list[nn.Parameter]:
+        """Those behind the order embeddings: several processes each hold part of the gradient."""
+        theirs = {id(parameter) for parameter in self.losses.parameters()}
+        return [parameter for parameter in self.parameters() if id(parameter) not in theirs]
