@@ -2,9 +2,9 @@
 
     python benchmarks/samplers.py
 
-59,551 images of 11,318 classes with 2 to 12 images, batches of 112 with 2 per class; embedded samplers
-see a pool of 1024 rows of 128 numbers and 10 candidates. One thread, median of repeats. The sampler of
-pytorch-metric-learning stands beside ours if it is installed.
+59,551 images of 11,318 classes with 2 to 12 images, batches of 112 with 2 per class; embedded
+samplers see a pool of 1024 rows of 128 numbers and 10 candidates. One thread, median of repeats.
+The sampler of pytorch-metric-learning stands beside ours if it is installed.
 """
 
 import statistics

@@ -147,7 +147,7 @@ class _LogSumExp(torch.autograd.Function):
         largest = weights.amax(dim=dim, keepdim=True).clamp_(min=lowest)  # finite where empty
         weights.sub_(largest).exp_()
         total = weights.sum(dim=dim, keepdim=True)
-        weights.mul_(scale / total.clamp(min=torch.finfo(weights.dtype).tiny))
+        weights.mul_(scale / total.clamp(min=1))  # the largest entry alone makes 1
         ctx.save_for_backward(weights)
         ctx.dim = dim
         return largest.add_(total.log_()).squeeze(dim)

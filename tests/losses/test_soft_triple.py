@@ -108,6 +108,15 @@ def test_equals_pytorch_metric_learning() -> None:
     assert ours(x, y).item() == pytest.approx(theirs(x, y).item(), rel=1e-5)
 
 
+@pytest.mark.parametrize("num_centres", [1, 3])
+def test_gradient(num_centres: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(6, 4, generator=generator, dtype=torch.float64, requires_grad=True)
+    centres = torch.randn(3, num_centres, 4, generator=generator, dtype=torch.float64)
+    loss, y = with_centres(centres, scale=3.0, temperature=0.3), torch.arange(6) % 3
+    assert torch.autograd.gradcheck(lambda e, _: loss(e, y), (x, loss.centres))
+
+
 def test_gradient_with_merged_centres(spec: SimpleNamespace) -> None:
     centres = spec.CT.clone()
     centres[0, 1] = centres[0, 0]

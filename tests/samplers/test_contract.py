@@ -143,7 +143,10 @@ def test_a_stopped_epoch_goes_on_as_it_would_have(
     epoch_of(sampler, 0)
     whole = epoch_of(sampler, 1)
     if name in EMBEDDED:
-        sampler.update(torch.from_numpy(data[0][:30]), torch.randn(30, 6))
+        sampler.update(
+            torch.from_numpy(data[0][:30]),
+            torch.randn(30, 6, generator=torch.Generator().manual_seed(0)),
+        )
     stored = io.BytesIO()
     torch.save(sampler.state_dict(), stored)
     stored.seek(0)
@@ -226,7 +229,7 @@ def test_embedded_samplers_need_a_bank_and_say_when(
         sampler.set_epoch(epoch)
         due.append(sampler.is_due())
         if due[-1]:
-            sampler.fill(torch.randn(len(items), 6))
+            sampler.fill(torch.randn(len(items), 6, generator=torch.Generator().manual_seed(0)))
         list(sampler)
     assert due == [True, False, True, False, True]
 

@@ -78,7 +78,6 @@ class Angular(Loss):
     ) -> Tensor:
         sim = batch.matrix(cosine)  # [N, M]
         steep = 4 * self.tangent * sim
-        of_anchor = steep.masked_fill(~neg, -math.inf)
 
         def block(anchor: Tensor, positive: Tensor) -> Tensor:
             if batch.ref_embeddings is None:
@@ -86,7 +85,8 @@ class Angular(Loss):
             else:
                 references = batch.ref_embeddings
                 of_positive = 4 * self.tangent * cosine(references[positive], references)
-            push = torch.logsumexp(of_anchor.index_select(0, anchor) + of_positive, dim=1)
+            exponents = steep.index_select(0, anchor) + of_positive
+            push = log_sum_exp(exponents, neg.index_select(0, anchor))  # [P]
             near = sim.flatten().index_select(0, anchor * sim.shape[1] + positive)
             return F.softplus(push - (2 + 2 * self.tangent) * near).sum()
 

@@ -24,7 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from unseen.geometry import cosine
+from unseen.geometry import dot, unit
 from unseen.losses.base import LabelLoss
 
 
@@ -57,12 +57,14 @@ class Arcface(LabelLoss):
         self.weight = nn.Parameter(torch.empty(num_classes, embedding_size).uniform_(-bound, bound))
 
     def on_labels(self, embeddings: Tensor, labels: Tensor) -> Tensor:  # [N, D], [N]
-        cos = cosine(embeddings, self.weight.to(embeddings.dtype))  # [N, C]
+        # scaling the embeddings spares two passes over the larger matrix
+        weight = unit(self.weight.to(embeddings.dtype))
+        logits = dot(self.scale * unit(embeddings), weight)  # [N, C]
         if self.clamp:
-            cos = cos.clamp(min=1e-10)
+            logits = logits.clamp(min=self.scale * 1e-10)
         own = labels[:, None]
-        harder = self._turned(cos.gather(1, own))  # [N, 1]
-        return F.cross_entropy(self.scale * cos.scatter(1, own, harder), labels)
+        harder = self.scale * self._turned(logits.gather(1, own) / self.scale)  # [N, 1]
+        return F.cross_entropy(logits.scatter(1, own, harder), labels)
 
     def _turned(self, cos: Tensor) -> Tensor:
         """cos(theta + margin), continued downwards beyond theta = pi - margin."""

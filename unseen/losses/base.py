@@ -29,7 +29,6 @@ from unseen.tuples import (
     relations,
 )
 
-
 _DENSE = 16  # one value by itself costs about as much as so many entries of a whole matrix
 
 

@@ -17,6 +17,7 @@ Use      n_pair miner (one positive per anchor, or one pair per class); without 
 
 from typing import Any, ClassVar
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -83,14 +84,23 @@ class NPair(Loss):
         several times are compared once and counted as often."""
         columns = batch.embeddings if batch.ref_embeddings is None else batch.ref_embeddings
         labels = batch.labels if batch.ref_labels is None else batch.ref_labels
-        anchors, row, row_count = anchor.unique(return_inverse=True, return_counts=True)
-        positives, column, column_count = positive.unique(return_inverse=True, return_counts=True)
+        anchors, row, row_count = _distinct(anchor, len(batch.labels))
+        positives, column, column_count = _distinct(positive, len(labels))
         sim = self.measure(batch.embeddings[anchors], columns[positives]) * self.prescale**2
         neg = batch.labels[anchors][:, None] != labels[positives][None, :]  # [A, B]
-        near = sim[row, column]  # [P]
-        across = log_sum_exp(sim + column_count.log()[None, :], neg)[row]
+        near = sim.flatten().index_select(0, row * sim.shape[1] + column)  # [P]
+        across = log_sum_exp(sim + column_count.to(sim.dtype).log()[None, :], neg)[row]
         costs = F.softplus(across - near)
         if self.symmetric:
-            down = log_sum_exp(sim + row_count.log()[:, None], neg, dim=0)[column]
+            down = log_sum_exp(sim + row_count.to(sim.dtype).log()[:, None], neg, dim=0)[column]
             costs = (costs + F.softplus(down - near)) / 2
         return costs.sum()
+
+
+def _distinct(listed: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The items of a list, where each place of the list finds its item, and how often they occur.
+    A list that is no longer than the items there are is taken as it is."""
+    if len(listed) > most:
+        items, place, count = listed.unique(return_inverse=True, return_counts=True)
+        return items, place, count
+    return listed, torch.arange(len(listed), device=listed.device), torch.ones_like(listed)

@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from unseen.geometry import cosine
+from unseen.geometry import dot, unit
 from unseen.losses.base import LabelLoss
 
 
@@ -51,5 +51,7 @@ class NormalizedSoftmax(LabelLoss):
     def on_labels(self, embeddings: Tensor, labels: Tensor) -> Tensor:  # [N, D], [N]
         if self.layer_norm:
             embeddings = F.layer_norm(embeddings, embeddings.shape[1:])
-        cos = cosine(embeddings, self.weight.to(embeddings.dtype))  # [N, C]
-        return F.cross_entropy(cos / self.temperature, labels)
+        # dividing the embeddings spares two passes over the larger matrix
+        weight = unit(self.weight.to(embeddings.dtype))
+        logits = dot(unit(embeddings) / self.temperature, weight)  # [N, C]
+        return F.cross_entropy(logits, labels)

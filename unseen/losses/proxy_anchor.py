@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from unseen.geometry import cosine, log1p_sum_exp
+from unseen.geometry import dot, log1p_sum_exp, unit
 from unseen.losses.base import LabelLoss
 
 
@@ -47,18 +47,18 @@ class ProxyAnchor(LabelLoss):
         nn.init.kaiming_normal_(self.proxies, mode="fan_out")
 
     def on_labels(self, embeddings: Tensor, labels: Tensor) -> Tensor:  # [N, D], [N]
-        sim = cosine(self.proxies.to(embeddings.dtype), embeddings)  # [C, N]
-        others = sim.scatter(0, labels[None, :], -math.inf)  # [C, N], without each item's own proxy
-        push = F.softplus((self.alpha * others).logsumexp(dim=1) + self.alpha * self.delta)  # [C]
-        return attraction(sim, labels, self.alpha, self.delta) + push.mean()
+        proxies = unit(self.proxies.to(embeddings.dtype))
+        sim = dot(proxies, self.alpha * unit(embeddings))  # [C, N], alpha times the cosine
+        margin = self.alpha * self.delta
+        own = labels[None, :]
+        push = sim.scatter(0, own, -math.inf).logsumexp(dim=1) + margin  # [C]
+        return attraction(margin - sim.gather(0, own)[0], labels) + F.softplus(push).mean()
 
 
-def attraction(sim: Tensor, labels: Tensor, alpha: float, delta: float) -> Tensor:
-    """The first term, from the cosines [C, N] of proxies and items; only own ones are needed."""
+def attraction(exponents: Tensor, labels: Tensor) -> Tensor:
+    """The first term, from each item's -alpha * (S - delta) [N] with its own proxy."""
     present, place, count = labels.unique(return_inverse=True, return_counts=True)
-    if not len(present):
-        return sim.sum()
-    own = -alpha * (sim[labels, torch.arange(len(labels), device=labels.device)] - delta)  # [N]
     same_class = place[:, None] == place  # [N, N]
-    pull = log1p_sum_exp(own.expand(len(own), -1), where=same_class)  # [N], alike within a class
-    return (pull / count[place]).sum() / len(present)
+    # [N], alike for all items of a class, so that each adds its share of the class's term
+    pull = log1p_sum_exp(exponents.expand(len(place), -1), where=same_class)
+    return (pull / count[place]).sum() / max(1, len(present))

@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from unseen.geometry import cosine
+from unseen.geometry import dot, unit
 from unseen.losses.base import LabelLoss
 
 
@@ -55,7 +55,8 @@ class ProxyNca(LabelLoss):
 
     def on_labels(self, embeddings: Tensor, labels: Tensor) -> Tensor:  # [N, D], [N]
         # -q = 2 cos - 2, and the constant cancels between the two terms
-        logits = 2 * self.scale * cosine(embeddings, self.proxies.to(embeddings.dtype))  # [N, C]
+        proxies = unit(self.proxies.to(embeddings.dtype))
+        logits = dot(2 * self.scale * unit(embeddings), proxies)  # [N, C]
         if self.include_positive:
             return F.cross_entropy(logits, labels)
         own = labels[:, None]

@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from unseen.geometry import unit
+from unseen.geometry import dot, unit
 from unseen.losses.base import LabelLoss
 from unseen.losses.proxy_anchor import attraction
 
@@ -64,15 +64,17 @@ class ProxyRepulsion(LabelLoss):
 
     def on_labels(self, embeddings: Tensor, labels: Tensor) -> Tensor:  # [N, D], [N]
         proxies = unit(self.proxies.to(embeddings.dtype))  # [C, D]
-        sim = proxies @ unit(embeddings).T  # [C, N]
-        profiles = proxies if self.variant == 1 else sim  # G is the Gram matrix of these rows
+        embeddings = unit(embeddings)
+        own = (embeddings * proxies[labels]).sum(dim=1)  # [N], each item with its own proxy
+        # G is the Gram matrix of these rows
+        profiles = proxies if self.variant == 1 else dot(proxies, embeddings)  # [C, D] or [C, N]
         if self.normalise and self.variant == 2:
             profiles = profiles / math.sqrt(max(1, len(labels)))
         if self.negatives == "absent":
             absent = torch.ones(self.num_classes, dtype=torch.bool, device=labels.device)
             absent[labels] = False
             profiles = profiles[absent]
-        pull = attraction(sim, labels, self.alpha, self.delta)
+        pull = attraction(-self.alpha * (own - self.delta), labels)
         return pull + self._repulsion(profiles) / self.num_classes
 
     def _repulsion(self, profiles: Tensor) -> Tensor:

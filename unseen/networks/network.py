@@ -57,9 +57,9 @@ class EmbeddingNetwork(nn.Module):
 
         with hooked(self.named_layers(), keep):
             output = self(images)
-        ends = {POOLED: tuple(output.pooled.shape[1:]), EMBEDDING: (self.embedding_size,)}
         head = {name: shapes.pop(name) for name in list(shapes) if name.startswith("head.")}
-        return shapes | {POOLED: ends[POOLED]} | head | {EMBEDDING: ends[EMBEDDING]}
+        pooled = tuple(output.pooled.shape[1:])
+        return shapes | {POOLED: pooled} | head | {EMBEDDING: (self.embedding_size,)}
 
     def tapped(
         self, images: Tensor, names: Sequence[str], pooling: str = "max"

@@ -1,18 +1,19 @@
 """ResNet-50, VGG-16-BN and GoogLeNet from torchvision, cut before their pooling and classifier.
- Layer names are torchvision's, so its checkpoints load as they are. ImageNet weights are the first
-ones (IMAGENET1K_V1), as in the literature: later recipes are not comparable. GoogLeNet's weights
-expect pictures in (x - 0.5) / 0.5. Pictures arrive in the usual ImageNet normalisation and its
-first layer, `transform_input`, maps them back. Its "5x5" branches are 3x3.
+
+Layer names are torchvision's, so its checkpoints load as they are. ImageNet weights are the first
+ones (IMAGENET1K_V1), as in the literature: later recipes are not comparable.
+GoogLeNet's weights expect pictures in (x - 0.5) / 0.5. Pictures arrive in the usual ImageNet
+normalisation and its first layer, `transform_input`, maps them back. Its "5x5" branches are 3x3.
 """
 
 from collections import OrderedDict
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 import unseen.torchvision_operators  # noqa: F401 - before torchvision
 from unseen.networks.input_spec import IMAGENET_MEAN, IMAGENET_STD
+from unseen.networks.weights import State, fill
 
 CLASSIFIERS = ("fc", "last_linear", "aux1", "aux2", "classifier")
 UNUSED = (*CLASSIFIERS, "avgpool", "dropout")
@@ -22,18 +23,43 @@ def torchvision_body(name: str, weights: bool) -> nn.Sequential:
     """The layers up to the last map, under torchvision's names. All three run them in order."""
     from torchvision import models  # noqa: PLC0415 - slow to import
 
-    first: Any = "IMAGENET1K_V1" if weights else None
-    options: dict[str, Any] = {"init_weights": True} if name == "googlenet" and not weights else {}
+    layers: list[tuple[str, nn.Module]]
+    if name == "vgg16_bn":
+        layers = [("features", _vgg_features())]
+    elif name == "googlenet":
+        model = models.googlenet(weights=None, aux_logits=False, init_weights=not weights)
+        layers = [("transform_input", ToHalfRange()), *model.named_children()]
+    else:
+        layers = list(models.get_model(name, weights=None).named_children())
+    body = nn.Sequential(OrderedDict((n, layer) for n, layer in layers if n not in UNUSED))
+    if weights:
+        fill(body, _imagenet(name), f"torchvision's {name}")
+    return body
+
+
+def _vgg_features() -> nn.Sequential:
+    """VGG's convolutions with its starting values; the whole model would come with a classifier of
+    120 million weights."""
+    from torchvision.models import vgg  # noqa: PLC0415 - slow to import
+
+    features: nn.Sequential = vgg.make_layers(vgg.cfgs["D"], batch_norm=True)
+    for layer in features:
+        if isinstance(layer, nn.Conv2d):
+            nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
+            nn.init.constant_(layer.bias, 0)  # type: ignore[arg-type]
+    return features
+
+
+def _imagenet(name: str) -> State:
+    from torchvision import models  # noqa: PLC0415 - slow to import
+
     try:
-        model: nn.Module = models.get_model(name, weights=first, **options)
+        state = models.get_model_weights(name).IMAGENET1K_V1.get_state_dict(progress=False)
     except OSError as error:  # what urllib raises without a network
         raise ValueError(
             f"cannot download the ImageNet weights of {name} ({error}): give weights=FILE"
         ) from error
-    layers = [(part, layer) for part, layer in model.named_children() if part not in UNUSED]
-    if name == "googlenet":
-        layers.insert(0, ("transform_input", ToHalfRange()))
-    return nn.Sequential(OrderedDict(layers))
+    return {key: value for key, value in state.items() if not key.startswith(CLASSIFIERS)}
 
 
 class ToHalfRange(nn.Module):
@@ -42,11 +68,10 @@ class ToHalfRange(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         mean, std = torch.tensor(IMAGENET_MEAN), torch.tensor(IMAGENET_STD)
-        scale, shift = (std / 0.5)[:, None, None], ((mean - 0.5) / 0.5)[:, None, None]
         self.scale: Tensor
         self.shift: Tensor
-        self.register_buffer("scale", scale, persistent=False)
-        self.register_buffer("shift", shift, persistent=False)
+        self.register_buffer("scale", (std / 0.5)[:, None, None], persistent=False)
+        self.register_buffer("shift", ((mean - 0.5) / 0.5)[:, None, None], persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
         return torch.addcmul(self.shift, images, self.scale)

@@ -38,7 +38,7 @@ _MAX_SHIFT = 0.08  # of the side
 
 
 class Transform(Protocol):
-    """`short_side`: a picture reduced to it gives the same result, bar rounding."""
+    """`short_side`: a picture may come reduced to it, and still nothing of it is enlarged."""
 
     @property
     def short_side(self) -> int: ...

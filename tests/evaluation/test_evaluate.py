@@ -1,0 +1,183 @@
+import json
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from unseen.evaluation.evaluate import METRICS, evaluate
+from unseen.evaluation.retrieve import retrieve
+from unseen.metrics.map_at_r import MapAtR
+from unseen.metrics.recall import Recall
+
+ALL = (*METRICS, "precision_at_1", "map", "mrr", "map_at_1000", "revisit_map", "ami", "f1")
+ALL += ("eer", "roc_auc", "fnmr_at_fmr@0.1")
+
+
+def clouds(n: int = 200, classes: int = 20, noise: float = 1.0) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    y = torch.randint(0, classes, (n,), generator=generator)
+    x = torch.randn(classes, 8, generator=generator)[y]
+    return x + noise * torch.randn(n, 8, generator=generator), y
+
+
+def test_means_over_queries_and_over_classes() -> None:
+    x, y = clouds()
+    y[0] = 77  # alone
+    found = evaluate(x, y, metrics=("recall@1", "map_at_r"))
+    neighbours = retrieve(x, y, int((torch.bincount(y) - 1).max()))
+    for name, metric in (("recall@1", Recall(1)), ("map_at_r", MapAtR())):
+        values = metric(neighbours)
+        torch.testing.assert_close(found.per_query[name], values, equal_nan=True)
+        assert found.values[name].value == pytest.approx(float(values.nanmean()))
+        means = [values[y == c].mean() for c in y.unique() if c != 77]
+        assert found.values[name].class_average == pytest.approx(float(torch.stack(means).mean()))
+        assert found.values[name].low < found.values[name].value < found.values[name].high
+    assert found.counts == {
+        "broken": 0,
+        "classes": 21,
+        "gallery": 200,
+        "lone_queries": 1,
+        "queries": 199,
+        "ties": 0,
+    }
+
+
+def test_perfect_embeddings() -> None:
+    y = torch.arange(12).repeat_interleave(4)
+    found = evaluate(torch.eye(12)[y], y, metrics=ALL, starts=8)
+    full = 3 / 4  # what the metrics that count the query as one of its class can reach
+    for name, score in found.values.items():
+        expected = {"eer": 0.0, "fnmr_at_fmr@0.1": 0.0, "map_at_1000": full, "revisit_map": full}
+        if name not in ("nmi", "ami", "f1"):  # k-means may miss a cluster from some starts
+            assert score.value == pytest.approx(expected.get(name, 1.0)), name
+
+
+def test_collapsed_embeddings_score_nothing() -> None:
+    y = torch.arange(200) % 20
+    x = torch.randn(1, 16, generator=torch.Generator().manual_seed(0)).expand(200, 16)
+    found = evaluate(x, y, metrics=ALL)
+    for name in (*METRICS, "precision_at_1", "ami"):
+        assert found.values[name].value == pytest.approx(0.0, abs=1e-12), name
+    assert found.values["mrr"].value == pytest.approx(1 / 191)
+    assert found.values["roc_auc"].value == found.values["eer"].value == 0.5
+    assert found.values["fnmr_at_fmr@0.1"].value == 1.0
+    assert found.counts["ties"] == 200
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_broken_embeddings_score_the_worst_and_say_so(bad: float) -> None:
+    x, y = clouds()
+    x[3, 2] = bad
+    found = evaluate(x, y, metrics=ALL)
+    assert found.counts["broken"] == 1
+    for name, score in found.values.items():
+        expected = 1.0 if name in ("eer", "fnmr_at_fmr@0.1") else 0.0
+        assert score.value == expected, name
+    gallery = evaluate(
+        clouds()[0], y, gallery_embeddings=x, gallery_labels=y, metrics=("recall@1",)
+    )
+    assert gallery.values["recall@1"].value == 0.0
+
+
+def test_parts_that_fit_into_memory_change_nothing() -> None:
+    x, y = clouds(300, 30)
+    x[50:100] = x[:50]
+    groups = torch.arange(300) % 5 - 1
+    whole = evaluate(x, y, metrics=ALL, ignore_groups=groups)
+    parts = evaluate(x, y, metrics=ALL, ignore_groups=groups, memory=2**17)
+    assert parts.to_dict() == whole.to_dict()
+    for name, values in whole.per_query.items():
+        assert torch.equal(values.isnan(), parts.per_query[name].isnan())
+        assert torch.equal(values.nan_to_num(), parts.per_query[name].nan_to_num()), name
+
+
+def test_same_input_same_text() -> None:
+    x, y = clouds()
+    texts = {json.dumps(evaluate(x, y, metrics=ALL).to_dict(), allow_nan=False) for _ in range(2)}
+    assert len(texts) == 1
+    assert evaluate(x, y, seed=1).to_dict() != evaluate(x, y).to_dict()
+
+
+def test_several_kinds_of_label_in_one_pass() -> None:
+    x, y = clouds()
+    columns = {"class": y, "category": y // 4}
+    both = evaluate(x, columns, metrics=("recall@1", "map_at_r", "nmi"))
+    for column, labels in columns.items():
+        alone = evaluate(x, labels, metrics=("recall@1", "map_at_r", "nmi"))
+        for name, score in alone.values.items():
+            assert both.values[f"{column}/{name}"] == score
+        assert both.counts[f"{column}/classes"] == alone.counts["classes"]
+    with pytest.raises(ValueError, match="columns of labels"):
+        evaluate(x, columns, gallery_embeddings=x, gallery_labels={"class": y})
+    with pytest.raises(ValueError, match="both be"):
+        evaluate(x, y, gallery_embeddings=x, gallery_labels=columns)
+
+
+def test_query_and_gallery() -> None:
+    x, y = clouds()
+    found = evaluate(x[:50], y[:50], gallery_embeddings=x[50:], gallery_labels=y[50:], metrics=ALL)
+    values = Recall(1)(
+        retrieve(x[:50], y[:50], 1, gallery_embeddings=x[50:], gallery_labels=y[50:])
+    )
+    assert found.values["recall@1"].value == pytest.approx(float(values.nanmean()))
+    assert found.counts["gallery"] == 150
+    assert len(found.per_query["nmi"]) == 200  # clusters are made of everything evaluated
+
+
+def test_queries_inside_the_gallery_equal_self_retrieval() -> None:
+    x, y = clouds()
+    within = evaluate(
+        x, y, gallery_embeddings=x, gallery_labels=y, positions=torch.arange(200), metrics=ALL
+    )
+    alone = evaluate(x, y, metrics=ALL)
+    for name in set(ALL) - {"eer", "roc_auc", "fnmr_at_fmr@0.1"}:
+        assert within.values[name] == alone.values[name], name
+    for name in ("eer", "roc_auc"):  # pairs are met from both sides: the same shares
+        assert within.values[name].value == pytest.approx(alone.values[name].value)
+
+
+def test_intervals_over_classes_are_longer_when_classes_differ() -> None:
+    """Half of the classes are found, half are not: classes are the sample, not pictures."""
+    generator = torch.Generator().manual_seed(0)
+    y = torch.arange(20).repeat_interleave(30)
+    noise = torch.where(y % 2 == 0, 0.1, 3.0)[:, None]
+    x = torch.randn(20, 8, generator=generator)[y]
+    x = x + noise * torch.randn(600, 8, generator=generator)
+    width = {}
+    for intervals in ("queries", "classes"):
+        score = evaluate(x, y, metrics=("recall@1",), intervals=intervals).values["recall@1"]  # type: ignore[arg-type]
+        width[intervals] = score.high - score.low
+    assert width["classes"] > 2 * width["queries"]
+
+
+def test_without_intervals() -> None:
+    x, y = clouds()
+    found = evaluate(x, y, metrics=("recall@1",), resamples=0)
+    assert math.isnan(found.values["recall@1"].low)
+    assert found.to_dict()["metrics"]["recall@1"]["low"] is None
+
+
+def test_nobody_has_a_positive() -> None:
+    found = evaluate(torch.randn(5, 3), torch.arange(5), metrics=("recall@1", "map", "eer"))
+    assert math.isnan(found.values["recall@1"].value)
+    assert found.to_dict()["metrics"]["recall@1"]["value"] is None
+    assert found.counts["queries"] == 0
+
+
+def test_one_progress_bar() -> None:
+    x, y = clouds()
+    told: list[tuple[int, int]] = []
+    evaluate(x, y, metrics=ALL, progress=lambda done, total: told.append((done, total)))
+    assert told == sorted(told)
+    assert told[-1] == (1000, 1000)
+
+
+def test_bad_intervals() -> None:
+    x, y = clouds()
+    with pytest.raises(ValueError, match="'queries' or 'classes'"):
+        evaluate(x, y, intervals="images")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="given together"):
+        evaluate(x, y, gallery_embeddings=x)
+    with pytest.raises(ValueError, match="matrix"):
+        evaluate(x[0], y)

@@ -1,0 +1,51 @@
+import pytest
+import torch
+from torch import Tensor
+
+from unseen.evaluation import pairs
+from unseen.evaluation.pairs import pair_scores
+from unseen.evaluation.relevance import Relevance
+from unseen.neighbours.space import make_space
+
+
+def points(n: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randint(-2, 3, (n, 3), generator=generator).float()
+    return x, torch.randint(0, 5, (n,), generator=generator)
+
+
+@pytest.mark.parametrize("normalise", [True, False])
+@pytest.mark.parametrize("block", [(7, 11), (1024, 4096)])
+def test_equals_visiting_every_pair(
+    normalise: bool, block: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pairs, "ROWS", block[0])
+    monkeypatch.setattr(pairs, "COLUMNS", block[1])
+    x, y = points(40)
+    space = make_space(x, normalise=normalise)
+    scores = pair_scores(space, Relevance(space, y))
+    z = x.double()
+    z = z / z.norm(dim=1, keepdim=True).clamp(min=1e-300) if normalise else z
+    right: dict[float, int] = {}
+    wrong: dict[float, int] = {}
+    for i in range(40):
+        for j in range(i):
+            sim = (z[i] * z[j]).sum() if normalise else -(z[i] - z[j]).square().sum()
+            table = right if y[i] == y[j] else wrong
+            key = round(float(sim), 4)
+            table[key] = table.get(key, 0) + 1
+    found = [round(v, 4) + 0.0 for v in scores.similarities.tolist()]
+    assert found == sorted({*right, *wrong}, reverse=True)
+    assert scores.right.tolist() == [right.get(v, 0) for v in found]
+    assert scores.wrong.tolist() == [wrong.get(v, 0) for v in found]
+
+
+def test_gallery_and_groups() -> None:
+    (x, y), (z, w) = points(20), points(30, 1)
+    space = make_space(x, z)
+    groups = torch.arange(20) % 4, torch.arange(30) % 4
+    relevance = Relevance(space, y, w, groups=groups[0], gallery_groups=groups[1])
+    scores = pair_scores(space, relevance)
+    allowed = groups[0][:, None] != groups[1]
+    assert int(scores.right.sum()) == int((allowed & (y[:, None] == w)).sum())
+    assert int(scores.wrong.sum()) == int((allowed & (y[:, None] != w)).sum())

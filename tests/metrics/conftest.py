@@ -1,0 +1,51 @@
+"""A slow, obvious ranking for every retrieval metric: sort everything, in float64, with loops."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from unseen.contracts import Neighbours
+from unseen.evaluation.retrieve import retrieve
+
+
+def rank_everything(x: Tensor, y: Tensor, normalise: bool = True) -> list[list[bool]]:
+    """For each query: is the r-th neighbour right? Ties on the grid go to the wrong ones."""
+    x = x.double()
+    spread = float((x - x.mean(0)).square().sum(1).max())
+    if normalise:
+        x = x / x.norm(dim=1, keepdim=True).clamp(min=1e-300)
+    grid = 2.0**-20 if normalise else 2.0**-28 * spread + 1e-300
+    rankings = []
+    for i in range(len(x)):
+        others = []
+        for j in range(len(x)):
+            if i != j:
+                sim = (x[i] * x[j]).sum() if normalise else -(x[i] - x[j]).square().sum()
+                others.append((-round(float(sim) / grid), bool(y[i] == y[j]), j))
+        rankings.append([right for _, right, _ in sorted(others)])
+    return rankings
+
+
+@pytest.fixture(scope="session")
+def messy() -> list[tuple[Tensor, Tensor, list[list[bool]]]]:
+    """Embeddings with ties, copies and single-image classes, their labels and full rankings."""
+    generator = torch.Generator().manual_seed(7)
+    cases = []
+    for case in range(8):
+        n, size = 20 + 7 * case, 1 + case % 4
+        x = torch.randn(n, size, generator=generator)
+        if case % 2:  # a lattice: directions and distances coincide a lot
+            x = torch.randint(-2, 3, (n, size), generator=generator).float()
+        x[n // 2 : n // 2 + n // 4] = x[: n // 4]
+        y = torch.randint(0, n // 4, (n,), generator=generator) + 2**41
+        y[-1] = -5
+        cases.append((x, y, rank_everything(x, y)))
+    return cases
+
+
+@pytest.fixture(scope="session")
+def line() -> Neighbours:
+    """The small case of the specification: six points on a line, two classes of three."""
+    x = torch.tensor([0, 1, 2.5, 4.5, 5.2, 7.1])[:, None]
+    y = torch.tensor([0, 0, 1, 0, 1, 1])
+    return retrieve(x, y, 5, normalise=False, ranks=True)

@@ -1,0 +1,136 @@
+"""Backbones by name: sizes and layer names of the checkpoints they must load, and their inputs."""
+
+import pytest
+import torch
+
+from unseen.networks.backbone import RECIPES, create_backbone
+from unseen.networks.input_spec import IMAGENET_MEAN, IMAGENET_STD
+
+PARAMETERS = {
+    "googlenet": 5_599_904,
+    "resnet50": 23_508_032,
+    "vgg16_bn": 14_723_136,
+    "bn_inception": 10_270_240,
+    "efficientnet_lite0": 3_371_008,
+}
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_parameters_and_last_map(name):
+    backbone = create_backbone(name).eval()
+    assert sum(p.numel() for p in backbone.body.parameters()) == PARAMETERS[name]
+    with torch.inference_mode():
+        pooled, maps = backbone(torch.zeros(1, 3, 224, 224))
+    assert maps.shape == (1, backbone.num_features, 7, 7)
+    torch.testing.assert_close(pooled, maps.mean(dim=(2, 3)))
+
+
+def test_resnet50_names():
+    names = [name for name, _ in create_backbone("resnet50").body.named_children()]
+    assert names == ["conv1", "bn1", "relu", "maxpool", "layer1", "layer2", "layer3", "layer4"]
+
+
+def test_googlenet_names():
+    body = create_backbone("googlenet").body
+    blocks = [name for name, _ in body.named_children() if name.startswith("inception")]
+    assert blocks == [f"inception{block}" for block in "3a 3b 4a 4b 4c 4d 4e 5a 5b".split()]
+    state = body.state_dict()
+    for branch in ("branch1", "branch2.0", "branch2.1", "branch3.0", "branch3.1", "branch4.1"):
+        assert f"inception4c.{branch}.conv.weight" in state
+        assert f"inception4c.{branch}.bn.running_var" in state
+    assert state["inception4c.branch3.1.conv.weight"].shape[2:] == (3, 3)
+    assert body.inception4c.branch1.bn.eps == 0.001
+    assert not [key for key in state if key.startswith(("aux", "fc", "transform_input"))]
+
+
+def test_vgg_names():
+    features = create_backbone("vgg16_bn").body.features
+    kinds = {
+        kind: [i for i, layer in enumerate(features) if type(layer).__name__ == kind]
+        for kind in ("Conv2d", "BatchNorm2d", "ReLU", "MaxPool2d")
+    }
+    convolutions = [0, 3, 7, 10, 14, 17, 20, 24, 27, 30, 34, 37, 40]
+    assert kinds["Conv2d"] == convolutions
+    assert kinds["BatchNorm2d"] == [i + 1 for i in convolutions]
+    assert kinds["ReLU"] == [i + 2 for i in convolutions]
+    assert kinds["MaxPool2d"] == [6, 13, 23, 33, 43]
+
+
+def test_googlenet_maps_its_input_back():
+    picture = torch.rand(2, 3, 5, 5)
+    mean, std = (torch.tensor(v)[:, None, None] for v in (IMAGENET_MEAN, IMAGENET_STD))
+    first = create_backbone("googlenet").body.transform_input
+    torch.testing.assert_close(first((picture - mean) / std), (picture - 0.5) / 0.5)
+
+
+def test_input_specs():
+    lite = create_backbone("efficientnet_lite0").input_spec
+    assert lite.size == 224
+    pixels = torch.tensor([0.0, 127.0, 255.0])
+    seen = (pixels / 255 - lite.mean[0]) / lite.std[0]
+    torch.testing.assert_close(seen, (pixels - 127) / 128)
+    assert create_backbone("resnet50").input_spec.mean == IMAGENET_MEAN
+    assert create_backbone("resnet50", 96).input_spec.size == 96
+    assert [RECIPES[f"efficientnet_lite{i}"].input_spec.size for i in range(3)] == [224, 240, 260]
+
+
+@pytest.mark.parametrize(
+    ("name", "features", "has_map"),
+    [
+        ("timm:resnet18", 512, True),
+        ("timm:vit_tiny_patch16_224", 192, False),
+        ("timm:efficientnet_b0", 1280, True),
+        ("timm:swin_tiny_patch4_window7_224", 768, True),
+    ],
+)
+def test_timm(name, features, has_map):
+    size = 56 if "swin" in name else 32
+    backbone = create_backbone(name, size).eval()
+    with torch.inference_mode():
+        pooled, maps = backbone(torch.randn(2, 3, size, size))
+    assert pooled.shape == (2, features)
+    assert (maps is not None) == has_map
+    if maps is not None:
+        assert maps.shape[1] == features
+
+
+def test_pooling_of_tokens_leaves_the_class_token_out():
+    images = torch.randn(2, 3, 32, 32)
+    backbone = create_backbone("timm:vit_tiny_patch16_224", 32, pooling="max").eval()
+    with torch.inference_mode():
+        tokens = backbone.features(images)
+        pooled, maps = backbone(images)
+    torch.testing.assert_close(pooled, tokens[:, 1:].amax(dim=1))
+    assert maps is None
+
+
+def test_pooling_is_a_choice():
+    images = torch.randn(2, 3, 40, 40)
+    backbone = create_backbone("small_conv", pooling="avg+max")
+    pooled, maps = backbone(images)
+    torch.testing.assert_close(pooled, maps.mean(dim=(2, 3)) + maps.amax(dim=(2, 3)))
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("resnet5O", "resnet50"),
+        ("bninception", "bn_inception"),
+        ("timm:resnet5O", "resnet50"),
+        ("efficientnet_lit0", "efficientnet_lite0"),
+    ],
+)
+def test_unknown_names_name_the_nearest(name, told):
+    with pytest.raises(ValueError, match=rf"(?s)did you mean.*{told}"):
+        create_backbone(name)
+
+
+def test_bad_values():
+    with pytest.raises(ValueError, match=r"pooling must be one of own, avg.*got 'mean'"):
+        create_backbone("small_conv", pooling="mean")
+    with pytest.raises(ValueError, match=r"frozen_bn must be one of off, stats, full, got 'on'"):
+        create_backbone("small_conv", frozen_bn="on")
+    with pytest.raises(ValueError, match="small_conv has no ImageNet weights"):
+        create_backbone("small_conv", weights="imagenet")
+    with pytest.raises(ValueError, match=r"weights=FILE"):
+        create_backbone("bn_inception", weights="imagenet")

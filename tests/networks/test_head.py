@@ -1,0 +1,47 @@
+"""The head: sizes, starting values, and its raw output."""
+
+import pytest
+import torch
+
+from unseen.networks.head import Head
+
+
+def test_linear_by_default():
+    head, pooled = Head(6, 4), torch.randn(3, 6)
+    torch.testing.assert_close(head(pooled), pooled @ head.fc1.weight.T + head.fc1.bias)
+
+
+def test_hidden_layers_have_relu_between():
+    head, pooled = Head(6, 4, [5, 7]), torch.randn(3, 6)
+    x = torch.relu(head.fc1(pooled))
+    x = torch.relu(head.fc2(x))
+    torch.testing.assert_close(head(pooled), head.fc3(x))
+    assert (head(torch.randn(100, 6)) < 0).any()
+
+
+def test_no_layer_at_all():
+    head, pooled = Head(6, None), torch.randn(3, 6)
+    assert torch.equal(head(pooled), pooled)
+    assert head.embedding_size == 6
+    assert not list(head.parameters())
+
+
+def test_starts():
+    head = Head(400, 1000, start="kaiming")
+    assert head.fc1.weight.std().item() == pytest.approx((2 / 1000) ** 0.5, rel=0.02)
+    assert not head.fc1.bias.any()
+    assert Head(6, 4, bias=False).fc1.bias is None
+    Head(6, 4, bias=False, start="kaiming")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"hidden": [0]}, "layer sizes must be positive"),
+        ({"dropout": 1.0}, r"dropout must be in \[0, 1\)"),
+        ({"start": "zero"}, "start must be one of default, kaiming"),
+    ],
+)
+def test_bad_values(options, told):
+    with pytest.raises(ValueError, match=told):
+        Head(6, 4, **options)

@@ -1,0 +1,83 @@
+"""Network and taps: any layer as a unit descriptor, read at the right moment."""
+
+import pytest
+import torch
+from torch import nn
+
+from unseen.networks.backbone import Backbone
+from unseen.networks.head import Head
+from unseen.networks.input_spec import InputSpec
+from unseen.networks.network import EmbeddingNetwork
+
+
+@pytest.mark.parametrize(
+    ("name", "layers", "sizes"),
+    [
+        ("small_conv", ["stem", "stage2", "stage3.refine"], [32, 128, 256]),
+        ("timm:resnet18", ["conv1", "layer2.0.bn1", "layer3"], [64, 128, 256]),
+        ("timm:vit_tiny_patch16_224", ["patch_embed", "blocks.3", "blocks.11.mlp"], [192] * 3),
+        ("timm:efficientnet_b0", ["conv_stem", "blocks.3", "blocks.5.0.se"], [32, 80, 672]),
+    ],
+)
+def test_any_layer_of_any_backbone(make_network, images, name, layers, sizes):
+    network = make_network(name).eval()
+    with torch.inference_mode():
+        tapped = network.tapped(images, [*layers, "pooled", "embedding"])
+        output = network(images)
+    assert list(tapped) == [*layers, "pooled", "embedding"]
+    assert [tapped[layer].shape[1] for layer in layers] == sizes
+    for descriptors in tapped.values():
+        torch.testing.assert_close(descriptors.norm(dim=1), torch.ones(len(images)))
+    normalise = nn.functional.normalize
+    torch.testing.assert_close(tapped["pooled"], normalise(output.pooled))
+    torch.testing.assert_close(tapped["embedding"], normalise(output.embeddings))
+
+
+def test_map_rule(make_network, images):
+    network = make_network().eval()
+    body = network.backbone.body
+    with torch.inference_mode():
+        stem = body.stem(images)
+        for pooling, expected in (("max", stem.amax((2, 3))), ("avg", stem.mean((2, 3)))):
+            found = network.tapped(images, ["stem"], pooling)["stem"]
+            torch.testing.assert_close(found, nn.functional.normalize(expected))
+
+
+def test_layers_that_overwrite_their_input_do_not_spoil_a_tap(images):
+    body = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True))
+    network = EmbeddingNetwork(Backbone(body, 4, InputSpec(32)), Head(4, 2)).eval()
+    with torch.inference_mode():
+        tapped = network.tapped(-images.abs(), ["1", "2"], "avg")
+        expected = nn.functional.normalize(body[1](body[0](-images.abs())).mean((2, 3)))
+    torch.testing.assert_close(tapped["1"], expected)
+    assert (tapped["1"] < 0).any()
+    assert (tapped["2"] >= 0).all()
+
+
+def test_hidden_head_layers_are_read_before_their_relu(images):
+    body = nn.Conv2d(3, 4, 3)
+    network = EmbeddingNetwork(Backbone(body, 4, InputSpec(32)), Head(4, 2, [16])).eval()
+    assert (network.tapped(images, ["head.fc1"])["head.fc1"] < 0).any()
+    assert (network.tapped(images, ["head.relu1"])["head.relu1"] >= 0).all()
+
+
+def test_layers_are_what_can_be_tapped(make_network, images):
+    network = make_network().eval()
+    names = network.layers()
+    assert names[-3:] == ["pooled", "head.fc1", "embedding"]
+    with torch.inference_mode():
+        assert list(network.tapped(images, names)) == names
+        shapes = network.layer_shapes(images)
+    assert shapes["stage1"] == (64, 8, 8)
+    assert list(shapes)[-3:] == ["pooled", "head.fc1", "embedding"]
+    assert list(shapes).index("stem") < list(shapes).index("stage1.reduce")
+
+
+def test_errors(make_network, images):
+    network = make_network("timm:resnet18")
+    with pytest.raises(ValueError, match=r"no layer named 'layer33': did you mean layer3"):
+        network.tapped(images, ["layer33"])
+    with pytest.raises(ValueError, match="do not run in a forward pass: global_pool"):
+        network.tapped(images, ["global_pool"])
+    with pytest.raises(ValueError, match="the head gives 8 values, not 9"):
+        EmbeddingNetwork(network.backbone, network.head, 9)
