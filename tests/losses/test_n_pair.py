@@ -30,7 +30,7 @@ def slow(
     def product(i: int, j: int) -> float:
         u, v = case.x[i], case.columns[j]
         if normalise:
-            u, v = u / u.norm(), v / v.norm()
+            return (u @ v / (u.norm() * v.norm())).item()
         return (u @ v).item() * prescale**2
 
     rows, columns = case.y.tolist(), case.column_labels

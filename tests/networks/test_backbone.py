@@ -6,6 +6,7 @@ import torch
 from unseen.networks.backbone import RECIPES, create_backbone
 from unseen.networks.input_spec import IMAGENET_MEAN, IMAGENET_STD
 
+FOURS = ("4a", "4b", "4c", "4d", "4e")
 PARAMETERS = {
     "googlenet": 5_599_904,
     "resnet50": 23_508_032,
@@ -33,7 +34,7 @@ def test_resnet50_names():
 def test_googlenet_names():
     body = create_backbone("googlenet").body
     blocks = [name for name, _ in body.named_children() if name.startswith("inception")]
-    assert blocks == [f"inception{block}" for block in "3a 3b 4a 4b 4c 4d 4e 5a 5b".split()]
+    assert blocks == [f"inception{block}" for block in ("3a", "3b", *FOURS, "5a", "5b")]
     state = body.state_dict()
     for branch in ("branch1", "branch2.0", "branch2.1", "branch3.0", "branch3.1", "branch4.1"):
         assert f"inception4c.{branch}.conv.weight" in state

@@ -47,7 +47,9 @@ def test_names(network):
             assert {f"{name}.weight", f"{name}.bias", f"{name}_bn.running_mean"} <= keys
             assert network.get_submodule(name).kernel_size == (kernel, kernel)
     for block in ("3c", "4e"):
-        assert not [k for k in keys if k.startswith((f"inception_{block}_1x1", f"inception_{block}_p"))]
+        assert not [
+            k for k in keys if k.startswith((f"inception_{block}_1x1", f"inception_{block}_p"))
+        ]
     assert {"conv1_7x7_s2.weight", "conv2_3x3_reduce_bn.bias", "conv2_3x3.weight"} <= keys
     assert not [k for k in keys if "relu" in k or "output" in k or "bgr" in k]
 
@@ -71,7 +73,9 @@ def test_block_by_hand(network, block, channels, is_max):
         assert x.shape[1] == channels
         pool = F.max_pool2d(x, 3, 1, 1) if is_max else F.avg_pool2d(x, 3, 1, 1)
         middle = unit(network, f"{name}_3x3", unit(network, f"{name}_3x3_reduce", x))
-        double = unit(network, f"{name}_double_3x3_1", unit(network, f"{name}_double_3x3_reduce", x))
+        double = unit(
+            network, f"{name}_double_3x3_1", unit(network, f"{name}_double_3x3_reduce", x)
+        )
         parts = [
             unit(network, f"{name}_1x1", x),
             middle,
@@ -85,7 +89,9 @@ def test_red_lands_in_the_last_channel(network):
     backbone = create_backbone("bn_inception")
     red = torch.zeros(1, 3, 8, 8)
     red[:, 0] = 1.0
-    mean, std = (torch.tensor(v)[:, None, None] for v in (backbone.input_spec.mean, backbone.input_spec.std))
+    mean, std = (
+        torch.tensor(v)[:, None, None] for v in (backbone.input_spec.mean, backbone.input_spec.std)
+    )
     seen = backbone.body.to_bgr((red - mean) / std)[0, :, 0, 0]
     torch.testing.assert_close(seen, torch.tensor([-104.0, -117.0, 255.0 - 128.0]))
 

@@ -52,7 +52,9 @@ def test_gem_gradient():
 
 
 def test_bad_values():
-    with pytest.raises(ValueError, match=r"pooling must be one of avg, max, avg\+max, gem, got 'sum'"):
+    with pytest.raises(
+        ValueError, match=r"pooling must be one of avg, max, avg\+max, gem, got 'sum'"
+    ):
         create_pooling("sum")
     with pytest.raises(ValueError, match="p must be positive"):
         GeneralizedMean(0)

@@ -1,7 +1,5 @@
 """Weights from a file: whole or not at all."""
 
-import pickle
-
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -76,8 +74,7 @@ def test_unreadable_files(tmp_path, capsys):
         (tmp_path / name).write_bytes(b"not weights")
         with pytest.raises(ValueError, match=rf"{name} is no weights file that can be read"):
             load_weights(body, tmp_path / name)
-    with (tmp_path / "evil.pth").open("wb") as file:
-        pickle.dump({"stem.weight": Harmful()}, file)
+    torch.save({"stem.weight": Harmful()}, tmp_path / "evil.pth")
     with pytest.raises(ValueError, match="is no weights file that can be read"):
         load_weights(body, tmp_path / "evil.pth")
     assert "harm" not in capsys.readouterr().out

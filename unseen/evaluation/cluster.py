@@ -40,7 +40,7 @@ def cluster(
     num_clusters: int,
     *,
     starts: int = 3,
-    iterations: int = 30,
+    iterations: int = 100,
     normalise: bool = True,
     seed: int = 0,
     progress: Progress | None = None,

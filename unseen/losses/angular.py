@@ -71,7 +71,7 @@ class Angular(Loss):
             near = products.flatten().index_select(0, anchor * products.shape[1] + positive)
             across = log_sum_exp(products, neg).index_select(0, anchor)
             total = total + F.softplus(across - near).sum()
-        return total / max(1, len(anchor)) + self.nu * penalty(batch.embeddings, self.penalty)
+        return total / max(1, len(anchor)) + penalty(batch.embeddings, self.nu, self.penalty)
 
     def _angular_sum(
         self, batch: Comparison, anchor: Tensor, positive: Tensor, neg: Tensor

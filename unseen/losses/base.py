@@ -8,7 +8,7 @@ abstract: a file in this folder fills in exactly one abstract method and overrid
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -151,6 +151,11 @@ class Comparison:
         values = self.values(measure, anchor, torch.cat([pairs.positive, pairs.negative]))
         return values[: len(pairs.anchor)], values[len(pairs.anchor) :]
 
+    def scaled(self, factor: float) -> "Comparison":
+        """The same with longer or shorter embeddings."""
+        references = None if self.ref_embeddings is None else factor * self.ref_embeddings
+        return replace(self, embeddings=factor * self.embeddings, ref_embeddings=references)
+
     def _shape(self) -> tuple[int, int]:
         references = self.labels if self.ref_labels is None else self.ref_labels
         return len(self.labels), len(references)
@@ -275,11 +280,14 @@ def _count_triplets(pos: Tensor, neg: Tensor) -> Tensor:  # int64 scalar
     return (pos.sum(dim=1) * neg.sum(dim=1)).sum()
 
 
-def penalty(embeddings: Tensor, power: str) -> Tensor:
-    """The mean length of raw embeddings, or its square: what keeps un-normalised losses from growing."""
+def penalty(embeddings: Tensor, nu: float, power: str) -> Tensor | float:
+    """nu times the mean length of raw embeddings ("norm") or its square ("squared"): keeps those of
+    un-normalised losses from growing."""
+    if nu == 0:
+        return 0.0
     squares = embeddings.square().sum(dim=1)
     lengths = squares if power == "squared" else geometry.safe_sqrt(squares)
-    return lengths.sum() / max(1, len(lengths))
+    return nu * lengths.sum() / max(1, len(lengths))
 
 
 def check_choice(name: str, value: object, allowed: Sequence[object]) -> None:

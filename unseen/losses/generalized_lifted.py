@@ -45,6 +45,5 @@ class GeneralizedLifted(Loss):
         pos, neg = batch.masks()
         valid = pos.any(dim=1) & neg.any(dim=1)  # [N]
         costs = self.margin + log_sum_exp(dist, pos) + log_sum_exp(dist, neg, scale=-1.0)  # [N]
-        return masked_mean(costs.clamp(min=0), valid) + self.nu * penalty(
-            batch.embeddings, self.penalty
-        )
+        price = masked_mean(costs.clamp(min=0), valid)
+        return price + penalty(batch.embeddings, self.nu, self.penalty)

@@ -15,6 +15,7 @@ Values   nu 0.005, all negatives (Roth et al.; their code: norm, embeddings over
 Use      n_pair miner (one positive per anchor, or one pair per class); without it all positive pairs.
 """
 
+import math
 from typing import Any, ClassVar
 
 import torch
@@ -67,40 +68,47 @@ class NPair(Loss):
         self.scale_invariant = normalise and nu == 0
 
     def price(self, batch: Comparison) -> Tensor:
+        if self.prescale != 1:
+            batch = batch.scaled(self.prescale)
         anchor, positive = batch.positive_pairs()  # [P]
         if self.negatives == "batch":
-            sim = batch.matrix(self.measure) * self.prescale**2  # [N, M]
+            sim = batch.matrix(self.measure)  # [N, M]
             across = log_sum_exp(sim, batch.masks()[1]).index_select(0, anchor)
             near = sim.flatten().index_select(0, anchor * sim.shape[1] + positive)
             total = F.softplus(across - near).sum()
         else:
             total = self._against_pairs(batch, anchor, positive)
-        return total / max(1, len(anchor)) + self.nu * penalty(
-            batch.embeddings * self.prescale, self.penalty
-        )
+        price = total / max(1, len(anchor))
+        return price + penalty(batch.embeddings, self.nu, self.penalty)
 
     def _against_pairs(self, batch: Comparison, anchor: Tensor, positive: Tensor) -> Tensor:
-        """Each pair against the pairs of other classes. Of these, anchors and positives that occur
-        several times are compared once and counted as often."""
-        columns = batch.embeddings if batch.ref_embeddings is None else batch.ref_embeddings
-        labels = batch.labels if batch.ref_labels is None else batch.ref_labels
-        anchors, row, row_count = _distinct(anchor, len(batch.labels))
-        positives, column, column_count = _distinct(positive, len(labels))
-        sim = self.measure(batch.embeddings[anchors], columns[positives]) * self.prescale**2
-        neg = batch.labels[anchors][:, None] != labels[positives][None, :]  # [A, B]
-        near = sim.flatten().index_select(0, row * sim.shape[1] + column)  # [P]
-        across = log_sum_exp(sim + column_count.to(sim.dtype).log()[None, :], neg)[row]
-        costs = F.softplus(across - near)
+        """Each pair against the pairs of other classes."""
+        if len(anchor) <= len(batch.labels):
+            sim, neg = self._compare(batch, anchor, positive)  # [P, P]
+            own = torch.arange(len(sim), device=sim.device)
+            logits = sim.masked_fill((~neg).fill_diagonal_(False), -math.inf)
+            total = F.cross_entropy(logits, own, reduction="sum")
+            if self.symmetric:
+                total = (total + F.cross_entropy(logits.T, own, reduction="sum")) / 2
+            return total
+        # items occur in several pairs: compared once, counted as often
+        anchors, row, row_count = anchor.unique(return_inverse=True, return_counts=True)
+        others, column, count = positive.unique(return_inverse=True, return_counts=True)
+        sim, neg = self._compare(batch, anchors, others)  # [A, B]
+        near = sim[row, column]  # [P]
+        costs = F.softplus(log_sum_exp(sim + count.to(sim.dtype).log(), neg)[row] - near)
         if self.symmetric:
-            down = log_sum_exp(sim + row_count.to(sim.dtype).log()[:, None], neg, dim=0)[column]
-            costs = (costs + F.softplus(down - near)) / 2
+            counted = sim + row_count.to(sim.dtype).log()[:, None]
+            costs = (costs + F.softplus(log_sum_exp(counted, neg, dim=0)[column] - near)) / 2
         return costs.sum()
 
-
-def _distinct(listed: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The items of a list, where each place of the list finds its item, and how often they occur.
-    A list that is no longer than the items there are is taken as it is."""
-    if len(listed) > most:
-        items, place, count = listed.unique(return_inverse=True, return_counts=True)
-        return items, place, count
-    return listed, torch.arange(len(listed), device=listed.device), torch.ones_like(listed)
+    def _compare(
+        self, batch: Comparison, anchor: Tensor, positive: Tensor
+    ) -> tuple[Tensor, Tensor]:  # two [A, B]
+        """Similarities of anchors and positives, and which of them differ in class."""
+        references = batch.embeddings if batch.ref_embeddings is None else batch.ref_embeddings
+        labels = batch.labels if batch.ref_labels is None else batch.ref_labels
+        sim = self.measure(
+            batch.embeddings.index_select(0, anchor), references.index_select(0, positive)
+        )
+        return sim, batch.labels[anchor][:, None] != labels[positive][None, :]

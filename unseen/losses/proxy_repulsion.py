@@ -1,7 +1,7 @@
-"""Proxy repulsion: proxies pull the items of their class and push each other, not the items.
+"""Proxy repulsion: proxies pull the items of their class and push each other apart.
 
-Paper    B. Psomas, Metric Learning: A Deep Dive, Master's thesis, National Technical University of
-         Athens, 2020, chapter 6
+Paper    B. Psomas, Metric Learning: A Deep Dive, Master's thesis, National and Kapodistrian
+         University of Athens, 2020, chapter 6
 Formula  S[i,c] the cosine between item i and proxy c, C all classes, C+ those present in the batch:
 
              L = mean over c in C+ of log(1 + sum over i in c of exp(-alpha * (S[i,c] - delta)))

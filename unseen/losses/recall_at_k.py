@@ -11,7 +11,7 @@ Formula  for a query i, positives P(i), cosine similarities S, sig(z) = 1 / (1 +
          query itself is in no sum. `cap` divides by min(k, |P(i)|) instead of |P(i)|, so that a
          perfect ranking of a large class can reach recall 1.
 Values   ks 1, 2, 4, 8, 16, rank_temperature 0.01, recall_temperature 1 (paper).
-Use      samples_per_class sampler with at least 4 per class; the paper uses batches of 4,000.
+Use      samples_per_class sampler with at least 4 per class, and batches as large as possible.
 """
 
 from collections.abc import Sequence

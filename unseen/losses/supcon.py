@@ -8,7 +8,7 @@ Formula  for an anchor a, positives P(a), all others A(a), cosine similarities S
                                                  / sum over j in A(a) of exp(S[a,j] / temperature) )
 
          averaged over anchors that have a positive and a negative.
-Values   temperature 0.1; 0.07 in the paper's code.
+Values   temperature 0.1; 0.07 in the paper.
 Use      samples_per_class sampler with at least 2 per class, large batches or a memory.
 """
 

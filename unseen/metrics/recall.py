@@ -18,9 +18,9 @@ class Recall(Retrieval):
     """k: how many neighbours may contain the right one."""
 
     def __init__(self, k: int = 1) -> None:
-        if k < 1 or k != int(k):
+        if not isinstance(k, int) or k < 1:
             raise ValueError(f"k must be a whole number, at least 1, got {k}")
-        self.k = int(k)
+        self.k = k
 
     def depth(self, max_relevant: int) -> int:
         return self.k

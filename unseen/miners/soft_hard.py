@@ -1,8 +1,7 @@
 """Soft-hard: hard positives and hard negatives, drawn at random among all that are hard.
 
-Paper    K. Roth, B. Brattoli, MetricLearning repository, as described in K. Roth et al., Revisiting
-         Training Strategies and Generalization Performance in Deep Metric Learning, ICML 2020,
-         https://arxiv.org/abs/2002.08473
+Paper    K. Roth et al., Revisiting Training Strategies and Generalization Performance in Deep
+         Metric Learning, ICML 2020, https://arxiv.org/abs/2002.08473
 Formula  for each anchor a, distances d of unit embeddings:
 
              p uniform among positives with d(a,p) > smallest d(a,n)

@@ -170,7 +170,7 @@ class ActivationCache:
     def _to_store(self, activations: Tensor) -> NDArray[Any]:
         values = _to_file(activations).cpu()
         largest = float(values.abs().amax())
-        if not largest <= np.finfo(self.file.dtype).max:
+        if not largest <= float(np.finfo(self.file.dtype).max):
             raise ValueError(
                 f"activations at {self.prefix.layer} reach {largest:.3g}, which {self.file.dtype} "
                 "cannot hold: keep the cache in float32, or look at the weights"

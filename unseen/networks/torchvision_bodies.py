@@ -46,7 +46,8 @@ def _vgg_features() -> nn.Sequential:
     for layer in features:
         if isinstance(layer, nn.Conv2d):
             nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
-            nn.init.constant_(layer.bias, 0)  # type: ignore[arg-type]
+            assert layer.bias is not None
+            nn.init.zeros_(layer.bias)
     return features
 
 

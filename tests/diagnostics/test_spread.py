@@ -1,0 +1,47 @@
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from unseen.diagnostics.spread import Spread
+
+Data = tuple[Tensor, Tensor]
+
+
+def unit(x: Tensor) -> Tensor:
+    x = x.double()
+    return x / x.norm(dim=1, keepdim=True)
+
+
+def test_worked_example(four: Data) -> None:
+    found = Spread()(*four)
+    assert found == pytest.approx({"intra": 0.2, "inter": 1.0, "ratio": 0.2})
+
+
+def test_equals_visiting_every_pair(cloud: Data) -> None:
+    x, y = unit(cloud[0]), cloud[1]
+    intra, means = [], []
+    for c in y.unique():
+        members = x[y == c]
+        means.append(members.mean(0) / members.mean(0).norm())
+        if len(members) > 1:  # one-image classes are skipped
+            dist = [
+                1 - float(a @ b)
+                for i, a in enumerate(members)
+                for j, b in enumerate(members)
+                if i != j
+            ]
+            intra.append(sum(dist) / len(dist))
+    inter = [1 - float(a @ b) for i, a in enumerate(means) for j, b in enumerate(means) if i != j]
+    found = Spread()(*cloud)
+    assert found["intra"] == pytest.approx(sum(intra) / len(intra))
+    assert found["inter"] == pytest.approx(sum(inter) / len(inter))
+    assert found["ratio"] == pytest.approx(found["intra"] / found["inter"])
+
+
+def test_undefined() -> None:
+    assert math.isnan(Spread()(torch.eye(3), torch.arange(3))["intra"])
+    assert math.isnan(Spread()(torch.eye(3), torch.zeros(3, dtype=torch.int64))["inter"])
+    with pytest.raises(ValueError, match="labels must be 3 integers"):
+        Spread()(torch.eye(3), torch.arange(2))

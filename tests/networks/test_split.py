@@ -1,0 +1,141 @@
+"""A cut network gives what the whole one gives, in value and in gradient, and stays frozen."""
+
+import pytest
+import torch
+from torch import nn
+
+from unseen.networks.backbone import Backbone
+from unseen.networks.head import Head
+from unseen.networks.input_spec import InputSpec
+from unseen.networks.network import EmbeddingNetwork
+from unseen.networks.split import cut_network
+
+CUTS = [
+    ("small_conv", "stage2"),
+    ("small_conv", "stage2.reduce_norm"),
+    ("small_conv", "pooled"),
+    ("timm:resnet18", "layer3"),
+    ("timm:resnet18", "layer3.0"),
+    ("timm:vit_tiny_patch16_224", "blocks.5"),
+    ("timm:vit_tiny_patch16_224", "patch_embed"),
+    ("timm:vit_tiny_patch16_224", "pooled"),
+    ("timm:efficientnet_b0", "blocks.4.1"),
+    ("bn_inception", "inception_4e_output"),
+    ("googlenet", "maxpool4"),
+]
+
+
+@pytest.mark.parametrize(("name", "layer"), CUTS)
+def test_values_and_gradients_equal_the_whole_network(make_network, images, name, layer):
+    network = make_network(name, frozen_bn="stats")
+    whole = make_network(name, frozen_bn="stats").train()
+    cut = cut_network(network, layer)
+    cut.rest.train()
+    activations = cut.prefix(images)
+    assert not activations.requires_grad
+    output, expected = cut.rest(activations), whole(images)
+    torch.testing.assert_close(output.embeddings, expected.embeddings)
+    torch.testing.assert_close(output.pooled, expected.pooled)
+    output.embeddings.square().sum().backward()
+    expected.embeddings.square().sum().backward()
+    trained = 0
+    for (key, p), q in zip(network.named_parameters(), whole.parameters(), strict=True):
+        assert (p.grad is not None) <= p.requires_grad, key
+        if p.grad is not None:
+            torch.testing.assert_close(p.grad, q.grad, rtol=1e-3, atol=1e-6)
+            trained += 1
+    assert 0 < trained < len(list(network.parameters()))
+
+
+def test_the_prefix_stays_frozen(make_network, images):
+    network = make_network("timm:resnet18")
+    cut = cut_network(network, "layer3")
+    print_before = cut.prefix.fingerprint()
+    optimiser = torch.optim.SGD(network.parameters(), lr=0.1, weight_decay=0.1)
+    network.warm_up(only_new_layers=True)
+    network.warm_up(only_new_layers=False)
+    network.train()
+    network(images).embeddings.sum().backward()
+    optimiser.step()
+    assert cut.prefix.fingerprint() == print_before
+    assert not network.backbone.body.layer3[0].bn1.training
+    assert network.backbone.body.layer4[0].bn1.training
+    assert network.backbone.body.layer4[0].conv1.weight.grad is not None
+
+
+def test_fingerprint_follows_weights_and_cut(make_network):
+    prints = set()
+    for layer, changed in (("stage1", None), ("stage2", None), ("stage2", "stage1.reduce.weight")):
+        network = make_network()
+        cut = cut_network(network, layer)
+        if changed:
+            network.backbone.body.get_parameter(changed).data[0, 0, 0, 0] += 1e-3
+        prints.add(cut.prefix.fingerprint())
+    assert len(prints) == 3
+    network = make_network()
+    cut = cut_network(network, "stage2")
+    network.backbone.body.stage3.refine.weight.data += 1  # after the cut: of no concern
+    assert cut.prefix.fingerprint() in prints
+
+
+def test_taps_after_the_cut(make_network, images):
+    network = make_network("timm:resnet18").eval()
+    cut = cut_network(network, "layer3")
+    names = ["layer4", "pooled", "head.fc1", "embedding"]
+    with torch.inference_mode():
+        expected = network.tapped(images, names)
+        found = cut.rest.tapped(cut.prefix(images), names)
+    for name in names:
+        torch.testing.assert_close(found[name], expected[name])
+    with pytest.raises(ValueError, match=r"layer2 come before the cut at layer3"):
+        cut.rest.tapped(images, ["layer2"])
+
+
+@pytest.mark.parametrize(
+    ("name", "layer", "told"),
+    [
+        ("timm:resnet18", "layer3.0.conv1", r"also that of layer2, .*e\.g\. at layer3\.0"),
+        ("timm:vit_tiny_patch16_224", "blocks.5.mlp", r"e\.g\. at blocks\.5"),
+        ("bn_inception", "inception_4e_3x3", "inception_4e_pool"),
+        ("timm:resnet18", "layer3.0.act1x", "did you mean layer3.0.act1"),
+        ("timm:resnet18", "global_pool", "runs 0 times"),
+        ("timm:resnet18", "embedding", "no layer named 'embedding'"),
+    ],
+)
+def test_impossible_cuts(make_network, name, layer, told):
+    with pytest.raises(ValueError, match=told):
+        cut_network(make_network(name), layer)
+
+
+class Awkward(nn.Module):
+    """Layers that run twice, shared weights, and a branch on values."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+        self.a, self.b = nn.Conv2d(3, 3, 1), nn.Conv2d(3, 3, 1)
+        if kind == "shared":
+            self.b.weight = self.a.weight
+
+    def forward(self, x):
+        if self.kind == "values" and x.sum() > 0:
+            x = -x
+        x = self.b(self.a(x))
+        if self.kind == "mode" and self.training:
+            x = x + 1
+        return self.a(x) if self.kind == "twice" else x
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("twice", "cannot cut at a: it runs 2 times"),
+        ("shared", "1 parameters are used on both sides"),
+        ("values", "cannot cut at a: .*cut at pooled instead"),
+        ("mode", "run otherwise in training"),
+    ],
+)
+def test_awkward_networks(kind, told):
+    network = EmbeddingNetwork(Backbone(Awkward(kind), 3, InputSpec(8)), Head(3, 2))
+    with pytest.raises(ValueError, match=told):
+        cut_network(network, "a")
