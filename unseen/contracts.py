@@ -104,6 +104,22 @@ class Sampler(Protocol):
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 
 
+class EmbeddedSampler(Sampler, Protocol):
+    """A sampler that also looks at embeddings, which the trainer brings it."""
+
+    def is_due(self) -> bool:
+        """Whether all items are to be embedded before the current epoch."""
+        ...
+
+    def fill(self, embeddings: Tensor) -> None:
+        """The embeddings of all items, in their order."""
+        ...
+
+    def update(self, indices: Tensor, embeddings: Tensor) -> None:
+        """The embeddings of a batch, after its step."""
+        ...
+
+
 class Network(Protocol):
     """Pictures to embeddings."""
 
@@ -143,7 +159,8 @@ class Loss(Protocol):
 
 
 class Regularizer(Protocol):
-    """A price on the embedding space, unweighted."""
+    """A price on the embedding space, unweighted. May also have `report() -> dict` of scalars, and
+    `prepare(pooled, labels)` with `is_prepared` for what it needs before the first step."""
 
     def __call__(self, output: Output, labels: Tensor) -> Tensor: ...
 

@@ -1,11 +1,11 @@
 """Similarities, distances and masked sums of exponentials: the only distance code of the toolkit.
 
 Rows of `x` [N, D] are compared with rows of `y` [M, D] (with each other when `y` is None); with
-`paired=True` only row i with row i. Every function is differentiable once and keeps finite gradients
-on coincident rows, antipodal rows and empty masks.
+`paired=True` only row i with row i. Every function is differentiable once and keeps finite
+gradients on coincident rows, antipodal rows and empty masks.
 
-Functions of whole matrices are written with their gradient where that saves matrices: at batch sizes
-of some hundred, making a matrix costs more than computing it.
+Functions of whole matrices are written with their gradient where that saves matrices: at batch
+sizes of some hundred, making a matrix costs more than computing it.
 """
 
 import math
@@ -127,7 +127,7 @@ class _Roots(torch.autograd.Function):
 
 
 def log_sum_exp(values: Tensor, where: Tensor, dim: int = 1, scale: float = 1.0) -> Tensor:
-    """log of the sum of exp(scale * values) over a mask; -inf, with zero gradient, where it is empty."""
+    """log of the sum of exp(scale * values) over a mask; -inf, without gradient, where empty."""
     if values.numel() == 0:  # an empty batch has no largest entry
         return torch.logsumexp(scale * values, dim=dim)
     result: Tensor = _LogSumExp.apply(values, where, dim, scale)
@@ -208,52 +208,52 @@ def hinge_triplets(
 ) -> tuple[Tensor, Tensor]:  # two scalars
     """The sum of [dist[a,p] - dist[a,n] + margin]+ over all triplets of two masks, and how many of
     the terms are above 0."""
-    total, active = _TripletSum.apply(dist, pos, neg, margin, False)
+    total, active = _TripletSum.apply(dist, pos, neg, margin)
     return total, active
 
 
 def softplus_triplets(dist: Tensor, pos: Tensor, neg: Tensor) -> Tensor:  # scalar
     """The sum of log(1 + exp(dist[a,p] - dist[a,n])) over all triplets of two masks."""
-    total, _ = _TripletSum.apply(dist, pos, neg, 0.0, True)
+    total, _ = _TripletSum.apply(dist, pos, neg, None)
     return total
 
 
 class _TripletSum(torch.autograd.Function):
-    """Runs over blocks of positive pairs against their rows of negatives. The gradient is known while
-    the block is at hand, so an [N, M] matrix of it is kept instead of the [N, M, M] terms: every
-    triplet costs time, none costs memory."""
+    """Runs over blocks of positive pairs against their rows of negatives. The gradient is known
+    while the block is at hand, so an [N, M] matrix of it is kept instead of the [N, M, M] terms:
+    every triplet costs time, none costs memory. Without a margin the hinge is a soft one."""
 
     BLOCK = 1 << 16  # entries at a time: the block stays in a core's cache
 
     @staticmethod
     def forward(
-        ctx: Any, dist: Tensor, pos: Tensor, neg: Tensor, margin: float, smooth: bool
+        ctx: Any, dist: Tensor, pos: Tensor, neg: Tensor, margin: float | None
     ) -> tuple[Tensor, Tensor]:
         anchor, positive = pos.nonzero(as_tuple=True)  # [P]
-        near = dist[anchor, positive] + margin  # [P]
+        near = dist[anchor, positive] + (margin or 0.0)  # [P]
         far = dist.masked_fill(~neg, math.inf)  # [N, M]; infinitely far: no term, no gradient
         gradient = torch.zeros_like(dist)
-        pull = torch.empty_like(near)
-        total, active = dist.new_zeros(()), dist.new_zeros(())
+        total, slope_of_near = dist.new_zeros(()), torch.empty_like(near)
         rows = max(1, _TripletSum.BLOCK // max(1, dist.shape[1]))
         for start in range(0, len(anchor), rows):
             block = slice(start, start + rows)
-            gap = far.index_select(0, anchor[block]).neg_().add_(near[block, None])
-            slope = gap.sigmoid() if smooth else None
-            terms = F.softplus(gap) if smooth else gap.clamp_(min=0)  # [rows, M]
-            total += terms.sum()
-            slope = terms.sign_() if slope is None else slope
-            torch.sum(slope, dim=1, out=pull[block])
+            gap = far.index_select(0, anchor[block]).neg_().add_(near[block, None])  # [rows, M]
+            if margin is None:
+                total += F.softplus(gap).sum()
+                slope = gap.sigmoid_()
+            else:
+                total += gap.clamp_(min=0).sum()
+                slope = gap.sign_()
+            torch.sum(slope, dim=1, out=slope_of_near[block])
             gradient.index_add_(0, anchor[block], slope, alpha=-1)
-        if not smooth:
-            active += pull.sum()
-        gradient[anchor, positive] += pull
+        gradient[anchor, positive] += slope_of_near
+        active = slope_of_near.sum()  # a hinge's slope is 1 where it is above 0
         ctx.save_for_backward(gradient)
         ctx.mark_non_differentiable(active)
         return total, active
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_total: Tensor, _: Tensor) -> tuple[Tensor, None, None, None, None]:
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, None, None, None]:
         (gradient,) = ctx.saved_tensors
-        return gradient * grad_total, None, None, None, None
+        return gradient * grad, None, None, None

@@ -1,8 +1,9 @@
 """Pairs and triplets of a batch as index tensors, and the conversions between them.
 
 Both are named tuples of int64 tensors, laid out like pytorch-metric-learning's index tuples, so its
-miners feed our losses and ours feed its losses. Anchors index the batch; positives and negatives index
-the references (the batch itself when there are none). A triplet of the rho switch has positive == anchor.
+miners feed our losses and ours feed its losses. Anchors index the batch; positives and negatives
+index the references (the batch itself when there are none). A triplet of the rho switch has
+positive == anchor.
 """
 
 from typing import NamedTuple

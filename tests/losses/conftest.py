@@ -1,4 +1,4 @@
-"""Random batches for the slow references of tuple losses, with their tuples as plain Python lists."""
+"""Random batches for the slow references of tuple losses, their tuples as plain Python lists."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,7 +35,9 @@ class Case:
     @property
     def positives(self) -> list[tuple[int, int]]:
         if self.tuples is not None:
-            return list(zip(self.tuples.anchor.tolist(), self.tuples.positive.tolist(), strict=True))
+            return list(
+                zip(self.tuples.anchor.tolist(), self.tuples.positive.tolist(), strict=True)
+            )
         return [
             (i, j)
             for i, a in enumerate(self.y.tolist())
@@ -49,7 +51,9 @@ class Case:
             anchors = self.tuples.anchor_of_negative.tolist()
             return list(zip(anchors, self.tuples.negative.tolist(), strict=True))
         if isinstance(self.tuples, Triplets):
-            return list(zip(self.tuples.anchor.tolist(), self.tuples.negative.tolist(), strict=True))
+            return list(
+                zip(self.tuples.anchor.tolist(), self.tuples.negative.tolist(), strict=True)
+            )
         return [
             (i, j)
             for i, a in enumerate(self.y.tolist())
@@ -65,7 +69,7 @@ class Case:
 
 
 def make_cases() -> list[Case]:
-    """Unbalanced, shuffled classes of 1, 2, 3 and 6 items; references; given, repeated, switched tuples."""
+    """Shuffled classes of 1, 2, 3 and 6 items; references; given, repeated, switched tuples."""
     made = []
     for seed in range(2):
         draw = torch.Generator().manual_seed(seed)
@@ -77,11 +81,17 @@ def make_cases() -> list[Case]:
             everything = Case("", x, y, None, rx_, ry_)
             positives, negatives = everything.positives, everything.negatives
             triplets = everything.triplets
-            some = [triplets[i] for i in torch.randint(len(triplets), (14,), generator=draw).tolist()]
+            some = [
+                triplets[i] for i in torch.randint(len(triplets), (14,), generator=draw).tolist()
+            ]
             if rx_ is None:  # two tuples of the rho switch
                 some += [(a, a, p) for a, p in positives[:2]]
-            pull = [positives[i] for i in torch.randint(len(positives), (9,), generator=draw).tolist()]
-            push = [negatives[i] for i in torch.randint(len(negatives), (15,), generator=draw).tolist()]
+            pull = [
+                positives[i] for i in torch.randint(len(positives), (9,), generator=draw).tolist()
+            ]
+            push = [
+                negatives[i] for i in torch.randint(len(negatives), (15,), generator=draw).tolist()
+            ]
             beside = "batch" if rx_ is None else "references"
             given = {
                 "all": None,

@@ -10,7 +10,7 @@ from unseen.losses.angular import Angular
 VARIANTS = [{}, {"alpha": 36.0, "weight": 0.5, "penalty": "norm"}, {"n_pair": False, "nu": 0.0}]
 
 
-def slow(case, alpha=45.0, weight=2.0, nu=0.005, penalty="squared", n_pair=True) -> float:
+def slow(case, *, alpha=45.0, weight=2.0, nu=0.005, penalty="squared", n_pair=True) -> float:
     t = math.tan(math.radians(alpha)) ** 2
     total = 0.0
     for a, p in case.positives:

@@ -26,7 +26,7 @@ def distance(u: Tensor, v: Tensor, kind: str) -> float:
     return square if kind == "squared" else math.sqrt(square)
 
 
-def slow(case, distance_="euclidean", pos=0.0, neg=1.0, reduction="mean", power=1, factor=1.0):
+def slow(case, *, distance_="euclidean", pos=0.0, neg=1.0, reduction="mean", power=1, factor=1.0):
     pull = [
         max(0.0, distance(case.x[a], case.columns[p], distance_) - pos) ** power
         for a, p in case.positives
@@ -53,9 +53,7 @@ def test_equals_a_loop(case, values) -> None:
         }.get(key, key): value
         for key, value in values.items()
     }
-    assert case(Contrastive(**values)).item() == pytest.approx(
-        slow(case, **slow_values), abs=1e-10
-    )
+    assert case(Contrastive(**values)).item() == pytest.approx(slow(case, **slow_values), abs=1e-10)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -82,7 +80,9 @@ def test_numbers_of_the_sources(spec: SimpleNamespace, dtype: torch.dtype) -> No
 def test_collapsed_and_ideal(spec: SimpleNamespace) -> None:
     assert Contrastive()(spec.COL, spec.labels, spec.TR).item() == 1.0
     assert Contrastive()(spec.ORT, spec.labels, spec.TR).item() == 0.0
-    assert Contrastive()(spec.COL.float(), spec.labels, spec.TR).item() == pytest.approx(1, abs=1e-3)
+    assert Contrastive()(spec.COL.float(), spec.labels, spec.TR).item() == pytest.approx(
+        1, abs=1e-3
+    )
 
 
 def test_switched_tuples_push_inside_the_class(spec: SimpleNamespace) -> None:

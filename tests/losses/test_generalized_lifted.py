@@ -14,8 +14,12 @@ VARIANTS = [{}, {"penalty": "norm", "nu": 0.3}, {"margin": -1.5, "nu": 0.0}]
 def slow(case, margin=1.0, nu=0.005, penalty="squared") -> float:
     costs = []
     for i in range(len(case.x)):
-        far = [(case.x[i] - case.columns[p]).norm().item() for a, p in set(case.positives) if a == i]
-        near = [(case.x[i] - case.columns[n]).norm().item() for a, n in set(case.negatives) if a == i]
+        far = [
+            (case.x[i] - case.columns[p]).norm().item() for a, p in set(case.positives) if a == i
+        ]
+        near = [
+            (case.x[i] - case.columns[n]).norm().item() for a, n in set(case.negatives) if a == i
+        ]
         if far and near:
             pull = math.log(sum(math.exp(d) for d in far))
             push = math.log(sum(math.exp(margin - d) for d in near))

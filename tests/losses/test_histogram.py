@@ -35,8 +35,12 @@ def test_numbers_of_the_sources(spec: SimpleNamespace, dtype: torch.dtype) -> No
     for nodes, expected in ((5, 0.169371), (11, 0.127642), (65, 0.062427)):
         found = Histogram(nodes)(spec.T.to(dtype), spec.labels).item()
         assert found == pytest.approx(expected, abs=close)
-        assert Histogram(nodes)(spec.COL.to(dtype), spec.labels).item() == pytest.approx(1, abs=close)
-        assert Histogram(nodes)(spec.ORT.to(dtype), spec.labels).item() == pytest.approx(0, abs=close)
+        assert Histogram(nodes)(spec.COL.to(dtype), spec.labels).item() == pytest.approx(
+            1, abs=close
+        )
+        assert Histogram(nodes)(spec.ORT.to(dtype), spec.labels).item() == pytest.approx(
+            0, abs=close
+        )
 
 
 def test_one_where_every_negative_is_more_similar() -> None:

@@ -37,9 +37,7 @@ def slow_pairs(case, margin: float, normalise: bool) -> float:
         if case.rx is None:  # j is an anchor of the batch: its own negatives
             exponents += [margin - distance(case.x[j], case.x[k]) for a, k in negatives if a == j]
         else:  # j is a reference: the anchors it is a negative of
-            exponents += [
-                margin - distance(case.x[a], case.rx[j]) for a, k in negatives if k == j
-            ]
+            exponents += [margin - distance(case.x[a], case.rx[j]) for a, k in negatives if k == j]
         cost = lse(exponents) + distance(case.x[i], case.columns[j]) if exponents else 0.0
         terms.append(max(0.0, cost) ** 2 / 2)
     return sum(terms) / len(terms)

@@ -20,6 +20,7 @@ VARIANTS = [
 
 def slow(
     case,
+    *,
     negatives="batch",
     normalise=False,
     nu=0.005,
@@ -107,7 +108,13 @@ def test_gradient(cases, values) -> None:
 
 @pytest.mark.parametrize(
     "values",
-    [{"negatives": "hard"}, {"penalty": "max"}, {"nu": -0.1}, {"prescale": 0.0}, {"symmetric": True}],
+    [
+        {"negatives": "hard"},
+        {"penalty": "max"},
+        {"nu": -0.1},
+        {"prescale": 0.0},
+        {"symmetric": True},
+    ],
 )
 def test_bad_values(values) -> None:
     (name,) = values

@@ -9,7 +9,12 @@ from pytorch_metric_learning.reducers import MeanReducer
 
 from unseen.losses.smooth_triplet import SmoothTriplet
 
-VARIANTS = [{}, {"scale": 1.5}, {"normalise": False, "scale": 0.5}, SmoothTriplet.PRESETS["vo_hays"]]
+VARIANTS = [
+    {},
+    {"scale": 1.5},
+    {"normalise": False, "scale": 0.5},
+    SmoothTriplet.PRESETS["vo_hays"],
+]
 
 
 def slow(case, scale=4.0, normalise=True, factor=1.0, **_) -> float:
@@ -75,7 +80,9 @@ def test_gradient_of_embeddings_and_scale(cases, values) -> None:
         assert torch.autograd.gradcheck(priced, (x, loss.scale))
 
 
-@pytest.mark.parametrize("values", [{"scale": 0.0}, {"factor": -1.0}, {"lr": -1.0}, {"weight_decay": -1.0}])
+@pytest.mark.parametrize(
+    "values", [{"scale": 0.0}, {"factor": -1.0}, {"lr": -1.0}, {"weight_decay": -1.0}]
+)
 def test_bad_values(values) -> None:
     (name,) = values
     with pytest.raises(ValueError, match=name):

@@ -54,6 +54,14 @@ def test_duplicates_in_the_pool_are_never_picked_twice() -> None:
     assert sorted(picks(torch.ones(6, 2), 6, first=2)) == [0, 1, 2, 3, 4, 5]
 
 
+def test_a_second_anchor_of_a_class_comes_only_when_no_other_is_left() -> None:
+    rows = torch.tensor([[0.0], [0.1], [5.0], [5.1], [9.0]])
+    groups = np.array([0, 0, 1, 1, 2])
+    found = farthest_first(rows, groups, 5, FirstIs(0)).tolist()
+    assert found[:3] == [0, 4, 2]
+    assert sorted(found) == [0, 1, 2, 3, 4], "each once"
+
+
 def make(data: Any, embeddings: Tensor, batch_size: int, **given: Any) -> GreedyCoreset:
     sampler = GreedyCoreset(*data, batch_size, **given)
     sampler.fill(embeddings)

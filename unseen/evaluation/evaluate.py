@@ -27,7 +27,7 @@ from unseen.evaluation.measure import Effort, Measured, item_labels, measure, wo
 from unseen.evaluation.metric_names import parse_metric
 from unseen.evaluation.relevance import Relevance
 from unseen.neighbours.nearest import Progress
-from unseen.neighbours.space import make_space, precise
+from unseen.neighbours.space import broken_rows, make_space, precise
 from unseen.statistics import RESAMPLES, bootstrap, class_average
 
 METRICS = ("recall@1", "recall@2", "recall@4", "recall@8", "map_at_r", "r_precision", "nmi")
@@ -186,7 +186,5 @@ def _full_name(column: str, name: str) -> str:
 
 
 def _num_broken(embeddings: Tensor | None) -> int:
-    """Rows with NaN or infinity."""
-    if embeddings is None or embeddings.ndim != 2:  # a wrong shape is refused elsewhere
-        return 0
-    return int((~torch.isfinite(embeddings).all(dim=1)).sum())
+    """Rows with NaN or infinity; a wrong shape is refused elsewhere."""
+    return 0 if embeddings is None or embeddings.ndim != 2 else len(broken_rows(embeddings))

@@ -155,7 +155,7 @@ def settle(
         exact = exact.gather(1, by_place.indices)
         write(query, *_in_order(by_place.values, exact, relevance.matches(query, by_place.values)))
     for query in open_ended.nonzero()[:, 0].split(max(1, CHUNK // len(space.gallery))):
-        write(query, *_recomputed(space, relevance, query, items.shape[1]))
+        write(query, *_recomputed(space, relevance, query, values[query]))
     return Neighbours(items, values, matches, relevance.num_relevant, None, tied)
 
 
@@ -166,9 +166,7 @@ def _exact_where_near(
     doubtful = torch.nn.functional.pad(near, (0, 1)) | torch.nn.functional.pad(near, (1, 0))
     row, place = doubtful.nonzero(as_tuple=True)
     exact = values.double() / space.grid
-    step = max(1, CHUNK // space.queries.shape[1])
-    for r, p in zip(row.split(step), place.split(step), strict=True):
-        exact[r, p] = space.exact(query[r], items[r, p][:, None])[:, 0]
+    exact[row, place] = _exact_pairs(space, query[row], items[row, place])
     return exact
 
 
@@ -184,10 +182,11 @@ def _in_order(
 
 
 def _recomputed(
-    space: Space, relevance: Relevance, query: Tensor, depth: int
+    space: Space, relevance: Relevance, query: Tensor, values: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Lists that end among equals, chosen anew from the whole gallery."""
-    exact = space.exact_rows(query)  # [R, G]
+    """Lists that end among equals, chosen anew from the whole gallery; values [R, K] as selected."""
+    depth = values.shape[1]
+    exact = _exact_above(space, query, values[:, -1:] - 2 * space.tolerance)  # [R, G]
     relevance.forbid(exact, query, 0)
     num_items = exact.shape[1]
     last = exact.topk(depth, dim=1).values[:, -1:]
@@ -202,3 +201,23 @@ def _recomputed(
     items, values, tied = _in_order(items, values, right.gather(1, chosen) & (items >= 0))
     at_end = (exact == last) & (last > -math.inf)
     return items, values, tied | ((at_end & right).any(1) & (at_end & ~right).any(1))
+
+
+def _exact_above(space: Space, query: Tensor, bar: Tensor) -> Tensor:  # [R, G] float64
+    """Similarities in grid units; those above the bar [R, 1] are exact, the others below it."""
+    fast = space.left[query] @ space.right.T
+    row, item = (fast > bar).nonzero(as_tuple=True)
+    if len(row) * 8 > fast.numel():  # so many that one product is cheaper
+        return space.exact_rows(query)
+    exact = fast.double() / space.grid
+    exact[row, item] = _exact_pairs(space, query[row], item)
+    return exact
+
+
+def _exact_pairs(space: Space, query: Tensor, items: Tensor) -> Tensor:  # [P] float64
+    step = max(1, CHUNK // space.queries.shape[1])
+    parts = [
+        space.exact(q, i[:, None])[:, 0]
+        for q, i in zip(query.split(step), items.split(step), strict=True)
+    ]
+    return torch.cat(parts)

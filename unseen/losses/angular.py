@@ -2,7 +2,8 @@
 
 Paper    J. Wang et al., Deep Metric Learning with Angular Loss, ICCV 2017,
          https://arxiv.org/abs/1708.01682
-Formula  cosines S, inner products G of raw embeddings x, t = tan(alpha)^2, over positive pairs (a, p):
+Formula  cosines S, inner products G of raw embeddings x, t = tan(alpha)^2, over positive pairs (a,
+         p):
 
              f(n) = 4 t (S[a,n] + S[p,n]) - 2 (1 + t) S[a,p]
              L    = mean over (a, p) of   log(1 + sum over n in N(a) of exp(G[a,n] - G[a,p]))
@@ -40,6 +41,7 @@ class Angular(Loss):
     """alpha: the bound in degrees. weight: of the angular term beside the n-pair term."""
 
     batch_free_weights = ("nu",)
+    usual_miner = "n_pair"
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "revisit": {},
         "revisit_code": {"penalty": "norm"},

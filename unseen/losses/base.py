@@ -1,8 +1,9 @@
 """The door every loss shares, and the two abstract shapes most losses have.
 
-`Loss.forward` has the one signature of contracts.Loss: it raises half precision, switches autocast off,
-names bare index tuples and hands a `Comparison` to the loss's own `price`. A loss is either final or
-abstract: a file in this folder fills in exactly one abstract method and overrides nothing else.
+`Loss.forward` has the one signature of contracts.Loss: it raises half precision, switches autocast
+off, names bare index tuples and hands a `Comparison` to the loss's own `price`. A loss is either
+final or abstract: a file in this folder fills in exactly one abstract method and overrides nothing
+else.
 """
 
 import math
@@ -127,8 +128,8 @@ class Comparison:
     def hinge_triplets(
         self, measure: Measure, margin: float
     ) -> tuple[Tensor, Tensor, Tensor]:  # three scalars
-        """Over the triplets, dist being the measure: the sum of [dist[a,p] - dist[a,n] + margin]+, how
-        many of these terms are above 0, and how many there are."""
+        """Over the triplets, dist being the measure: the sum of [dist[a,p] - dist[a,n] + margin]+,
+        how many of these terms are above 0, and how many there are."""
         if self.tuples is None:
             pos, neg = relations(self.labels, self.ref_labels)
             dist = self.matrix(measure)
@@ -138,7 +139,7 @@ class Comparison:
         return terms.sum(), (terms > 0).sum(), torch.tensor(len(terms))
 
     def softplus_triplets(self, measure: Measure) -> tuple[Tensor, Tensor]:  # two scalars
-        """Over the triplets: the sum of log(1 + exp(dist[a,p] - dist[a,n])), and how many they are."""
+        """Over the triplets: the sum of log(1 + exp(dist[a,p] - dist[a,n])), and their number."""
         if self.tuples is None:
             pos, neg = relations(self.labels, self.ref_labels)
             dist = self.matrix(measure)
@@ -168,17 +169,14 @@ class Loss(nn.Module, ABC):
 
     usual_miner: ClassVar[str | None] = None  # what `miner = "auto"` means for this loss
 
-    # What holds for every batch; the contract tests read it. A loss for which it differs says so, on the
-    # class or, when an argument decides, on the instance.
+    # What holds for every batch; the contract tests read it. A loss for which it differs says so,
+    # on the class or, when an argument decides, on the instance.
     scale_invariant: bool = True  # the length of an embedding does not matter
-    rotation_invariant: bool = (
-        True  # rotating embeddings and class vectors together changes nothing
-    )
+    rotation_invariant: bool = True  # nor the axes, class vectors being turned along
     one_sided: bool = False  # positives alone, or negatives alone, already have a price
     exact_gradient: bool = True  # the gradient is the value's; not so where weights are detached
-    batch_free_weights: ClassVar[
-        tuple[str, ...]
-    ] = ()  # arguments weighing terms that need no tuples
+    # arguments that weigh terms which need no tuples: with these at 0 an empty batch costs 0
+    batch_free_weights: ClassVar[tuple[str, ...]] = ()
 
     own_lr: float | None = None  # of the loss's parameters; None: lr_factor times the run's
     lr_factor: float = 1.0
@@ -254,8 +252,8 @@ class LabelLoss(Loss):
     def price(self, batch: Comparison) -> Tensor:
         if batch.tuples is not None or batch.ref_embeddings is not None:
             raise ValueError(
-                f"{type(self).__name__} compares embeddings with class parameters: it takes neither "
-                "tuples nor references. Remove the miner or memory, or choose a pair loss."
+                f"{type(self).__name__} compares embeddings with class parameters: it takes "
+                "neither tuples nor references. Remove the miner or memory, or choose a pair loss."
             )
         if batch.embeddings.shape[1] != self.embedding_size:
             raise ValueError(
@@ -266,8 +264,8 @@ class LabelLoss(Loss):
             lowest, highest = (int(end) for end in batch.labels.aminmax())
             if lowest < 0 or highest >= self.num_classes:
                 raise ValueError(
-                    f"labels must be 0 to {self.num_classes - 1} with num_classes={self.num_classes}, "
-                    f"got {lowest} to {highest}"
+                    f"labels must be 0 to {self.num_classes - 1} with "
+                    f"num_classes={self.num_classes}, got {lowest} to {highest}"
                 )
         return self.on_labels(batch.embeddings, batch.labels)
 

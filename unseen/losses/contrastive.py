@@ -8,11 +8,12 @@ Formula  distance D of unit embeddings: Euclidean, its square, or `cosine` = 1 -
                           + reduce over negatives of [neg_margin - D]+ )
 
          `reduction`: "mean" of each side; "active", the mean of each side's terms above 0;
-         "active_negatives", positives by the first and negatives by the second; "anchors", the sum of
-         both sides over the number of anchors.
-Values   margins 0 and 1 on mined triplets (Roth et al.); 1 on the square (Li et al., who print a sum);
-         cosine threshold 0.5 (Psomas; his code: Euclidean 0.5, active terms); 0.5 with squared
-         positives and factor 1/2 (Jacob et al.). A threshold m on the cosine is neg_margin 1 - m here.
+         "active_negatives", positives by the first and negatives by the second; "anchors", the sum
+         of both sides over the number of anchors.
+Values   margins 0 and 1 on mined triplets (Roth et al.); 1 on the square (Li et al., who print a
+         sum); cosine threshold 0.5 (Psomas; his code: Euclidean 0.5, active terms); 0.5 with
+         squared positives and factor 1/2 (Jacob et al.). A threshold m on the cosine is neg_margin
+         1 - m here.
 Use      samples_per_class sampler; distance_weighted miner, with or without the switch, or none.
 """
 
@@ -34,6 +35,7 @@ class Contrastive(Loss):
     """distance: euclidean, squared or cosine; the margins are measured in it."""
 
     one_sided = True
+    usual_miner = "distance_weighted"
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "revisit": {},
         "revisit_code": {},

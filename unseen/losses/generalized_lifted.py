@@ -1,7 +1,7 @@
-"""Generalised lifted structure: an anchor's farthest positives against its nearest negatives, softly.
+"""Generalised lifted structure: an anchor's farthest positives against its nearest negatives.
 
-Paper    A. Hermans, L. Beyer, B. Leibe, In Defense of the Triplet Loss for Person Re-Identification,
-         2017, https://arxiv.org/abs/1703.07737
+Paper    A. Hermans, L. Beyer, B. Leibe, In Defense of the Triplet Loss for Person
+         Re-Identification, 2017, https://arxiv.org/abs/1703.07737
 Formula  Euclidean distances d of raw embeddings x, positives P(a), negatives N(a):
 
              L = mean over anchors of [ log sum over p in P(a) of exp(d(a,p))

@@ -2,8 +2,8 @@
 
 Paper    E. Ustinova, V. Lempitsky, Learning Deep Embeddings with Histogram Loss, NIPS 2016,
          https://arxiv.org/abs/1611.00822
-Formula  nodes t(r) from -1 to 1 with spacing D; each pair's cosine is shared between its two nearest
-         nodes in proportion to closeness, giving histograms h+ and h-, each of sum 1:
+Formula  nodes t(r) from -1 to 1 with spacing D; each pair's cosine is shared between its two
+         nearest nodes in proportion to closeness, giving histograms h+ and h-, each of sum 1:
 
              L = sum over r of h-(r) * (h+(1) + ... + h+(r))
 

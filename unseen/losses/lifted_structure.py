@@ -14,10 +14,11 @@ Formula  Euclidean distances d; P the positive pairs, N(i) the negatives of i; L
              sharp    L(i) = 2/beta  * LSE over P(i) of (-beta S)
                            + 2/alpha * LSE over N(i) of (alpha S),     may be negative
 
-         An anchor without positives or without negatives has no price; hinge averages over the others,
-         sharp over all anchors. Beside references the negatives of j are the anchors in its column.
-Values   margin 1 (paper, on raw embeddings: normalise=False); margin 0.5 with hinge; alpha 40, beta 2
-         with sharp, on the pairs the multi_similarity miner keeps.
+         An anchor without positives or without negatives has no price; hinge averages over the
+         others, sharp over all anchors. Beside references the negatives of j are the anchors in its
+         column.
+Values   margin 1 (paper, on raw embeddings: normalise=False); margin 0.5 with hinge; alpha 40, beta
+         2 with sharp, on the pairs the multi_similarity miner keeps.
 Use      samples_per_class sampler; no miner, or multi_similarity.
 """
 

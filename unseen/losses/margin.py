@@ -6,8 +6,8 @@ Formula  over triplets (a, p, n), Euclidean distances d of unit embeddings, boun
 
              L = ( sum of [d(a,p) - b + margin]+ + [b - d(a,n) + margin]+ ) / number of active terms
 
-         with `normaliser="active_triplets"` the divisor is the number of triplets with an active term,
-         which is what the code of Roth et al. computes.
+         with `normaliser="active_triplets"` the divisor is the number of triplets with an active
+         term, which is what the code of Roth et al. computes.
 Values   margin 0.2, boundary starting at 1.2 (paper); per class and learned with rate 5e-4 (Roth).
 Use      samples_per_class sampler; distance_weighted miner. Roth also start the boundary at 0.6.
 """

@@ -2,17 +2,21 @@
 
 Paper    K. Sohn, Improved Deep Metric Learning with Multi-class N-pair Loss Objective, NIPS 2016,
          https://papers.nips.cc/paper/6200
-Formula  inner products G of raw embeddings x (cosines with `normalise=True`), over positive pairs (a, p):
+Formula  inner products G of raw embeddings x (cosines with `normalise=True`), over positive pairs
+         (a, p):
 
-             L = mean over (a, p) of log(1 + sum over n in N(a) of exp(G[a,n] - G[a,p])) + nu * mean |x|^2
+             L = mean over (a, p) of log(1 + sum over n in N(a) of exp(G[a,n] - G[a,p]))
+               + nu * mean of |x|^2
 
-         `negatives="batch"`: N(a) are the negatives of a; `"positives"`: the positives of the pairs of
-         other classes, which is Sohn's cross-entropy. `symmetric=True` averages it with the same on
-         p's column (the anchors of other pairs). `penalty="norm"` takes |x| instead of its square.
+         `negatives="batch"`: N(a) are the negatives of a; `"positives"`: the positives of the pairs
+         of other classes, which is Sohn's cross-entropy. `symmetric=True` averages it with the same
+         on p's column (the anchors of other pairs). `penalty="norm"` takes |x| instead of its
+         square.
 Values   nu 0.005, all negatives (Roth et al.; their code: norm, embeddings over 4 for BN-Inception:
-         prescale 0.25); unit embeddings, no penalty (Li et al.; Psomas' code); nu 0.02 (Psomas' text);
-         cosines and all positives (Jacob et al.).
-Use      n_pair miner (one positive per anchor, or one pair per class); without it all positive pairs.
+         prescale 0.25); unit embeddings, no penalty (Li et al.; Psomas' code); nu 0.02 (Psomas'
+         text); cosines and all positives (Jacob et al.).
+Use      n_pair miner (one positive per anchor, or one pair per class); without it all positive
+         pairs.
 """
 
 import math
@@ -37,6 +41,7 @@ class NPair(Loss):
     """negatives: batch or positives. nu: weight of the penalty on the lengths of embeddings."""
 
     batch_free_weights = ("nu",)
+    usual_miner = "n_pair"
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "revisit": {},
         "revisit_code": {"penalty": "norm"},

@@ -1,7 +1,7 @@
 """Quadruplet: a triplet, and the positive pair also closer than two items of two other classes.
 
-Paper    W. Chen et al., Beyond Triplet Loss: A Deep Quadruplet Network for Person Re-Identification,
-         CVPR 2017, https://arxiv.org/abs/1704.01719
+Paper    W. Chen et al., Beyond Triplet Loss: A Deep Quadruplet Network for Person
+         Re-Identification, CVPR 2017, https://arxiv.org/abs/1704.01719
 Formula  Euclidean distances d of unit embeddings, l of a class that is neither a's nor n's:
 
              L = mean over (a, p, n) of   [d(a,p) - d(a,n) + margin]+
@@ -10,7 +10,8 @@ Formula  Euclidean distances d of unit embeddings, l of a class that is neither 
          `fourth="all"` averages the second term over every such l, which is what drawing one at
          `"random"` comes to on average. With fewer than three classes the second term is 0.
 Values   margins 1 and 0.5 (Roth et al.; 0.2 and 0.2 in their code).
-Use      samples_per_class sampler; distance_weighted miner.
+Use      samples_per_class sampler; distance_weighted miner. Without a miner the time grows with the
+         number of triplets times the batch size.
 """
 
 from typing import Any, ClassVar
@@ -31,6 +32,7 @@ BLOCK = (
 class Quadruplet(Loss):
     """margin: of the triplet. fourth_margin: against the pair (n, l). fourth: all or random."""
 
+    usual_miner = "distance_weighted"
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "revisit": {},
         "revisit_code": {"margin": 0.2, "fourth_margin": 0.2},
@@ -48,18 +50,22 @@ class Quadruplet(Loss):
     def price(self, batch: Comparison) -> Tensor:
         near, far = batch.triplet_sides(unit_distance)  # [T]
         anchor, _, negative = batch.triplets()
-        hinge = (near - far + self.margin).clamp(min=0).sum()
-        size = max(1, BLOCK // max(1, len(batch.labels)))
-        for piece in zip(near.split(size), anchor.split(size), negative.split(size), strict=True):
-            near_, anchor_, negative_ = piece
-            fourth = self._fourth(batch, anchor_, negative_)
+        references = batch.embeddings if batch.ref_embeddings is None else batch.ref_embeddings
+        if len(negative) >= len(references):  # every reference's row, once
+            rows, row = unit_distance(references), negative
+        else:
+            rows = unit_distance(references.index_select(0, negative), references)
+            row = torch.arange(len(negative), device=negative.device)
+        total = (near - far + self.margin).clamp(min=0).sum()
+        size = max(1, BLOCK // max(1, len(references)))
+        for block in torch.arange(len(anchor), device=anchor.device).split(size):
+            fourth = self._fourth(batch, anchor[block], negative[block])
+            given = (rows, row[block], near[block], fourth)
             if len(anchor) <= size:
-                hinge = hinge + self._against_fourth(batch, near_, negative_, fourth)
+                total = total + self._against_fourth(*given)
             else:
-                hinge = hinge + checkpoint(
-                    self._against_fourth, batch, near_, negative_, fourth, use_reentrant=False
-                )
-        return hinge / max(1, len(anchor))
+                total = total + checkpoint(self._against_fourth, *given, use_reentrant=False)
+        return total / max(1, len(anchor))
 
     def _fourth(self, batch: Comparison, anchor: Tensor, negative: Tensor) -> Tensor:  # [T, M]
         """Who may be the fourth item of each triplet, or who was drawn."""
@@ -72,11 +78,8 @@ class Quadruplet(Loss):
         drawn = draw_per_row(allowed, self.generator)  # [T, 1]
         return torch.zeros_like(allowed).scatter_(1, drawn, True) & allowed
 
-    def _against_fourth(
-        self, batch: Comparison, near: Tensor, negative: Tensor, fourth: Tensor
-    ) -> Tensor:
-        references = batch.embeddings if batch.ref_embeddings is None else batch.ref_embeddings
-        far = unit_distance(references.index_select(0, negative), references)  # [T, M]
+    def _against_fourth(self, rows: Tensor, row: Tensor, near: Tensor, fourth: Tensor) -> Tensor:
+        far = rows.index_select(0, row)  # [T, M]
         hinge = (near[:, None] - far + self.fourth_margin).clamp(min=0)
         return (hinge.masked_fill(~fourth, 0.0).sum(dim=1) / fourth.sum(dim=1).clamp(min=1)).sum()
 

@@ -1,7 +1,7 @@
 """Smooth triplet: every triplet of the batch through a soft hinge on scaled unit embeddings.
 
-Paper    N. Vo, J. Hays, Generalization in Metric Learning: Should the Embedding Layer be the Embedding
-         Layer?, WACV 2019, https://arxiv.org/abs/1803.03310
+Paper    N. Vo, J. Hays, Generalization in Metric Learning: Should the Embedding Layer be the
+         Embedding Layer?, WACV 2019, https://arxiv.org/abs/1803.03310
 Formula  squared Euclidean distances q of unit embeddings:
 
              L = factor * mean over triplets (a, p, n) of log(1 + exp(scale^2 * (q(a,p) - q(a,n))))

@@ -23,9 +23,10 @@ from unseen.losses.base import Comparison, Loss, check_not_negative
 
 
 class Snr(Loss):
-    """margin: by how much the ratio of the negative is to be larger. weight: of the zero-mean term."""
+    """margin: by how much the negative's ratio is to be larger. weight: of the zero-mean term."""
 
     rotation_invariant = False  # the mean of the coordinates singles out one direction
+    usual_miner = "distance_weighted"
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "revisit": {},
         "revisit_code": {"weight": 0.0},

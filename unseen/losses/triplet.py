@@ -1,16 +1,16 @@
 """Triplet: the positive closer than the negative, by a margin.
 
-Paper    F. Schroff et al., FaceNet: A Unified Embedding for Face Recognition and Clustering, CVPR 2015,
-         https://arxiv.org/abs/1503.03832
+Paper    F. Schroff et al., FaceNet: A Unified Embedding for Face Recognition and Clustering, CVPR
+         2015, https://arxiv.org/abs/1503.03832
 Formula  distance D of unit embeddings: `squared` Euclidean, `euclidean`, or `cosine` = 1 - cos:
 
              L = reduce over triplets (a, p, n) of [D(a,p) - D(a,n) + margin]+
 
-         `reduction`: "mean" over the triplets, or over the "active" ones, those above 0. A margin g on
-         the square is a margin g/2 on the cosine.
-Values   margin 0.2 on the Euclidean distance (Roth et al.; their code: on its square); 1 on the square
-         (Li et al., who print a sum); 0.1 on the cosine (Psomas; his code: Euclidean, active ones;
-         Jacob et al.: active ones).
+         `reduction`: "mean" over the triplets, or over the "active" ones, those above 0. A margin g
+         on the square is a margin g/2 on the cosine.
+Values   margin 0.2 on the Euclidean distance (Roth et al.; their code: on its square); 1 on the
+         square (Li et al., who print a sum); 0.1 on the cosine (Psomas; his code: Euclidean, active
+         ones; Jacob et al.: active ones).
 Use      samples_per_class sampler; any triplet miner, with or without the switch, or none.
 """
 
@@ -25,6 +25,7 @@ from unseen.losses.base import Comparison, Loss, check_choice, check_not_negativ
 class Triplet(Loss):
     """margin: by how much, in the chosen distance, the negative is to be farther."""
 
+    usual_miner = "distance_weighted"
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "revisit": {"distance": "euclidean"},
         "revisit_code": {},

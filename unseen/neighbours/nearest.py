@@ -21,12 +21,12 @@ from unseen.neighbours.space import Space
 Progress = Callable[[int, int], None]  # (done, total)
 Exclude = Callable[[Tensor, slice, slice], None]  # sets forbidden entries of a block to -inf
 
-GROUP = 32  # columns per group, a power of two
+GROUP = 16  # columns per group, a power of two
 ROOM = 4  # notes per row, in lists
 
 
 class Best:
-    """The `keep` largest values of each row so far, with room for notes not yet compared."""
+    """The `keep` largest values of each row so far, among notes not yet compared."""
 
     def __init__(self, num_rows: int, keep: int, like: Tensor) -> None:
         self.keep = keep
@@ -40,24 +40,31 @@ class Best:
         """Notes what a block [R, C] holds for these rows; the block may be a transposed view."""
         bar = self.bar[rows]
         if bool((bar == -math.inf).all()):
-            self._merge(rows, block, first_column)
-            return
+            bar.copy_(_first_bar(block, self.keep))
+            if bool((bar == -math.inf).all()):
+                self._merge(rows, block, first_column)
+                return
         row, column, value = _above(block, bar)
         if not len(row):
             return
         count = torch.bincount(row, minlength=len(bar))
-        used = self.used[rows]
-        width = self.values.shape[1]
-        if bool((used + count > width).any()):
+        used, width = self.used[rows], self.values.shape[1]
+        if int((used + count).max()) > width:
             self._compact(rows)
-            if bool((used + count > width).any()):
+            if int((used + count).max()) > width:
                 self._merge(rows, block, first_column)
                 return
-        place = torch.arange(len(row), device=row.device) - (count.cumsum(0) - count)[row]
-        place += used[row] + (row + rows.start) * width
+        place = (
+            torch.arange(len(row), device=row.device)
+            + (used - count.cumsum(0) + count + width * torch.arange(rows.start, rows.stop)).to(
+                row.device
+            )[row]
+        )
         self.values.view(-1)[place] = value
         self.columns.view(-1)[place] = (column + first_column).int()
         used += count
+        if int(used.sum()) > 2 * self.keep * len(used):  # the bar is worth raising
+            self._compact(rows)
 
     def sorted(self, rows: slice) -> tuple[Tensor, Tensor]:  # two [R, keep]
         """The lists, largest first; column -1 where there was nothing left."""
@@ -67,25 +74,46 @@ class Best:
         return values, columns.masked_fill_(values == -math.inf, -1)
 
     def _compact(self, rows: slice) -> None:
-        values, order = self.values[rows].topk(self.keep, dim=1, sorted=False)
-        self._store(rows, values, self.columns[rows].gather(1, order))
+        """Keeps the best notes and raises the bar to the last of them."""
+        width = max(self.keep, int(self.used[rows].max()))
+        values, order = self.values[rows, :width].topk(self.keep, dim=1, sorted=False)
+        self._store(rows, values, self.columns[rows].gather(1, order), width)
 
     def _merge(self, rows: slice, block: Tensor, first_column: int) -> None:
-        """Takes in a whole block: the first, or one with more hits than there is room for."""
+        """Takes in a whole block: when there is no bar yet, or more hits than room."""
         columns = torch.arange(
             first_column, first_column + block.shape[1], dtype=torch.int32, device=block.device
         )
         values = torch.cat([self.values[rows, : self.keep], block], dim=1)
         columns = torch.cat([self.columns[rows, : self.keep], columns.expand(block.shape)], dim=1)
         values, order = values.topk(self.keep, dim=1, sorted=False)
-        self._store(rows, values, columns.gather(1, order))
+        self._store(rows, values, columns.gather(1, order), self.keep)
 
-    def _store(self, rows: slice, values: Tensor, columns: Tensor) -> None:
+    def _store(self, rows: slice, values: Tensor, columns: Tensor, width: int) -> None:
         self.values[rows, : self.keep] = values
-        self.values[rows, self.keep :] = -math.inf
+        self.values[rows, self.keep : width] = -math.inf
         self.columns[rows, : self.keep] = columns
         self.used[rows] = self.keep
         self.bar[rows] = values.amin(dim=1)
+
+
+def _first_bar(block: Tensor, keep: int) -> Tensor:  # [R]
+    """A little below the `keep`-th largest of group maxima, which as many entries reach.
+
+    -inf where the block has too few columns for it to be worth anything.
+    """
+    maxima = _folded(block, max(2 * keep, block.shape[1] // GROUP))
+    if maxima.shape[1] < 2 * keep:
+        return block.new_full((len(block),), -math.inf)
+    bar = maxima.topk(keep, dim=1, sorted=False).values.amin(dim=1)
+    return torch.nextafter(bar, torch.full_like(bar, -math.inf))
+
+
+def _folded(block: Tensor, least: int) -> Tensor:
+    """Maxima of interleaved groups of columns, halved while at least that many groups remain."""
+    while block.shape[1] % 2 == 0 and block.shape[1] // 2 >= least:
+        block = torch.maximum(*block.chunk(2, dim=1))
+    return block
 
 
 def _above(block: Tensor, bar: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -95,9 +123,7 @@ def _above(block: Tensor, bar: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     if block.is_contiguous():  # groups interleave: column c is in group c % num_groups
         grouped = block.view(num_rows, GROUP, num_groups).transpose(1, 2)
         step, stride = 1, num_groups
-        maxima = block
-        while maxima.shape[1] > num_groups:  # halving is fast for every width, amax is not
-            maxima = torch.maximum(*maxima.chunk(2, dim=1))
+        maxima = _folded(block, num_groups)  # fast for every width; amax is not
     else:
         by_column = block.T.view(num_groups, GROUP, num_rows)
         grouped = by_column.permute(2, 0, 1)

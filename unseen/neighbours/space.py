@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from unseen.geometry import full_precision, squared_distance, unit
+from unseen.geometry import full_precision, squared_distance
 
 ERROR = (
     2.0**-21
@@ -72,7 +72,13 @@ class Space:
 
 def to_sphere(x: Tensor) -> Tensor:
     """Unit rows at any scale; a zero row stays zero."""
-    return unit(x / x.abs().amax(dim=1, keepdim=True).clamp(min=torch.finfo(x.dtype).tiny))
+    norm = torch.linalg.vector_norm(x, dim=1, keepdim=True)
+    if len(norm) and not (
+        norm.amin() > 1e-15 and norm.amax() < 1e15
+    ):  # squares may over- or underflow
+        x = x / x.abs().amax(dim=1, keepdim=True).clamp(min=torch.finfo(x.dtype).tiny)
+        norm = torch.linalg.vector_norm(x, dim=1, keepdim=True).clamp(min=0.5)  # 0 or at least 1
+    return x / norm
 
 
 def make_space(embeddings: Tensor, gallery: Tensor | None = None, normalise: bool = True) -> Space:
@@ -107,13 +113,19 @@ def require_finite(embeddings: Tensor, name: str) -> None:
         raise ValueError(f"{name} must be a matrix [items, size], got {list(embeddings.shape)}")
     if not embeddings.is_floating_point():
         raise ValueError(f"{name} must be floating point, got {embeddings.dtype}")
-    bad = ~torch.isfinite(embeddings).all(dim=1)
-    if bad.any():
-        first = int(bad.nonzero()[0])
+    bad = broken_rows(embeddings)
+    if len(bad):
         raise ValueError(
-            f"{name} must be finite, got NaN or infinity in {int(bad.sum())} of {len(bad)} rows, "
-            f"first in row {first}"
+            f"{name} must be finite, got NaN or infinity in {len(bad)} of {len(embeddings)} rows, "
+            f"first in row {int(bad[0])}"
         )
+
+
+def broken_rows(embeddings: Tensor) -> Tensor:
+    """Positions of rows with NaN or infinity."""
+    if torch.isfinite(embeddings.sum()):  # one pass; only bad values, or huge ones, spoil a sum
+        return torch.zeros(0, dtype=torch.int64, device=embeddings.device)
+    return (~torch.isfinite(embeddings).all(dim=1)).nonzero()[:, 0]
 
 
 @contextmanager

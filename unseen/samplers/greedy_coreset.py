@@ -102,8 +102,8 @@ def farthest_first(
         if len(picks) == number:
             return np.array(picks)
         if soft:
-            near = np.quantile(radius, SOFT)
-            open_places = np.flatnonzero((radius >= near) & (radius > -2.0))
-            picks.append(int(generator.choice(open_places)))
+            farthest = radius.max()  # below 0: only groups that wait are left
+            near = max(np.quantile(radius, SOFT), min(farthest, 0.0))
+            picks.append(int(generator.choice(np.flatnonzero(radius >= near))))
         else:
             picks.append(int(radius.argmax()))

@@ -82,6 +82,15 @@ def test_cascade_and_independent_agree_at_order_two() -> None:
 
 
 @pytest.mark.parametrize("cascade", [True, False])
+def test_moments_are_means_over_the_places(cascade: bool) -> None:
+    generator = torch.Generator().manual_seed(0)
+    maps = torch.randn(3, 4, 2, 2, generator=generator, dtype=torch.float64)
+    moments = make(4, 8, 4, cascade=cascade)
+    single = [moments(maps[:, :, i : i + 1, j : j + 1]) for i in range(2) for j in range(2)]
+    torch.testing.assert_close(moments(maps), torch.stack(single).mean(dim=0))
+
+
+@pytest.mark.parametrize("cascade", [True, False])
 def test_places_have_no_order(cascade: bool) -> None:
     maps = torch.randn(3, 4, 2, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     moved = maps.flatten(2)[
