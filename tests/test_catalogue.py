@@ -22,7 +22,10 @@ def test_class_names() -> None:
 @pytest.mark.parametrize(
     ("call", "told"),
     [
-        (lambda: catalogue.find("losses", "marging"), "unknown loss 'marging': did you mean margin"),
+        (
+            lambda: catalogue.find("losses", "marging"),
+            "unknown loss 'marging': did you mean margin",
+        ),
         (lambda: catalogue.names("loses"), "unknown kind 'loses': did you mean losses"),
         (
             lambda: catalogue.create("losses", "margin", {"betta": 1.0}, num_classes=3),

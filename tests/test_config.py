@@ -45,7 +45,10 @@ def test_naming_another_method_forgets_the_old_values() -> None:
     [
         (["epoch=3"], "unknown key 'epoch': did you mean epochs"),
         (["loss=marginn"], "unknown loss 'marginn': did you mean margin"),
-        (["loss=margin", "loss.bta=1"], "unknown parameter of loss margin 'bta': did you mean beta"),
+        (
+            ["loss=margin", "loss.bta=1"],
+            "unknown parameter of loss margin 'bta': did you mean beta",
+        ),
         (["lr=fast"], "lr: Input should be a valid number, got 'fast'"),
         (["lr=-1"], "lr: Input should be greater than 0, got -1"),
         (["epochs"], "expected key=value, got 'epochs'"),

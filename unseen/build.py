@@ -23,6 +23,7 @@ from unseen.protocols.half_split import HalfSplit
 from unseen.training.schedules import SCHEDULES
 
 SMALL_PICTURE = 64  # up to this many pixels a picture counts as small
+USUAL_BATCH = 56
 
 
 def settle(config: Config, dataset: Dataset) -> tuple[Config, list[str]]:
@@ -145,7 +146,7 @@ def schedule(config: Config, total_steps: int) -> Callable[[int], float]:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Layers draw their starting values from torch's global generator: lend it a seed, put it back."""
+    """Layers draw starting values from torch's global generator: lend it a seed, put it back."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield
@@ -166,9 +167,8 @@ def _batch_size(config: Config, data: Dataset) -> tuple[int, str]:
     per_class = config.sampler.values.get("per_class", 4)
     if not isinstance(per_class, int) or per_class < 1:
         raise ValueError(f"sampler.per_class must be a whole number from 1, got {per_class!r}")
-    classes = min(
-        112 // per_class, max(2, int(_trainable(data) * (1 - config.validation_share)) - 1)
-    )
+    most = max(2, int(_trainable(data) * (1 - config.validation_share)) - 1)
+    classes = min(max(2, USUAL_BATCH // per_class), most)
     return classes * per_class, f"{classes} classes with {per_class} pictures each"
 
 

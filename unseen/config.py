@@ -66,6 +66,7 @@ class Config(BaseModel):
     miner: Part | Auto | None = "auto"
     loss: Part = Part(name="multi_similarity")
     regularizers: list[WeightedPart] = []
+    manifold_mixup: bool = False
 
     batch_size: int | Auto = "auto"
     epochs: int | Auto = "auto"

@@ -47,8 +47,12 @@ class Neighbours:
     similarities: Tensor  # [Q, K]; cosine, or minus the squared distance of raw embeddings
     matches: Tensor  # [Q, K] bool, same label as the query
     num_relevant: Tensor  # [Q] int64, items of the query's class in the gallery (itself excluded)
-    ranks: Tensor | None = None  # [Q, R] int64 ranks of all relevant items, rising, from 1; 0 = none
-    tied: Tensor | None = None  # [Q] bool, a tie between right and wrong items was decided against us
+    ranks: Tensor | None = (
+        None  # [Q, R] int64 ranks of all relevant items, rising, from 1; 0 = none
+    )
+    tied: Tensor | None = (
+        None  # [Q] bool, a tie between right and wrong items was decided against us
+    )
 
 
 @dataclass(frozen=True)

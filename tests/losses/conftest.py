@@ -68,6 +68,10 @@ class Case:
         return [(a, p, n) for a, p in self.positives for b, n in self.negatives if a == b]
 
 
+def draw_some(tuples: list, num: int, draw: torch.Generator) -> list:
+    return [tuples[i] for i in torch.randint(len(tuples), (num,), generator=draw).tolist()]
+
+
 def make_cases() -> list[Case]:
     """Shuffled classes of 1, 2, 3 and 6 items; references; given, repeated, switched tuples."""
     made = []
@@ -81,17 +85,13 @@ def make_cases() -> list[Case]:
             everything = Case("", x, y, None, rx_, ry_)
             positives, negatives = everything.positives, everything.negatives
             triplets = everything.triplets
-            some = [
-                triplets[i] for i in torch.randint(len(triplets), (14,), generator=draw).tolist()
-            ]
-            if rx_ is None:  # two tuples of the rho switch
-                some += [(a, a, p) for a, p in positives[:2]]
-            pull = [
-                positives[i] for i in torch.randint(len(positives), (9,), generator=draw).tolist()
-            ]
-            push = [
-                negatives[i] for i in torch.randint(len(negatives), (15,), generator=draw).tolist()
-            ]
+            # long lists are gathered from a matrix, short ones compared pair by pair
+            num, first = (14, None) if seed == 0 else (2, positives[0][0])
+            some = draw_some(triplets, num, draw)
+            if rx_ is None:  # a tuple of the rho switch
+                some[-1] = (positives[0][0], *positives[0])
+            pull = [positives[0], *draw_some(positives, num // 2, draw)]
+            push = draw_some([(a, n) for a, n in negatives if first in (None, a)], num + 1, draw)
             beside = "batch" if rx_ is None else "references"
             given = {
                 "all": None,

@@ -1,6 +1,7 @@
 """Pictures to raw embeddings, batch by batch, in evaluation mode and without gradient."""
 
 from collections.abc import Callable, Iterable
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -17,8 +18,10 @@ def embed(
     total: int,
     device: torch.device,
     progress: Progress | None = None,
+    field: Literal["embeddings", "pooled"] = "embeddings",
 ) -> Tensor:  # [total, D] float32 on the CPU
-    """Embeddings in the order of the batches. The network's training mode is left as it was."""
+    """A field of the network's output, in the order of the batches. The network's training mode is left
+    as it was."""
     was_training = network.training
     network.eval()
     parts: list[Tensor] = []
@@ -27,7 +30,7 @@ def embed(
         images = batch.images.to(device)
         if images.ndim == 4:
             images = images.contiguous(memory_format=torch.channels_last)
-        parts.append(network(images).embeddings.float().cpu())
+        parts.append(getattr(network(images), field).float().cpu())
         done += len(images)
         if progress is not None:
             progress(done, total)

@@ -5,7 +5,7 @@ every epoch and every minute: how often changes nothing but how much is done twi
 """
 
 import time
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -17,8 +17,10 @@ from unseen.data.pictures.loader import training_batches
 from unseen.evaluation.evaluate import evaluate
 from unseen.experiment.setting import Setting, Watch, settled
 from unseen.networks.network import EmbeddingNetwork
+from unseen.samplers.embedded.base import EmbeddedSampler
 from unseen.training.checkpoint import Checkpoints
 from unseen.training.journal import Journal
+from unseen.training.manifold_mixup import ManifoldMixup
 from unseen.training.run_folder import RunFolder
 from unseen.training.trainer import Event, Trainer
 
@@ -42,7 +44,7 @@ class Fit:
         self.train_transform, self.eval_transform = build.picture_transforms(config, self.network)
         self.sampler = build.sampler(config, split.train, dataset.labels)
         self.class_of = training_classes(dataset.labels, split.train)
-        objective = build.objective(config, int(self.class_of.max()) + 1)
+        objective = build.objective(config, int(self.class_of.max()) + 1, self.network)
         schedule = build.schedule(config, settled(config.epochs) * len(self.sampler))
         self.trainer = Trainer(
             self.network,
@@ -52,7 +54,10 @@ class Fit:
             schedule,
             setting.device,
             config.seed,
+            ManifoldMixup(seed=config.seed) if config.manifold_mixup else None,
         )
+        if isinstance(self.sampler, EmbeddedSampler):
+            self.trainer.embedded.append(self.sampler.update)
         self.monitored = monitored_items(split.train, dataset.labels, config.seed)
         self.best: dict[str, Any] = {
             "on": "validation",
@@ -65,6 +70,7 @@ class Fit:
 
     def run(self) -> dict[str, Any]:
         self.journal = Journal(self.folder.file("journal.jsonl"), keep=self._resume())
+        self._prepare()
         try:
             while self.trainer.place.epoch < settled(self.setting.config.epochs):
                 event = self._epoch()
@@ -78,6 +84,8 @@ class Fit:
     def _epoch(self) -> Event:
         config, place = self.setting.config, self.trainer.place
         self.sampler.set_epoch(place.epoch)
+        if isinstance(self.sampler, EmbeddedSampler) and self.sampler.is_due():
+            self.sampler.fill(self._embed_training("embeddings"))
         batches = training_batches(
             self.setting.dataset,
             self.train_transform,
@@ -94,6 +102,18 @@ class Fit:
         ):
             event[name] = event.get(name, {}) | self._recall(items)
         return event
+
+    def _prepare(self) -> None:
+        """Regularizers that compare with the initial network see its descriptors once."""
+        objective = self.trainer.objective
+        if objective.wants_pooled:
+            labels = self.setting.dataset.labels[self.setting.split.train]
+            objective.prepare(self._embed_training("pooled"), self.class_of[labels])
+
+    def _embed_training(self, field: Literal["embeddings", "pooled"]) -> Tensor:
+        items = self.setting.split.train
+        told = self.watch.of("embedding the training pictures")
+        return self.setting.embed(self.network, self.eval_transform, items, told, field)
 
     def _after_step(self, event: Event) -> None:
         self._tell(event)

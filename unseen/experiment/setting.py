@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -58,13 +58,12 @@ class Setting:
         transform: Any,
         items: IntArray,
         progress: Callable[[int, int], None] | None = None,
+        field: Literal["embeddings", "pooled"] = "embeddings",
     ) -> Tensor:  # [n, D]
-        """Embeddings of some items, in their order."""
+        """Embeddings (or pooled descriptors) of some items, in their order."""
         workers = settled(self.config.workers)
-        batches = evaluation_batches(
-            self.dataset, items, transform, EMBED_BATCH, workers=workers
-        )
-        return embed(network, batches, len(items), self.device, progress)
+        batches = evaluation_batches(self.dataset, items, transform, EMBED_BATCH, workers=workers)
+        return embed(network, batches, len(items), self.device, progress, field)
 
 
 def prepare(config: Config, watch: Watch | None = None) -> Setting:

@@ -32,9 +32,9 @@ from unseen.losses.base import (
     penalty,
 )
 
-BLOCK = (
-    1 << 22
-)  # entries of [pairs, references] at a time; more are computed again for the gradient
+# entries of [pairs, references] at a time; where there are more, they are computed again for the
+# gradient instead of kept
+BLOCK = 1 << 22
 
 
 class Angular(Loss):

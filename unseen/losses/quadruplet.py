@@ -24,9 +24,9 @@ from unseen.geometry import unit_distance
 from unseen.losses.base import Comparison, Loss, check_choice, check_not_negative
 from unseen.miners.base import draw_per_row
 
-BLOCK = (
-    1 << 22
-)  # entries of [triplets, references] at a time; more are computed again for the gradient
+# entries of [triplets, references] at a time; where there are more, they are computed again for the
+# gradient instead of kept
+BLOCK = 1 << 22
 
 
 class Quadruplet(Loss):

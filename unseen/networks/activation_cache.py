@@ -7,15 +7,18 @@
     cache.build(workers=2)                    # goes on where it was stopped
     for batch in cache.training_batches(sampler, epoch):
         output = cut.rest(batch.images)
- A cache lives in a folder named after a hash of everything it depends on: weights before the cut,
+
+A cache lives in a folder named after a hash of everything it depends on: weights before the cut,
 data, items, transform, views, seed and precision. Other weights or pictures have another name, so a
 stale cache is never found; what lies under the right name but does not fit is made again.
- Precision: float32 keeps what the prefix gives; against an uncached run only the order of sums may
+
+Precision: float32 keeps what the prefix gives; against an uncached run only the order of sums may
 differ, since convolutions round otherwise in batches of another size. float16 halves the file, lets
 batch norms be folded, and rounds values by 2^-11. Gradients then move by about 0.05 % behind smooth
 activations, but a ReLU whose input is nearly 0 may flip, which moves them more: EfficientNet-Lite0
 on CUB pictures, batches of 16, 0.4 % of the whole gradient when cut at blocks.5 and up to 1.3 % at
 blocks.3, single layers up to 5 %. Choose float32 where a run must match an uncached one.
+
 Maps are kept with their channels last, as the convolutions after the cut want them.
 """
 

@@ -1,5 +1,6 @@
 """A file of equal arrays, one per item and view, filled block by block, safe to be stopped.
- Its folder holds `activations` (the values), `done` (one byte per block, set when the block is safe
+
+Its folder holds `activations` (the values), `done` (one byte per block, set when the block is safe
 on disk) and `key.json` (what the values depend on). What does not fit its key or its sizes counts
 as absent. Two processes may fill the same file: they write the same values to the same places.
 """

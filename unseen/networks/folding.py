@@ -2,7 +2,8 @@
 
 Formula  with frozen statistics  gamma * (W x + b - mean) / sqrt(var + eps) + beta  is a convolution
          with W' = W * gamma / sqrt(var + eps),  b' = (b - mean) * gamma / sqrt(var + eps) + beta.
- Which norm follows which convolution is seen in a forward pass, by the tensor handed from one to
+
+Which norm follows which convolution is seen in a forward pass, by the tensor handed from one to
 the other; the folded copy is used only if it gives the same result.
 """
 

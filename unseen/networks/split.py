@@ -1,8 +1,10 @@
 """Cuts a network at a named layer: a frozen prefix that runs only once, and a trainable rest.
- `freeze_until = "<layer>"` freezes everything up to and including that layer. Only one tensor may
+
+`freeze_until = "<layer>"` freezes everything up to and including that layer. Only one tensor may
 cross the cut, the layer's output: inside a residual block the shortcut would cross as well, so
 blocks are cut at their ends. "pooled" is the last possible cut; then only the head is trained.
- The forward pass is read with torch.fx, which looks inside only those modules that contain the
+
+The forward pass is read with torch.fx, which looks inside only those modules that contain the
 layer; all others stay whole, so any network can be cut whose outer structure does not depend on
 values.
 """

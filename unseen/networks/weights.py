@@ -1,5 +1,6 @@
 """Weights from a file: every tensor finds its place, or the message says which did not.
- Reads `.safetensors`, and `.pth`/`.pt` as plain tensors (`weights_only`: a file cannot run code). A
+
+Reads `.safetensors`, and `.pth`/`.pt` as plain tensors (`weights_only`: a file cannot run code). A
 file may hold the state dict itself or keep it under "state_dict"; the weights of one of our own
 runs give their backbone. Classifier layers of the pretraining are left out by name, nothing else
 is.

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from unseen.contracts import Batch
 from unseen.objective import MinedObjective
+from unseen.training.manifold_mixup import ManifoldMixup
 
 Event = dict[str, Any]
 Listener = Callable[[Event], None]
@@ -43,10 +44,12 @@ class Trainer:
         schedule: Callable[[int], float],
         device: torch.device,
         seed: int,
+        mixup: ManifoldMixup | None = None,
     ) -> None:
         self.network = network.to(device, memory_format=torch.channels_last)
         self.objective = objective.to(device)
-        self.device, self.seed, self.place = device, seed, Place()
+        self.device, self.seed, self.mixup, self.place = device, seed, mixup, Place()
+        self.embedded: list[Callable[[Tensor, Tensor], None]] = []  # told (indices, embeddings)
         groups = [{"params": list(network.parameters())}, *objective.parameter_groups(lr)]
         self.optimiser = torch.optim.AdamW(groups, lr=lr, weight_decay=weight_decay)
         self.scheduler = torch.optim.lr_scheduler.LambdaLR(self.optimiser, schedule)
@@ -91,7 +94,7 @@ class Trainer:
         labels = class_of[batch.labels].to(self.device)
         with torch.random.fork_rng(devices=_devices(self.device)):
             torch.manual_seed(self.seed * 1_000_003 + self.place.step)  # for dropout and its like
-            terms = self.objective(self.network(images), labels)
+            terms = self._terms(images, labels, batch.indices)
         if not math.isfinite(terms["total"].item()):
             raise FloatingPointError(
                 f"the loss became {terms['total'].item()} at step {self.place.step}: lower lr, or look "
@@ -102,6 +105,15 @@ class Trainer:
         self.optimiser.step()
         self.scheduler.step()
         return {name: round(term.item(), 6) for name, term in terms.items()}
+
+    def _terms(self, images: Tensor, labels: Tensor, indices: Tensor) -> dict[str, Tensor]:
+        if self.mixup is not None:
+            return self.mixup(self.network, self.objective, images, labels, self.place.step)
+        output = self.network(images)
+        for listener in self.embedded:
+            listener(indices, output.embeddings.detach())
+        terms: dict[str, Tensor] = self.objective(output, labels)
+        return terms
 
     def state_dict(self) -> dict[str, Any]:
         return {
