@@ -13,12 +13,12 @@ held before it began. The data are synthetic: clouds around random class centres
 """
 
 import argparse
-import resource
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -83,7 +83,7 @@ def seconds(work: Callable[[], object]) -> float:
 def compare(name: str, threads: int) -> None:
     items, classes, size, repeats = SIZES[name]
     x, labels = clouds(items, classes, size)
-    scores = {side: run(x, labels) for side, run in SIDES.items()} if repeats > 1 else {}
+    scores: dict[str, dict[str, float]] = {}
     times: dict[str, list[float]] = {"unseen": [], "pml": [], "product": []}
     for _ in range(repeats):
         for side, run in SIDES.items():
@@ -92,8 +92,7 @@ def compare(name: str, threads: int) -> None:
             )
         times["product"].append(seconds(lambda: product(x)))
     median = {side: statistics.median(seen) for side, seen in times.items()}
-    print(f"\n{name}: {items:,} x {size}, {classes:,} classes, {threads} threads, "
-          f"median of {repeats}")  # fmt: skip
+    print(f"\n{name}: {items:,} x {size}, {classes:,} classes, {threads} threads")
     for side in SIDES:
         memory = peak_memory(name, side, threads)
         values = "  ".join(f"{metric} {value:.6f}" for metric, value in scores[side].items())
@@ -114,28 +113,25 @@ def peak_memory(name: str, side: str, threads: int) -> float:
 def child(name: str, side: str) -> None:
     items, classes, size, _ = SIZES[name]
     x, labels = clouds(items, classes, size)
-    few = clouds(300, 10, 8)
-    SIDES[side](*few)  # libraries are loaded
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    now = current_memory()
+    SIDES[side](*clouds(300, 10, 8))  # libraries are loaded
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+    before = peak()
     SIDES[side](x, labels)
-    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    # The peak before (making the data) may hide a part: then the current size is the base.
-    print((max(after, before) - min(now, before)) / 1024)
+    print(peak() - before)
 
 
-def current_memory() -> float:
-    """Resident kilobytes of this process."""
-    with open("/proc/self/statm") as status:
-        return int(status.read().split()[1]) * resource.getpagesize() / 1024
+def peak() -> float:
+    """Largest resident size of this process so far, in megabytes (Linux)."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
 def million(approximate: bool) -> None:
     items, classes, size = MILLION
     x, labels = clouds(items, classes, size, noise=1.0)
-    speed = 2 * 8192 * 8192 * size / seconds(lambda: product(x[:8192]))
-    print(f"{items:,} x {size}: {items**2 * size:.1e} multiply-adds (n^2 D / 2 pairs), grows as n^2; "
-          f"at {speed / 1e9:.0f} Gflop/s about {items**2 * size / speed / 60:.0f} minutes")  # fmt: skip
+    flops = items**2 * size  # n^2 / 2 pairs, a multiplication and an addition per dimension
+    minutes = flops / (2 * 8192**2 * size) * seconds(lambda: product(x[:8192])) / 60
+    print(f"{items:,} x {size}: {flops:.1e} operations, grows as n^2; about {minutes:.0f} minutes")
     if approximate:
         through_index(x, labels)
         return
@@ -153,8 +149,8 @@ def million(approximate: bool) -> None:
 
     found = retrieve(x, labels, 1, progress=show)
     recall = float(Recall(1)(found).nanmean())
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"\nR@1 {recall:.6f} in {time.perf_counter() - start:.0f} s, peak {peak:.2f} GB in all")
+    spent = time.perf_counter() - start
+    print(f"\nR@1 {recall:.6f} in {spent:.0f} s, peak {peak() / 1024:.2f} GB with the data")
 
 
 def through_index(x: Tensor, labels: Tensor, checked: int = 1000) -> None:
@@ -170,9 +166,8 @@ def through_index(x: Tensor, labels: Tensor, checked: int = 1000) -> None:
     itself = items[:, 0] == torch.arange(len(x))
     nearest = torch.where(itself, items[:, 1], items[:, 0])
     recall = float((labels[nearest] == labels).double().mean())
-    print(
-        f"R@1 about {recall:.6f} in {time.perf_counter() - start:.0f} s through {index.nprobe} of 4096 cells"
-    )
+    spent = time.perf_counter() - start
+    print(f"R@1 about {recall:.6f} in {spent:.0f} s, looking into {index.nprobe} of 4096 cells")
     asked = torch.randperm(len(x), generator=torch.Generator().manual_seed(1))[:checked]
     exact = retrieve(
         x[asked], labels[asked], 1, gallery_embeddings=x, gallery_labels=labels, positions=asked

@@ -2,9 +2,10 @@
 
     python benchmarks/losses.py [--repeats 30] [--only lifted]
 
-A step is miner + loss + backward, on the same embeddings and the same definition on both sides. The machine
-may be noisy: each repeat runs our step and the peer's one after the other, and the ratio of the medians is
-what counts. `smooth_ap` of the peer is wrong for most batch shapes (it is only timed).
+A step is miner + loss + backward, on the same embeddings and the same definition on both sides. The
+machine may be noisy: each repeat runs our step and the peer's one after the other, and the ratio of
+the medians is what counts. `smooth_ap` of the peer is wrong for most batch shapes (it is only
+timed).
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""One thread per worker, and the fixed batches every numeric check of losses and miners is stated on."""
+"""One thread per worker, and the fixed batches that numeric checks of losses and miners use."""
 
 import math
 from types import SimpleNamespace
@@ -23,7 +23,7 @@ def _one_thread() -> None:
 
 @pytest.fixture
 def spec() -> SimpleNamespace:
-    """T: six unit vectors of three classes. U: the same directions with other norms. PX, PX4: proxies.
+    """T: six unit vectors of three classes. U: the same directions, other norms. PX, PX4: proxies.
     CT: two centres per class. TR: one triplet per anchor of T. COL: collapsed. ORT: ideal."""
     T = on_circle(0, 25, 65, 128, 200, 262)
     norms = torch.tensor([1, 2, 1.5, 0.5, 1, 2], dtype=torch.float64)

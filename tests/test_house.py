@@ -1,4 +1,4 @@
-"""The house keeps its order: imports point upwards, one method is one file, one class, one name, one test."""
+"""The house keeps its order: imports point upwards; a method is one file, class, name and test."""
 
 import ast
 import inspect
@@ -112,7 +112,7 @@ def test_a_constructor_has_at_most_six_values_of_its_own(kind: str, name: str) -
         "miner",
         "num_channels",
     }
-    own = [p for p in catalogue.parameters(catalogue.find(kind, name))]
+    own = catalogue.parameters(catalogue.find(kind, name))
     assert len([p for p in own if p.name not in given_by_the_run]) <= 6
 
 

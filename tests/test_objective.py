@@ -1,4 +1,4 @@
-"""The total is the loss plus weighted regularizers; tuples are counted; own parameters reach the optimiser."""
+"""The total is the loss plus weighted regularizers; tuples are counted; parameters are offered."""
 
 import pytest
 import torch

@@ -1,7 +1,7 @@
-"""Every method by name. Names come from file names: `losses/multi_similarity.py` holds `MultiSimilarity`.
+"""Every method by name. Names are file names: `losses/proxy_nca.py` holds `ProxyNca`.
 
-There is no list to keep: a file put into one of the folders below is in the catalogue. Names such as
-`pml:CircleLoss` mean a loss or miner of pytorch-metric-learning, when that package is installed.
+There is no list to keep: a file put into one of the folders below is in the catalogue. Names such
+as `pml:CircleLoss` mean a loss or miner of pytorch-metric-learning, when that package is installed.
 """
 
 import difflib
@@ -86,8 +86,8 @@ def create(
     preset: str | None = None,
     **context: Any,
 ) -> Any:
-    """An object of a method. `given` are the user's values, over the preset's; `context` holds what the
-    run knows (num_classes, embedding_size, seed, ...), of which a method gets what it asks for."""
+    """An object of a method. `given` are the user's values, over the preset's; `context` holds what
+    the run knows (num_classes, embedding_size, seed, ...): a method gets what it asks for."""
     given = given or {}
     check(kind, name, given, preset)
     method = find(kind, name)

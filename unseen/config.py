@@ -1,14 +1,16 @@
 """The settings of a run, and their way to and from TOML.
 
-A config is frozen and strict: flat values, and one table per part that names a method and its values,
+A config is frozen and strict: flat values, and one table per part that names a method and its
+values,
 
     [loss]
     name = "margin"
     preset = "revisit"
     beta = 0.6
 
-Overrides are written `lr=0.001 loss=margin loss.beta=0.6 regularizers=[]`. An unknown key or value names
-the nearest right one. `"auto"` is settled by `build.settle`, which says why it chose what it chose.
+Overrides are written `lr=0.001 loss=margin loss.beta=0.6 regularizers=[]`. An unknown key or value
+names the nearest right one. `"auto"` is settled by `build.settle`, which says why it chose what it
+chose.
 """
 
 import hashlib
@@ -132,7 +134,7 @@ def make(values: dict[str, Any]) -> Config:
 
 
 def override(values: dict[str, Any], words: list[str]) -> dict[str, Any]:
-    """Values with `key=value` words laid over them; `loss=margin` also forgets the old loss's values."""
+    """Values with `key=value` words laid over them; `loss=margin` forgets the old loss's values."""
     values = json.loads(json.dumps(values))
     for word in words:
         key, sign, text = word.partition("=")

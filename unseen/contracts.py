@@ -3,8 +3,9 @@
     data set -> sampler -> network -> miner -> loss + regularizers = objective      (training)
     data set -> network -> neighbours -> metrics, diagnostics                       (judging)
 
-A part knows nothing of the parts beside it: a loss sees two tensors, never a config, a rank or a log.
-Shapes: N anchors, M references, D embedding size, C classes, Q queries, G gallery items, K neighbours.
+A part knows nothing of the parts beside it: a loss sees two tensors, never a config, a rank or a
+log. Shapes: N anchors, M references, D embedding size, C classes, Q queries, G gallery items, K
+neighbours.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +32,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Output:
-    """What a network gives. `embeddings` is the head's raw output: who needs unit vectors makes them."""
+    """What a network gives. `embeddings` is the head's raw output, not unit vectors."""
 
     embeddings: Tensor  # [N, D]
     pooled: Tensor  # [N, P], the backbone's descriptor before the head
@@ -41,7 +42,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Neighbours:
-    """The nearest gallery items of each query, nearest first; among equals the wrong ones come first."""
+    """The nearest gallery items of each query, nearest first; among equals the wrong ones first."""
 
     indices: Tensor  # [Q, K] int64 positions in the gallery; -1 where the gallery is exhausted
     similarities: Tensor  # [Q, K]; cosine, or minus the squared distance of raw embeddings
@@ -91,7 +92,7 @@ class Dataset(Protocol):
 
 
 class Sampler(Protocol):
-    """Chooses which items make a batch. Draws from a generator of its own, made of (seed, epoch)."""
+    """Chooses which items make a batch; draws from its own generator, made of (seed, epoch)."""
 
     def set_epoch(self, epoch: int) -> None: ...
 
@@ -181,7 +182,7 @@ class RetrievalMetric(Protocol):
     def __call__(self, neighbours: Neighbours) -> Tensor: ...
 
     def depth(self, max_relevant: int) -> int:
-        """How many neighbours the metric looks at when no query has more than that many relevant."""
+        """How many neighbours the metric looks at when no query has more relevant items."""
         ...
 
 

@@ -1,12 +1,13 @@
 """Lets torchvision import beside a CPU-only torch.
 
-torchvision's wheel is built for CUDA. Beside a CPU build of torch its compiled library does not load,
-and `import torchvision` (and so `import timm`) stops with "operator torchvision::nms does not exist",
-because Python code in it attaches shape rules to two operators that nobody declared. We use neither of
-them, so declaring their signatures is enough. Where torchvision's own library loads, nothing is done.
+torchvision's wheel is built for CUDA. Beside a CPU build of torch its compiled library does not
+load, and `import torchvision` (and so `import timm`) stops with "operator torchvision::nms does not
+exist", because Python code in it attaches shape rules to two operators that nobody declared. We use
+neither of them, so declaring their signatures is enough. Where torchvision's own library loads,
+nothing is done.
 
-Import this module before torchvision or timm. It must stay alive: torch forgets a declaration with the
-object that made it.
+Import this module before torchvision or timm. It must stay alive: torch forgets a declaration with
+the object that made it.
 """
 
 import importlib.util

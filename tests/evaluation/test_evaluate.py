@@ -181,3 +181,5 @@ def test_bad_intervals() -> None:
         evaluate(x, y, gallery_embeddings=x)
     with pytest.raises(ValueError, match="matrix"):
         evaluate(x[0], y)
+    with pytest.raises(ValueError, match="at least one item"):
+        evaluate(x[:0], y[:0])

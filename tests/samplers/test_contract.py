@@ -186,7 +186,7 @@ def test_bad_values_are_named(name: str, classes_of: Callable[..., Any]) -> None
     epoch=st.integers(0, 2),
 )
 @pytest.mark.parametrize("name", NAMES)
-def test_any_data_gives_batches_or_a_reason(  # noqa: PLR0917 - five of them hypothesis fills in
+def test_any_data_gives_batches_or_a_reason(
     name: str,
     classes_of: Callable[..., Any],
     sizes: list[int],

@@ -32,7 +32,7 @@ def labels_of(items: Any, labels: Any) -> dict[int, int]:
     variant=st.sampled_from(["walk", "uniform", "by_size"]),
     seed=st.integers(0, 99),
 )
-def test_every_batch_has_exactly_n_different_images_of_p_classes(  # noqa: PLR0917
+def test_every_batch_has_exactly_n_different_images_of_p_classes(
     classes_of: Callable[..., Any],
     sizes: list[int],
     per_class: int,

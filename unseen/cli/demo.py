@@ -21,8 +21,9 @@ def demo(
     result = run(configs.make({"data": "glyphs"}), out)
     recall = {row: score["metrics"]["recall@1"]["value"] for row, score in result["scores"].items()}
     console.print(
-        f"On {result['split']['test_classes']} characters it never saw, the nearest picture shows the "
-        f"same character in {recall['trained']:.1%} of queries (raw pixels {recall['pixels']:.1%}). "
+        f"On {result['split']['test_classes']} characters it never saw, the nearest picture shows "
+        f"the same character in {recall['trained']:.1%} of queries (raw pixels "
+        f"{recall['pixels']:.1%}). "
         "Next: unseen train path/to/your/pictures",
         soft_wrap=True,
     )

@@ -1,4 +1,4 @@
-"""What commands share on the terminal: the console, the progress of long work, user errors in one line."""
+"""What commands share on the terminal: console, progress of long work, user errors in one line."""
 
 import shlex
 import sys

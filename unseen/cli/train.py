@@ -45,7 +45,8 @@ def run(config: Config, out: Path) -> dict[str, Any]:
         changed = changed_keys(folder, setting.config)
         if changed:
             raise ValueError(
-                f"{out} holds a run with other settings ({', '.join(changed)}): choose another --out"
+                f"{out} holds a run with other settings ({', '.join(changed)}): "
+                "choose another --out"
             )
         if folder.is_finished:
             console.print(f"{out} is finished; its scores:")

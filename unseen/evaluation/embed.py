@@ -20,8 +20,8 @@ def embed(
     progress: Progress | None = None,
     field: Literal["embeddings", "pooled"] = "embeddings",
 ) -> Tensor:  # [total, D] float32 on the CPU
-    """A field of the network's output, in the order of the batches. The network's training mode is left
-    as it was."""
+    """A field of the network's output, in the order of the batches. The network's training mode is
+    left as it was."""
     was_training = network.training
     network.eval()
     parts: list[Tensor] = []

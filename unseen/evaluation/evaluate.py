@@ -98,6 +98,8 @@ def evaluate(
         raise ValueError(f"intervals must be 'queries' or 'classes', got {intervals!r}")
     if (gallery_embeddings is None) != (gallery_labels is None):
         raise ValueError("gallery_embeddings and gallery_labels must be given together")
+    if len(embeddings) == 0:
+        raise ValueError("embeddings must hold at least one item")
     wanted = {name: parse_metric(name) for name in metrics}
     broken = _num_broken(embeddings) + _num_broken(gallery_embeddings)
     with precise(embeddings.device):

@@ -184,7 +184,7 @@ def _in_order(
 def _recomputed(
     space: Space, relevance: Relevance, query: Tensor, values: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Lists that end among equals, chosen anew from the whole gallery; values [R, K] as selected."""
+    """Lists that end among equals, values [R, K] as selected, chosen anew from the gallery."""
     depth = values.shape[1]
     exact = _exact_above(space, query, values[:, -1:] - 2 * space.tolerance)  # [R, G]
     relevance.forbid(exact, query, 0)

@@ -1,7 +1,8 @@
 """Training with selection on validation classes, checkpoints and a journal.
 
-The newest whole checkpoint is taken up again; the journal is cut back to it. Checkpoints are taken after
-every epoch and every minute: how often changes nothing but how much is done twice after a crash.
+The newest whole checkpoint is taken up again; the journal is cut back to it. Checkpoints are taken
+after every epoch and every minute: how often changes nothing but how much is done twice after a
+crash.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""The one reading of the test classes: the selected network beside the untrained one and raw pixels."""
+"""The one reading of the test classes: the network beside its untrained self and raw pixels."""
 
 from collections.abc import Callable
 from typing import Any

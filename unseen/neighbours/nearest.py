@@ -54,12 +54,9 @@ class Best:
             if int((used + count).max()) > width:
                 self._merge(rows, block, first_column)
                 return
-        place = (
-            torch.arange(len(row), device=row.device)
-            + (used - count.cumsum(0) + count + width * torch.arange(rows.start, rows.stop)).to(
-                row.device
-            )[row]
-        )
+        row_start = torch.arange(rows.start, rows.stop, device=row.device) * width
+        first_place = row_start + used - (count.cumsum(0) - count)  # less the notes of rows before
+        place = first_place[row] + torch.arange(len(row), device=row.device)
         self.values.view(-1)[place] = value
         self.columns.view(-1)[place] = (column + first_column).int()
         used += count

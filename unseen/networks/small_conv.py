@@ -1,11 +1,12 @@
-"""The built-in backbone for small pictures (32 to 64 px): trains in minutes on a laptop, no weights needed.
+"""The built-in backbone for small pictures (32 to 64 px): no weights needed, minutes on a laptop.
 
-A strided stem and three stages, each a strided 3x3 convolution and a residual 3x3 convolution. GroupNorm has
-no batch statistics, so a picture's embedding never depends on its neighbours in the batch, and several
-processes give the gradients of one. Filters are standardised (S. Qiao et al., Micro-Batch Training with
-Batch-Channel Normalization and Weight Standardization, 2019, https://arxiv.org/abs/1903.10520): a filter that
-sums to zero does not pass on what all pictures share. Without it all embeddings start within a narrow cone
-and losses with class parameters hardly leave it.
+A strided stem and three stages, each a strided 3x3 convolution and a residual 3x3 convolution.
+GroupNorm has no batch statistics, so a picture's embedding never depends on its neighbours in the
+batch, and several processes give the gradients of one. Filters are standardised (S. Qiao et al.,
+Micro-Batch Training with Batch-Channel Normalization and Weight Standardization, 2019,
+https://arxiv.org/abs/1903.10520): a filter that sums to zero does not pass on what all pictures
+share. Without it all embeddings start within a narrow cone and losses with class parameters hardly
+leave it.
 """
 
 import torch

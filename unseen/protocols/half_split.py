@@ -1,9 +1,9 @@
 """Half split: train on one half of the classes, test on the other, select on classes set aside.
 
-Where the data set's authors named test classes, those are the test half. Otherwise half of the classes
-are drawn at random. Validation classes are drawn from the training half; at random, because neighbouring
-class names are often related. Classes with one image stay out of training and of the queries (they have
-no partner) but remain in the test gallery as distractors.
+Where the data set's authors named test classes, those are the test half. Otherwise half of the
+classes are drawn at random. Validation classes are drawn from the training half; at random, because
+neighbouring class names are often related. Classes with one image stay out of training and of the
+queries (they have no partner) but remain in the test gallery as distractors.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
 """Checkpoints that survive a crash at any moment, and are never trusted blindly.
 
-A checkpoint is one file: a checksum line and a torch archive of tensors and plain values, read back with
-`weights_only`. It is written under a temporary name and renamed; the one before is kept. A damaged file is
-named and skipped.
+A checkpoint is one file: a checksum line and a torch archive of tensors and plain values, read back
+with `weights_only`. It is written under a temporary name and renamed; the one before is kept. A
+damaged file is named and skipped.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ class Checkpoints:
         self.folder = folder
 
     def save(self, number: int, state: dict[str, Any]) -> None:
-        """Writes checkpoint `number` (the step it was taken at) and forgets all but the last ones."""
+        """Writes checkpoint `number` (the step it was taken at), forgets all but the last ones."""
         stream = io.BytesIO()
         torch.save(state, stream)
         content = stream.getvalue()

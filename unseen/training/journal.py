@@ -1,4 +1,4 @@
-"""The journal: one JSON object per line, flushed as it happens, so a crash loses at most one line."""
+"""The journal: one JSON object per line, flushed as it happens: a crash loses at most one line."""
 
 import json
 import os
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Journal:
-    """Appends events to a file, after its first `keep` bytes: what a resumed run will tell again is cut."""
+    """Appends events to a file after its first `keep` bytes: a resumed run cuts the rest."""
 
     def __init__(self, path: Path, keep: int = 0) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,11 +1,13 @@
-"""Several processes that together compute what one process would: the only file that says torch.distributed.
+"""Several processes that together compute what one would; only this file says torch.distributed.
 
-Every process embeds its slice of the batch, the embeddings are gathered, and each process evaluates the same
-objective on the whole batch. The gather's backward keeps the process's own slice; the network's gradients are
-then summed over the processes. The objective's own parameters see the whole batch everywhere, so their
-gradients are already equal and are left alone. The sum is the gradient of one process with the whole batch.
+Every process embeds its slice of the batch, the embeddings are gathered, and each process evaluates
+the same objective on the whole batch. The gather's backward keeps the process's own slice; the
+network's gradients are then summed over the processes. The objective's own parameters see the whole
+batch everywhere, so their gradients are already equal and are left alone. The sum is the gradient
+of one process with the whole batch.
 
-Started by torchrun: `torchrun --nproc-per-node 2 -m unseen train ...`; without it there is one process.
+Started by torchrun: `torchrun --nproc-per-node 2 -m unseen train ...`; without it there is one
+process.
 """
 
 import os
@@ -42,7 +44,7 @@ class Processes:
         """All processes' rows, in rank order; the gradient of the own rows comes back."""
         if self.count == 1:
             return x
-        gathered: Tensor = _Gather.apply(x, self, total)  # type: ignore[no-untyped-call]
+        gathered: Tensor = _Gather.apply(x, self, total)
         return gathered
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
@@ -101,6 +103,6 @@ def check_batch_norm(network: nn.Module, processes: Processes) -> None:
     ]
     if processes.count > 1 and trained:
         raise ValueError(
-            f"batch norm ({trained[0]}, ...) would see {processes.count} separate slices of the batch: "
+            f"batch norm ({trained[0]}, ...) would see {processes.count} slices of the batch: "
             "freeze it, choose a network without it, or use one process"
         )

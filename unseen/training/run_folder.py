@@ -1,5 +1,5 @@
-"""A run on disk. Every file is written under a temporary name and renamed, so a crash leaves the old file
-or the new one, never half of one.
+"""A run on disk. Files are written under a temporary name and renamed: a crash leaves the old or
+the new one, never half of one.
 
     config.toml      the settled config          weights.safetensors  the selected network
     manifest.json    what, when, with what       objective.safetensors  the loss's own parameters

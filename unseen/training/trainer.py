@@ -1,8 +1,9 @@
 """The training loop: one step after another, each told to whoever listens.
 
-The trainer knows nothing of files, configs or evaluation. It owns what changes while training: network,
-objective, optimiser, learning rate and the place in the epoch. Everything random in a step comes from
-(seed, step), so a trainer loaded from its state goes on as if it had never stopped, bit for bit.
+The trainer knows nothing of files, configs or evaluation. It owns what changes while training:
+network, objective, optimiser, learning rate and the place in the epoch. Everything random in a step
+comes from (seed, step), so a trainer loaded from its state goes on as if it had never stopped, bit
+for bit.
 """
 
 import math
@@ -46,7 +47,8 @@ class Trainer:
         seed: int,
         mixup: ManifoldMixup | None = None,
     ) -> None:
-        self.network = network.to(device, memory_format=torch.channels_last)
+        movable: Any = network  # the signature of `to` leaves memory_format out
+        self.network: nn.Module = movable.to(device, memory_format=torch.channels_last)
         self.objective = objective.to(device)
         self.device, self.seed, self.mixup, self.place = device, seed, mixup, Place()
         self.embedded: list[Callable[[Tensor, Tensor], None]] = []  # told (indices, embeddings)
@@ -57,8 +59,8 @@ class Trainer:
     def epoch(
         self, batches: Iterable[Batch], class_of: Tensor, after_step: Callable[[Event], None]
     ) -> Event:
-        """Trains on the rest of the epoch's batches; `class_of` maps a data set's label to a training
-        class 0..C-1. `after_step` is called with each step's event when the step is complete."""
+        """Trains on the rest of the epoch's batches; `class_of` maps a data set's label to a class
+        0..C-1. `after_step` is called with each step's event when the step is complete."""
         self.network.train()
         place, began, images = self.place, time.perf_counter(), 0
         for batch in batches:
@@ -97,8 +99,8 @@ class Trainer:
             terms = self._terms(images, labels, batch.indices)
         if not math.isfinite(terms["total"].item()):
             raise FloatingPointError(
-                f"the loss became {terms['total'].item()} at step {self.place.step}: lower lr, or look "
-                f"at the pictures of that batch, {batch.indices.tolist()[:8]} ..."
+                f"the loss became {terms['total'].item()} at step {self.place.step}: lower lr, or "
+                f"look at the pictures of that batch, {batch.indices.tolist()[:8]} ..."
             )
         self.optimiser.zero_grad(set_to_none=True)
         terms["total"].backward()
