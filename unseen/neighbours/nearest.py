@@ -21,7 +21,8 @@ from unseen.neighbours.space import Space
 Progress = Callable[[int, int], None]  # (done, total)
 Exclude = Callable[[Tensor, slice, slice], None]  # sets forbidden entries of a block to -inf
 
-GROUP = 16  # columns per group, a power of two
+GROUPS = (16, 4)  # columns per group, powers of two: small groups when many hold something
+GROUP = max(GROUPS)
 ROOM = 4  # notes per row, in lists
 
 
@@ -116,23 +117,24 @@ def _folded(block: Tensor, least: int) -> Tensor:
 def _above(block: Tensor, bar: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Row, column and value of the entries above their row's bar, ordered by row."""
     num_rows, num_columns = block.shape
-    num_groups = num_columns // GROUP
-    if block.is_contiguous():  # groups interleave: column c is in group c % num_groups
-        grouped = block.view(num_rows, GROUP, num_groups).transpose(1, 2)
-        step, stride = 1, num_groups
-        maxima = _folded(block, num_groups)  # fast for every width; amax is not
-    else:
-        by_column = block.T.view(num_groups, GROUP, num_rows)
-        grouped = by_column.permute(2, 0, 1)
-        step, stride = GROUP, 1
-        maxima = by_column.amax(dim=1).T
-    row, group = (maxima > bar[:, None]).nonzero(as_tuple=True)
-    if len(row) > block.numel() // (4 * GROUP):  # so many that looking everywhere is cheaper
-        row, column = (block > bar[:, None]).contiguous().nonzero(as_tuple=True)
-        return row, column, block[row, column]
-    entries = grouped[row, group]  # [hits, GROUP]
-    hit, inside = (entries > bar[row, None]).nonzero(as_tuple=True)
-    return row[hit], group[hit] * step + inside * stride, entries[hit, inside]
+    for size in GROUPS:
+        num_groups = num_columns // size
+        if block.is_contiguous():  # groups interleave: column c is in group c % num_groups
+            grouped = block.view(num_rows, size, num_groups).transpose(1, 2)
+            step, stride = 1, num_groups
+            maxima = _folded(block, num_groups)  # fast for every width; amax is not
+        else:
+            by_column = block.T.view(num_groups, size, num_rows)
+            grouped = by_column.permute(2, 0, 1)
+            step, stride = size, 1
+            maxima = by_column.amax(dim=1).T
+        row, group = (maxima > bar[:, None]).nonzero(as_tuple=True)
+        if len(row) * size * 4 <= block.numel():
+            entries = grouped[row, group]  # [hits, size]
+            hit, inside = (entries > bar[row, None]).nonzero(as_tuple=True)
+            return row[hit], group[hit] * step + inside * stride, entries[hit, inside]
+    row, column = (block > bar[:, None]).contiguous().nonzero(as_tuple=True)
+    return row, column, block[row, column]
 
 
 def nearest(
