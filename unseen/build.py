@@ -53,7 +53,8 @@ def settle(config: Config, dataset: Dataset) -> tuple[Config, list[str]]:
     )
     choose("batch_size", *_batch_size(config, dataset))
     choose("epochs", *_epochs(dataset))
-    choose("workers", 0 if small else 2, "decoding is cheap" if small else "to decode meanwhile")
+    choose("threads", *_threads(small))
+    choose("workers", 1 if small else 2, "pictures are prepared while the network computes")
     choose("miner", *_usual_miner(config))
     return Config(**(dict(config) | chosen)), reasons
 
@@ -176,6 +177,12 @@ def _epochs(data: Dataset) -> tuple[int, str]:
     images = len(data) // 2
     epochs = int(np.clip(round(80_000 / max(1, images)), 5, 60))
     return epochs, f"about {epochs * images:,} pictures seen in training"
+
+
+def _threads(small: bool) -> tuple[int, str]:
+    if small:  # threads that wait for each other in short steps lose more than they gain when busy
+        return 1, "small pictures: the steps are too short to share"
+    return torch.get_num_threads(), "all cores"
 
 
 def _usual_miner(config: Config) -> tuple[Part | None, str]:

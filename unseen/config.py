@@ -55,6 +55,7 @@ class Config(BaseModel):
     data: Part = Part(name="glyphs")
     seed: int = 0
     device: str = "auto"
+    threads: int | Auto = "auto"
     workers: int | Auto = "auto"
 
     backbone: str = "auto"

@@ -5,7 +5,7 @@ from typing import Any
 
 from unseen.experiment.fit import fit
 from unseen.experiment.judge import judge
-from unseen.experiment.setting import Setting, Watch, describe
+from unseen.experiment.setting import Setting, Watch, computing, describe
 from unseen.training.run_folder import RunFolder
 
 
@@ -16,5 +16,6 @@ def run(setting: Setting, out: Path, command: str, watch: Watch | None = None) -
     if not folder.is_started:
         folder.start_manifest(command, describe(setting), setting.config.hash())
         folder.write_text("config.toml", setting.config.to_toml())
-    selection = fit(setting, folder, watch)
+    with computing(setting):
+        selection = fit(setting, folder, watch)
     return judge(setting, folder, selection, "final evaluation", watch)

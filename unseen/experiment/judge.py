@@ -11,7 +11,7 @@ from unseen.contracts import Dataset, IntArray
 from unseen.data.pictures import transforms
 from unseen.data.pictures.loader import evaluation_batches
 from unseen.evaluation.evaluate import Evaluation, evaluate
-from unseen.experiment.setting import EMBED_BATCH, Setting, Watch, describe
+from unseen.experiment.setting import EMBED_BATCH, Setting, Watch, computing, describe
 from unseen.training.run_folder import RunFolder
 
 PIXEL_SIDE = 32  # the raw-pixel baseline compares pictures at this size
@@ -25,8 +25,18 @@ def judge(
     watch: Watch,
 ) -> dict[str, Any]:
     """Writes result.json and the embeddings; the manifest notes the reading first."""
+    folder.note_test_read(purpose, setting.config.hash())
+    with computing(setting):
+        result = _judged(setting, folder, selection, watch)
+    folder.write_json("result.json", result)
+    folder.note_end()
+    return result
+
+
+def _judged(
+    setting: Setting, folder: RunFolder, selection: dict[str, Any], watch: Watch
+) -> dict[str, Any]:
     config, split = setting.config, setting.split
-    folder.note_test_read(purpose, config.hash())
     spaces = embedding_spaces(setting, folder, watch)
     labels = torch.from_numpy(setting.dataset.labels[split.test])
     scores = {
@@ -40,16 +50,13 @@ def judge(
         )
         for name, space in spaces.items()
     }
-    result = describe(setting) | {
+    keep_embeddings(folder, spaces["trained"], labels, split.test, scores)
+    return describe(setting) | {
         "config_hash": config.hash(),
         "scores": {name: score.to_dict() for name, score in scores.items()},
         "seed": config.seed,
         "selection": selection,
     }
-    keep_embeddings(folder, spaces["trained"], labels, split.test, scores)
-    folder.write_json("result.json", result)
-    folder.note_end()
-    return result
 
 
 def embedding_spaces(setting: Setting, folder: RunFolder, watch: Watch) -> dict[str, Tensor]:

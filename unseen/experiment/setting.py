@@ -1,7 +1,8 @@
 """What a run is about: a settled config, its data and its split; and who watches it."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -64,6 +65,17 @@ class Setting:
         workers = settled(self.config.workers)
         batches = evaluation_batches(self.dataset, items, transform, EMBED_BATCH, workers=workers)
         return embed(network, batches, len(items), self.device, progress, field)
+
+
+@contextmanager
+def computing(setting: Setting) -> Iterator[None]:
+    """The config's number of threads while the block runs: results depend on it in the last bit."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(settled(setting.config.threads))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def prepare(config: Config, watch: Watch | None = None) -> Setting:

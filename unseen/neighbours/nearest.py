@@ -11,88 +11,91 @@ symmetric: each block is computed once and offered twice, to its rows and to its
 """
 
 import math
+import threading
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from unseen.neighbours.space import Space
+from unseen.neighbours.workers import in_parallel
 
 Progress = Callable[[int, int], None]  # (done, total)
+Lists = tuple[Tensor, Tensor]  # values and columns of a panel, two [R, keep]
 Exclude = Callable[[Tensor, slice, slice], None]  # sets forbidden entries of a block to -inf
 
-GROUPS = (16, 4)  # columns per group, powers of two: small groups when many hold something
-GROUP = max(GROUPS)
+GROUP = 8  # columns per group, a power of two; measured best from 1 to 60 neighbours
 ROOM = 4  # notes per row, in lists
 
 
 class Best:
-    """The `keep` largest values of each row so far, among notes not yet compared."""
+    """The `keep` largest values of each row of a panel so far, among notes not yet compared."""
 
     def __init__(self, num_rows: int, keep: int, like: Tensor) -> None:
-        self.keep = keep
-        width = ROOM * keep + GROUP
-        self.values = like.new_full((num_rows, width), -math.inf)
-        self.columns = torch.full((num_rows, width), -1, dtype=torch.int32, device=like.device)
+        self.keep, self.width = keep, ROOM * keep + GROUP
+        self.values = like.new_full((num_rows, self.width), -math.inf)
+        self.columns = torch.full_like(self.values, -1, dtype=torch.int32)
         self.used = torch.zeros(num_rows, dtype=torch.int64, device=like.device)
         self.bar = like.new_full((num_rows,), -math.inf)
+        self.row_start = torch.arange(num_rows, device=like.device) * self.width
+        self.lock = threading.Lock()
 
-    def offer(self, rows: slice, block: Tensor, first_column: int) -> None:
-        """Notes what a block [R, C] holds for these rows; the block may be a transposed view."""
-        bar = self.bar[rows]
-        if bool((bar == -math.inf).all()):
-            bar.copy_(_first_bar(block, self.keep))
-            if bool((bar == -math.inf).all()):
-                self._merge(rows, block, first_column)
-                return
-        row, column, value = _above(block, bar)
-        if not len(row):
-            return
-        count = torch.bincount(row, minlength=len(bar))
-        used, width = self.used[rows], self.values.shape[1]
-        if int((used + count).max()) > width:
-            self._compact(rows)
-            if int((used + count).max()) > width:
-                self._merge(rows, block, first_column)
-                return
-        row_start = torch.arange(rows.start, rows.stop, device=row.device) * width
-        first_place = row_start + used - (count.cumsum(0) - count)  # less the notes of rows before
+    def offer(self, block: Tensor, first_column: int) -> None:
+        """Notes what a block [R, C] holds for the rows; the block may be a transposed view."""
+        with self.lock:
+            if bool((self.bar == -math.inf).all()):
+                self.bar = _first_bar(block, self.keep)
+                if bool((self.bar == -math.inf).all()):
+                    self._merge(block, first_column)
+                    return
+            row, column, value = _above(block, self.bar)
+            count = torch.bincount(row, minlength=len(self.bar))
+            if int((self.used + count).max()) > self.width:
+                self._compact()
+                if int((self.used + count).max()) > self.width:
+                    self._merge(block, first_column)
+                    return
+            self._note(row, column + first_column, value, count)
+
+    def sorted(self) -> tuple[Tensor, Tensor]:  # two [R, keep]
+        """The lists, largest first, equals by column; column -1 where there was nothing left."""
+        self._compact()
+        columns, order = self.columns[:, : self.keep].sort(dim=1)
+        values = self.values[:, : self.keep].gather(1, order)
+        values, order = values.sort(dim=1, descending=True, stable=True)
+        return values, columns.gather(1, order).long().masked_fill_(values == -math.inf, -1)
+
+    def _note(self, row: Tensor, column: Tensor, value: Tensor, count: Tensor) -> None:
+        first_place = self.row_start + self.used - (count.cumsum(0) - count)
         place = first_place[row] + torch.arange(len(row), device=row.device)
         self.values.view(-1)[place] = value
-        self.columns.view(-1)[place] = (column + first_column).int()
-        used += count
-        if int(used.sum()) > 2 * self.keep * len(used):  # the bar is worth raising
-            self._compact(rows)
+        self.columns.view(-1)[place] = column.int()
+        self.used += count
+        if int(self.used.sum()) > 2 * self.keep * len(self.used):  # the bar is worth raising
+            self._compact()
 
-    def sorted(self, rows: slice) -> tuple[Tensor, Tensor]:  # two [R, keep]
-        """The lists, largest first; column -1 where there was nothing left."""
-        self._compact(rows)
-        values, order = self.values[rows, : self.keep].sort(dim=1, descending=True, stable=True)
-        columns = self.columns[rows, : self.keep].gather(1, order).long()
-        return values, columns.masked_fill_(values == -math.inf, -1)
-
-    def _compact(self, rows: slice) -> None:
+    def _compact(self) -> None:
         """Keeps the best notes and raises the bar to the last of them."""
-        width = max(self.keep, int(self.used[rows].max()))
-        values, order = self.values[rows, :width].topk(self.keep, dim=1, sorted=False)
-        self._store(rows, values, self.columns[rows].gather(1, order), width)
+        width = max(self.keep, int(self.used.max()))
+        values, order = self.values[:, :width].topk(self.keep, dim=1, sorted=False)
+        columns = self.columns.gather(1, order)
+        self.values[:, self.keep : width] = -math.inf
+        self._store(values, columns)
 
-    def _merge(self, rows: slice, block: Tensor, first_column: int) -> None:
+    def _merge(self, block: Tensor, first_column: int) -> None:
         """Takes in a whole block: when there is no bar yet, or more hits than room."""
-        columns = torch.arange(
-            first_column, first_column + block.shape[1], dtype=torch.int32, device=block.device
-        )
-        values = torch.cat([self.values[rows, : self.keep], block], dim=1)
-        columns = torch.cat([self.columns[rows, : self.keep], columns.expand(block.shape)], dim=1)
+        columns = torch.arange(block.shape[1], dtype=torch.int32, device=block.device)
+        values = torch.cat([self.values[:, : self.keep], block], dim=1)
+        columns = (columns + first_column).expand(block.shape)
+        columns = torch.cat([self.columns[:, : self.keep], columns], dim=1)
         values, order = values.topk(self.keep, dim=1, sorted=False)
-        self._store(rows, values, columns.gather(1, order), self.keep)
+        self._store(values, columns.gather(1, order))
 
-    def _store(self, rows: slice, values: Tensor, columns: Tensor, width: int) -> None:
-        self.values[rows, : self.keep] = values
-        self.values[rows, self.keep : width] = -math.inf
-        self.columns[rows, : self.keep] = columns
-        self.used[rows] = self.keep
-        self.bar[rows] = values.amin(dim=1)
+    def _store(self, values: Tensor, columns: Tensor) -> None:
+        self.values[:, : self.keep] = values
+        self.columns[:, : self.keep] = columns
+        self.used.fill_(self.keep)
+        self.bar = values.amin(dim=1)
 
 
 def _first_bar(block: Tensor, keep: int) -> Tensor:  # [R]
@@ -117,24 +120,23 @@ def _folded(block: Tensor, least: int) -> Tensor:
 def _above(block: Tensor, bar: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Row, column and value of the entries above their row's bar, ordered by row."""
     num_rows, num_columns = block.shape
-    for size in GROUPS:
-        num_groups = num_columns // size
-        if block.is_contiguous():  # groups interleave: column c is in group c % num_groups
-            grouped = block.view(num_rows, size, num_groups).transpose(1, 2)
-            step, stride = 1, num_groups
-            maxima = _folded(block, num_groups)  # fast for every width; amax is not
-        else:
-            by_column = block.T.view(num_groups, size, num_rows)
-            grouped = by_column.permute(2, 0, 1)
-            step, stride = size, 1
-            maxima = by_column.amax(dim=1).T
-        row, group = (maxima > bar[:, None]).nonzero(as_tuple=True)
-        if len(row) * size * 4 <= block.numel():
-            entries = grouped[row, group]  # [hits, size]
-            hit, inside = (entries > bar[row, None]).nonzero(as_tuple=True)
-            return row[hit], group[hit] * step + inside * stride, entries[hit, inside]
-    row, column = (block > bar[:, None]).contiguous().nonzero(as_tuple=True)
-    return row, column, block[row, column]
+    num_groups = num_columns // GROUP
+    if block.is_contiguous():  # groups interleave: column c is in group c % num_groups
+        grouped = block.view(num_rows, GROUP, num_groups).transpose(1, 2)
+        step, stride = 1, num_groups
+        maxima = _folded(block, num_groups)  # fast for every width; amax is not
+    else:
+        by_column = block.T.view(num_groups, GROUP, num_rows)
+        grouped = by_column.permute(2, 0, 1)
+        step, stride = GROUP, 1
+        maxima = by_column.amax(dim=1).T
+    row, group = (maxima > bar[:, None]).nonzero(as_tuple=True)
+    if len(row) * GROUP * 4 > block.numel():  # so many that looking everywhere is cheaper
+        row, column = (block > bar[:, None]).contiguous().nonzero(as_tuple=True)
+        return row, column, block[row, column]
+    entries = grouped[row, group]  # [hits, GROUP]
+    hit, inside = (entries > bar[row, None]).nonzero(as_tuple=True)
+    return row[hit], group[hit] * step + inside * stride, entries[hit, inside]
 
 
 def nearest(
@@ -150,12 +152,14 @@ def nearest(
 
     A query of a symmetric space is never its own neighbour; `exclude` may forbid further pairs.
     Lists that would need more than `memory` bytes are made panel by panel, without the symmetry.
+    On a CPU, `progress` may be told from other threads, one at a time.
     """
     product = _Product(space, block, exclude)
     list_bytes = (ROOM * keep + GROUP) * (space.left.element_size() + 4)
-    if space.symmetric and len(product.left) * list_bytes <= memory:
-        return _by_triangle(product, keep, progress)
-    return _by_rows(product, keep, progress)
+    at_once = space.symmetric and len(product.left) * list_bytes <= memory
+    lists = (_by_triangle if at_once else _by_rows)(product, keep, progress)
+    values, columns = zip(*lists, strict=True)
+    return torch.cat(values)[: len(space.left)], torch.cat(columns)[: len(space.left)]
 
 
 class _Product:
@@ -170,10 +174,13 @@ class _Product:
             self.right, self.width = _padded(space.right, block)
         self.rows = [slice(i, i + self.height) for i in range(0, len(self.left), self.height)]
         self.columns = [slice(i, i + self.width) for i in range(0, len(self.right), self.width)]
-        self._block = self.left.new_empty(self.height, self.width)
+        self._own = threading.local()
 
-    def __call__(self, rows: slice, columns: slice) -> Tensor:  # [height, width], overwritten next
-        block = torch.mm(self.left[rows], self.right[columns].T, out=self._block)
+    def __call__(self, rows: slice, columns: slice) -> Tensor:
+        """A block [height, width], which this thread's next one overwrites."""
+        if not hasattr(self._own, "block"):
+            self._own.block = self.left.new_empty(self.height, self.width)
+        block = torch.mm(self.left[rows], self.right[columns].T, out=self._own.block)
         block[:, max(self.num_columns - columns.start, 0) :] = -math.inf
         block[max(self.num_rows - rows.start, 0) :] = -math.inf
         if self.symmetric and rows == columns:
@@ -183,41 +190,53 @@ class _Product:
         return block
 
 
-def _by_triangle(product: _Product, keep: int, progress: Progress | None) -> tuple[Tensor, Tensor]:
-    """Blocks on and above the diagonal; the diagonal first, since it gives every row its bar."""
-    best = Best(len(product.left), keep, product.left)
-    panels = product.rows
-    walk = [(rows, rows) for rows in panels]
-    walk += [(rows, columns) for i, rows in enumerate(panels) for columns in panels[i + 1 :]]
-    for done, (rows, columns) in enumerate(walk, start=1):
-        block = product(rows, columns)
-        best.offer(rows, block, columns.start)
-        if rows != columns:
-            best.offer(columns, block.T, rows.start)
-        if progress is not None:
-            progress(done, len(walk))
-    lists = [best.sorted(rows) for rows in panels]
-    return _joined(lists, product.num_rows)
+def _by_triangle(product: _Product, keep: int, progress: Progress | None) -> list[Lists]:
+    """Blocks on and above the diagonal, by distance from it, so that threads seldom share rows."""
+    count = len(product.rows)
+    best = [Best(product.height, keep, product.left) for _ in product.rows]
+    tasks = [(i, i + distance) for distance in range(count) for i in range(count - distance)]
+    tick = _Ticker(progress, len(tasks))
+
+    def work(task: tuple[int, int]) -> None:
+        i, j = task
+        block = product(product.rows[i], product.rows[j])
+        best[i].offer(block, product.rows[j].start)
+        if i != j:
+            best[j].offer(block.T, product.rows[i].start)
+        tick()
+
+    in_parallel(tasks, work, product.left.device)
+    return [panel.sorted() for panel in best]
 
 
-def _by_rows(product: _Product, keep: int, progress: Progress | None) -> tuple[Tensor, Tensor]:
-    """One panel of queries after the other, each against the whole gallery."""
-    lists = []
-    everything = slice(0, product.height)
-    total = len(product.rows) * len(product.columns)
-    for i, rows in enumerate(product.rows):
+def _by_rows(product: _Product, keep: int, progress: Progress | None) -> list[Lists]:
+    """Panels of queries, each against the whole gallery; only finished lists are held."""
+    lists: dict[int, Lists] = {}
+    tick = _Ticker(progress, len(product.rows) * len(product.columns))
+
+    def work(i: int) -> None:
         best = Best(product.height, keep, product.left)
-        for j, columns in enumerate(product.columns, start=1):
-            best.offer(everything, product(rows, columns), columns.start)
-            if progress is not None:
-                progress(i * len(product.columns) + j, total)
-        lists.append(best.sorted(everything))
-    return _joined(lists, product.num_rows)
+        for columns in product.columns:
+            best.offer(product(product.rows[i], columns), columns.start)
+            tick()
+        lists[i] = best.sorted()
+
+    in_parallel(range(len(product.rows)), work, product.left.device)
+    return [lists[i] for i in range(len(product.rows))]
 
 
-def _joined(lists: list[tuple[Tensor, Tensor]], num_rows: int) -> tuple[Tensor, Tensor]:
-    values, columns = zip(*lists, strict=True)
-    return torch.cat(values)[:num_rows], torch.cat(columns)[:num_rows]
+class _Ticker:
+    """Counts finished blocks and tells, one thread at a time."""
+
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self.progress, self.total, self.done = progress, total, 0
+        self.lock = threading.Lock()
+
+    def __call__(self) -> None:
+        with self.lock:
+            self.done += 1
+            if self.progress is not None:
+                self.progress(self.done, self.total)
 
 
 def _padded(x: Tensor, block: int) -> tuple[Tensor, int]:
