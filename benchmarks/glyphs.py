@@ -17,9 +17,10 @@ from typing import Any
 
 import torch
 
-from unseen import build, catalogue, experiment
+from unseen import build, catalogue
 from unseen import config as configs
 from unseen.diagnostics.spectrum import Spectrum
+from unseen.experiment.run import train_and_judge
 from unseen.experiment.setting import prepare
 from unseen.statistics import over_seeds
 from unseen.training import journal
@@ -66,7 +67,7 @@ def finish(job: Job) -> tuple[str, dict[str, float]]:
     if not folder.file("row.json").exists():
         began = time.perf_counter()
         setting = prepare(configs.make(configs.override({}, list(job.words))))
-        result = experiment.run(setting, job.folder, "benchmarks/glyphs.py")
+        result = train_and_judge(setting, job.folder, "benchmarks/glyphs.py")
         network = build.network(setting.config)
         network.load_state_dict(folder.read_tensors("weights.safetensors"))
         _, transform = build.picture_transforms(setting.config, network)

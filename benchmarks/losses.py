@@ -40,7 +40,8 @@ class Case:
     peer_miner: Callable[[], Any] | None = None
 
 
-EUCLIDEAN = {"distance": "euclidean"}
+ACTIVE_EUCLIDEAN = {"distance": "euclidean", "reduction": "active"}
+RAW = distances.LpDistance(normalize_embeddings=False)
 DISTANCE_WEIGHTED = ("distance_weighted", {})
 CASES = [
     Case(
@@ -54,7 +55,7 @@ CASES = [
     Case(
         "triplet + distance",
         "triplet",
-        EUCLIDEAN,
+        ACTIVE_EUCLIDEAN,
         DISTANCE_WEIGHTED,
         lambda c: peer.TripletMarginLoss(0.2),
         miners.DistanceWeightedMiner,
@@ -62,7 +63,7 @@ CASES = [
     Case(
         "triplet, all",
         "triplet",
-        EUCLIDEAN | {"reduction": "active"},
+        ACTIVE_EUCLIDEAN,
         None,
         lambda c: peer.TripletMarginLoss(0.2),
     ),
@@ -91,7 +92,7 @@ CASES = [
         "generalized_lifted",
         {"nu": 0.0},
         None,
-        lambda c: peer.GeneralizedLiftedStructureLoss(1, 0),
+        lambda c: peer.GeneralizedLiftedStructureLoss(1, 0, distance=RAW),
     ),
     Case("histogram", "histogram", {}, None, lambda c: peer.HistogramLoss(64)),
     Case(
@@ -104,7 +105,7 @@ CASES = [
     Case(
         "soft-triple",
         "soft_triple",
-        {},
+        {"tau": 0.0},
         None,
         lambda c: peer.SoftTripleLoss(c, D, centers_per_class=10, la=20, gamma=0.1, margin=0.01),
     ),
@@ -130,7 +131,13 @@ CASES = [
         None,
         lambda c: peer.AngularLoss(45),
     ),
-    Case("arcface", "arcface", {}, None, lambda c: peer.ArcFaceLoss(c, D, margin=28.6, scale=64)),
+    Case(
+        "arcface",
+        "arcface",
+        {"margin": math.radians(28.6)},
+        None,
+        lambda c: peer.ArcFaceLoss(c, D, margin=28.6, scale=64),
+    ),
     Case(
         "normalized softmax",
         "normalized_softmax",
@@ -141,8 +148,8 @@ CASES = [
     Case(
         "n-pair",
         "n_pair",
-        {"negatives": "positives", "nu": 0.0},
-        None,
+        {"negatives": "positives", "normalise": True, "nu": 0.0},
+        ("n_pair", {"per_class": True}),  # the peer takes the first pair of each class
         lambda c: peer.NPairsLoss(),
     ),
     Case("supcon", "supcon", {}, None, lambda c: peer.SupConLoss(0.1)),
@@ -158,7 +165,8 @@ def batch(size: int, per_class: int, classes: int) -> tuple[Tensor, Tensor]:
     labels = chosen.repeat_interleave(per_class)
     centres = torch.randn(classes, D, generator=generator)
     embeddings = centres[labels] + 2.0 * torch.randn(size, D, generator=generator)
-    return embeddings, labels
+    # of unit length: the peer's angular loss leaves its negatives as they are
+    return torch.nn.functional.normalize(embeddings), labels
 
 
 def step(loss: Any, miner: Any, embeddings: Tensor, labels: Tensor) -> float:

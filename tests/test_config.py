@@ -35,6 +35,11 @@ def test_overrides() -> None:
     assert config.loss == Part(name="margin", beta=0.6)
 
 
+def test_values_for_the_usual_miner() -> None:
+    config = configs.make(configs.override({}, ["loss=margin", "miner.switch=0.35"]))
+    assert config.miner == Part(name="auto", switch=0.35)
+
+
 def test_naming_another_method_forgets_the_old_values() -> None:
     values: dict[str, Any] = {"loss": {"name": "margin", "beta": 0.6}}
     assert configs.make(configs.override(values, ["loss=multi_similarity"])).loss.values == {}

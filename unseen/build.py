@@ -34,8 +34,7 @@ def settle(config: Config, dataset: Dataset) -> tuple[Config, list[str]]:
     def choose(key: str, value: Any, why: str) -> None:
         if getattr(config, key) == "auto":
             chosen[key] = value
-            shown = value.name if isinstance(value, Part) else value
-            reasons.append(f"{key} = {shown}: {why}")
+            reasons.append(f"{key} = {value}: {why}")
 
     has_gpu = torch.cuda.is_available()
     choose("device", "cuda" if has_gpu else "cpu", "a GPU" if has_gpu else "there is no GPU")
@@ -55,7 +54,9 @@ def settle(config: Config, dataset: Dataset) -> tuple[Config, list[str]]:
     choose("epochs", *_epochs(dataset))
     choose("threads", *_threads(small))
     choose("workers", 1 if small else 2, "pictures are prepared while the network computes")
-    choose("miner", *_usual_miner(config))
+    if config.miner is not None and config.miner.name == "auto":
+        chosen["miner"], why = _usual_miner(config.loss, config.miner)
+        reasons.append(f"miner = {chosen['miner'].name if chosen['miner'] else 'none'}: {why}")
     return Config(**(dict(config) | chosen)), reasons
 
 
@@ -90,7 +91,7 @@ def objective(
         return catalogue.create(kind, part.name, part.values, part.preset, **(context | more))
 
     def miner(seed: int) -> Any:
-        return create("miners", config.miner, seed=seed) if isinstance(config.miner, Part) else None
+        return create("miners", config.miner, seed=seed) if config.miner is not None else None
 
     def loss(embedding_size: int) -> Any:
         return create("losses", config.loss, embedding_size=embedding_size, seed=config.seed)
@@ -185,11 +186,15 @@ def _threads(small: bool) -> tuple[int, str]:
     return torch.get_num_threads(), "all cores"
 
 
-def _usual_miner(config: Config) -> tuple[Part | None, str]:
-    loss = catalogue.find("losses", config.loss.name)
-    usual: str | None = getattr(loss, "usual_miner", None)
+def _usual_miner(loss: Part, asked: Part) -> tuple[Part | None, str]:
+    """The miner that goes with a loss, with the same preset where it has one, and given values."""
+    usual: str | None = getattr(catalogue.find("losses", loss.name), "usual_miner", None)
     if usual is None:
-        return None, f"{config.loss.name} needs none"
+        if asked.values:
+            key = next(iter(asked.values))
+            raise ValueError(f"{loss.name} has no usual miner: miner.{key} needs miner=<name> too")
+        return None, f"{loss.name} needs none"
     presets = getattr(catalogue.find("miners", usual), "PRESETS", {})
-    preset = config.loss.preset if config.loss.preset in presets else None
-    return Part(name=usual, preset=preset), f"usual with {config.loss.name}"
+    preset = asked.preset or (loss.preset if loss.preset in presets else None)
+    catalogue.check("miners", usual, asked.values, preset)
+    return Part(name=usual, preset=preset, **asked.values), f"usual with {loss.name}"

@@ -66,7 +66,7 @@ class Config(BaseModel):
     transform: str = "auto"
 
     sampler: Part = Part(name="samples_per_class")
-    miner: Part | Auto | None = "auto"
+    miner: Part | None = Part(name="auto")
     loss: Part = Part(name="multi_similarity")
     regularizers: list[WeightedPart] = []
     manifold_mixup: bool = False
@@ -93,7 +93,8 @@ class Config(BaseModel):
     def _parts_exist(self) -> "Config":
         parts = [("losses", self.loss), ("samplers", self.sampler), ("data", self.data)]
         parts += [("regularizers", part) for part in self.regularizers]
-        parts += [("miners", self.miner)] if isinstance(self.miner, Part) else []
+        if self.miner is not None and self.miner.name != "auto":
+            parts.append(("miners", self.miner))
         for kind, part in parts:
             catalogue.check(kind, part.name, part.values, part.preset)
         return self
@@ -171,7 +172,7 @@ def _default_part(key: str) -> Any:
 
 def _as_part(key: str, value: Any) -> Any:
     """`loss = "margin"` is short for `[loss] name = "margin"`."""
-    if key in ("loss", "miner", "sampler", "data") and isinstance(value, str) and value != "auto":
+    if key in ("loss", "miner", "sampler", "data") and isinstance(value, str):
         return {"name": value}
     if key == "regularizers" and isinstance(value, list):
         return [{"name": part} if isinstance(part, str) else part for part in value]

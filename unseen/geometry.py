@@ -26,20 +26,46 @@ def full_precision(x: Tensor) -> Tensor:
 
 
 def unit(x: Tensor) -> Tensor:
-    """Rows on the unit sphere. The bound keeps a zero row finite."""
-    return x * torch.rsqrt(x.square().sum(dim=-1, keepdim=True).clamp(min=1e-12))
+    """Rows on the unit sphere. A zero row stays zero."""
+    if not x.requires_grad:
+        return x * _inverse_lengths(x)
+    rows: Tensor = _Unit.apply(x)
+    return rows
+
+
+def _inverse_lengths(x: Tensor) -> Tensor:  # [..., 1]; the bound keeps a zero row finite
+    return x.square().sum(dim=-1, keepdim=True).clamp_(min=1e-12).rsqrt_()
+
+
+class _Unit(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        inverse = _inverse_lengths(x)
+        rows = x * inverse
+        ctx.save_for_backward(rows, inverse)
+        return rows
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        rows, inverse = ctx.saved_tensors
+        along = (grad * rows).sum(dim=-1, keepdim=True)  # changes the length only
+        return torch.addcmul(grad, rows, along, value=-1).mul_(inverse)
 
 
 def dot(x: Tensor, y: Tensor | None = None, paired: bool = False) -> Tensor:
     """Inner products of raw rows."""
-    y = x if y is None else y
-    return (x * y).sum(dim=1) if paired else x @ y.T
+    if paired:
+        return (x * (x if y is None else y)).sum(dim=1)
+    if y is not None:
+        return x @ y.T
+    products: Tensor = _Gram.apply(x)
+    return products
 
 
 def cosine(x: Tensor, y: Tensor | None = None, paired: bool = False) -> Tensor:
     """Cosine similarities."""
-    x = unit(x)
-    return dot(x, x if y is None else unit(y), paired)
+    return dot(unit(x), None if y is None else unit(y), paired)
 
 
 def cosine_distance(x: Tensor, y: Tensor | None = None, paired: bool = False) -> Tensor:
@@ -80,20 +106,66 @@ def safe_sqrt(squares: Tensor) -> Tensor:
 
 
 def _squares(x: Tensor, y: Tensor | None, paired: bool) -> Tensor:
-    other = x if y is None else y
     if paired:
-        return (x - other).square().sum(dim=1)
-    x_norm = x.square().sum(dim=1)
-    y_norm = x_norm if y is None else y.square().sum(dim=1)
-    return x_norm[:, None] + torch.addmm(y_norm[None, :], x, other.T, alpha=-2)
+        return (x - (x if y is None else y)).square().sum(dim=1)
+    if y is None:
+        squares: Tensor = _OwnSquares.apply(x, False)
+        return squares
+    x_norm, y_norm = x.square().sum(dim=1), y.square().sum(dim=1)
+    return x_norm[:, None] + torch.addmm(y_norm[None, :], x, y.T, alpha=-2)
 
 
 def _unit_squares(x: Tensor, y: Tensor | None, paired: bool) -> Tensor:
-    x = unit(x)
-    other = x if y is None else unit(y)
+    x, y = unit(x), None if y is None else unit(y)
     if paired:
-        return (x - other).square().sum(dim=1)
-    return torch.addmm(x.new_full((1, 1), 2.0), x, other.T, alpha=-2)
+        return (x - (x if y is None else y)).square().sum(dim=1)
+    if y is None:
+        squares: Tensor = _OwnSquares.apply(x, True)
+        return squares
+    return torch.addmm(x.new_full((1, 1), 2.0), x, y.T, alpha=-2)
+
+
+def _both_ways(grad: Tensor) -> Tensor:
+    """grad + grad.T, copied first: adding while reading columns is several times slower."""
+    return grad.T.contiguous().add_(grad)
+
+
+class _Gram(torch.autograd.Function):
+    """Products of rows with each other. Both sides are the same rows: their two gradients are one
+    matrix product instead of two."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x @ x.T
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return _both_ways(grad) @ x
+
+
+class _OwnSquares(torch.autograd.Function):
+    """Squared distances of rows to each other; of unit rows the lengths are known."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, is_unit: bool) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.is_unit = is_unit
+        if is_unit:
+            return torch.addmm(x.new_full((1, 1), 2.0), x, x.T, alpha=-2)
+        norm = x.square().sum(dim=1)
+        return torch.addmm(norm[None, :], x, x.T, alpha=-2).add_(norm[:, None])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (x,) = ctx.saved_tensors
+        both = _both_ways(grad)
+        if ctx.is_unit:
+            return (both @ x).mul_(-2), None
+        return torch.addmm(both.sum(dim=1, keepdim=True) * x, both, x, beta=2, alpha=-2), None
 
 
 def _not_negative(squares: Tensor) -> Tensor:
@@ -142,11 +214,10 @@ def log1p_sum_exp(values: Tensor, where: Tensor, dim: int = 1, scale: float = 1.
 class _LogSumExp(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, values: Tensor, where: Tensor, dim: int, scale: float) -> Tensor:
-        weights = (scale * values).masked_fill_(~where, -math.inf)
+        weights = torch.where(where, values, -math.copysign(math.inf, scale)).mul_(scale)
         lowest = torch.finfo(weights.dtype).min
         largest = weights.amax(dim=dim, keepdim=True).clamp_(min=lowest)  # finite where empty
-        weights.sub_(largest).exp_()
-        total = weights.sum(dim=dim, keepdim=True)
+        total = weights.sub_(largest).exp_().sum(dim=dim, keepdim=True)
         weights.mul_(scale / total.clamp(min=1))  # the largest entry alone makes 1
         ctx.save_for_backward(weights)
         ctx.dim = dim
@@ -185,7 +256,7 @@ class _HingeSum(torch.autograd.Function):
     def forward(
         ctx: Any, values: Tensor, bound: Tensor, counts: Tensor, sign: float
     ) -> tuple[Tensor, Tensor]:
-        terms = (values - bound).mul_(sign).clamp_(min=0)
+        terms = (values - bound if sign > 0 else bound - values).clamp_(min=0)
         total = torch.dot(terms.flatten(), counts.flatten())
         slope = terms.sign_().mul_(counts)  # how often each active term counts
         active = slope.sum()

@@ -55,6 +55,12 @@ def relations(
     return same.fill_diagonal_(False), different
 
 
+def complete(positive: Tensor, negative: Tensor) -> Tensor:  # bool [N]
+    """Which anchors of two masks [N, M] have both a positive and a negative. (Sums of booleans are
+    several times faster than `any`.)"""
+    return (positive.sum(dim=1) > 0) & (negative.sum(dim=1) > 0)
+
+
 def all_pairs(positive: Tensor, negative: Tensor) -> Pairs:
     """Every pair two masks [N, M] allow."""
     return Pairs(*positive.nonzero(as_tuple=True), *negative.nonzero(as_tuple=True))

@@ -5,10 +5,11 @@ from typing import Annotated, Any
 
 import typer
 
-from unseen import catalogue, experiment
+from unseen import catalogue
 from unseen import config as configs
 from unseen.cli.terminal import command_line, console, display
 from unseen.config import Config
+from unseen.experiment.run import train_and_judge
 from unseen.experiment.setting import Setting, changed_keys, describe, prepare, steps_per_epoch
 from unseen.reports import page, tables
 from unseen.training.run_folder import RunFolder
@@ -58,7 +59,7 @@ def run(config: Config, out: Path) -> dict[str, Any]:
     with display(setting.config.epochs) as (shown, watch):
         shown.start_training(steps_per_epoch(setting))
         try:
-            result = experiment.run(setting, out, command_line(), watch)
+            result = train_and_judge(setting, out, command_line(), watch)
         except KeyboardInterrupt:
             if (out / "weights.safetensors").exists():
                 console.print(f"stopped; the best so far is kept: unseen evaluate {out}")

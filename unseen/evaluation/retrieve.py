@@ -28,9 +28,10 @@ from unseen.evaluation.ranks import positive_ranks
 from unseen.evaluation.relevance import Relevance
 from unseen.neighbours.nearest import Progress, nearest
 from unseen.neighbours.space import Space, make_space, precise
+from unseen.neighbours.workers import in_parallel
 
 LIST_BYTES = 40  # a neighbour costs while lists are settled
-CHUNK = 2**23  # float64 numbers worked on at a time while lists are settled
+CHUNK = 2**22  # float64 numbers a thread works on at a time while lists are settled
 
 
 def retrieve(
@@ -143,19 +144,24 @@ def settle(
     mixed = (near & (matches[:, :-1] != matches[:, 1:])).any(1)
     tied = torch.zeros_like(open_ended)
 
-    def write(query: Tensor, new_items: Tensor, exact: Tensor, new_tied: Tensor) -> None:
-        items[query], tied[query] = new_items, new_tied
+    def work(task: tuple[bool, Tensor]) -> None:
+        is_open, query = task
+        if is_open:
+            found = _recomputed(space, relevance, query, values[query])
+        else:
+            exact = _exact_where_near(space, query, items[query], values[query], near[query])
+            places = items[query].sort(dim=1)
+            exact = exact.gather(1, places.indices)
+            found = _in_order(places.values, exact, relevance.matches(query, places.values))
+        items[query], exact, tied[query] = found
         values[query] = (exact * space.grid).to(values.dtype)
-        matches[query] = relevance.matches(query, new_items)
+        matches[query] = relevance.matches(query, items[query])
 
-    step = max(1, CHUNK // max(depth, space.queries.shape[1]))
-    for query in (mixed & ~open_ended).nonzero()[:, 0].split(step):
-        exact = _exact_where_near(space, query, items[query], values[query], near[query])
-        by_place = items[query].sort(dim=1)
-        exact = exact.gather(1, by_place.indices)
-        write(query, *_in_order(by_place.values, exact, relevance.matches(query, by_place.values)))
-    for query in open_ended.nonzero()[:, 0].split(max(1, CHUNK // len(space.gallery))):
-        write(query, *_recomputed(space, relevance, query, values[query]))
+    inner = (mixed & ~open_ended).nonzero()[:, 0]
+    tasks = [(False, query) for query in inner.split(max(1, CHUNK // (64 * depth)))]
+    in_gallery = max(1, CHUNK // len(space.gallery))
+    tasks += [(True, query) for query in open_ended.nonzero()[:, 0].split(in_gallery)]
+    in_parallel([task for task in tasks if len(task[1])], work, items.device)
     return Neighbours(items, values, matches, relevance.num_relevant, None, tied)
 
 

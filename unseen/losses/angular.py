@@ -67,7 +67,11 @@ class Angular(Loss):
     def price(self, batch: Comparison) -> Tensor:
         anchor, positive = batch.positive_pairs()  # [P]
         neg = batch.masks()[1]  # [N, M]
-        total = self.weight * self._angular_sum(batch, anchor, positive, neg)
+        if batch.tuples is None and batch.ref_labels is None:  # (a, p) and (p, a) cost the same
+            once = anchor < positive
+            total = 2 * self.weight * self._angular_sum(batch, anchor[once], positive[once], neg)
+        else:
+            total = self.weight * self._angular_sum(batch, anchor, positive, neg)
         if self.n_pair:
             products = batch.matrix(dot)
             near = products.flatten().index_select(0, anchor * products.shape[1] + positive)
@@ -79,16 +83,15 @@ class Angular(Loss):
         self, batch: Comparison, anchor: Tensor, positive: Tensor, neg: Tensor
     ) -> Tensor:
         sim = batch.matrix(cosine)  # [N, M]
-        steep = 4 * self.tangent * sim
 
         def block(anchor: Tensor, positive: Tensor) -> Tensor:
             if batch.ref_embeddings is None:
-                of_positive = steep.index_select(0, positive)  # [P, M]
+                of_positive = sim.index_select(0, positive)  # [P, M]
             else:
                 references = batch.ref_embeddings
-                of_positive = 4 * self.tangent * cosine(references[positive], references)
-            exponents = steep.index_select(0, anchor) + of_positive
-            push = log_sum_exp(exponents, neg.index_select(0, anchor))  # [P]
+                of_positive = cosine(references[positive], references)
+            both = sim.index_select(0, anchor) + of_positive
+            push = log_sum_exp(both, neg.index_select(0, anchor), scale=4 * self.tangent)  # [P]
             near = sim.flatten().index_select(0, anchor * sim.shape[1] + positive)
             return F.softplus(push - (2 + 2 * self.tangent) * near).sum()
 

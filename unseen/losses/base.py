@@ -260,13 +260,14 @@ class LabelLoss(Loss):
                 f"{type(self).__name__} was made for embedding_size={self.embedding_size}, "
                 f"got embeddings of {batch.embeddings.shape[1]} dimensions"
             )
-        if len(batch.labels):
-            lowest, highest = (int(end) for end in batch.labels.aminmax())
-            if lowest < 0 or highest >= self.num_classes:
-                raise ValueError(
-                    f"labels must be 0 to {self.num_classes - 1} with "
-                    f"num_classes={self.num_classes}, got {lowest} to {highest}"
-                )
+        if len(batch.labels) == 0:
+            return batch.embeddings.sum()
+        lowest, highest = (int(end) for end in batch.labels.aminmax())
+        if lowest < 0 or highest >= self.num_classes:
+            raise ValueError(
+                f"labels must be 0 to {self.num_classes - 1} with "
+                f"num_classes={self.num_classes}, got {lowest} to {highest}"
+            )
         return self.on_labels(batch.embeddings, batch.labels)
 
     @abstractmethod

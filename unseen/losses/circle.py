@@ -18,6 +18,7 @@ from torch import Tensor
 
 from unseen.geometry import log_sum_exp, masked_mean
 from unseen.losses.base import MatrixLoss
+from unseen.tuples import complete
 
 
 class Circle(MatrixLoss):
@@ -39,4 +40,4 @@ class Circle(MatrixLoss):
         push_weight = (constant + self.margin).clamp(min=0)
         pull = log_sum_exp(-self.gamma * pull_weight * (sim - (1 - self.margin)), where=pos)  # [N]
         push = log_sum_exp(self.gamma * push_weight * (sim - self.margin), where=neg)  # [N]
-        return masked_mean(F.softplus(pull + push), where=pos.any(dim=1) & neg.any(dim=1))
+        return masked_mean(F.softplus(pull + push), where=complete(pos, neg))

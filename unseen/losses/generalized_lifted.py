@@ -20,6 +20,7 @@ from torch import Tensor
 
 from unseen.geometry import distance, log_sum_exp, masked_mean
 from unseen.losses.base import Comparison, Loss, check_choice, check_not_negative, penalty
+from unseen.tuples import complete
 
 
 class GeneralizedLifted(Loss):
@@ -43,7 +44,7 @@ class GeneralizedLifted(Loss):
     def price(self, batch: Comparison) -> Tensor:
         dist = batch.matrix(distance)  # [N, M]
         pos, neg = batch.masks()
-        valid = pos.any(dim=1) & neg.any(dim=1)  # [N]
+        valid = complete(pos, neg)  # [N]
         costs = self.margin + log_sum_exp(dist, pos) + log_sum_exp(dist, neg, scale=-1.0)  # [N]
         price = masked_mean(costs.clamp(min=0), valid)
         return price + penalty(batch.embeddings, self.nu, self.penalty)

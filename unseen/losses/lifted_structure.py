@@ -30,6 +30,7 @@ from torch import Tensor
 
 from unseen.geometry import cosine, distance, log_sum_exp, masked_mean, unit_distance
 from unseen.losses.base import Comparison, Loss, check_choice, check_positive
+from unseen.tuples import complete
 
 
 class LiftedStructure(Loss):
@@ -64,7 +65,7 @@ class LiftedStructure(Loss):
             return self._on_pairs(batch)
         sim = batch.matrix(cosine)  # [N, M]
         pos, neg = batch.masks()
-        valid = pos.any(dim=1) & neg.any(dim=1)  # [N]
+        valid = complete(pos, neg)  # [N]
         if self.form == "hinge":
             costs = self.margin + log_sum_exp(sim, pos, scale=-1.0) + log_sum_exp(sim, neg)
             return masked_mean(costs.clamp(min=0), valid)

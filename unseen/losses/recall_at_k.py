@@ -22,6 +22,7 @@ from torch import Tensor
 from unseen.geometry import masked_mean
 from unseen.losses.base import MatrixLoss
 from unseen.losses.smooth_ap import mean_per_query, positive_ranks
+from unseen.tuples import complete
 
 
 class RecallAtK(MatrixLoss):
@@ -53,4 +54,4 @@ class RecallAtK(MatrixLoss):
             num_positives = pos.sum(dim=1)[query][:, None]  # [P, 1]
             found = found * num_positives / torch.minimum(num_positives, ks)
         recall = mean_per_query(found.mean(dim=1), query, pos)  # [N]
-        return masked_mean(1 - recall, where=pos.any(dim=1) & neg.any(dim=1))
+        return masked_mean(1 - recall, where=complete(pos, neg))

@@ -24,6 +24,7 @@ from torch.autograd.function import once_differentiable
 
 from unseen.geometry import masked_mean
 from unseen.losses.base import MatrixLoss
+from unseen.tuples import complete
 
 _ENTRIES = 2**18  # of one block of pairs by references: bounds the memory and stays in the cache
 
@@ -40,7 +41,7 @@ class SmoothAp(MatrixLoss):
     def on_matrix(self, sim: Tensor, pos: Tensor, neg: Tensor) -> Tensor:  # three [N, M]
         query, among_positives, among_all = positive_ranks(sim, pos, neg, self.temperature)
         precision = mean_per_query(among_positives / among_all, query, pos)  # [N]
-        return masked_mean(1 - precision, where=pos.any(dim=1) & neg.any(dim=1))
+        return masked_mean(1 - precision, where=complete(pos, neg))
 
 
 def positive_ranks(

@@ -12,10 +12,12 @@ Values   temperature 0.1; 0.07 in the paper.
 Use      samples_per_class sampler with at least 2 per class, large batches or a memory.
 """
 
+import torch
 from torch import Tensor
 
 from unseen.geometry import log_sum_exp, masked_mean
 from unseen.losses.base import MatrixLoss
+from unseen.tuples import complete
 
 
 class Supcon(MatrixLoss):
@@ -28,8 +30,6 @@ class Supcon(MatrixLoss):
         self.temperature = temperature
 
     def on_matrix(self, sim: Tensor, pos: Tensor, neg: Tensor) -> Tensor:  # three [N, M]
-        logits = sim / self.temperature
-        num_positives = pos.sum(dim=1)  # [N]
-        pull = logits.masked_fill(~pos, 0.0).sum(dim=1) / num_positives.clamp(min=1)
-        price = log_sum_exp(logits, where=pos | neg) - pull  # [N]
-        return masked_mean(price, where=(num_positives > 0) & neg.any(dim=1))
+        pull = torch.where(pos, sim, 0.0).sum(dim=1) / pos.sum(dim=1).clamp(min=1)  # [N]
+        push = log_sum_exp(sim, where=pos | neg, scale=1 / self.temperature)  # [N]
+        return masked_mean(push - pull / self.temperature, where=complete(pos, neg))

@@ -157,4 +157,4 @@ def draw_per_row(
 
 def valid_anchors(pos: Tensor, neg: Tensor) -> Tensor:  # [A] int64
     """Anchors with at least one positive and one negative."""
-    return (pos.any(dim=1) & neg.any(dim=1)).nonzero(as_tuple=True)[0]
+    return tuples.complete(pos, neg).nonzero(as_tuple=True)[0]

@@ -37,18 +37,19 @@ class NPair(Miner):
     def mine(
         self, embeddings: Tensor, references: Tensor | None, pos: Tensor, neg: Tensor
     ) -> Pairs:
-        positive = draw_per_row(pos, self.generator)[:, 0]  # [N]
         anchor = valid_anchors(pos, neg)
+        if self.per_class:
+            anchor = self._one_per_class(anchor, neg)  # [C]
+        positive = draw_per_row(pos[anchor], self.generator)[:, 0]
         if not self.per_class:
             place, negative = neg[anchor].nonzero(as_tuple=True)
-            return Pairs(anchor, positive[anchor], anchor[place], negative)
-        anchor = self._one_per_class(anchor, neg)  # [C]
-        place, other = neg[anchor][:, positive[anchor]].nonzero(as_tuple=True)
-        return Pairs(anchor, positive[anchor], anchor[place], positive[anchor[other]])
+            return Pairs(anchor, positive, anchor[place], negative)
+        place, other = neg[anchor][:, positive].nonzero(as_tuple=True)
+        return Pairs(anchor, positive, anchor[place], positive[other])
 
     def _one_per_class(self, anchor: Tensor, neg: Tensor) -> Tensor:  # [C]
         """A uniform choice of one anchor of each class."""
-        first_of_class = (~neg[anchor]).byte().argmax(dim=1)  # [A], the same for a whole class
+        first_of_class = neg[anchor].byte().argmin(dim=1)  # [A], the same for a whole class
         lot = torch.randperm(len(anchor), generator=self.generator).to(anchor.device)
         best = torch.full((neg.shape[1],), -1, device=anchor.device)
         best = best.scatter_reduce(0, first_of_class, lot, "amax")

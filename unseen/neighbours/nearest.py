@@ -152,7 +152,8 @@ def nearest(
 
     A query of a symmetric space is never its own neighbour; `exclude` may forbid further pairs.
     Lists that would need more than `memory` bytes are made panel by panel, without the symmetry.
-    On a CPU, `progress` may be told from other threads, one at a time.
+    Equals are listed by position, but which of several equals ends a list is left open (evaluation
+    settles that by labels). On a CPU, `progress` is told from other threads, one at a time.
     """
     product = _Product(space, block, exclude)
     list_bytes = (ROOM * keep + GROUP) * (space.left.element_size() + 4)
@@ -205,8 +206,14 @@ def _by_triangle(product: _Product, keep: int, progress: Progress | None) -> lis
             best[j].offer(block.T, product.rows[i].start)
         tick()
 
+    lists: dict[int, Lists] = {}
+
+    def finish(i: int) -> None:
+        lists[i] = best[i].sorted()
+
     in_parallel(tasks, work, product.left.device)
-    return [panel.sorted() for panel in best]
+    in_parallel(range(count), finish, product.left.device)
+    return [lists[i] for i in range(count)]
 
 
 def _by_rows(product: _Product, keep: int, progress: Progress | None) -> list[Lists]:

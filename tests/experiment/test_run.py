@@ -1,0 +1,141 @@
+"""Whole runs on a few characters: every loss trains, seeds decide, and a stopped run goes on as if
+it had never stopped."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from unseen import catalogue
+from unseen import config as configs
+from unseen.experiment.run import train_and_judge
+from unseen.experiment.setting import Setting, Watch, prepare
+from unseen.training.run_folder import RunFolder
+
+TINY = [
+    "data.max_classes=24",
+    "batch_size=16",
+    "embedding_size=16",
+    "epochs=1",
+    "sampler.steps=2",
+    "workers=0",
+    'metrics=["recall@1"]',
+]
+
+
+def setting_of(*words: str) -> Setting:
+    return prepare(configs.make(configs.override({}, [*TINY, *words])))
+
+
+class StoppedError(Exception):
+    """A crash at a chosen step."""
+
+
+def stop_at(step: int) -> Watch:
+    def listen(event: dict[str, Any]) -> None:
+        if event["event"] == "step" and event["step"] == step:
+            raise StoppedError
+
+    return Watch([listen])
+
+
+@pytest.mark.parametrize("name", catalogue.names("losses"))
+def test_every_loss_trains_two_steps(name: str, tmp_path: Path) -> None:
+    result = train_and_judge(setting_of(f"loss={name}"), tmp_path, "test")
+    assert 0 <= result["scores"]["trained"]["metrics"]["recall@1"]["value"] <= 1
+    assert RunFolder(tmp_path).is_finished
+
+
+@pytest.mark.parametrize("name", catalogue.names("miners"))
+def test_every_miner_trains_two_steps(name: str, tmp_path: Path) -> None:
+    words = ("loss=contrastive", f"miner={name}")
+    assert train_and_judge(setting_of(*words), tmp_path, "test")["seed"] == 0
+
+
+@pytest.mark.parametrize("name", catalogue.names("samplers"))
+def test_every_sampler_trains(name: str, tmp_path: Path) -> None:
+    words = [word for word in TINY if "steps" not in word]
+    config = configs.make(configs.override({}, [*words, f"sampler={name}", "batch_size=40"]))
+    train_and_judge(prepare(config), tmp_path, "test")
+    assert RunFolder(tmp_path).is_finished
+
+
+@pytest.mark.parametrize("name", sorted(set(catalogue.names("regularizers")) - {"head_divergence"}))
+def test_every_regularizer_trains(name: str, tmp_path: Path) -> None:
+    small = ", dimension=64, num_orders=3" if name == "horde" else ""
+    words = ("loss=margin", f'regularizers=[{{name="{name}", weight=0.5{small}}}]')
+    train_and_judge(setting_of(*words), tmp_path, "test")
+    journal = (tmp_path / "journal.jsonl").read_text()
+    assert f'"{name}"' in journal
+
+
+def test_a_loss_of_pytorch_metric_learning_trains(tmp_path: Path) -> None:
+    pytest.importorskip("pytorch_metric_learning")
+    words = ("loss=pml:CircleLoss", "miner=pml:MultiSimilarityMiner")
+    train_and_judge(setting_of(*words), tmp_path, "test")
+    words = ("loss=pml:ProxyAnchorLoss", "miner=none")
+    train_and_judge(setting_of(*words), tmp_path / "proxies", "test")
+
+
+def test_the_same_seed_gives_the_same_result_byte_for_byte(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        train_and_judge(setting_of("loss=margin"), tmp_path / name, "test")
+    train_and_judge(setting_of("loss=margin", "seed=1"), tmp_path / "three", "test")
+    one, two, three = (
+        (tmp_path / name / "result.json").read_bytes() for name in ("one", "two", "three")
+    )
+    assert one == two
+    assert one != three
+    assert str(tmp_path).encode() not in one
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("loss=margin",),
+        ("loss=proxy_anchor",),
+        ("sampler=greedy_coreset", "sampler.pool_size=64", "loss=contrastive"),
+        ('regularizers=[{name="density", weight=1.0}]', "loss=triplet", "miner.switch=0.5"),
+        ("manifold_mixup=true",),
+    ],
+    ids=["margin", "proxies", "memory bank", "density", "mixup"],
+)
+@pytest.mark.parametrize("stop", [1, 5, 7])
+def test_stopped_and_resumed_equals_never_stopped(
+    words: tuple[str, ...], stop: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # a checkpoint after every step: what is taken up is then the middle of an epoch
+    monkeypatch.setattr("unseen.experiment.fit.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    steps = () if "sampler=" in " ".join(words) else ("sampler.steps=4",)
+    setting = setting_of(*words, "epochs=2", *steps)
+    whole = train_and_judge(setting, tmp_path / "whole", "test")
+    with pytest.raises(StoppedError):
+        train_and_judge(setting, tmp_path / "parts", "test", stop_at(stop))
+    assert train_and_judge(setting, tmp_path / "parts", "test") == whole
+    weights = [RunFolder(tmp_path / run).read_tensors("weights.safetensors") for run in RUNS]
+    assert all(torch.equal(weights[0][key], weights[1][key]) for key in weights[0])
+    lines = [(tmp_path / run / "journal.jsonl").read_text().count("\n") for run in RUNS]
+    assert lines[0] == lines[1]
+
+
+RUNS = ("whole", "parts")
+
+
+def test_the_manifest_lists_the_one_reading_of_the_test_classes(tmp_path: Path) -> None:
+    setting = setting_of()
+    train_and_judge(setting, tmp_path, "unseen train glyphs")
+    manifest = RunFolder(tmp_path).read_json("manifest.json")
+    assert [read["purpose"] for read in manifest["test_reads"]] == ["final evaluation"]
+    assert manifest["test_reads"][0]["config_hash"] == setting.config.hash()
+    assert manifest["finished"]
+    assert "torch" in manifest["versions"]
+
+
+def test_training_leaves_torch_as_it_found_it(tmp_path: Path) -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    train_and_judge(setting_of("threads=2"), tmp_path, "test")
+    assert torch.equal(torch.rand(3), expected)
+    assert torch.get_num_threads() == 1

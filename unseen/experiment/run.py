@@ -1,0 +1,23 @@
+"""The whole way of a run: training, or going on with it, then one reading of the test classes."""
+
+from pathlib import Path
+from typing import Any
+
+from unseen.experiment.fit import fit
+from unseen.experiment.judge import judge
+from unseen.experiment.setting import Setting, Watch, computing, describe
+from unseen.training.run_folder import RunFolder
+
+
+def train_and_judge(
+    setting: Setting, out: Path, command: str, watch: Watch | None = None
+) -> dict[str, Any]:
+    """Trains, or goes on training, then judges; returns what stands in result.json."""
+    watch = watch or Watch()
+    folder = RunFolder(out)
+    if not folder.is_started:
+        folder.start_manifest(command, describe(setting), setting.config.hash())
+        folder.write_text("config.toml", setting.config.to_toml())
+    with computing(setting):
+        selection = fit(setting, folder, watch)
+    return judge(setting, folder, selection, "final evaluation", watch)
