@@ -26,7 +26,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from unseen.geometry import cosine, dot, log_sum_exp
+from unseen.geometry import cosine, dot, log_sum_exp, unit
 from unseen.losses.base import (
     Comparison,
     Loss,
@@ -69,7 +69,7 @@ class NPair(Loss):
             raise ValueError("symmetric=True needs negatives='positives': pairs on both sides")
         self.negatives, self.symmetric = negatives, symmetric
         self.nu, self.penalty, self.prescale = nu, penalty, prescale
-        self.measure = cosine if normalise else dot
+        self.normalise = normalise
         self.scale_invariant = normalise and nu == 0
 
     def price(self, batch: Comparison) -> Tensor:
@@ -77,7 +77,7 @@ class NPair(Loss):
             batch = batch.scaled(self.prescale)
         anchor, positive = batch.positive_pairs()  # [P]
         if self.negatives == "batch":
-            sim = batch.matrix(self.measure)  # [N, M]
+            sim = batch.matrix(cosine if self.normalise else dot)  # [N, M]
             across = log_sum_exp(sim, batch.masks()[1]).index_select(0, anchor)
             near = sim.flatten().index_select(0, anchor * sim.shape[1] + positive)
             total = F.softplus(across - near).sum()
@@ -89,9 +89,9 @@ class NPair(Loss):
     def _against_pairs(self, batch: Comparison, anchor: Tensor, positive: Tensor) -> Tensor:
         """Each pair against the pairs of other classes."""
         if len(anchor) <= len(batch.labels):
-            sim, neg = self._compare(batch, anchor, positive)  # [P, P]
+            sim, same = self._compare(batch, anchor, positive)  # [P, P]
             own = torch.arange(len(sim), device=sim.device)
-            logits = sim.masked_fill((~neg).fill_diagonal_(False), -math.inf)
+            logits = sim.masked_fill(same.fill_diagonal_(False), -math.inf)
             total = F.cross_entropy(logits, own, reduction="sum")
             if self.symmetric:
                 total = (total + F.cross_entropy(logits.T, own, reduction="sum")) / 2
@@ -99,7 +99,8 @@ class NPair(Loss):
         # items occur in several pairs: compared once, counted as often
         anchors, row, row_count = anchor.unique(return_inverse=True, return_counts=True)
         others, column, count = positive.unique(return_inverse=True, return_counts=True)
-        sim, neg = self._compare(batch, anchors, others)  # [A, B]
+        sim, same = self._compare(batch, anchors, others)  # [A, B]
+        neg = ~same
         near = sim[row, column]  # [P]
         costs = F.softplus(log_sum_exp(sim + count.to(sim.dtype).log(), neg)[row] - near)
         if self.symmetric:
@@ -110,10 +111,11 @@ class NPair(Loss):
     def _compare(
         self, batch: Comparison, anchor: Tensor, positive: Tensor
     ) -> tuple[Tensor, Tensor]:  # two [A, B]
-        """Similarities of anchors and positives, and which of them differ in class."""
-        references = batch.embeddings if batch.ref_embeddings is None else batch.ref_embeddings
+        """Similarities of anchors and positives, and which of them are of one class."""
+        rows, references = batch.embeddings, batch.ref_embeddings
+        if self.normalise:
+            rows, references = unit(rows), None if references is None else unit(references)
+        references = rows if references is None else references
         labels = batch.labels if batch.ref_labels is None else batch.ref_labels
-        sim = self.measure(
-            batch.embeddings.index_select(0, anchor), references.index_select(0, positive)
-        )
-        return sim, batch.labels[anchor][:, None] != labels[positive][None, :]
+        sim = dot(rows.index_select(0, anchor), references.index_select(0, positive))
+        return sim, batch.labels[anchor][:, None] == labels[positive]
