@@ -135,12 +135,28 @@ OPERATORS = [flipped, dropped, opposite, other_branch, other_number, other_call]
 
 # Where no mutant is made, because it would be the same function, or would not even run.
 
-_SAME_RESULT = {"dim", "keepdim", "dtype", "device", "minlength", "use_reentrant", "inplace"}
+_SAME_RESULT = {
+    "dim",
+    "keepdim",
+    "dtype",
+    "device",
+    "minlength",
+    "use_reentrant",
+    "inplace",
+    "strict",
+}
 # a bound of 1 or of a millionth keeps empty or constant batches finite: those are tested for the
 # whole catalogue at once, in test_contract.py
 _BOUNDS = {"min", "max"}
 _NOT_PRICING = {"__init__", "get_extra_state", "set_extra_state"}  # checks and bookkeeping
 _ROUNDING = {1e-4, 1e-5, 1e-10, 1e-12}
+_NOT_VALUES = {"dtype", "device", "finfo"}  # how a number is kept, not which
+_SHAPES = {"new_zeros", "clamp"}  # what they are called with: shapes, and bounds as above
+# Equal by their mathematics, by line and change.
+EQUIVALENT = {
+    # both sides' counts hold the product of positives and negatives
+    ("triplets = positive.per_anchor(num_anchors)  # [N], positives times negatives", "opposite"),
+}
 
 
 def _is_number(node: ast.AST, value: float) -> bool:
@@ -155,26 +171,39 @@ def _compares_sizes(test: ast.AST) -> bool:
 
 def _hidden(node: ast.AST, child: ast.AST) -> bool:
     """Whether a part of a node is no place for mutants."""
+    hidden = isinstance(child, ast.Raise) or _is_guard(child)
     match node:
         case ast.FunctionDef():  # neither annotations nor decorators
-            return not isinstance(child, ast.stmt)
+            hidden = not isinstance(child, ast.stmt)
         case ast.AnnAssign():
-            return child is node.annotation
-        case ast.If() | ast.IfExp():
-            return child is node.test and _compares_sizes(child)
-        case ast.Subscript():
-            numbers = child is node.slice and not isinstance(child, ast.Name)
-            return numbers and not any(isinstance(n, ast.Name) for n in ast.walk(child))
+            hidden = child is node.annotation
+        case ast.If() | ast.IfExp() if child is node.test:
+            hidden = _compares_sizes(child)
+        case ast.Subscript() if child is node.slice:
+            hidden = not any(isinstance(n, ast.Name) for n in ast.walk(child))
+        case ast.Call(func=ast.Attribute(attr=name)) if name in _SHAPES:
+            hidden = child is not node.func
         case ast.keyword():
-            return node.arg in _SAME_RESULT | _BOUNDS
-    return isinstance(child, ast.Raise) or _is_guard(child)
+            hidden = node.arg in _SAME_RESULT | _BOUNDS
+    return hidden
 
 
 def _is_guard(node: ast.AST) -> bool:
     """max(1, ...) for empty batches, and numbers that are there for rounding only."""
+    if any(isinstance(n, ast.Attribute) and n.attr in _NOT_VALUES for n in _parts(node)):
+        return True
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "max":
         return _is_number(node.args[0], 1)
     return isinstance(node, ast.Constant) and node.value in _ROUNDING
+
+
+def _parts(node: ast.AST) -> list[ast.AST]:
+    """An attribute or quotient and what it is made of; no other nodes."""
+    if isinstance(node, ast.Attribute):
+        return [node, *_parts(node.value)]
+    if isinstance(node, ast.Call):
+        return _parts(node.func)
+    return _parts(node.left) if isinstance(node, ast.BinOp) else []
 
 
 def places(node: ast.AST) -> Iterator[ast.AST]:
@@ -203,15 +232,18 @@ class _Replace(ast.NodeTransformer):
 
 def mutants(kind: str, name: str) -> list[Mutant]:
     """Every mutant of a method, in the order of its file."""
-    tree = ast.parse((ROOT / "unseen" / kind / f"{name}.py").read_text())
+    text = (ROOT / "unseen" / kind / f"{name}.py").read_text()
+    tree, lines = ast.parse(text), text.splitlines()
     made = []
     for node in [place for function in functions(tree) for place in places(function)]:
         for operator in OPERATORS:
             for new in list(operator(node)):
+                line = getattr(node, "lineno", 0)
+                if (lines[line - 1].strip(), operator.__name__) in EQUIVALENT:
+                    continue
                 _Replace(node, new).visit(tree)
                 source = ast.unparse(ast.fix_missing_locations(tree))
                 _Replace(new, node).visit(tree)
-                line = getattr(node, "lineno", 0)
                 made.append(Mutant(kind, name, operator.__name__, line, _change(node, new), source))
     return made
 

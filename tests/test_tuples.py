@@ -93,3 +93,9 @@ def test_nothing_gives_nothing() -> None:
     assert not tuples.pair_counts(empty, 3, 3)[0].any()
     pos, neg = tuples.relations(nothing)
     assert pos.shape == neg.shape == (0, 0)
+
+
+def test_complete_anchors_have_a_positive_and_a_negative() -> None:
+    positive = torch.tensor([[True, False], [True, True], [False, False], [False, False]])
+    negative = torch.tensor([[False, True], [False, False], [True, False], [False, False]])
+    assert tuples.complete(positive, negative).tolist() == [True, False, False, False]

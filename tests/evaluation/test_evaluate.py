@@ -5,9 +5,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from unseen.evaluation.cluster import cluster
 from unseen.evaluation.evaluate import METRICS, evaluate
 from unseen.evaluation.retrieve import retrieve
 from unseen.metrics.map_at_r import MapAtR
+from unseen.metrics.nmi import Nmi
 from unseen.metrics.recall import Recall
 
 ALL = (*METRICS, "precision_at_1", "map", "mrr", "map_at_1000", "revisit_map", "ami", "f1")
@@ -149,6 +151,15 @@ def test_intervals_over_classes_are_longer_when_classes_differ() -> None:
         score = evaluate(x, y, metrics=("recall@1",), intervals=intervals).values["recall@1"]  # type: ignore[arg-type]
         width[intervals] = score.high - score.low
     assert width["classes"] > 2 * width["queries"]
+
+
+def test_clusterings_are_averaged_over_starts() -> None:
+    x, y = clouds(noise=2.0)
+    scores = [Nmi()(run.assignments, y) for run in cluster(x, 20, starts=4, seed=3)]
+    found = evaluate(x, y, metrics=("nmi",), starts=4, seed=3).values["nmi"]
+    assert found.value == pytest.approx(sum(scores) / 4)
+    assert found.std == pytest.approx(float(torch.tensor(scores).std()), rel=1e-4)
+    assert found.low < found.value < found.high
 
 
 def test_without_intervals() -> None:

@@ -7,6 +7,7 @@ from pytorch_metric_learning.losses import CircleLoss
 from torch import Tensor
 
 from unseen.losses.circle import Circle
+from unseen.tuples import Pairs
 
 UNBALANCED = torch.tensor([3, 0, 1, 1, 0, 2, 1, 3, 1, 3, 3, 3])
 
@@ -103,3 +104,10 @@ def test_weights_are_constants_in_the_gradient(spec: SimpleNamespace) -> None:
 def test_bad_values(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Circle(**wrong)
+
+
+def test_an_anchor_without_negatives_does_not_count(spec: SimpleNamespace) -> None:
+    first, third = torch.tensor([0]), torch.tensor([2])
+    alone = Pairs(first, torch.tensor([1]), first, third)
+    beside = Pairs(torch.tensor([0, 2]), torch.tensor([1, 3]), first, third)
+    assert Circle()(spec.T, spec.labels, beside) == Circle()(spec.T, spec.labels, alone) > 0

@@ -14,6 +14,7 @@ VARIANTS = [
     {"distance": "squared", "neg_margin": 1.5},
     {"distance": "cosine", "neg_margin": 0.9, "reduction": "anchors"},
     {"neg_margin": 1.2, "reduction": "active", "pos_margin": 0.9},
+    {"pos_margin": 1.3, "positive_power": 2, "reduction": "anchors", "factor": 2.0},
     *Contrastive.PRESETS.values(),
 ]
 

@@ -14,7 +14,7 @@ VARIANTS = [
     {"penalty": "norm", "nu": 0.1, "prescale": 0.25},
     {"negatives": "positives"},
     {"negatives": "positives", "normalise": True, "nu": 0.02},
-    {"negatives": "positives", "symmetric": True, "nu": 0.0, "prescale": 0.5},
+    {"negatives": "positives", "symmetric": True, "nu": 0.0, "prescale": 2.0},
 ]
 
 

@@ -68,7 +68,8 @@ def test_the_draw_is_seeded_and_resumes(cases) -> None:
 def test_is_a_triplet_loss_without_a_third_class(spec: SimpleNamespace) -> None:
     x, y = spec.T[:4], spec.labels[:4]
     expected = Triplet(1.0, "euclidean")(x, y).item()
-    assert Quadruplet()(x, y).item() == pytest.approx(expected, abs=1e-12)
+    for fourth in ("all", "random"):
+        assert Quadruplet(fourth=fourth)(x, y).item() == pytest.approx(expected, abs=1e-12)
     assert Quadruplet()(spec.T, spec.labels) >= Triplet(1.0, "euclidean")(spec.T, spec.labels)
 
 

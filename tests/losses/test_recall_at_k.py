@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from unseen.losses.recall_at_k import RecallAtK
+from unseen.tuples import Pairs
 
 UNBALANCED = torch.tensor([3, 0, 1, 1, 0, 2, 1, 3, 1, 3, 3, 3])
 REF_LABELS = torch.tensor([0, 0, 1, 1, 1, 3, 5])
@@ -89,3 +90,10 @@ def test_sharp_temperatures_give_the_share_of_positives_found() -> None:
 def test_bad_values(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         RecallAtK(**wrong)
+
+
+def test_an_anchor_without_negatives_does_not_count(spec: SimpleNamespace) -> None:
+    first, third = torch.tensor([0]), torch.tensor([2])
+    alone = Pairs(first, torch.tensor([1]), first, third)
+    beside = Pairs(torch.tensor([0, 2]), torch.tensor([1, 3]), first, third)
+    assert RecallAtK()(spec.T, spec.labels, beside) == RecallAtK()(spec.T, spec.labels, alone) > 0

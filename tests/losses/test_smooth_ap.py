@@ -7,6 +7,7 @@ from torch import Tensor
 
 from unseen.losses import smooth_ap
 from unseen.losses.smooth_ap import SmoothAp
+from unseen.tuples import Pairs
 
 UNBALANCED = torch.tensor([3, 0, 1, 1, 0, 2, 1, 3, 1, 3, 3, 3])
 REF_LABELS = torch.tensor([0, 0, 1, 1, 1, 3, 5])
@@ -114,3 +115,12 @@ def test_memory_does_not_grow_with_pairs_times_references() -> None:
 def test_bad_temperature() -> None:
     with pytest.raises(ValueError, match="temperature"):
         SmoothAp(0.0)
+
+
+def test_an_anchor_without_negatives_does_not_count(spec: SimpleNamespace) -> None:
+    first, third = torch.tensor([0]), torch.tensor([2])
+    alone = Pairs(first, torch.tensor([1]), first, third)
+    beside = Pairs(torch.tensor([0, 2]), torch.tensor([1, 3]), first, third)
+    assert (
+        SmoothAp(0.2)(spec.T, spec.labels, beside) == SmoothAp(0.2)(spec.T, spec.labels, alone) > 0
+    )

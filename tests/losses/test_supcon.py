@@ -7,6 +7,7 @@ from pytorch_metric_learning.losses import SupConLoss
 from torch import Tensor
 
 from unseen.losses.supcon import Supcon
+from unseen.tuples import Pairs
 
 UNBALANCED = torch.tensor([3, 0, 1, 1, 0, 2, 1, 3, 1, 3, 3, 3])
 
@@ -81,3 +82,10 @@ def test_gradient(spec: SimpleNamespace) -> None:
 def test_bad_temperature() -> None:
     with pytest.raises(ValueError, match="temperature"):
         Supcon(0.0)
+
+
+def test_an_anchor_without_negatives_does_not_count(spec: SimpleNamespace) -> None:
+    first, third = torch.tensor([0]), torch.tensor([2])
+    alone = Pairs(first, torch.tensor([1]), first, third)
+    beside = Pairs(torch.tensor([0, 2]), torch.tensor([1, 3]), first, third)
+    assert Supcon()(spec.T, spec.labels, beside) == Supcon()(spec.T, spec.labels, alone) > 0

@@ -23,7 +23,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from unseen.evaluation.measure import Effort, Measured, item_labels, measure, worst
+from unseen.evaluation.measure import Effort, Judges, Measured, item_labels, measure, worst
 from unseen.evaluation.metric_names import parse_metric
 from unseen.evaluation.relevance import Relevance
 from unseen.neighbours.nearest import Progress
@@ -102,70 +102,74 @@ def evaluate(
         raise ValueError("embeddings must hold at least one item")
     wanted = {name: parse_metric(name) for name in metrics}
     broken = _num_broken(embeddings) + _num_broken(gallery_embeddings)
+    if broken:  # labels are still checked and counted
+        embeddings = torch.zeros_like(embeddings)
+        if gallery_embeddings is not None:
+            gallery_embeddings = torch.zeros_like(gallery_embeddings)
     with precise(embeddings.device):
-        if broken:  # labels are still checked and counted
-            embeddings = torch.zeros_like(embeddings)
-            if gallery_embeddings is not None:
-                gallery_embeddings = torch.zeros_like(gallery_embeddings)
         space = make_space(embeddings, gallery_embeddings, normalise)
         judges = {
-            column: Relevance(
+            name: Relevance(
                 space,
-                mine,
-                theirs,
+                *columns,
                 positions=positions,
                 groups=ignore_groups,
                 gallery_groups=gallery_ignore_groups,
             )
-            for column, (mine, theirs) in _columns(labels, gallery_labels).items()
+            for name, columns in _columns(labels, gallery_labels).items()
         }
         if broken:
             measured = worst(judges, wanted)
         else:
-            effort = Effort(starts, seed, memory)
-            measured = measure(space, judges, wanted, effort, progress)
-    scores: dict[str, Score] = {}
-    counts = {"gallery": len(space.gallery), "broken": broken}
+            measured = measure(space, judges, wanted, Effort(starts, seed, memory), progress)
+    counts = _counts(judges, measured) | {"gallery": len(space.gallery), "broken": broken}
+    return Evaluation(
+        values=_scores(judges, measured, list(wanted), intervals == "classes", (resamples, seed)),
+        per_query={
+            _full_name(*key): value.cpu()
+            for key, value in (measured.per_query | measured.per_item).items()
+        },
+        counts=dict(sorted(counts.items())),
+        intervals=intervals,
+        resamples=resamples,
+    )
+
+
+def _counts(judges: Judges, measured: Measured) -> dict[str, int]:
+    """What was asked, left out and decided against us."""
+    counts = {}
     for column, judge in judges.items():
-        found = _scores(column, judge, measured, intervals == "classes", (resamples, seed))
-        scores |= {_full_name(column, name): found[name] for name in wanted}
         lone = int((judge.num_relevant == 0).sum())
         counts[_full_name(column, "queries")] = len(judge.labels) - lone
         counts[_full_name(column, "lone_queries")] = lone
         counts[_full_name(column, "classes")] = len(item_labels(judge).unique())
         counts[_full_name(column, "ties")] = measured.num_ties.get(column, 0)
-    values = measured.per_query | measured.per_item
-    per_query = {_full_name(*key): value.cpu() for key, value in values.items()}
-    return Evaluation(scores, per_query, dict(sorted(counts.items())), intervals, resamples)
+    return counts
 
 
 def _scores(
-    column: str,
-    judge: Relevance,
-    measured: Measured,
-    by_class: bool,
-    draws: tuple[int, int],
+    judges: Judges, measured: Measured, names: list[str], by_class: bool, draws: tuple[int, int]
 ) -> dict[str, Score]:
-    """Averages and intervals of one label column, by metric name."""
-    resamples, seed = draws
-    scores = {n: Score(v) for (c, n), v in measured.numbers.items() if c == column}
-    for values, labels in (
-        (measured.per_query, judge.labels.cpu()),
-        (measured.per_item, item_labels(judge).cpu()),
-    ):
-        names = [n for c, n in values if c == column]
-        if not names:
-            continue
-        table = torch.stack([values[column, n] for n in names], dim=1).cpu()  # [Q, M]
-        ends = bootstrap(table, labels if by_class else None, resamples=resamples, seed=seed)
-        averages = class_average(table, labels).tolist()
-        for name, end, average in zip(names, ends, averages, strict=True):
-            if (column, name) in measured.over_starts:  # values per item mean nothing by class
-                std = measured.over_starts[column, name]
-                scores[name] = Score(end.value, end.low, end.high, std=std)
-            else:
-                scores[name] = Score(end.value, end.low, end.high, average)
-    return scores
+    """Averages and intervals of every label column and metric."""
+    scores = {key: Score(value) for key, value in measured.numbers.items()}
+    for column, judge in judges.items():
+        for values, labels in (
+            (measured.per_query, judge.labels.cpu()),
+            (measured.per_item, item_labels(judge).cpu()),
+        ):
+            keys = [key for key in values if key[0] == column]
+            if not keys:
+                continue
+            table = torch.stack([values[key] for key in keys], dim=1).cpu()  # [Q, M]
+            groups = labels if by_class else None
+            ends = bootstrap(table, groups, resamples=draws[0], seed=draws[1])
+            averages = class_average(table, labels).tolist()
+            if values is measured.per_item:  # values per item mean nothing by class
+                averages = [math.nan] * len(keys)
+            for key, end, average in zip(keys, ends, averages, strict=True):
+                std = measured.over_starts.get(key, math.nan)
+                scores[key] = Score(end.value, end.low, end.high, average, std)
+    return {_full_name(c, name): scores[c, name] for c in judges for name in names}
 
 
 def _columns(

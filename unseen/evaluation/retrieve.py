@@ -69,17 +69,11 @@ def retrieve(
             groups=ignore_groups,
             gallery_groups=gallery_ignore_groups,
         )
-        kept = _kept(space, depth)
-        if kept == 0:
-            found = _nothing(relevance)
-        else:
+        found = _nothing(relevance)
+        if kept := _kept(space, depth):
+            exclude = relevance.exclude
             values, items = nearest(
-                space,
-                kept,
-                exclude=relevance.exclude,
-                block=block,
-                memory=memory,
-                progress=progress,
+                space, kept, exclude=exclude, block=block, memory=memory, progress=progress
             )
             found = settle(space, relevance, values, items, depth)
         return replace(found, ranks=positive_ranks(space, relevance)) if ranks else found

@@ -26,7 +26,6 @@ from unseen.training.run_folder import RunFolder
 from unseen.training.trainer import Event, Trainer
 
 SELECT_BY = "recall@1"
-MONITORED = 2_000  # training pictures whose recall is followed beside the validation classes'
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
 
 
@@ -59,7 +58,9 @@ class Fit:
         )
         if isinstance(self.sampler, EmbeddedSampler):
             self.trainer.embedded.append(self.sampler.update)
-        self.monitored = monitored_items(split.train, dataset.labels, config.seed)
+        self.monitored = monitored_items(
+            split.train, dataset.labels, len(split.validation), config.seed
+        )
         self.best: dict[str, Any] = {
             "on": "validation",
             "metric": SELECT_BY,
@@ -175,9 +176,10 @@ def training_classes(labels: IntArray, train: IntArray) -> Tensor:
     return torch.from_numpy(class_of)
 
 
-def monitored_items(train: IntArray, labels: IntArray, seed: int) -> IntArray:
-    """Whole training classes, chosen at random, up to MONITORED pictures."""
+def monitored_items(train: IntArray, labels: IntArray, number: int, seed: int) -> IntArray:
+    """Whole training classes at random, about as many pictures as there are for validation: recall
+    falls with the size of the gallery, so only equal ones can be compared."""
     classes = np.random.default_rng([seed, 1]).permutation(np.unique(labels[train]))
     sizes = np.bincount(labels[train])[classes]
-    kept = classes[: max(2, int(np.searchsorted(np.cumsum(sizes), MONITORED)))]
+    kept = classes[: max(2, int(np.searchsorted(np.cumsum(sizes), number)))]
     return train[np.isin(labels[train], kept)]

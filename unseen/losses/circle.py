@@ -36,7 +36,7 @@ class Circle(MatrixLoss):
 
     def on_matrix(self, sim: Tensor, pos: Tensor, neg: Tensor) -> Tensor:  # three [N, M]
         constant = sim.detach()
-        pull_weight = (1 + self.margin - constant).clamp(min=0)
+        pull_weight = 1 + self.margin - constant  # no cosine makes it negative
         push_weight = (constant + self.margin).clamp(min=0)
         pull = log_sum_exp(-self.gamma * pull_weight * (sim - (1 - self.margin)), where=pos)  # [N]
         push = log_sum_exp(self.gamma * push_weight * (sim - self.margin), where=neg)  # [N]

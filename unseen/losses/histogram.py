@@ -40,7 +40,7 @@ class Histogram(Loss):
         counts = side.counts.flatten()
         place = (side.values.flatten().clamp(-1, 1) + 1) * ((self.nodes - 1) / 2)
         # the node below; a NaN stays in range here and spoils its share, hence the loss
-        node = place.detach().long().clamp(0, self.nodes - 2)
+        node = place.long().clamp(0, self.nodes - 2)
         above = (place - node) * counts  # the share of the node above
         empty = place.new_zeros(self.nodes)
         total = empty.index_add(0, node + 1, above).index_add(0, node, counts - above)

@@ -100,12 +100,11 @@ class NPair(Loss):
         anchors, row, row_count = anchor.unique(return_inverse=True, return_counts=True)
         others, column, count = positive.unique(return_inverse=True, return_counts=True)
         sim, same = self._compare(batch, anchors, others)  # [A, B]
-        neg = ~same
         near = sim[row, column]  # [P]
-        costs = F.softplus(log_sum_exp(sim + count.to(sim.dtype).log(), neg)[row] - near)
+        costs = F.softplus(log_sum_exp(sim + count.to(sim.dtype).log(), ~same)[row] - near)
         if self.symmetric:
             counted = sim + row_count.to(sim.dtype).log()[:, None]
-            costs = (costs + F.softplus(log_sum_exp(counted, neg, dim=0)[column] - near)) / 2
+            costs = (costs + F.softplus(log_sum_exp(counted, ~same, dim=0)[column] - near)) / 2
         return costs.sum()
 
     def _compare(
