@@ -4,8 +4,9 @@
 
 Every run has the same data (32 px), network, number of steps, learning rate and one thread; two run
 at a time. A run that is finished is not repeated, so the command can be stopped and started again.
-The table gives the mean over seeds with a 95 % t-interval: recall@1 on the classes trained on and on
-the test classes, and the spectral decay of the training embeddings (higher: fewer directions used).
+The table gives the mean over seeds with a 95 % t-interval: recall@1 on the classes trained on and
+on the test classes, and the spectral decay of the training embeddings (higher: fewer directions
+used).
 """
 
 import argparse
