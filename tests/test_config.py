@@ -59,6 +59,7 @@ def test_naming_another_method_forgets_the_old_values() -> None:
         (["epochs"], "expected key=value, got 'epochs'"),
         (["losss.beta=1"], "unknown key 'losss': did you mean loss"),
         (["schedule=cosin"], "schedule: Input should be 'constant' or 'cosine', got 'cosin'"),
+        (['metrics=["recal@1"]'], "unknown metric 'recal@1'; the nearest are: recall"),
         (["data=glyps"], "unknown data set 'glyps': did you mean glyphs"),
     ],
 )

@@ -75,7 +75,13 @@ def network(config: Config) -> EmbeddingNetwork:
     """The network with its starting weights."""
     assert isinstance(config.picture_size, int)
     with seeded(config.seed):
-        backbone = create_backbone(config.backbone, config.picture_size, config.weights)
+        backbone = create_backbone(
+            config.backbone,
+            config.picture_size,
+            config.weights,
+            config.pooling,
+            config.frozen_bn,
+        )
         head = Head(backbone.num_features, config.embedding_size, config.hidden)
         return EmbeddingNetwork(backbone, head, config.embedding_size)
 

@@ -23,6 +23,7 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from unseen import catalogue
+from unseen.evaluation.metric_names import parse_metric
 
 Auto = Literal["auto"]
 NOTHING = "none"
@@ -60,6 +61,8 @@ class Config(BaseModel):
 
     backbone: str = "auto"
     weights: str | None = None
+    pooling: Literal["own", "avg", "max", "avg+max", "gem"] = "own"
+    frozen_bn: Literal["off", "stats", "full"] = "off"
     embedding_size: int = Field(default=128, ge=1)
     hidden: list[int] = []
     picture_size: int | Auto = "auto"
@@ -97,6 +100,8 @@ class Config(BaseModel):
             parts.append(("miners", self.miner))
         for kind, part in parts:
             catalogue.check(kind, part.name, part.values, part.preset)
+        for metric in self.metrics:
+            parse_metric(metric)
         return self
 
     def hash(self) -> str:

@@ -100,8 +100,17 @@ def pair_masks(
     tuples: Pairs | Triplets, num_anchors: int, num_references: int
 ) -> tuple[Tensor, Tensor]:  # two bool [N, M]
     """Where a pair occurs at least once."""
-    positive, negative = pair_counts(tuples, num_anchors, num_references)
-    return positive > 0, negative > 0
+    pairs = as_pairs(tuples)
+
+    def mark(anchor: Tensor, reference: Tensor) -> Tensor:
+        flat = torch.zeros(num_anchors * num_references, dtype=torch.bool, device=anchor.device)
+        flat.index_fill_(0, anchor * num_references + reference, True)
+        return flat.view(num_anchors, num_references)
+
+    return (
+        mark(pairs.anchor, pairs.positive),
+        mark(pairs.anchor_of_negative, pairs.negative),
+    )
 
 
 def pair_counts(

@@ -1,6 +1,7 @@
 """Whole runs on a few characters: every loss trains, seeds decide, and a stopped run goes on as if
 it had never stopped."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,14 @@ TINY = [
     "workers=0",
     'metrics=["recall@1"]',
 ]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nothing is written to the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("UNSEEN_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 def setting_of(*words: str) -> Setting:

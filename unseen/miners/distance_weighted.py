@@ -62,22 +62,22 @@ class DistanceWeighted(TripletMiner):
         allowed = neg
         if self.upper is not None:
             within = neg & (squared <= self.upper**2)
-            stranded = ~within.any(dim=1, keepdim=True)
+            stranded = within.sum(dim=1, keepdim=True) == 0  # [N, 1]
             allowed = within | (stranded & neg)
-            log_weights = log_weights.masked_fill(stranded, 0.0)
+            log_weights.masked_fill_(stranded, 0.0)
         valid = valid_anchors(pos, neg)
-        if self.per_anchor is None:
-            wanted = (~neg).sum(dim=1)[valid]  # the class's size; the anchor itself belongs to it
-        else:
-            wanted = torch.full_like(valid, self.per_anchor)
-        draws = int(wanted.max()) if len(wanted) else 1
+        class_size = (~neg).sum(dim=1)[valid]  # the anchor itself belongs to its class
+        draws = self.per_anchor or int(class_size.max()) if len(valid) else 1
         positive = draw_per_row(pos, self.generator, draws=draws)[valid]  # [A, draws]
         negative = draw_per_row(allowed, self.generator, log_weights, draws)[valid]
-        counted = torch.arange(draws, device=valid.device) < wanted[:, None]
-        return Triplets(valid.repeat_interleave(wanted), positive[counted], negative[counted])
+        anchor = valid[:, None].expand(-1, draws)
+        if self.per_anchor is None:
+            counted = torch.arange(draws, device=valid.device) < class_size[:, None]
+            return Triplets(anchor[counted], positive[counted], negative[counted])
+        return Triplets(anchor.flatten(), positive.flatten(), negative.flatten())
 
     def log_weights(self, squared: Tensor, dimension: int) -> Tensor:
         """log w(d), from squared distances."""
         squared = squared.clamp(self.lower**2, (2 - 1e-4) ** 2)
-        near, far = torch.log(squared), torch.log1p(-squared / 4)
-        return (1 - dimension / 2) * near - (dimension - 3) / 2 * far
+        far = (squared / -4).log1p_()
+        return squared.log_().mul_(1 - dimension / 2).sub_(far, alpha=(dimension - 3) / 2)

@@ -15,6 +15,7 @@ Use      multi_similarity, lifted_structure or any other pair loss.
 import math
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from unseen.geometry import cosine
@@ -43,8 +44,8 @@ class MultiSimilarity(Miner):
         self, embeddings: Tensor, references: Tensor | None, pos: Tensor, neg: Tensor
     ) -> Pairs:
         sim = cosine(embeddings, references)  # [N, M]
-        hardest_negative = sim.masked_fill(~neg, -math.inf).amax(dim=1, keepdim=True)
-        hardest_positive = sim.masked_fill(~pos, math.inf).amin(dim=1, keepdim=True)
+        hardest_negative = torch.where(neg, sim, -math.inf).amax(dim=1, keepdim=True)
+        hardest_positive = torch.where(pos, sim, math.inf).amin(dim=1, keepdim=True)
         return all_pairs(
             pos & (sim - self.epsilon < hardest_negative),
             neg & (sim + self.epsilon > hardest_positive),

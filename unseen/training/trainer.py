@@ -52,7 +52,8 @@ class Trainer:
         self.objective = objective.to(device)
         self.device, self.seed, self.mixup, self.place = device, seed, mixup, Place()
         self.embedded: list[Callable[[Tensor, Tensor], None]] = []  # told (indices, embeddings)
-        groups = [{"params": list(network.parameters())}, *objective.parameter_groups(lr)]
+        trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
+        groups = [{"params": trained}, *objective.parameter_groups(lr)]
         self.optimiser = torch.optim.AdamW(groups, lr=lr, weight_decay=weight_decay)
         self.scheduler = torch.optim.lr_scheduler.LambdaLR(self.optimiser, schedule)
 
