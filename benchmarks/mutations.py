@@ -36,7 +36,7 @@ from unseen import catalogue
 ROOT = Path(__file__).parent.parent
 KINDS = ("losses", "miners")
 NO_CHANGE = "no change"
-SECONDS = 120  # a mutant may loop for ever: that is noticed too
+SECONDS = 60  # a mutant may loop for ever: that is noticed too
 
 
 @dataclass(frozen=True)
@@ -156,6 +156,10 @@ _SHAPES = {"new_zeros", "clamp"}  # what they are called with: shapes, and bound
 EQUIVALENT = {
     # both sides' counts hold the product of positives and negatives
     ("triplets = positive.per_anchor(num_anchors)  # [N], positives times negatives", "opposite"),
+    # any number weighs all negatives alike
+    ("log_weights.masked_fill_(stranded, 0.0)", "other_number"),
+    # without a valid anchor, whatever is drawn is thrown away
+    ("draws = self.per_anchor or int(class_size.max()) if len(valid) else 1", "other_number"),
 }
 
 

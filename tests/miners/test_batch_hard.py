@@ -42,3 +42,8 @@ def test_equals_pytorch_metric_learning() -> None:
     y = torch.arange(60) % 13
     theirs, ours = BatchHardMiner()(x, y), BatchHard()(x, y)
     assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+
+
+def test_a_batch_of_one_class_gives_nothing() -> None:
+    x = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+    assert all(len(t) == 0 for t in BatchHard()(x, torch.zeros(4, dtype=torch.long)))

@@ -161,3 +161,8 @@ def test_as_many_triplets_as_the_class_has_items() -> None:
 def test_bad_values(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         DistanceWeighted(**wrong)
+
+
+def test_a_batch_of_one_class_gives_nothing() -> None:
+    x = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+    assert all(len(t) == 0 for t in DistanceWeighted()(x, torch.zeros(4, dtype=torch.long)))

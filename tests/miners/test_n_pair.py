@@ -81,3 +81,8 @@ def test_per_class_prices_as_cross_entropy_of_anchors_and_positives(spec: Simple
         ]
     )
     assert price.mean().item() == pytest.approx(expected.item())
+
+
+def test_a_batch_of_one_class_gives_nothing() -> None:
+    x = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+    assert all(len(t) == 0 for t in NPair()(x, torch.zeros(4, dtype=torch.long)))

@@ -86,3 +86,8 @@ def test_a_large_batch_gives_distinct_valid_triplets() -> None:
 def test_bad_per_anchor() -> None:
     with pytest.raises(ValueError, match="per_anchor"):
         Random(per_anchor=0)
+
+
+def test_a_batch_of_one_class_gives_nothing() -> None:
+    x = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+    assert all(len(t) == 0 for t in Random(per_anchor=2)(x, torch.zeros(4, dtype=torch.long)))

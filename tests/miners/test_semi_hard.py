@@ -150,3 +150,8 @@ def test_window_equals_pytorch_metric_learning() -> None:
 def test_bad_values(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         SemiHard(**wrong)
+
+
+def test_a_batch_of_one_class_gives_nothing() -> None:
+    x = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+    assert all(len(t) == 0 for t in SemiHard()(x, torch.zeros(4, dtype=torch.long)))

@@ -54,3 +54,8 @@ def test_draws_uniformly_from_the_hard_sets_of_a_slow_loop(
             for j in hard:
                 error = (rounds / len(hard) * (1 - 1 / len(hard))) ** 0.5
                 assert abs(got.count(j) - rounds / len(hard)) <= 5 * error + 1e-9
+
+
+def test_a_batch_of_one_class_gives_nothing() -> None:
+    x = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+    assert all(len(t) == 0 for t in SoftHard()(x, torch.zeros(4, dtype=torch.long)))

@@ -129,13 +129,6 @@ class Members:
         place = torch.minimum((uniform * count).long(), count - 1)
         return self.at(row, place)
 
-    def pick_per_row(self, uniform: Tensor) -> Tensor:  # both [N, draws]
-        """Allowed columns of every row, by uniform numbers; 0 where a row is empty."""
-        place = (uniform * self.count[:, None]).long()
-        place = torch.minimum(place, self.count[:, None] - 1) + self.start[:, None]
-        padded = torch.cat([self.column, self.column.new_zeros(1)])  # for empty rows at the end
-        return padded[place.clamp_(min=0)]
-
 
 def draw_per_row(
     allowed: Tensor,
@@ -145,21 +138,21 @@ def draw_per_row(
 ) -> Tensor:  # [N, draws] int64
     """Columns of each row of a mask [N, M], with replacement, uniformly or by log weights.
 
-    Weighted draws invert each row's cumulative weights in float64: one random number per draw
-    instead of one per entry. Weights are relative to the row's largest, so any range of them is
-    safe. A row with nothing allowed gives an arbitrary column.
+    Inverts each row's cumulative counts or weights: one random number per draw instead of one per
+    entry. Weights are relative to the row's largest, so any range of them is safe. A row with
+    nothing allowed gives an arbitrary column.
     """
-    uniform = torch.rand(len(allowed), draws, generator=generator, dtype=torch.float64)
-    uniform = uniform.to(allowed.device)
     if log_weights is None:
-        return Members(allowed).pick_per_row(uniform)
-    weights = torch.where(allowed, log_weights, -math.inf)  # [N, M]
-    largest = weights.amax(dim=1, keepdim=True).clamp_(min=torch.finfo(weights.dtype).min)
-    cumulative = weights.sub_(largest).exp_().cumsum(dim=1, dtype=torch.float64)
+        cumulative = allowed.cumsum(dim=1, dtype=torch.int32)  # [N, M]
+    else:
+        weights = torch.where(allowed, log_weights, -math.inf)
+        largest = weights.amax(dim=1, keepdim=True).clamp_(min=torch.finfo(weights.dtype).min)
+        cumulative = weights.sub_(largest).exp_().cumsum(dim=1)
+    uniform = torch.rand(len(allowed), draws, generator=generator, dtype=torch.float64)
     # strictly below the row's total even after rounding, so that no draw runs past the last entry
-    target = uniform * (1 - 2**-52) * cumulative[:, -1:]
-    drawn = torch.searchsorted(cumulative, target, right=True)
-    return drawn.clamp(max=allowed.shape[1] - 1)
+    target = uniform.to(allowed.device) * (1 - 2**-22) * cumulative[:, -1:]
+    drawn = torch.searchsorted(cumulative, target.to(cumulative.dtype), right=True)
+    return drawn.clamp_(max=allowed.shape[1] - 1)
 
 
 def valid_anchors(pos: Tensor, neg: Tensor) -> Tensor:  # [A] int64

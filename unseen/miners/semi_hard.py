@@ -65,7 +65,7 @@ class SemiHard(TripletMiner):
         dist = measure(embeddings, references)  # [N, M]
         if self.definition == "revisit":
             return self._one_per_anchor(dist, pos, neg)
-        anchor, positive = (pos & neg.any(dim=1, keepdim=True)).nonzero(as_tuple=True)
+        anchor, positive = pos.nonzero(as_tuple=True)
         rows = max(1, _ENTRIES // neg.shape[1])
         chunks = zip(anchor.split(rows), positive.split(rows), strict=True)
         select = self._nearest if self.definition == "facenet" else self._window
