@@ -42,6 +42,7 @@ class Case:
 
 ACTIVE_EUCLIDEAN = {"distance": "euclidean", "reduction": "active"}
 RAW = distances.LpDistance(normalize_embeddings=False)
+ONE_PAIR_PER_CLASS: tuple[str, dict[str, Any]] = ("n_pair", {"per_class": True})
 DISTANCE_WEIGHTED = ("distance_weighted", {})
 CASES = [
     Case(
@@ -149,8 +150,10 @@ CASES = [
         "n-pair",
         "n_pair",
         {"negatives": "positives", "normalise": True, "nu": 0.0},
-        ("n_pair", {"per_class": True}),  # the peer takes the first pair of each class
+        ONE_PAIR_PER_CLASS,
         lambda c: peer.NPairsLoss(),
+        # without tuples the peer would take the first pair of each class instead of a random one
+        lambda: catalogue.create("miners", *ONE_PAIR_PER_CLASS),
     ),
     Case("supcon", "supcon", {}, None, lambda c: peer.SupConLoss(0.1)),
     Case("circle", "circle", {}, None, lambda c: peer.CircleLoss(0.4, 80)),

@@ -3,7 +3,7 @@
 from typing import Annotated
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 
 from unseen import catalogue
 from unseen.cli.terminal import console
@@ -27,7 +27,7 @@ def list_methods(
     if name is not None:
         console.print(catalogue.text(kind, name), markup=False)
         return
-    table = Table("name", "what it does", "paper", "defaults")
+    table = Table("name", "what it does", Column("paper", overflow="fold"), "defaults")
     for entry in (catalogue.entry(kind, each) for each in catalogue.names(kind)):
         defaults = " ".join(f"{key}={value}" for key, value in entry.defaults.items())
         line = entry.line.partition(": ")[2] or entry.line

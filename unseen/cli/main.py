@@ -19,11 +19,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-app.command()(demo)
-app.command()(train)
-app.command()(evaluate)
-app.command()(report)
-app.command("catalogue")(list_methods)
+app.command(short_help="The whole way on built-in characters, in minutes.")(demo)
+app.command(short_help="Train on some classes, be judged on others.")(train)
+app.command(short_help="Judge a stored run again.")(evaluate)
+app.command(short_help="Write the page of a stored run.")(report)
+app.command("catalogue", short_help="Every loss, miner, sampler, ... by name.")(list_methods)
 
 
 def run() -> None:
