@@ -43,7 +43,7 @@ class Case:
 ACTIVE_EUCLIDEAN = {"distance": "euclidean", "reduction": "active"}
 RAW = distances.LpDistance(normalize_embeddings=False)
 ONE_PAIR_PER_CLASS: tuple[str, dict[str, Any]] = ("n_pair", {"per_class": True})
-DISTANCE_WEIGHTED = ("distance_weighted", {})
+DISTANCE_WEIGHTED: tuple[str, dict[str, Any]] = ("distance_weighted", {})
 CASES = [
     Case(
         "margin + distance",

@@ -10,6 +10,7 @@ import torch
 
 from unseen import catalogue
 from unseen import config as configs
+from unseen.experiment.judge import judge
 from unseen.experiment.run import train_and_judge
 from unseen.experiment.setting import Setting, Watch, prepare
 from unseen.training.run_folder import RunFolder
@@ -129,6 +130,18 @@ def test_stopped_and_resumed_equals_never_stopped(
 
 
 RUNS = ("whole", "parts")
+
+
+def test_a_stopped_run_can_be_judged_and_still_goes_on(tmp_path: Path) -> None:
+    setting = setting_of("epochs=2", "sampler.steps=2")
+    with pytest.raises(StoppedError):
+        train_and_judge(setting, tmp_path, "test", stop_at(3))
+    folder = RunFolder(tmp_path)
+    judge(setting, folder, folder.read_json("selection.json"), "a look", Watch())
+    assert not folder.is_finished
+    train_and_judge(setting, tmp_path, "test")
+    assert folder.is_finished
+    assert len(folder.read_json("manifest.json")["test_reads"]) == 2
 
 
 def test_the_manifest_lists_the_one_reading_of_the_test_classes(tmp_path: Path) -> None:

@@ -32,7 +32,6 @@ def guarded(command: Callable[[], Any]) -> None:
         errors.print(f"[bold red]unseen:[/] {_line(error)}", markup=True, soft_wrap=True)
         sys.exit(USER_ERROR)
     except KeyboardInterrupt:
-        errors.print("\nstopped", soft_wrap=True)
         sys.exit(130)
 
 

@@ -62,7 +62,11 @@ def run(config: Config, out: Path) -> dict[str, Any]:
             result = train_and_judge(setting, out, command_line(), watch)
         except KeyboardInterrupt:
             if (out / "weights.safetensors").exists():
-                console.print(f"stopped; the best so far is kept: unseen evaluate {out}")
+                console.print(
+                    f"stopped; the same command goes on, `unseen evaluate {out}` judges the best "
+                    "so far",
+                    soft_wrap=True,
+                )
             raise
         written = page.write(out, setting.dataset, lambda what: watch.progress(what, 0, 1))
     console.print(tables.score_table(result))

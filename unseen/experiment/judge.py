@@ -29,7 +29,6 @@ def judge(
     with computing(setting):
         result = _judged(setting, folder, selection, watch)
     folder.write_json("result.json", result)
-    folder.note_end()
     return result
 
 

@@ -20,4 +20,6 @@ def train_and_judge(
         folder.write_text("config.toml", setting.config.to_toml())
     with computing(setting):
         selection = fit(setting, folder, watch)
-    return judge(setting, folder, selection, "final evaluation", watch)
+    result = judge(setting, folder, selection, "final evaluation", watch)
+    folder.note_end()
+    return result

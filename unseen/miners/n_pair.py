@@ -51,6 +51,5 @@ class NPair(Miner):
         """A uniform choice of one anchor of each class."""
         first_of_class = neg[anchor].byte().argmin(dim=1)  # [A], the same for a whole class
         lot = torch.randperm(len(anchor), generator=self.generator).to(anchor.device)
-        best = torch.full((neg.shape[1],), -1, device=anchor.device)
-        best = best.scatter_reduce(0, first_of_class, lot, "amax")
+        best = lot.new_zeros(neg.shape[1]).scatter_reduce_(0, first_of_class, lot, "amax")
         return anchor[best[first_of_class] == lot]

@@ -36,7 +36,8 @@ class RunFolder:
 
     @property
     def is_finished(self) -> bool:
-        return (self.path / "result.json").exists()
+        """Trained to the end and judged; a run that was stopped can be judged too, and goes on."""
+        return self.is_started and bool(self.read_json("manifest.json")["finished"])
 
     def file(self, name: str) -> Path:
         return self.path / name
