@@ -359,7 +359,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--only", choices=[n for k in KINDS for n in catalogue.names(k)])
     parser.add_argument("--per-method", type=int, default=4)
-    parser.add_argument("--all", action="store_true", help="every mutant: most of an hour")
+    parser.add_argument("--all", action="store_true", help="every mutant: about half an hour")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     options = parser.parse_args()
     torch.set_num_threads(1)

@@ -172,7 +172,10 @@ def _trainable(data: Dataset) -> int:
 
 
 def _batch_size(config: Config, data: Dataset) -> tuple[int, str]:
-    per_class = config.sampler.values.get("per_class", 4)
+    name, preset = config.sampler.name, config.sampler.preset
+    values = catalogue.entry("samplers", name).defaults
+    values |= catalogue.preset_values("samplers", name, preset) | config.sampler.values
+    per_class = values.get("per_class", 4)
     if not isinstance(per_class, int) or per_class < 1:
         raise ValueError(f"sampler.per_class must be a whole number from 1, got {per_class!r}")
     most = max(2, int(_trainable(data) * (1 - config.validation_share)) - 1)
@@ -193,14 +196,18 @@ def _threads(small: bool) -> tuple[int, str]:
 
 
 def _usual_miner(loss: Part, asked: Part) -> tuple[Part | None, str]:
-    """The miner that goes with a loss, with the same preset where it has one, and given values."""
-    usual: str | None = getattr(catalogue.find("losses", loss.name), "usual_miner", None)
+    """The miner that goes with a loss and its preset, with the values given for it."""
+    found: Any = catalogue.find("losses", loss.name)
+    usual: str | None = getattr(found, "usual_miner", None)
+    preset = loss.preset
+    if loss.preset in getattr(found, "preset_miners", {}):
+        usual, preset = found.preset_miners[loss.preset] or (None, None)
     if usual is None:
         if asked.values:
             key = next(iter(asked.values))
             raise ValueError(f"{loss.name} has no usual miner: miner.{key} needs miner=<name> too")
         return None, f"{loss.name} needs none"
     presets = getattr(catalogue.find("miners", usual), "PRESETS", {})
-    preset = asked.preset or (loss.preset if loss.preset in presets else None)
+    preset = asked.preset or (preset if preset in presets else None)
     catalogue.check("miners", usual, asked.values, preset)
     return Part(name=usual, preset=preset, **asked.values), f"usual with {loss.name}"

@@ -8,8 +8,8 @@ averages   `value` is the mean over queries, `class_average` the mean over class
 interval   95 %, bootstrap over the queries, or over whole classes (intervals="classes": the
            real sample, and a longer interval)
 lone       queries without a relevant item have no value; they are counted
-broken     NaN or infinite embeddings score the worst of every metric (0) and are counted, so
-           that a diverged run is a bad score, not a crash; `retrieve` refuses them
+broken     NaN or infinite embeddings score the worst of every metric (0; error rates 1) and are
+           counted: a diverged run is a bad score, not a crash; `retrieve` refuses them
 clusters   k-means with as many clusters as classes, several starts: mean over starts, and the
            standard deviation over them
 columns    `labels` may be a mapping of names to labels: one pass, scores `name/recall@1`

@@ -168,6 +168,8 @@ class Loss(nn.Module, ABC):
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {}
 
     usual_miner: ClassVar[str | None] = None  # what `miner = "auto"` means for this loss
+    # where a source paired the loss with another miner: preset -> (miner, its preset) or none
+    preset_miners: ClassVar[dict[str, tuple[str, str | None] | None]] = {}
 
     # What holds for every batch; the contract tests read it. A loss for which it differs says so,
     # on the class or, when an argument decides, on the instance.

@@ -36,6 +36,12 @@ class Contrastive(Loss):
 
     one_sided = True
     usual_miner = "distance_weighted"
+    preset_miners: ClassVar[dict[str, tuple[str, str | None] | None]] = {
+        "thesis": None,
+        "thesis_code": None,
+        "density": None,
+        "horde": None,
+    }
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "revisit": {},
         "revisit_code": {},

@@ -36,6 +36,10 @@ from unseen.tuples import complete
 class LiftedStructure(Loss):
     """form: pairs, hinge or sharp. margin is for the first two, alpha and beta are for the last."""
 
+    preset_miners: ClassVar[dict[str, tuple[str, str | None] | None]] = {
+        "thesis": ("multi_similarity", "thesis"),
+        "thesis_code": ("multi_similarity", "thesis"),  # epsilon 0.1
+    }
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "thesis": {"form": "hinge", "margin": 0.5},
         "thesis_code": {"form": "sharp"},

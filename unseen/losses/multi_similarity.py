@@ -26,6 +26,7 @@ class MultiSimilarity(MatrixLoss):
     """alpha, beta: sharpness on positives, negatives. base: the similarity both start from."""
 
     usual_miner = "multi_similarity"
+    preset_miners: ClassVar[dict[str, tuple[str, str | None] | None]] = {"horde": None}
     one_sided = True
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "revisit": {"beta": 40.0},

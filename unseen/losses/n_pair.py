@@ -42,6 +42,7 @@ class NPair(Loss):
 
     batch_free_weights = ("nu",)
     usual_miner = "n_pair"
+    preset_miners: ClassVar[dict[str, tuple[str, str | None] | None]] = {"horde": None}
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "revisit": {},
         "revisit_code": {"penalty": "norm"},

@@ -26,6 +26,12 @@ class Triplet(Loss):
     """margin: by how much, in the chosen distance, the negative is to be farther."""
 
     usual_miner = "distance_weighted"
+    preset_miners: ClassVar[dict[str, tuple[str, str | None] | None]] = {
+        "thesis": ("semi_hard", "thesis"),
+        "thesis_code": ("semi_hard", "thesis_code"),
+        "density": None,
+        "horde": None,
+    }
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "revisit": {"distance": "euclidean"},
         "revisit_code": {},

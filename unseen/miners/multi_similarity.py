@@ -30,7 +30,7 @@ class MultiSimilarity(Miner):
         "revisit": {},
         "revisit_code": {},
         "thesis": {},
-        "thesis_code": {},
+        "thesis_code": {"epsilon": 0.39},
         "thesis_tuned": {"epsilon": 0.4},
     }
 

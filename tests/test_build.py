@@ -1,0 +1,78 @@
+"""Automatic choices: the miner a source paired with its loss, batches that fit the sampler."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from unseen import build
+from unseen import config as configs
+from unseen.config import Part
+
+
+class Tiny:
+    """Enough of a data set to settle a config."""
+
+    def __init__(self) -> None:
+        self.labels = np.repeat(np.arange(60), 12)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def picture(self, index: int) -> Image.Image:
+        return Image.new("RGB", (40, 48))
+
+
+def settled(*words: str) -> configs.Config:
+    dataset: Any = Tiny()
+    return build.settle(configs.make(configs.override({}, list(words))), dataset)[0]
+
+
+@pytest.mark.parametrize(
+    ("loss", "preset", "miner"),
+    [
+        ("margin", "revisit", Part(name="distance_weighted", preset="revisit")),
+        ("margin", "revisit_code", Part(name="distance_weighted", preset="revisit_code")),
+        ("triplet", "revisit", Part(name="distance_weighted", preset="revisit")),
+        ("triplet", "thesis", Part(name="semi_hard", preset="thesis")),
+        ("triplet", "thesis_code", Part(name="semi_hard", preset="thesis_code")),
+        ("triplet", "density", None),
+        ("triplet", "horde", None),
+        ("contrastive", "revisit", Part(name="distance_weighted", preset="revisit")),
+        ("contrastive", "thesis", None),
+        ("contrastive", "thesis_code", None),
+        ("contrastive", "density", None),
+        ("contrastive", "horde", None),
+        ("multi_similarity", "thesis_code", Part(name="multi_similarity", preset="thesis_code")),
+        ("multi_similarity", "horde", None),
+        ("n_pair", "density", Part(name="n_pair", preset="density")),
+        ("n_pair", "horde", None),
+        ("lifted_structure", "thesis", Part(name="multi_similarity", preset="thesis")),
+        ("lifted_structure", "thesis_code", Part(name="multi_similarity", preset="thesis")),
+    ],
+)
+def test_a_preset_brings_the_miner_of_its_source(
+    loss: str, preset: str, miner: Part | None
+) -> None:
+    assert settled(f"loss={loss}", f"loss.preset={preset}").miner == miner
+
+
+def test_values_reach_the_usual_miner() -> None:
+    miner = settled("loss=margin", "miner.switch=0.35").miner
+    assert miner == Part(name="distance_weighted", switch=0.35)
+    with pytest.raises(ValueError, match=r"supcon has no usual miner: miner\.switch needs"):
+        settled("loss=supcon", "miner.switch=0.35")
+
+
+@pytest.mark.parametrize("preset", ["revisit", "thesis", "density", "horde", "vo_hays"])
+def test_batches_fit_the_samplers_preset(preset: str) -> None:
+    config = settled(f"sampler.preset={preset}")
+    dataset: Any = Tiny()
+    items = np.arange(400)
+    sampler = build.sampler(config, items, dataset.labels)
+    assert all(len(batch) == config.batch_size for batch in sampler)
+
+
+def test_nothing_is_left_automatic() -> None:
+    assert "auto" not in configs.Config.model_dump_json(settled())
