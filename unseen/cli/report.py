@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from unseen.cli.terminal import console, display
+from unseen.cli.terminal import console, display, stages
 from unseen.experiment.setting import reopen
 from unseen.reports import page
 
@@ -19,5 +19,5 @@ def report(
     """
     with display() as (_, watch):
         setting, _folder = reopen(run, watch)
-        written = page.write(run, setting.dataset, lambda what: watch.progress(what, 0, 1))
+        written = page.write(run, setting.dataset, stages(watch))
     console.print(f"report: {written}", soft_wrap=True)

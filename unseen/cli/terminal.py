@@ -90,6 +90,19 @@ class Display:
             self.bars.update(self.tasks[what], visible=False)
 
 
+def stages(watch: Watch) -> Callable[[str], None]:
+    """Shows one stage of some work after the other; the next one ends the last."""
+    current: list[str] = []
+
+    def say(what: str) -> None:
+        for ended in current:
+            watch.progress(ended, 1, 1)
+        current[:] = [what]
+        watch.progress(what, 0, 1)
+
+    return say
+
+
 @contextmanager
 def display(epochs: int = 0) -> Iterator[tuple[Display, Watch]]:
     """Bars with time left while the block runs."""

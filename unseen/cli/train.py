@@ -7,7 +7,7 @@ import typer
 
 from unseen import catalogue
 from unseen import config as configs
-from unseen.cli.terminal import command_line, console, display
+from unseen.cli.terminal import command_line, console, display, stages
 from unseen.config import Config
 from unseen.experiment.run import train_and_judge
 from unseen.experiment.setting import Setting, changed_keys, describe, prepare, steps_per_epoch
@@ -68,7 +68,7 @@ def run(config: Config, out: Path) -> dict[str, Any]:
                     soft_wrap=True,
                 )
             raise
-        written = page.write(out, setting.dataset, lambda what: watch.progress(what, 0, 1))
+        written = page.write(out, setting.dataset, stages(watch))
     console.print(tables.score_table(result))
     console.print(f"report: {written}", soft_wrap=True)
     return result
