@@ -21,6 +21,12 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
+@pytest.fixture(autouse=True)
+def _same_starting_values() -> None:
+    """Layers made in a test draw from torch's global generator: the same in every run."""
+    torch.manual_seed(0)
+
+
 @pytest.fixture
 def spec() -> SimpleNamespace:
     """T: six unit vectors of three classes. U: the same directions, other norms. PX, PX4: proxies.

@@ -35,6 +35,11 @@ def test_overrides() -> None:
     assert config.loss == Part(name="margin", beta=0.6)
 
 
+def test_a_regularizer_by_its_name_alone() -> None:
+    config = configs.make(configs.override({}, ["regularizers=density"]))
+    assert [part.name for part in config.regularizers] == ["density"]
+
+
 def test_values_for_the_usual_miner() -> None:
     config = configs.make(configs.override({}, ["loss=margin", "miner.switch=0.35"]))
     assert config.miner == Part(name="auto", switch=0.35)
@@ -56,6 +61,12 @@ def test_naming_another_method_forgets_the_old_values() -> None:
         ),
         (["lr=fast"], "lr: Input should be a valid number, got 'fast'"),
         (["lr=-1"], "lr: Input should be greater than 0, got -1"),
+        (["epochs=0"], "epochs: Input should be greater than or equal to 1, got 0"),
+        (["loss.alpha=high"], "alpha of loss multi_similarity must be float, got 'high'"),
+        (
+            ["data.max_classes=many"],
+            "max_classes of data set glyphs must be int | None, got 'many'",
+        ),
         (["epochs"], "expected key=value, got 'epochs'"),
         (["losss.beta=1"], "unknown key 'losss': did you mean loss"),
         (["schedule=cosin"], "schedule: Input should be 'constant' or 'cosine', got 'cosin'"),

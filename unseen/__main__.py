@@ -1,3 +1,3 @@
-from unseen.cli.main import run
+from unseen.cli.start import run
 
 run()

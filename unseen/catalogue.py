@@ -11,6 +11,8 @@ import pkgutil
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
 KINDS = {  # folder -> what one of its methods is called, in configs and messages
     "losses": "loss",
     "miners": "miner",
@@ -97,12 +99,24 @@ def create(
 
 
 def check(kind: str, name: str, given: dict[str, Any], preset: str | None = None) -> None:
-    """A ValueError when there is no such method, preset or parameter."""
+    """A ValueError where there is no method, preset or parameter, or a value has a wrong type."""
     preset_values(kind, name, preset)
-    takes = [p.name for p in parameters(find(kind, name))]
-    if "kwargs" not in takes:  # classes of other libraries may pass theirs on
-        for key in given:
-            known(key, takes, f"parameter of {KINDS[kind]} {name}")
+    takes = {p.name: p.annotation for p in parameters(find(kind, name))}
+    if "kwargs" in takes:  # classes of other libraries may pass theirs on
+        return
+    for key, value in given.items():
+        kept = takes[known(key, list(takes), f"parameter of {KINDS[kind]} {name}")]
+        if kept is inspect.Parameter.empty:
+            continue
+        try:
+            TypeAdapter(kept, config=ConfigDict(arbitrary_types_allowed=True)).validate_python(
+                value, strict=True
+            )
+        except ValidationError:
+            wanted = getattr(kept, "__name__", str(kept))
+            raise ValueError(
+                f"{key} of {KINDS[kind]} {name} must be {wanted}, got {value!r}"
+            ) from None
 
 
 def preset_values(kind: str, name: str, preset: str | None) -> dict[str, Any]:

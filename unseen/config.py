@@ -17,7 +17,7 @@ import hashlib
 import json
 import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -56,8 +56,8 @@ class Config(BaseModel):
     data: Part = Part(name="glyphs")
     seed: int = 0
     device: str = "auto"
-    threads: int | Auto = "auto"
-    workers: int | Auto = "auto"
+    threads: Annotated[int, Field(ge=1)] | Auto = "auto"
+    workers: Annotated[int, Field(ge=0)] | Auto = "auto"
 
     backbone: str = "auto"
     weights: str | None = None
@@ -65,7 +65,7 @@ class Config(BaseModel):
     frozen_bn: Literal["off", "stats", "full"] = "off"
     embedding_size: int = Field(default=128, ge=1)
     hidden: list[int] = []
-    picture_size: int | Auto = "auto"
+    picture_size: Annotated[int, Field(ge=8)] | Auto = "auto"
     transform: str = "auto"
 
     sampler: Part = Part(name="samples_per_class")
@@ -74,8 +74,8 @@ class Config(BaseModel):
     regularizers: list[WeightedPart] = []
     manifold_mixup: bool = False
 
-    batch_size: int | Auto = "auto"
-    epochs: int | Auto = "auto"
+    batch_size: Annotated[int, Field(ge=2)] | Auto = "auto"
+    epochs: Annotated[int, Field(ge=1)] | Auto = "auto"
     lr: float = Field(default=1e-3, gt=0)
     weight_decay: float = Field(default=1e-4, ge=0)
     schedule: Literal["constant", "cosine"] = "cosine"
@@ -133,7 +133,8 @@ def make(values: dict[str, Any]) -> Config:
         return Config(**values)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(str(step) for step in first["loc"] if step not in ("auto", "int"))
+        keys = {*Config.model_fields, *WeightedPart.model_fields}  # pydantic also names types
+        place = ".".join(str(s) for s in first["loc"] if s in keys or isinstance(s, int))
         told = first["msg"].removeprefix("Value error, ")
         if not place:
             raise ValueError(told) from None
@@ -179,6 +180,8 @@ def _as_part(key: str, value: Any) -> Any:
     """`loss = "margin"` is short for `[loss] name = "margin"`."""
     if key in ("loss", "miner", "sampler", "data") and isinstance(value, str):
         return {"name": value}
+    if key == "regularizers" and isinstance(value, str):
+        value = [value]
     if key == "regularizers" and isinstance(value, list):
         return [{"name": part} if isinstance(part, str) else part for part in value]
     return value

@@ -81,6 +81,26 @@ def test_a_folder_of_pictures_trains_without_further_words(
     assert json.loads((tmp_path / "run" / "result.json").read_text())["data"]["classes"] == 8
 
 
+def test_other_settings_go_to_the_next_folder(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for epochs in ("epochs=1", "epochs=2", "epochs=1"):
+        assert unseen(capsys, "train", "glyphs", *TINY, "sampler.steps=1", epochs)[0] == 0
+    names = sorted(path.name for path in (tmp_path / "runs").iterdir())
+    assert names == ["glyphs-multi_similarity-seed0", "glyphs-multi_similarity-seed0-2"]
+
+
+def test_a_value_a_method_refuses_leaves_no_folder(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    words = ["train", "glyphs", *TINY, "loss.alpha=-1.0", "--out", str(tmp_path / "run")]
+    code, _, told = unseen(capsys, *words)
+    assert code == 2
+    assert "alpha and beta must be positive" in told or "above 0" in told
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

@@ -66,7 +66,8 @@ def test_every_miner_trains_two_steps(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", catalogue.names("samplers"))
 def test_every_sampler_trains(name: str, tmp_path: Path) -> None:
     words = [word for word in TINY if "steps" not in word]
-    config = configs.make(configs.override({}, [*words, f"sampler={name}", "batch_size=40"]))
+    words += ["data.max_classes=60", "batch_size=40", f"sampler={name}"]
+    config = configs.make(configs.override({}, words))
     train_and_judge(prepare(config), tmp_path, "test")
     assert RunFolder(tmp_path).is_finished
 

@@ -1,6 +1,6 @@
 """`unseen catalogue`: every method by name."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Column, Table
@@ -18,18 +18,31 @@ def list_methods(
     """Example: unseen catalogue losses
 
     Lists the methods of a kind with one line, paper and default values; `unseen catalogue losses
-    margin` shows one in full. Without a kind: how many there are of each.
+    margin` shows one in full, with its presets. Without a kind: the names of all.
     """
     if kind is None:
         for folder in catalogue.KINDS:
             console.print(f"{folder:<14} {', '.join(catalogue.names(folder)) or '-'}")
         return
     if name is not None:
-        console.print(catalogue.text(kind, name), markup=False)
+        show(kind, name)
         return
     table = Table("name", "what it does", Column("paper", overflow="fold"), "defaults")
     for entry in (catalogue.entry(kind, each) for each in catalogue.names(kind)):
-        defaults = " ".join(f"{key}={value}" for key, value in entry.defaults.items())
         line = entry.line.partition(": ")[2] or entry.line
-        table.add_row(entry.name, line, entry.paper, defaults)
+        table.add_row(entry.name, line, entry.paper, _values(entry.defaults))
     console.print(table)
+
+
+def show(kind: str, name: str) -> None:
+    """One method in its own words, its values and what the sources used."""
+    entry = catalogue.entry(kind, name)
+    console.print(catalogue.text(kind, name), markup=False)
+    console.print("\nDefaults " + _values(entry.defaults), markup=False)
+    for preset in entry.presets:
+        values = catalogue.preset_values(kind, name, preset)
+        console.print(f"Preset   {preset}: {_values(values) or 'the defaults'}", markup=False)
+
+
+def _values(values: dict[str, Any]) -> str:
+    return " ".join(f"{key}={value}" for key, value in values.items())

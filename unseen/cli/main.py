@@ -27,9 +27,5 @@ app.command("catalogue", short_help="Every loss, miner, sampler, ... by name.")(
 
 
 def run() -> None:
-    """What the `unseen` script and `python -m unseen` call."""
+    """Parses the words after `unseen` and runs the command they name."""
     guarded(lambda: app(sys.argv[1:]))
-
-
-if __name__ == "__main__":
-    run()

@@ -31,8 +31,6 @@ def guarded(command: Callable[[], Any]) -> None:
     except (ValueError, OSError, FloatingPointError) as error:
         errors.print(f"[bold red]unseen:[/] {_line(error)}", markup=True, soft_wrap=True)
         sys.exit(USER_ERROR)
-    except KeyboardInterrupt:
-        sys.exit(130)
 
 
 def _line(error: Exception) -> str:

@@ -1,5 +1,6 @@
 """`unseen train`: from pictures to a network and an honest score."""
 
+import itertools
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +21,8 @@ NAMED = 5  # unreadable files named one by one
 def train(
     data: Annotated[str, typer.Argument(help="`glyphs` or a folder with one folder per class")],
     settings: Annotated[
-        list[str] | None, typer.Argument(help="key=value, e.g. loss=margin loss.beta=0.6 epochs=5")
+        list[str] | None,
+        typer.Argument(help=f"key=value; the keys: {', '.join(Config.model_fields)}"),
     ] = None,
     config: Annotated[Path | None, typer.Option(help="a TOML file of settings")] = None,
     out: Annotated[Path | None, typer.Option(help="where the run goes [runs/...]")] = None,
@@ -34,14 +36,15 @@ def train(
     values = configs.load(config) if config else {}
     values["data"] = data_table(data, values.get("data"), strict)
     settled = configs.make(configs.override(values, settings or []))
-    run(settled, out or Path("runs") / run_name(settled))
+    run(settled, out)
 
 
-def run(config: Config, out: Path) -> dict[str, Any]:
+def run(config: Config, out: Path | None) -> dict[str, Any]:
     """Trains into a folder and prints the scores; a finished folder is only shown again."""
-    folder = RunFolder(out)
     with display() as (_, watch):
         setting = prepare(config, watch)
+    out = out or usual_folder(setting.config)
+    folder = RunFolder(out)
     if folder.is_started:
         changed = changed_keys(folder, setting.config)
         if changed:
@@ -61,7 +64,9 @@ def run(config: Config, out: Path) -> dict[str, Any]:
         try:
             result = train_and_judge(setting, out, command_line(), watch)
         except KeyboardInterrupt:
-            if (out / "weights.safetensors").exists():
+            if not folder.file("weights.safetensors").exists():
+                console.print("stopped in the first epoch; the same command starts again")
+            else:
                 console.print(
                     f"stopped; the same command goes on, `unseen evaluate {out}` judges the best "
                     "so far",
@@ -105,7 +110,13 @@ def data_table(data: str, given: Any, strict: bool) -> dict[str, Any]:
     return table | {"name": "folder", "root": data} | ({"strict": True} if strict else {})
 
 
-def run_name(config: Config) -> str:
-    """A folder name that tells runs of different data, loss and seed apart."""
-    data = Path(str(config.data.values.get("root", config.data.name))).name
-    return f"{data}-{config.loss.name.replace(':', '_')}-seed{config.seed}"
+def usual_folder(config: Config) -> Path:
+    """Named by data, loss and seed; a run with other settings of that name gets the next number."""
+    data = Path(str(config.data.values.get("root", config.data.name))).resolve().name
+    name = f"{data}-{config.loss.name.replace(':', '_')}-seed{config.seed}"
+    for number in itertools.count(1):
+        path = Path("runs") / (name if number == 1 else f"{name}-{number}")
+        folder = RunFolder(path)
+        if not folder.is_started or not changed_keys(folder, config):
+            return path
+    raise AssertionError("count never ends")

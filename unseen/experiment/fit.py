@@ -29,11 +29,6 @@ SELECT_BY = "recall@1"
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
 
 
-def fit(setting: Setting, folder: RunFolder, watch: Watch) -> dict[str, Any]:
-    """Trains for all epochs, keeps the weights that were best on the validation classes."""
-    return Fit(setting, folder, watch).run()
-
-
 class Fit:
     """A run in training: what is on disk follows what is in memory."""
 
@@ -71,6 +66,7 @@ class Fit:
         self.saved_at = time.monotonic()
 
     def run(self) -> dict[str, Any]:
+        """Trains for all epochs, keeps the weights that were best on the validation classes."""
         self.journal = Journal(self.folder.file("journal.jsonl"), keep=self._resume())
         self._prepare()
         try:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from unseen.experiment.fit import fit
+from unseen.experiment.fit import Fit
 from unseen.experiment.judge import judge
 from unseen.experiment.setting import Setting, Watch, computing, describe
 from unseen.training.run_folder import RunFolder
@@ -15,11 +15,13 @@ def train_and_judge(
     """Trains, or goes on training, then judges; returns what stands in result.json."""
     watch = watch or Watch()
     folder = RunFolder(out)
+    with computing(setting):  # a value that a method refuses stops here, before anything is written
+        fit = Fit(setting, folder, watch)
     if not folder.is_started:
         folder.start_manifest(command, describe(setting), setting.config.hash())
         folder.write_text("config.toml", setting.config.to_toml())
     with computing(setting):
-        selection = fit(setting, folder, watch)
+        selection = fit.run()
     result = judge(setting, folder, selection, "final evaluation", watch)
     folder.note_end()
     return result
