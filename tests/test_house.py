@@ -1,7 +1,6 @@
 """The house keeps its order: imports point upwards; a method is one file, class, name and test."""
 
 import ast
-import inspect
 from pathlib import Path
 
 import pytest
@@ -121,4 +120,3 @@ def test_nothing_is_registered_by_hand() -> None:
     for kind in METHOD_KINDS:
         files = {p.stem for p in (PACKAGE / kind).glob("*.py")} - {"__init__", "base"}
         assert files == set(catalogue.names(kind))
-        assert inspect.getdoc(catalogue)

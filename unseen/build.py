@@ -44,7 +44,8 @@ def settle(config: Config, dataset: Dataset) -> tuple[Config, list[str]]:
     backbone = chosen.get("backbone", config.backbone)
     own_size = create_backbone(backbone).input_spec.size if backbone != "small_conv" else None
     size = own_size or (side if small else SMALL_PICTURE)
-    choose("picture_size", size, f"the pictures are about {side} px, {backbone} takes any")
+    why = f"{backbone} was made for it" if own_size else f"the pictures are about {side} px"
+    choose("picture_size", size, why)
     choose(
         "transform",
         "small" if small else "base",

@@ -65,7 +65,7 @@ def run(config: Config, out: Path | None) -> dict[str, Any]:
             result = train_and_judge(setting, out, command_line(), watch)
         except KeyboardInterrupt:
             if not folder.file("weights.safetensors").exists():
-                console.print("stopped in the first epoch; the same command starts again")
+                console.print("stopped in the first epoch; give the same command again")
             else:
                 console.print(
                     f"stopped; the same command goes on, `unseen evaluate {out}` judges the best "

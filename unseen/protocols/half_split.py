@@ -2,8 +2,8 @@
 
 Where the data set's authors named test classes, those are the test half. Otherwise half of the
 classes are drawn at random. Validation classes are drawn from the training half; at random, because
-neighbouring class names are often related. Classes with one image stay out of training and of the
-queries (they have no partner) but remain in the test gallery as distractors.
+neighbouring class names are often related. Classes with one image have no partner: they are neither
+trained on nor drawn for testing. Where the authors named one for testing, it stays in the gallery.
 """
 
 from dataclasses import dataclass
