@@ -92,3 +92,17 @@ def test_the_hash_sees_every_value() -> None:
     assert Config().hash() == Config().hash()
     assert Config().hash() != Config(seed=1).hash()
     assert Config().hash() != Config(loss=Part(name="multi_similarity", alpha=3.0)).hash()
+
+
+def test_protocols_and_what_does_not_go_together() -> None:
+    configs.make({"protocol": "k_fold", "folds": 5, "fold": 4})
+    with pytest.raises(ValueError, match="fold must be below folds = 5, got 5"):
+        configs.make({"protocol": "k_fold", "folds": 5, "fold": 5})
+    with pytest.raises(ValueError, match="0 unless protocol = k_fold"):
+        configs.make({"fold": 1})
+    with pytest.raises(ValueError, match="does not go with"):
+        configs.make({"protocol": "k_fold", "select": "test"})
+    with pytest.raises(ValueError, match="set folds, not validation_share"):
+        configs.make({"protocol": "k_fold", "validation_share": 0.2})
+    with pytest.raises(ValueError, match="select"):
+        configs.make({"select": "train"})

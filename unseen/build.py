@@ -6,6 +6,7 @@ starting values come from the config's seed and leave torch's global generator a
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,15 @@ import torch
 
 from unseen import catalogue
 from unseen.config import Config, Part
-from unseen.contracts import Dataset, IntArray, Sampler, Split
+from unseen.contracts import Dataset, IntArray, Sampler, Split, SplitProtocol
 from unseen.data.pictures import transforms
 from unseen.networks.backbone import create_backbone
 from unseen.networks.head import Head
 from unseen.networks.network import EmbeddingNetwork
 from unseen.objective import MinedObjective
+from unseen.protocols.fixed_validation import FixedValidation
 from unseen.protocols.half_split import HalfSplit
+from unseen.protocols.k_fold import KFold
 from unseen.training.schedules import SCHEDULES
 
 SMALL_PICTURE = 64  # up to this many pixels a picture counts as small
@@ -51,6 +54,7 @@ def settle(config: Config, dataset: Dataset) -> tuple[Config, list[str]]:
         "small" if small else "base",
         "small pictures: shifts and turns, no mirroring" if small else "crops and mirroring",
     )
+    choose("validation_share", *_validation_share(config))
     choose("batch_size", *_batch_size(config, dataset))
     choose("epochs", *_epochs(dataset))
     choose("threads", *_threads(small))
@@ -68,8 +72,19 @@ def dataset(part: Part, progress: Callable[[int, int], None] | None = None) -> D
 
 
 def split(config: Config, data: Dataset) -> Split:
-    """Class-disjoint train, validation and test items."""
-    return HalfSplit(config.validation_share)(data, config.seed)[0]
+    """Class-disjoint train, validation and test items. With `select = "test"` nothing is set aside
+    for validation: as in the papers that do so, all training classes are trained on."""
+    assert isinstance(config.validation_share, float)
+    protocol: SplitProtocol = HalfSplit(config.validation_share)
+    if config.protocol == "fixed_validation":
+        protocol = FixedValidation(config.validation_share, config.split_seed)
+    if config.protocol == "k_fold":
+        protocol = KFold(config.folds, config.split_seed)
+    cut = protocol(data, config.seed)[config.fold]
+    if config.select == "validation":
+        return cut
+    everything = np.sort(np.concatenate([cut.train, cut.validation]))
+    return replace(cut, train=everything, validation=cut.validation[:0])
 
 
 def network(config: Config) -> EmbeddingNetwork:
@@ -179,9 +194,17 @@ def _batch_size(config: Config, data: Dataset) -> tuple[int, str]:
     per_class = values.get("per_class", 4)
     if not isinstance(per_class, int) or per_class < 1:
         raise ValueError(f"sampler.per_class must be a whole number from 1, got {per_class!r}")
-    most = max(2, int(_trainable(data) * (1 - config.validation_share)) - 1)
+    share = config.validation_share if config.validation_share != "auto" else 0.15
+    most = max(2, int(_trainable(data) * (1 - share)) - 1)
     classes = min(max(2, USUAL_BATCH // per_class), most)
     return classes * per_class, f"{classes} classes with {per_class} pictures each"
+
+
+def _validation_share(config: Config) -> tuple[float, str]:
+    if config.protocol == "k_fold":
+        return 1 / config.folds, "of the training classes, one fold"
+    share = 0.1 if config.protocol == "fixed_validation" else 0.15
+    return share, "of the training classes, to select on"
 
 
 def _epochs(data: Dataset) -> tuple[int, str]:

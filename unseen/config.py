@@ -80,7 +80,12 @@ class Config(BaseModel):
     weight_decay: float = Field(default=1e-4, ge=0)
     schedule: Literal["constant", "cosine"] = "cosine"
 
-    validation_share: float = Field(default=0.15, gt=0, lt=1)
+    protocol: Literal["half_split", "fixed_validation", "k_fold"] = "half_split"
+    validation_share: Annotated[float, Field(gt=0, lt=1)] | Auto = "auto"
+    split_seed: int = Field(default=0, ge=0)  # draws the classes of the last two protocols
+    folds: int = Field(default=10, ge=2)
+    fold: int = Field(default=0, ge=0)
+    select: Literal["validation", "test"] = "validation"
     normalise: bool = True
     metrics: list[str] = [
         "recall@1",
@@ -102,6 +107,18 @@ class Config(BaseModel):
             catalogue.check(kind, part.name, part.values, part.preset)
         for metric in self.metrics:
             parse_metric(metric)
+        return self
+
+    @model_validator(mode="after")
+    def _split_exists(self) -> "Config":
+        folded = self.protocol == "k_fold"
+        if self.fold >= (self.folds if folded else 1):
+            most = f"below folds = {self.folds}" if folded else "0 unless protocol = k_fold"
+            raise ValueError(f"fold must be {most}, got {self.fold}")
+        if folded and self.select == "test":
+            raise ValueError('k_fold selects on its folds: it does not go with select = "test"')
+        if folded and self.validation_share not in ("auto", 1 / self.folds):
+            raise ValueError("k_fold sets one fold aside: set folds, not validation_share")
         return self
 
     def hash(self) -> str:

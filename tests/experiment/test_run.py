@@ -162,3 +162,25 @@ def test_training_leaves_torch_as_it_found_it(tmp_path: Path) -> None:
     train_and_judge(setting_of("threads=2"), tmp_path, "test")
     assert torch.equal(torch.rand(3), expected)
     assert torch.get_num_threads() == 1
+
+
+def test_selection_on_test_classes_is_written_down(tmp_path: Path) -> None:
+    setting = setting_of("select=test", "epochs=2")
+    assert len(setting.split.validation) == 0
+    assert len(setting.split.train) > len(setting_of().split.train)
+    result = train_and_judge(setting, tmp_path, "test")
+    assert result["selection"]["on"] == "test"
+    reads = RunFolder(tmp_path).read_json("manifest.json")["test_reads"]
+    purposes = [read["purpose"] for read in reads]
+    assert purposes == ["selection, epoch 1", "selection, epoch 2", "final evaluation"]
+    recall = result["scores"]["trained"]["metrics"]["recall@1"]["value"]
+    assert result["selection"]["value"] == pytest.approx(recall, abs=1e-6)
+
+
+def test_folds_select_on_their_own_classes_and_share_the_test(tmp_path: Path) -> None:
+    folds = [setting_of("protocol=k_fold", "folds=3", f"fold={i}") for i in range(3)]
+    validation = [set(fold.split.validation.tolist()) for fold in folds]
+    assert not validation[0] & validation[1]
+    assert all((fold.split.test == folds[0].split.test).all() for fold in folds)
+    train_and_judge(folds[1], tmp_path, "test")
+    assert RunFolder(tmp_path).is_finished

@@ -70,11 +70,12 @@ class Display:
             )
             self.bars.update(self.training, completed=event["step"])
         if event["event"] == "epoch":
+            on = "validation" if "validation" in event else "test"
             star = " [green]best so far[/]" if event["best"] else ""
             self.bars.console.print(
                 f"epoch {event['epoch'] + 1:>3}/{self.epochs}  loss {event['train']['loss']:.3f}  "
                 f"recall@1 seen {100 * event['train']['recall@1']:.1f}  "
-                f"validation {100 * event['validation']['recall@1']:.1f}{star}"
+                f"{on} {100 * event[on]['recall@1']:.1f}{star}"
             )
 
     def warn(self, text: str) -> None:

@@ -83,9 +83,12 @@ def announce(setting: Setting) -> None:
     """What will be trained on, and why each automatic choice was made."""
     counts = describe(setting)
     data, split = counts["data"], counts["split"]
+    select = f"{split['validation_classes']:,}"
+    if setting.config.select == "test":
+        select = "[yellow]the test classes[/]"
     console.print(
         f"{data['name']}: {data['items']:,} pictures of {data['classes']:,} classes; train on "
-        f"{split['train_classes']:,}, select on {split['validation_classes']:,}, test on "
+        f"{split['train_classes']:,}, select on {select}, test on "
         f"{split['test_classes']:,} unseen ones"
     )
     told = setting.dataset.describe()

@@ -1,4 +1,4 @@
-"""Training with selection on validation classes, checkpoints and a journal.
+"""Training with selection on validation (or, on request, test) classes, checkpoints, a journal.
 
 The newest whole checkpoint is taken up again; the journal is cut back to it. Checkpoints are taken
 after every epoch and every minute: how often changes nothing but how much is done twice after a
@@ -53,11 +53,12 @@ class Fit:
         )
         if isinstance(self.sampler, EmbeddedSampler):
             self.trainer.embedded.append(self.sampler.update)
+        self.selected_on = split.validation if config.select == "validation" else split.test
         self.monitored = monitored_items(
-            split.train, dataset.labels, len(split.validation), config.seed
+            split.train, dataset.labels, len(self.selected_on), config.seed
         )
         self.best: dict[str, Any] = {
-            "on": "validation",
+            "on": config.select,
             "metric": SELECT_BY,
             "epoch": -1,
             "value": -1.0,
@@ -66,7 +67,7 @@ class Fit:
         self.saved_at = time.monotonic()
 
     def run(self) -> dict[str, Any]:
-        """Trains for all epochs, keeps the weights that were best on the validation classes."""
+        """Trains for all epochs, keeps the weights that were best on the classes to select on."""
         self.journal = Journal(self.folder.file("journal.jsonl"), keep=self._resume())
         self._prepare()
         try:
@@ -94,10 +95,9 @@ class Fit:
             skip=place.step_in_epoch,
         )
         event = self.trainer.epoch(batches, self.class_of, self._after_step)
-        for name, items in (
-            ("train", self.monitored),
-            ("validation", self.setting.split.validation),
-        ):
+        if config.select == "test":
+            self.folder.note_test_read(f"selection, epoch {event['epoch'] + 1}", config.hash())
+        for name, items in (("train", self.monitored), (config.select, self.selected_on)):
             event[name] = event.get(name, {}) | self._recall(items)
         return event
 
@@ -119,7 +119,7 @@ class Fit:
             self._save()
 
     def _select(self, event: Event) -> None:
-        value = event["validation"][SELECT_BY]
+        value = event[self.best["on"]][SELECT_BY]
         event["best"] = value > self.best["value"]
         if event["best"]:
             self.best = self.best | {"epoch": event["epoch"], "value": value}

@@ -26,23 +26,32 @@ class HalfSplit:
             )
 
     def __call__(self, dataset: Dataset, seed: int) -> list[Split]:
-        generator = np.random.default_rng([seed, 0x5EED])
-        sizes = np.bincount(dataset.labels)
-        classes = np.flatnonzero(sizes)
-        test = dataset.official_test_classes
-        if test is None:
-            paired = classes[sizes[classes] > 1]
-            test = generator.permutation(paired)[: (len(paired) + 1) // 2]
-        rest = np.setdiff1d(classes, test)
-        rest = generator.permutation(rest[sizes[rest] > 1])
+        test, rest = cut_test_classes(dataset, seed)
         num_validation = max(2, round(self.validation_share * len(rest)))
         if len(rest) - num_validation < 2:
             raise ValueError(
                 f"{len(rest)} classes with two or more pictures are left for training and "
                 "validation; at least 4 are needed. Add classes, or pictures to the small ones."
             )
-        validation, train = rest[:num_validation], rest[num_validation:]
-        return [Split(*(items_of(dataset.labels, part) for part in (train, validation, test)))]
+        return [split_of(dataset.labels, rest[num_validation:], rest[:num_validation], test)]
+
+
+def cut_test_classes(dataset: Dataset, seed: int) -> tuple[IntArray, IntArray]:
+    """Test classes, and those with two or more items that are left for training, shuffled."""
+    generator = np.random.default_rng([seed, 0x5EED])
+    sizes = np.bincount(dataset.labels)
+    classes = np.flatnonzero(sizes)
+    test = dataset.official_test_classes
+    if test is None:
+        paired = classes[sizes[classes] > 1]
+        test = generator.permutation(paired)[: (len(paired) + 1) // 2]
+    rest = np.setdiff1d(classes, test)
+    return test, generator.permutation(rest[sizes[rest] > 1])
+
+
+def split_of(labels: IntArray, train: IntArray, validation: IntArray, test: IntArray) -> Split:
+    """The items of train, validation and test classes."""
+    return Split(*(items_of(labels, part) for part in (train, validation, test)))
 
 
 def items_of(labels: IntArray, classes: IntArray) -> IntArray:

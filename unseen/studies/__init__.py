@@ -1,0 +1,1 @@
+"""Comparisons of many runs: plan, engine, tables, tournament, correlation, report."""
