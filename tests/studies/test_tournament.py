@@ -12,7 +12,7 @@ THESIS = {  # total, mean, sample standard deviation of the ranks over 12 experi
     "SoftTriple": (38, 3.17, 1.19),
     "MultiSimilarity": (51, 4.25, 2.05),
     "Contrastive": (52, 4.33, 1.72),
-    "Lifted": (54, 4.50, 1.88),
+    "LiftedStructure": (54, 4.50, 1.88),
     "Margin": (70, 5.83, 1.27),
     "ArcFace": (79, 6.58, 2.31),
     "ProxyNCA": (81, 6.75, 1.66),
