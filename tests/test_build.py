@@ -58,6 +58,21 @@ def test_a_preset_brings_the_miner_of_its_source(
     assert settled(f"loss={loss}", f"loss.preset={preset}").miner == miner
 
 
+@pytest.mark.parametrize(
+    ("words", "weight"),
+    [
+        ('{name="density"}', 10.0),
+        ('{name="embedding_norm"}', 0.005),
+        ('{name="embedding_norm", preset="thesis"}', 0.02),
+        ('{name="entropy"}', 1.0),
+        ('{name="density", weight=3.0}', 3.0),
+    ],
+)
+def test_a_regularizer_weighs_what_its_source_says(words: str, weight: float) -> None:
+    (part,) = settled(f"regularizers=[{words}]").regularizers
+    assert part.weight == weight
+
+
 def test_values_reach_the_usual_miner() -> None:
     miner = settled("loss=margin", "miner.switch=0.35").miner
     assert miner == Part(name="distance_weighted", switch=0.35)

@@ -8,6 +8,7 @@ import pytest
 
 from unseen import config as configs
 from unseen.config import Config, Part
+from unseen.evaluation.metric_names import PRESETS
 
 
 @pytest.mark.parametrize(
@@ -38,6 +39,18 @@ def test_overrides() -> None:
 def test_a_regularizer_by_its_name_alone() -> None:
     config = configs.make(configs.override({}, ["regularizers=density"]))
     assert [part.name for part in config.regularizers] == ["density"]
+
+
+def test_the_metrics_of_a_source() -> None:
+    config = configs.make(configs.override({}, ["metrics=revisit_code"]))
+    assert config.metrics == [*(f"recall@{k}" for k in (1, 2, 4, 8)), "f1", "revisit_map", "nmi"]
+    with pytest.raises(ValueError, match="unknown metric 'revisitt'"):
+        configs.make({"metrics": "revisitt"})
+
+
+@pytest.mark.parametrize("source", sorted(PRESETS))
+def test_every_source_names_metrics_that_exist(source: str) -> None:
+    assert configs.make({"metrics": source}).metrics == PRESETS[source]
 
 
 def test_values_for_the_usual_miner() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from unseen import catalogue
-from unseen.config import Config, Part
+from unseen.config import Config, Part, WeightedPart
 from unseen.contracts import Dataset, IntArray, Sampler, Split, SplitProtocol
 from unseen.data.pictures import transforms
 from unseen.networks.backbone import create_backbone
@@ -62,6 +62,10 @@ def settle(config: Config, dataset: Dataset) -> tuple[Config, list[str]]:
     if config.miner is not None and config.miner.name == "auto":
         chosen["miner"], why = _usual_miner(config.loss, config.miner)
         reasons.append(f"miner = {chosen['miner'].name if chosen['miner'] else 'none'}: {why}")
+    for part in config.regularizers:
+        if part.weight is None:
+            reasons.append(f"weight = {_weighted(part).weight:g}: usual with {part.name}")
+    chosen["regularizers"] = [_weighted(part) for part in config.regularizers]
     return Config(**(dict(config) | chosen)), reasons
 
 
@@ -128,7 +132,7 @@ def objective(
         main = loss(config.embedding_size)
     names = _numbered([part.name for part in config.regularizers])
     weighted = [
-        (name, part.weight, regularizer(part))
+        (name, float(_weighted(part).weight or 0), regularizer(part))
         for name, part in zip(names, config.regularizers, strict=True)
     ]
     return MinedObjective(main, miner(config.seed), weighted)
@@ -174,6 +178,15 @@ def seeded(seed: int) -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield
+
+
+def _weighted(part: WeightedPart) -> WeightedPart:
+    """A regularizer with the weight of its source where none is given."""
+    if part.weight is not None:
+        return part
+    found: Any = catalogue.find("regularizers", part.name)
+    weight = found.preset_weights.get(part.preset, found.usual_weight)
+    return part.model_copy(update={"weight": weight})
 
 
 def _typical_side(data: Dataset) -> int:

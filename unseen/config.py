@@ -23,7 +23,7 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from unseen import catalogue
-from unseen.evaluation.metric_names import parse_metric
+from unseen.evaluation import metric_names
 
 Auto = Literal["auto"]
 NOTHING = "none"
@@ -43,9 +43,9 @@ class Part(BaseModel):
 
 
 class WeightedPart(Part):
-    """A regularizer and what it weighs in the total."""
+    """A regularizer and what it weighs in the total; None: the weight its source used."""
 
-    weight: float = 1.0
+    weight: float | None = None
 
 
 class Config(BaseModel):
@@ -106,7 +106,7 @@ class Config(BaseModel):
         for kind, part in parts:
             catalogue.check(kind, part.name, part.values, part.preset)
         for metric in self.metrics:
-            parse_metric(metric)
+            metric_names.parse_metric(metric)
         return self
 
     @model_validator(mode="after")
@@ -194,9 +194,12 @@ def _default_part(key: str) -> Any:
 
 
 def _as_part(key: str, value: Any) -> Any:
-    """`loss = "margin"` is short for `[loss] name = "margin"`."""
+    """`loss = "margin"` is short for `[loss] name = "margin"`, `metrics = "revisit"` for the
+    metrics of that source."""
     if key in ("loss", "miner", "sampler", "data") and isinstance(value, str):
         return {"name": value}
+    if key == "metrics" and isinstance(value, str):
+        return metric_names.PRESETS.get(value, [value])
     if key == "regularizers" and isinstance(value, str):
         value = [value]
     if key == "regularizers" and isinstance(value, list):

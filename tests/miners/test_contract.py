@@ -119,6 +119,17 @@ def test_batches_without_triplets(name: str, labels: Tensor) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("empty", ["batch", "references"])
+def test_nothing_to_mine_from(name: str, empty: str) -> None:
+    x, labels = embeddings(), torch.arange(6).repeat_interleave(2)
+    if empty == "batch":
+        mined = build(name)(x[:0], labels[:0])
+    else:
+        mined = build(name)(x, labels, x[:0], labels[:0])
+    assert [len(part) for part in mined] == [0] * len(mined)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_collapsed_embeddings(name: str) -> None:
     check(build(name)(torch.ones(12, 6), LABELS), LABELS)
     check(build(name)(torch.zeros(12, 6), LABELS), LABELS)

@@ -83,6 +83,15 @@ def test_an_anchor_without_a_negative_within_the_limit_draws_uniformly(
     assert_frequencies(mined.negative[mined.anchor == 5], expected)
 
 
+def test_an_anchor_without_a_negative_within_the_limit_can_be_dropped(
+    spec: SimpleNamespace,
+) -> None:
+    """As Psomas' code does: anchor 5 of the fixed batch has no negative within 1.4."""
+    usual = DistanceWeighted(upper=1.4)(spec.T, spec.labels).anchor.tolist()
+    mined = DistanceWeighted(upper=1.4, stranded="drop")(spec.T, spec.labels).anchor.tolist()
+    assert mined == [anchor for anchor in usual if anchor != 5] != usual
+
+
 @pytest.mark.parametrize("upper", [None, 1.4, 1.1])
 @pytest.mark.parametrize("with_references", [False, True])
 def test_equals_the_probabilities_of_a_slow_loop(

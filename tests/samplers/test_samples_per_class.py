@@ -131,6 +131,17 @@ def test_revisit_code_takes_the_same_image_twice_as_often_as_computed(
     assert abs(twice - chance) < 5 * (chance * (1 - chance) / len(pairs)) ** 0.5 + 0.0005
 
 
+def test_thesis_code_draws_distinct_classes_and_images_with_replacement(
+    classes_of: Callable[..., Any],
+) -> None:
+    items, labels = classes_of([5] * 10)
+    sampler = SamplesPerClass(items, labels, 20, 5, variant="thesis_code", steps=1000)
+    label_of, batches = labels_of(items, labels), np.array(list(sampler))
+    assert all(len({label_of[item] for item in batch.tolist()}) == 4 for batch in batches)
+    distinct = np.mean([len(set(group.tolist())) for group in batches.reshape(-1, 5)])
+    assert abs(distinct - 5 * (1 - 0.8**5)) < 0.05  # 3.36 of 5 images on average
+
+
 @pytest.mark.parametrize("variant", ["walk", "uniform"])
 def test_small_classes_follow_the_policy(variant: str, classes_of: Callable[..., Any]) -> None:
     items, labels = classes_of([1, 3, 8, 8])

@@ -1,4 +1,5 @@
-"""Metrics by name: `recall@4` is Recall(4). A name is a file of unseen/metrics."""
+"""Metrics by name: `recall@4` is Recall(4). A name is a file of unseen/metrics; the name of a
+source stands for the metrics it printed."""
 
 import importlib
 import inspect
@@ -7,6 +8,18 @@ from difflib import get_close_matches
 
 from unseen import metrics
 from unseen.metrics.base import Clustering, Retrieval, Verification
+
+_RECALLS = [f"recall@{k}" for k in (1, 2, 4, 8)]
+_MORE_RECALLS = [*_RECALLS, "recall@16", "recall@32"]
+PRESETS: dict[str, list[str]] = {
+    "revisit": [*_RECALLS, "f1", "revisit_hit_rate", "nmi"],  # the mAP of their text
+    "revisit_code": [*_RECALLS, "f1", "revisit_map", "nmi"],  # the mAP of their tables
+    "thesis": _RECALLS,
+    "thesis_code": _RECALLS,
+    "density": [*_MORE_RECALLS, "recall@64", "recall@128", "nmi"],
+    "horde": _MORE_RECALLS,
+    "vo_hays": _MORE_RECALLS,
+}
 
 Metric = Retrieval | Clustering | Verification
 

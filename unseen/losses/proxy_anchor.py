@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from unseen.geometry import dot, log1p_sum_exp, unit
+from unseen.geometry import dot, unit
 from unseen.losses.base import LabelLoss
 
 
@@ -52,13 +52,15 @@ class ProxyAnchor(LabelLoss):
         margin = self.alpha * self.delta
         own = labels[None, :]
         push = sim.scatter(0, own, -math.inf).logsumexp(dim=1) + margin  # [C]
-        return attraction(margin - sim.gather(0, own)[0], labels) + F.softplus(push).mean()
+        pull = attraction(margin - sim.gather(0, own)[0], labels, self.num_classes)
+        return pull + F.softplus(push).mean()
 
 
-def attraction(exponents: Tensor, labels: Tensor) -> Tensor:
-    """The first term, from each item's -alpha * (S - delta) [N] with its own proxy."""
-    present, place, count = labels.unique(return_inverse=True, return_counts=True)
-    same_class = place[:, None] == place  # [N, N]
-    # [N], alike for all items of a class, so that each adds its share of the class's term
-    pull = log1p_sum_exp(exponents.expand(len(place), -1), where=same_class)
-    return (pull / count[place]).sum() / max(1, len(present))
+def attraction(exponents: Tensor, labels: Tensor, num_classes: int) -> Tensor:
+    """The first term, from each item's -alpha * (S - delta) [N] with its own proxy: the mean over
+    the classes present of log(1 + sum of exp)."""
+    largest = exponents.new_zeros(num_classes)  # 0 is the exponent of the 1
+    largest.scatter_reduce_(0, labels, exponents.detach(), "amax")  # [C]
+    shares = (exponents - largest[labels]).exp()  # [N]
+    pull = largest.neg().exp().index_add(0, labels, shares).log() + largest  # [C], 0 where absent
+    return pull.sum() / torch.bincount(labels).count_nonzero().clamp(min=1)

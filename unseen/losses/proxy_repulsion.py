@@ -74,7 +74,7 @@ class ProxyRepulsion(LabelLoss):
             absent = torch.ones(self.num_classes, dtype=torch.bool, device=labels.device)
             absent[labels] = False
             profiles = profiles[absent]
-        pull = attraction(-self.alpha * (own - self.delta), labels)
+        pull = attraction(-self.alpha * (own - self.delta), labels, self.num_classes)
         return pull + self._repulsion(profiles) / self.num_classes
 
     def _repulsion(self, profiles: Tensor) -> Tensor:

@@ -23,6 +23,8 @@ class Miner(ABC):
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {}
 
+    kind: ClassVar[type[Pairs] | type[Triplets]] = Pairs
+
     def __init__(self, seed: int = 0) -> None:
         self.generator = torch.Generator().manual_seed(seed)
 
@@ -35,6 +37,9 @@ class Miner(ABC):
         ref_labels: Tensor | None = None,
     ) -> Pairs | Triplets:
         references = None if ref_embeddings is None else full_precision(ref_embeddings.detach())
+        if len(labels) == 0 or (ref_labels is not None and len(ref_labels) == 0):
+            nothing = torch.zeros(0, dtype=torch.int64, device=labels.device)
+            return self.kind(*(nothing for _ in self.kind._fields))
         with torch.autocast(embeddings.device.type, enabled=False):
             return self.mine(
                 full_precision(embeddings.detach()),
@@ -62,6 +67,8 @@ class TripletMiner(Miner):
     of a's class: a ranking loss then pushes two items of one class apart, which keeps directions
     alive that only unseen classes need. (Replacing n by p alone would have no gradient.)
     """
+
+    kind = Triplets
 
     def __init__(self, switch: float = 0.0, seed: int = 0) -> None:
         super().__init__(seed)

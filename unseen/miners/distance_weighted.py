@@ -8,11 +8,12 @@ Formula  distances d of random points on the unit sphere in D dimensions have de
 
              log w(d) = (2 - D) log d - (D - 3)/2 * log(1 - d^2/4),   d clamped to [lower, 2 - 1e-4]
 
-         among negatives with d <= upper; if an anchor has none, uniformly among all its negatives.
+         among negatives with d <= upper; an anchor that has none draws uniformly among all its
+         negatives (stranded="uniform") or makes no triplet ("drop").
          The positive is uniform. `per_anchor` triplets for each anchor, drawn independently.
 Values   lower 0.5, upper 1.4 (paper); one triplet per anchor. The code of Roth et al. has no upper
          limit; Psomas' code draws as many triplets per anchor as its class has items (per_anchor
-         None).
+         None) and drops stranded anchors.
 Use      margin, triplet, contrastive, SNR or any loss on triplets; `switch` for rho-regularisation.
 """
 
@@ -33,7 +34,7 @@ class DistanceWeighted(TripletMiner):
         "revisit": {},
         "revisit_code": {"upper": None},
         "thesis": {},
-        "thesis_code": {"per_anchor": None},
+        "thesis_code": {"per_anchor": None, "stranded": "drop"},
     }
 
     def __init__(
@@ -41,6 +42,7 @@ class DistanceWeighted(TripletMiner):
         lower: float = 0.5,
         upper: float | None = 1.4,
         per_anchor: int | None = 1,
+        stranded: str = "uniform",
         switch: float = 0.0,
         seed: int = 0,
     ) -> None:
@@ -52,7 +54,10 @@ class DistanceWeighted(TripletMiner):
             )
         if per_anchor is not None and per_anchor < 1:
             raise ValueError(f"per_anchor must be at least 1 or None, got {per_anchor}")
+        if stranded not in ("uniform", "drop"):
+            raise ValueError(f"stranded must be uniform or drop, got {stranded!r}")
         self.lower, self.upper, self.per_anchor = lower, upper, per_anchor
+        self.drops_stranded = stranded == "drop"
 
     def triplets(
         self, embeddings: Tensor, references: Tensor | None, pos: Tensor, neg: Tensor
@@ -63,9 +68,9 @@ class DistanceWeighted(TripletMiner):
         if self.upper is not None:
             within = neg & (squared <= self.upper**2)
             stranded = within.sum(dim=1, keepdim=True) == 0  # [N, 1]
-            allowed = within | (stranded & neg)
+            allowed = within if self.drops_stranded else within | (stranded & neg)
             log_weights.masked_fill_(stranded, 0.0)
-        valid = valid_anchors(pos, neg)
+        valid = valid_anchors(pos, allowed)
         class_size = (~neg).sum(dim=1)[valid]  # the anchor itself belongs to its class
         draws = self.per_anchor or int(class_size.max()) if len(valid) else 1
         positive = draw_per_row(pos, self.generator, draws=draws)[valid]  # [A, draws]

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from unseen.miners.base import Miner, draw_per_row, valid_anchors
-from unseen.tuples import Pairs
+from unseen.tuples import Pairs, complete
 
 
 class NPair(Miner):
@@ -37,19 +37,27 @@ class NPair(Miner):
     def mine(
         self, embeddings: Tensor, references: Tensor | None, pos: Tensor, neg: Tensor
     ) -> Pairs:
-        anchor = valid_anchors(pos, neg)
         if self.per_class:
-            anchor = self._one_per_class(anchor, neg)  # [C]
+            return self._pair_per_class(pos, neg)
+        anchor = valid_anchors(pos, neg)
         positive = draw_per_row(pos[anchor], self.generator)[:, 0]
-        if not self.per_class:
-            place, negative = neg[anchor].nonzero(as_tuple=True)
-            return Pairs(anchor, positive, anchor[place], negative)
-        place, other = neg[anchor][:, positive].nonzero(as_tuple=True)
-        return Pairs(anchor, positive, anchor[place], positive[other])
+        place, negative = neg[anchor].nonzero(as_tuple=True)
+        return Pairs(anchor, positive, anchor[place], negative)
 
-    def _one_per_class(self, anchor: Tensor, neg: Tensor) -> Tensor:  # [C]
-        """A uniform choice of one anchor of each class."""
-        first_of_class = neg[anchor].byte().argmin(dim=1)  # [A], the same for a whole class
-        lot = torch.randperm(len(anchor), generator=self.generator).to(anchor.device)
+    def _pair_per_class(self, pos: Tensor, neg: Tensor) -> Pairs:
+        """A uniform choice of one anchor of each class and of its positive; the negatives of an
+        anchor are the positives of all others."""
+        first_of_class = neg.byte().argmin(dim=1)  # [N], the same for a whole class
+        lot = torch.randperm(len(neg), generator=self.generator).to(neg.device)
+        lot = lot.masked_fill_(~complete(pos, neg), -1)
         best = lot.new_zeros(neg.shape[1]).scatter_reduce_(0, first_of_class, lot, "amax")
-        return anchor[best[first_of_class] == lot]
+        anchor = (best[first_of_class] == lot).nonzero()[:, 0]  # [C]
+        column_lot = torch.randperm(neg.shape[1], generator=self.generator).to(neg.device)
+        positive = torch.where(pos.index_select(0, anchor), column_lot, -1).argmax(dim=1)  # [C]
+        num = len(anchor)
+        if num < 2:  # every valid anchor has a negative, so classes are missing among the anchors
+            return Pairs(anchor, positive, anchor[:0], positive[:0])
+        # the entries beside the diagonal of a [C, C] table whose rows are the positives
+        rows = anchor[:, None].expand(num, num - 1)
+        others = positive.expand(num, num).flatten()[1:].view(num - 1, num + 1)[:, :-1]
+        return Pairs(anchor, positive, rows.flatten(), others.flatten())

@@ -34,6 +34,7 @@ from unseen.regularizers.base import Regularizer, check_labels
 class Density(Regularizer):
     """start: first value of the targets. floor: a target below 0 counts as 0."""
 
+    usual_weight = 10.0
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"density": {}, "targets_only": {"d0": "none"}}
 
     def __init__(

@@ -8,6 +8,8 @@ Use      losses on raw embeddings. With a loss on unit vectors it acts on nothin
          which then changes the effective learning rate.
 """
 
+from typing import Any, ClassVar
+
 from torch import Tensor
 
 from unseen.contracts import Output
@@ -18,6 +20,14 @@ from unseen.regularizers.base import Regularizer
 
 class EmbeddingNorm(Regularizer):
     """power: 'squared' or 'length'."""
+
+    usual_weight = 0.005
+    preset_weights: ClassVar[dict[str, float]] = {"thesis": 0.02}
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "revisit": {},
+        "revisit_code": {"power": "length"},
+        "thesis": {},
+    }
 
     def __init__(self, power: str = "squared") -> None:
         super().__init__()

@@ -13,6 +13,8 @@ Values   margin 0.5, weight 0.5, 8 heads of 64 dimensions.
 Use      networks with heads (attention_ensemble). Equal heads cost 1 - margin, orthogonal ones 0.
 """
 
+from typing import Any, ClassVar
+
 import torch
 from torch import Tensor
 
@@ -25,6 +27,9 @@ from unseen.regularizers.base import Regularizer
 class HeadDivergence(Regularizer):
     """margin: the similarity up to which two heads agree for free. scope: 'same' or 'all'
     pictures."""
+
+    usual_weight = 0.5
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"horde": {"scope": "all"}}
 
     def __init__(self, margin: float = 0.5, scope: str = "same") -> None:
         super().__init__()

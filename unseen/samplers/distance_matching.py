@@ -11,9 +11,12 @@ Formula  histograms of all pairwise Euclidean distances, 50 equal bins over the 
          plus, with `moments` > 0, that many times |mean - pool mean| + |deviation - pool
          deviation|, vectors over the dimensions. (The released code hands bin heights to the earth
          mover's distance as if they were samples, which makes it blind to where the bins lie.)
-Values   per_class 2, pool 1024 (paper), 10 candidates (code), moments 0.
+Values   per_class 2, pool 1024 (paper), 10 candidates (code), moments 0. The code has a pool of 512
+         and adds the moments; its weights belong to its own distance, ours start at 1.
 Use      a study of batches; see embedded/base.py for pool and candidates.
 """
+
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -27,6 +30,11 @@ NUM_BINS = 50
 
 class DistanceMatching(MatchingSampler):
     """moments: what differences of mean and deviation weigh beside the earth mover's distance."""
+
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "revisit": {},
+        "revisit_code": {"pool_size": 512, "moments": 1.0},
+    }
 
     def __init__(
         self,

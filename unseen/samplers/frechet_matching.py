@@ -10,9 +10,11 @@ Formula  means m, m* and covariances S, S* (divided by count - 1) of a candidate
          With H = (S*)^(1/2) and the centred candidate B, the last trace is the sum of the singular
          values of B H / sqrt(count - 1): exact although S is singular when a batch has fewer items
          than dimensions, and from the smaller of two Gram matrices. In float64.
-Values   per_class 2, pool 1024 (paper), 10 candidates (code).
+Values   per_class 2, pool 1024 (paper), 10 candidates (code, whose pool has 512).
 Use      a study of batches; with samples_per_class (2 per class) the best one of the paper.
 """
+
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -22,6 +24,11 @@ from unseen.samplers.embedded.base import MatchingSampler
 
 class FrechetMatching(MatchingSampler):
     """The arguments are those of every sampler that matches a pool."""
+
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "revisit": {},
+        "revisit_code": {"pool_size": 512},
+    }
 
     def costs(self, pool: Tensor, candidates: Tensor) -> Tensor:
         pool = pool.double()

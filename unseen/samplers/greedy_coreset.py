@@ -14,6 +14,8 @@ Values   per_class 2, pool 1024 (paper; 512 in the code). `soft` takes a random 
 Use      a study of batches: differences to samples_per_class are small in the paper.
 """
 
+from typing import Any, ClassVar
+
 import numpy as np
 from torch import Tensor
 
@@ -27,6 +29,11 @@ SOFT = 0.97  # the share of the pool that is nearer than the candidates of a sof
 
 class GreedyCoreset(EmbeddedSampler):
     """pool_size: rows the batch is to cover. refresh_every: epochs between full passes."""
+
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "revisit": {},
+        "revisit_code": {"pool_size": 512},
+    }
 
     def __init__(
         self,

@@ -10,6 +10,7 @@ Rule     variant="walk" (default): classes are dealt from a shuffled deck, and s
          variant="by_size": likewise, but a class is drawn in proportion to its images (Vo & Hays).
          variant="revisit_code": classes and images drawn with replacement, as the released code
              does: with P = 56 a batch then holds only 43 different ones of CUB's 100 classes.
+         variant="thesis_code": distinct classes, images drawn with replacement.
 Small    a class with fewer than n images gives all it has and repeats some
          (`small_classes="resample"`) or is left out ("skip"). A class with one image is left out,
          for it has no positive pair, unless "resample_singles" lets it repeat that image:
@@ -33,7 +34,7 @@ from unseen.samplers.base import (
     check_groups,
 )
 
-VARIANTS = ("walk", "uniform", "by_size", "revisit_code")
+VARIANTS = ("walk", "uniform", "by_size", "revisit_code", "thesis_code")
 SMALL_CLASSES = ("resample", "skip", "resample_singles")
 
 
@@ -44,6 +45,7 @@ class SamplesPerClass(BatchSampler):
         "revisit": {"per_class": 2, "variant": "uniform"},
         "revisit_code": {"per_class": 2, "variant": "revisit_code"},
         "thesis": {"per_class": 5, "variant": "uniform"},
+        "thesis_code": {"per_class": 5, "variant": "thesis_code"},
         "density": {"per_class": 10, "variant": "uniform"},
         "horde": {"per_class": 8},
         "vo_hays": {"per_class": 2, "variant": "by_size"},
@@ -102,14 +104,17 @@ class SamplesPerClass(BatchSampler):
             ]
 
     def _drawn(self, generator: np.random.Generator) -> IntArray:
-        again = self.variant == "revisit_code"
+        again = self.variant in ("revisit_code", "thesis_code")
+        classes_again = self.variant == "revisit_code"
         shares = self._sizes / self._sizes.sum() if self.variant == "by_size" else None
 
         def group(members: IntArray) -> IntArray:
             size = self.per_class if again else min(self.per_class, len(members))
             return self._filled(generator.choice(members, size, replace=again), generator)
 
-        classes = generator.choice(len(self._members), self.num_classes, replace=again, p=shares)
+        classes = generator.choice(
+            len(self._members), self.num_classes, replace=classes_again, p=shares
+        )
         return np.concatenate([group(self._members[c]) for c in classes])
 
     def _filled(self, group: IntArray, generator: np.random.Generator) -> IntArray:

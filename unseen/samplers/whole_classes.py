@@ -13,6 +13,7 @@ Use      statistics of whole classes, such as the density regularizer's, on data
 """
 
 from collections.abc import Iterator
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -22,6 +23,8 @@ from unseen.samplers.base import BatchSampler, ClassIndex, Replayed
 
 class WholeClasses(BatchSampler):
     """overflow: what becomes of the class that does not fit, 'skip' or 'truncate'."""
+
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"density": {}}
 
     fills_batches = False
 
