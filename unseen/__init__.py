@@ -4,14 +4,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from unseen.evaluation.evaluate import evaluate
+    from unseen.experiment.trained import Trained
 
-__all__ = ["evaluate"]
+    load = Trained.open
+
+__all__ = ["evaluate", "load"]
 
 
 def __getattr__(name: str) -> Any:
-    """`unseen.evaluate` is found when it is asked for: importing torch takes seconds."""
-    if name != "evaluate":
-        raise AttributeError(f"module 'unseen' has no attribute {name!r}")
-    from unseen.evaluation.evaluate import evaluate  # noqa: PLC0415
+    """`unseen.evaluate` and `unseen.load` are found when asked for: importing torch takes
+    seconds."""
+    if name == "evaluate":
+        from unseen.evaluation.evaluate import evaluate  # noqa: PLC0415
 
-    return evaluate
+        return evaluate
+    if name == "load":
+        from unseen.experiment.trained import Trained  # noqa: PLC0415
+
+        return Trained.open
+    raise AttributeError(f"module 'unseen' has no attribute {name!r}")

@@ -17,6 +17,7 @@ from unseen.config import Config, Part, WeightedPart
 from unseen.contracts import Dataset, IntArray, Sampler, Split, SplitProtocol
 from unseen.data.pictures import transforms
 from unseen.networks.backbone import create_backbone
+from unseen.networks.descriptor import Tappable
 from unseen.networks.head import Head
 from unseen.networks.network import EmbeddingNetwork
 from unseen.objective import MinedObjective
@@ -161,7 +162,7 @@ def sampler(config: Config, items: IntArray, labels: IntArray) -> Sampler:
     return made
 
 
-def picture_transforms(config: Config, net: EmbeddingNetwork) -> tuple[Any, Any]:
+def picture_transforms(config: Config, net: Tappable) -> tuple[Any, Any]:
     """The training and the evaluation transform, with the network's size and normalisation."""
     spec = net.backbone.input_spec
     return transforms.named(config.transform, spec.size, spec.mean, spec.std)

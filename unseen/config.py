@@ -86,6 +86,10 @@ class Config(BaseModel):
     folds: int = Field(default=10, ge=2)
     fold: int = Field(default=0, ge=0)
     select: Literal["validation", "test"] = "validation"
+    monitor: Literal["validation", "test"] = "validation"
+    layers_every: int = Field(default=0, ge=0)
+
+    descriptor: str = "embedding"
     normalise: bool = True
     metrics: list[str] = [
         "recall@1",

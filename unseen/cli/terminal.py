@@ -69,6 +69,14 @@ class Display:
                 f"resumed at step {event['step']} of epoch {event['epoch'] + 1}"
             )
             self.bars.update(self.training, completed=event["step"])
+        if event["event"] == "descriptor":
+            recall = event["validation"]
+            self.bars.console.print(
+                f"descriptor: {event['layer']}, the best of {len(recall)} layers on the validation "
+                f"classes (recall@1 {100 * recall[event['layer']]:.1f}; the embedding has "
+                f"{100 * recall['embedding']:.1f})",
+                soft_wrap=True,
+            )
         if event["event"] == "epoch":
             on = "validation" if "validation" in event else "test"
             star = " [green]best so far[/]" if event["best"] else ""

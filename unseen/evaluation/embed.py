@@ -1,7 +1,8 @@
-"""Pictures to raw embeddings, batch by batch, in evaluation mode and without gradient."""
+"""Pictures to raw embeddings, or to descriptors of several layers: batch by batch, in evaluation
+mode, without gradient."""
 
-from collections.abc import Callable, Iterable
-from typing import Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +12,6 @@ from unseen.contracts import Batch
 Progress = Callable[[int, int], None]  # done, total
 
 
-@torch.inference_mode()
 def embed(
     network: nn.Module,
     batches: Iterable[Batch],
@@ -22,17 +22,51 @@ def embed(
 ) -> Tensor:  # [total, D] float32 on the CPU
     """A field of the network's output, in the order of the batches. The network's training mode is
     left as it was."""
+
+    def read(images: Tensor) -> dict[str, Tensor]:
+        return {field: getattr(network(images), field)}
+
+    return _collected(network, read, batches, total, device, progress)[field]
+
+
+def embed_layers(
+    network: Any,
+    layers: Sequence[str],
+    batches: Iterable[Batch],
+    total: int,
+    device: torch.device,
+    progress: Progress | None = None,
+) -> dict[str, Tensor]:  # each [total, d] float32 on the CPU
+    """Unit descriptors of several layers from one forward pass."""
+
+    def read(images: Tensor) -> dict[str, Tensor]:
+        tapped: dict[str, Tensor] = network.tapped(images, layers)
+        return tapped
+
+    return _collected(network, read, batches, total, device, progress)
+
+
+@torch.inference_mode()
+def _collected(
+    network: nn.Module,
+    read: Callable[[Tensor], Mapping[str, Tensor]],
+    batches: Iterable[Batch],
+    total: int,
+    device: torch.device,
+    progress: Progress | None,
+) -> dict[str, Tensor]:
     was_training = network.training
     network.eval()
-    parts: list[Tensor] = []
+    parts: dict[str, list[Tensor]] = {}
     done = 0
     for batch in batches:
         images = batch.images.to(device)
         if images.ndim == 4:
             images = images.contiguous(memory_format=torch.channels_last)
-        parts.append(getattr(network(images), field).float().cpu())
+        for name, values in read(images).items():
+            parts.setdefault(name, []).append(values.float().cpu())
         done += len(images)
         if progress is not None:
             progress(done, total)
     network.train(was_training)
-    return torch.cat(parts).clone()
+    return {name: torch.cat(values).clone() for name, values in parts.items()}

@@ -16,8 +16,10 @@ from unseen import build
 from unseen.contracts import IntArray
 from unseen.data.pictures.loader import training_batches
 from unseen.evaluation.evaluate import evaluate
+from unseen.experiment.layers import BEST
 from unseen.experiment.setting import Setting, Watch, settled
-from unseen.networks.network import EmbeddingNetwork
+from unseen.networks.descriptor import described
+from unseen.networks.network import EMBEDDING
 from unseen.samplers.embedded.base import EmbeddedSampler
 from unseen.training.checkpoint import Checkpoints
 from unseen.training.journal import Journal
@@ -36,6 +38,9 @@ class Fit:
         config, dataset, split = setting.config, setting.dataset, setting.split
         self.setting, self.folder, self.watch = setting, folder, watch
         self.network = build.network(config)
+        # epochs are compared by the run's descriptor; "best" is only known after the last one
+        layer = EMBEDDING if config.descriptor == BEST else config.descriptor
+        self.judged = described(self.network, layer)
         self.train_transform, self.eval_transform = build.picture_transforms(config, self.network)
         self.sampler = build.sampler(config, split.train, dataset.labels)
         self.class_of = training_classes(dataset.labels, split.train)
@@ -156,8 +161,7 @@ class Fit:
 
     def _recall(self, items: IntArray) -> dict[str, float]:
         """Recall@1 among some items; a quick look between epochs, without intervals."""
-        network: EmbeddingNetwork = self.network
-        embeddings = self.setting.embed(network, self.eval_transform, items)
+        embeddings = self.setting.embed(self.judged, self.eval_transform, items)
         labels = torch.from_numpy(self.setting.dataset.labels[items])
         normalise = self.setting.config.normalise
         score = evaluate(embeddings, labels, metrics=(SELECT_BY,), normalise=normalise, resamples=0)

@@ -11,7 +11,9 @@ from unseen.contracts import Dataset, IntArray
 from unseen.data.pictures import transforms
 from unseen.data.pictures.loader import evaluation_batches
 from unseen.evaluation.evaluate import Evaluation, evaluate
+from unseen.experiment.layers import choose_descriptor
 from unseen.experiment.setting import EMBED_BATCH, Setting, Watch, computing, describe
+from unseen.networks.descriptor import described
 from unseen.training.run_folder import RunFolder
 
 PIXEL_SIDE = 32  # the raw-pixel baseline compares pictures at this size
@@ -25,6 +27,7 @@ def judge(
     watch: Watch,
 ) -> dict[str, Any]:
     """Writes result.json and the embeddings; the manifest notes the reading first."""
+    selection = choose_descriptor(setting, folder, selection, watch)
     folder.note_test_read(purpose, setting.config.hash())
     with computing(setting):
         result = _judged(setting, folder, selection, watch)
@@ -36,7 +39,7 @@ def _judged(
     setting: Setting, folder: RunFolder, selection: dict[str, Any], watch: Watch
 ) -> dict[str, Any]:
     config, split = setting.config, setting.split
-    spaces = embedding_spaces(setting, folder, watch)
+    spaces = embedding_spaces(setting, folder, selection["descriptor"]["layer"], watch)
     labels = torch.from_numpy(setting.dataset.labels[split.test])
     scores = {
         name: evaluate(
@@ -58,14 +61,17 @@ def _judged(
     }
 
 
-def embedding_spaces(setting: Setting, folder: RunFolder, watch: Watch) -> dict[str, Tensor]:
-    """Test embeddings of the trained and the untrained network, and the pictures themselves."""
+def embedding_spaces(
+    setting: Setting, folder: RunFolder, layer: str, watch: Watch
+) -> dict[str, Tensor]:
+    """Test descriptors of the trained and the untrained network, and the pictures themselves."""
     test = setting.split.test
     network = build.network(setting.config).to(setting.device)
     _, transform = build.picture_transforms(setting.config, network)
-    untrained = setting.embed(network, transform, test, watch.of("untrained network"))
+    judged = described(network, layer)
+    untrained = setting.embed(judged, transform, test, watch.of("untrained network"))
     network.load_state_dict(folder.read_tensors("weights.safetensors"))
-    trained = setting.embed(network, transform, test, watch.of("trained network"))
+    trained = setting.embed(judged, transform, test, watch.of("trained network"))
     pixels = raw_pixels(setting.dataset, test, watch.of("raw pixels"))
     return {"trained": trained, "untrained": untrained, "pixels": pixels}
 

@@ -1,7 +1,7 @@
 """What a run is about: a settled config, its data and its split; and who watches it."""
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +16,9 @@ from unseen import config as configs
 from unseen.config import Config
 from unseen.contracts import Dataset, IntArray, Split
 from unseen.data.pictures.loader import evaluation_batches
-from unseen.evaluation.embed import embed
-from unseen.networks.network import EmbeddingNetwork
+from unseen.evaluation.embed import embed, embed_layers
+from unseen.networks.descriptor import Described, Tappable
+from unseen.networks.network import EMBEDDING
 from unseen.training.run_folder import RunFolder
 from unseen.training.trainer import Event, Listener
 
@@ -55,7 +56,7 @@ class Setting:
 
     def embed(
         self,
-        network: EmbeddingNetwork,
+        network: Tappable | Described,
         transform: Any,
         items: IntArray,
         progress: Callable[[int, int], None] | None = None,
@@ -65,6 +66,23 @@ class Setting:
         workers = settled(self.config.workers)
         batches = evaluation_batches(self.dataset, items, transform, EMBED_BATCH, workers=workers)
         return embed(network, batches, len(items), self.device, progress, field)
+
+    def embed_layers(
+        self,
+        network: Tappable,
+        transform: Any,
+        items: IntArray,
+        layers: Sequence[str],
+        progress: Callable[[int, int], None] | None = None,
+    ) -> dict[str, Tensor]:  # each [n, d]
+        """Descriptors of several layers from one forward pass; the embedding stays raw where the
+        run compares raw embeddings, which takes a second pass."""
+        workers = settled(self.config.workers)
+        batches = evaluation_batches(self.dataset, items, transform, EMBED_BATCH, workers=workers)
+        found = embed_layers(network, layers, batches, len(items), self.device, progress)
+        if EMBEDDING in found and not self.config.normalise:
+            found[EMBEDDING] = self.embed(network, transform, items, progress)
+        return found
 
 
 @contextmanager

@@ -202,6 +202,7 @@ def _selection_facts(run: RunFolder) -> Json:
     return {
         "model kept": f"epoch {epoch} of {run.config.get('epochs', len(run.epochs))}",
         "chosen by": f"{selection['metric']} on {selection.get('on')} classes{reached}",
+        "descriptor": tables.descriptor(run.result or {}) or "the embedding",
     }
 
 

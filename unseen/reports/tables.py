@@ -78,6 +78,20 @@ def chosen_on_test(result: Json) -> bool:
     return bool(result.get("selection", {}).get("on") == "test")
 
 
+def descriptor(result: Json) -> str:
+    """Which layer was judged, in words; nothing where it is the embedding, as usual."""
+    chosen = result.get("selection", {}).get("descriptor", {})
+    layer = chosen.get("layer", "embedding")
+    if chosen.get("asked") == "best":
+        return f"Descriptor: {layer}, the best layer on validation classes."
+    return "" if layer == "embedding" else f"Descriptor: {layer}."
+
+
+def notes(result: Json) -> list[str]:
+    """What a reader must know with the numbers."""
+    return [text for text in (descriptor(result), ON_TEST * chosen_on_test(result)) if text]
+
+
 def score_table(result: Json) -> Table:
     """For the terminal: fits 80 columns, the interval below its value."""
     counts = result["scores"][row_names(result)[0]].get("counts", {})
@@ -85,7 +99,7 @@ def score_table(result: Json) -> Table:
     title = "Scores on unseen classes, %"
     if classes is not None and "queries" in counts:
         title = f"Scores on {classes:,} unseen classes, {counts['queries']:,} queries, %"
-    caption = f"±: {interval(result)}" + (f"\n{ON_TEST}" if chosen_on_test(result) else "")
+    caption = "\n".join([f"±: {interval(result)}", *map(plain, notes(result))])
     table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
     table.add_column("", no_wrap=True)
     metrics = metric_names(result)
@@ -109,8 +123,7 @@ def markdown_table(result: Json) -> str:
         cells = [score(result, row, metric) for metric in metrics]
         texts = [f"{percent(c['value'])} {half_width(c)}".strip() if c else "–" for c in cells]
         lines.append(f"| {row_title(row)} | " + " | ".join(texts) + " |")
-    notes = [f"±: {interval(result)}."] + ([ON_TEST] if chosen_on_test(result) else [])
-    return "\n".join([*lines, "", " ".join(notes)]) + "\n"
+    return "\n".join([*lines, "", " ".join([f"±: {interval(result)}.", *notes(result)])]) + "\n"
 
 
 def html_table(result: Json) -> str:

@@ -1,0 +1,99 @@
+"""The run's descriptor: chosen on validation classes, judged, stored, and the same from
+`unseen.load`."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import unseen
+from unseen import config as configs
+from unseen.experiment.run import train_and_judge
+from unseen.experiment.setting import Setting, Watch, prepare
+from unseen.experiment.trained import Trained
+from unseen.training.run_folder import RunFolder
+
+TINY = [
+    "data.max_classes=30",
+    "batch_size=16",
+    "embedding_size=16",
+    "epochs=1",
+    "sampler.steps=2",
+    "workers=0",
+    'metrics=["recall@1"]',
+]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nothing is written to the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("UNSEEN_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+def setting_of(*words: str) -> Setting:
+    return prepare(configs.make(configs.override({}, [*TINY, *words])))
+
+
+def stored(folder: Path) -> dict[str, Any]:
+    with np.load(folder / "embeddings" / "test.npz") as arrays:
+        return dict(arrays)
+
+
+@pytest.mark.parametrize(
+    ("asked", "size"), [("embedding", 16), ("stage2", 128), ("best", None)], ids=str
+)
+def test_what_is_judged_is_what_is_loaded(asked: str, size: int | None, tmp_path: Path) -> None:
+    setting = setting_of(f"descriptor={asked}")
+    told: list[dict[str, Any]] = []
+    result = train_and_judge(setting, tmp_path, "test", Watch([told.append]))
+    chosen = result["selection"]["descriptor"]
+    assert RunFolder(tmp_path).read_json("selection.json")["descriptor"] == chosen
+    trained = unseen.load(tmp_path)
+    assert trained.descriptor == chosen["layer"]
+    if asked == "best":
+        recall = chosen["validation"]
+        assert recall[chosen["layer"]] == max(recall.values())
+        assert set(recall) == {"stage1", "stage2", "stage3", "pooled", "embedding"}
+        assert [event["layer"] for event in told if event["event"] == "descriptor"] == [
+            chosen["layer"]
+        ]
+    else:
+        assert chosen == {"asked": asked, "layer": asked}
+        assert trained.network.embedding_size == size
+    kept = stored(tmp_path)
+    pictures = [setting.dataset.picture(int(i)) for i in kept["indices"][:5]]
+    found = trained.embed([*pictures[:3], np.asarray(pictures[3]), pictures[4]])
+    expected = torch.nn.functional.normalize(torch.from_numpy(kept["embeddings"][:5]))
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_paths_are_embedded_like_pictures_and_none_at_all_gives_none(tmp_path: Path) -> None:
+    setting = setting_of()
+    train_and_judge(setting, tmp_path, "test")
+    trained = Trained.open(tmp_path)
+    picture = setting.dataset.picture(0)
+    picture.save(tmp_path / "one.png")
+    assert torch.equal(trained.embed([tmp_path / "one.png"]), trained.embed([picture]))
+    assert trained.embed([]).shape == (0, 16)
+
+
+def test_a_layer_that_is_not_there_stops_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no layer named 'stage7': did you mean"):
+        train_and_judge(setting_of("descriptor=stage7"), tmp_path / "run", "test")
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_cannot_be_loaded_says_why(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="holds no trained network"):
+        unseen.load(tmp_path)
+    train_and_judge(setting_of("descriptor=best"), tmp_path, "test")
+    folder = RunFolder(tmp_path)
+    selection = folder.read_json("selection.json")
+    folder.write_json("selection.json", {k: selection[k] for k in ("on", "epoch")})
+    with pytest.raises(ValueError, match="has not chosen its best layer yet: `unseen evaluate"):
+        unseen.load(tmp_path)

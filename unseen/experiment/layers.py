@@ -1,0 +1,97 @@
+"""Every layer as a descriptor: recall of each, and the choice of the run's own.
+
+descriptor = "embedding"    what the loss sees
+descriptor = "<layer>"      any layer (`unseen layers RUN` names them); epochs are chosen by it
+descriptor = "best"         the layer with the highest recall@1 on the validation classes, found
+                            with the weights of the chosen epoch
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from unseen import build
+from unseen.contracts import IntArray
+from unseen.data.pictures.loader import evaluation_batches
+from unseen.evaluation.evaluate import Evaluation, evaluate
+from unseen.experiment.setting import Setting, Watch, computing
+from unseen.networks.descriptor import Tappable, usual_taps
+from unseen.networks.network import EMBEDDING
+from unseen.networks.taps import check_names
+from unseen.training.run_folder import RunFolder
+
+BEST = "best"
+METRIC = "recall@1"
+
+
+def choose_descriptor(
+    setting: Setting, folder: RunFolder, selection: dict[str, Any], watch: Watch
+) -> dict[str, Any]:
+    """The selection with the run's descriptor in it, also on disk; reads no test classes."""
+    if "descriptor" in selection:
+        return selection
+    asked = setting.config.descriptor
+    chosen: dict[str, Any] = {"asked": asked, "layer": asked}
+    if asked == BEST:
+        recall = validation_recall(setting, folder, watch)
+        chosen["validation"] = {name: round(value, 6) for name, value in recall.items()}
+        # of equals the last: nearest to what was trained
+        chosen["layer"] = max(reversed(recall), key=lambda name: recall[name])
+        watch.tell({"event": "descriptor"} | chosen)
+    selection = selection | {"descriptor": chosen}
+    folder.write_json("selection.json", selection)
+    return selection
+
+
+def validation_recall(setting: Setting, folder: RunFolder, watch: Watch) -> dict[str, float]:
+    """Recall@1 of every usual layer of the stored network on the validation classes."""
+    network = stored_network(setting, folder)
+    _, transform = build.picture_transforms(setting.config, network)
+    layers = named_layers(setting, network, transform)
+    told = watch.of("layers on validation classes")
+    with computing(setting):
+        items = setting.split.validation
+        found = setting.embed_layers(network, transform, items, layers, told)
+        return {name: s.values[METRIC].value for name, s in judged(setting, found, items).items()}
+
+
+def stored_network(setting: Setting, folder: RunFolder) -> Tappable:
+    """The network a run has kept."""
+    if not folder.file("weights.safetensors").exists():
+        raise ValueError(
+            f"{folder.path} has no weights yet: it was stopped before its first epoch ended"
+        )
+    network = build.network(setting.config).to(setting.device)
+    network.load_state_dict(folder.read_tensors("weights.safetensors"))
+    return network
+
+
+def named_layers(
+    setting: Setting, network: Tappable, transform: Any, asked: Sequence[str] = ()
+) -> list[str]:
+    """The layers asked for, or all usual ones, in the order they run."""
+    if asked:
+        check_names(asked, network.layers())
+        return list(dict.fromkeys(asked))
+    first = setting.split.validation[:1]
+    batch = next(evaluation_batches(setting.dataset, first, transform, 1, workers=0))
+    return usual_taps(network, batch.images.to(setting.device))
+
+
+def judged(
+    setting: Setting, descriptors: dict[str, Tensor], items: IntArray
+) -> dict[str, Evaluation]:
+    """Recall@1 of each layer, without intervals."""
+    labels = torch.from_numpy(setting.dataset.labels[items])
+    return {
+        name: evaluate(
+            descriptor,
+            labels,
+            metrics=(METRIC,),
+            normalise=setting.config.normalise or name != EMBEDDING,
+            resamples=0,
+        )
+        for name, descriptor in descriptors.items()
+    }

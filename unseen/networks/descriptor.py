@@ -1,0 +1,90 @@
+"""A network read at one of its layers: the descriptor that is judged, searched and exported.
+
+Paper    N. Vo, J. Hays, Generalization in Metric Learning: Should the Embedding Layer be the
+         Embedding Layer?, WACV 2019, https://arxiv.org/abs/1803.03310: trained on one layer, the
+         layer before it often serves unseen classes better.
+Rule     `embedding` is the network itself, with its raw embeddings; any other layer is a tap
+         (`taps.py`), a unit vector.
+"""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from unseen.contracts import Output
+from unseen.networks.attention_ensemble import AttentionEnsemble
+from unseen.networks.network import EMBEDDING, POOLED, EmbeddingNetwork
+from unseen.networks.taps import check_names, hooked
+
+Tappable = EmbeddingNetwork | AttentionEnsemble
+_BETWEEN = (  # layers that only hand on what the one before them computed
+    nn.Dropout,
+    nn.Dropout2d,
+    nn.Identity,
+    nn.MaxPool2d,
+    nn.AvgPool2d,
+    nn.AdaptiveAvgPool2d,
+)
+
+
+class Described(nn.Module):
+    """A network whose embeddings are another of its layers; it shares the network."""
+
+    def __init__(self, network: Tappable, layer: str) -> None:
+        super().__init__()
+        check_names([layer], network.layers())
+        self.network, self.layer = network, layer
+        self.embedding_size = self._size()  # also finds out whether the layer runs at all
+
+    def _size(self) -> int:
+        size, was_training = self.network.backbone.input_spec.size, self.network.training
+        blank = torch.zeros(1, 3, size, size, device=next(self.parameters()).device)
+        with torch.inference_mode():
+            found: Tensor = self.eval()(blank).embeddings
+        self.train(was_training)
+        return found.shape[1]
+
+    def forward(self, images: Tensor) -> Output:
+        tapped = self.network.tapped(images, [self.layer, POOLED])
+        return Output(tapped[self.layer], tapped[POOLED])
+
+
+def described(network: Tappable, layer: str) -> Tappable | Described:
+    """The network at a layer: its `embeddings` are that layer's descriptors."""
+    return network if layer == EMBEDDING else Described(network, layer)
+
+
+def usual_taps(network: Tappable, images: Tensor) -> list[str]:
+    """The layers worth comparing, in the order they run: blocks and activations of the body (a
+    Sequential counts by its steps), `pooled`, the head's hidden layers, `embedding`."""
+    named = network.named_layers()
+    ran: list[str] = []
+
+    def keep(name: str, output: object) -> None:
+        if isinstance(output, Tensor) and name not in ran:
+            ran.append(name)
+
+    was_training = network.training
+    with torch.inference_mode(), hooked({n: named[n] for n in _steps(network.backbone.body)}, keep):
+        network.eval()(images)
+    network.train(was_training)
+    hidden = [name for name, layer in named.items() if _is_hidden(name, layer)]
+    return [*ran, POOLED, *hidden[:-1], EMBEDDING]
+
+
+def _is_hidden(name: str, layer: nn.Module) -> bool:
+    return name.startswith("head.") and isinstance(layer, nn.Linear)
+
+
+def _steps(body: nn.Module, prefix: str = "") -> Iterator[str]:
+    """Blocks and activations; a convolution or norm alone is half of a step."""
+    for name, layer in body.named_children():
+        if isinstance(layer, nn.Sequential | nn.ModuleList):
+            yield from _steps(layer, f"{prefix}{name}.")
+        elif list(layer.children()) or _is_activation(layer):
+            yield f"{prefix}{name}"
+
+
+def _is_activation(layer: nn.Module) -> bool:
+    return not list(layer.parameters()) and not isinstance(layer, _BETWEEN)
