@@ -56,7 +56,8 @@ def test_what_is_judged_is_what_is_loaded(asked: str, size: int | None, tmp_path
     trained = unseen.load(tmp_path)
     assert trained.descriptor == chosen["layer"]
     if asked == "best":
-        recall = chosen["validation"]
+        recall = chosen["recall"]
+        assert chosen["on"] == "validation"
         assert recall[chosen["layer"]] == max(recall.values())
         assert set(recall) == {"stage1", "stage2", "stage3", "pooled", "embedding"}
         assert [event["layer"] for event in told if event["event"] == "descriptor"] == [

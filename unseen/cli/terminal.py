@@ -70,9 +70,9 @@ class Display:
             )
             self.bars.update(self.training, completed=event["step"])
         if event["event"] == "descriptor":
-            recall = event["validation"]
+            recall = event["recall"]
             self.bars.console.print(
-                f"descriptor: {event['layer']}, the best of {len(recall)} layers on the validation "
+                f"descriptor: {event['layer']}, the best of {len(recall)} layers on {event['on']} "
                 f"classes (recall@1 {100 * recall[event['layer']]:.1f}; the embedding has "
                 f"{100 * recall['embedding']:.1f})",
                 soft_wrap=True,

@@ -2,8 +2,8 @@
 
 descriptor = "embedding"    what the loss sees
 descriptor = "<layer>"      any layer (`unseen layers RUN` names them); epochs are chosen by it
-descriptor = "best"         the layer with the highest recall@1 on the validation classes, found
-                            with the weights of the chosen epoch
+descriptor = "best"         the layer with the highest recall@1 on the classes the run selects on,
+                            found with the weights of the chosen epoch
 """
 
 from collections.abc import Sequence
@@ -29,14 +29,17 @@ METRIC = "recall@1"
 def choose_descriptor(
     setting: Setting, folder: RunFolder, selection: dict[str, Any], watch: Watch
 ) -> dict[str, Any]:
-    """The selection with the run's descriptor in it, also on disk; reads no test classes."""
+    """The selection with the run's descriptor in it, also on disk."""
     if "descriptor" in selection:
         return selection
     asked = setting.config.descriptor
     chosen: dict[str, Any] = {"asked": asked, "layer": asked}
     if asked == BEST:
-        recall = validation_recall(setting, folder, watch)
-        chosen["validation"] = {name: round(value, 6) for name, value in recall.items()}
+        on = setting.config.select
+        if on == "test":
+            folder.note_test_read("choice of the best layer", setting.config.hash())
+        recall = recall_to_select_by(setting, folder, watch)
+        chosen |= {"on": on, "recall": {name: round(value, 6) for name, value in recall.items()}}
         # of equals the last: nearest to what was trained
         chosen["layer"] = max(reversed(recall), key=lambda name: recall[name])
         watch.tell({"event": "descriptor"} | chosen)
@@ -45,14 +48,14 @@ def choose_descriptor(
     return selection
 
 
-def validation_recall(setting: Setting, folder: RunFolder, watch: Watch) -> dict[str, float]:
-    """Recall@1 of every usual layer of the stored network on the validation classes."""
+def recall_to_select_by(setting: Setting, folder: RunFolder, watch: Watch) -> dict[str, float]:
+    """Recall@1 of every usual layer of the stored network on the classes to select on."""
     network = stored_network(setting, folder)
     _, transform = build.picture_transforms(setting.config, network)
     layers = named_layers(setting, network, transform)
-    told = watch.of("layers on validation classes")
+    split, on = setting.split, setting.config.select
+    items, told = split.test if on == "test" else split.validation, watch.of(f"layers on {on}")
     with computing(setting):
-        items = setting.split.validation
         found = setting.embed_layers(network, transform, items, layers, told)
         return {name: s.values[METRIC].value for name, s in judged(setting, found, items).items()}
 
@@ -75,7 +78,7 @@ def named_layers(
     if asked:
         check_names(asked, network.layers())
         return list(dict.fromkeys(asked))
-    first = setting.split.validation[:1]
+    first = setting.split.train[:1]
     batch = next(evaluation_batches(setting.dataset, first, transform, 1, workers=0))
     return usual_taps(network, batch.images.to(setting.device))
 

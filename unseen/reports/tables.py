@@ -83,7 +83,7 @@ def descriptor(result: Json) -> str:
     chosen = result.get("selection", {}).get("descriptor", {})
     layer = chosen.get("layer", "embedding")
     if chosen.get("asked") == "best":
-        return f"Descriptor: {layer}, the best layer on validation classes."
+        return f"Descriptor: {layer}, the best layer on {chosen.get('on')} classes."
     return "" if layer == "embedding" else f"Descriptor: {layer}."
 
 
