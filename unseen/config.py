@@ -164,20 +164,26 @@ def make(values: dict[str, Any]) -> Config:
 
 def override(values: dict[str, Any], words: list[str]) -> dict[str, Any]:
     """Values with `key=value` words laid over them; `loss=margin` forgets the old loss's values."""
-    values = json.loads(json.dumps(values))
     for word in words:
         key, sign, text = word.partition("=")
         if not sign or not key:
             raise ValueError(f"expected key=value, got {word!r}, e.g. lr=0.001 or loss=margin")
-        *tables, last = key.split(".")
-        catalogue.known(tables[0] if tables else last, list(Config.model_fields), "key")
-        table = values
-        for name in tables:
-            default = _default_part(name)
-            current = table.setdefault(name, default)
-            table[name] = current if isinstance(current, dict) else {"name": current}
-            table = table[name]
-        table[last] = _parsed(text)
+        values = put(values, key, _parsed(text))
+    return values
+
+
+def put(values: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
+    """A copy of the values with one of them set, by a key such as `lr` or `loss.beta`."""
+    values = json.loads(json.dumps(values))
+    *tables, last = key.split(".")
+    catalogue.known(tables[0] if tables else last, list(Config.model_fields), "key")
+    table = values
+    for name in tables:
+        default = _default_part(name)
+        current = table.setdefault(name, default)
+        table[name] = current if isinstance(current, dict) else {"name": current}
+        table = table[name]
+    table[last] = value
     return values
 
 

@@ -2,6 +2,7 @@
 it had never stopped."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import torch
 
 from unseen import catalogue
 from unseen import config as configs
+from unseen.evaluation.evaluate import evaluate
 from unseen.experiment.judge import judge
-from unseen.experiment.run import train_and_judge
+from unseen.experiment.run import train, train_and_judge
 from unseen.experiment.setting import Setting, Watch, prepare
 from unseen.training.run_folder import RunFolder
 
@@ -184,3 +186,29 @@ def test_folds_select_on_their_own_classes_and_share_the_test(tmp_path: Path) ->
     assert all((fold.split.test == folds[0].split.test).all() for fold in folds)
     train_and_judge(folds[1], tmp_path, "test")
     assert RunFolder(tmp_path).is_finished
+
+
+def test_baselines_of_a_study_are_measured_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured: list[int] = []
+
+    def counted(*spaces: Any, **asked: Any) -> Any:
+        measured.append(len(spaces[0]))
+        return evaluate(*spaces, **asked)
+
+    monkeypatch.setattr("unseen.experiment.judge.evaluate", counted)
+    first = setting_of("loss=margin")
+    words = ("loss=triplet",)
+    second = replace(setting_of(*words), known_scores=first.known_scores)
+    results = [train_and_judge(s, tmp_path / str(i), "test") for i, s in enumerate((first, second))]
+    assert len(measured) == 4  # two trained networks, one untrained network, the pixels
+    assert results[1] == train_and_judge(setting_of(*words), tmp_path / "alone", "test")
+
+
+def test_training_alone_does_not_read_the_test_classes(tmp_path: Path) -> None:
+    selection = train(setting_of(), tmp_path, "test")
+    folder = RunFolder(tmp_path)
+    assert selection == folder.read_json("selection.json")
+    assert folder.read_json("manifest.json")["test_reads"] == []
+    assert not folder.file("result.json").exists()

@@ -13,6 +13,15 @@ def train_and_judge(
     setting: Setting, out: Path, command: str, watch: Watch | None = None
 ) -> dict[str, Any]:
     """Trains, or goes on training, then judges; returns what stands in result.json."""
+    selection = train(setting, out, command, watch)
+    folder = RunFolder(out)
+    result = judge(setting, folder, selection, "final evaluation", watch or Watch())
+    folder.note_end()
+    return result
+
+
+def train(setting: Setting, out: Path, command: str, watch: Watch | None = None) -> dict[str, Any]:
+    """Trains, or goes on training; returns what was selected. The test classes are not read."""
     watch = watch or Watch()
     folder = RunFolder(out)
     with computing(setting):  # a value that a method refuses stops here, before anything is written
@@ -21,7 +30,4 @@ def train_and_judge(
         folder.start_manifest(command, describe(setting), setting.config.hash())
         folder.write_text("config.toml", setting.config.to_toml())
     with computing(setting):
-        selection = fit.run()
-    result = judge(setting, folder, selection, "final evaluation", watch)
-    folder.note_end()
-    return result
+        return fit.run()

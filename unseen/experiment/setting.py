@@ -17,6 +17,7 @@ from unseen.config import Config
 from unseen.contracts import Dataset, IntArray, Split
 from unseen.data.pictures.loader import evaluation_batches
 from unseen.evaluation.embed import embed, embed_layers
+from unseen.evaluation.evaluate import Evaluation
 from unseen.networks.descriptor import Described, Tappable
 from unseen.networks.network import EMBEDDING
 from unseen.training.run_folder import RunFolder
@@ -49,6 +50,7 @@ class Setting:
     dataset: Dataset
     split: Split
     reasons: list[str]
+    known_scores: dict[bytes, Evaluation] = field(default_factory=dict)  # see `judge`
 
     @property
     def device(self) -> torch.device:
@@ -96,10 +98,10 @@ def computing(setting: Setting) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def prepare(config: Config, watch: Watch | None = None) -> Setting:
-    """Opens the data, settles the config and cuts the classes."""
+def prepare(config: Config, watch: Watch | None = None, dataset: Dataset | None = None) -> Setting:
+    """Opens the data (unless it is given), settles the config and cuts the classes."""
     watch = watch or Watch()
-    dataset = build.dataset(config.data, watch.of("reading the data"))
+    dataset = dataset or build.dataset(config.data, watch.of("reading the data"))
     config, reasons = build.settle(config, dataset)
     return Setting(config, dataset, build.split(config, dataset), reasons)
 
