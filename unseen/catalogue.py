@@ -20,6 +20,7 @@ KINDS = {  # folder -> what one of its methods is called, in configs and message
     "regularizers": "regularizer",
     "metrics": "metric",
     "diagnostics": "diagnostic",
+    "classical": "classical metric",
     "data": "data set",
 }
 _NOT_METHODS = ("base",)

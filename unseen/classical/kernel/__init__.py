@@ -1,0 +1,1 @@
+"""Non-linear versions of the linear metrics."""
