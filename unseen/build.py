@@ -107,9 +107,7 @@ def network(config: Config) -> EmbeddingNetwork:
         return EmbeddingNetwork(backbone, head, config.embedding_size)
 
 
-def objective(
-    config: Config, num_classes: int, net: EmbeddingNetwork | None = None
-) -> MinedObjective:
+def objective(config: Config, num_classes: int, net: Tappable | None = None) -> MinedObjective:
     """Miner, loss and regularizers for `num_classes` training classes; regularizers on maps also
     need the network. Each part draws its starting values alone: none changes those of another."""
     context = {"num_classes": num_classes, "embedding_size": config.embedding_size}

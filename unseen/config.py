@@ -114,6 +114,14 @@ class Config(BaseModel):
         return self
 
     @model_validator(mode="after")
+    def _orders_exist(self) -> "Config":
+        if self.descriptor == "orders" and "horde" not in [r.name for r in self.regularizers]:
+            raise ValueError(
+                "descriptor = orders needs the regularizer that makes them: regularizers=horde"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _split_exists(self) -> "Config":
         folded = self.protocol == "k_fold"
         if self.fold >= (self.folds if folded else 1):

@@ -45,10 +45,13 @@ def stored(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("asked", "size"), [("embedding", 16), ("stage2", 128), ("best", None)], ids=str
+    ("asked", "size"),
+    [("embedding", 16), ("stage2", 128), ("best", None), ("orders", 16)],
+    ids=str,
 )
 def test_what_is_judged_is_what_is_loaded(asked: str, size: int | None, tmp_path: Path) -> None:
-    setting = setting_of(f"descriptor={asked}")
+    horde = 'regularizers=[{name="horde", dimension=32, num_orders=3}]'
+    setting = setting_of(f"descriptor={asked}", *([horde] if asked == "orders" else []))
     told: list[dict[str, Any]] = []
     result = train_and_judge(setting, tmp_path, "test", Watch([told.append]))
     chosen = result["selection"]["descriptor"]
@@ -87,6 +90,11 @@ def test_a_layer_that_is_not_there_stops_before_anything_is_written(tmp_path: Pa
     with pytest.raises(ValueError, match="no layer named 'stage7': did you mean"):
         train_and_judge(setting_of("descriptor=stage7"), tmp_path / "run", "test")
     assert not (tmp_path / "run").exists()
+
+
+def test_orders_need_horde() -> None:
+    with pytest.raises(ValueError, match="regularizers=horde"):
+        setting_of("descriptor=orders")
 
 
 def test_what_cannot_be_loaded_says_why(tmp_path: Path) -> None:

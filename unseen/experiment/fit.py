@@ -17,6 +17,7 @@ from unseen.contracts import IntArray
 from unseen.data.pictures.loader import training_batches
 from unseen.evaluation.evaluate import evaluate
 from unseen.experiment.layers import BEST
+from unseen.experiment.orders import while_training
 from unseen.experiment.setting import Setting, Watch, settled
 from unseen.networks.descriptor import described
 from unseen.networks.network import EMBEDDING
@@ -39,7 +40,7 @@ class Fit:
         self.setting, self.folder, self.watch = setting, folder, watch
         self.network = build.network(config)
         # epochs are compared by the run's descriptor; "best" is only known after the last one
-        layer = EMBEDDING if config.descriptor == BEST else config.descriptor
+        layer = EMBEDDING if config.descriptor == BEST else while_training(config.descriptor)
         self.judged = described(self.network, layer)
         self.train_transform, self.eval_transform = build.picture_transforms(config, self.network)
         self.sampler = build.sampler(config, split.train, dataset.labels)

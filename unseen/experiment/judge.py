@@ -13,6 +13,7 @@ from unseen.data.pictures import transforms
 from unseen.data.pictures.loader import evaluation_batches
 from unseen.evaluation.evaluate import Evaluation, evaluate
 from unseen.experiment.layers import choose_descriptor
+from unseen.experiment.orders import read_at, while_training
 from unseen.experiment.setting import EMBED_BATCH, Setting, Watch, computing, describe
 from unseen.networks.descriptor import described
 from unseen.training.run_folder import RunFolder
@@ -85,9 +86,10 @@ def embedding_spaces(
     test = setting.split.test
     network = build.network(setting.config).to(setting.device)
     _, transform = build.picture_transforms(setting.config, network)
-    judged = described(network, layer)
-    untrained = setting.embed(judged, transform, test, watch.of("untrained network"))
+    start = described(network, while_training(layer))
+    untrained = setting.embed(start, transform, test, watch.of("untrained network"))
     network.load_state_dict(folder.read_tensors("weights.safetensors"))
+    judged = read_at(layer, network, setting.config, folder)
     trained = setting.embed(judged, transform, test, watch.of("trained network"))
     pixels = raw_pixels(setting.dataset, test, watch.of("raw pixels"))
     return {"trained": trained, "untrained": untrained, "pixels": pixels}

@@ -4,6 +4,7 @@ descriptor = "embedding"    what the loss sees
 descriptor = "<layer>"      any layer (`unseen layers RUN` names them); epochs are chosen by it
 descriptor = "best"         the layer with the highest recall@1 on the classes the run selects on,
                             found with the weights of the chosen epoch
+descriptor = "orders"       all orders of HORDE, reduced by principal components
 """
 
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from unseen import build
 from unseen.contracts import IntArray
 from unseen.data.pictures.loader import evaluation_batches
 from unseen.evaluation.evaluate import Evaluation, evaluate
+from unseen.experiment.orders import ORDERS, fit_orders
 from unseen.experiment.setting import Setting, Watch, computing
 from unseen.networks.descriptor import Tappable, usual_taps
 from unseen.networks.network import EMBEDDING
@@ -43,6 +45,9 @@ def choose_descriptor(
         # of equals the last: nearest to what was trained
         chosen["layer"] = max(reversed(recall), key=lambda name: recall[name])
         watch.tell({"event": "descriptor"} | chosen)
+    if asked == ORDERS:
+        with computing(setting):
+            fit_orders(setting, folder, stored_network(setting, folder), watch)
     selection = selection | {"descriptor": chosen}
     folder.write_json("selection.json", selection)
     return selection

@@ -20,6 +20,7 @@ from unseen.evaluation.embed import embed, embed_layers
 from unseen.evaluation.evaluate import Evaluation
 from unseen.networks.descriptor import Described, Tappable
 from unseen.networks.network import EMBEDDING
+from unseen.regularizers.high_order.descriptor import OrdersDescriptor
 from unseen.training.run_folder import RunFolder
 from unseen.training.trainer import Event, Listener
 
@@ -58,7 +59,7 @@ class Setting:
 
     def embed(
         self,
-        network: Tappable | Described,
+        network: Tappable | Described | OrdersDescriptor,
         transform: Any,
         items: IntArray,
         progress: Callable[[int, int], None] | None = None,

@@ -24,9 +24,11 @@ from unseen.data.pictures.decode import decode
 from unseen.data.pictures.loader import evaluation_batches
 from unseen.evaluation.embed import embed
 from unseen.experiment.layers import BEST
+from unseen.experiment.orders import read_at
 from unseen.experiment.setting import EMBED_BATCH, settled, stored_config
 from unseen.neighbours.space import to_sphere
-from unseen.networks.descriptor import Described, Tappable, described
+from unseen.networks.descriptor import Described, Tappable
+from unseen.regularizers.high_order.descriptor import OrdersDescriptor
 from unseen.training.run_folder import RunFolder
 
 Picture = str | Path | Image.Image | NDArray[np.uint8]
@@ -38,7 +40,7 @@ class Trained:
     compared: unit vectors (cosine), or raw ones (Euclidean) where the run has normalise = false."""
 
     config: Config
-    network: Tappable | Described
+    network: Tappable | Described | OrdersDescriptor
     transform: Any  # a picture to a tensor [3, s, s]
     descriptor: str  # the layer
 
@@ -52,7 +54,7 @@ class Trained:
         network = build.network(config).to(torch.device(config.device))
         network.load_state_dict(run.read_tensors("weights.safetensors"))
         _, transform = build.picture_transforms(config, network)
-        return cls(config, described(network.eval(), layer).eval(), transform, layer)
+        return cls(config, read_at(layer, network, config, run).eval(), transform, layer)
 
     @property
     def device(self) -> torch.device:

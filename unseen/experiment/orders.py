@@ -1,0 +1,58 @@
+"""`descriptor = "orders"`: a run with HORDE judged by all its orders, in the embedding's size.
+
+The projectors and order embeddings, which inference by the embedding alone drops, are then stored
+with the principal components in `orders.safetensors`.
+"""
+
+from pathlib import Path
+
+from unseen import build
+from unseen.config import Config
+from unseen.experiment.setting import Setting, Watch
+from unseen.networks.descriptor import Described, Tappable, described
+from unseen.networks.network import EMBEDDING
+from unseen.objective import MinedObjective
+from unseen.regularizers.high_order.descriptor import OrdersDescriptor
+from unseen.regularizers.horde import Horde
+from unseen.training.run_folder import RunFolder
+
+ORDERS = "orders"
+FILE = "orders.safetensors"
+
+
+def read_at(
+    layer: str, network: Tappable, config: Config, folder: RunFolder
+) -> Tappable | Described | OrdersDescriptor:
+    """The trained network of a run at its descriptor."""
+    if layer != ORDERS:
+        return described(network, layer)
+    # its losses, which alone depend on the number of classes, are not asked
+    orders = _of(build.objective(config, 1, network), network, config).to(config.device)
+    orders.load_own_state(folder.read_tensors(FILE))
+    return orders
+
+
+def while_training(layer: str) -> str:
+    """The layer epochs are compared by: components are fitted after the last one."""
+    return EMBEDDING if layer == ORDERS else layer
+
+
+def fit_orders(setting: Setting, folder: RunFolder, network: Tappable, watch: Watch) -> Path:
+    """Fits the components on the training items with the kept weights, and stores them."""
+    config, train = setting.config, setting.split.train
+    state = folder.read_tensors("objective.safetensors")
+    num_classes = len(set(setting.dataset.labels[train].tolist()))
+    objective = build.objective(config, num_classes, network)
+    objective.load_state_dict(state)
+    orders = _of(objective, network, config).to(setting.device)
+    _, transform = build.picture_transforms(config, network)
+    told = watch.of("orders of the training pictures")
+    orders.fit(setting.embed(orders, transform, train, told).to(setting.device))
+    folder.write_tensors(FILE, orders.own_state())
+    return folder.file(FILE)
+
+
+def _of(objective: MinedObjective, network: Tappable, config: Config) -> OrdersDescriptor:
+    horde = objective.regularizers["horde"]
+    assert isinstance(horde, Horde)
+    return OrdersDescriptor(network, horde, config.embedding_size)

@@ -1,0 +1,53 @@
+"""All orders of HORDE as one descriptor, reduced by principal components.
+
+Paper    P. Jacob et al., Metric Learning with HORDE, ICCV 2019: the concatenation of all orders
+         found 0.5 to 2.3 points more than the first order alone.
+Formula  z = [e_1, ..., e_K], the descriptor is C (z - mean): mean and the first `size` principal
+         directions C of the training items, not whitened. The paper says neither which items nor
+         whether it whitens; this is our reading.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from unseen.contracts import Output
+from unseen.regularizers.horde import Horde
+
+
+class OrdersDescriptor(nn.Module):
+    """A network whose embeddings are its orders: until `fit` all, then `size` components of them."""
+
+    mean: Tensor  # [Z]
+    components: Tensor  # [size, Z]
+
+    def __init__(self, network: nn.Module, horde: Horde, size: int) -> None:
+        super().__init__()
+        self.network, self.horde, self.embedding_size = network, horde, size
+        self.register_buffer("mean", torch.zeros(0))
+        self.register_buffer("components", torch.zeros(0, 0))
+
+    def forward(self, images: Tensor) -> Output:
+        output = self.network(images)
+        orders = self.horde.concatenated(output)  # [N, Z]
+        if len(self.components):
+            orders = (orders - self.mean) @ self.components.T
+        return Output(orders, output.pooled)
+
+    def fit(self, orders: Tensor) -> None:  # [n, Z]
+        """Principal directions of the orders of training items."""
+        rows = orders.double()
+        self.mean = rows.mean(dim=0)
+        centred = rows - self.mean
+        _, vectors = torch.linalg.eigh(centred.T @ centred)  # rising
+        self.components = vectors.flip(1)[:, : self.embedding_size].T.contiguous().to(orders)
+        self.mean, self.embedding_size = self.mean.to(orders), len(self.components)
+
+    def own_state(self) -> dict[str, Tensor]:
+        """What the network's weights do not hold: components, projectors and order embeddings."""
+        kept = self.state_dict()
+        return {n: v for n, v in kept.items() if not n.startswith(("network.", "horde.losses."))}
+
+    def load_own_state(self, state: dict[str, Tensor]) -> None:
+        self.mean, self.components = state["mean"], state["components"]
+        self.embedding_size = len(self.components)
+        self.load_state_dict(state, strict=False)
