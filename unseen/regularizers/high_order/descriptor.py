@@ -15,7 +15,7 @@ from unseen.regularizers.horde import Horde
 
 
 class OrdersDescriptor(nn.Module):
-    """A network whose embeddings are its orders: until `fit` all, then `size` components of them."""
+    """A network whose embeddings are its orders: all until `fit`, then `size` components."""
 
     mean: Tensor  # [Z]
     components: Tensor  # [size, Z]
