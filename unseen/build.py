@@ -14,9 +14,9 @@ import torch
 
 from unseen import catalogue
 from unseen.config import Config, Part, WeightedPart
-from unseen.contracts import Dataset, IntArray, Sampler, Split, SplitProtocol
+from unseen.contracts import Dataset, FeatureDataset, IntArray, Sampler, Split, SplitProtocol
 from unseen.data.pictures import transforms
-from unseen.networks.backbone import create_backbone
+from unseen.networks.backbone import FEATURES, create_backbone
 from unseen.networks.descriptor import Tappable
 from unseen.networks.head import Head
 from unseen.networks.network import EmbeddingNetwork
@@ -26,8 +26,11 @@ from unseen.protocols.half_split import HalfSplit
 from unseen.protocols.k_fold import KFold
 from unseen.training.schedules import SCHEDULES
 
+Choose = Callable[[str, Any, str], None]  # key, value if it is "auto", why
+
 SMALL_PICTURE = 64  # up to this many pixels a picture counts as small
-USUAL_BATCH = 56
+USUAL_BATCH, HEAD_BATCH = 56, 112
+USUAL_LR, HEAD_LR = 1e-3, 1e-4
 
 
 def settle(config: Config, dataset: Dataset) -> tuple[Config, list[str]]:
@@ -36,16 +39,37 @@ def settle(config: Config, dataset: Dataset) -> tuple[Config, list[str]]:
     reasons: list[str] = []
 
     def choose(key: str, value: Any, why: str) -> None:
-        if getattr(config, key) == "auto":
+        if getattr(config, key) == "auto" and key not in chosen:
             chosen[key] = value
             reasons.append(f"{key} = {value}: {why}")
 
     has_gpu = torch.cuda.is_available()
     choose("device", "cuda" if has_gpu else "cpu", "a GPU" if has_gpu else "there is no GPU")
+    if isinstance(dataset, FeatureDataset):
+        _settle_features(config, dataset.features.shape[1], choose)
+    else:
+        _settle_pictures(config, dataset, choose)
+    choose("lr", USUAL_LR, "usual with AdamW")
+    choose("validation_share", *_validation_share(config))
+    choose("batch_size", *_batch_size(config, dataset))
+    choose("epochs", *_epochs(dataset))
+    if config.miner is not None and config.miner.name == "auto":
+        chosen["miner"], why = _usual_miner(config.loss, config.miner)
+        reasons.append(f"miner = {chosen['miner'].name if chosen['miner'] else 'none'}: {why}")
+    for part in config.regularizers:
+        if part.weight is None:
+            reasons.append(f"weight = {_weighted(part).weight:g}: usual with {part.name}")
+    chosen["regularizers"] = [_weighted(part) for part in config.regularizers]
+    return Config(**(dict(config) | chosen)), reasons
+
+
+def _settle_pictures(config: Config, dataset: Dataset, choose: Choose) -> None:
     side = _typical_side(dataset)
     small = side <= SMALL_PICTURE
-    choose("backbone", "small_conv", "built in, needs no weights")
-    backbone = chosen.get("backbone", config.backbone)
+    backbone = "small_conv" if config.backbone == "auto" else config.backbone
+    if backbone.startswith(FEATURES):
+        raise ValueError(f"backbone {backbone} is for data of features; this has pictures")
+    choose("backbone", backbone, "built in, needs no weights")
     own_size = create_backbone(backbone).input_spec.size if backbone != "small_conv" else None
     size = own_size or (side if small else SMALL_PICTURE)
     why = f"{backbone} was made for it" if own_size else f"the pictures are about {side} px"
@@ -55,19 +79,23 @@ def settle(config: Config, dataset: Dataset) -> tuple[Config, list[str]]:
         "small" if small else "base",
         "small pictures: shifts and turns, no mirroring" if small else "crops and mirroring",
     )
-    choose("validation_share", *_validation_share(config))
-    choose("batch_size", *_batch_size(config, dataset))
-    choose("epochs", *_epochs(dataset))
     choose("threads", *_threads(small))
     choose("workers", 1 if small else 2, "pictures are prepared while the network computes")
-    if config.miner is not None and config.miner.name == "auto":
-        chosen["miner"], why = _usual_miner(config.loss, config.miner)
-        reasons.append(f"miner = {chosen['miner'].name if chosen['miner'] else 'none'}: {why}")
-    for part in config.regularizers:
-        if part.weight is None:
-            reasons.append(f"weight = {_weighted(part).weight:g}: usual with {part.name}")
-    chosen["regularizers"] = [_weighted(part) for part in config.regularizers]
-    return Config(**(dict(config) | chosen)), reasons
+
+
+def _settle_features(config: Config, size: int, choose: Choose) -> None:
+    backbone = f"{FEATURES}{size}"
+    if config.backbone not in ("auto", backbone):
+        raise ValueError(
+            f"the data are features of size {size}: a head is trained on them, backbone "
+            f"{config.backbone!r} has no pictures to see; leave it out"
+        )
+    choose("backbone", backbone, "the data are features: only a head is trained")
+    choose("picture_size", None, "there are no pictures")
+    choose("transform", None, "there are no pictures")
+    choose("lr", HEAD_LR, "a head on good features soon learns too much")
+    choose("threads", 1, "the steps are too short to share")
+    choose("workers", 0, "there is nothing to prepare")
 
 
 def dataset(part: Part, progress: Callable[[int, int], None] | None = None) -> Dataset:
@@ -94,7 +122,7 @@ def split(config: Config, data: Dataset) -> Split:
 
 def network(config: Config) -> EmbeddingNetwork:
     """The network with its starting weights."""
-    assert isinstance(config.picture_size, int)
+    assert config.picture_size != "auto", "the config is not settled"
     with seeded(config.seed):
         backbone = create_backbone(
             config.backbone,
@@ -161,7 +189,10 @@ def sampler(config: Config, items: IntArray, labels: IntArray) -> Sampler:
 
 
 def picture_transforms(config: Config, net: Tappable) -> tuple[Any, Any]:
-    """The training and the evaluation transform, with the network's size and normalisation."""
+    """The training and the evaluation transform, with the network's size and normalisation;
+    features have none."""
+    if config.transform is None:
+        return None, None
     spec = net.backbone.input_spec
     return transforms.named(config.transform, spec.size, spec.mean, spec.std)
 
@@ -208,7 +239,8 @@ def _batch_size(config: Config, data: Dataset) -> tuple[int, str]:
         raise ValueError(f"sampler.per_class must be a whole number from 1, got {per_class!r}")
     share = config.validation_share if config.validation_share != "auto" else 0.15
     most = max(2, int(_trainable(data) * (1 - share)) - 1)
-    classes = min(max(2, USUAL_BATCH // per_class), most)
+    usual = HEAD_BATCH if isinstance(data, FeatureDataset) else USUAL_BATCH
+    classes = min(max(2, usual // per_class), most)
     return classes * per_class, f"{classes} classes with {per_class} pictures each"
 
 

@@ -65,8 +65,8 @@ class Config(BaseModel):
     frozen_bn: Literal["off", "stats", "full"] = "off"
     embedding_size: int = Field(default=128, ge=1)
     hidden: list[int] = []
-    picture_size: Annotated[int, Field(ge=8)] | Auto = "auto"
-    transform: str = "auto"
+    picture_size: Annotated[int, Field(ge=8)] | Auto | None = "auto"  # None: there are no pictures
+    transform: str | None = "auto"
 
     sampler: Part = Part(name="samples_per_class")
     miner: Part | None = Part(name="auto")
@@ -76,7 +76,7 @@ class Config(BaseModel):
 
     batch_size: Annotated[int, Field(ge=2)] | Auto = "auto"
     epochs: Annotated[int, Field(ge=1)] | Auto = "auto"
-    lr: float = Field(default=1e-3, gt=0)
+    lr: Annotated[float, Field(gt=0)] | Auto = "auto"
     weight_decay: float = Field(default=1e-4, ge=0)
     schedule: Literal["constant", "cosine"] = "cosine"
 

@@ -9,7 +9,7 @@ neighbours.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -20,6 +20,7 @@ from torch import Tensor
 from unseen.tuples import Pairs, Triplets
 
 IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
 
 
 class Batch(NamedTuple):
@@ -79,7 +80,7 @@ class Dataset(Protocol):
     def __len__(self) -> int: ...
 
     def picture(self, index: int) -> Image.Image:
-        """The picture as RGB."""
+        """The picture as RGB; a data set of features has none and raises ValueError."""
         ...
 
     def describe(self) -> dict[str, Any]:
@@ -89,6 +90,38 @@ class Dataset(Protocol):
     def fingerprint(self) -> str:
         """A hash that changes when an item, a label or the order changes."""
         ...
+
+
+@dataclass(frozen=True)
+class Annotations:
+    """What a data set knows of its items beyond their class; None where it knows nothing."""
+
+    validation_classes: IntArray | None = None  # classes its authors set aside to select on
+    query: BoolArray | None = None  # [n] test items that ask; None = all do
+    gallery: BoolArray | None = None  # [n] test items that answer; None = all do
+    ignore_groups: IntArray | None = None  # [n] same camera, same sequence; negative = no group
+    labels: Mapping[str, IntArray] = field(default_factory=dict)  # further labels [n] by name
+
+
+@runtime_checkable
+class AnnotatedDataset(Protocol):
+    """A data set whose items have more than a class."""
+
+    @property
+    def annotations(self) -> Annotations: ...
+
+
+def annotations_of(dataset: Dataset) -> Annotations:
+    """What a data set says of its items beyond their class, be it nothing."""
+    return dataset.annotations if isinstance(dataset, AnnotatedDataset) else Annotations()
+
+
+@runtime_checkable
+class FeatureDataset(Protocol):
+    """A data set of ready descriptors in place of pictures: its network is a head."""
+
+    @property
+    def features(self) -> NDArray[np.floating[Any]]: ...  # [n, P]
 
 
 class Sampler(Protocol):

@@ -81,6 +81,29 @@ def test_a_folder_of_pictures_trains_without_further_words(
     assert json.loads((tmp_path / "run" / "result.json").read_text())["data"]["classes"] == 8
 
 
+def test_a_file_of_features_trains_a_head(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(12), 6)
+    features = rng.normal(size=(12, 16))[labels] + 0.5 * rng.normal(size=(72, 16))
+    np.savez(tmp_path / "features.npz", features=features, labels=labels)
+    out = tmp_path / "run"
+    code, text, errors = unseen(
+        capsys, "train", str(tmp_path / "features.npz"), "epochs=2", "--out", str(out)
+    )
+    assert code == 0, errors
+    assert "only a head is trained" in text
+    assert "features as given" in text
+    result = (out / "result.json").read_bytes()
+    assert unseen(capsys, "evaluate", str(out))[0] == 0
+    assert (out / "result.json").read_bytes() == result
+    page = (out / "report" / "index.html").read_text()
+    assert "features as given" in page
+    assert 'src="data:image' not in page
+    assert unseen(capsys, "report", str(out))[0] == 0
+
+
 def test_other_settings_go_to_the_next_folder(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ from unseen import catalogue
 from unseen import config as configs
 from unseen.cli.terminal import command_line, console, display, stages
 from unseen.config import Config
+from unseen.contracts import FeatureDataset
 from unseen.experiment.run import train_and_judge
 from unseen.experiment.setting import Setting, changed_keys, describe, prepare, steps_per_epoch
 from unseen.reports import page, tables
@@ -19,7 +20,9 @@ NAMED = 5  # unreadable files named one by one
 
 
 def train(
-    data: Annotated[str, typer.Argument(help="`glyphs` or a folder with one folder per class")],
+    data: Annotated[
+        str, typer.Argument(help="`glyphs`, a folder with one folder per class, or an .npz file")
+    ],
     settings: Annotated[
         list[str] | None,
         typer.Argument(help=f"key=value; the keys: {', '.join(Config.model_fields)}"),
@@ -86,8 +89,9 @@ def announce(setting: Setting) -> None:
     select = f"{split['validation_classes']:,}"
     if setting.config.select == "test":
         select = "[yellow]the test classes[/]"
+    things = "items" if isinstance(setting.dataset, FeatureDataset) else "pictures"
     console.print(
-        f"{data['name']}: {data['items']:,} pictures of {data['classes']:,} classes; train on "
+        f"{data['name']}: {data['items']:,} {things} of {data['classes']:,} classes; train on "
         f"{split['train_classes']:,}, select on {select}, test on "
         f"{split['test_classes']:,} unseen ones"
     )
@@ -103,19 +107,23 @@ def announce(setting: Setting) -> None:
 
 
 def data_table(data: str, given: Any, strict: bool) -> dict[str, Any]:
-    """A built-in data set by its name, anything else as a folder of class folders."""
+    """A built-in data set by its name, an .npz file as features, anything else as a folder of
+    class folders."""
     names = catalogue.names("data")
     table = dict(given) if isinstance(given, dict) else {}
     if data in names and not Path(data).is_dir():
         return table | {"name": data}
     if "/" not in data and not Path(data).exists():
         catalogue.known(data, [n for n in names if n != "folder"], "data set (and no such folder)")
+    if Path(data).suffix == ".npz":
+        return table | {"name": "arrays", "root": data}
     return table | {"name": "folder", "root": data} | ({"strict": True} if strict else {})
 
 
 def usual_folder(config: Config) -> Path:
     """Named by data, loss and seed; a run with other settings of that name gets the next number."""
-    data = Path(str(config.data.values.get("root", config.data.name))).resolve().name
+    path = Path(str(config.data.values.get("root", config.data.name))).resolve()
+    data = path.name if path.is_dir() else path.stem
     name = f"{data}-{config.loss.name.replace(':', '_')}-seed{config.seed}"
     for number in itertools.count(1):
         path = Path("runs") / (name if number == 1 else f"{name}-{number}")

@@ -50,7 +50,7 @@ class Fit:
         self.trainer = Trainer(
             self.network,
             objective,
-            config.lr,
+            settled(config.lr),
             config.weight_decay,
             schedule,
             setting.device,

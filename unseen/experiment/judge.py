@@ -1,4 +1,5 @@
-"""The one reading of the test classes: the network beside its untrained self and raw pixels."""
+"""The one reading of the test classes: the network beside its untrained self and what it was given:
+raw pixels, or features as they are."""
 
 import hashlib
 from collections.abc import Callable
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor
 
 from unseen import build
-from unseen.contracts import Dataset, IntArray
+from unseen.contracts import Dataset, FeatureDataset, IntArray
 from unseen.data.pictures import transforms
 from unseen.data.pictures.loader import evaluation_batches
 from unseen.evaluation.evaluate import Evaluation, evaluate
@@ -68,7 +69,7 @@ def _score(setting: Setting, name: str, space: Tensor, labels: Tensor, watch: Wa
             progress=watch.of(f"judging {name}"),
         )
 
-    normalise = config.normalise or name == "pixels"
+    normalise = config.normalise or name in ("pixels", "features")
     if name == "trained":
         return measured()
     content = hashlib.sha256(f"{config.metrics} {normalise} {config.seed}".encode())
@@ -82,7 +83,7 @@ def _score(setting: Setting, name: str, space: Tensor, labels: Tensor, watch: Wa
 def embedding_spaces(
     setting: Setting, folder: RunFolder, layer: str, watch: Watch
 ) -> dict[str, Tensor]:
-    """Test descriptors of the trained and the untrained network, and the pictures themselves."""
+    """Test descriptors of the trained and the untrained network, and what they were given."""
     test = setting.split.test
     network = build.network(setting.config).to(setting.device)
     _, transform = build.picture_transforms(setting.config, network)
@@ -91,8 +92,11 @@ def embedding_spaces(
     network.load_state_dict(folder.read_tensors("weights.safetensors"))
     judged = read_at(layer, network, setting.config, folder)
     trained = setting.embed(judged, transform, test, watch.of("trained network"))
-    pixels = raw_pixels(setting.dataset, test, watch.of("raw pixels"))
-    return {"trained": trained, "untrained": untrained, "pixels": pixels}
+    spaces = {"trained": trained, "untrained": untrained}
+    if isinstance(setting.dataset, FeatureDataset):
+        given = torch.from_numpy(setting.dataset.features[test]).float()
+        return spaces | {"features": given}
+    return spaces | {"pixels": raw_pixels(setting.dataset, test, watch.of("raw pixels"))}
 
 
 def raw_pixels(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from unseen.training.run_folder import RunFolder
 from unseen.training.trainer import Event, Listener
 
 EMBED_BATCH = 256
+Number = TypeVar("Number", int, float)
 
 
 @dataclass
@@ -151,7 +152,7 @@ def split_hash(split: Split) -> str:
     return digest.hexdigest()[:16]
 
 
-def settled(value: int | str) -> int:
+def settled(value: Number | str) -> Number:
     """A number that was perhaps "auto" before `build.settle`."""
-    assert isinstance(value, int), "the config is not settled"
+    assert not isinstance(value, str), "the config is not settled"
     return value

@@ -5,6 +5,7 @@
     resnet50 | vgg16_bn | googlenet         torchvision's
     bn_inception                            ours; weights from a file
     timm:<model>                            any model of timm, e.g. timm:resnet18
+    features:<size>                         none: the data are descriptors of that size
 
 `weights` is None (random), "imagenet", or a file (`weights.py`).
 """
@@ -23,11 +24,13 @@ from unseen.networks.efficientnet_lite import efficientnet_lite as lite_body
 from unseen.networks.frozen_batch_norm import freeze_batch_norm, hold_statistics
 from unseen.networks.input_spec import IMAGENET_MEAN, IMAGENET_STD, InputSpec
 from unseen.networks.pooling import POOLINGS, create_pooling
+from unseen.networks.ready_features import ReadyFeatures
 from unseen.networks.small_conv import SmallConv
 from unseen.networks.torchvision_bodies import torchvision_body
 from unseen.networks.weights import State, load_weights
 
 TIMM = "timm:"
+FEATURES = "features:"
 IMAGENET = "imagenet"
 OWN = (
     "own"  # a network's own pooling: the mean of a map, whatever a transformer does with its tokens
@@ -126,6 +129,8 @@ def create_backbone(
     frozen_bn: str = "off",
 ) -> Backbone:
     """A backbone by name. `picture_size` None: the size the network was made for."""
+    if name.startswith(FEATURES):
+        return _ready_features(name, weights, pooling)
     recipe = _timm_recipe(name.removeprefix(TIMM), picture_size) if name.startswith(TIMM) else None
     if recipe is None:
         recipe = _known(name)
@@ -135,6 +140,15 @@ def create_backbone(
     spec = recipe.input_spec
     spec = InputSpec(picture_size or spec.size, spec.mean, spec.std)
     return Backbone(body, recipe.num_features, spec, pooling, frozen_bn)
+
+
+def _ready_features(name: str, weights: str | None, pooling: str) -> Backbone:
+    size = name.removeprefix(FEATURES)
+    if not size.isdigit() or int(size) < 1:
+        raise ValueError(f"expected {FEATURES}<size>, e.g. {FEATURES}512, got {name!r}")
+    if weights is not None or pooling != OWN:
+        raise ValueError(f"{name} is no network: leave weights and pooling out")
+    return Backbone(ReadyFeatures(), int(size), InputSpec(0))
 
 
 def has_weights(name: str) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from openTSNE import TSNE
 
-from unseen.contracts import Dataset
+from unseen.contracts import Dataset, FeatureDataset
 from unseen.reports.queries import Found
 from unseen.reports.run_folder import TestEmbeddings
 from unseen.reports.thumbnails import sheet
@@ -85,7 +85,9 @@ def map_data(
     place /= np.abs(place).max() or 1.0
     nearest = found.positions[points, 0]
     classes, of_point = np.unique(test.labels[points], return_inverse=True)
-    uri, columns = sheet(dataset, test.indices[points].tolist(), TILE)
+    uri, columns = None, 1
+    if not isinstance(dataset, FeatureDataset):
+        uri, columns = sheet(dataset, test.indices[points].tolist(), TILE)
     return {
         "x": np.round(place[:, 0], 3).tolist(),
         "y": np.round(place[:, 1], 3).tolist(),

@@ -100,6 +100,7 @@ function light(classNumber) {
 function fillTip(tip, item) {
   const map = data.map;
   const thumb = tip.querySelector(".thumb");
+  thumb.hidden = !map.sheet; // features have no pictures
   const side = thumb.clientWidth;
   const [column, row] = [item % map.columns, Math.floor(item / map.columns)];
   thumb.style.backgroundSize = `${map.columns * side}px ${map.rows * side}px`;
@@ -131,7 +132,7 @@ function prepareMap() {
   const plot = document.getElementById("map");
   const choice = document.getElementById("map-class");
   const tip = document.querySelector(".map .tip");
-  tip.querySelector(".thumb").style.backgroundImage = `url("${map.sheet}")`;
+  if (map.sheet) tip.querySelector(".thumb").style.backgroundImage = `url("${map.sheet}")`;
   map.names
     .map((name, number) => [name, number])
     .sort(([a], [b]) => (a < b ? -1 : 1))

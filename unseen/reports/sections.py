@@ -3,7 +3,7 @@
 from html import escape
 from typing import Any
 
-from unseen.contracts import Dataset
+from unseen.contracts import Dataset, FeatureDataset
 from unseen.reports import queries, tables
 from unseen.reports.figures import chosen_epoch
 from unseen.reports.queries import Found
@@ -45,8 +45,10 @@ def headline(run: RunFolder) -> str:
     classes = run.result.get("split", {}).get("test_classes")
     unseen = f"on {classes:,} {several} it never saw" if classes else f"on {several} it never saw"
     text = f"Finds the right {one} first in <em>{_percent(best)}</em> of queries, {unseen}"
-    pixels = tables.score(run.result, "pixels", "recall@1")
-    return text + (f"; raw pixels: {_percent(pixels)}" if pixels else "")
+    for row in ("pixels", "features"):
+        if given := tables.score(run.result, row, "recall@1"):
+            text += f"; {tables.row_title(row)}: {_percent(given)}"
+    return text
 
 
 def head_bars(result: Json) -> str:
@@ -253,6 +255,8 @@ def _query_row(query: int, test: TestEmbeddings, found: Found, dataset: Dataset)
 
 def _picture(item: int, test: TestEmbeddings, dataset: Dataset, word: str, verdict: str) -> str:
     name = escape(str(dataset.label_names[test.labels[item]]))
+    if isinstance(dataset, FeatureDataset):
+        return f'{verdict}<bdi class="name" title="{name}">{name}</bdi>'
     uri = data_uri(fitted(dataset.picture(int(test.indices[item])), TILE))
     return (
         f'<img src="{uri}" alt="{word}: {name}" width="{TILE}" height="{TILE}" decoding="async">'

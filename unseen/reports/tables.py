@@ -13,7 +13,12 @@ from rich.table import Table
 
 Json = dict[str, Any]
 
-ROWS = {"trained": "trained network", "untrained": "untrained network", "pixels": "raw pixels"}
+ROWS = {
+    "trained": "trained network",
+    "untrained": "untrained network",
+    "pixels": "raw pixels",
+    "features": "features as given",
+}
 METRICS = {"map_at_r": "mAP@R", "r_precision": "R-precision", "nmi": "NMI"}
 ON_TEST = "Chosen on test classes: not comparable with scores chosen on validation classes."
 

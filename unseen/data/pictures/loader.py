@@ -7,7 +7,8 @@ the number of workers, and come in the order the sampler gave them. An augmentat
 see the same pictures.
 
 Data sets that hold all their pixels (`arrays()`) meet transforms that work on whole batches
-(`on_pixels`) without the detour over single pictures.
+(`on_pixels`) without the detour over single pictures. Data sets of features have no pictures: their
+rows are the batch, and there is no transform.
 """
 
 from collections import deque
@@ -22,12 +23,12 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from unseen.contracts import Batch, Dataset, IntArray, Sampler
+from unseen.contracts import Batch, Dataset, FeatureDataset, IntArray, Sampler
 from unseen.data.pictures.transforms import Transform
 
 _AHEAD = 2  # batches prepared while one is computed on
 
-Part = Callable[[], Tensor]  # makes [n, channels, height, width]
+Part = Callable[[], Tensor]  # makes [n, channels, height, width], or [n, features]
 
 
 @runtime_checkable
@@ -60,7 +61,7 @@ class _Order(NamedTuple):
 
 def training_batches(
     dataset: Dataset,
-    transform: Transform,
+    transform: Transform | None,
     sampler: Sampler,
     epoch: int,
     seed: int,
@@ -85,7 +86,7 @@ def training_batches(
 def evaluation_batches(
     dataset: Dataset,
     indices: IntArray,
-    transform: Transform,
+    transform: Transform | None,
     batch_size: int,
     *,
     workers: int,
@@ -100,7 +101,7 @@ def evaluation_batches(
 
 
 def _batches(
-    dataset: Dataset, transform: Transform, orders: Iterable[_Order], workers: int
+    dataset: Dataset, transform: Transform | None, orders: Iterable[_Order], workers: int
 ) -> Iterator[Batch]:
     if workers < 0:
         raise ValueError(f"workers must be at least 0, got {workers}")
@@ -110,7 +111,7 @@ def _batches(
 
 
 def _in_threads(
-    dataset: Dataset, transform: Transform, orders: Iterable[_Order], workers: int
+    dataset: Dataset, transform: Transform | None, orders: Iterable[_Order], workers: int
 ) -> Iterator[Batch]:
     pool = ThreadPoolExecutor(workers, thread_name_prefix="pictures")
     try:
@@ -121,7 +122,7 @@ def _in_threads(
 
 def _in_turn(
     dataset: Dataset,
-    transform: Transform,
+    transform: Transform | None,
     orders: Iterable[_Order],
     start: Callable[[Part], Part],
 ) -> Iterator[Batch]:
@@ -144,7 +145,12 @@ def _collected(dataset: Dataset, order: _Order, results: list[Part]) -> Batch:
     return Batch(images, labels, indices)
 
 
-def _parts(dataset: Dataset, transform: Transform, order: _Order) -> list[Part]:
+def _parts(dataset: Dataset, transform: Transform | None, order: _Order) -> list[Part]:
+    if isinstance(dataset, FeatureDataset):
+        features = dataset.features
+        return [lambda: torch.from_numpy(features[order.indices]).float()]
+    if transform is None:
+        raise ValueError(f"{dataset.name} holds pictures: they need a transform")
     if isinstance(dataset, InMemory) and isinstance(transform, BatchTransform):
         pixels, on_pixels = dataset.arrays(), transform.on_pixels
 

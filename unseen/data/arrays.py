@@ -1,0 +1,133 @@
+"""`arrays`: features and labels in one .npz file; the network is then a head.
+
+    features     [n, P] numbers, one row per item           required
+    labels       [n] integers or words                      required
+    label_names  [C] what integer label c is called         optional, like all below
+    split        [n] train, validation or test: no class in two of them
+    is_query, is_gallery   [n] which test items ask, which answer
+    groups       [n] items of a group (a camera, a sequence) do not answer each other
+    label_<name> [n] further labels, to judge by
+
+Without `split` the second half of the classes, in the order of their labels, is tested: the
+convention of the benchmarks. `unseen features` makes such a file from any data set and backbone.
+"""
+
+import hashlib
+import zipfile
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from unseen.data.base import Columns, described
+
+FURTHER = "label_"  # the names of further label columns begin with it
+NAMES = "label_names"
+
+
+class Arrays:
+    """root: the .npz file. features, labels: the names of its arrays. test: which classes are
+    tested where the file does not say, the second half or, for each seed, some drawn at random."""
+
+    def __init__(
+        self,
+        root: str | Path,
+        features: str = "features",
+        labels: str = "labels",
+        test: Literal["second_half", "random"] = "second_half",
+    ) -> None:
+        if test not in ("second_half", "random"):
+            raise ValueError(f"test must be second_half or random, got {test!r}")
+        self.root = Path(root)
+        self.name = self.root.stem
+        held = _read(self.root)
+        for key in (features, labels):
+            if key not in held:
+                raise ValueError(
+                    f"{root} has no array {key!r}, it has {', '.join(held) or 'none'}; name them "
+                    "with data.features= and data.labels="
+                )
+        self.features: NDArray[np.floating[Any]] = _checked(held.pop(features), root)  # [n, P]
+        columns = _columns(held, held.pop(labels), len(self.features), root)
+        told = described(columns, str(root))
+        self.labels, self.official_test_classes = told.labels, told.test_classes
+        if told.test_classes is None and test == "second_half":
+            classes = np.arange(len(told.label_names))
+            self.official_test_classes = classes[len(classes) // 2 :]
+        self.annotations = told.annotations
+        self.label_names = _names(told.label_names, held.get(NAMES), root)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def picture(self, index: int) -> Image.Image:
+        raise ValueError(f"{self.root} holds features, no pictures")
+
+    def describe(self) -> dict[str, Any]:
+        counts = np.bincount(self.labels)
+        return {
+            "items": len(self),
+            "classes": len(self.label_names),
+            "features": self.features.shape[1],
+            "smallest class": int(counts.min()),
+            "largest class": int(counts.max()),
+            "classes with one picture": int((counts == 1).sum()),
+        }
+
+    def fingerprint(self) -> str:
+        digest = hashlib.sha256(np.ascontiguousarray(self.features).tobytes())
+        digest.update(repr((self.features.shape, self.features.dtype.str)).encode())
+        digest.update(self.labels.tobytes())
+        digest.update("\0".join(self.label_names).encode())
+        return digest.hexdigest()
+
+
+def _read(path: Path) -> dict[str, NDArray[Any]]:
+    if not path.exists():
+        raise FileNotFoundError(f"no such file: {path}")
+    try:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as held:
+            return dict(held)
+    except (ValueError, OSError, EOFError, TypeError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} is not a whole .npz file of plain arrays: {error}") from error
+
+
+def _checked(features: NDArray[Any], root: str | Path) -> NDArray[Any]:
+    shape = list(features.shape)
+    if features.ndim != 2 or min(shape) < 1 or features.dtype.kind not in "fiu":
+        raise ValueError(f"features of {root} must be [n, P] numbers, got {features.dtype} {shape}")
+    broken = np.flatnonzero(~np.isfinite(features).all(axis=1))
+    if len(broken):
+        raise ValueError(
+            f"{len(broken)} rows of features of {root} are not finite, the first is row {broken[0]}"
+        )
+    return features
+
+
+def _columns(
+    held: dict[str, NDArray[Any]], labels: NDArray[Any], rows: int, root: str | Path
+) -> Columns:
+    """The columns by their names in the file, each with one entry per row."""
+    further = [key for key in held if key.startswith(FURTHER) and key != NAMES]
+    named = {"split": "split", "query": "is_query", "gallery": "is_gallery", "groups": "groups"}
+    own = {field: held[key] for field, key in named.items() if key in held}
+    more = {key.removeprefix(FURTHER): held[key] for key in further}
+    for key, column in {"labels": labels, **own, **more}.items():
+        if column.shape != (rows,):
+            raise ValueError(f"{key} of {root} must be [{rows}], got {list(column.shape)}")
+    if labels.dtype.kind not in "iuUb":
+        raise ValueError(f"labels of {root} must be integers or words, got {labels.dtype}")
+    return Columns(labels, more=more, **own)
+
+
+def _names(values: list[str], given: NDArray[Any] | None, root: str | Path) -> list[str]:
+    """What classes are called: `label_names`, where integer labels point into it."""
+    if given is None:
+        return values
+    if not all(value.isdigit() and int(value) < len(given) for value in values):
+        raise ValueError(
+            f"{NAMES} of {root} has {len(given)} entries: labels must be 0 to {len(given) - 1}"
+        )
+    return [str(given[int(value)]) for value in values]

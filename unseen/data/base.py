@@ -1,0 +1,122 @@
+"""From columns as people write them to what a data set must say: labels 0..C-1, official classes,
+queries and gallery, groups that are ignored, further labels.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unseen.contracts import Annotations, BoolArray, IntArray
+
+Column = Sequence[Any] | NDArray[Any]
+
+MIN_CLASSES = 4  # two to train on, one to validate, one to test
+_PARTS = {"train": "train", "test": "test"} | dict.fromkeys(("validation", "valid", "val"), "val")
+_TRUE, _FALSE = {"1", "1.0", "true", "yes"}, {"", "0", "0.0", "false", "no", "nan", "none"}
+_NAMED = 3  # examples in a message
+
+
+@dataclass(frozen=True)
+class Columns:
+    """One entry per item in each column; None where the source has no such column."""
+
+    labels: Column
+    split: Column | None = None  # train, test, and perhaps validation
+    query: Column | None = None
+    gallery: Column | None = None
+    groups: Column | None = None
+    more: Mapping[str, Column] | None = None  # further labels by name
+
+
+@dataclass(frozen=True)
+class Described:
+    """Columns in the terms of `contracts.Dataset`."""
+
+    labels: IntArray
+    label_names: list[str]
+    test_classes: IntArray | None
+    annotations: Annotations
+
+
+def described(columns: Columns, source: str) -> Described:
+    """`source` names the file in messages."""
+    labels, names = coded(columns.labels)
+    if len(names) < MIN_CLASSES:
+        raise ValueError(
+            f"{source} has {len(names)} classes ({', '.join(names)}); at least {MIN_CLASSES} are "
+            "needed to train and test on different ones"
+        )
+    test = validation = None
+    if columns.split is not None:
+        test, validation = _official(labels, names, columns.split, source)
+    groups = None
+    if columns.groups is not None:
+        groups, of_group = coded(columns.groups)
+        nobody = [code for code, name in enumerate(of_group) if name.lower() in ("", "nan", "-1")]
+        groups[np.isin(groups, nobody)] = -1
+    annotations = Annotations(
+        validation_classes=validation,
+        query=None if columns.query is None else _flags(columns.query, "query", source),
+        gallery=None if columns.gallery is None else _flags(columns.gallery, "gallery", source),
+        ignore_groups=groups,
+        labels={name: coded(values)[0] for name, values in (columns.more or {}).items()},
+    )
+    return Described(labels, names, test, annotations)
+
+
+def coded(values: Column) -> tuple[IntArray, list[str]]:
+    """Labels 0..C-1 in the order of the values, and the values as text; numbers, also written
+    ones, stand in the order of numbers."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "iub":
+        words = array.astype(str)
+        different = np.unique(words)
+        array = words.astype(np.int64) if all(map(_is_number, different.tolist())) else words
+    found, codes = np.unique(array, return_inverse=True)
+    return codes.astype(np.int64), [str(value) for value in found.tolist()]
+
+
+def _is_number(word: str) -> bool:
+    """A whole number in its usual writing: 007 stays a name."""
+    digits = word.removeprefix("-")
+    return digits.isascii() and digits.isdigit() and str(int(word)) == word and len(digits) < 19
+
+
+def _official(
+    labels: IntArray, names: list[str], split: Column, source: str
+) -> tuple[IntArray, IntArray | None]:
+    """Test and validation classes of a split column."""
+    words = np.char.lower(np.char.strip(np.asarray(split).astype(str)))
+    for word in np.unique(words).tolist():
+        if word not in _PARTS:
+            raise ValueError(f"{source}: split must be train, validation or test, got {word!r}")
+    parts = np.array([_PARTS[word] for word in words.tolist()])
+    if "test" not in parts:  # where there are two parts, the second is judged, whatever its name
+        parts[parts == "val"] = "test"
+    classes = {part: np.unique(labels[parts == part]) for part in ("train", "val", "test")}
+    if not len(classes["train"]) or not len(classes["test"]):
+        raise ValueError(f"{source}: split needs rows of train and of test (or validation)")
+    for one, other in (("train", "test"), ("train", "val"), ("val", "test")):
+        both = np.intersect1d(classes[one], classes[other])
+        if len(both):
+            some = ", ".join(names[c] for c in both[:_NAMED])
+            raise ValueError(
+                f"{source}: {len(both)} classes are in both {one} and {other} ({some} ...), but "
+                "unseen classes are what is judged. Use no split column to split by class."
+            )
+    return classes["test"], classes["val"] if len(classes["val"]) else None
+
+
+def _flags(values: Column, name: str, source: str) -> BoolArray:
+    """Yes or no per item; empty is no."""
+    array = np.asarray(values)
+    if array.dtype == bool:
+        return array
+    words = np.char.lower(np.char.strip(array.astype(str)))
+    for word in np.unique(words).tolist():
+        if word not in _TRUE | _FALSE:
+            raise ValueError(f"{source}: {name} must be true or false, got {word!r}")
+    return np.isin(words, list(_TRUE))
