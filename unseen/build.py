@@ -24,7 +24,8 @@ from unseen.objective import MinedObjective
 from unseen.protocols.fixed_validation import FixedValidation
 from unseen.protocols.half_split import HalfSplit
 from unseen.protocols.k_fold import KFold
-from unseen.training.schedules import SCHEDULES
+from unseen.training import schedules
+from unseen.training.optimisers import Descent, create_optimiser, network_groups
 
 Choose = Callable[[str, Any, str], None]  # key, value if it is "auto", why
 
@@ -197,9 +198,33 @@ def picture_transforms(config: Config, net: Tappable) -> tuple[Any, Any]:
     return transforms.named(config.transform, spec.size, spec.mean, spec.std)
 
 
-def schedule(config: Config, total_steps: int) -> Callable[[int], float]:
+def schedule(config: Config, steps_per_epoch: int) -> Callable[[int], float]:
     """The learning rate's factor at each step."""
-    return SCHEDULES[config.schedule](total_steps)
+    assert isinstance(config.epochs, int)
+    if config.schedule.name == "cosine":
+        return schedules.cosine(config.epochs * steps_per_epoch)
+    if config.schedule.name == "step":
+        milestones = [epoch * steps_per_epoch for epoch in config.schedule.milestones]
+        return schedules.stepwise(milestones, config.schedule.gamma)
+    return schedules.constant()
+
+
+def descent(
+    config: Config, net: EmbeddingNetwork, priced: MinedObjective, steps_per_epoch: int
+) -> Descent:
+    """The optimiser of the network's and the objective's parameters, and how it steps."""
+    assert isinstance(config.lr, float)
+    given = config.optimiser
+    groups = network_groups(net, config.lr, given.backbone_factor)
+    groups += priced.parameter_groups(config.lr)
+    momentum = {} if given.momentum is None else {"momentum": given.momentum}
+    return Descent(
+        create_optimiser(given.name, groups, config.weight_decay, **momentum),
+        schedule(config, steps_per_epoch),
+        given.clip_norm,
+        config.precision,
+        torch.device(config.device).type,
+    )
 
 
 @contextmanager

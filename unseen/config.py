@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from unseen import catalogue
 from unseen.evaluation import metric_names
+from unseen.training.optimisers import Optimiser, Precision
 
 Auto = Literal["auto"]
 NOTHING = "none"
@@ -46,6 +47,49 @@ class WeightedPart(Part):
     """A regularizer and what it weighs in the total; None: the weight its source used."""
 
     weight: float | None = None
+
+
+class Optimising(BaseModel):
+    """How a gradient moves the weights. momentum: of sgd; None is 0.9. backbone_factor: the
+    learning rate of pretrained layers over that of new ones. clip_norm: the longest gradient."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    name: Optimiser = "adamw"
+    momentum: Annotated[float, Field(ge=0, lt=1)] | None = None
+    backbone_factor: float = Field(default=1.0, gt=0)
+    clip_norm: Annotated[float, Field(gt=0)] | None = None
+
+    @model_validator(mode="after")
+    def _momentum_is_of_sgd(self) -> "Optimising":
+        if self.momentum is not None and self.name != "sgd":
+            raise ValueError(f"momentum is a value of optimiser=sgd, not of {self.name}")
+        return self
+
+
+class Scheduling(BaseModel):
+    """How the learning rate goes. milestones: epochs after which `step` multiplies it by gamma.
+    warm_up: first epochs, in which only layers without pretraining and the loss's own parameters
+    are trained."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    name: Literal["constant", "cosine", "step"] = "cosine"
+    milestones: list[Annotated[int, Field(ge=1)]] = []
+    gamma: float = Field(default=0.1, gt=0, le=1)
+    warm_up: int = Field(default=0, ge=0)
+
+    @model_validator(mode="after")
+    def _milestones_are_of_step(self) -> "Scheduling":
+        if (self.name == "step") != bool(self.milestones):
+            raise ValueError(
+                "schedule=step needs milestones, the epochs after which the rate falls, and only "
+                f"it has them: schedule.milestones=[10,20]; got {self.milestones} for {self.name}"
+            )
+        return self
+
+
+TABLES: dict[str, type[BaseModel]] = {"optimiser": Optimising, "schedule": Scheduling}
 
 
 class Config(BaseModel):
@@ -78,7 +122,11 @@ class Config(BaseModel):
     epochs: Annotated[int, Field(ge=1)] | Auto = "auto"
     lr: Annotated[float, Field(gt=0)] | Auto = "auto"
     weight_decay: float = Field(default=1e-4, ge=0)
-    schedule: Literal["constant", "cosine"] = "cosine"
+    optimiser: Optimising = Optimising()
+    schedule: Scheduling = Scheduling()
+    ema: Annotated[float, Field(gt=0, lt=1)] | None = None
+    precision: Precision = "float32"
+    patience: Annotated[int, Field(ge=1)] | None = None
 
     protocol: Literal["half_split", "fixed_validation", "k_fold"] = "half_split"
     validation_share: Annotated[float, Field(gt=0, lt=1)] | Auto = "auto"
@@ -131,6 +179,9 @@ class Config(BaseModel):
             raise ValueError('k_fold selects on its folds: it does not go with select = "test"')
         if folded and self.validation_share not in ("auto", 1 / self.folds):
             raise ValueError("k_fold sets one fold aside: set folds, not validation_share")
+        if isinstance(self.epochs, int) and self.schedule.warm_up >= self.epochs:
+            told = f"schedule.warm_up must be below epochs={self.epochs}"
+            raise ValueError(f"{told}, got {self.schedule.warm_up}")
         return self
 
     def hash(self) -> str:
@@ -156,13 +207,16 @@ def load(path: Path) -> dict[str, Any]:
 def make(values: dict[str, Any]) -> Config:
     """A config from plain values; what is wrong is said in one line."""
     values = {key: _as_part(key, value) for key, value in values.items()}
-    for key in values:
+    for key, value in values.items():
         catalogue.known(key, list(Config.model_fields), "key")
+        for inner in value if key in TABLES and isinstance(value, dict) else ():
+            catalogue.known(inner, list(TABLES[key].model_fields), f"key of {key}")
     try:
         return Config(**values)
     except ValidationError as error:
         first = error.errors()[0]
-        keys = {*Config.model_fields, *WeightedPart.model_fields}  # pydantic also names types
+        tables = (Config, WeightedPart, *TABLES.values())
+        keys = {key for table in tables for key in table.model_fields}  # pydantic also names types
         place = ".".join(str(s) for s in first["loc"] if s in keys or isinstance(s, int))
         told = first["msg"].removeprefix("Value error, ")
         if not place:
@@ -208,13 +262,13 @@ def _parsed(text: str) -> Any:
 def _default_part(key: str) -> Any:
     """What a table stands for before anything is said: the default method by its name."""
     default = Config.model_fields[key].default if key in Config.model_fields else None
-    return {"name": default.name} if isinstance(default, Part) else {}
+    return {"name": default.name} if isinstance(default, Part | Optimising | Scheduling) else {}
 
 
 def _as_part(key: str, value: Any) -> Any:
     """`loss = "margin"` is short for `[loss] name = "margin"`, `metrics = "revisit"` for the
     metrics of that source."""
-    if key in ("loss", "miner", "sampler", "data") and isinstance(value, str):
+    if key in ("loss", "miner", "sampler", "data", *TABLES) and isinstance(value, str):
         return {"name": value}
     if key == "metrics" and isinstance(value, str):
         return metric_names.PRESETS.get(value, [value])

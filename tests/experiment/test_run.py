@@ -111,8 +111,20 @@ def test_the_same_seed_gives_the_same_result_byte_for_byte(tmp_path: Path) -> No
         ("sampler=greedy_coreset", "sampler.pool_size=64", "loss=contrastive"),
         ('regularizers=[{name="density", weight=1.0}]', "loss=triplet", "miner.switch=0.5"),
         ("manifold_mixup=true",),
+        (
+            "loss=proxy_anchor",
+            "optimiser=sgd",
+            "optimiser.backbone_factor=0.1",
+            "optimiser.clip_norm=1.0",
+            "schedule=step",
+            "schedule.milestones=[1]",
+            "schedule.warm_up=1",
+            "ema=0.9",
+            "patience=1",
+            "precision=bf16",
+        ),
     ],
-    ids=["margin", "proxies", "memory bank", "density", "mixup"],
+    ids=["margin", "proxies", "memory bank", "density", "mixup", "habits"],
 )
 @pytest.mark.parametrize("stop", [1, 5, 7])
 def test_stopped_and_resumed_equals_never_stopped(

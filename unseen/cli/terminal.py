@@ -77,6 +77,9 @@ class Display:
                 f"{100 * recall['embedding']:.1f})",
                 soft_wrap=True,
             )
+        if event["event"] == "stopped_early" and self.training is not None:
+            self.bars.console.print(f"nothing better since epoch {event['best'] + 1}: stopped")
+            self.bars.update(self.training, visible=False)
         if event["event"] == "epoch":
             on = "validation" if "validation" in event else "test"
             star = " [green]best so far[/]" if event["best"] else ""

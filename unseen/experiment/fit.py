@@ -23,6 +23,7 @@ from unseen.networks.descriptor import described
 from unseen.networks.network import EMBEDDING
 from unseen.samplers.embedded.base import EmbeddedSampler
 from unseen.training.checkpoint import Checkpoints
+from unseen.training.guards import collapse
 from unseen.training.journal import Journal
 from unseen.training.manifold_mixup import ManifoldMixup
 from unseen.training.run_folder import RunFolder
@@ -46,16 +47,14 @@ class Fit:
         self.sampler = build.sampler(config, split.train, dataset.labels)
         self.class_of = training_classes(dataset.labels, split.train)
         objective = build.objective(config, int(self.class_of.max()) + 1, self.network)
-        schedule = build.schedule(config, settled(config.epochs) * len(self.sampler))
         self.trainer = Trainer(
             self.network,
             objective,
-            settled(config.lr),
-            config.weight_decay,
-            schedule,
+            build.descent(config, self.network, objective, len(self.sampler)),
             setting.device,
             config.seed,
             ManifoldMixup(seed=config.seed) if config.manifold_mixup else None,
+            config.ema,
         )
         if isinstance(self.sampler, EmbeddedSampler):
             self.trainer.embedded.append(self.sampler.update)
@@ -77,17 +76,35 @@ class Fit:
         self.journal = Journal(self.folder.file("journal.jsonl"), keep=self._resume())
         self._prepare()
         try:
-            while self.trainer.place.epoch < settled(self.setting.config.epochs):
+            while not self._is_over():
                 event = self._epoch()
-                self._select(event)
+                with self.trainer.averaged():
+                    self._look(event)
+                    self._select(event)
                 self._tell(event)
                 self._save()
+            self._note_early_stop()
         finally:
             self.journal.close()
         return self.best
 
+    def _is_over(self) -> bool:
+        """All epochs are done, or nothing got better on the validation classes for too long."""
+        config, epoch = self.setting.config, self.trainer.place.epoch
+        waited = epoch - 1 - self.best["epoch"]
+        is_stale = config.patience is not None and waited >= config.patience
+        return is_stale or epoch >= settled(config.epochs)
+
+    def _note_early_stop(self) -> None:
+        epochs = self.trainer.place.epoch
+        if epochs < settled(self.setting.config.epochs):
+            self.best = self.best | {"stopped_after": epochs}
+            self._tell({"event": "stopped_early", "epochs": epochs, "best": self.best["epoch"]})
+
     def _epoch(self) -> Event:
         config, place = self.setting.config, self.trainer.place
+        if config.schedule.warm_up:
+            self.network.warm_up(place.epoch < config.schedule.warm_up)
         self.sampler.set_epoch(place.epoch)
         if isinstance(self.sampler, EmbeddedSampler) and self.sampler.is_due():
             self.sampler.fill(self._embed_training("embeddings"))
@@ -100,12 +117,20 @@ class Fit:
             workers=settled(config.workers),
             skip=place.step_in_epoch,
         )
-        event = self.trainer.epoch(batches, self.class_of, self._after_step)
+        return self.trainer.epoch(batches, self.class_of, self._after_step)
+
+    def _look(self, event: Event) -> None:
+        """Recall on training classes and those to select on; a collapsed space is warned about."""
+        config = self.setting.config
         if config.select == "test":
             self.folder.note_test_read(f"selection, epoch {event['epoch'] + 1}", config.hash())
         for name, items in (("train", self.monitored), (config.select, self.selected_on)):
-            event[name] = event.get(name, {}) | self._recall(items)
-        return event
+            embeddings = self.setting.embed(self.judged, self.eval_transform, items)
+            event[name] = event.get(name, {}) | self._recall(embeddings, items)
+        advice = collapse(embeddings)
+        if advice is not None:
+            self.journal({"event": "warning", "step": event["step"], "text": advice})
+            self.watch.warn(f"epoch {event['epoch'] + 1}: {advice}")
 
     def _prepare(self) -> None:
         """Regularizers that compare with the initial network see its descriptors once."""
@@ -160,9 +185,8 @@ class Fit:
         self.watch.tell({"event": "resumed", "epoch": place.epoch, "step": place.step})
         return int(state["journal"])
 
-    def _recall(self, items: IntArray) -> dict[str, float]:
+    def _recall(self, embeddings: Tensor, items: IntArray) -> dict[str, float]:
         """Recall@1 among some items; a quick look between epochs, without intervals."""
-        embeddings = self.setting.embed(self.judged, self.eval_transform, items)
         labels = torch.from_numpy(self.setting.dataset.labels[items])
         normalise = self.setting.config.normalise
         score = evaluate(embeddings, labels, metrics=(SELECT_BY,), normalise=normalise, resamples=0)

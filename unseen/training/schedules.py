@@ -1,10 +1,11 @@
 """Learning-rate schedules: the factor of the learning rate at a step."""
 
 import math
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 
 
-def constant(total_steps: int) -> Callable[[int], float]:
+def constant() -> Callable[[int], float]:
     """Always 1."""
     return lambda step: 1.0
 
@@ -21,4 +22,7 @@ def cosine(total_steps: int) -> Callable[[int], float]:
     return factor
 
 
-SCHEDULES = {"constant": constant, "cosine": cosine}
+def stepwise(milestones: Sequence[int], gamma: float) -> Callable[[int], float]:
+    """Times `gamma` from each milestone (a step) on."""
+    rising = sorted(milestones)
+    return lambda step: gamma ** bisect_right(rising, step)

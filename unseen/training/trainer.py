@@ -6,9 +6,9 @@ comes from (seed, step), so a trainer loaded from its state goes on as if it had
 for bit.
 """
 
-import math
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,10 @@ from torch import Tensor, nn
 
 from unseen.contracts import Batch
 from unseen.objective import MinedObjective
+from unseen.training.averaging import Averaging
+from unseen.training.guards import BrokenStepError, trouble_with
 from unseen.training.manifold_mixup import ManifoldMixup
+from unseen.training.optimisers import Descent
 
 Event = dict[str, Any]
 Listener = Callable[[Event], None]
@@ -34,28 +37,25 @@ class Place:
 
 
 class Trainer:
-    """AdamW on the network's and the objective's parameters, with a learning rate per step."""
+    """Descends on the network's and the objective's parameters, batch by batch."""
 
     def __init__(
         self,
         network: nn.Module,
         objective: MinedObjective,
-        lr: float,
-        weight_decay: float,
-        schedule: Callable[[int], float],
+        descent: Descent,
         device: torch.device,
         seed: int,
         mixup: ManifoldMixup | None = None,
+        ema: float | None = None,
     ) -> None:
         movable: Any = network  # the signature of `to` leaves memory_format out
         self.network: nn.Module = movable.to(device, memory_format=torch.channels_last)
         self.objective = objective.to(device)
-        self.device, self.seed, self.mixup, self.place = device, seed, mixup, Place()
+        self.descent, self.place = descent, Place()
+        self.average = None if ema is None else Averaging(self.network, ema)
+        self.device, self.seed, self.mixup = device, seed, mixup
         self.embedded: list[Callable[[Tensor, Tensor], None]] = []  # told (indices, embeddings)
-        trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
-        groups = [{"params": trained}, *objective.parameter_groups(lr)]
-        self.optimiser = torch.optim.AdamW(groups, lr=lr, weight_decay=weight_decay)
-        self.scheduler = torch.optim.lr_scheduler.LambdaLR(self.optimiser, schedule)
 
     def epoch(
         self, batches: Iterable[Batch], class_of: Tensor, after_step: Callable[[Event], None]
@@ -85,7 +85,7 @@ class Trainer:
             "epoch": place.epoch,
             "step": place.step,
             "train": {"loss": place.loss_sum / max(1, place.step_in_epoch)},
-            "lr": self.scheduler.get_last_lr()[0],
+            "lr": self.descent.lr(place.step),
             "seconds": round(seconds, 2),
             "images_per_second": round(images / seconds, 1),
         }
@@ -94,20 +94,38 @@ class Trainer:
 
     def _step(self, batch: Batch, class_of: Tensor) -> dict[str, float]:
         images = batch.images.to(self.device, memory_format=_layout(batch.images))
-        labels = class_of[batch.labels].to(self.device)
-        with torch.random.fork_rng(devices=_devices(self.device)):
-            self._seed(self.seed * 1_000_003 + self.place.step)  # for dropout and its like
-            terms = self._terms(images, labels, batch.indices)
-        if not math.isfinite(terms["total"].item()):
-            raise FloatingPointError(
-                f"the loss became {terms['total'].item()} at step {self.place.step}: lower lr, or "
-                f"look at the pictures of that batch, {batch.indices.tolist()[:8]} ..."
-            )
-        self.optimiser.zero_grad(set_to_none=True)
-        terms["total"].backward()
-        self.optimiser.step()
-        self.scheduler.step()
-        return {name: round(term.item(), 6) for name, term in terms.items()}
+        batch = Batch(images, class_of[batch.labels].to(self.device), batch.indices)
+        step, miners = self.place.step, self.objective.miner_state()
+        terms = self._terms(batch)
+        loss = terms["total"].item()
+        self._check(loss, 0.0, batch, miners)
+        self.descent.zero()
+        self.descent.backward(terms["total"])
+        norm = self.descent.step(step)
+        if not self.descent.scaler.is_enabled():  # a scale that is too high mends itself
+            self._check(loss, norm, batch, miners)
+        if self.average is not None:
+            self.average.update(step)
+        named = {name: term.item() for name, term in terms.items()} | {"gradient_norm": norm}
+        return {name: round(value, 6) for name, value in named.items()}
+
+    def _check(self, loss: float, norm: float, batch: Batch, miners: Mapping[str, Any]) -> None:
+        why = trouble_with(loss, norm)
+        if why is not None:
+            raise BrokenStepError(why, self.place.step, batch, miners)
+
+    def _terms(self, batch: Batch) -> dict[str, Tensor]:
+        seed = self.seed * 1_000_003 + self.place.step  # for dropout and its like
+        with torch.random.fork_rng(devices=_devices(self.device)), self.descent.autocast():
+            self._seed(seed)
+            if self.mixup is not None:
+                images, labels = batch.images, batch.labels
+                return self.mixup(self.network, self.objective, images, labels, self.place.step)
+            output = self.network(batch.images)
+            for listener in self.embedded:
+                listener(batch.indices, output.embeddings.detach().float())
+            terms: dict[str, Tensor] = self.objective(output, batch.labels)
+            return terms
 
     def _seed(self, seed: int) -> None:
         """The generator of the device alone: `torch.manual_seed` also formats the whole stack for
@@ -116,22 +134,17 @@ class Trainer:
         if self.device.type == "cuda":
             torch.cuda.manual_seed(seed)
 
-    def _terms(self, images: Tensor, labels: Tensor, indices: Tensor) -> dict[str, Tensor]:
-        if self.mixup is not None:
-            return self.mixup(self.network, self.objective, images, labels, self.place.step)
-        output = self.network(images)
-        for listener in self.embedded:
-            listener(indices, output.embeddings.detach())
-        terms: dict[str, Tensor] = self.objective(output, labels)
-        return terms
+    def averaged(self) -> AbstractContextManager[None]:
+        """While the block runs the network has the weights to judge and to keep."""
+        return nullcontext() if self.average is None else self.average.applied()
 
     def state_dict(self) -> dict[str, Any]:
         return {
             "network": self.network.state_dict(),
             "objective": self.objective.state_dict(),
             "miner": self.objective.miner_state(),
-            "optimiser": self.optimiser.state_dict(),
-            "scheduler": self.scheduler.state_dict(),
+            "descent": self.descent.state_dict(),
+            "average": None if self.average is None else self.average.state_dict(),
             "place": dict(vars(self.place)),
         }
 
@@ -139,8 +152,9 @@ class Trainer:
         self.network.load_state_dict(state["network"])
         self.objective.load_state_dict(state["objective"])
         self.objective.load_miner_state(state["miner"])
-        self.optimiser.load_state_dict(state["optimiser"])
-        self.scheduler.load_state_dict(state["scheduler"])
+        self.descent.load_state_dict(state["descent"])
+        if self.average is not None:
+            self.average.load_state_dict(state["average"])
         self.place = Place(**state["place"])
 
 

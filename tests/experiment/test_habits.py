@@ -1,0 +1,120 @@
+"""Habits of training on a few characters: optimisers, precision, averaged weights, warm-up, early
+stopping, and what a run says when its space collapses."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from unseen import build
+from unseen import config as configs
+from unseen.experiment.fit import Fit
+from unseen.experiment.run import train_and_judge
+from unseen.experiment.setting import Setting, Watch, prepare
+from unseen.training.checkpoint import Checkpoints
+from unseen.training.journal import read
+from unseen.training.run_folder import RunFolder
+
+TINY = [
+    "data.max_classes=24",
+    "batch_size=16",
+    "embedding_size=16",
+    "epochs=1",
+    "sampler.steps=2",
+    "workers=0",
+    'metrics=["recall@1"]',
+]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nothing is written to the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("UNSEEN_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+def setting_of(*words: str) -> Setting:
+    return prepare(configs.make(configs.override({}, [*TINY, *words])))
+
+
+class StoppedError(Exception):
+    """A crash at a chosen step."""
+
+
+def stop_at(step: int) -> Watch:
+    def listen(event: dict[str, Any]) -> None:
+        if event["event"] == "step" and event["step"] == step:
+            raise StoppedError
+
+    return Watch([listen])
+
+
+@pytest.mark.parametrize(
+    ("optimiser", "precision"), [("adam", "float32"), ("adam", "bf16"), ("sgd", "fp16")]
+)
+def test_optimisers_and_precisions_train(optimiser: str, precision: str, tmp_path: Path) -> None:
+    words = (f"optimiser={optimiser}", f"precision={precision}", "schedule=constant")
+    train_and_judge(setting_of(*words), tmp_path, "test")
+    assert RunFolder(tmp_path).is_finished
+
+
+def test_the_averaged_weights_are_the_ones_kept(tmp_path: Path) -> None:
+    setting = setting_of("ema=0.999", "sampler.steps=3")
+    train_and_judge(setting, tmp_path, "test")
+    state = Checkpoints(tmp_path / "checkpoint").newest(print)
+    assert state is not None
+    kept = RunFolder(tmp_path).read_tensors("weights.safetensors")
+    for name, value in kept.items():
+        assert torch.equal(value, state["trainer"]["average"][name])
+    assert any(not torch.equal(v, state["trainer"]["network"][k]) for k, v in kept.items())
+
+
+def test_training_stops_when_nothing_gets_better(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = iter([0.5, 0.6, 0.6, 0.55, 0.9])
+    recall = {"train": 0.9}
+    monkeypatch.setattr(
+        Fit,
+        "_recall",
+        lambda self, embeddings, items: {
+            "recall@1": recall["train"] if items is self.monitored else next(scores)
+        },
+    )
+    result = train_and_judge(setting_of("epochs=9", "patience=2"), tmp_path, "test")
+    assert result["selection"]["epoch"] == 1
+    assert result["selection"]["stopped_after"] == 4
+    events = read(tmp_path / "journal.jsonl")
+    assert [e["epoch"] for e in events if e["event"] == "epoch"] == [0, 1, 2, 3]
+    assert events[-1] == {"event": "stopped_early", "epochs": 4, "best": 1}
+
+
+def test_only_new_layers_move_in_the_warm_up(tmp_path: Path) -> None:
+    setting = setting_of("epochs=2", "schedule.warm_up=1", "loss=proxy_anchor")
+    body = "backbone.body."
+    with pytest.raises(StoppedError):
+        train_and_judge(setting, tmp_path, "test", stop_at(3))
+    after = RunFolder(tmp_path).read_tensors("weights.safetensors")
+    start = build.network(setting.config).state_dict()
+    trained = {name for name, _ in build.network(setting.config).named_parameters()}
+    moved = {name for name in trained if not torch.equal(after[name], start[name])}
+    assert moved == {name for name in trained if not name.startswith(body)}
+    train_and_judge(setting, tmp_path, "test")
+    last = Checkpoints(tmp_path / "checkpoint").newest(print)
+    assert last is not None
+    state = last["trainer"]["network"]
+    assert {name for name in trained if not torch.equal(state[name], start[name])} == trained
+
+
+def test_a_collapsed_space_is_warned_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    alike = torch.ones(1, 16)
+    monkeypatch.setattr(
+        Setting, "embed", lambda self, net, transform, items, *more: alike.repeat(len(items), 1)
+    )
+    heard: list[str] = []
+    train_and_judge(setting_of(), tmp_path, "test", Watch(warn=heard.append))
+    assert heard[0].startswith("epoch 1: all embeddings are alike")
+    assert [e["event"] for e in read(tmp_path / "journal.jsonl")][-2:] == ["warning", "epoch"]

@@ -1,0 +1,147 @@
+"""Each optimiser does what its formula says; clipping, factors, frozen layers and scaling hold."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from unseen.networks.backbone import create_backbone
+from unseen.networks.head import Head
+from unseen.networks.network import EmbeddingNetwork
+from unseen.training import schedules
+from unseen.training.optimisers import Descent, create_optimiser, network_groups
+
+LR, DECAY = 0.1, 0.5
+
+
+def by_hand(name: str, start: float, gradients: list[float]) -> float:
+    """One number under a gradient, in plain Python."""
+    x, first, second, velocity = start, 0.0, 0.0, 0.0
+    for t, slope in enumerate(gradients, start=1):
+        gradient = slope if name == "adamw" else slope + DECAY * x
+        x -= LR * DECAY * x if name == "adamw" else 0
+        if name == "sgd":
+            velocity = gradient if t == 1 else 0.9 * velocity + gradient
+            x -= LR * velocity
+            continue
+        first, second = 0.9 * first + 0.1 * gradient, 0.999 * second + 0.001 * gradient**2
+        x -= LR * (first / (1 - 0.9**t)) / (math.sqrt(second / (1 - 0.999**t)) + 1e-8)
+    return x
+
+
+@pytest.mark.parametrize("name", ["adamw", "adam", "sgd"])
+def test_every_optimiser_equals_its_formula(name: str) -> None:
+    x = nn.Parameter(torch.tensor([2.0], dtype=torch.float64))
+    gradients = [1.0, -3.0, 0.5, 2.0]
+    optimiser = create_optimiser(name, [{"params": [x], "lr": LR}], DECAY)
+    descent = Descent(optimiser, schedules.constant())
+    for step, gradient in enumerate(gradients):
+        descent.zero()
+        descent.backward(gradient * x.sum())
+        assert descent.step(step) == pytest.approx(abs(gradient))
+    assert x.item() == pytest.approx(by_hand(name, 2.0, gradients), abs=1e-12)
+
+
+def test_an_unknown_optimiser_is_refused() -> None:
+    with pytest.raises(ValueError, match="optimiser must be one of adamw, adam, sgd, got 'lion'"):
+        create_optimiser("lion", [], 0.0)
+
+
+def sgd(x: nn.Parameter, clip_norm: float | None = None, **more: str) -> Descent:
+    optimiser = create_optimiser("sgd", [{"params": [x], "lr": 1.0}], 0.0, momentum=0.0)
+    return Descent(optimiser, schedules.constant(), clip_norm, **more)  # type: ignore[arg-type]
+
+
+def moved(descent: Descent, x: nn.Parameter, loss: Callable[[Tensor], Tensor]) -> Tensor:
+    before = x.detach().clone()
+    descent.zero()
+    descent.backward(loss(x))
+    descent.step(0)
+    return before - x.detach()
+
+
+def test_a_long_gradient_is_clipped_and_a_short_one_is_not() -> None:
+    x = nn.Parameter(torch.zeros(2))
+    way = torch.tensor([3.0, 4.0])
+    assert torch.allclose(moved(sgd(x, 1.0), x, lambda x: x @ way), way / 5, atol=1e-5)
+    assert torch.equal(moved(sgd(x, 100.0), x, lambda x: x @ way), way)
+
+
+def test_a_gradient_that_is_not_finite_moves_nothing() -> None:
+    x = nn.Parameter(torch.zeros(2))
+    descent = sgd(x, clip_norm=1.0)
+    descent.backward(x @ torch.tensor([math.inf, 1.0]))
+    assert descent.step(0) == math.inf
+    assert torch.equal(x, torch.zeros(2))
+
+
+def test_fp16_scales_the_loss_and_recovers_from_too_high_a_scale() -> None:
+    x = nn.Parameter(torch.zeros(2))
+    descent = sgd(x, precision="fp16")
+    way = torch.tensor([1e-4, 2e-4])
+    assert torch.allclose(moved(descent, x, lambda x: x @ way), way)
+    scale = descent.scaler.get_scale()
+    assert torch.equal(moved(descent, x, lambda x: x @ torch.tensor([math.inf, 0])), torch.zeros(2))
+    assert descent.scaler.get_scale() < scale
+    other = sgd(nn.Parameter(torch.zeros(2)), precision="fp16")
+    other.load_state_dict(descent.state_dict())
+    assert other.scaler.get_scale() == descent.scaler.get_scale()
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("bf16", torch.bfloat16), ("fp16", torch.half)])
+def test_autocast_computes_in_half_precision(precision: str, dtype: torch.dtype) -> None:
+    with sgd(nn.Parameter(torch.zeros(2)), precision=precision).autocast():
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == dtype
+
+
+def test_the_schedule_sets_the_rate_of_every_group() -> None:
+    x, y = nn.Parameter(torch.zeros(1)), nn.Parameter(torch.zeros(1))
+    groups = [{"params": [x], "lr": 1.0}, {"params": [y], "lr": 10.0}]
+    descent = Descent(create_optimiser("sgd", groups, 0.0, 0.0), schedules.stepwise([1], 0.1))
+    for step in range(2):
+        descent.zero()
+        descent.backward(x.sum() + y.sum())
+        descent.step(step)
+    assert (x.item(), y.item()) == pytest.approx((-1.1, -11.0))
+    assert descent.lr(1) == pytest.approx(0.1)
+
+
+def small_network(frozen_bn: str = "off") -> EmbeddingNetwork:
+    backbone = create_backbone("timm:resnet18", 32, frozen_bn=frozen_bn)
+    return EmbeddingNetwork(backbone, Head(backbone.num_features, 8))
+
+
+def test_new_and_pretrained_layers_have_their_own_rates() -> None:
+    network = small_network()
+    new, old = network_groups(network, 1.0, 0.1)
+    assert {id(p) for p in new["params"]} == {id(p) for p in network.head.parameters()}
+    assert (new["lr"], old["lr"]) == (1.0, 0.1)
+    body = list(network.backbone.body.parameters())
+    assert {id(p) for p in old["params"]} == {id(p) for p in body}
+    assert len(network_groups(network, 1.0, 1.0)) == 1
+
+
+@pytest.mark.parametrize("frozen_bn", ["stats", "full"])
+def test_frozen_batch_norm_survives_a_warm_up(frozen_bn: str) -> None:
+    network = small_network(frozen_bn)
+    descent = Descent(
+        create_optimiser("adamw", network_groups(network, 0.1, 1.0), 0.1), schedules.constant()
+    )
+    start = {name: value.clone() for name, value in network.state_dict().items()}
+
+    def changed(*, warm_up: bool) -> set[str]:
+        network.warm_up(warm_up)
+        network.train()
+        descent.zero()
+        descent.backward(network(torch.randn(4, 3, 32, 32)).embeddings.square().sum())
+        descent.step(0)
+        state = network.state_dict()
+        return {name for name, value in state.items() if not torch.equal(value, start[name])}
+
+    assert changed(warm_up=True) == {"head.fc1.weight", "head.fc1.bias"}
+    after = changed(warm_up=False)
+    assert "backbone.body.conv1.weight" in after
+    assert not {name for name in after if "running" in name or "num_batches" in name}
+    assert ("backbone.body.bn1.weight" in after) == (frozen_bn == "stats")

@@ -1,0 +1,104 @@
+"""Optimisers by name, and one step of them: scaled, clipped, at the learning rate of the moment.
+
+adamw  Adam with weight decay beside the gradient (Psomas)
+adam   Adam with weight decay as an L2 term of the gradient (Roth, HORDE, density adaptivity)
+sgd    with momentum and an L2 term (Vo and Hays)
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+Optimiser = Literal["adamw", "adam", "sgd"]
+Precision = Literal["float32", "bf16", "fp16"]
+Group = dict[str, Any]
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def network_groups(network: Any, lr: float, backbone_factor: float) -> list[Group]:
+    """The network's trainable parameters: new layers at `lr`, pretrained ones at a factor of it.
+    A warm-up tells them apart: it trains the new ones alone."""
+    network.warm_up(True)
+    new = {id(p) for p in network.parameters() if p.requires_grad}
+    network.warm_up(False)
+    trained = [p for p in network.parameters() if p.requires_grad]
+    if backbone_factor == 1:
+        return [{"params": trained, "lr": lr}]
+    return [
+        {"params": [p for p in trained if id(p) in new], "lr": lr},
+        {"params": [p for p in trained if id(p) not in new], "lr": lr * backbone_factor},
+    ]
+
+
+def create_optimiser(
+    name: str, groups: list[Group], weight_decay: float, momentum: float = 0.9
+) -> torch.optim.Optimizer:
+    """An optimiser of groups that each bring their learning rate."""
+    groups = [group for group in groups if group["params"]]
+    if name == "adamw":
+        return torch.optim.AdamW(groups, weight_decay=weight_decay)
+    if name == "adam":
+        return torch.optim.Adam(groups, weight_decay=weight_decay)
+    if name == "sgd":
+        return torch.optim.SGD(groups, weight_decay=weight_decay, momentum=momentum)
+    raise ValueError(f"optimiser must be one of {', '.join(get_args(Optimiser))}, got {name!r}")
+
+
+class Descent:
+    """`zero`, then `backward` once or more often, then `step`. clip_norm: the longest gradient of
+    all parameters together. precision fp16 scales the loss, so that small gradients survive."""
+
+    def __init__(
+        self,
+        optimiser: torch.optim.Optimizer,
+        schedule: Callable[[int], float],
+        clip_norm: float | None = None,
+        precision: Precision = "float32",
+        device: str = "cpu",
+    ) -> None:
+        self.optimiser, self.schedule, self.clip_norm = optimiser, schedule, clip_norm
+        self.autocast = lambda: torch.autocast(
+            device, DTYPES.get(precision), enabled=precision in DTYPES
+        )
+        self.scaler = torch.amp.GradScaler(device, enabled=precision == "fp16")
+        for group in optimiser.param_groups:
+            group["initial_lr"] = group["lr"]
+
+    def zero(self) -> None:
+        self.optimiser.zero_grad(set_to_none=True)  # without a gradient there is no decay either
+
+    def backward(self, loss: Tensor) -> None:
+        self.scaler.scale(loss).backward()
+
+    def step(self, number: int) -> float:
+        """Moves the parameters; returns the gradient's norm before clipping. A norm that is not
+        finite moves nothing: with fp16 the scale is lowered, otherwise the caller must stop."""
+        self.scaler.unscale_(self.optimiser)
+        groups = self.optimiser.param_groups
+        moved = [p for group in groups for p in group["params"] if p.grad is not None]
+        norm = nn.utils.get_total_norm([p.grad for p in moved])
+        length = float(norm)
+        if math.isfinite(length) or self.scaler.is_enabled():
+            if self.clip_norm is not None:
+                nn.utils.clip_grads_with_norm_(moved, self.clip_norm, norm)
+            for group in groups:
+                group["lr"] = group["initial_lr"] * self.schedule(number)
+            self.scaler.step(self.optimiser)
+            self.scaler.update()
+        return length
+
+    def lr(self, number: int) -> float:
+        """The learning rate of the first group at a step."""
+        rate: float = self.optimiser.param_groups[0]["initial_lr"] * self.schedule(number)
+        return rate
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"optimiser": self.optimiser.state_dict(), "scaler": self.scaler.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.optimiser.load_state_dict(state["optimiser"])
+        if state["scaler"]:  # empty where nothing is scaled
+            self.scaler.load_state_dict(state["scaler"])
