@@ -215,7 +215,7 @@ def make(values: dict[str, Any]) -> Config:
         return Config(**values)
     except ValidationError as error:
         first = error.errors()[0]
-        tables = (Config, WeightedPart, *TABLES.values())
+        tables: list[type[BaseModel]] = [Config, WeightedPart, *TABLES.values()]
         keys = {key for table in tables for key in table.model_fields}  # pydantic also names types
         place = ".".join(str(s) for s in first["loc"] if s in keys or isinstance(s, int))
         told = first["msg"].removeprefix("Value error, ")
