@@ -91,3 +91,24 @@ def test_batches_fit_the_samplers_preset(preset: str) -> None:
 
 def test_nothing_is_left_automatic() -> None:
     assert "auto" not in configs.Config.model_dump_json(settled())
+
+
+@pytest.mark.parametrize(
+    ("words", "size"),
+    [
+        (("backbone=resnet50", "transform=base"), 224),
+        (("backbone=resnet50", "transform=big"), 256),
+        (("backbone=resnet50", "transform=horde"), 256),
+        (("backbone=resnet50", "transform=revisit"), 224),
+        (("backbone=resnet50", "transform=big", "picture_size=128"), 128),
+        (("transform=vo_hays",), 40),
+        ((), 40),
+    ],
+)
+def test_pictures_have_the_size_of_network_and_transform(words: tuple[str, ...], size: int) -> None:
+    assert settled(*words).picture_size == size
+
+
+def test_an_unknown_transform_is_named_before_any_data_are_read() -> None:
+    with pytest.raises(ValueError, match="transform must be one of adv, base"):
+        configs.make({"transform": "bsae"})

@@ -72,14 +72,18 @@ def _settle_pictures(config: Config, dataset: Dataset, choose: Choose) -> None:
         raise ValueError(f"backbone {backbone} is for data of features; this has pictures")
     choose("backbone", backbone, "built in, needs no weights")
     own_size = create_backbone(backbone).input_spec.size if backbone != "small_conv" else None
-    size = own_size or (side if small else SMALL_PICTURE)
-    why = f"{backbone} was made for it" if own_size else f"the pictures are about {side} px"
-    choose("picture_size", size, why)
+    usual = "small" if small else "base"
+    transform = usual if config.transform in (None, "auto") else config.transform
     choose(
         "transform",
-        "small" if small else "base",
+        usual,
         "small pictures: shifts and turns, no mirroring" if small else "crops and mirroring",
     )
+    size = transforms.usual_size(transform, own_size or (side if small else SMALL_PICTURE))
+    why = f"{backbone} was made for it" if own_size else f"the pictures are about {side} px"
+    if own_size and size != own_size:
+        why = f"{transform} shows {backbone} larger pictures than the {own_size} it was made for"
+    choose("picture_size", size, why)
     choose("threads", *_threads(small))
     choose("workers", 1 if small else 2, "pictures are prepared while the network computes")
 

@@ -23,6 +23,7 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from unseen import catalogue
+from unseen.data.pictures import transforms
 from unseen.evaluation import metric_names
 from unseen.training.optimisers import Optimiser, Precision
 
@@ -159,6 +160,8 @@ class Config(BaseModel):
             catalogue.check(kind, part.name, part.values, part.preset)
         for metric in self.metrics:
             metric_names.parse_metric(metric)
+        if self.transform not in (None, "auto"):
+            transforms.known(self.transform)
         return self
 
     @model_validator(mode="after")

@@ -138,13 +138,15 @@ def test_fingerprint_follows_content_names_and_labels(root):
     assert Folder(root).fingerprint() != first
 
 
-def test_reduced_decodes_less(tmp_path):
+def test_opened_decodes_less(tmp_path):
     for name in "abcd":
         (tmp_path / name).mkdir()
         Image.new("RGB", (640, 480), "red").save(tmp_path / name / "x.jpg")
     data = Folder(tmp_path)
     assert data.picture(0).size == (640, 480)
-    assert data.reduced(0, 100).size == (160, 120)
+    with data.opened(0) as picture:
+        assert picture.size == (640, 480)
+        assert picture.pixels(None, (100, 100)).shape == (120, 160, 3)
 
 
 def test_progress(root):

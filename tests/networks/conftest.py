@@ -53,7 +53,6 @@ class Shaken:
     """A transform with a random brightness; strength 0 is deterministic."""
 
     strength: float = 0.0
-    short_side: int = 32
 
     def __call__(self, picture: Image.Image, rng: np.random.Generator) -> Tensor:
         pixels = np.asarray(picture, dtype=np.float32).transpose(2, 0, 1) / 255 - 0.5

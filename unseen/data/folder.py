@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image
 
 from unseen.contracts import IntArray
-from unseen.data.pictures.decode import UnreadablePictureError, check, decode
+from unseen.data.pictures.decode import PictureFile, UnreadablePictureError, check, decode
 
 Progress = Callable[[int, int], None]  # (done, total)
 
@@ -59,9 +59,9 @@ class Folder:
     def picture(self, index: int) -> Image.Image:
         return decode(self._paths[index])
 
-    def reduced(self, index: int, short_side: int) -> Image.Image:
-        """The picture, possibly smaller because that decodes faster; see `decode`."""
-        return decode(self._paths[index], short_side)
+    def opened(self, index: int) -> PictureFile:
+        """The picture before it is decoded; see `PictureFile`."""
+        return PictureFile(self._paths[index])
 
     def describe(self) -> dict[str, Any]:
         counts = np.bincount(self.labels)

@@ -20,7 +20,8 @@ from torch import Tensor
 
 from unseen import build
 from unseen.config import Config
-from unseen.data.pictures.decode import decode
+from unseen.data.pictures.crops import Loaded
+from unseen.data.pictures.decode import PictureFile
 from unseen.data.pictures.loader import evaluation_batches
 from unseen.evaluation.embed import embed
 from unseen.experiment.layers import BEST
@@ -93,12 +94,9 @@ class _Pictures:
         self.pictures = pictures
         self.labels = np.zeros(len(pictures), dtype=np.int64)
 
-    def picture(self, index: int) -> Image.Image:
-        return self.reduced(index, None)
-
-    def reduced(self, index: int, short_side: int | None) -> Image.Image:
+    def opened(self, index: int) -> PictureFile | Loaded:
         found = self.pictures[index]
         if isinstance(found, str | Path):
-            return decode(found, short_side)
+            return PictureFile(found)
         picture = found if isinstance(found, Image.Image) else Image.fromarray(found)
-        return picture.convert("RGB")
+        return Loaded(np.array(picture.convert("RGB")))

@@ -39,6 +39,7 @@ from PIL import Image
 from torch import Tensor
 
 from unseen.contracts import Batch, Dataset, IntArray, Sampler
+from unseen.data.pictures.crops import Picture
 from unseen.data.pictures.loader import evaluation_batches
 from unseen.data.pictures.transforms import Transform
 from unseen.networks.activation_file import BLOCK, ActivationFile
@@ -222,11 +223,7 @@ class OneView:
     seed: int
     view: int
 
-    @property
-    def short_side(self) -> int:
-        return self.transform.short_side
-
-    def __call__(self, picture: Image.Image, rng: np.random.Generator) -> Tensor:
+    def __call__(self, picture: Picture | Image.Image, rng: np.random.Generator) -> Tensor:
         of_picture = rng.integers(2**32, size=4).tolist()
         return self.transform(picture, np.random.default_rng([self.seed, self.view, *of_picture]))
 

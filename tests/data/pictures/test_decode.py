@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from unseen.data.pictures import decode as module
-from unseen.data.pictures.decode import UnreadablePictureError, check, decode
+from unseen.data.pictures.decode import PictureFile, UnreadablePictureError, check, decode
 
 
 def gradient(width: int, height: int) -> Image.Image:
@@ -186,14 +185,75 @@ def test_what_is_no_picture_is_named(tmp_path, function):
 
 
 @pytest.mark.parametrize("function", [check, decode])
-@pytest.mark.parametrize("side", [30, 100])
-def test_bombs_are_refused_by_name(tmp_path, monkeypatch, function, side):
-    # Pillow warns from the limit on and raises from twice the limit on: both are errors here.
+def test_bombs_are_refused_by_name(tmp_path, function):
     path = tmp_path / "bomb.png"
-    Image.new("L", (side, side)).save(path)
-    monkeypatch.setattr(module.Image, "MAX_IMAGE_PIXELS", 500)
-    with pytest.raises(UnreadablePictureError, match=r"bomb\.png.*limit is 500"):
+    Image.new("L", (30, 30)).save(path)
+    function(path, max_pixels=900)
+    with pytest.raises(UnreadablePictureError, match=r"bomb\.png: 30 x 30 pixels.*limit is 899"):
+        function(path, max_pixels=899)
+
+
+@pytest.mark.parametrize("pixels", [80_000_000, 120_000_000, 400_000_000])
+@pytest.mark.parametrize("function", [check, decode])
+def test_a_small_file_that_claims_many_pixels(tmp_path, function, pixels):
+    """Above our limit; where Pillow warns; where Pillow raises."""
+    path = tmp_path / "bomb.bmp"
+    Image.new("1", (8, 8)).save(path)
+    content = bytearray(path.read_bytes())
+    content[18:26] = struct.pack("<ii", pixels // 10_000, 10_000)
+    path.write_bytes(content)
+    with pytest.raises(UnreadablePictureError, match=r"bomb\.bmp.*limit is 67108864"):
         function(path)
+
+
+def test_a_progressive_file_with_endless_scans_is_refused(tmp_path):
+    path = tmp_path / "scans.jpg"
+    gradient(64, 48).save(path, progressive=True)
+    assert near(decode(path), gradient(64, 48), tolerance=8)
+    content = path.read_bytes()
+    last = content.rindex(b"\xff\xda")
+    path.write_bytes(content[:last] + content[last:-2] * 200 + content[-2:])
+    with pytest.raises(UnreadablePictureError, match=r"scans\.jpg: \d+ scans, the limit is 100"):
+        decode(path)
+
+
+def test_bytes_are_a_source_too(tmp_path):
+    path = tmp_path / "picture.png"
+    gradient(60, 40).save(path)
+    assert near(decode(path.read_bytes()), gradient(60, 40), tolerance=0.1)
+    with pytest.raises(UnreadablePictureError, match=r"\(in memory\): not a picture"):
+        decode(b"not a picture at all")
+
+
+def test_formats_that_run_programs_are_not_tried(tmp_path):
+    path = tmp_path / "page.jpg"
+    gradient(20, 20).save(path, "EPS")
+    with pytest.raises(UnreadablePictureError, match="not a picture"):
+        decode(path)
+
+
+@pytest.mark.parametrize("orientation", [1, 3, 6, 8])
+@pytest.mark.parametrize("suffix", ["jpg", "png"])
+def test_a_box_of_a_waiting_picture(tmp_path, orientation, suffix):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    path = tmp_path / f"picture.{suffix}"
+    gradient(640, 480).save(path, quality=95, exif=exif)
+    upright = np.asarray(decode(path), dtype=float)
+    box = (100, 40, 420, 360)
+    with PictureFile(path) as picture:
+        assert picture.size == upright.shape[1::-1]
+        exact = picture.pixels(box, (300, 100))
+    assert np.abs(exact - upright[40:360, 100:420]).max() == 0
+    with PictureFile(path) as picture:
+        reduced = picture.pixels(box, (80, 70))
+    scale = 4 if suffix == "jpg" else 1
+    expected = Image.fromarray(upright.astype(np.uint8)).reduce(scale)
+    expected = np.asarray(expected, dtype=float)[
+        40 // scale : 360 // scale, 100 // scale : 420 // scale
+    ]
+    assert reduced.shape == expected.shape
+    assert np.abs(reduced - expected).mean() < 3
 
 
 def encoded(kind: str) -> bytes:

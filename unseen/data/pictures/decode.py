@@ -1,17 +1,43 @@
 """Picture files to RGB, guarded: whatever is wrong with a file ends in one error that names it.
 
 EXIF orientation is applied, transparency laid over white, the first frame of an animation taken,
-16-bit and float greys brought to 8 bits. Pictures beyond Pillow's `Image.MAX_IMAGE_PIXELS` are
-refused: a small file can claim a gigapixel.
+16-bit and float greys brought to 8 bits, CMYK and palettes turned to RGB. A small file can claim a
+gigapixel, or thousands of scans over the same pixels: both are refused before anything is decoded.
+Only formats of photographs and drawings are tried, none that runs a program.
+
+    decode("photo.jpg")                        a whole picture
+    decode(uploaded_bytes, max_pixels=10**7)   bytes from elsewhere, with a tighter limit
+    with PictureFile("photo.jpg") as picture:  some of its pixels, cheaply:
+        picture.pixels(box=(100, 50, 1100, 950), size=(224, 224))
+
+A JPEG is decoded at the smallest of its cheap scales (1, 1/2, 1/4, 1/8) that leaves what is asked
+for at least as large as it is wanted. Against decoding all and reducing later, edges of a box move
+by at most half a pixel of the decoded picture, and grey levels by about one.
 """
 
+import io
 import math
-from os import PathLike
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-Path = str | PathLike[str]
+Path = str | os.PathLike[str]
+Source = Path | bytes
+Size = tuple[int, int]  # width, height
+Box = tuple[int, int, int, int]  # left, top, right, bottom
+
+MAX_PIXELS = 1 << 26  # 67 million: a decoded picture stays under 300 MB
+FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "AVIF")
+_MAX_SCANS = 100  # of a progressive JPEG; writers make about ten
+_ROWS = 256  # of a deep picture that are brought to 8 bits together
+_IN_MEMORY = "(in memory)"
+_SWAPPED = frozenset({5, 6, 7, 8})  # EXIF orientations that exchange width and height
+ORIENTATION = 0x0112  # the EXIF tag
 
 
 class UnreadablePictureError(ValueError):
@@ -22,57 +48,121 @@ class UnreadablePictureError(ValueError):
         self.path, self.reason = path, reason
 
 
-def decode(path: Path, short_side: int | None = None) -> Image.Image:
-    """The upright RGB picture. With `short_side`, a JPEG may come smaller, decoded at the smallest
-    of its cheap scales (1/2, 1/4, 1/8) that leaves the short side at least that long."""
-    try:
-        with Image.open(path) as image:
-            _refuse_bomb(path, image.size)
-            if short_side is not None:
-                _draft(image, short_side)
-            image.load()
-            return _as_rgb(_upright(image))
-    except UnreadablePictureError:
-        raise
-    except Exception as error:  # Pillow's decoders raise nearly anything on damaged bytes
-        raise UnreadablePictureError(path, _reason(error)) from error
+class PictureFile:
+    """An opened picture: its size is known, its pixels wait until somebody says which and how
+    small; they are given once. source: a path, or the bytes of a file."""
+
+    def __init__(self, source: Source, max_pixels: int = MAX_PIXELS) -> None:
+        self.path: Path = _IN_MEMORY if isinstance(source, bytes) else source
+        with _naming(self.path):
+            self._image = _opened(source)
+            try:
+                _refuse_bomb(self.path, self._image, max_pixels)
+                width, height = self._image.size
+                turned = orientation(self._image) in _SWAPPED
+            except BaseException:
+                self._image.close()
+                raise
+        self.size: Size = (height, width) if turned else (width, height)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._image.__exit__()  # closes the file; `close` would also take pixels already given
+
+    def pixels(
+        self, box: Box | None = None, size: Size | None = None
+    ) -> NDArray[np.uint8]:  # [height, width, 3]
+        """A box of the upright picture (None: all), perhaps reduced, but not below `size`."""
+        with _naming(self.path):
+            image = self.image(box, size)
+            if box is None:
+                return np.array(image)
+            scale = round(max(self.size) / max(image.size))
+            left, top, right, bottom = (round(edge / scale) for edge in box)
+            left, top = min(left, image.width - 1), min(top, image.height - 1)
+            return np.array(image.crop((left, top, max(left + 1, right), max(top + 1, bottom))))
+
+    def image(self, box: Box | None = None, size: Size | None = None) -> Image.Image:
+        """The whole upright picture, perhaps reduced, but so that `box` is not below `size`."""
+        with _naming(self.path):
+            if size is not None:
+                left, top, right, bottom = box or (0, 0, *self.size)
+                ratio = max(size[0] / (right - left), size[1] / (bottom - top))
+                if ratio < 1:  # other formats than JPEG ignore it
+                    self._image.draft(None, _scaled(self._image.size, ratio))
+            self._image.load()
+            return _as_rgb(_upright(self._image))
 
 
-def check(path: Path) -> None:
+def decode(
+    source: Source, short_side: int | None = None, max_pixels: int = MAX_PIXELS
+) -> Image.Image:
+    """The upright RGB picture. With `short_side`, a JPEG may come smaller, its short side at least
+    that long."""
+    with PictureFile(source, max_pixels) as picture:
+        if short_side is None:
+            return picture.image()
+        return picture.image(size=_scaled(picture.size, short_side / min(picture.size)))
+
+
+def check(source: Source, max_pixels: int = MAX_PIXELS) -> None:
     """Raises as `decode` would for a file whose header is no picture's, without decoding pixels."""
+    path: Path = _IN_MEMORY if isinstance(source, bytes) else source
+    with _naming(path), _opened(source) as image:
+        _refuse_bomb(path, image, max_pixels)
+        image.verify()
+
+
+def orientation(image: Image.Image) -> int:
+    """How EXIF says the picture is turned; 1 is upright. Broken metadata says nothing."""
     try:
-        with Image.open(path) as image:
-            _refuse_bomb(path, image.size)
-            image.verify()
+        return int(image.getexif().get(ORIENTATION, 1))
+    except Exception:
+        return 1
+
+
+def _opened(source: Source) -> Image.Image:
+    return Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=FORMATS)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Pillow's decoders raise nearly anything on damaged bytes."""
+    try:
+        yield
     except UnreadablePictureError:
         raise
     except Exception as error:
         raise UnreadablePictureError(path, _reason(error)) from error
 
 
-def _refuse_bomb(path: Path, size: tuple[int, int]) -> None:
-    limit = Image.MAX_IMAGE_PIXELS
-    if limit is not None and math.prod(size) > limit:
-        width, height = size
-        raise UnreadablePictureError(path, f"{width} x {height} pixels, the limit is {limit}")
+def _refuse_bomb(path: Path, image: Image.Image, max_pixels: int) -> None:
+    width, height = image.size
+    if width * height > max_pixels:
+        raise UnreadablePictureError(path, f"{width} x {height} pixels, the limit is {max_pixels}")
+    if image.info.get("progressive") and (stream := getattr(image, "fp", None)) is not None:
+        place = stream.tell()
+        stream.seek(0)
+        scans = stream.read().count(b"\xff\xda")
+        stream.seek(place)
+        if scans > _MAX_SCANS:
+            raise UnreadablePictureError(path, f"{scans} scans, the limit is {_MAX_SCANS}")
 
 
 def _reason(error: Exception) -> str:
     if isinstance(error, Image.UnidentifiedImageError):
         return "not a picture"
     if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
-        return f"too many pixels, the limit is {Image.MAX_IMAGE_PIXELS}"
+        return f"too many pixels, the limit is {MAX_PIXELS}"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def _draft(image: Image.Image, short_side: int) -> None:
-    """Asks the JPEG decoder for a smaller picture; other formats ignore it."""
-    ratio = short_side / min(image.size)
-    if ratio < 1:
-        width, height = image.size
-        image.draft(None, (math.ceil(width * ratio), math.ceil(height * ratio)))
+def _scaled(size: Size, ratio: float) -> Size:
+    return math.ceil(size[0] * ratio), math.ceil(size[1] * ratio)
 
 
 def _upright(image: Image.Image) -> Image.Image:
@@ -84,14 +174,24 @@ def _upright(image: Image.Image) -> Image.Image:
 
 
 def _as_rgb(image: Image.Image) -> Image.Image:
-    if image.mode.startswith("I"):  # 16-bit greys, whatever the width they are kept in
-        image = Image.fromarray((np.asarray(image).clip(0, 65535) / 257).round().astype(np.uint8))
-    elif image.mode == "F":
-        grey = np.nan_to_num(np.asarray(image))
-        grey = grey * 255 if grey.max(initial=0) <= 1 else grey
-        image = Image.fromarray(grey.round().clip(0, 255).astype(np.uint8))
+    if image.mode.startswith("I") or image.mode == "F":
+        image = Image.fromarray(_eight_bits(image))
     if image.has_transparency_data:
         image = image.convert("RGBA")
-        white = Image.new("RGBA", image.size, "white")
-        return Image.alpha_composite(white, image).convert("RGB")
+        white = Image.new("RGB", image.size, "white")
+        white.paste(image, mask=image.getchannel("A"))
+        return white
     return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def _eight_bits(image: Image.Image) -> NDArray[np.uint8]:  # [height, width]
+    """16-bit greys, whatever the width they are kept in, or floats on 0..1 or 0..255."""
+    deep = np.asarray(image)
+    factor = 1 / 257
+    if image.mode == "F":
+        factor = 255 if np.nanmax(deep, initial=0) <= 1 else 1
+    grey = np.empty(deep.shape, dtype=np.uint8)
+    for start in range(0, len(deep), _ROWS):
+        rows = np.nan_to_num(deep[start : start + _ROWS].astype(np.float32)) * factor
+        grey[start : start + _ROWS] = rows.round().clip(0, 255)
+    return grey

@@ -9,6 +9,11 @@ see the same pictures.
 Data sets that hold all their pixels (`arrays()`) meet transforms that work on whole batches
 (`on_pixels`) without the detour over single pictures. Data sets of features have no pictures: their
 rows are the batch, and there is no transform.
+
+A picture that cannot be read ends the run, unless somebody wants to be told (`broken`): then
+another of its class takes its place in training, drawn from what the picture's augmentation is
+drawn from, and in judging, where a second copy of another picture would be found too easily, a
+blank one does. Whoever is told is told in the order of the batches, in the caller's thread.
 """
 
 from collections import deque
@@ -20,15 +25,26 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image
 from torch import Tensor
 
 from unseen.contracts import Batch, Dataset, FeatureDataset, IntArray, Sampler
+from unseen.data.pictures.crops import Loaded, Picture
+from unseen.data.pictures.decode import UnreadablePictureError
 from unseen.data.pictures.transforms import Transform
 
 _AHEAD = 2  # batches prepared while one is computed on
 
-Part = Callable[[], Tensor]  # makes [n, channels, height, width], or [n, features]
+Broken = Callable[[UnreadablePictureError], None]
+
+
+class _Done(NamedTuple):
+    """A part of a batch, and what broke on the way."""
+
+    images: Tensor  # [n, channels, height, width], or [n, features]
+    errors: tuple[UnreadablePictureError, ...] = ()
+
+
+Part = Callable[[], _Done]
 
 
 @runtime_checkable
@@ -46,10 +62,10 @@ class InMemory(Protocol):
 
 
 @runtime_checkable
-class Reducing(Protocol):
-    """A data set that reads a picture faster when it may come smaller."""
+class Opening(Protocol):
+    """A data set whose pictures need not be decoded whole."""
 
-    def reduced(self, index: int, short_side: int) -> Image.Image: ...
+    def opened(self, index: int) -> Picture: ...
 
 
 class _Order(NamedTuple):
@@ -68,6 +84,7 @@ def training_batches(
     *,
     workers: int,
     skip: int = 0,
+    broken: Broken | None = None,
 ) -> Iterator[Batch]:
     """One epoch of the sampler's batches, less the first `skip`: a resumed run has seen those."""
     sampler.set_epoch(epoch)
@@ -80,7 +97,7 @@ def training_batches(
                 yield _Order(list(indices), seeds)
             place += len(indices)
 
-    return _batches(dataset, transform, orders(), workers)
+    return _batches(_Work(dataset, transform, _of_the_same_class, broken), orders(), workers)
 
 
 def evaluation_batches(
@@ -90,6 +107,7 @@ def evaluation_batches(
     batch_size: int,
     *,
     workers: int,
+    broken: Broken | None = None,
 ) -> Iterator[Batch]:
     """The pictures at `indices`, in that order; the last batch may be smaller."""
     if batch_size < 1:
@@ -97,76 +115,125 @@ def evaluation_batches(
     starts = range(0, len(indices), batch_size)
     chunks = (np.asarray(indices[start : start + batch_size]).tolist() for start in starts)
     orders = (_Order(chunk, [(index,) for index in chunk]) for chunk in chunks)
-    return _batches(dataset, transform, orders, workers)
+    return _batches(_Work(dataset, transform, _blank, broken), orders, workers)
 
 
-def _batches(
-    dataset: Dataset, transform: Transform | None, orders: Iterable[_Order], workers: int
-) -> Iterator[Batch]:
+Seed = tuple[int, ...]
+StandIn = Callable[[Dataset, Transform, int, Seed, UnreadablePictureError], _Done]
+
+
+class _Work(NamedTuple):
+    """What is read how, and what happens where it cannot be."""
+
+    dataset: Dataset
+    transform: Transform | None
+    stand_in: StandIn
+    broken: Broken | None  # who is told; None: nothing stands in, the error is raised
+
+
+def _batches(work: _Work, orders: Iterable[_Order], workers: int) -> Iterator[Batch]:
     if workers < 0:
         raise ValueError(f"workers must be at least 0, got {workers}")
     if workers == 0:
-        return _in_turn(dataset, transform, orders, start=lambda part: part)
-    return _in_threads(dataset, transform, orders, workers)
+        return _in_turn(work, orders, start=lambda part: part)
+    return _in_threads(work, orders, workers)
 
 
-def _in_threads(
-    dataset: Dataset, transform: Transform | None, orders: Iterable[_Order], workers: int
-) -> Iterator[Batch]:
+def _in_threads(work: _Work, orders: Iterable[_Order], workers: int) -> Iterator[Batch]:
     pool = ThreadPoolExecutor(workers, thread_name_prefix="pictures")
     try:
-        yield from _in_turn(dataset, transform, orders, start=lambda part: pool.submit(part).result)
+        yield from _in_turn(work, orders, start=lambda part: pool.submit(part).result)
     finally:  # also when the caller stops early, or a file breaks
         pool.shutdown(cancel_futures=True)
 
 
 def _in_turn(
-    dataset: Dataset,
-    transform: Transform | None,
-    orders: Iterable[_Order],
-    start: Callable[[Part], Part],
+    work: _Work, orders: Iterable[_Order], start: Callable[[Part], Part]
 ) -> Iterator[Batch]:
     """`start` sets a part to work and says how to get its result."""
     # The sampler is asked ahead even without workers: one that learns during the epoch must not
     # answer differently because of the number of threads.
     waiting: deque[tuple[_Order, list[Part]]] = deque()
     for order in orders:
-        waiting.append((order, [start(part) for part in _parts(dataset, transform, order)]))
+        waiting.append((order, [start(part) for part in _parts(work, order)]))
         if len(waiting) > _AHEAD:
-            yield _collected(dataset, *waiting.popleft())
+            yield _collected(work, *waiting.popleft())
     while waiting:
-        yield _collected(dataset, *waiting.popleft())
+        yield _collected(work, *waiting.popleft())
 
 
-def _collected(dataset: Dataset, order: _Order, results: list[Part]) -> Batch:
-    images = torch.cat([result() for result in results])
+def _collected(work: _Work, order: _Order, results: list[Part]) -> Batch:
+    parts = [result() for result in results]
+    for error in (error for part in parts for error in part.errors):
+        assert work.broken is not None, "errors are only kept for somebody"
+        work.broken(error)
+    images = torch.cat([part.images for part in parts])
     indices = torch.tensor(order.indices, dtype=torch.int64)
-    labels = torch.from_numpy(dataset.labels[order.indices])
+    labels = torch.from_numpy(work.dataset.labels[order.indices])
     return Batch(images, labels, indices)
 
 
-def _parts(dataset: Dataset, transform: Transform | None, order: _Order) -> list[Part]:
+def _parts(work: _Work, order: _Order) -> list[Part]:
+    dataset, transform = work.dataset, work.transform
     if isinstance(dataset, FeatureDataset):
         features = dataset.features
-        return [lambda: torch.from_numpy(features[order.indices]).float()]
+        return [lambda: _Done(torch.from_numpy(features[order.indices]).float())]
     if transform is None:
         raise ValueError(f"{dataset.name} holds pictures: they need a transform")
     if isinstance(dataset, InMemory) and isinstance(transform, BatchTransform):
         pixels, on_pixels = dataset.arrays(), transform.on_pixels
 
-        def whole() -> Tensor:
+        def whole() -> _Done:
             grey = torch.from_numpy(pixels[order.indices])[:, None]
-            return on_pixels(grey, [np.random.default_rng(s) for s in order.seeds])
+            return _Done(on_pixels(grey, [np.random.default_rng(s) for s in order.seeds]))
 
         return [whole]
 
-    def single(index: int, seed: tuple[int, ...]) -> Tensor:
-        if isinstance(dataset, Reducing):
-            picture = dataset.reduced(index, transform.short_side)
-        else:
-            picture = dataset.picture(index)
-        return transform(picture, np.random.default_rng(seed))[None]
+    def single(index: int, seed: Seed) -> _Done:
+        try:
+            return _Done(_prepared(dataset, transform, index, seed))
+        except UnreadablePictureError as error:
+            if work.broken is None:
+                raise
+            return work.stand_in(dataset, transform, index, seed, error)
 
     return [
         partial(single, index, seed) for index, seed in zip(order.indices, order.seeds, strict=True)
     ]
+
+
+def _prepared(
+    dataset: Dataset, transform: Transform, index: int, seed: Seed
+) -> Tensor:  # [1, 3, height, width]
+    rng = np.random.default_rng(seed)
+    if not isinstance(dataset, Opening):
+        return transform(dataset.picture(index), rng)[None]
+    with dataset.opened(index) as picture:
+        return transform(picture, rng)[None]
+
+
+def _of_the_same_class(
+    dataset: Dataset,
+    transform: Transform,
+    index: int,
+    seed: Seed,
+    error: UnreadablePictureError,
+) -> _Done:
+    """Another picture of the class; which, only `seed` decides."""
+    mates = np.flatnonzero(dataset.labels == dataset.labels[index])
+    errors = [error]
+    for mate in np.random.default_rng(seed).permutation(mates[mates != index]).tolist():
+        try:
+            return _Done(_prepared(dataset, transform, mate, seed), tuple(errors))
+        except UnreadablePictureError as another:
+            errors.append(another)
+    name = dataset.label_names[dataset.labels[index]]
+    raise ValueError(f"no picture of class {name} can be read any more; {error}") from error
+
+
+def _blank(
+    dataset: Dataset, transform: Transform, index: int, seed: Seed, error: UnreadablePictureError
+) -> _Done:
+    """A black picture."""
+    black = Loaded(np.zeros((8, 8, 3), dtype=np.uint8))
+    return _Done(transform(black, np.random.default_rng(seed))[None], (error,))

@@ -1,25 +1,38 @@
 """What happens to a picture on its way into the network, by name: for training and for judging.
 
-    base   training: a random crop (8 % to all of the area, 3/4 to 4/3 wide) resized to `size`,
-           mirrored half of the time; judging: short side to size * 256/224, centre crop. The usual
-           protocol for photographs (Roth et al., ICML 2020, and most before them).
-    small  training: turned, scaled and shifted a little, never mirrored: a b is no d; judging:
-           resized to `size`. For characters and other small pictures without a spare margin.
-           Pictures that are not square are squeezed.
+    name     training                                          judging
+    base     a random crop (8 % to all of the area, 3/4 to     short side to size * 256/224,
+             4/3 wide) resized to `size`, mirrored or not      centre crop
+    red      short side to size * 256/224, a random crop,      as base
+             mirrored or not: fewer changes
+    big      as base, at 256 where base has 224                short side to `size`, centre crop
+    adv      as base, a fifth grey, colours shifted            as base
+    horde    longer side to size * 0.8..1.8 (Lanczos), a       squeezed to size * 1.144, centre
+             random crop, black where too small; mirrored      crop; at 256
+    vo_hays  short side to size * 1..1.1, a random crop,       short side to `size`, centre crop
+             mirrored or not
+    thesis   as base                                           as base
+    small    turned, scaled and shifted a little, never        resized to `size`; pictures that
+             mirrored: a b is no d; for characters             are not square are squeezed
 
-Both end in float32 [3, size, size], 0..1 less `mean` over `std` per channel. Random choices come
+Sources  base, red, big, adv: K. Roth et al., ICML 2020 (the grey step is in their code only).
+         horde: P. Jacob et al., ICCV 2019, as in their code. vo_hays: N. Vo, J. Hays, WACV 2019.
+         thesis: B. Psomas. The names by which sources go elsewhere mean the transform each of
+         them used: revisit and revisit_code are base, thesis_code is thesis, density is red.
+
+All end in float32 [3, size, size], 0..1 less `mean` over `std` per channel. Random choices come
 from the generator of the picture, nothing else, so a picture does not depend on who prepares it, or
-when.
+when. A transform takes a picture of Pillow or one whose pixels wait (`crops.Picture`): then only
+what the crop needs is decoded.
 """
 
-import math
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from typing import ClassVar, Protocol
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
 
@@ -28,157 +41,171 @@ import unseen.torchvision_operators  # noqa: F401  (before torchvision)
 # isort: split
 from torchvision.transforms.v2 import functional as vision
 
-_AREA = (0.08, 1.0)
-_RATIO = (3 / 4, 4 / 3)
-_TRIES = 10
+from unseen.data.pictures import crops
+from unseen.data.pictures.crops import Crop, Picture, Pixels
+from unseen.data.pictures.normalising import Channels, Normalising
+from unseen.data.pictures.small import SmallEvaluation, SmallTraining
 
-_MAX_TURN = math.radians(8)
-_MAX_ZOOM = 0.1
-_MAX_SHIFT = 0.08  # of the side
+Rng = np.random.Generator
+
+_MARGIN = 256 / 224  # what a centre crop leaves around itself
+_HORDE_MARGIN = 1.144
 
 
 class Transform(Protocol):
-    """`short_side`: a picture may come reduced to it, and still nothing of it is enlarged."""
+    """From a picture to what the network sees."""
 
-    @property
-    def short_side(self) -> int: ...
-
-    def __call__(self, picture: Image.Image, rng: np.random.Generator) -> Tensor: ...
+    def __call__(self, picture: Picture | Image.Image, rng: Rng) -> Tensor: ...
 
 
 @dataclass(frozen=True)
-class _Normalising:
-    """size: side of the result. mean, std: of the channels, on a scale of 0..1."""
+class _Training(Normalising, ABC):
+    """Crops as its method says, mirrors half of the time."""
 
-    size: int
-    mean: tuple[float, float, float]
-    std: tuple[float, float, float]
+    lanczos: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
-        if self.size < 1:
-            raise ValueError(f"size must be at least 1, got {self.size}")
-        if len(self.mean) != 3 or len(self.std) != 3:
-            raise ValueError(f"mean and std need 3 values each, got {self.mean} and {self.std}")
-        if min(self.std) <= 0:
-            raise ValueError(f"std must be positive, got {self.std}")
+    def __call__(self, picture: Picture | Image.Image, rng: Rng) -> Tensor:
+        picture = crops.as_picture(picture)
+        pixels = crops.cut(picture, self.crop(*picture.size, rng), lanczos=self.lanczos)
+        pixels = self.coloured(pixels, rng)
+        return self.normalised(pixels[:, ::-1] if rng.random() < 0.5 else pixels)
 
-    def _normalised(self, picture: Image.Image) -> Tensor:  # [3, height, width]
-        # numpy: torch would start a team of threads inside every loader thread
-        pixels = np.asarray(picture, dtype=np.float32)
-        pixels = pixels - 255 * np.array(self.mean, dtype=np.float32)
-        pixels /= 255 * np.array(self.std, dtype=np.float32)
-        return torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
+    @abstractmethod
+    def crop(self, width: int, height: int, rng: Rng) -> Crop: ...
+
+    def coloured(self, pixels: Pixels, rng: Rng) -> Pixels:
+        return pixels
 
 
 @dataclass(frozen=True)
-class BaseTraining(_Normalising):
-    @property
-    def short_side(self) -> int:
-        # The smallest crop of a picture this large still has `size` pixels on its shorter side.
-        return math.ceil(self.size / math.sqrt(_AREA[0] * _RATIO[0]))
+class _Evaluation(Normalising, ABC):
+    lanczos: ClassVar[bool] = False
 
-    def __call__(self, picture: Image.Image, rng: np.random.Generator) -> Tensor:
-        left, top, width, height = _random_box(*picture.size, rng)
-        size = [self.size, self.size]
-        picture = vision.resized_crop(picture, top, left, height, width, size)
-        if rng.random() < 0.5:
-            picture = vision.horizontal_flip(picture)
-        return self._normalised(picture)
+    def __call__(self, picture: Picture | Image.Image, rng: Rng | None = None) -> Tensor:
+        picture = crops.as_picture(picture)
+        crop = self.crop(*picture.size)
+        return self.normalised(crops.cut(picture, crop, lanczos=self.lanczos))
+
+    @abstractmethod
+    def crop(self, width: int, height: int) -> Crop: ...
 
 
 @dataclass(frozen=True)
-class BaseEvaluation(_Normalising):
-    @property
-    def short_side(self) -> int:
-        return round(self.size * 256 / 224)
+class RandomArea(_Training):
+    """grey: share of pictures without colour. jitter: reach of brightness, contrast, saturation
+    (around 1) and hue (around 0)."""
 
-    def __call__(self, picture: Image.Image, rng: np.random.Generator | None = None) -> Tensor:
-        picture = vision.resize(picture, [self.short_side])
-        return self._normalised(vision.center_crop(picture, [self.size, self.size]))
+    grey: float = 0.0
+    jitter: float = 0.0
 
+    def crop(self, width: int, height: int, rng: Rng) -> Crop:
+        return crops.random_area(width, height, self.size, (0.08, 1.0), rng)
 
-@dataclass(frozen=True)
-class _OnPixels(_Normalising):
-    """Works on a whole batch of pictures of one size; a single picture is a batch of one."""
-
-    @property
-    def short_side(self) -> int:
-        return self.size
-
-    def _floats(self, pixels: Tensor) -> Tensor:  # uint8 [N, 1 or 3, h, w] -> [N, ., size, size]
-        images = pixels.float()
-        if images.shape[-2:] != (self.size, self.size):
-            size = (self.size, self.size)
-            images = F.interpolate(images, size, mode="bilinear", antialias=True)
-        return images
-
-    def _finished(self, images: Tensor) -> Tensor:  # [N, 3, size, size]
-        mean, std = (255 * torch.tensor(v).view(3, 1, 1) for v in (self.mean, self.std))
-        return (images - mean) / std
+    def coloured(self, pixels: Pixels, rng: Rng) -> Pixels:
+        if not self.grey and not self.jitter:
+            return pixels
+        image = Image.fromarray(pixels)  # Pillow's operations start no threads of their own
+        if rng.random() < self.grey:
+            image = vision.rgb_to_grayscale(image, num_output_channels=3)
+        factors = 1 + rng.uniform(-self.jitter, self.jitter, 4)
+        for which in rng.permutation(4):
+            shift = float(factors[which])
+            image = _COLOURS[which](image, shift - 1 if which == _HUE else shift)
+        return np.asarray(image)
 
 
-@dataclass(frozen=True)
-class SmallTraining(_OnPixels):
-    def __call__(self, picture: Image.Image, rng: np.random.Generator) -> Tensor:
-        return self.on_pixels(_pixels(picture), [rng])[0]
-
-    def on_pixels(self, pixels: Tensor, rngs: Sequence[np.random.Generator]) -> Tensor:
-        draws = np.stack([rng.uniform(-1, 1, 4) for rng in rngs]).astype(np.float32)
-        turn, zoom, across, down = torch.from_numpy(draws).T[:, :, None, None]  # each [N, 1, 1]
-        zoom = 1 + _MAX_ZOOM * zoom
-        cos, sin = zoom * torch.cos(_MAX_TURN * turn), zoom * torch.sin(_MAX_TURN * turn)
-        line = (torch.arange(self.size) * 2 + 1) / self.size - 1  # pixel centres on -1..1
-        x, y = line[None, None, :], line[None, :, None]
-        shift = 2 * _MAX_SHIFT
-        grid_x, grid_y = cos * x - sin * y + shift * across, sin * x + cos * y + shift * down
-        grid = torch.stack([grid_x, grid_y], dim=-1)  # [N, size, size, 2]
-        images = F.grid_sample(
-            self._floats(pixels), grid, padding_mode="border", align_corners=False
-        )
-        return self._finished(images)
+_COLOURS: tuple[Callable[[Image.Image, float], Image.Image], ...] = (
+    vision.adjust_brightness,
+    vision.adjust_contrast,
+    vision.adjust_saturation,
+    vision.adjust_hue,
+)
+_HUE = 3
 
 
 @dataclass(frozen=True)
-class SmallEvaluation(_OnPixels):
-    def __call__(self, picture: Image.Image, rng: np.random.Generator | None = None) -> Tensor:
-        return self.on_pixels(_pixels(picture))[0]
+class RandomPlace(_Training):
+    """low, high: the short side before the crop, in units of the crop's."""
 
-    def on_pixels(self, pixels: Tensor, rngs: Sequence[np.random.Generator] = ()) -> Tensor:
-        return self._finished(self._floats(pixels))
+    low: float = 1.0
+    high: float = 1.1
+
+    def crop(self, width: int, height: int, rng: Rng) -> Crop:
+        short = round(self.size * rng.uniform(self.low, self.high))
+        size = crops.with_short_side(width, height, short)
+        return Crop((0, 0, width, height), size, crops.random_window(size, self.size, rng))
 
 
-NAMES: dict[str, tuple[type, type]] = {
-    "base": (BaseTraining, BaseEvaluation),
+@dataclass(frozen=True)
+class ManyResolutions(_Training):
+    """low, high: the longer side before the crop, in units of the crop's."""
+
+    low: float = 0.8
+    high: float = 1.8
+    lanczos = True
+
+    def crop(self, width: int, height: int, rng: Rng) -> Crop:
+        scale = self.size * rng.uniform(self.low, self.high) / max(width, height)
+        size = max(1, round(width * scale)), max(1, round(height * scale))
+        return Crop((0, 0, width, height), size, crops.random_window(size, self.size, rng))
+
+
+@dataclass(frozen=True)
+class Centre(_Evaluation):
+    """margin: the short side before the crop, in units of the crop's."""
+
+    margin: float = _MARGIN
+
+    def crop(self, width: int, height: int) -> Crop:
+        size = crops.with_short_side(width, height, round(self.size * self.margin))
+        return Crop((0, 0, width, height), size, crops.centre_window(size, self.size))
+
+
+@dataclass(frozen=True)
+class SqueezedCentre(_Evaluation):
+    """margin: both sides before the crop, in units of the crop's."""
+
+    margin: float = _HORDE_MARGIN
+    lanczos = True
+
+    def crop(self, width: int, height: int) -> Crop:
+        side = int(np.ceil(self.size * self.margin))
+        window = crops.centre_window((side, side), self.size)
+        return Crop((0, 0, width, height), (side, side), window)
+
+
+Maker = Callable[[int, Channels, Channels], Transform]
+
+NAMES: dict[str, tuple[Maker, Maker]] = {
+    "base": (RandomArea, Centre),
+    "red": (partial(RandomPlace, low=_MARGIN, high=_MARGIN), Centre),
+    "big": (RandomArea, partial(Centre, margin=1.0)),
+    "adv": (partial(RandomArea, grey=0.2, jitter=0.2), Centre),
+    "horde": (ManyResolutions, SqueezedCentre),
+    "vo_hays": (RandomPlace, partial(Centre, margin=1.0)),
+    "thesis": (RandomArea, Centre),
     "small": (SmallTraining, SmallEvaluation),
 }
+SOURCES = {"revisit": "base", "revisit_code": "base", "thesis_code": "thesis", "density": "red"}
+_LARGER = frozenset({"big", "horde"})
 
 
-def named(
-    name: str, size: int, mean: tuple[float, float, float], std: tuple[float, float, float]
-) -> tuple[Transform, Transform]:
-    """The training and the judging transform of a name."""
+def known(name: str) -> str:
+    """The transform a name, or the name of a source, stands for."""
+    name = SOURCES.get(name, name)
     if name not in NAMES:
-        raise ValueError(f"transform must be one of {', '.join(sorted(NAMES))}, got {name!r}")
-    training, evaluation = NAMES[name]
+        allowed = ", ".join(sorted([*NAMES, *SOURCES]))
+        raise ValueError(f"transform must be one of {allowed}, got {name!r}")
+    return name
+
+
+def usual_size(name: str, size: int) -> int:
+    """The size of a transform's results for a network made for `size`: 256 for 224 where the source
+    used larger pictures."""
+    return round(size * _MARGIN) if known(name) in _LARGER else size
+
+
+def named(name: str, size: int, mean: Channels, std: Channels) -> tuple[Transform, Transform]:
+    """The training and the judging transform of a name."""
+    training, evaluation = NAMES[known(name)]
     return training(size, mean, std), evaluation(size, mean, std)
-
-
-def _pixels(picture: Image.Image) -> Tensor:  # uint8 [1, 3, height, width]
-    return torch.from_numpy(np.array(picture).transpose(2, 0, 1))[None]
-
-
-def _random_box(
-    width: int, height: int, rng: np.random.Generator
-) -> tuple[int, int, int, int]:  # left, top, width, height
-    """A box of random area and shape; where ten tries do not fit, the largest one, centred."""
-    area = width * height * rng.uniform(*_AREA, _TRIES)
-    ratio = np.exp(rng.uniform(math.log(_RATIO[0]), math.log(_RATIO[1]), _TRIES))
-    widths = np.sqrt(area * ratio).round().astype(int)
-    heights = np.sqrt(area / ratio).round().astype(int)
-    fits = (widths > 0) & (widths <= width) & (heights > 0) & (heights <= height)
-    if fits.any():
-        w, h = int(widths[fits.argmax()]), int(heights[fits.argmax()])
-        return int(rng.integers(width - w + 1)), int(rng.integers(height - h + 1)), w, h
-    w = max(1, min(width, round(height * _RATIO[1])))
-    h = max(1, min(height, round(width / _RATIO[0])))
-    return (width - w) // 2, (height - h) // 2, w, h
