@@ -128,6 +128,7 @@ class Config(BaseModel):
     ema: Annotated[float, Field(gt=0, lt=1)] | None = None
     precision: Precision = "float32"
     patience: Annotated[int, Field(ge=1)] | None = None
+    refit: bool = False
 
     protocol: Literal["half_split", "fixed_validation", "k_fold"] = "half_split"
     validation_share: Annotated[float, Field(gt=0, lt=1)] | Auto = "auto"
@@ -182,6 +183,8 @@ class Config(BaseModel):
             raise ValueError('k_fold selects on its folds: it does not go with select = "test"')
         if folded and self.validation_share not in ("auto", 1 / self.folds):
             raise ValueError("k_fold sets one fold aside: set folds, not validation_share")
+        if self.refit and self.select == "test":
+            raise ValueError("refit needs a length chosen on validation classes: select = test")
         if isinstance(self.epochs, int) and self.schedule.warm_up >= self.epochs:
             told = f"schedule.warm_up must be below epochs={self.epochs}"
             raise ValueError(f"{told}, got {self.schedule.warm_up}")

@@ -77,17 +77,26 @@ class Display:
                 f"{100 * recall['embedding']:.1f})",
                 soft_wrap=True,
             )
+        if event["event"] == "refit":
+            self.bars.console.print(
+                f"once more on all {event['train_classes']} training classes, for "
+                f"{event['epochs']} epochs"
+            )
+            self.epochs = event["epochs"]
+            self.start_training(event["steps"])
         if event["event"] == "stopped_early" and self.training is not None:
             self.bars.console.print(f"nothing better since epoch {event['best'] + 1}: stopped")
             self.bars.update(self.training, visible=False)
         if event["event"] == "epoch":
-            on = "validation" if "validation" in event else "test"
-            star = " [green]best so far[/]" if event["best"] else ""
-            self.bars.console.print(
-                f"epoch {event['epoch'] + 1:>3}/{self.epochs}  loss {event['train']['loss']:.3f}  "
-                f"recall@1 seen {100 * event['train']['recall@1']:.1f}  "
-                f"{on} {100 * event[on]['recall@1']:.1f}{star}"
-            )
+            line = f"epoch {event['epoch'] + 1:>3}/{self.epochs}  loss {event['train']['loss']:.3f}"
+            on = next((part for part in ("validation", "test") if part in event), None)
+            if on is not None:
+                star = " [green]best so far[/]" if event["best"] else ""
+                line += (
+                    f"  recall@1 seen {100 * event['train']['recall@1']:.1f}  "
+                    f"{on} {100 * event[on]['recall@1']:.1f}{star}"
+                )
+            self.bars.console.print(line)
 
     def warn(self, text: str) -> None:
         self.bars.console.print(f"[yellow]{text}[/]", soft_wrap=True)

@@ -36,9 +36,14 @@ SECONDS_BETWEEN_CHECKPOINTS = 60.0
 class Fit:
     """A run in training: what is on disk follows what is in memory."""
 
-    def __init__(self, setting: Setting, folder: RunFolder, watch: Watch) -> None:
+    def __init__(
+        self, setting: Setting, folder: RunFolder, watch: Watch, epochs: int | None = None
+    ) -> None:
+        """epochs: trains for so many and keeps the last weights; None: as the config says, keeping
+        the best ones."""
         config, dataset, split = setting.config, setting.dataset, setting.split
         self.setting, self.folder, self.watch = setting, folder, watch
+        self.epochs, self.selects = epochs or settled(config.epochs), epochs is None
         self.network = build.network(config)
         # epochs are compared by the run's descriptor; "best" is only known after the last one
         layer = EMBEDDING if config.descriptor == BEST else while_training(config.descriptor)
@@ -78,26 +83,30 @@ class Fit:
         try:
             while not self._is_over():
                 event = self._epoch()
-                with self.trainer.averaged():
-                    self._look(event)
-                    self._select(event)
+                if self.selects:
+                    with self.trainer.averaged():
+                        self._look(event)
+                        self._select(event)
                 self._tell(event)
                 self._save()
-            self._note_early_stop()
+            self._end()
         finally:
             self.journal.close()
         return self.best
 
     def _is_over(self) -> bool:
-        """All epochs are done, or nothing got better on the validation classes for too long."""
-        config, epoch = self.setting.config, self.trainer.place.epoch
+        """All epochs are done, or nothing got better on the classes to select on for too long."""
+        patience, epoch = self.setting.config.patience, self.trainer.place.epoch
         waited = epoch - 1 - self.best["epoch"]
-        is_stale = config.patience is not None and waited >= config.patience
-        return is_stale or epoch >= settled(config.epochs)
+        is_stale = self.selects and patience is not None and waited >= patience
+        return is_stale or epoch >= self.epochs
 
-    def _note_early_stop(self) -> None:
+    def _end(self) -> None:
+        if not self.selects:
+            with self.trainer.averaged():
+                self._keep_weights()
         epochs = self.trainer.place.epoch
-        if epochs < settled(self.setting.config.epochs):
+        if epochs < self.epochs:
             self.best = self.best | {"stopped_after": epochs}
             self._tell({"event": "stopped_early", "epochs": epochs, "best": self.best["epoch"]})
 
@@ -154,10 +163,13 @@ class Fit:
         event["best"] = value > self.best["value"]
         if event["best"]:
             self.best = self.best | {"epoch": event["epoch"], "value": value}
-            self.folder.write_tensors("weights.safetensors", self.network.state_dict())
-            objective = self.trainer.objective.state_dict()
-            self.folder.write_tensors("objective.safetensors", objective)
+            self._keep_weights()
             self.folder.write_json("selection.json", self.best)
+
+    def _keep_weights(self) -> None:
+        self.folder.write_tensors("weights.safetensors", self.network.state_dict())
+        objective = self.trainer.objective.state_dict()
+        self.folder.write_tensors("objective.safetensors", objective)
 
     def _tell(self, event: Event) -> None:
         self.journal(event)

@@ -15,6 +15,7 @@ from unseen.data.pictures.loader import evaluation_batches
 from unseen.evaluation.evaluate import Evaluation, evaluate
 from unseen.experiment.layers import choose_descriptor
 from unseen.experiment.orders import read_at, while_training
+from unseen.experiment.refit import SELECTED
 from unseen.experiment.setting import EMBED_BATCH, Setting, Watch, computing, describe
 from unseen.networks.descriptor import described
 from unseen.training.run_folder import RunFolder
@@ -93,6 +94,10 @@ def embedding_spaces(
     judged = read_at(layer, network, setting.config, folder)
     trained = setting.embed(judged, transform, test, watch.of("trained network"))
     spaces = {"trained": trained, "untrained": untrained}
+    if folder.file(f"{SELECTED}/weights.safetensors").exists():
+        network.load_state_dict(folder.read_tensors(f"{SELECTED}/weights.safetensors"))
+        before, told = described(network, while_training(layer)), watch.of("before the refit")
+        spaces["before_refit"] = setting.embed(before, transform, test, told)
     if isinstance(setting.dataset, FeatureDataset):
         given = torch.from_numpy(setting.dataset.features[test]).float()
         return spaces | {"features": given}

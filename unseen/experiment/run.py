@@ -5,6 +5,7 @@ from typing import Any
 
 from unseen.experiment.fit import Fit
 from unseen.experiment.judge import judge
+from unseen.experiment.refit import refit
 from unseen.experiment.setting import Setting, Watch, computing, describe
 from unseen.training.run_folder import RunFolder
 
@@ -30,4 +31,5 @@ def train(setting: Setting, out: Path, command: str, watch: Watch | None = None)
         folder.start_manifest(command, describe(setting), setting.config.hash())
         folder.write_text("config.toml", setting.config.to_toml())
     with computing(setting):
-        return fit.run()
+        selection = fit.run()
+        return refit(setting, folder, selection, watch) if setting.config.refit else selection

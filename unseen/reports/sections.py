@@ -200,12 +200,13 @@ def _selection_facts(run: RunFolder) -> Json:
         return {}
     value = selection.get("value")
     reached = f" ({100 * value:.1f} %)" if value is not None else ""
-    epoch = chosen_epoch(run)
+    epoch, again = chosen_epoch(run), selection.get("refit")
+    refit = f"{again['epochs']} epochs on all {again['train_classes']} classes" if again else None
     return {
         "model kept": f"epoch {epoch} of {run.config.get('epochs', len(run.epochs))}",
         "chosen by": f"{selection['metric']} on {selection.get('on')} classes{reached}",
         "descriptor": tables.descriptor(run.result or {}) or "the embedding",
-    }
+    } | ({"trained again": refit} if refit else {})
 
 
 def _named(part: Any) -> str:

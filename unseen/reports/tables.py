@@ -15,6 +15,7 @@ Json = dict[str, Any]
 
 ROWS = {
     "trained": "trained network",
+    "before_refit": "before the refit",
     "untrained": "untrained network",
     "pixels": "raw pixels",
     "features": "features as given",

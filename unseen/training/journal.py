@@ -27,6 +27,13 @@ class Journal:
         self._stream.close()
 
 
+def append(path: Path, event: dict[str, Any]) -> None:
+    """One more event at the end of a journal."""
+    journal = Journal(path, keep=path.stat().st_size if path.exists() else 0)
+    journal(event)
+    journal.close()
+
+
 def read(path: Path) -> list[dict[str, Any]]:
     """All whole lines; a line cut off by a crash is left out."""
     events = []

@@ -6,6 +6,7 @@ the new one, never half of one.
     journal.jsonl    one event per line          embeddings/  the test embeddings, per-query values
     result.json      the scores: no times or     report/      the page
                      paths, so it can be compared byte for byte
+    refit/           with refit = true: the second training; selected/: the weights before it
 """
 
 import json
@@ -89,6 +90,11 @@ class RunFolder:
         manifest = self.read_json("manifest.json")
         read = {"time": _now(), "purpose": purpose, "config_hash": config_hash}
         self.write_json("manifest.json", manifest | {"test_reads": [*manifest["test_reads"], read]})
+
+    def note(self, key: str, content: Mapping[str, Any]) -> None:
+        """One more thing the manifest tells, with its time."""
+        manifest = self.read_json("manifest.json")
+        self.write_json("manifest.json", manifest | {key: {"time": _now(), **content}})
 
     def note_end(self) -> None:
         manifest = self.read_json("manifest.json")

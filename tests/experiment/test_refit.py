@@ -1,0 +1,173 @@
+"""A refit trains on all training classes for the chosen length, can be stopped anywhere, and the
+result holds the scores of both trainings."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from unseen import config as configs
+from unseen.experiment.fit import Fit
+from unseen.experiment.refit import all_training_classes
+from unseen.experiment.run import train_and_judge
+from unseen.experiment.setting import Setting, Watch, prepare
+from unseen.training.journal import read
+from unseen.training.run_folder import RunFolder
+
+WORDS = [
+    "data.max_classes=24",
+    "batch_size=16",
+    "embedding_size=16",
+    "epochs=3",
+    "sampler.steps=2",
+    "workers=0",
+    'metrics=["recall@1"]',
+    "loss=proxy_anchor",
+    "ema=0.5",
+    "refit=true",
+]
+CHOSEN = 1  # the epoch that is best on validation classes, counted from 0
+
+
+class StoppedError(Exception):
+    """A crash at a chosen event."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nothing is written to the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("UNSEEN_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _chosen_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    choose_epoch(monkeypatch)
+
+
+def choose_epoch(patch: pytest.MonkeyPatch) -> None:
+    """The same epoch is always the best one, and every step is kept."""
+
+    def recall(self: Fit, embeddings: Any, items: Any) -> dict[str, float]:
+        return {"recall@1": 0.5 if self.trainer.place.epoch - 1 == CHOSEN else 0.1}
+
+    patch.setattr(Fit, "_recall", recall)
+    patch.setattr("unseen.experiment.fit.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+
+
+def setting_of(*words: str) -> Setting:
+    return prepare(configs.make(configs.override({}, [*WORDS, *words])))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was never stopped."""
+    path = tmp_path_factory.mktemp("whole") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        choose_epoch(patch)
+        train_and_judge(setting_of(), path, "test")
+    return path
+
+
+def test_it_trains_on_all_training_classes_for_the_chosen_length(whole: Path) -> None:
+    folder, setting = RunFolder(whole), setting_of()
+    split, labels = setting.split, setting.dataset.labels
+    told = folder.read_json("result.json")["selection"]["refit"]
+    everything = np.union1d(split.train, split.validation)
+    assert told == {
+        "epochs": CHOSEN + 1,
+        "train_classes": len(np.unique(labels[everything])),
+        "train_items": len(everything),
+    }
+    assert np.array_equal(all_training_classes(setting).split.train, everything)
+    proxies = folder.read_tensors("objective.safetensors")["loss.proxies"]
+    assert len(proxies) == told["train_classes"]
+    before = folder.read_tensors("selected/objective.safetensors")["loss.proxies"]
+    assert len(before) == len(np.unique(labels[split.train]))
+    epochs = [e for e in read(whole / "refit/journal.jsonl") if e["event"] == "epoch"]
+    assert [event["epoch"] for event in epochs] == [0, 1]
+    assert read(whole / "journal.jsonl")[-1] == {"event": "refit", **told, "steps": 2}
+
+
+def test_manifest_and_result_tell_of_it_and_test_is_read_once(whole: Path) -> None:
+    manifest = RunFolder(whole).read_json("manifest.json")
+    assert manifest["refit"]["epochs"] == CHOSEN + 1
+    assert [read["purpose"] for read in manifest["test_reads"]] == ["final evaluation"]
+    result = RunFolder(whole).read_json("result.json")
+    assert set(result["scores"]) == {"trained", "before_refit", "untrained", "pixels"}
+    weights = [
+        RunFolder(whole).read_tensors(f"{place}weights.safetensors")
+        for place in ("", "selected/", "refit/")
+    ]
+    assert all(torch.equal(weights[0][key], weights[2][key]) for key in weights[0])
+    assert any(not torch.equal(weights[0][key], weights[1][key]) for key in weights[0])
+
+
+def nth(event_name: str, number: int) -> Watch:
+    """Stops at the `number`-th event of a name."""
+    seen: list[str] = []
+
+    def listen(event: dict[str, Any]) -> None:
+        seen.extend([event["event"]] if event["event"] == event_name else [])
+        if len(seen) == number:
+            raise StoppedError
+
+    return Watch([listen])
+
+
+@pytest.mark.parametrize(("event", "number"), [("step", 3), ("refit", 1), ("step", 9)])
+def test_stopped_anywhere_and_resumed_equals_never_stopped(
+    event: str, number: int, whole: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(StoppedError):
+        train_and_judge(setting_of(), tmp_path, "test", nth(event, number))
+    train_and_judge(setting_of(), tmp_path, "test")
+    check_equal(whole, tmp_path)
+
+
+def check_equal(one: Path, two: Path) -> None:
+    for name in ("result.json", "weights.safetensors", "selected/weights.safetensors"):
+        assert (one / name).read_bytes() == (two / name).read_bytes(), name
+    for name in ("journal.jsonl", "refit/journal.jsonl"):
+        assert [e["event"] for e in read(one / name)] == [e["event"] for e in read(two / name)]
+
+
+def test_stopped_while_its_weights_take_their_place(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = RunFolder.write_tensors
+    left = [2]  # selected/weights, weights; then it breaks
+
+    def breaking(self: RunFolder, name: str, tensors: Any) -> None:
+        if (self.path / "selected").exists() or name.startswith("selected"):
+            left[0] -= 1
+        if left[0] < 0:
+            raise StoppedError
+        write(self, name, tensors)
+
+    monkeypatch.setattr(RunFolder, "write_tensors", breaking)
+    with pytest.raises(StoppedError):
+        train_and_judge(setting_of(), tmp_path, "test")
+    monkeypatch.setattr(RunFolder, "write_tensors", write)
+    train_and_judge(setting_of(), tmp_path, "test")
+    check_equal(whole, tmp_path)
+
+
+def test_the_best_layer_is_chosen_before_the_refit(whole: Path, tmp_path: Path) -> None:
+    shutil.rmtree(tmp_path)
+    train_and_judge(setting_of("descriptor=best"), tmp_path, "test")
+    selection = RunFolder(tmp_path).read_json("selection.json")
+    stored = json.loads((tmp_path / "refit/selection.json").read_text())
+    assert selection["descriptor"] == stored["descriptor"]
+    assert selection["descriptor"]["on"] == "validation"
+
+
+def test_a_length_chosen_on_test_classes_is_refused() -> None:
+    with pytest.raises(ValueError, match="refit needs a length chosen on validation classes"):
+        configs.make({"refit": True, "select": "test"})
