@@ -4,10 +4,14 @@ import sys
 
 import typer
 
+from unseen.cli import index
+from unseen.cli.calibrate import calibrate
 from unseen.cli.demo import demo
+from unseen.cli.embed import embed
 from unseen.cli.evaluate import evaluate
 from unseen.cli.list_methods import list_methods
 from unseen.cli.report import report
+from unseen.cli.search import search
 from unseen.cli.terminal import guarded
 from unseen.cli.train import train
 
@@ -23,6 +27,10 @@ app.command(short_help="The whole way on built-in characters, in minutes.")(demo
 app.command(short_help="Train on some classes, be judged on others.")(train)
 app.command(short_help="Judge a stored run again.")(evaluate)
 app.command(short_help="Write the page of a stored run.")(report)
+app.command(short_help="Pictures to vectors in a file.")(embed)
+app.command(short_help="What a similarity means: threshold and probability.")(calibrate)
+app.add_typer(index.app, name="index", short_help="Build and keep an index of pictures.")
+app.command(short_help="Find pictures like this one.")(search)
 app.command("catalogue", short_help="Every loss, miner, sampler, ... by name.")(list_methods)
 
 

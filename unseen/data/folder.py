@@ -109,11 +109,11 @@ def _pictures_by_class(root: Path) -> dict[str, list[Path]]:
         raise ValueError(f"{root} is a file, not a folder; {layout}")
     entries = sorted(entry for entry in root.iterdir() if not entry.name.startswith("."))
     folders = [entry for entry in entries if entry.is_dir()]
-    found = {folder.name: _pictures_in(folder) for folder in folders}
+    found = {folder.name: pictures_in(folder) for folder in folders}
     found = {name: paths for name, paths in found.items() if paths}
     if not found:
         files = [entry for entry in entries if not entry.is_dir()]
-        loose = sum(_is_picture(entry.name) for entry in files)
+        loose = sum(is_picture(entry.name) for entry in files)
         raise ValueError(
             f"no pictures in class folders under {root}; {layout}, found {len(folders)} folders "
             f"without pictures and {len(files)} files, {loose} of them pictures"
@@ -121,15 +121,15 @@ def _pictures_by_class(root: Path) -> dict[str, list[Path]]:
     return found
 
 
-def _pictures_in(folder: Path) -> list[Path]:
+def pictures_in(folder: Path) -> list[Path]:
     paths = []
     for parent, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        paths += [Path(parent, name) for name in files if _is_picture(name)]
+        paths += [Path(parent, name) for name in files if is_picture(name)]
     return sorted(paths)
 
 
-def _is_picture(name: str) -> bool:
+def is_picture(name: str) -> bool:
     return not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES
 
 

@@ -1,14 +1,18 @@
 """A trained run, ready for use: its network at its descriptor, with the transform that feeds it.
 
     trained = unseen.load("runs/demo")
-    trained.embed(["a.jpg", "b.jpg"])       # paths, PIL pictures or uint8 arrays -> [2, d]
+    trained.embed(["a.jpg", "b.jpg"])       # paths, files' bytes, PIL pictures, arrays -> [2, d]
     trained.network(images).embeddings      # a batch [N, 3, s, s] of prepared pictures -> [N, d]
 
 The data the run was trained on are not needed.
 """
 
+import hashlib
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +24,21 @@ from torch import Tensor
 
 from unseen import build
 from unseen.config import Config
+from unseen.data.pictures.ahead import ahead
 from unseen.data.pictures.crops import Loaded
 from unseen.data.pictures.decode import PictureFile
-from unseen.data.pictures.loader import evaluation_batches
-from unseen.evaluation.embed import embed
 from unseen.experiment.layers import BEST
-from unseen.experiment.orders import read_at
-from unseen.experiment.setting import EMBED_BATCH, settled, stored_config
+from unseen.experiment.orders import FILE, ORDERS, read_at
+from unseen.experiment.setting import settled, stored_config
 from unseen.neighbours.space import to_sphere
 from unseen.networks.descriptor import Described, Tappable
 from unseen.regularizers.high_order.descriptor import OrdersDescriptor
 from unseen.training.run_folder import RunFolder
 
-Picture = str | Path | Image.Image | NDArray[np.uint8]
+Picture = str | Path | bytes | Image.Image | NDArray[np.uint8]  # bytes: of a picture file
+
+BATCH = 64
+DECIDING = ("backbone", "pooling", "hidden", "normalise")  # settings that change a vector
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,7 @@ class Trained:
     """`network(images).embeddings` is the run's descriptor, raw; `embed` gives it as it is
     compared: unit vectors (cosine), or raw ones (Euclidean) where the run has normalise = false."""
 
+    folder: RunFolder
     config: Config
     network: Tappable | Described | OrdersDescriptor
     transform: Any  # a picture to a tensor [3, s, s]
@@ -52,26 +59,77 @@ class Trained:
         if not run.file("weights.safetensors").exists():
             raise ValueError(f"{folder} holds no trained network: `unseen train` makes one")
         config, layer = stored_config(run), descriptor_of(run)
-        network = build.network(config).to(torch.device(config.device))
+        if config.device != "cpu" and not torch.cuda.is_available():
+            config = config.model_copy(update={"device": "cpu"})
+        # starting weights would be replaced at once, and may not be on this machine
+        network = build.network(config.model_copy(update={"weights": None}))
         network.load_state_dict(run.read_tensors("weights.safetensors"))
-        _, transform = build.picture_transforms(config, network)
-        return cls(config, read_at(layer, network, config, run).eval(), transform, layer)
+        _, transform = build.picture_transforms(config, network.to(config.device))
+        return cls(run, config, read_at(layer, network, config, run).eval(), transform, layer)
 
     @property
     def device(self) -> torch.device:
         return torch.device(self.config.device)
 
+    @property
+    def threads(self) -> int:
+        """That prepare pictures while the network computes."""
+        return max(1, settled(self.config.workers))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Changes with the weights and with every setting that changes a vector."""
+        values = self.config.model_dump()
+        told = [self.descriptor, repr(self.transform), *(values[key] for key in DECIDING)]
+        digest = hashlib.sha256(json.dumps(told).encode())
+        for name in ("weights.safetensors", *([FILE] if self.descriptor == ORDERS else [])):
+            digest.update(self.folder.file(name).read_bytes())
+        return digest.hexdigest()[:32]
+
     def embed(
         self, pictures: Sequence[Picture], progress: Callable[[int, int], None] | None = None
     ) -> Tensor:  # [n, d] float32 on the CPU
         """Descriptors of pictures, in their order."""
-        source: Any = _Pictures(pictures)
-        every, workers = np.arange(len(pictures)), settled(self.config.workers)
-        batches = evaluation_batches(source, every, self.transform, EMBED_BATCH, workers=workers)
-        if not len(pictures):
-            return torch.zeros(0, self.network.embedding_size)
-        found = embed(self.network, batches, len(pictures), self.device, progress)
-        return to_sphere(found) if self.config.normalise else found
+        if isinstance(pictures, str):
+            raise ValueError(f"pictures must be a sequence, got one path: [{pictures!r}]")
+        parts = [torch.zeros(0, self.network.embedding_size)]
+        images = ahead(self.prepared, pictures, self.threads)
+        while batch := list(islice(images, BATCH)):
+            parts.append(self.vectors(torch.stack(batch)))
+            if progress is not None:
+                progress(sum(map(len, parts)), len(pictures))
+        return torch.cat(parts)
+
+    def prepared(self, picture: Picture) -> Tensor:  # [3, s, s]
+        """A picture as the network takes it."""
+        if self.transform is None:
+            raise ValueError(f"{self.folder.path} was trained on features: it takes no pictures")
+        with opened(picture) as one:
+            prepared: Tensor = self.transform(one, None)
+        return prepared
+
+    def vectors(self, images: Tensor) -> Tensor:  # [N, d] float32 on the CPU
+        """Descriptors of prepared pictures, or of features, as they are compared."""
+        with torch.inference_mode():
+            images = images.to(self.device)
+            if images.ndim == 4:
+                images = images.contiguous(memory_format=torch.channels_last)
+            found = self.network(images).embeddings.float().cpu()
+        return (to_sphere(found) if self.config.normalise else found).clone()
+
+
+def opened(picture: Picture) -> PictureFile | Loaded:
+    """A picture from wherever it comes, its pixels still to be fetched."""
+    if isinstance(picture, str | Path | bytes):
+        return PictureFile(picture)
+    if isinstance(picture, Image.Image):
+        return Loaded(np.array(picture.convert("RGB")))
+    if picture.dtype != np.uint8 or picture.shape[2:] not in ((), (3,)) or picture.ndim < 2:
+        raise ValueError(
+            "a picture must be a path, the bytes of a file, a PIL picture or a uint8 array "
+            f"[height, width(, 3)], got {picture.dtype} {list(picture.shape)}"
+        )
+    return Loaded(np.array(Image.fromarray(picture).convert("RGB")))
 
 
 def descriptor_of(run: RunFolder) -> str:
@@ -85,18 +143,3 @@ def descriptor_of(run: RunFolder) -> str:
             f"{run.path} has not chosen its best layer yet: `unseen evaluate {run.path}` does"
         )
     return str(selection["descriptor"]["layer"])
-
-
-class _Pictures:
-    """A sequence of pictures as a loader wants it."""
-
-    def __init__(self, pictures: Sequence[Picture]) -> None:
-        self.pictures = pictures
-        self.labels = np.zeros(len(pictures), dtype=np.int64)
-
-    def opened(self, index: int) -> PictureFile | Loaded:
-        found = self.pictures[index]
-        if isinstance(found, str | Path):
-            return PictureFile(found)
-        picture = found if isinstance(found, Image.Image) else Image.fromarray(found)
-        return Loaded(np.array(picture.convert("RGB")))

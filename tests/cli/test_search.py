@@ -1,0 +1,115 @@
+"""From a run to answers with commands alone; mistakes get one line."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from unseen.cli import main
+
+TINY = ["data.max_classes=40", "epochs=1", "sampler.steps=5", "batch_size=16", "embedding_size=16"]
+
+
+def unseen(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
+    """Exit code, output, errors of a command."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["unseen", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main.run()
+    printed = capsys.readouterr()
+    return int(ended.value.code or 0), printed.out, printed.err
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nothing is written to the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("UNSEEN_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("COLUMNS", "200")
+        yield
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("photos")
+    generator = np.random.default_rng(0)
+    for c in range(3):
+        (root / f"kind {c}").mkdir()
+        for i in range(3):
+            pixels = generator.normal(60 + 60 * c, 20, (40, 50, 3)).clip(0, 255).astype(np.uint8)
+            Image.fromarray(pixels).save(root / f"kind {c}" / f"{i}.jpg")
+    return root
+
+
+def test_from_a_run_to_an_answer(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, photos: Path
+) -> None:
+    run, index = tmp_path / "run", tmp_path / "my.index"
+    assert unseen(capsys, "train", "glyphs", *TINY, "--out", run)[0] == 0
+    code, text, _ = unseen(capsys, "embed", run, photos, "--out", tmp_path / "x.npz")
+    assert code == 0
+    with np.load(tmp_path / "x.npz") as arrays:
+        assert arrays["vectors"].shape == (9, 16)
+        assert arrays["labels"].tolist()[0] == "kind 0"
+
+    code, text, _ = unseen(capsys, "index", "build", run, photos / "kind 0", "--out", index)
+    assert code == 0
+    assert "holds 3 pictures" in text
+    code, text, _ = unseen(capsys, "index", "add", index, photos)
+    assert "added 6, 3 were there" in text
+    query = photos / "kind 2" / "1.jpg"
+    code, text, _ = unseen(capsys, "search", index, query, "-k", "2")
+    assert code == 0
+    assert "unseen calibrate" in text
+
+    code, text, _ = unseen(capsys, "calibrate", run, "--fmr", "0.1")
+    assert code == 0
+    assert "with 95% confidence" in text
+    code, text, _ = unseen(
+        capsys, "search", index, query, "-k", "2", "--json", "--html", tmp_path / "a.html"
+    )
+    answer = json.loads(text)
+    assert answer["hits"][0]["path"] == str(query.resolve())
+    assert answer["hits"][0]["similarity"] == pytest.approx(1, abs=1e-4)
+    assert 0 < answer["hits"][0]["probability"] < 1
+    assert answer["decision"] in ("kind 2", "unknown")
+    assert (tmp_path / "a.html").exists()
+
+    assert "removed 2 pictures, 7 stay" in unseen(capsys, "index", "remove", index, query, "1")[1]
+    code, text, _ = unseen(capsys, "index", "verify", index)
+    assert code == 0
+    assert "7 pictures, all as they were written" in text
+    code, text, _ = unseen(capsys, "index", "update", index, photos)
+    assert code == 0
+    assert "added 2" in text
+    code, text, _ = unseen(capsys, "index", "rebuild", index)
+    assert code == 0
+    assert "holds 9 pictures" in text
+
+    vectors = next(index.rglob("vectors.npy"))
+    content = bytearray(vectors.read_bytes())
+    content[-1] ^= 4
+    vectors.write_bytes(content)
+    code, text, _ = unseen(capsys, "index", "verify", index)
+    assert code == 1
+    assert "vectors.npy is damaged" in text
+
+
+def test_mistakes_get_one_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, photos: Path
+) -> None:
+    for words, advice in [
+        (("search", tmp_path, photos / "kind 0" / "0.jpg"), "is no index"),
+        (("index", "verify", tmp_path / "none"), "is no index"),
+        (("index", "build", tmp_path, photos, "--out", tmp_path / "i"), "no trained network"),
+        (("embed", tmp_path, photos, "--out", tmp_path / "x.npz"), "no trained network"),
+        (("calibrate", tmp_path), "no trained network"),
+    ]:
+        code, text, errors = unseen(capsys, *words)
+        assert code in (1, 2)
+        assert advice in " ".join((text + errors).split())
+        assert "Traceback" not in errors

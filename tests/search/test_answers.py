@@ -1,0 +1,79 @@
+"""Decisions at the threshold: a label, unlabelled, or unknown; and the page that shows them."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from unseen.evaluation.calibrate import Calibration
+from unseen.experiment.calibration import calibrate_run, read_calibration
+from unseen.experiment.setting import Watch, reopen
+from unseen.experiment.trained import Trained
+from unseen.search.answers import Answer, ask
+from unseen.search.index import Index
+from unseen.search.ingest import find, ingest, model_entry
+from unseen.search.sheet import write_answer
+from unseen.search.writer import Writer
+
+
+@pytest.fixture(scope="module")
+def calibration(run: Path, model: Trained) -> Calibration:
+    assert read_calibration(model) is None
+    setting, _ = reopen(run)
+    return calibrate_run(setting, model, Watch(), fmr=0.05)
+
+
+@pytest.fixture
+def index(tmp_path: Path, model: Trained, pictures: Path) -> Index:
+    with Writer.create(tmp_path / "i", model_entry(model)) as writer:
+        ingest(writer, model, find([pictures]))
+        ingest(writer, model, find([pictures / "class 0" / "0.png"]), replace_changed=True)
+    return Index.open(tmp_path / "i")
+
+
+def test_calibration_is_kept_with_the_run(
+    run: Path, model: Trained, calibration: Calibration
+) -> None:
+    assert read_calibration(model) == calibration
+    told = (run / "calibration.json").read_text()
+    (run / "calibration.json").write_text(told.replace(model.fingerprint, "0" * 32))
+    assert read_calibration(model) is None  # made for other weights
+    (run / "calibration.json").write_text(told)
+
+
+def test_the_threshold_decides(
+    index: Index, model: Trained, pictures: Path, calibration: Calibration
+) -> None:
+    query = model.embed([pictures / "class 2" / "1.png"])
+    answer = ask(index, query, 5, replace(calibration, threshold=0.999))[0]
+    assert answer.decision == "class 2"
+    assert [hit.matched for hit in answer.hits] == [hit.similarity >= 0.999 for hit in answer.hits]
+    said = [hit.probability for hit in answer.hits]
+    assert said == sorted(said, reverse=True)
+    assert ask(index, query, 5, replace(calibration, threshold=1.1))[0].decision == "unknown"
+    assert ask(index, query, 5)[0].decision is None
+    assert ask(index, query, 5)[0].hits[0].probability is None
+    others = [id for id in index.ids.tolist() if index.picture(id).label != "class 2"]
+    filtered = ask(index, query, 5, calibration, filter=others)[0]
+    assert all(hit.label != "class 2" for hit in filtered.hits)
+    assert Answer([]).decision == "unknown"
+
+
+@pytest.mark.parametrize("threshold", [-1.0, 1.1, None])
+def test_the_page_shows_the_answer(
+    tmp_path: Path,
+    index: Index,
+    model: Trained,
+    pictures: Path,
+    calibration: Calibration,
+    threshold: float | None,
+) -> None:
+    query = pictures / "class 2" / "1.png"
+    used = None if threshold is None else replace(calibration, threshold=threshold)
+    answer = ask(index, model.embed([query]), 4, used)[0]
+    write_answer(tmp_path / "page.html", index, query, answer, used)
+    html = (tmp_path / "page.html").read_text()
+    assert html.count("data:image/webp") == 5
+    heading = {-1.0: "<h1>class 2</h1>", 1.1: "<h1>Unknown</h1>", None: "<h1>Nearest pictures</h1>"}
+    assert heading[threshold] in html
+    assert "http" not in html.replace("http-equiv", "")

@@ -1,0 +1,188 @@
+"""What is written is found again, exactly; changes are whole; two writers are refused."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from unseen.search.index import Index
+from unseen.search.manifest import ModelEntry
+from unseen.search.segment import NewPicture
+from unseen.search.verify import leftovers, verify
+from unseen.search.writer import Writer
+
+Rows = Callable[..., list[NewPicture]]
+
+
+def matrix(pictures: list[NewPicture]) -> NDArray[np.float32]:
+    return np.stack([picture.vector for picture in pictures])
+
+
+def nearest_by_hand(
+    queries: NDArray[np.float32], vectors: NDArray[np.float32], ids: list[int], k: int, cosine: bool
+) -> list[list[int]]:
+    """A loop over queries in float64."""
+    lists = []
+    for query in queries.astype(np.float64):
+        if cosine:
+            sim = vectors.astype(np.float64) @ query / np.linalg.norm(query)
+        else:
+            sim = -((vectors.astype(np.float64) - query) ** 2).sum(axis=1)
+        lists.append([ids[i] for i in np.argsort(-sim)[:k]])
+    return lists
+
+
+@pytest.mark.parametrize("normalise", [True, False])
+@pytest.mark.parametrize(("count", "num_queries"), [(50, 3), (3000, 2), (3000, 1500)])
+def test_the_nearest_are_those_of_a_loop(
+    tmp_path: Path, entry: ModelEntry, rows: Rows, normalise: bool, count: int, num_queries: int
+) -> None:
+    some = rows(count)
+    with Writer.create(tmp_path / "i", entry.model_copy(update={"normalise": normalise})) as writer:
+        for start in range(0, count, 1400):
+            writer.add(some[start : start + 1400])
+        gone = set(range(5, count, 7))
+        writer.remove(gone)
+    index = Index.open(tmp_path / "i")
+    queries = matrix(rows(num_queries, first=10**6)) * 3
+    found = index.search(queries, k=6)
+    ids = [i for i in range(1, count + 1) if i not in gone]
+    vectors = matrix(some)[np.array(ids) - 1]
+    some_queries = slice(None, None, max(1, num_queries // 40))
+    expected = nearest_by_hand(queries[some_queries], vectors, ids, 6, normalise)
+    assert found.ids[some_queries].tolist() == expected
+    assert (np.diff(found.similarities, axis=1) <= 0).all()
+
+    odd = [i for i in ids if i % 2]
+    found = index.search(queries[:2], k=6, filter=odd)
+    expected = nearest_by_hand(queries[:2], matrix(some)[np.array(odd) - 1], odd, 6, normalise)
+    assert found.ids.tolist() == expected
+
+
+def test_fewer_pictures_than_asked_for(tmp_path: Path, entry: ModelEntry, rows: Rows) -> None:
+    with Writer.create(tmp_path / "i", entry) as writer:
+        assert (
+            Index.open(tmp_path / "i").search(matrix(rows(2)), k=3).ids.tolist() == [[-1] * 3] * 2
+        )
+        writer.add(rows(2))
+    found = Index.open(tmp_path / "i").search(matrix(rows(2)), k=3)
+    assert found.ids.tolist() == [[1, 2, -1], [2, 1, -1]]
+    assert found.similarities[0, 0] == pytest.approx(1)
+
+
+def test_facts_and_thumbnails_follow_their_picture(
+    tmp_path: Path, entry: ModelEntry, rows: Rows
+) -> None:
+    path = tmp_path / "i"
+    some = rows(40)
+    with Writer.create(path, entry) as writer:
+        for start in range(0, 40, 2):  # many small segments: they are merged on the way
+            writer.add(some[start : start + 2])
+        assert len(writer.manifest.segments) < 20
+        writer.remove([3, 4, 5])
+    index = Index.open(path)
+    assert len(index) == 37
+    assert index.ids.tolist() == [i for i in range(1, 41) if i not in (3, 4, 5)]
+    for id in index.ids.tolist():
+        picture = index.picture(id)
+        assert (picture.id, picture.path, picture.label) == (
+            id,
+            some[id - 1].facts.path,
+            some[id - 1].facts.label,
+        )
+        assert index.thumbnail(id) == some[id - 1].thumbnail
+        assert index.vectors([id])[0].tolist() == some[id - 1].vector.tolist()
+    assert dict(index.every())[7].path == "/p6.jpg"
+    assert index.where(label="label 1").tolist() == [
+        i for i in index.ids.tolist() if some[i - 1].facts.label == "label 1"
+    ]
+    assert sum(index.labels.values()) == sum(i % 2 == 0 for i in index.ids.tolist())
+    with pytest.raises(ValueError, match="no picture with the id 3"):
+        index.picture(3)
+    assert verify(path) == []
+
+
+def test_a_changed_picture_keeps_its_id(tmp_path: Path, entry: ModelEntry, rows: Rows) -> None:
+    path = tmp_path / "i"
+    with Writer.create(path, entry) as writer:
+        writer.add(rows(10))
+        new = rows(1, first=500)[0]
+        assert writer.add([NewPicture(new.facts, new.vector, new.thumbnail, id=4)]) == [4]
+        assert writer.add(rows(1, first=600)) == [11]
+    index = Index.open(path)
+    assert len(index) == 11
+    assert index.picture(4).path == "/p500.jpg"
+    assert index.search(new.vector, k=1).ids.tolist() == [[4]]
+    assert verify(path) == []
+
+
+def test_a_reader_keeps_what_it_opened(tmp_path: Path, entry: ModelEntry, rows: Rows) -> None:
+    path = tmp_path / "i"
+    with Writer.create(path, entry) as writer:
+        writer.add(rows(30))
+        before = Index.open(path)
+        assert not before.newer()
+        writer.remove(range(1, 26))  # so many that the segment is written anew
+        assert before.newer()
+        assert len(before) == 30
+        assert before.thumbnail(3) == b"thumbnail 2"
+        assert before.search(before.vectors([3]), k=1).ids.tolist() == [[3]]
+        assert len(Index.open(path)) == 5
+    assert leftovers(path) == []
+
+
+def test_two_writers_are_refused(tmp_path: Path, entry: ModelEntry) -> None:
+    with Writer.create(tmp_path / "i", entry):
+        with (
+            pytest.raises(ValueError, match="written to by another process"),
+            Writer.open(tmp_path / "i"),
+        ):
+            pass
+        Index.open(tmp_path / "i")  # readers are welcome
+    with Writer.open(tmp_path / "i"):
+        pass
+
+
+def test_folders_that_are_no_index_are_refused(tmp_path: Path, entry: ModelEntry) -> None:
+    with pytest.raises(ValueError, match="is no index"):
+        Index.open(tmp_path)
+    (tmp_path / "holiday.jpg").touch()
+    with pytest.raises(ValueError, match="not empty and no index"), Writer.create(tmp_path, entry):
+        pass
+
+
+def test_a_flipped_byte_anywhere_is_found(tmp_path: Path, entry: ModelEntry, rows: Rows) -> None:
+    path = tmp_path / "i"
+    with Writer.create(path, entry) as writer:
+        writer.add(rows(6))
+        writer.add(rows(3, first=50))
+        writer.remove([2])
+    assert verify(path) == []
+    files = [file for file in path.rglob("*") if file.is_file() and file.stat().st_size]
+    assert {file.name for file in files} >= {"manifest.json", "vectors.npy", "rows.npy"}
+    for file in files:
+        content = file.read_bytes()
+        for place in range(0, len(content), max(1, len(content) // 60)):
+            flipped = bytearray(content)
+            flipped[place] ^= 1 << place % 8
+            file.write_bytes(flipped)
+            assert verify(path), f"byte {place} of {file.name}"
+        file.write_bytes(content)
+    assert verify(path) == []
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_bad_queries_are_refused(
+    tmp_path: Path, entry: ModelEntry, rows: Rows, value: float
+) -> None:
+    with Writer.create(tmp_path / "i", entry) as writer:
+        writer.add(rows(3))
+    index = Index.open(tmp_path / "i")
+    with pytest.raises(ValueError, match="finite"):
+        index.search(np.full((1, 8), value, dtype=np.float32))
+    with pytest.raises(ValueError, match="8 numbers, got 7"):
+        index.search(np.zeros((1, 7), dtype=np.float32))
+    with pytest.raises(ValueError, match="k must be at least 1"):
+        index.search(np.ones((1, 8), dtype=np.float32), k=0)

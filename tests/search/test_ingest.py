@@ -1,0 +1,192 @@
+"""From picture files to answers: what goes in, what is passed over, what is refused."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from unseen.experiment.trained import Trained
+from unseen.search.index import Index
+from unseen.search.ingest import find, ingest, model_entry
+from unseen.search.maintain import model_of, named, rebuild, update
+from unseen.search.verify import verify
+from unseen.search.writer import Writer
+
+
+def built(path: Path, model: Trained, *places: Path) -> Path:
+    with Writer.create(path, model_entry(model)) as writer:
+        ingest(writer, model, find(places))
+    return path
+
+
+def test_pictures_find_themselves(tmp_path: Path, model: Trained, pictures: Path) -> None:
+    index = Index.open(built(tmp_path / "i", model, pictures))
+    paths = sorted(pictures.rglob("*.png"))
+    assert len(index) == 30
+    found = index.search(model.embed(paths), k=1)
+    assert [index.picture(i).path for i in found.ids[:, 0]] == [str(p.resolve()) for p in paths]
+    assert found.similarities[:, 0] == pytest.approx(1, abs=1e-5)
+    assert index.labels == {f"class {c}": 5 for c in range(6)}
+    thumbnail = index.thumbnail(1)
+    assert thumbnail[:4] == b"RIFF"
+    assert thumbnail[8:12] == b"WEBP"
+
+
+def test_vectors_of_paths_pictures_and_arrays_agree(model: Trained, pictures: Path) -> None:
+    paths = sorted(pictures.rglob("*.png"))[:3]
+    opened = [Image.open(path).convert("RGB") for path in paths]
+    by_path = model.embed(paths)
+    assert torch.equal(by_path, model.embed(opened))
+    assert torch.equal(by_path, model.embed([np.asarray(picture) for picture in opened]))
+    assert torch.equal(by_path, model.embed([path.read_bytes() for path in paths]))
+    assert by_path.norm(dim=1).tolist() == pytest.approx([1, 1, 1])
+    assert model.embed([]).shape == (0, 16)
+    with pytest.raises(ValueError, match="uint8 array"):
+        model.embed([np.zeros((4, 4, 7), dtype=np.uint8)])
+    with pytest.raises(ValueError, match="sequence"):
+        model.embed("one.jpg")
+
+
+def test_what_is_there_is_passed_over_and_broken_files_are_told(
+    tmp_path: Path, model: Trained, pictures: Path
+) -> None:
+    photos = tmp_path / "photos"
+    shutil.copytree(pictures, photos)
+    (photos / "class 1" / "broken.jpg").write_bytes(b"not a picture")
+    path = tmp_path / "i"
+    with Writer.create(path, model_entry(model)) as writer:
+        done = ingest(writer, model, find([photos / "class 0", photos / "class 1"]))
+    assert (done.added, done.same, len(done.unreadable)) == (10, 0, 1)
+    assert "broken.jpg" in done.unreadable[0]
+    heard: list[tuple[int, int]] = []
+    with Writer.open(path) as writer:
+        done = ingest(writer, model, find([photos]), lambda *told: heard.append(told))
+    assert (done.added, done.same) == (20, 10)
+    assert heard[-1] == (31, 31)
+    assert Index.open(path).labels["class 5"] == 5
+    assert "class 0" not in Index.open(path).labels  # its folder was the root: no class above it
+
+
+def test_update_follows_the_files(tmp_path: Path, model: Trained, pictures: Path) -> None:
+    photos = tmp_path / "photos"
+    shutil.copytree(pictures, photos)
+    path = built(tmp_path / "i", model, photos)
+    changed, gone = photos / "class 0" / "0.png", photos / "class 3" / "2.png"
+    ids = {facts.path: id for id, facts in Index.open(path).every()}
+    Image.new("RGB", (50, 50), "navy").save(changed)
+    os.utime(changed, ns=(1, 1))
+    gone.unlink()
+    Image.new("RGB", (50, 50), "red").save(photos / "class 4" / "new.png")
+    with Writer.open(path) as writer:
+        removed, done = update(writer, model, find([photos]))
+    assert (removed, done.added, done.changed, done.same) == (1, 1, 1, 28)
+    index = Index.open(path)
+    found = index.search(model.embed([changed]), k=1)
+    assert found.ids.tolist() == [[ids[str(changed.resolve())]]]
+    assert found.similarities[0, 0] == pytest.approx(1, abs=1e-5)
+    assert verify(path) == []
+    assert named(index, [str(photos / "class 4")]).__len__() == 6
+    assert named(index, ["1"]) == [1]
+    with pytest.raises(ValueError, match="holds no picture elsewhere"):
+        named(index, ["elsewhere"])
+
+
+def test_another_model_is_refused_and_rebuild_takes_it(
+    tmp_path: Path, model: Trained, run: Path, pictures: Path
+) -> None:
+    path = built(tmp_path / "i", model, pictures)
+    other = tmp_path / "other"
+    shutil.copytree(run, other)
+    changed = Trained.open(other)
+    with torch.no_grad():
+        changed.network.head.fc1.weight.mul_(-1)
+    changed.folder.write_tensors("weights.safetensors", changed.network.state_dict())
+    changed = Trained.open(other)
+    with Writer.open(path) as writer, pytest.raises(ValueError, match="unseen index rebuild"):
+        ingest(writer, changed, find([pictures]))
+    before = {facts.path: id for id, facts in Index.open(path).every()}
+    done = rebuild(path, changed)
+    assert done.added == 30
+    assert {facts.path: id for id, facts in Index.open(path).every()} == before
+    assert verify(path) == []
+    assert model_of(path).fingerprint == changed.fingerprint
+    with Writer.open(path) as writer:
+        assert ingest(writer, changed, find([pictures])).same == 30
+
+
+# Loads once; every line on its input starts a child that adds, and says when something is on disk.
+ADDING = """
+import os, sys
+from pathlib import Path
+import torch
+from unseen.experiment.trained import Trained
+from unseen.search import ingest, writer
+torch.set_num_threads(1)
+ingest.COMMIT = ingest.BATCH = 4
+writer.FANOUT, writer.FIRST_TIER = 3, 4
+model, index = Trained.open(sys.argv[1]), Path(sys.argv[2])
+entry, sources = ingest.model_entry(model), ingest.find([Path(sys.argv[3])])
+for _ in sys.stdin:
+    child = os.fork()
+    if not child:
+        exists = (index / "manifest.json").exists()
+        with writer.Writer.open(index) if exists else writer.Writer.create(index, entry) as w:
+            ingest.ingest(w, model, sources, lambda done, total: print(done, flush=True))
+        os._exit(0)
+    print("child", child, flush=True)
+    _, status = os.waitpid(child, 0)
+    print("ended", status, flush=True)
+"""
+
+
+def killed(run: Path, index: Path, pictures: Path, times: int, seed: int) -> int:
+    """Adds in another process and kills it, again and again; returns how often that happened."""
+    generator = np.random.default_rng(seed)
+    kills = 0
+    words = [sys.executable, "-c", ADDING, str(run), str(index), str(pictures)]
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        for _ in range(times):
+            if index.exists() and generator.random() < 0.2:
+                shutil.rmtree(index)
+            print(file=parent.stdin, flush=True)
+            acknowledged = 0
+            while (told := parent.stdout.readline().split())[0] != "child":
+                acknowledged = int(told[0])  # a child may be faster than its parent
+            child = int(told[1])
+            time.sleep(float(generator.exponential(0.15)))
+            with contextlib.suppress(ProcessLookupError):  # it was already done
+                os.kill(child, signal.SIGKILL)
+            while (told := parent.stdout.readline().split())[0] != "ended":
+                acknowledged = int(told[0])
+            kills += told[1] == str(int(signal.SIGKILL))
+            if (index / "manifest.json").exists() or acknowledged:
+                assert verify(index) == []
+                assert len(Index.open(index)) >= acknowledged
+    return kills
+
+
+def test_a_killed_writer_loses_nothing_it_acknowledged(
+    tmp_path: Path, run: Path, pictures: Path
+) -> None:
+    assert killed(run, tmp_path / "i", pictures, times=3, seed=0) > 0
+
+
+@pytest.mark.slow
+def test_killed_fifty_times(tmp_path: Path, run: Path, pictures: Path) -> None:
+    photos = tmp_path / "photos"
+    for copy in range(8):
+        shutil.copytree(pictures, photos / f"{copy}")
+    assert killed(run, tmp_path / "i", photos, times=50, seed=1) > 30

@@ -1,0 +1,166 @@
+"""`unseen index`: build and keep an index of pictures."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unseen.cli.terminal import console, display
+from unseen.experiment.trained import Trained
+from unseen.search import maintain, verify
+from unseen.search.index import Index
+from unseen.search.ingest import Ingested, find, ingest, model_entry
+from unseen.search.manifest import read
+from unseen.search.writer import Writer
+
+NAMED = 5  # unreadable files named one by one
+
+app = typer.Typer(
+    help="Example: unseen index build runs/birds photos/ --out birds.index\n\n"
+    "Build an index of pictures, add to it, remove from it, check it.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+)
+
+IndexFolder = Annotated[Path, typer.Argument(help="a folder made by `unseen index build`")]
+Images = Annotated[list[Path], typer.Argument(help="picture files, or folders of them")]
+Label = Annotated[str | None, typer.Option(help="of all these pictures")]
+ByFolder = Annotated[bool, typer.Option("--folder-labels/--no-labels", help="root/<class>/**")]
+Run = Annotated[Path | None, typer.Option(help="the run, if it is no longer where it was")]
+
+
+@app.command()
+def build(
+    run: Annotated[Path, typer.Argument(help="a folder made by `unseen train`")],
+    images: Images,
+    out: Annotated[Path, typer.Option(help="the folder of the index")],
+    label: Label = None,
+    by_folder: ByFolder = True,
+) -> None:
+    """Example: unseen index build runs/birds photos/ --out birds.index
+
+    Embeds pictures and writes them to a new index; pictures in class folders get the class as
+    their label. Stopped or killed, the same command goes on.
+    """
+    model = Trained.open(run)
+    sources = find(images, label, by_folder)
+    exists = (out / "manifest.json").exists()
+    _add(
+        lambda: Writer.open(out) if exists else Writer.create(out, model_entry(model)),
+        lambda writer, progress: ingest(writer, model, sources, progress),
+    )
+
+
+@app.command()
+def add(
+    index: IndexFolder,
+    images: Images,
+    label: Label = None,
+    by_folder: ByFolder = True,
+    run: Run = None,
+) -> None:
+    """Example: unseen index add birds.index new/ --label "Snowy Owl"
+
+    Embeds and adds pictures that are not in the index yet. A new class can be found at once.
+    """
+    model = maintain.model_of(index, run)
+    sources = find(images, label, by_folder)
+    _add(
+        lambda: Writer.open(index),
+        lambda writer, progress: ingest(writer, model, sources, progress),
+    )
+
+
+@app.command()
+def remove(
+    index: IndexFolder,
+    what: Annotated[list[str], typer.Argument(help="paths of pictures or folders, or ids")],
+) -> None:
+    """Example: unseen index remove birds.index photos/blurred.jpg 17
+
+    Takes pictures out of the index; their files stay.
+    """
+    with Writer.open(index) as writer:
+        removed = writer.remove(maintain.named(writer.index(), what))
+    console.print(f"removed {removed:,} pictures, {len(Index.open(index)):,} stay")
+
+
+@app.command()
+def update(
+    index: IndexFolder,
+    images: Annotated[
+        list[Path] | None, typer.Argument(help="also add what is new in these")
+    ] = None,
+    run: Run = None,
+) -> None:
+    """Example: unseen index update birds.index photos/
+
+    Brings the index in line with the files: changed ones are embedded again under their old id,
+    vanished ones are removed.
+    """
+    model = maintain.model_of(index, run)
+    new = find(images) if images else []
+
+    def work(writer: Writer, progress: Callable[[int, int], None]) -> Ingested:
+        gone, done = maintain.update(writer, model, new, progress)
+        console.print(f"{gone:,} files are gone and were removed")
+        return done
+
+    _add(lambda: Writer.open(index), work)
+
+
+@app.command("verify")
+def check(index: IndexFolder) -> None:
+    """Example: unseen index verify birds.index
+
+    Reads every byte and compares it with its checksum; exit code 1 when something is wrong.
+    """
+    with display() as (_, watch):
+        problems = verify.verify(index, watch.of("reading"))
+    for problem in problems:
+        console.print(f"[red]{problem}[/]", soft_wrap=True)
+    if problems:
+        console.print("`unseen index rebuild` makes it again from the pictures")
+        raise typer.Exit(1)
+    for _ in verify.leftovers(index)[:1]:
+        console.print("a stopped writer left files behind; the next one removes them")
+    console.print(f"{index}: {len(Index.open(index)):,} pictures, all as they were written")
+
+
+@app.command()
+def rebuild(
+    index: IndexFolder,
+    run: Annotated[
+        Path | None, typer.Option(help="the run to embed with [the one it was made with]")
+    ] = None,
+) -> None:
+    """Example: unseen index rebuild birds.index --run runs/birds-2
+
+    Embeds all its pictures again from their files, for a new or changed model. The old index
+    answers until the new one is whole.
+    """
+    model = Trained.open(run or Path(read(index).model.run))
+    with display() as (_, watch):
+        done = maintain.rebuild(index, model, watch.of("embedding"))
+    _told(done, index)
+
+
+def _add(
+    open_writer: Callable[[], AbstractContextManager[Writer]],
+    work: Callable[[Writer, Callable[[int, int], None]], Ingested],
+) -> None:
+    with open_writer() as writer, display() as (_, watch):
+        done = work(writer, watch.of("embedding"))
+    _told(done, writer.path)
+
+
+def _told(done: Ingested, path: Path) -> None:
+    parts = [f"added {done.added:,}"]
+    parts += [f"renewed {done.changed:,}"] if done.changed else []
+    parts += [f"{done.same:,} were there"] if done.same else []
+    parts += [f"{len(done.unreadable):,} cannot be read"] if done.unreadable else []
+    console.print(f"{', '.join(parts)}; {path} holds {len(Index.open(path)):,} pictures")
+    for problem in done.unreadable[:NAMED]:
+        console.print(f"  [yellow]{problem}[/]", soft_wrap=True)

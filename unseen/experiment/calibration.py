@@ -1,0 +1,54 @@
+"""The calibration of a run: made on its validation classes, kept in its folder as calibration.json.
+
+The validation classes also chose the epoch (and the layer), so they are not quite unseen; the
+test classes stay unread.
+"""
+
+import json
+
+import torch
+
+from unseen.evaluation.calibrate import Calibration, calibrate
+from unseen.experiment.setting import Setting, Watch, computing
+from unseen.experiment.trained import Trained
+
+NAME = "calibration.json"
+
+
+def calibrate_run(
+    setting: Setting,
+    trained: Trained,
+    watch: Watch,
+    fmr: float = 1e-3,
+    confidence: float = 0.95,
+) -> Calibration:
+    """Embeds the validation classes, fits, writes."""
+    items = setting.split.validation
+    with computing(setting):
+        embeddings = setting.embed(
+            trained.network, trained.transform, items, watch.of("embedding validation classes")
+        )
+        made = calibrate(
+            embeddings,
+            torch.from_numpy(setting.dataset.labels[items]),
+            fmr=fmr,
+            confidence=confidence,
+            normalise=setting.config.normalise,
+            seed=setting.config.seed,
+            progress=watch.of("comparing pairs"),
+        )
+    told = {"model": trained.fingerprint, "on": "validation classes"} | made.to_dict()
+    trained.folder.write_json(NAME, told)
+    return made
+
+
+def read_calibration(trained: Trained) -> Calibration | None:
+    """None before `unseen calibrate`, or when the weights have changed since."""
+    path = trained.folder.file(NAME)
+    if not path.exists():
+        return None
+    told = json.loads(path.read_text())
+    if told.pop("model") != trained.fingerprint:
+        return None
+    told.pop("on")
+    return Calibration.from_dict(told)

@@ -1,0 +1,96 @@
+"""From neighbours to answers: paths, similarity, the probability of the same class, a decision.
+
+    answer = ask(index, model.embed(["query.jpg"]), k=10, calibration=read_calibration(model))[0]
+    answer.decision        # a label, "unlabelled", or "unknown": nothing reaches the threshold
+
+A picture is matched when its similarity reaches the calibrated threshold; the decision is the
+label of the nearest matched picture.
+"""
+
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from unseen.evaluation.calibrate import Calibration
+from unseen.search.index import Ids, Index
+
+UNKNOWN = "unknown"
+UNLABELLED = "unlabelled"
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A picture that was found. Without a calibration there is no probability and no verdict."""
+
+    id: int
+    path: str
+    label: str | None
+    similarity: float
+    probability: float | None = None
+    matched: bool | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a query found, nearest first."""
+
+    hits: list[Hit]
+
+    @property
+    def decision(self) -> str | None:
+        """The label of the nearest matched picture; None without a calibration."""
+        if not self.hits:
+            return UNKNOWN
+        first = self.hits[0]
+        if first.matched is None:
+            return None
+        return (first.label or UNLABELLED) if first.matched else UNKNOWN
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"decision": self.decision, "hits": [asdict(hit) for hit in self.hits]}
+
+
+def ask(
+    index: Index,
+    vectors: NDArray[np.float32] | Tensor,
+    k: int = 10,
+    calibration: Calibration | None = None,
+    filter: Collection[int] | Ids | None = None,
+) -> list[Answer]:
+    """One answer per vector [Q, D]."""
+    found = index.search(vectors, k, filter)
+    said: Any = None
+    if calibration is not None:
+        said = calibration.probability(found.similarities, len(index))
+    return [
+        Answer(
+            [
+                _hit(
+                    index,
+                    int(id),
+                    float(found.similarities[query, rank]),
+                    None if said is None else float(said[query, rank]),
+                    calibration,
+                )
+                for rank, id in enumerate(ids)
+                if id >= 0
+            ]
+        )
+        for query, ids in enumerate(found.ids)
+    ]
+
+
+def _hit(
+    index: Index,
+    id: int,
+    similarity: float,
+    probability: float | None,
+    calibration: Calibration | None,
+) -> Hit:
+    picture = index.picture(id)
+    matched = None if calibration is None else similarity >= calibration.threshold
+    return Hit(id, picture.path, picture.label, similarity, probability, matched)

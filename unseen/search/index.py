@@ -1,0 +1,185 @@
+"""An index of pictures, opened for reading: nearest pictures, their facts and thumbnails.
+
+    index = Index.open("birds.index")
+    found = index.search(model.embed("query.jpg"), k=10)
+    index.picture(found.ids[0, 0]).path
+
+Opening maps files into memory and reads next to nothing. Any number of processes may read while
+one writes (`writer.py`): a reader keeps the index it opened, `newer()` says if there is a later
+one. Exact up to 200,000 pictures; above, faiss (`stores/approximate.py`); or Milvus.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from unseen.neighbours.space import require_finite, to_sphere
+from unseen.search import manifest as manifests
+from unseen.search.manifest import Manifest
+from unseen.search.segment import ID, SERIAL, Facts, Segment
+from unseen.search.stores.exact import Exact, Found, Mask
+
+TRIES = 5  # a writer may tidy away what the manifest just read still named
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture in an index. `label` is None where nobody said."""
+
+    id: int
+    path: str
+    label: str | None
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """The nearest pictures of each query, nearest first; id -1 where there are no more."""
+
+    ids: Ids  # [Q, k]
+    similarities: NDArray[np.float32]  # [Q, k]: cosine, or minus the squared distance
+
+
+class Index:
+    """Made by `Index.open`. Nothing in it changes after that."""
+
+    def __init__(self, path: Path, manifest: Manifest) -> None:
+        self.path, self.manifest = path, manifest
+        self.segments = [Segment(path, entry) for entry in manifest.segments]
+        rows = [segment.rows for segment in self.segments]
+        self._rows = np.concatenate(rows) if rows else np.zeros((0, 4), dtype=np.int64)
+        self._starts = np.cumsum([0, *(len(part) for part in rows)])
+        alive = [segment.alive for segment in self.segments]
+        self._alive: Mask = np.concatenate(alive) if alive else np.zeros(0, dtype=bool)
+        self._exact = Exact([s.vectors for s in self.segments], manifest.model.normalise)
+
+    @classmethod
+    def open(cls, path: str | PathLike[str]) -> "Index":
+        """Raises ValueError for a folder that is no index or is damaged."""
+        place = Path(path)
+        for left in reversed(range(TRIES)):
+            manifest = manifests.read(place)
+            try:
+                return cls(place, manifest)
+            except FileNotFoundError as error:
+                if not left or manifests.read(place) == manifest:
+                    raise ValueError(f"{error.filename} is missing: unseen index verify") from error
+        raise AssertionError("the last try returns or raises")
+
+    def newer(self) -> bool:
+        """Whether a writer has changed the index since it was opened."""
+        return manifests.read(self.path).generation != self.manifest.generation
+
+    def __len__(self) -> int:
+        return int(self._alive.sum())
+
+    @property
+    def ids(self) -> Ids:
+        """Of all pictures, in the order in which they came."""
+        return self._rows[self._alive, ID]
+
+    def search(
+        self,
+        vectors: NDArray[np.float32] | Tensor,
+        k: int = 10,
+        filter: Collection[int] | Ids | None = None,
+    ) -> Neighbours:
+        """The k nearest pictures of each vector [Q, D], all or those whose ids `filter` holds."""
+        queries = self._queries(vectors)
+        if k < 1:
+            raise ValueError(f"k must be at least 1, got {k}")
+        allowed = None if self._alive.all() else self._alive
+        if filter is not None:
+            wanted = np.fromiter(filter, dtype=np.int64)
+            allowed = self._alive & np.isin(self._rows[:, ID], wanted)
+        values, rows = self._nearest(queries, k, allowed)
+        if not len(self._rows):
+            return Neighbours(rows.numpy(), values.numpy())
+        ids = np.where(rows < 0, -1, self._rows[rows.numpy(), ID])
+        return Neighbours(ids, values.numpy())
+
+    def picture(self, id: int) -> Picture:
+        """What is known of a picture."""
+        facts = self.facts(id)
+        return Picture(int(id), facts.path, facts.label)
+
+    def thumbnail(self, id: int) -> bytes:
+        """A small WebP picture, the bytes of a file."""
+        segment, row = self._place(id)
+        return segment.thumbnail(row)
+
+    def vectors(self, ids: Collection[int] | Ids | None = None) -> NDArray[np.float32]:
+        """Vectors [n, D] of some pictures, or of all in the order of `ids`."""
+        if ids is None:
+            parts = [s.vectors[s.alive] for s in self.segments]
+            empty = np.zeros((0, self.manifest.model.size), dtype=np.float32)
+            return np.concatenate([empty, *parts])
+        places = [self._place(id) for id in ids]
+        return np.stack([segment.vectors[row] for segment, row in places])
+
+    def facts(self, id: int) -> Facts:
+        segment, row = self._place(id)
+        return segment.facts(row)
+
+    def every(self) -> Iterator[tuple[int, Facts]]:
+        """Id and facts of all pictures, in the order of `ids`."""
+        for segment in self.segments:
+            facts = segment.every_facts()
+            for row in np.flatnonzero(segment.alive).tolist():
+                yield int(segment.rows[row, ID]), facts[row]
+
+    def where(self, label: str | None = None, path: str | None = None) -> Ids:
+        """Ids of pictures with that label, and with that text in their path."""
+        found = [
+            id
+            for id, facts in self.every()
+            if (label is None or facts.label == label) and (path is None or path in facts.path)
+        ]
+        return np.array(found, dtype=np.int64)
+
+    @cached_property
+    def labels(self) -> dict[str, int]:
+        """Labels and how many pictures have them."""
+        counts: dict[str, int] = {}
+        for _, facts in self.every():
+            if facts.label is not None:
+                counts[facts.label] = counts.get(facts.label, 0) + 1
+        return dict(sorted(counts.items()))
+
+    def _nearest(self, queries: Tensor, k: int, allowed: Mask | None) -> Found:
+        return self._exact.search(queries, k, allowed)
+
+    def _queries(self, vectors: NDArray[np.float32] | Tensor) -> Tensor:
+        queries = torch.as_tensor(vectors).float()
+        queries = queries[None] if queries.ndim == 1 else queries
+        require_finite(queries, "vectors")
+        if queries.shape[1] != self.manifest.model.size:
+            raise ValueError(
+                f"vectors must have {self.manifest.model.size} numbers, got {queries.shape[1]}"
+            )
+        return to_sphere(queries) if self.manifest.model.normalise else queries
+
+    @cached_property
+    def _row_of(self) -> dict[int, int]:
+        live = np.flatnonzero(self._alive)
+        return dict(zip(self._rows[live, ID].tolist(), live.tolist(), strict=True))
+
+    def _place(self, id: int) -> tuple[Segment, int]:
+        row = self._row_of.get(int(id))
+        if row is None:
+            raise ValueError(f"{self.path} holds no picture with the id {id}")
+        number = int(np.searchsorted(self._starts, row, side="right")) - 1
+        return self.segments[number], row - int(self._starts[number])
+
+    @property
+    def serials(self) -> Ids:
+        """Of all rows, dead ones too, rising."""
+        return self._rows[:, SERIAL]

@@ -1,0 +1,188 @@
+"""Pictures into an index: find the files, embed what is new or changed, in batches, resumably.
+
+A batch counts once it is on the disk; after a crash the same call goes on where it was, because
+pictures that are in the index and unchanged (same size and time of the file) are passed over.
+Unreadable files are left out and counted. With class folders, `root/<class>/**`, the class is the
+label.
+"""
+
+import io
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from unseen.data.folder import pictures_in
+from unseen.data.pictures.ahead import ahead
+from unseen.data.pictures.decode import UnreadablePictureError, decode
+from unseen.experiment.trained import Trained
+from unseen.reports.thumbnails import fitted
+from unseen.search.manifest import ModelEntry
+from unseen.search.segment import Facts, NewPicture
+from unseen.search.writer import Writer
+
+Progress = Callable[[int, int], None]
+
+BATCH = 32  # pictures through the network at once
+COMMIT = 1024  # pictures written at once, or what came within
+SECONDS = 20.0
+THUMBNAIL = 128
+QUALITY = 75
+
+
+@dataclass(frozen=True)
+class Source:
+    """A picture file, and its label if somebody says so."""
+
+    path: Path
+    label: str | None = None
+
+
+@dataclass
+class Ingested:
+    """What became of the files that were given."""
+
+    added: int = 0
+    changed: int = 0
+    same: int = 0
+    unreadable: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    image: Tensor
+    picture: NewPicture | None  # without its vector
+    problem: str | None = None
+
+
+def find(places: Sequence[Path], label: str | None = None, by_folder: bool = True) -> list[Source]:
+    """Picture files and those in folders. `label`: of all of them; otherwise class folders tell,
+    unless `by_folder` is off."""
+    found: dict[Path, Source] = {}
+    for place in places:
+        if not place.exists():
+            raise FileNotFoundError(f"no such file or folder: {place}")
+        root = place.resolve()
+        for path in pictures_in(root) if root.is_dir() else [root]:
+            inside = path.relative_to(root).parts
+            told = inside[0] if by_folder and len(inside) > 1 else None
+            found.setdefault(path, Source(path, label or told))
+    if not found:
+        raise ValueError(f"no pictures in {', '.join(map(str, places))}")
+    return list(found.values())
+
+
+def model_entry(model: Trained) -> ModelEntry:
+    """How an index remembers who made its vectors."""
+    return ModelEntry(
+        run=str(model.folder.path.resolve()),
+        fingerprint=model.fingerprint,
+        size=model.network.embedding_size,
+        normalise=model.config.normalise,
+    )
+
+
+def require_same_model(known: ModelEntry, model: Trained, index: Path) -> None:
+    """Vectors of two models cannot be compared."""
+    if known.fingerprint != model.fingerprint:
+        raise ValueError(
+            f"{index} was made with another model (fingerprint {known.fingerprint[:8]}, "
+            f"{model.folder.path} is {model.fingerprint[:8]}): `unseen index rebuild {index}`"
+        )
+
+
+def ingest(
+    writer: Writer,
+    model: Trained,
+    sources: Sequence[Source],
+    progress: Progress | None = None,
+    *,
+    replace_changed: bool = False,
+    ids: Mapping[str, int] | None = None,
+) -> Ingested:
+    """Embeds and adds what is not there yet; with `replace_changed` also files that changed. `ids`
+    are those that new pictures get by their path; without, they are numbered."""
+    require_same_model(writer.manifest.model, model, writer.path)
+    known = {facts.path: (id, facts) for id, facts in writer.index().every()}
+    wanted: list[tuple[Source, int | None]] = []
+    for source in sources:
+        path = str(source.path)
+        if path not in known:
+            wanted.append((source, (ids or {}).get(path)))
+        elif replace_changed and _changed(source, known[path][1]):
+            wanted.append((source, known[path][0]))
+    done = Ingested(same=len(sources) - len(wanted))
+    prepared = ahead(lambda pair: _prepare(model, *pair), wanted, model.threads)
+    for batch in _commits(_embedded(model, prepared, done)):
+        writer.add(batch)
+        renewed = sum(picture.facts.path in known for picture in batch)
+        done.added, done.changed = done.added + len(batch) - renewed, done.changed + renewed
+        if progress is not None:
+            finished = done.same + done.added + done.changed + len(done.unreadable)
+            progress(finished, len(sources))
+    return done
+
+
+def _changed(source: Source, facts: Facts) -> bool:
+    """The file is another, or its label is."""
+    same_label = source.label in (None, facts.label)
+    return not same_label or _state(source.path) != (facts.num_bytes, facts.modified)
+
+
+def _prepare(model: Trained, source: Source, id: int | None) -> _Prepared:
+    """What the network takes, facts and thumbnail; or what is wrong with the file."""
+    try:
+        num_bytes, modified = _state(source.path)
+        image, picture = model.prepared(source.path), decode(source.path, THUMBNAIL)
+    except (UnreadablePictureError, OSError) as error:
+        return _Prepared(torch.empty(0), None, str(error))
+    file = io.BytesIO()
+    fitted(picture, THUMBNAIL).save(file, "WEBP", quality=QUALITY)
+    facts = Facts(str(source.path), source.label, num_bytes, modified)
+    return _Prepared(image, NewPicture(facts, torch.empty(0).numpy(), file.getvalue(), id))
+
+
+def _embedded(
+    model: Trained, prepared: Iterable[_Prepared], done: Ingested
+) -> Iterator[list[NewPicture]]:
+    """Batches with their vectors."""
+    waiting: list[_Prepared] = []
+
+    def batch() -> list[NewPicture]:
+        vectors = model.vectors(torch.stack([item.image for item in waiting])).numpy()
+        pairs = zip(waiting, vectors, strict=True)
+        made = [replace(item.picture, vector=vector) for item, vector in pairs if item.picture]
+        waiting.clear()
+        return made
+
+    for item in prepared:
+        if item.picture is None:
+            done.unreadable.append(str(item.problem))
+            continue
+        waiting.append(item)
+        if len(waiting) == BATCH:
+            yield batch()
+    if waiting:
+        yield batch()
+
+
+def _commits(batches: Iterable[list[NewPicture]]) -> Iterator[list[NewPicture]]:
+    """Batches gathered to what is worth a write."""
+    gathered: list[NewPicture] = []
+    since = time.monotonic()
+    for batch in batches:
+        gathered += batch
+        if len(gathered) >= COMMIT or time.monotonic() - since > SECONDS:
+            yield gathered
+            gathered, since = [], time.monotonic()
+    if gathered:
+        yield gathered
+
+
+def _state(path: Path) -> tuple[int, int]:
+    told = os.stat(path)
+    return told.st_size, told.st_mtime_ns

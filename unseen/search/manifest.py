@@ -1,0 +1,101 @@
+"""The manifest of an index: which files make it up, and their checksums. What it does not name is
+not in the index, so replacing this one file is what adds and removes pictures.
+
+It is JSON in one fixed spelling that holds the hash of the rest of itself: a flipped byte changes
+the content, the spelling, or makes it no JSON at all, and each is noticed.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from unseen.search.durable import replace_bytes
+
+NAME = "manifest.json"
+
+
+class Entry(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class SegmentEntry(Entry):
+    """A folder of rows. `dead` names the file of rows that no longer count."""
+
+    name: str
+    rows: int
+    num_dead: int = 0
+    dead: str | None = None
+    files: dict[str, str]  # name -> SHA-256
+
+
+class ModelEntry(Entry):
+    """Who made the vectors."""
+
+    run: str
+    fingerprint: str
+    size: int
+    normalise: bool
+
+
+class ApproximateEntry(Entry):
+    """A faiss index over the rows up to a serial number, and how it was judged."""
+
+    name: str  # of its folder
+    kind: Literal["hnsw", "ivf_pq"]
+    why: str
+    last_serial: int
+    effort: int  # efSearch or nprobe
+    recall: float  # share of the 10 nearest by exact search that it finds
+    num_queries: int
+    files: dict[str, str]
+
+
+class MilvusEntry(Entry):
+    """A collection that holds the live rows up to a serial number."""
+
+    uri: str
+    collection: str
+    last_serial: int = 0
+
+
+class Manifest(Entry):
+    """Everything an index consists of."""
+
+    format: Literal[1] = 1
+    generation: int = 0
+    next_id: int = 1
+    next_serial: int = 1
+    model: ModelEntry
+    segments: list[SegmentEntry] = []
+    approximate: ApproximateEntry | None = None
+    milvus: MilvusEntry | None = None
+
+
+def write(folder: Path, manifest: Manifest) -> None:
+    replace_bytes(folder / NAME, _spelled(manifest))
+
+
+def read(folder: Path) -> Manifest:
+    """Raises ValueError when the file is not what was once written."""
+    path = folder / NAME
+    if not path.exists():
+        raise ValueError(f"{folder} is no index: `unseen index build RUN IMAGES --out {folder}`")
+    content = path.read_bytes()
+    try:
+        told = json.loads(content)
+        manifest = Manifest.model_validate(told["index"])
+    except (ValueError, KeyError, TypeError, ValidationError) as error:
+        raise ValueError(f"{path} is damaged: it cannot be read") from error
+    if _spelled(manifest) != content:
+        raise ValueError(f"{path} is damaged: its checksum does not match")
+    return manifest
+
+
+def _spelled(manifest: Manifest) -> bytes:
+    body = manifest.model_dump()
+    digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+    text = json.dumps({"index": body, "sha256": digest}, indent=1, sort_keys=True)
+    return f"{text}\n".encode()

@@ -1,0 +1,117 @@
+"""Exact search over vectors that stay on disk: mapped into memory, read block by block.
+
+A few queries cost one product with everything and one selection; many go through the streaming
+search that evaluation uses. Vectors are unit ones and compared by cosine, or raw ones and compared
+by minus the squared distance (then a second copy, with the squares beside it, is held in memory).
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from unseen.neighbours.nearest import nearest
+from unseen.neighbours.space import Space, make_space, precise
+
+DIRECT = 2**22  # similarities held at once; with more, the streaming search is faster
+BLOCK = 1024
+
+Mask = NDArray[np.bool_]
+Found = tuple[Tensor, Tensor]  # similarities and rows, two [Q, k]; row -1 where there is none
+
+
+class Exact:
+    """Rows counted through all parts, in their order."""
+
+    def __init__(self, parts: Sequence[NDArray[np.float32]], normalise: bool) -> None:
+        self.parts = [torch.from_numpy(part) for part in parts if len(part)]
+        self.starts = np.cumsum([0, *(len(part) for part in self.parts)])
+        self.normalise = normalise
+        self._spaces: dict[int, Space] = {}
+
+    def search(self, queries: Tensor, k: int, allowed: Mask | None = None) -> Found:
+        """The k nearest rows of each query [Q, D] among the allowed ones."""
+        with precise(queries.device):
+            found = [
+                self._in_part(number, queries, k, _part(allowed, start, len(part)))
+                for number, (part, start) in enumerate(
+                    zip(self.parts, self.starts[:-1].tolist(), strict=True)
+                )
+            ]
+            return best_of(found, len(queries), k)
+
+    def _in_part(self, number: int, queries: Tensor, k: int, allowed: Mask | None) -> Found:
+        part, start = self.parts[number], int(self.starts[number])
+        if allowed is not None and not allowed.any():
+            return best_of([], len(queries), k)
+        if not self.normalise:
+            values, rows = self._by_distance(number, queries, k, allowed)
+        elif len(queries) * len(part) <= DIRECT or len(part) < BLOCK:
+            values, rows = _direct(queries @ part.T, k, allowed)
+        else:
+            values, rows = self._streamed(part, queries, k, allowed)
+        return values, torch.where(rows < 0, rows, rows + start)
+
+    def _streamed(self, part: Tensor, queries: Tensor, k: int, allowed: Mask | None) -> Found:
+        """Whole blocks go as they are; only the rest would be copied to be made whole."""
+        whole = len(part) // BLOCK * BLOCK
+        space = Space(queries, part[:whole], queries, part[:whole], None, 0.0, 0.0)
+        first = _excluding(space, k, _part(allowed, 0, whole))
+        rest = _direct(queries @ part[whole:].T, k, _part(allowed, whole, len(part) - whole))
+        return best_of([first, (rest[0], torch.where(rest[1] < 0, -1, rest[1] + whole))],
+                       len(queries), k)  # fmt: skip
+
+    def _by_distance(self, number: int, queries: Tensor, k: int, allowed: Mask | None) -> Found:
+        part = self.parts[number]
+        if number not in self._spaces:
+            self._spaces[number] = make_space(part[:1], part, normalise=False)
+        held = self._spaces[number]
+        moved = (queries.double() - held.centre).float()  # type: ignore[operator]
+        norm = moved.square().sum(dim=1, keepdim=True)
+        left = torch.cat([2 * moved, -norm, -torch.ones_like(norm)], dim=1)
+        if len(queries) * len(part) <= DIRECT or len(part) < BLOCK:
+            return _direct(left @ held.right.T, k, allowed)
+        space = Space(left, held.right, queries, part, held.centre, 0.0, 0.0)
+        return _excluding(space, k, allowed)
+
+
+def best_of(found: Sequence[Found], num_queries: int, k: int) -> Found:
+    """One list per query from several; equals by row, always k wide."""
+    values = torch.full((num_queries, k), -math.inf)
+    rows = torch.full((num_queries, k), -1, dtype=torch.int64)
+    if len(found) == 1 and found[0][0].shape[1] == k:
+        return found[0]
+    values = torch.cat([values, *(part[0].float() for part in found)], dim=1)
+    rows = torch.cat([rows, *(part[1] for part in found)], dim=1)
+    rows, order = rows.sort(dim=1)
+    values, order = values.gather(1, order).sort(dim=1, descending=True, stable=True)
+    return values[:, :k], rows.gather(1, order)[:, :k].masked_fill(values[:, :k] == -math.inf, -1)
+
+
+def _direct(sim: Tensor, k: int, allowed: Mask | None) -> Found:
+    if allowed is not None:
+        sim.masked_fill_(~torch.from_numpy(allowed), -math.inf)
+    values, rows = sim.topk(min(k, sim.shape[1]), dim=1)
+    return best_of([(values, rows)], len(sim), k)
+
+
+def _excluding(space: Space, k: int, allowed: Mask | None) -> Found:
+    if allowed is None:
+        return nearest(space, k, block=BLOCK)
+    forbidden = ~torch.from_numpy(allowed)
+
+    def exclude(block: Tensor, rows: slice, columns: slice) -> None:
+        here = forbidden[columns]
+        block[:, : len(here)].masked_fill_(here, -math.inf)
+
+    return nearest(space, k, exclude=exclude, block=BLOCK)
+
+
+def _part(allowed: Mask | None, start: int, count: int) -> Mask | None:
+    if allowed is None:
+        return None
+    part = allowed[start : start + count]
+    return None if part.all() else part

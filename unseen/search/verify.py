@@ -1,0 +1,61 @@
+"""Is every byte of an index as it was written? Reads all of it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from unseen.search import manifest as manifests
+from unseen.search import segment as segments
+from unseen.search.index import Index
+from unseen.search.manifest import Manifest
+from unseen.search.writer import LOCK
+
+Progress = Callable[[int, int], None]
+
+
+def verify(path: Path, progress: Progress | None = None) -> list[str]:
+    """What is wrong, one sentence each; nothing when all is well."""
+    try:
+        manifest = manifests.read(path)
+    except ValueError as error:
+        return [str(error)]
+    problems = []
+    folders = parts(path, manifest)
+    for done, (folder, files) in enumerate(folders.items(), start=1):
+        for name, digest in files.items():
+            try:
+                segments.check(folder, {name: digest})
+            except ValueError as error:
+                problems.append(str(error))
+        if progress is not None:
+            progress(done, len(folders))
+    return problems or _inconsistencies(Index(path, manifest))
+
+
+def parts(path: Path, manifest: Manifest) -> dict[Path, dict[str, str]]:
+    """The folders of an index, the files in them and their checksums."""
+    return {path / segments.FOLDER / entry.name: entry.files for entry in manifest.segments}
+
+
+def leftovers(path: Path) -> list[Path]:
+    """Files that the manifest does not name: of a writer that was killed. The next one tidies."""
+    folders = parts(path, manifests.read(path))
+    known = {folder / name for folder, files in folders.items() for name in files}
+    known |= {path / manifests.NAME, path / LOCK}
+    return sorted({file for file in path.rglob("*") if not file.is_dir()} - known)
+
+
+def _inconsistencies(index: Index) -> list[str]:
+    """Whole files that do not go together."""
+    problems = []
+    ids = index.ids.tolist()
+    if len(set(ids)) < len(ids):
+        problems.append("an id belongs to two pictures")
+    if (index.serials[1:] <= index.serials[:-1]).any():
+        problems.append("serial numbers do not rise")
+    if ids and max(ids) >= index.manifest.next_id:
+        problems.append("an id is higher than the manifest allows")
+    for segment in index.segments:
+        rows = segment.entry.rows
+        if not rows == len(segment.rows) == len(segment.vectors) == len(segment.every_facts()):
+            problems.append(f"{segment.folder} does not hold {rows} of everything")
+    return problems

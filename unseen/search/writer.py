@@ -1,0 +1,186 @@
+"""Changing an index: one writer at a time, each change whole or not at all.
+
+    with Writer.open("birds.index") as writer:
+        writer.add(pictures)          # on the disk when it returns
+        writer.remove([4, 7])
+
+A change writes new files first and then replaces the manifest; what no manifest names any more is
+tidied away. A crash in between leaves files that nobody reads; the next writer removes them.
+Segments are merged eight at a time, so their number grows with the logarithm of the pictures.
+"""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from unseen.search import manifest as manifests
+from unseen.search import segment as segments
+from unseen.search.durable import flush_folder
+from unseen.search.index import Index
+from unseen.search.manifest import Manifest, ModelEntry, SegmentEntry
+from unseen.search.segment import ID, NewPicture, Segment
+
+LOCK = "lock"
+FIRST_TIER = 1024  # rows; segments up to this size count as equally small
+FANOUT = 8
+MOST_ROWS = 2**18  # of a merged segment: merging holds it in memory
+MOST_DEAD = 0.2  # share of dead rows above which a segment is written anew
+
+
+class Writer:
+    """Holds the lock of an index. Made by `Writer.open` or `Writer.create`."""
+
+    def __init__(self, path: Path, manifest: Manifest) -> None:
+        self.path, self.manifest = path, manifest
+        self._tidy()
+
+    @classmethod
+    @contextmanager
+    def open(cls, path: Path) -> Iterator["Writer"]:
+        """Raises ValueError while another process writes."""
+        manifests.read(path)
+        with _locked(path):
+            yield cls(path, manifests.read(path))
+
+    @classmethod
+    @contextmanager
+    def create(cls, path: Path, model: ModelEntry) -> Iterator["Writer"]:
+        """An empty index in a new or empty folder."""
+        path.mkdir(parents=True, exist_ok=True)
+        with _locked(path):
+            others = [entry.name for entry in path.iterdir() if entry.name != LOCK]
+            if others and others != [f"{manifests.NAME}.part"]:
+                raise ValueError(f"{path} is not empty and no index: choose another --out")
+            manifests.write(path, Manifest(model=model))
+            yield cls(path, manifests.read(path))
+
+    def index(self) -> Index:
+        """The index as it is now."""
+        return Index(self.path, self.manifest)
+
+    def add(self, pictures: Sequence[NewPicture]) -> list[int]:
+        """Adds pictures; those that bring an id take the place of the one that had it. Returns
+        their ids once everything is on the disk."""
+        if not pictures:
+            return []
+        known, next_id = self.manifest, self.manifest.next_id
+        fresh = iter(range(next_id, next_id + len(pictures)))
+        ids = [next(fresh) if p.id is None else p.id for p in pictures]
+        entry = segments.write(self.path, self._new_name(), pictures, ids, known.next_serial)
+        replaced = {p.id for p in pictures if p.id is not None}
+        self._commit(
+            segments=[*self._without(replaced), entry],
+            next_id=next(fresh, next_id + len(pictures)),
+            next_serial=known.next_serial + len(pictures),
+        )
+        self._merge()
+        return ids
+
+    def remove(self, ids: Collection[int]) -> int:
+        """Takes pictures out; returns how many there were."""
+        before = self._num_alive()
+        self._commit(segments=self._without(set(ids)))
+        self._merge()
+        return before - self._num_alive()
+
+    def become(self, other: Path) -> None:
+        """Takes over the rows and the model of another index, which loses them."""
+        taken = manifests.read(other)
+        entries = []
+        for place, entry in enumerate(taken.segments):
+            name = f"{self._new_name()}-{place}"
+            target = self.path / segments.FOLDER / name
+            target.parent.mkdir(exist_ok=True)
+            os.replace(other / segments.FOLDER / entry.name, target)
+            entries.append(entry.model_copy(update={"name": name}))
+        self._commit(segments=entries, model=taken.model, next_serial=taken.next_serial)
+
+    def _without(self, ids: set[int]) -> list[SegmentEntry]:
+        """The segments with the rows of these ids dead."""
+        if not ids:
+            return list(self.manifest.segments)
+        wanted = np.fromiter(ids, dtype=np.int64)
+        entries = []
+        for entry in self.manifest.segments:
+            segment = Segment(self.path, entry)
+            gone = np.isin(segment.rows[:, ID], wanted) & segment.alive
+            if not gone.any():
+                entries.append(entry)
+                continue
+            dead = np.flatnonzero(~segment.alive | gone)
+            entries.append(segments.bury(self.path, entry, dead, self.manifest.generation + 1))
+        return entries
+
+    def _merge(self) -> None:
+        """Makes many small segments few, and leaves out dead rows once there are many."""
+        while (run := _mergeable(self.manifest.segments)) is not None:
+            old = self.manifest.segments[run]
+            merged = segments.merge(self.path, self._new_name(), self._opened(old))
+            kept = list(self.manifest.segments)
+            kept[run] = [merged] if merged.rows else []
+            self._commit(segments=kept)
+
+    def _commit(self, **changes: object) -> None:
+        generation = self.manifest.generation + 1
+        changed = self.manifest.model_copy(update={"generation": generation, **changes})
+        manifests.write(self.path, changed)
+        self.manifest = changed
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Removes what the manifest does not name: replaced files, and those of a crash."""
+        named = {entry.name: entry for entry in self.manifest.segments}
+        folder = self.path / segments.FOLDER
+        for place in folder.iterdir() if folder.exists() else ():
+            if place.name not in named:
+                shutil.rmtree(place)
+                continue
+            for file in place.iterdir():
+                if file.name not in named[place.name].files:
+                    file.unlink()
+        if folder.exists():
+            flush_folder(folder)
+
+    def _new_name(self) -> str:
+        return f"{self.manifest.generation + 1:08d}"
+
+    def _opened(self, entries: list[SegmentEntry]) -> list[Segment]:
+        return [Segment(self.path, entry) for entry in entries]
+
+    def _num_alive(self) -> int:
+        return sum(entry.rows - entry.num_dead for entry in self.manifest.segments)
+
+
+def _mergeable(entries: Sequence[SegmentEntry]) -> slice | None:
+    """Segments to be merged: one with many dead rows, or the last eight when of one tier."""
+    for place, entry in enumerate(entries):
+        if entry.num_dead > MOST_DEAD * entry.rows:
+            return slice(place, place + 1)
+    for place in range(len(entries) - FANOUT + 1):
+        some = entries[place : place + FANOUT]
+        same = len({_tier(entry) for entry in some}) == 1
+        if same and sum(entry.rows for entry in some) <= MOST_ROWS:
+            return slice(place, place + FANOUT)
+    return None
+
+
+def _tier(entry: SegmentEntry) -> int:
+    tier, rows = 0, entry.rows
+    while rows > FIRST_TIER:
+        tier, rows = tier + 1, rows // FANOUT
+    return tier
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with (path / LOCK).open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ValueError(f"{path} is being written to by another process") from error
+        yield
