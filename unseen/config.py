@@ -202,11 +202,16 @@ class Config(BaseModel):
 def load(path: Path) -> dict[str, Any]:
     """The values of a TOML file; a file that cannot be read says why in one line."""
     try:
-        values: dict[str, Any] = _swapped(tomllib.loads(path.read_text()), NOTHING, None)
+        return parse(path.read_text())
     except FileNotFoundError as error:
         raise ValueError(f"no such config file: {path}") from error
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not valid TOML: {error}") from error
+
+
+def parse(text: str) -> dict[str, Any]:
+    """The values of a TOML text."""
+    values: dict[str, Any] = _swapped(tomllib.loads(text), NOTHING, None)
     return values
 
 

@@ -10,6 +10,7 @@ from unseen.cli.demo import demo
 from unseen.cli.embed import embed
 from unseen.cli.evaluate import evaluate
 from unseen.cli.list_methods import list_methods
+from unseen.cli.replay import replay
 from unseen.cli.report import report
 from unseen.cli.search import search
 from unseen.cli.terminal import guarded
@@ -31,6 +32,7 @@ app.command(short_help="Pictures to vectors in a file.")(embed)
 app.command(short_help="What a similarity means: threshold and probability.")(calibrate)
 app.add_typer(index.app, name="index", short_help="Build and keep an index of pictures.")
 app.command(short_help="Find pictures like this one.")(search)
+app.command(short_help="Repeat a step at which a run broke.")(replay)
 app.command("catalogue", short_help="Every loss, miner, sampler, ... by name.")(list_methods)
 
 

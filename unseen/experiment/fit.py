@@ -18,12 +18,13 @@ from unseen.data.pictures.loader import training_batches
 from unseen.evaluation.evaluate import evaluate
 from unseen.experiment.layers import BEST
 from unseen.experiment.orders import while_training
+from unseen.experiment.replay import keep_broken_step
 from unseen.experiment.setting import Setting, Watch, settled
 from unseen.networks.descriptor import described
 from unseen.networks.network import EMBEDDING
 from unseen.samplers.embedded.base import EmbeddedSampler
 from unseen.training.checkpoint import Checkpoints
-from unseen.training.guards import collapse
+from unseen.training.guards import BrokenStepError, collapse
 from unseen.training.journal import Journal
 from unseen.training.manifold_mixup import ManifoldMixup
 from unseen.training.run_folder import RunFolder
@@ -78,6 +79,7 @@ class Fit:
 
     def run(self) -> dict[str, Any]:
         """Trains for all epochs, keeps the weights that were best on the classes to select on."""
+        config = self.setting.config
         self.journal = Journal(self.folder.file("journal.jsonl"), keep=self._resume())
         self._prepare()
         try:
@@ -90,6 +92,10 @@ class Fit:
                 self._tell(event)
                 self._save()
             self._end()
+        except BrokenStepError as error:
+            classes = int(self.class_of.max()) + 1
+            kept = keep_broken_step(self.folder, config, self.trainer, classes, error)
+            raise FloatingPointError(f"{error}; `unseen replay {kept}` repeats the step") from error
         finally:
             self.journal.close()
         return self.best

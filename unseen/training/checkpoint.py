@@ -33,11 +33,16 @@ class Checkpoints:
         self.folder.mkdir(parents=True, exist_ok=True)
         place = self.folder / f"{number:010d}.pt"
         temporary = place.with_suffix(".tmp")
-        with temporary.open("wb") as file:
-            file.write(hashlib.sha256(content).digest() + content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(place)
+        try:
+            with temporary.open("wb") as file:
+                file.write(hashlib.sha256(content).digest() + content)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(place)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(place)) from error
+        finally:
+            temporary.unlink(missing_ok=True)
         for old in self._files()[KEPT:]:
             old.unlink()
 

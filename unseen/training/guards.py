@@ -20,14 +20,22 @@ COLLAPSED = 1e-4  # spread of unit embeddings below which they count as alike
 
 class BrokenStepError(FloatingPointError):
     """A step that must not be taken. `batch`: its pictures, training classes and positions in the
-    data set; `miners`: the state they drew from."""
+    data set; `miners`: the state they drew from; `terms`: of the objective."""
 
-    def __init__(self, why: str, step: int, batch: Batch, miners: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        why: str,
+        step: int,
+        batch: Batch,
+        miners: Mapping[str, Any],
+        terms: Mapping[str, float],
+    ) -> None:
         shown = ", ".join(map(str, batch.indices.tolist()[:8]))
         super().__init__(
             f"{why} at step {step}: lower lr, or look at the pictures of that batch ({shown}, ...)"
         )
         self.why, self.step, self.batch, self.miners = why, step, batch, dict(miners)
+        self.terms = dict(terms)
 
 
 def trouble_with(loss: float, gradient_norm: float = 0.0) -> str | None:

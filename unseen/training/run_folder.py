@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.torch import load_file, save_file
+import torch
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 _VERSIONED = ("torch", "torchvision", "timm", "numpy", "scikit-learn", "pillow", "matplotlib")
@@ -55,7 +56,16 @@ class RunFolder:
 
     def write_tensors(self, name: str, tensors: Mapping[str, Tensor]) -> None:
         packed = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
-        self._write(name, lambda place: save_file(packed, place))
+        self._write(name, lambda place: place.write_bytes(save(packed)))
+
+    def write_state(self, name: str, state: Mapping[str, Any]) -> None:
+        """Tensors and plain values in one file."""
+
+        def write(place: Path) -> None:
+            with place.open("wb") as stream:  # torch hides why a path cannot be written
+                torch.save(dict(state), stream)
+
+        self._write(name, write)
 
     def read_tensors(self, name: str) -> dict[str, Tensor]:
         tensors: dict[str, Tensor] = load_file(self.file(name))
@@ -107,6 +117,8 @@ class RunFolder:
         try:
             write(temporary)
             temporary.replace(place)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(place)) from error
         finally:
             temporary.unlink(missing_ok=True)
 

@@ -97,22 +97,23 @@ class Trainer:
         batch = Batch(images, class_of[batch.labels].to(self.device), batch.indices)
         step, miners = self.place.step, self.objective.miner_state()
         terms = self._terms(batch)
-        loss = terms["total"].item()
-        self._check(loss, 0.0, batch, miners)
+        told = {name: term.item() for name, term in terms.items()}
+        self._check(told, 0.0, batch, miners)
         self.descent.zero()
         self.descent.backward(terms["total"])
         norm = self.descent.step(step)
         if not self.descent.scaler.is_enabled():  # a scale that is too high mends itself
-            self._check(loss, norm, batch, miners)
+            self._check(told, norm, batch, miners)
         if self.average is not None:
             self.average.update(step)
-        named = {name: term.item() for name, term in terms.items()} | {"gradient_norm": norm}
-        return {name: round(value, 6) for name, value in named.items()}
+        return {name: round(value, 6) for name, value in {**told, "gradient_norm": norm}.items()}
 
-    def _check(self, loss: float, norm: float, batch: Batch, miners: Mapping[str, Any]) -> None:
-        why = trouble_with(loss, norm)
+    def _check(
+        self, terms: Mapping[str, float], norm: float, batch: Batch, miners: Mapping[str, Any]
+    ) -> None:
+        why = trouble_with(terms["total"], norm)
         if why is not None:
-            raise BrokenStepError(why, self.place.step, batch, miners)
+            raise BrokenStepError(why, self.place.step, batch, miners, terms)
 
     def _terms(self, batch: Batch) -> dict[str, Tensor]:
         seed = self.seed * 1_000_003 + self.place.step  # for dropout and its like
