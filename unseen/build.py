@@ -14,7 +14,15 @@ import torch
 
 from unseen import catalogue
 from unseen.config import Config, Part, WeightedPart
-from unseen.contracts import Dataset, FeatureDataset, IntArray, Sampler, Split, SplitProtocol
+from unseen.contracts import (
+    Dataset,
+    FeatureDataset,
+    IntArray,
+    Sampler,
+    Split,
+    SplitProtocol,
+    annotations_of,
+)
 from unseen.data.pictures import transforms
 from unseen.networks.backbone import FEATURES, create_backbone
 from unseen.networks.descriptor import Tappable
@@ -44,6 +52,9 @@ def settle(config: Config, dataset: Dataset) -> tuple[Config, list[str]]:
             chosen[key] = value
             reasons.append(f"{key} = {value}: {why}")
 
+    for column in config.evaluation_labels:
+        known = list(annotations_of(dataset).labels)
+        catalogue.known(column, known, f"label column of {dataset.name}")
     has_gpu = torch.cuda.is_available()
     choose("device", "cuda" if has_gpu else "cpu", "a GPU" if has_gpu else "there is no GPU")
     if isinstance(dataset, FeatureDataset):

@@ -141,6 +141,7 @@ class Config(BaseModel):
 
     descriptor: str = "embedding"
     normalise: bool = True
+    evaluation_labels: list[str] = []  # further label columns to judge by, beside the class
     metrics: list[str] = [
         "recall@1",
         "recall@2",

@@ -62,6 +62,18 @@ class Evaluation:
     intervals: str
     resamples: int
 
+    def by(self, column: str) -> "Evaluation":
+        """The scores by one label column, under plain names; "" is the column without a name."""
+        counts = _of_column(self.counts, column)
+        everyone = {key: self.counts[key] for key in ("gallery", "broken")}
+        return Evaluation(
+            values=_of_column(self.values, column),
+            per_query=_of_column(self.per_query, column),
+            counts=dict(sorted((counts | everyone).items())),
+            intervals=self.intervals,
+            resamples=self.resamples,
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-able, the same for the same embeddings and seed; without the values per query."""
         return {
@@ -189,6 +201,12 @@ def _columns(
 
 def _full_name(column: str, name: str) -> str:
     return f"{column}/{name}" if column else name
+
+
+def _of_column(named: Mapping[str, Any], column: str) -> dict[str, Any]:
+    """The entries of a label column under the names they have without it."""
+    parts = {name: name.rpartition("/") for name in named}
+    return {plain: named[name] for name, (of, _, plain) in parts.items() if of == column}
 
 
 def _num_broken(embeddings: Tensor | None) -> int:

@@ -205,9 +205,14 @@ class Fit:
 
     def _recall(self, embeddings: Tensor, items: IntArray) -> dict[str, float]:
         """Recall@1 among some items; a quick look between epochs, without intervals."""
-        labels = torch.from_numpy(self.setting.dataset.labels[items])
+        asked = self.setting.asking(items).arguments(embeddings)
         normalise = self.setting.config.normalise
-        score = evaluate(embeddings, labels, metrics=(SELECT_BY,), normalise=normalise, resamples=0)
+        score = evaluate(**asked, metrics=(SELECT_BY,), normalise=normalise, resamples=0)
+        if not score.counts["queries"]:
+            raise ValueError(
+                f"none of {len(items)} items can be found: nothing else of their class answers "
+                "them. Do the ignore groups hold whole classes?"
+            )
         return {SELECT_BY: score.values[SELECT_BY].value}
 
 

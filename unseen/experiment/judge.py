@@ -9,14 +9,15 @@ import torch
 from torch import Tensor
 
 from unseen import build
-from unseen.contracts import Dataset, FeatureDataset, IntArray
+from unseen.contracts import Dataset, FeatureDataset, IntArray, annotations_of
 from unseen.data.pictures import transforms
 from unseen.data.pictures.loader import evaluation_batches
+from unseen.evaluation.asking import Asking
 from unseen.evaluation.evaluate import Evaluation, evaluate
 from unseen.experiment.layers import choose_descriptor
 from unseen.experiment.orders import read_at, while_training
 from unseen.experiment.refit import SELECTED
-from unseen.experiment.setting import EMBED_BATCH, Setting, Watch, computing, describe
+from unseen.experiment.setting import EMBED_BATCH, Setting, Watch, computing, describe, split_hash
 from unseen.networks.descriptor import described
 from unseen.training.run_folder import RunFolder
 
@@ -44,9 +45,12 @@ def _judged(
 ) -> dict[str, Any]:
     config, split = setting.config, setting.split
     spaces = embedding_spaces(setting, folder, selection["descriptor"]["layer"], watch)
-    labels = torch.from_numpy(setting.dataset.labels[split.test])
-    scores = {name: _score(setting, name, space, labels, watch) for name, space in spaces.items()}
-    keep_embeddings(folder, spaces["trained"], labels, split.test, scores)
+    asking = setting.asking(split.test, config.evaluation_labels)
+    found = {name: _score(setting, name, space, asking, watch) for name, space in spaces.items()}
+    scores = {name: score.by("") for name, score in found.items()}
+    for column in config.evaluation_labels:
+        scores |= {f"{name} by {column}": score.by(column) for name, score in found.items()}
+    keep_embeddings(folder, spaces["trained"], setting, scores)
     return describe(setting) | {
         "config_hash": config.hash(),
         "scores": {name: score.to_dict() for name, score in scores.items()},
@@ -55,15 +59,14 @@ def _judged(
     }
 
 
-def _score(setting: Setting, name: str, space: Tensor, labels: Tensor, watch: Watch) -> Evaluation:
+def _score(setting: Setting, name: str, space: Tensor, asking: Asking, watch: Watch) -> Evaluation:
     """The scores of a space. Runs of a study share their baselines: those are measured once and
     known again by the content of the space."""
     config = setting.config
 
     def measured() -> Evaluation:
         return evaluate(
-            space,
-            labels,
+            **asking.arguments(space),
             metrics=tuple(config.metrics),
             normalise=normalise,
             seed=config.seed,
@@ -73,8 +76,9 @@ def _score(setting: Setting, name: str, space: Tensor, labels: Tensor, watch: Wa
     normalise = config.normalise or name in ("pixels", "features")
     if name == "trained":
         return measured()
-    content = hashlib.sha256(f"{config.metrics} {normalise} {config.seed}".encode())
-    content.update(space.contiguous().numpy().tobytes() + labels.numpy().tobytes())
+    how = (config.metrics, normalise, config.seed, config.evaluation_labels)
+    content = hashlib.sha256(f"{how} {split_hash(setting.split)}".encode())
+    content.update(space.contiguous().numpy().tobytes())
     known = setting.known_scores
     if content.digest() not in known:
         known[content.digest()] = measured()
@@ -118,18 +122,22 @@ def raw_pixels(
 
 
 def keep_embeddings(
-    folder: RunFolder,
-    embeddings: Tensor,
-    labels: Tensor,
-    items: IntArray,
-    scores: dict[str, Evaluation],
+    folder: RunFolder, embeddings: Tensor, setting: Setting, scores: dict[str, Evaluation]
 ) -> None:
-    """The trained embeddings, and every method's value per query for paired comparisons."""
+    """The trained embeddings and who asks whom, and every method's value per query for paired
+    comparisons."""
+    split, groups = setting.split, annotations_of(setting.dataset).ignore_groups
+    some = {
+        "query": split.query,
+        "gallery": split.gallery,
+        "groups": None if groups is None else groups[split.test],
+    }
     folder.write_arrays(
         "embeddings/test.npz",
         embeddings=embeddings.numpy(),
-        labels=labels.numpy(),
-        indices=items,
+        labels=setting.dataset.labels[split.test],
+        indices=split.test,
+        **{name: array for name, array in some.items() if array is not None},
     )
     per_query = {
         f"{row}/{metric}": values.numpy()

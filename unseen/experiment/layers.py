@@ -10,7 +10,6 @@ descriptor = "orders"       all orders of HORDE, reduced by principal components
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from unseen import build
@@ -92,11 +91,10 @@ def judged(
     setting: Setting, descriptors: dict[str, Tensor], items: IntArray
 ) -> dict[str, Evaluation]:
     """Recall@1 of each layer, without intervals."""
-    labels = torch.from_numpy(setting.dataset.labels[items])
+    asking = setting.asking(items)
     return {
         name: evaluate(
-            descriptor,
-            labels,
+            **asking.arguments(descriptor),
             metrics=(METRIC,),
             normalise=setting.config.normalise or name != EMBEDDING,
             resamples=0,

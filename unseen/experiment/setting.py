@@ -14,8 +14,9 @@ from torch import Tensor
 from unseen import build
 from unseen import config as configs
 from unseen.config import Config
-from unseen.contracts import Dataset, IntArray, Split
+from unseen.contracts import Dataset, IntArray, Split, annotations_of
 from unseen.data.pictures.loader import evaluation_batches
+from unseen.evaluation.asking import Asking
 from unseen.evaluation.embed import embed, embed_layers
 from unseen.evaluation.evaluate import Evaluation
 from unseen.networks.descriptor import Described, Tappable
@@ -88,6 +89,22 @@ class Setting:
             found[EMBEDDING] = self.embed(network, transform, items, progress)
         return found
 
+    def asking(self, items: IntArray, columns: Sequence[str] = ()) -> Asking:
+        """Who asks whom among some items, by their class and by further label columns."""
+        told = annotations_of(self.dataset)
+        labels = torch.from_numpy(self.dataset.labels[items])
+        more = {name: torch.from_numpy(told.labels[name][items]) for name in columns}
+        groups = told.ignore_groups
+        query = gallery = None
+        if np.array_equal(items, self.split.test):
+            query, gallery = self.split.query, self.split.gallery
+        return Asking(
+            {"": labels, **more} if more else labels,
+            None if query is None else torch.from_numpy(query),
+            None if gallery is None else torch.from_numpy(gallery),
+            None if groups is None else torch.from_numpy(groups[items]),
+        )
+
 
 @contextmanager
 def computing(setting: Setting) -> Iterator[None]:
@@ -138,6 +155,9 @@ def describe(setting: Setting) -> dict[str, Any]:
     counts: dict[str, Any] = {f"{name}_items": len(items) for name, items in parts.items()}
     for name, items in parts.items():
         counts[f"{name}_classes"] = len(np.unique(dataset.labels[items]))
+    for name, asked in (("query", split.query), ("gallery", split.gallery)):
+        if asked is not None:
+            counts[f"{name}_items"] = len(asked)
     counts["hash"] = split_hash(split)
     told = {key: value for key, value in dataset.describe().items() if isinstance(value, int)}
     data = told | {"name": dataset.name, "fingerprint": dataset.fingerprint()}
@@ -147,7 +167,8 @@ def describe(setting: Setting) -> dict[str, Any]:
 def split_hash(split: Split) -> str:
     """Changes when any item changes its part."""
     digest = hashlib.sha256()
-    for items in (split.train, split.validation, split.test):
+    asking = [items for items in (split.query, split.gallery) if items is not None]
+    for items in (split.train, split.validation, split.test, *asking):
         digest.update(len(items).to_bytes(8, "little") + np.ascontiguousarray(items).tobytes())
     return digest.hexdigest()[:16]
 

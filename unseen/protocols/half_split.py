@@ -2,7 +2,8 @@
 
 Where the data set's authors named test classes, those are the test half. Otherwise half of the
 classes are drawn at random. Validation classes are drawn from the training half; at random, because
-neighbouring class names are often related. Classes with one image have no partner: they are neither
+neighbouring class names are often related; where the authors named them too, theirs are taken.
+Classes with one image have no partner: they are neither
 trained on nor drawn for testing. Where the authors named one for testing, it stays in the gallery.
 """
 
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unseen.contracts import Dataset, IntArray, Split
+from unseen.contracts import Dataset, IntArray, Split, annotations_of
 
 
 @dataclass(frozen=True)
@@ -27,13 +28,17 @@ class HalfSplit:
 
     def __call__(self, dataset: Dataset, seed: int) -> list[Split]:
         test, rest = cut_test_classes(dataset, seed)
-        num_validation = max(2, round(self.validation_share * len(rest)))
-        if len(rest) - num_validation < 2:
+        validates = np.arange(len(rest)) < max(2, round(self.validation_share * len(rest)))
+        official = annotations_of(dataset).validation_classes
+        if official is not None:
+            validates = np.isin(rest, official)
+        if validates.sum() < 2 or (~validates).sum() < 2:
             raise ValueError(
                 f"{len(rest)} classes with two or more pictures are left for training and "
-                "validation; at least 4 are needed. Add classes, or pictures to the small ones."
+                "validation; at least 4 are needed, two for each. Add classes, or pictures to the "
+                "small ones."
             )
-        return [split_of(dataset.labels, rest[num_validation:], rest[:num_validation], test)]
+        return [split_of(dataset, rest[~validates], rest[validates], test)]
 
 
 def cut_test_classes(dataset: Dataset, seed: int) -> tuple[IntArray, IntArray]:
@@ -49,9 +54,26 @@ def cut_test_classes(dataset: Dataset, seed: int) -> tuple[IntArray, IntArray]:
     return test, generator.permutation(rest[sizes[rest] > 1])
 
 
-def split_of(labels: IntArray, train: IntArray, validation: IntArray, test: IntArray) -> Split:
-    """The items of train, validation and test classes."""
-    return Split(*(items_of(labels, part) for part in (train, validation, test)))
+def split_of(dataset: Dataset, train: IntArray, validation: IntArray, test: IntArray) -> Split:
+    """The items of train, validation and test classes, and which of the last ask and answer."""
+    parts = [items_of(dataset.labels, part) for part in (train, validation, test)]
+    told = annotations_of(dataset)
+    flags = [None if f is None else np.flatnonzero(f[parts[2]]) for f in (told.query, told.gallery)]
+    for positions, name in zip(flags, ("query", "gallery"), strict=True):
+        if positions is not None and not len(positions):
+            raise ValueError(f"no test item of {dataset.name} is marked as {name}")
+    asked, answering = (
+        np.arange(len(parts[2])) if positions is None else positions for positions in flags
+    )
+    labels = dataset.labels[parts[2]]
+    lost = np.setdiff1d(labels[asked], labels[answering])
+    if len(lost):
+        name = dataset.label_names[int(lost[0])]
+        raise ValueError(
+            f"{len(lost)} classes of {dataset.name} have queries but nothing in the gallery, the "
+            f"first is {name!r}: no answer to them could be right"
+        )
+    return Split(*parts, *flags)
 
 
 def items_of(labels: IntArray, classes: IntArray) -> IntArray:

@@ -36,6 +36,6 @@ class KFold:
             )
         parts = np.array_split(rest, self.folds)
         return [
-            split_of(dataset.labels, np.concatenate(parts[:i] + parts[i + 1 :]), parts[i], test)
+            split_of(dataset, np.concatenate(parts[:i] + parts[i + 1 :]), parts[i], test)
             for i in range(self.folds)
         ]

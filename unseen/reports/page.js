@@ -109,7 +109,7 @@ function fillTip(tip, item) {
   const verdict = tip.querySelector("span");
   verdict.className = map.alone[item] ? "" : map.right[item] ? "right" : "wrong";
   verdict.textContent = map.alone[item]
-    ? "the only picture of its class"
+    ? "asks nothing: no other of its class, or no query"
     : map.right[item] ? "✓ nearest: same class" : `✗ nearest: ${map.nearest[item]}`;
 }
 

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from unseen.contracts import Neighbours
+from unseen.evaluation.asking import Asking
 from unseen.evaluation.retrieve import retrieve
 from unseen.reports.run_folder import TestEmbeddings
 
@@ -30,6 +31,17 @@ class Found:
     num_relevant: NDArray[np.int64]  # [n]: other items of the class
     cosine: bool  # False: minus the squared distance
 
+    @classmethod
+    def empty(cls, num_items: int, depth: int, cosine: bool) -> "Found":
+        """Nobody has found anything yet."""
+        return cls(
+            positions=np.full((num_items, depth), -1),
+            similarities=np.full((num_items, depth), -np.inf),
+            matches=np.zeros((num_items, depth), dtype=bool),
+            num_relevant=np.zeros(num_items, dtype=np.int64),
+            cosine=cosine,
+        )
+
     @property
     def askable(self) -> NDArray[np.bool_]:
         """Another item of the class exists."""
@@ -44,20 +56,23 @@ class Found:
 
 
 def find(test: TestEmbeddings, normalise: bool) -> Found:
-    """Retrieval among the test items, each without itself."""
-    nearest: Neighbours = retrieve(
-        torch.from_numpy(test.embeddings),
-        torch.from_numpy(test.labels),
-        NEAREST,
-        normalise=normalise,
+    """Retrieval among the test items, each without itself; what is no query has no neighbours."""
+    some = [
+        None if a is None else torch.from_numpy(a) for a in (test.query, test.gallery, test.groups)
+    ]
+    asked = Asking(torch.from_numpy(test.labels), *some).arguments(
+        torch.from_numpy(test.embeddings)
     )
-    return Found(
-        positions=nearest.indices.numpy(),
-        similarities=nearest.similarities.double().numpy(),
-        matches=nearest.matches.numpy(),
-        num_relevant=nearest.num_relevant.numpy(),
-        cosine=normalise,
-    )
+    nearest: Neighbours = retrieve(**asked, depth=NEAREST, normalise=normalise)
+    rows = np.arange(len(test)) if test.query is None else test.query
+    items = np.arange(len(test)) if test.gallery is None else test.gallery
+    places = nearest.indices.numpy()
+    found = Found.empty(len(test), places.shape[1], normalise)
+    found.positions[rows] = np.where(places < 0, -1, items[places])
+    found.similarities[rows] = nearest.similarities.double().numpy()
+    found.matches[rows] = nearest.matches.numpy()
+    found.num_relevant[rows] = nearest.num_relevant.numpy()
+    return found
 
 
 def random_draw(found: Found, count: int = SHOWN) -> list[int]:

@@ -5,7 +5,7 @@ Every file may be missing: a run can be young or broken off.
 
 import json
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,9 @@ class TestEmbeddings:
     embeddings: NDArray[np.float32]  # [n, D]
     labels: NDArray[np.int64]  # [n]
     indices: NDArray[np.int64]  # [n]
+    query: NDArray[np.int64] | None = None  # those that ask; None: all
+    gallery: NDArray[np.int64] | None = None  # those that answer; None: all
+    groups: NDArray[np.int64] | None = None  # [n] a group does not answer itself
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -93,4 +96,5 @@ def _embeddings(file: Path) -> TestEmbeddings | None:
     if not file.exists():
         return None
     with np.load(file) as arrays:
-        return TestEmbeddings(arrays["embeddings"], arrays["labels"], arrays["indices"])
+        known = [field.name for field in fields(TestEmbeddings)]
+        return TestEmbeddings(**{name: arrays[name] for name in known if name in arrays})

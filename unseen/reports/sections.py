@@ -74,11 +74,13 @@ def head_bars(result: Json) -> str:
 def scores(result: Json) -> str:
     """The score table and how to read it."""
     counts = result["scores"][tables.row_names(result)[0]].get("counts", {})
+    split = result.get("split", {})
+    answering = "gallery" if "gallery_items" in split else "test classes"
     asked = "Every test picture asks for its nearest neighbours among the others"
     if "queries" in counts:
         asked = (
             f"Each of {counts['queries']:,} test pictures asks for its nearest neighbours among "
-            f"the {counts.get('gallery', counts['queries']):,} of the test classes, itself excluded"
+            f"the {counts.get('gallery', counts['queries']):,} of the {answering}, itself excluded"
         )
     lone = counts.get("lone_queries")
     left_out = f" {lone:,} without another picture of their class are left out." if lone else ""

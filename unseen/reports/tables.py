@@ -51,7 +51,8 @@ def row_names(result: Json) -> list[str]:
 
 def row_title(name: str) -> str:
     """What a row is called in every table."""
-    return ROWS.get(name, name)
+    row, _, column = name.partition(" by ")
+    return ROWS.get(row, row) + (f" by {column}" if column else "")
 
 
 def score(result: Json, row: str, metric: str) -> Json | None:

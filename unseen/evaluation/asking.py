@@ -1,0 +1,49 @@
+"""Who asks whom among some items: queries, gallery, and groups that do not answer each other."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from unseen.evaluation.evaluate import Labels
+
+
+@dataclass(frozen=True)
+class Asking:
+    """One entry per item. Without queries and gallery every item asks all others."""
+
+    labels: Labels  # [n], or several columns of them
+    query: Tensor | None = None  # positions of the items that ask; None: all
+    gallery: Tensor | None = None  # positions of the items that answer; None: all
+    groups: Tensor | None = None  # [n] items of a group do not answer each other; negative: none
+
+    def arguments(self, embeddings: Tensor) -> dict[str, Any]:
+        """What `evaluate` and `retrieve` are to be called with, given embeddings [n, D]."""
+        if self.query is None and self.gallery is None:
+            groups = {} if self.groups is None else {"ignore_groups": self.groups}
+            return {"embeddings": embeddings, "labels": self.labels, **groups}
+        everyone = torch.arange(len(embeddings))
+        query = everyone if self.query is None else self.query
+        gallery = everyone if self.gallery is None else self.gallery
+        place = torch.full_like(everyone, -1)
+        place[gallery] = torch.arange(len(gallery))
+        groups = {}
+        if self.groups is not None:
+            groups["ignore_groups"] = self.groups[query]
+            groups["gallery_ignore_groups"] = self.groups[gallery]
+        return {
+            "embeddings": embeddings[query],
+            "labels": _rows(self.labels, query),
+            "gallery_embeddings": embeddings[gallery],
+            "gallery_labels": _rows(self.labels, gallery),
+            "positions": place[query],
+            **groups,
+        }
+
+
+def _rows(labels: Labels, rows: Tensor) -> Labels:
+    if isinstance(labels, Mapping):
+        return {name: column[rows] for name, column in labels.items()}
+    return labels[rows]
