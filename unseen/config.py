@@ -26,6 +26,7 @@ from unseen import catalogue
 from unseen.data.pictures import transforms
 from unseen.evaluation import metric_names
 from unseen.training.optimisers import Optimiser, Precision
+from unseen.training.sinks import Name as SinkName
 
 Auto = Literal["auto"]
 NOTHING = "none"
@@ -129,6 +130,7 @@ class Config(BaseModel):
     precision: Precision = "float32"
     patience: Annotated[int, Field(ge=1)] | None = None
     refit: bool = False
+    sinks: list[SinkName] = []
 
     protocol: Literal["half_split", "fixed_validation", "k_fold"] = "half_split"
     validation_share: Annotated[float, Field(gt=0, lt=1)] | Auto = "auto"

@@ -23,6 +23,7 @@ from unseen.experiment.setting import Setting, Watch, settled
 from unseen.networks.descriptor import described
 from unseen.networks.network import EMBEDDING
 from unseen.samplers.embedded.base import EmbeddedSampler
+from unseen.training import sinks
 from unseen.training.checkpoint import Checkpoints
 from unseen.training.guards import BrokenStepError, collapse
 from unseen.training.journal import Journal
@@ -45,6 +46,7 @@ class Fit:
         config, dataset, split = setting.config, setting.dataset, setting.split
         self.setting, self.folder, self.watch = setting, folder, watch
         self.epochs, self.selects = epochs or settled(config.epochs), epochs is None
+        sinks.check(config.sinks)
         self.network = build.network(config)
         # epochs are compared by the run's descriptor; "best" is only known after the last one
         layer = EMBEDDING if config.descriptor == BEST else while_training(config.descriptor)
@@ -81,6 +83,8 @@ class Fit:
         """Trains for all epochs, keeps the weights that were best on the classes to select on."""
         config = self.setting.config
         self.journal = Journal(self.folder.file("journal.jsonl"), keep=self._resume())
+        step, told = self.trainer.place.step, config.model_dump()
+        self.sinks = sinks.Sinks(config.sinks, self.folder.path, told, step)
         self._prepare()
         try:
             while not self._is_over():
@@ -98,6 +102,7 @@ class Fit:
             raise FloatingPointError(f"{error}; `unseen replay {kept}` repeats the step") from error
         finally:
             self.journal.close()
+            self.sinks.close()
         return self.best
 
     def _is_over(self) -> bool:
@@ -179,6 +184,7 @@ class Fit:
 
     def _tell(self, event: Event) -> None:
         self.journal(event)
+        self.sinks(event)
         self.watch.tell(event)
 
     def _save(self) -> None:
