@@ -114,9 +114,13 @@ def _settle_features(config: Config, size: int, choose: Choose) -> None:
     choose("workers", 0, "there is nothing to prepare")
 
 
-def dataset(part: Part, progress: Callable[[int, int], None] | None = None) -> Dataset:
-    """The data set a config names."""
-    made: Dataset = catalogue.create("data", part.name, part.values, progress=progress)
+def dataset(
+    part: Part, progress: Callable[[int, int], None] | None = None, strict: bool = False
+) -> Dataset:
+    """The data set a config names; `strict`: a file that cannot be read is an error."""
+    made: Dataset = catalogue.create(
+        "data", part.name, part.values, progress=progress, strict=strict
+    )
     return made
 
 

@@ -101,6 +101,7 @@ class Config(BaseModel):
 
     data: Part = Part(name="glyphs")
     seed: int = 0
+    strict: bool = False  # stop at a picture that cannot be read, instead of going on without it
     device: str = "auto"
     threads: Annotated[int, Field(ge=1)] | Auto = "auto"
     workers: Annotated[int, Field(ge=0)] | Auto = "auto"

@@ -11,6 +11,7 @@ from unseen import config as configs
 from unseen.cli.terminal import command_line, console, display, stages
 from unseen.config import Config
 from unseen.contracts import FeatureDataset
+from unseen.experiment.leaks import Copies
 from unseen.experiment.run import train_and_judge
 from unseen.experiment.setting import Setting, changed_keys, describe, prepare, steps_per_epoch
 from unseen.reports import page, tables
@@ -37,7 +38,8 @@ def train(
     `unseen train path/to/pictures` does the same with your own: path/to/pictures/<class>/*.jpg.
     """
     values = configs.load(config) if config else {}
-    values["data"] = data_table(data, values.get("data"), strict)
+    values["data"] = data_table(data, values.get("data"))
+    values |= {"strict": True} if strict else {}
     settled = configs.make(configs.override(values, settings or []))
     run(settled, out)
 
@@ -102,11 +104,28 @@ def announce(setting: Setting) -> None:
         console.print(f"  [yellow]cannot be read, left out:[/] {path}", soft_wrap=True)
     if (more := told.get("unreadable files", 0) - NAMED) > 0:
         console.print(f"  [yellow]and {more} more that cannot be read[/]")
+    if setting.copies is not None:
+        announce_copies(setting.copies)
     for reason in setting.reasons:
         console.print(f"  [dim]{reason}[/]", soft_wrap=True)
 
 
-def data_table(data: str, given: Any, strict: bool) -> dict[str, Any]:
+def announce_copies(copies: Copies) -> None:
+    """Copies on both sides of the split make a score look better than it is."""
+    counts = copies.counts()
+    if copies.across:
+        console.print(
+            f"  [yellow]{copies.across} pictures of training classes have an exact copy in another "
+            f"part of the split, which inflates scores:[/] {'; '.join(copies.examples)}",
+            soft_wrap=True,
+        )
+    elif number := counts["exact copies"]:
+        console.print(
+            f"  {number} exact copies, none across the split; `unseen data check` names them"
+        )
+
+
+def data_table(data: str, given: Any) -> dict[str, Any]:
     """A built-in data set by its name, an .npz file as features, anything else as a folder of
     class folders."""
     names = catalogue.names("data")
@@ -117,7 +136,7 @@ def data_table(data: str, given: Any, strict: bool) -> dict[str, Any]:
         catalogue.known(data, [n for n in names if n != "folder"], "data set (and no such folder)")
     if Path(data).suffix == ".npz":
         return table | {"name": "arrays", "root": data}
-    return table | {"name": "folder", "root": data} | ({"strict": True} if strict else {})
+    return table | {"name": "folder", "root": data}
 
 
 def usual_folder(config: Config) -> Path:

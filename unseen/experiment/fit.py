@@ -16,6 +16,7 @@ from unseen import build
 from unseen.contracts import IntArray
 from unseen.data.pictures.loader import training_batches
 from unseen.evaluation.evaluate import evaluate
+from unseen.experiment import broken
 from unseen.experiment.layers import BEST
 from unseen.experiment.orders import while_training
 from unseen.experiment.replay import keep_broken_step
@@ -26,7 +27,7 @@ from unseen.samplers.embedded.base import EmbeddedSampler
 from unseen.training import sinks
 from unseen.training.checkpoint import Checkpoints
 from unseen.training.guards import BrokenStepError, collapse
-from unseen.training.journal import Journal
+from unseen.training.journal import Journal, read
 from unseen.training.manifold_mixup import ManifoldMixup
 from unseen.training.run_folder import RunFolder
 from unseen.training.trainer import Event, Trainer
@@ -85,6 +86,8 @@ class Fit:
         self.journal = Journal(self.folder.file("journal.jsonl"), keep=self._resume())
         step, told = self.trainer.place.step, config.model_dump()
         self.sinks = sinks.Sinks(config.sinks, self.folder.path, told, step)
+        self.setting.broken.remember(read(self.folder.file("journal.jsonl")))
+        self.setting.broken.tell = self._note_broken
         self._prepare()
         try:
             while not self._is_over():
@@ -136,6 +139,7 @@ class Fit:
             config.seed,
             workers=settled(config.workers),
             skip=place.step_in_epoch,
+            broken=self.setting.if_broken,
         )
         return self.trainer.epoch(batches, self.class_of, self._after_step)
 
@@ -181,6 +185,10 @@ class Fit:
         self.folder.write_tensors("weights.safetensors", self.network.state_dict())
         objective = self.trainer.objective.state_dict()
         self.folder.write_tensors("objective.safetensors", objective)
+
+    def _note_broken(self, event: Event) -> None:
+        self.journal(event)
+        self.watch.warn(broken.line(event))
 
     def _tell(self, event: Event) -> None:
         self.journal(event)

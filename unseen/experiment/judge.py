@@ -9,16 +9,17 @@ import torch
 from torch import Tensor
 
 from unseen import build
-from unseen.contracts import Dataset, FeatureDataset, IntArray, annotations_of
+from unseen.contracts import FeatureDataset, IntArray, annotations_of
 from unseen.data.pictures import transforms
-from unseen.data.pictures.loader import evaluation_batches
 from unseen.evaluation.asking import Asking
 from unseen.evaluation.evaluate import Evaluation, evaluate
+from unseen.experiment import broken
 from unseen.experiment.layers import choose_descriptor
 from unseen.experiment.orders import read_at, while_training
 from unseen.experiment.refit import SELECTED
 from unseen.experiment.setting import EMBED_BATCH, Setting, Watch, computing, describe, split_hash
 from unseen.networks.descriptor import described
+from unseen.training.journal import read
 from unseen.training.run_folder import RunFolder
 
 PIXEL_SIDE = 32  # the raw-pixel baseline compares pictures at this size
@@ -32,6 +33,8 @@ def judge(
     watch: Watch,
 ) -> dict[str, Any]:
     """Writes result.json and the embeddings; the manifest notes the reading first."""
+    setting.broken.remember(read(folder.file("journal.jsonl")))
+    setting.broken.tell = lambda event: watch.warn(broken.line(event))
     selection = choose_descriptor(setting, folder, selection, watch)
     folder.note_test_read(purpose, setting.config.hash())
     with computing(setting):
@@ -56,6 +59,7 @@ def _judged(
         "scores": {name: score.to_dict() for name, score in scores.items()},
         "seed": config.seed,
         "selection": selection,
+        "unreadable_pictures": len(setting.broken.paths),
     }
 
 
@@ -105,17 +109,17 @@ def embedding_spaces(
     if isinstance(setting.dataset, FeatureDataset):
         given = torch.from_numpy(setting.dataset.features[test]).float()
         return spaces | {"features": given}
-    return spaces | {"pixels": raw_pixels(setting.dataset, test, watch.of("raw pixels"))}
+    return spaces | {"pixels": raw_pixels(setting, test, watch.of("raw pixels"))}
 
 
 def raw_pixels(
-    dataset: Dataset, items: IntArray, progress: Callable[[int, int], None]
+    setting: Setting, items: IntArray, progress: Callable[[int, int], None]
 ) -> Tensor:  # [n, 3 * side * side]
     """Pictures as they are, scaled down: what any network must beat."""
     half = (0.5, 0.5, 0.5)
     _, transform = transforms.named("small", PIXEL_SIDE, half, half)
     parts: list[Tensor] = []
-    for batch in evaluation_batches(dataset, items, transform, EMBED_BATCH, workers=0):
+    for batch in setting.batches(transform, items):
         parts.append(batch.images.flatten(1))
         progress(min(len(parts) * EMBED_BATCH, len(items)), len(items))
     return torch.cat(parts)

@@ -14,11 +14,13 @@ from torch import Tensor
 from unseen import build
 from unseen import config as configs
 from unseen.config import Config
-from unseen.contracts import Dataset, IntArray, Split, annotations_of
+from unseen.contracts import Batch, Dataset, IntArray, Split, annotations_of
 from unseen.data.pictures.loader import evaluation_batches
 from unseen.evaluation.asking import Asking
 from unseen.evaluation.embed import embed, embed_layers
 from unseen.evaluation.evaluate import Evaluation
+from unseen.experiment.broken import BrokenPictures
+from unseen.experiment.leaks import Copies, copies, refuse_shared_classes
 from unseen.networks.descriptor import Described, Tappable
 from unseen.networks.network import EMBEDDING
 from unseen.regularizers.high_order.descriptor import OrdersDescriptor
@@ -54,10 +56,17 @@ class Setting:
     split: Split
     reasons: list[str]
     known_scores: dict[bytes, Evaluation] = field(default_factory=dict)  # see `judge`
+    copies: Copies | None = None
+    broken: BrokenPictures = field(default_factory=BrokenPictures)
 
     @property
     def device(self) -> torch.device:
         return torch.device(self.config.device)
+
+    @property
+    def if_broken(self) -> BrokenPictures | None:
+        """Who is told of a picture that cannot be read; None: it ends the run."""
+        return None if self.config.strict else self.broken
 
     def embed(
         self,
@@ -68,8 +77,7 @@ class Setting:
         field: Literal["embeddings", "pooled"] = "embeddings",
     ) -> Tensor:  # [n, D]
         """Embeddings (or pooled descriptors) of some items, in their order."""
-        workers = settled(self.config.workers)
-        batches = evaluation_batches(self.dataset, items, transform, EMBED_BATCH, workers=workers)
+        batches = self.batches(transform, items)
         return embed(network, batches, len(items), self.device, progress, field)
 
     def embed_layers(
@@ -82,8 +90,7 @@ class Setting:
     ) -> dict[str, Tensor]:  # each [n, d]
         """Descriptors of several layers from one forward pass; the embedding stays raw where the
         run compares raw embeddings, which takes a second pass."""
-        workers = settled(self.config.workers)
-        batches = evaluation_batches(self.dataset, items, transform, EMBED_BATCH, workers=workers)
+        batches = self.batches(transform, items)
         found = embed_layers(network, layers, batches, len(items), self.device, progress)
         if EMBEDDING in found and not self.config.normalise:
             found[EMBEDDING] = self.embed(network, transform, items, progress)
@@ -105,6 +112,17 @@ class Setting:
             None if groups is None else torch.from_numpy(groups[items]),
         )
 
+    def batches(self, transform: Any, items: IntArray) -> Iterator[Batch]:
+        """Some items as they are judged, in their order."""
+        return evaluation_batches(
+            self.dataset,
+            items,
+            transform,
+            EMBED_BATCH,
+            workers=settled(self.config.workers),
+            broken=self.if_broken,
+        )
+
 
 @contextmanager
 def computing(setting: Setting) -> Iterator[None]:
@@ -120,9 +138,13 @@ def computing(setting: Setting) -> Iterator[None]:
 def prepare(config: Config, watch: Watch | None = None, dataset: Dataset | None = None) -> Setting:
     """Opens the data (unless it is given), settles the config and cuts the classes."""
     watch = watch or Watch()
-    dataset = dataset or build.dataset(config.data, watch.of("reading the data"))
+    told = watch.of("reading the data")
+    dataset = dataset or build.dataset(config.data, told, config.strict)
     config, reasons = build.settle(config, dataset)
-    return Setting(config, dataset, build.split(config, dataset), reasons)
+    split = build.split(config, dataset)
+    refuse_shared_classes(dataset, split)
+    found = copies(dataset, split, watch.of("looking for copies"))
+    return Setting(config, dataset, split, reasons, copies=found)
 
 
 def reopen(path: Path, watch: Watch | None = None) -> tuple[Setting, RunFolder]:
@@ -160,6 +182,7 @@ def describe(setting: Setting) -> dict[str, Any]:
             counts[f"{name}_items"] = len(asked)
     counts["hash"] = split_hash(split)
     told = {key: value for key, value in dataset.describe().items() if isinstance(value, int)}
+    told |= setting.copies.counts() if setting.copies else {}
     data = told | {"name": dataset.name, "fingerprint": dataset.fingerprint()}
     return {"data": data, "split": counts}
 

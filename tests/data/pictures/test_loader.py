@@ -159,6 +159,72 @@ def test_a_file_that_breaks_is_named_and_threads_end(tmp_path, workers):
     assert not [t for t in threading.enumerate() if t.name.startswith("pictures")]
 
 
+@pytest.fixture
+def half_broken(tmp_path) -> Folder:
+    """Four classes of four pictures in different greys; two of class b break afterwards."""
+    for c, name in enumerate("abcd"):
+        (tmp_path / name).mkdir()
+        for k in range(4):
+            Image.new("RGB", (40, 40), (60 * c + 10 * k,) * 3).save(tmp_path / name / f"{k}.png")
+    data = Folder(tmp_path)
+    for k in (1, 2):
+        (tmp_path / "b" / f"{k}.png").write_bytes(b"no picture")
+    return data
+
+
+def test_another_of_its_class_stands_in_for_a_broken_picture(half_broken):
+    sampler = Lists([0, 5, 9, 5], [6, 5, 12, 4], [4, 7])
+    transform, _ = transforms.named("base", 8, (0, 0, 0), (1, 1, 1))
+
+    def run(workers, skip=0):
+        told = []
+        batches = training_batches(
+            half_broken, transform, sampler, 3, 1, workers=workers, skip=skip, broken=told.append
+        )
+        return list(batches), [(error.path.name, error.reason) for error in told]
+
+    batches, told = run(0)
+    greys = [round(255 * float(image.mean())) for batch in batches for image in batch.images]
+    for grey, index in zip(greys, [0, 5, 9, 5, 6, 5, 12, 4, 4, 7], strict=True):
+        if index in (5, 6):
+            assert grey in (60, 90)  # the two of its class that can be read
+        else:
+            assert grey == 60 * (index // 4) + 10 * (index % 4)
+    assert len({greys[i] for i in (1, 3, 4, 5)}) == 2
+    assert [batch.indices.tolist() for batch in batches] == list(sampler.lists)
+    assert {name for name, _ in told} == {"1.png", "2.png"}
+    assert {reason for _, reason in told} == {"not a picture"}
+    for workers in (1, 3):
+        again, told_again = run(workers)
+        assert same(batches, again)
+        assert told_again == told
+    rest, _ = run(2, skip=1)
+    assert same(batches[1:], rest)
+
+
+def test_a_blank_picture_stands_in_when_judging(half_broken):
+    _, evaluation = transforms.named("base", 8, (0, 0, 0), (1, 1, 1))
+    told = []
+    batches = evaluation_batches(
+        half_broken, np.arange(4, 8), evaluation, 3, workers=2, broken=told.append
+    )
+    images = torch.cat([batch.images for batch in batches])
+    greys = [round(255 * float(image.mean())) for image in images]
+    assert greys == [60, 0, 0, 90]
+    assert [error.path.name for error in told] == ["1.png", "2.png"]
+
+
+def test_a_class_without_any_readable_picture_ends_the_run(half_broken):
+    for path in (half_broken.root / "b").iterdir():
+        path.write_bytes(b"no picture")
+    transform, _ = transforms.named("base", 8, MEAN, STD)
+    batches = training_batches(
+        half_broken, transform, Lists([5]), 0, 0, workers=0, broken=lambda error: None
+    )
+    with pytest.raises(ValueError, match=r"no picture of class b can be read.*1\.png"):
+        list(batches)
+
+
 def test_threads_end_when_the_caller_stops_early(folder):
     transform, _ = transforms.named("small", 24, MEAN, STD)
     sampler = Lists(*[[k] for k in range(20)])

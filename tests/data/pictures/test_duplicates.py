@@ -1,0 +1,84 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, ImageEnhance
+
+from unseen.data.pictures import duplicates
+
+
+def scene(seed: int, width: int = 200, height: int = 150) -> Image.Image:
+    """Soft random blobs: as smooth as a photograph."""
+    rng = np.random.default_rng(seed)
+    coarse = Image.fromarray(rng.integers(0, 256, (7, 9, 3)).astype(np.uint8))
+    return coarse.resize((width, height), Image.Resampling.BICUBIC)
+
+
+def test_exact_reads_only_files_of_equal_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contents = [b"aa", b"bb", b"aa", b"ccc", b"bb", b"dddd", b"aa"]
+    paths = [tmp_path / str(k) for k in range(len(contents))]
+    for path, content in zip(paths, contents, strict=True):
+        path.write_bytes(content)
+    read = []
+    honest = duplicates.digest
+    monkeypatch.setattr(duplicates, "digest", lambda path: read.append(path) or honest(path))
+    seen = []
+    found = duplicates.exact(
+        [*paths, tmp_path / "gone", tmp_path / "gone too"], lambda *p: seen.append(p)
+    )
+    assert found == [[0, 2, 6], [1, 4]]
+    assert paths[3] not in read
+    assert paths[5] not in read
+    assert seen[-1] == (5, 5)
+
+
+def test_the_hash_counts_darker_cells() -> None:
+    ramp = np.tile(np.arange(0, 90, 10, dtype=np.uint8), (8, 1))
+    brighter, _ = duplicates.look(Image.fromarray(ramp))
+    darker, _ = duplicates.look(Image.fromarray(ramp[:, ::-1].copy()))
+    assert int(brighter) == 2**64 - 1
+    assert int(darker) == 0
+
+
+def test_changed_copies_are_found_and_others_are_not(tmp_path: Path) -> None:
+    pictures = [scene(seed) for seed in range(60)]
+    scene(3).save(tmp_path / "bad.jpg", quality=40)
+    pictures.append(Image.open(tmp_path / "bad.jpg").convert("RGB"))  # 60: re-encoded
+    pictures.append(scene(7).resize((80, 60)))  # 61: smaller
+    pictures.append(ImageEnhance.Brightness(scene(9)).enhance(1.02))  # 62: other light
+    pictures.append(scene(9))  # 63: the same
+    looks = [duplicates.look(picture) for picture in pictures]
+    hashes, thumbnails = np.array([h for h, _ in looks]), np.stack([t for _, t in looks])
+    assert duplicates.near(hashes, thumbnails) == [[3, 60], [7, 61], [9, 62, 63]]
+
+
+def test_equal_hashes_of_different_pictures_are_told_apart() -> None:
+    greys = [Image.new("RGB", (20, 20), (level,) * 3) for level in (0, 60, 120, 121)]
+    looks = [duplicates.look(picture) for picture in greys]
+    assert len({int(h) for h, _ in looks}) == 1
+    found = duplicates.near(np.array([h for h, _ in looks]), np.stack([t for _, t in looks]))
+    assert found == [[2, 3]]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_pair_within_three_bits_is_a_candidate(seed: int) -> None:
+    """Against all with all; a few bits of random hashes are flipped to make close ones."""
+    rng = np.random.default_rng(seed)
+    hashes = rng.integers(0, 2**63, 80, dtype=np.uint64)
+    close = hashes[rng.integers(0, 80, 80)].copy()
+    for _ in range(3):
+        close ^= np.uint64(1) << rng.integers(0, 64, 80, dtype=np.uint64)
+    close[:40] ^= np.uint64(1) << rng.integers(0, 64, 40, dtype=np.uint64)  # four bits: too far
+    hashes = np.unique(np.concatenate([hashes, close]))
+    rng.shuffle(hashes)
+    expected = {
+        (i, j)
+        for i in range(len(hashes))
+        for j in range(i + 1, len(hashes))
+        if int(hashes[i] ^ hashes[j]).bit_count() <= duplicates.MAX_BITS
+    }
+    left, right = duplicates._candidates(hashes)
+    assert set(zip(left.tolist(), right.tolist(), strict=True)) == expected
+    assert len(expected) > 10

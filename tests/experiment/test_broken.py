@@ -1,0 +1,140 @@
+"""Pictures that break while a run goes on, and copies on both sides of the split."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from unseen import config as configs
+from unseen.contracts import Split
+from unseen.experiment.leaks import copies, refuse_shared_classes
+from unseen.experiment.run import train_and_judge
+from unseen.experiment.setting import Setting, Watch, prepare
+from unseen.training.run_folder import RunFolder
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """Eight classes of six pictures, a colour each, with noise."""
+    generator = np.random.default_rng(0)
+    for c in range(8):
+        folder = tmp_path / "photos" / f"class {c}"
+        folder.mkdir(parents=True)
+        colour = generator.integers(0, 255, 3)
+        for i in range(6):
+            noisy = np.clip(colour + generator.normal(0, 20, (32, 28, 3)), 0, 255)
+            Image.fromarray(noisy.astype(np.uint8)).save(folder / f"{i}.png")
+    return tmp_path / "photos"
+
+
+def setting_of(photos: Path, *words: str) -> Setting:
+    common = ["batch_size=8", "embedding_size=8", "epochs=2", "sampler.steps=3", "workers=0"]
+    words = (f"data.root={photos}", *common, "transform=base", "picture_size=16", *words)
+    return prepare(configs.make(configs.override({"data": {"name": "folder"}}, list(words))))
+
+
+def break_some(setting: Setting) -> list[str]:
+    """Cuts a training and a test picture after the data set was made."""
+    broken = []
+    for items in (setting.split.train, setting.split.test):
+        path = setting.dataset.path(int(items[1]))  # type: ignore[attr-defined]
+        path.write_bytes(path.read_bytes()[:200])
+        broken.append(str(path))
+    return broken
+
+
+class StoppedError(Exception):
+    pass
+
+
+def stop_at(step: int) -> Watch:
+    def listen(event: dict[str, Any]) -> None:
+        if event["event"] == "step" and event["step"] == step:
+            raise StoppedError
+
+    return Watch([listen])
+
+
+def test_a_run_goes_on_without_broken_pictures(photos: Path, tmp_path: Path) -> None:
+    setting = setting_of(photos, "epochs=6")
+    broken = break_some(setting)
+    told: list[str] = []
+    result = train_and_judge(setting, tmp_path / "run", "test", Watch(warn=told.append))
+    assert result["unreadable_pictures"] == 2
+    assert len([line for line in told if "cannot be read any more" in line]) == 2
+    assert all(any(path in line for line in told) for path in broken)
+    journal = (tmp_path / "run" / "journal.jsonl").read_text().splitlines()
+    noted = [json.loads(line) for line in journal if '"unreadable"' in line]
+    assert [event["path"] for event in noted] == broken[:1]  # the test classes are read after it
+
+
+@pytest.mark.parametrize("stop", [1, 4])
+def test_stopped_and_resumed_with_broken_pictures(
+    photos: Path, tmp_path: Path, stop: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("unseen.experiment.fit.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    whole = setting_of(photos)
+    twice = [setting_of(photos), setting_of(photos)]
+    break_some(whole)
+    result = train_and_judge(whole, tmp_path / "whole", "test")
+    with pytest.raises(StoppedError):
+        train_and_judge(twice[0], tmp_path / "parts", "test", stop_at(stop))
+    assert train_and_judge(twice[1], tmp_path / "parts", "test") == result
+    weights = [
+        RunFolder(tmp_path / r).read_tensors("weights.safetensors") for r in ("whole", "parts")
+    ]
+    assert all((weights[0][key] == weights[1][key]).all() for key in weights[0])
+
+
+def test_strict_stops_at_the_first(photos: Path, tmp_path: Path) -> None:
+    setting = setting_of(photos, "strict=true", "epochs=6")
+    broken = break_some(setting)
+    with pytest.raises(ValueError, match="cannot read picture") as caught:
+        train_and_judge(setting, tmp_path / "run", "test")
+    assert str(caught.value).split(": ")[0].removeprefix("cannot read picture ") in broken
+
+
+def test_copies_across_the_split_are_counted_and_recorded(photos: Path, tmp_path: Path) -> None:
+    setting = setting_of(photos)
+    assert setting.copies is not None
+    assert set(setting.copies.counts().values()) == {0}
+    trained, tested = (
+        setting.dataset.path(int(items[0]))  # type: ignore[attr-defined]
+        for items in (setting.split.train, setting.split.test)
+    )
+    (tested.parent / "copy.png").write_bytes(trained.read_bytes())
+    (trained.parent / "another.png").write_bytes(trained.read_bytes())
+    setting = setting_of(photos, "epochs=1", "sampler.steps=1")
+    assert setting.copies is not None
+    assert setting.copies.counts() == {
+        "exact copies": 2,
+        "exact copies across the split": 2,
+        "exact copies under other labels": 3,
+    }
+    assert "copy.png" in setting.copies.examples[0]
+    train_and_judge(setting, tmp_path / "run", "test")
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    assert manifest["data"]["data"]["exact copies across the split"] == 2
+
+
+def test_a_class_on_both_sides_is_an_error(photos: Path) -> None:
+    setting = setting_of(photos)
+    dataset, split = setting.dataset, setting.split
+    refuse_shared_classes(dataset, split)
+    mixed = Split(split.train, split.validation, np.append(split.test, split.train[0]))
+    with pytest.raises(ValueError, match=r"1 classes are both in train and in test: class \d"):
+        refuse_shared_classes(dataset, mixed)
+
+
+def test_pictures_that_are_no_files_have_no_copies() -> None:
+    class Drawn:
+        labels = np.zeros(3, dtype=np.int64)
+
+        def __len__(self) -> int:
+            return 3
+
+    empty = np.zeros(0, dtype=np.int64)
+    assert copies(Drawn(), Split(empty, empty, empty)) is None  # type: ignore[arg-type]

@@ -1,0 +1,35 @@
+"""Pictures that could be read when the data set was made and cannot be read any more.
+
+A run goes on without them (`strict = true`: it stops): each file is told once, stands in the
+journal, and is counted in the result, the same number whether the run was stopped in between or
+not.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from unseen.data.pictures.decode import UnreadablePictureError
+
+EVENT = "unreadable"
+
+
+class BrokenPictures:
+    """Called with each error; `tell` hears of each file once."""
+
+    def __init__(self) -> None:
+        self.paths: set[str] = set()
+        self.tell: Callable[[dict[str, Any]], None] = lambda event: None
+
+    def __call__(self, error: UnreadablePictureError) -> None:
+        path = str(error.path)
+        if path not in self.paths:
+            self.paths.add(path)
+            self.tell({"event": EVENT, "path": path, "reason": error.reason})
+
+    def remember(self, events: Iterable[dict[str, Any]]) -> None:
+        """What a journal says was told before."""
+        self.paths |= {str(event["path"]) for event in events if event["event"] == EVENT}
+
+
+def line(event: dict[str, Any]) -> str:
+    return f"cannot be read any more, replaced: {event['path']} ({event['reason']})"

@@ -1,0 +1,104 @@
+"""What would make a score look better than it is: classes or pictures on both sides of the split.
+
+A class on both sides is an error. Exact copies of pictures are counted, told and recorded; near
+copies are `unseen data check`'s business, which decodes every picture.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from unseen.contracts import Dataset, Split
+from unseen.data.pictures import duplicates
+
+NAMED = 3  # pairs of copies that are named one by one
+
+
+@runtime_checkable
+class Filed(Protocol):
+    """A data set of files."""
+
+    def path(self, index: int) -> Path: ...
+
+
+@runtime_checkable
+class Fingerprinted(Protocol):
+    """A data set that knows a hash of each item's content."""
+
+    def digests(self) -> list[bytes]: ...
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Groups of positions with the same content."""
+
+    groups: duplicates.Groups
+    across: int  # items of training or validation classes with a copy in another part
+    relabelled: int  # items with a copy under another label
+    examples: list[str]
+
+    def counts(self) -> dict[str, int]:
+        return {
+            "exact copies": sum(len(group) - 1 for group in self.groups),
+            "exact copies across the split": self.across,
+            "exact copies under other labels": self.relabelled,
+        }
+
+
+def copies(
+    dataset: Dataset, split: Split, progress: Callable[[int, int], None] | None = None
+) -> Copies | None:
+    """Exact copies among the items; None where items have no content to compare."""
+    groups = exact_groups(dataset, progress)
+    if groups is None:
+        return None
+    part = parts(len(dataset), split)
+    across = relabelled = 0
+    examples: list[str] = []
+    for group in groups:
+        found = {int(part[i]) for i in group} - {-1}
+        if len(found) > 1:
+            across += sum(part[i] in (0, 1) for i in group)
+            pairs = ((i, j) for i, j in combinations(group, 2) if part[i] != part[j])
+            i, j = next(pairs)
+            examples.append(f"{name_of(dataset, i)} = {name_of(dataset, j)}")
+        if len({int(dataset.labels[i]) for i in group}) > 1:
+            relabelled += len(group)
+    return Copies(groups, across, relabelled, examples[:NAMED])
+
+
+def exact_groups(
+    dataset: Dataset, progress: Callable[[int, int], None] | None = None
+) -> duplicates.Groups | None:
+    if isinstance(dataset, Fingerprinted):
+        return duplicates.same(dataset.digests())
+    if isinstance(dataset, Filed):
+        return duplicates.exact([dataset.path(i) for i in range(len(dataset))], progress)
+    return None
+
+
+def parts(num_items: int, split: Split) -> np.ndarray:  # [n]: 0 train, 1 validation, 2 test, or -1
+    part = np.full(num_items, -1)
+    for number, items in enumerate((split.train, split.validation, split.test)):
+        part[items] = number
+    return part
+
+
+def name_of(dataset: Dataset, index: int) -> str:
+    if isinstance(dataset, Filed):
+        return str(dataset.path(index))
+    return f"item {index} ({dataset.label_names[dataset.labels[index]]})"
+
+
+def refuse_shared_classes(dataset: Dataset, split: Split) -> None:
+    """A ValueError that names classes which are trained on and tested on, or selected on."""
+    named = {"train": split.train, "validation": split.validation, "test": split.test}
+    for (one, left), (two, right) in combinations(named.items(), 2):
+        shared = np.intersect1d(dataset.labels[left], dataset.labels[right])
+        if len(shared):
+            names = ", ".join(str(dataset.label_names[c]) for c in shared[:NAMED])
+            raise ValueError(f"{len(shared)} classes are both in {one} and in {two}: {names}")
