@@ -122,6 +122,7 @@ class Config(BaseModel):
     manifold_mixup: bool = False
 
     batch_size: Annotated[int, Field(ge=2)] | Auto = "auto"
+    micro_batch: Annotated[int, Field(ge=1)] | None = None
     epochs: Annotated[int, Field(ge=1)] | Auto = "auto"
     lr: Annotated[float, Field(gt=0)] | Auto = "auto"
     weight_decay: float = Field(default=1e-4, ge=0)

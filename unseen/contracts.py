@@ -198,7 +198,9 @@ class Loss(Protocol):
 
 class Regularizer(Protocol):
     """A price on the embedding space, unweighted. May also have `report() -> dict` of scalars, and
-    `prepare(pooled, labels)` with `is_prepared` for what it needs before the first step."""
+    `prepare(pooled, labels)` with `is_prepared` for what it needs before the first step. One that
+    reads maps comes in two halves, `local_half(output)` of some pictures' rows [N, ...] and
+    `global_half(rows, labels)`, with `local_parameters()` behind the first."""
 
     def __call__(self, output: Output, labels: Tensor) -> Tensor: ...
 

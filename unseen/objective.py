@@ -33,13 +33,29 @@ class MinedObjective(nn.Module):
         self.weights = {name: weight for name, weight, _ in regularizers}
 
     def forward(self, output: Output, labels: Tensor) -> dict[str, Tensor]:
+        return self.price(output, self.local_halves(output), labels)
+
+    def local_halves(self, output: Output) -> dict[str, Tensor]:
+        """Rows [N, ...] of the regularizers that read maps, which are never sent to another
+        process: each computes the rows of its own pictures."""
+        with torch.autocast(output.embeddings.device.type, enabled=False):
+            return {name: part.local_half(output) for name, part in self._on_maps().items()}
+
+    def price(
+        self, output: Output, halves: Mapping[str, Tensor], labels: Tensor
+    ) -> dict[str, Tensor]:
+        """The terms of a batch, given the local halves of all its pictures."""
         mined = None
         if self.miner is not None:
             mined = from_indices(self.miner(output.embeddings, labels))
         terms = {"loss": self.loss(output.embeddings, labels, mined)}
         total = terms["loss"]
-        for name, regularizer in self.regularizers.items():
-            terms[name] = regularizer(output, labels)
+        regularizers: dict[str, Any] = dict(self.regularizers.items())
+        for name, regularizer in regularizers.items():
+            if name in halves:
+                terms[name] = regularizer.global_half(halves[name], labels)
+            else:
+                terms[name] = regularizer(output, labels)
             total = total + self.weights[name] * terms[name]
             report: Mapping[str, Tensor] = getattr(regularizer, "report", dict)()
             terms |= {f"{name}.{key}": value for key, value in report.items()}
@@ -56,6 +72,14 @@ class MinedObjective(nn.Module):
             elif own:  # a part of another library: the run's rate, no decay
                 groups.append({"params": own, "lr": lr, "weight_decay": 0.0})
         return groups
+
+    def local_parameters(self) -> list[nn.Parameter]:
+        """Those behind the local halves: several processes each hold part of their gradient."""
+        return [own for part in self._on_maps().values() for own in part.local_parameters()]
+
+    def _on_maps(self) -> dict[str, Any]:
+        parts: dict[str, Any] = dict(self.regularizers.items())
+        return {name: part for name, part in parts.items() if hasattr(part, "local_half")}
 
     @property
     def wants_pooled(self) -> bool:

@@ -1,6 +1,7 @@
 """What commands share on the terminal: console, progress of long work, user errors in one line."""
 
 import errno
+import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator
@@ -39,7 +40,9 @@ def guarded(command: Callable[[], Any]) -> None:
     except (ValueError, OSError, FloatingPointError, MemoryError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and not _is_out_of_memory(error):
             raise
-        errors.print(f"[bold red]unseen:[/] {_line(error)}", markup=True, soft_wrap=True)
+        rank = int(os.environ.get("RANK", "0"))  # of several processes
+        who = f"unseen, process {rank}:" if rank else "unseen:"
+        errors.print(f"[bold red]{who}[/] {_line(error)}", markup=True, soft_wrap=True)
         sys.exit(USER_ERROR)
 
 

@@ -15,6 +15,7 @@ from unseen.experiment.leaks import Copies
 from unseen.experiment.run import train_and_judge
 from unseen.experiment.setting import Setting, changed_keys, describe, prepare, steps_per_epoch
 from unseen.reports import page, tables
+from unseen.training.processes import joined
 from unseen.training.run_folder import RunFolder
 
 NAMED = 5  # unreadable files named one by one
@@ -45,31 +46,49 @@ def train(
 
 
 def run(config: Config, out: Path | None) -> dict[str, Any]:
-    """Trains into a folder and prints the scores; a finished folder is only shown again."""
-    with display() as (_, watch):
-        setting = prepare(config, watch)
-    out = out or usual_folder(setting.config)
-    folder = RunFolder(out)
-    if folder.is_started:
-        changed = changed_keys(folder, setting.config)
-        if changed:
-            raise ValueError(
-                f"{out} holds a run with other settings ({', '.join(changed)}): "
-                "choose another --out"
-            )
-        if folder.is_finished:
-            console.print(f"{out} is finished; its scores:")
-            result = folder.read_json("result.json")
-            console.print(tables.score_table(result))
-            return result
+    """Trains into a folder and prints the scores; a finished folder is only shown again. Of
+    several processes the first one speaks and writes."""
+    with joined(config.device) as processes:
+        console.quiet = not processes.is_first
+        with display() as (_, watch):
+            setting = prepare(config, watch, processes=processes)
+        out = processes.agreed(lambda: out or usual_folder(setting.config))
+        finished = processes.agreed(lambda: finished_result(RunFolder(out), setting))
+        result = finished or watched(setting, out)
+    if finished:
+        console.print(f"{out} is finished; its scores:")
+        console.print(tables.score_table(finished))
+    elif processes.is_first:
+        with display() as (_, watch):
+            written = page.write(out, setting.dataset, stages(watch))
+        console.print(tables.score_table(result))
+        console.print(f"report: {written}", soft_wrap=True)
+    return result
+
+
+def finished_result(folder: RunFolder, setting: Setting) -> dict[str, Any] | None:
+    """The scores of a run that is finished; a run with other settings is not touched."""
+    if not folder.is_started:
+        return None
+    changed = changed_keys(folder, setting.config)
+    if changed:
+        raise ValueError(
+            f"{folder.path} holds a run with other settings ({', '.join(changed)}): "
+            "choose another --out"
+        )
+    return folder.read_json("result.json") if folder.is_finished else None
+
+
+def watched(setting: Setting, out: Path) -> dict[str, Any]:
+    """Trains and judges under bars with time left."""
     announce(setting)
     assert isinstance(setting.config.epochs, int)
     with display(setting.config.epochs) as (shown, watch):
         shown.start_training(steps_per_epoch(setting))
         try:
-            result = train_and_judge(setting, out, command_line(), watch)
+            return train_and_judge(setting, out, command_line(), watch)
         except KeyboardInterrupt:
-            if not folder.file("weights.safetensors").exists():
+            if not RunFolder(out).file("weights.safetensors").exists():
                 console.print("stopped in the first epoch; give the same command again")
             else:
                 console.print(
@@ -78,10 +97,6 @@ def run(config: Config, out: Path | None) -> dict[str, Any]:
                     soft_wrap=True,
                 )
             raise
-        written = page.write(out, setting.dataset, stages(watch))
-    console.print(tables.score_table(result))
-    console.print(f"report: {written}", soft_wrap=True)
-    return result
 
 
 def announce(setting: Setting) -> None:

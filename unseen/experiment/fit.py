@@ -37,7 +37,8 @@ SECONDS_BETWEEN_CHECKPOINTS = 60.0
 
 
 class Fit:
-    """A run in training: what is on disk follows what is in memory."""
+    """A run in training: what is on disk follows what is in memory. Of several processes the first
+    writes and decides; all are in the same state."""
 
     def __init__(
         self, setting: Setting, folder: RunFolder, watch: Watch, epochs: int | None = None
@@ -64,6 +65,8 @@ class Fit:
             config.seed,
             ManifoldMixup(seed=config.seed) if config.manifold_mixup else None,
             config.ema,
+            setting.processes,
+            config.micro_batch,
         )
         if isinstance(self.sampler, EmbeddedSampler):
             self.trainer.embedded.append(self.sampler.update)
@@ -77,16 +80,17 @@ class Fit:
             "epoch": -1,
             "value": -1.0,
         }
-        self.checkpoints = Checkpoints(folder.file("checkpoint"))
+        self.checkpoints = Checkpoints(folder.file("checkpoint"), folder.writes)
         self.saved_at = time.monotonic()
 
     def run(self) -> dict[str, Any]:
         """Trains for all epochs, keeps the weights that were best on the classes to select on."""
-        config = self.setting.config
-        self.journal = Journal(self.folder.file("journal.jsonl"), keep=self._resume())
+        config, path = self.setting.config, self.folder.file("journal.jsonl")
+        self.journal = Journal(path, keep=self._resume(), writes=self.folder.writes)
         step, told = self.trainer.place.step, config.model_dump()
-        self.sinks = sinks.Sinks(config.sinks, self.folder.path, told, step)
-        self.setting.broken.remember(read(self.folder.file("journal.jsonl")))
+        names = config.sinks if self.folder.writes else []
+        self.sinks = sinks.Sinks(names, self.folder.path, told, step)
+        self.setting.broken.remember(read(path))
         self.setting.broken.tell = self._note_broken
         self._prepare()
         try:
@@ -140,6 +144,7 @@ class Fit:
             workers=settled(config.workers),
             skip=place.step_in_epoch,
             broken=self.setting.if_broken,
+            share=self.setting.processes.share,
         )
         return self.trainer.epoch(batches, self.class_of, self._after_step)
 
@@ -207,7 +212,7 @@ class Fit:
 
     def _resume(self) -> int:
         """Takes up the newest checkpoint; returns how much of the journal belongs to it."""
-        state = self.checkpoints.newest(self.watch.warn)
+        state = self.setting.processes.agreed(lambda: self.checkpoints.newest(self.watch.warn))
         if state is None:
             return 0
         self.trainer.load_state_dict(state["trainer"])
@@ -221,13 +226,17 @@ class Fit:
         """Recall@1 among some items; a quick look between epochs, without intervals."""
         asked = self.setting.asking(items).arguments(embeddings)
         normalise = self.setting.config.normalise
-        score = evaluate(**asked, metrics=(SELECT_BY,), normalise=normalise, resamples=0)
-        if not score.counts["queries"]:
-            raise ValueError(
-                f"none of {len(items)} items can be found: nothing else of their class answers "
-                "them. Do the ignore groups hold whole classes?"
-            )
-        return {SELECT_BY: score.values[SELECT_BY].value}
+
+        def recall() -> float:
+            score = evaluate(**asked, metrics=(SELECT_BY,), normalise=normalise, resamples=0)
+            if not score.counts["queries"]:
+                raise ValueError(
+                    f"none of {len(items)} items can be found: nothing else of their class answers "
+                    "them. Do the ignore groups hold whole classes?"
+                )
+            return score.values[SELECT_BY].value
+
+        return {SELECT_BY: self.setting.processes.agreed(recall)}
 
 
 def training_classes(labels: IntArray, train: IntArray) -> Tensor:

@@ -32,35 +32,41 @@ def judge(
     purpose: str,
     watch: Watch,
 ) -> dict[str, Any]:
-    """Writes result.json and the embeddings; the manifest notes the reading first."""
+    """Writes result.json and the embeddings; the manifest notes the reading first. Several
+    processes embed the pictures together; the first one judges and writes."""
     setting.broken.remember(read(folder.file("journal.jsonl")))
     setting.broken.tell = lambda event: watch.warn(broken.line(event))
     selection = choose_descriptor(setting, folder, selection, watch)
     folder.note_test_read(purpose, setting.config.hash())
     with computing(setting):
-        result = _judged(setting, folder, selection, watch)
-    folder.write_json("result.json", result)
-    return result
+        spaces = embedding_spaces(setting, folder, selection["descriptor"]["layer"], watch)
+        return setting.processes.agreed(lambda: _judged(setting, folder, spaces, selection, watch))
 
 
 def _judged(
-    setting: Setting, folder: RunFolder, selection: dict[str, Any], watch: Watch
+    setting: Setting,
+    folder: RunFolder,
+    spaces: dict[str, Tensor],
+    selection: dict[str, Any],
+    watch: Watch,
 ) -> dict[str, Any]:
     config, split = setting.config, setting.split
-    spaces = embedding_spaces(setting, folder, selection["descriptor"]["layer"], watch)
+    spaces = spaces | given_space(setting, watch)
     asking = setting.asking(split.test, config.evaluation_labels)
     found = {name: _score(setting, name, space, asking, watch) for name, space in spaces.items()}
     scores = {name: score.by("") for name, score in found.items()}
     for column in config.evaluation_labels:
         scores |= {f"{name} by {column}": score.by(column) for name, score in found.items()}
     keep_embeddings(folder, spaces["trained"], setting, scores)
-    return describe(setting) | {
+    result = describe(setting) | {
         "config_hash": config.hash(),
         "scores": {name: score.to_dict() for name, score in scores.items()},
         "seed": config.seed,
         "selection": selection,
         "unreadable_pictures": len(setting.broken.paths),
     }
+    folder.write_json("result.json", result)
+    return result
 
 
 def _score(setting: Setting, name: str, space: Tensor, asking: Asking, watch: Watch) -> Evaluation:
@@ -92,7 +98,7 @@ def _score(setting: Setting, name: str, space: Tensor, asking: Asking, watch: Wa
 def embedding_spaces(
     setting: Setting, folder: RunFolder, layer: str, watch: Watch
 ) -> dict[str, Tensor]:
-    """Test descriptors of the trained and the untrained network, and what they were given."""
+    """Test descriptors of the trained and the untrained network."""
     test = setting.split.test
     network = build.network(setting.config).to(setting.device)
     _, transform = build.picture_transforms(setting.config, network)
@@ -102,14 +108,19 @@ def embedding_spaces(
     judged = read_at(layer, network, setting.config, folder)
     trained = setting.embed(judged, transform, test, watch.of("trained network"))
     spaces = {"trained": trained, "untrained": untrained}
-    if folder.file(f"{SELECTED}/weights.safetensors").exists():
+    if folder.has(f"{SELECTED}/weights.safetensors"):
         network.load_state_dict(folder.read_tensors(f"{SELECTED}/weights.safetensors"))
         before, told = described(network, while_training(layer)), watch.of("before the refit")
         spaces["before_refit"] = setting.embed(before, transform, test, told)
+    return spaces
+
+
+def given_space(setting: Setting, watch: Watch) -> dict[str, Tensor]:
+    """What the networks were given: features, or raw pixels."""
+    test = setting.split.test
     if isinstance(setting.dataset, FeatureDataset):
-        given = torch.from_numpy(setting.dataset.features[test]).float()
-        return spaces | {"features": given}
-    return spaces | {"pixels": raw_pixels(setting, test, watch.of("raw pixels"))}
+        return {"features": torch.from_numpy(setting.dataset.features[test]).float()}
+    return {"pixels": raw_pixels(setting, test, watch.of("raw pixels"))}
 
 
 def raw_pixels(

@@ -61,12 +61,13 @@ def recall_to_select_by(setting: Setting, folder: RunFolder, watch: Watch) -> di
     items, told = split.test if on == "test" else split.validation, watch.of(f"layers on {on}")
     with computing(setting):
         found = setting.embed_layers(network, transform, items, layers, told)
-        return {name: s.values[METRIC].value for name, s in judged(setting, found, items).items()}
+        scores = setting.processes.agreed(lambda: judged(setting, found, items))
+    return {name: score.values[METRIC].value for name, score in scores.items()}
 
 
 def stored_network(setting: Setting, folder: RunFolder) -> Tappable:
     """The network a run has kept."""
-    if not folder.file("weights.safetensors").exists():
+    if not folder.has("weights.safetensors"):
         raise ValueError(
             f"{folder.path} has no weights yet: it was stopped before its first epoch ended"
         )

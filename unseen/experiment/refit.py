@@ -25,8 +25,8 @@ def refit(
     setting: Setting, folder: RunFolder, selection: dict[str, Any], watch: Watch
 ) -> dict[str, Any]:
     """Trains again, or goes on with it; returns the selection, which tells of it."""
-    whole, second = all_training_classes(setting), RunFolder(folder.file("refit"))
-    if not second.file("selection.json").exists():
+    whole, second = all_training_classes(setting), RunFolder(folder.file("refit"), folder.processes)
+    if not second.has("selection.json"):
         if setting.config.descriptor == BEST:
             selection = choose_descriptor(setting, folder, selection, watch)
         classes = len(np.unique(setting.dataset.labels[whole.split.train]))
@@ -40,11 +40,12 @@ def refit(
     selection = second.read_json("selection.json")
     fit = Fit(whole, second, watch, epochs=selection["refit"]["epochs"])
     event = {"event": "refit", **selection["refit"], "steps": len(fit.sampler)}
-    append(folder.file("journal.jsonl"), event)  # the first training has cut what came after it
+    if folder.writes:
+        append(folder.file("journal.jsonl"), event)  # the first training has cut what came after it
     watch.tell(event)
     fit.run()
     for name in ("weights.safetensors", "objective.safetensors"):
-        if not folder.file(f"{SELECTED}/{name}").exists():
+        if not folder.has(f"{SELECTED}/{name}"):
             folder.write_tensors(f"{SELECTED}/{name}", folder.read_tensors(name))
         folder.write_tensors(name, second.read_tensors(name))
     folder.write_json("selection.json", selection)

@@ -15,7 +15,7 @@ def train_and_judge(
 ) -> dict[str, Any]:
     """Trains, or goes on training, then judges; returns what stands in result.json."""
     selection = train(setting, out, command, watch)
-    folder = RunFolder(out)
+    folder = RunFolder(out, setting.processes)
     result = judge(setting, folder, selection, "final evaluation", watch or Watch())
     folder.note_end()
     return result
@@ -24,7 +24,7 @@ def train_and_judge(
 def train(setting: Setting, out: Path, command: str, watch: Watch | None = None) -> dict[str, Any]:
     """Trains, or goes on training; returns what was selected. The test classes are not read."""
     watch = watch or Watch()
-    folder = RunFolder(out)
+    folder = RunFolder(out, setting.processes)
     with computing(setting):  # a value that a method refuses stops here, before anything is written
         fit = Fit(setting, folder, watch)
     if not folder.is_started:

@@ -24,6 +24,7 @@ from unseen.experiment.leaks import Copies, copies, refuse_shared_classes
 from unseen.networks.descriptor import Described, Tappable
 from unseen.networks.network import EMBEDDING
 from unseen.regularizers.high_order.descriptor import OrdersDescriptor
+from unseen.training.processes import Processes
 from unseen.training.run_folder import RunFolder
 from unseen.training.trainer import Event, Listener
 
@@ -58,6 +59,7 @@ class Setting:
     known_scores: dict[bytes, Evaluation] = field(default_factory=dict)  # see `judge`
     copies: Copies | None = None
     broken: BrokenPictures = field(default_factory=BrokenPictures)
+    processes: Processes = field(default_factory=Processes)
 
     @property
     def device(self) -> torch.device:
@@ -76,9 +78,12 @@ class Setting:
         progress: Callable[[int, int], None] | None = None,
         field: Literal["embeddings", "pooled"] = "embeddings",
     ) -> Tensor:  # [n, D]
-        """Embeddings (or pooled descriptors) of some items, in their order."""
-        batches = self.batches(transform, items)
-        return embed(network, batches, len(items), self.device, progress, field)
+        """Embeddings (or pooled descriptors) of some items, in their order. Several processes
+        embed a part each, and all get all of them."""
+        own = self._share(items)
+        batches = self.batches(transform, own)
+        rows = embed(network, batches, len(own), self.device, progress, field)
+        return self._gathered(rows, len(items))
 
     def embed_layers(
         self,
@@ -90,8 +95,10 @@ class Setting:
     ) -> dict[str, Tensor]:  # each [n, d]
         """Descriptors of several layers from one forward pass; the embedding stays raw where the
         run compares raw embeddings, which takes a second pass."""
-        batches = self.batches(transform, items)
-        found = embed_layers(network, layers, batches, len(items), self.device, progress)
+        own = self._share(items)
+        batches = self.batches(transform, own)
+        parts = embed_layers(network, layers, batches, len(own), self.device, progress)
+        found = {name: self._gathered(rows, len(items)) for name, rows in parts.items()}
         if EMBEDDING in found and not self.config.normalise:
             found[EMBEDDING] = self.embed(network, transform, items, progress)
         return found
@@ -123,6 +130,16 @@ class Setting:
             broken=self.if_broken,
         )
 
+    def _share(self, items: IntArray) -> IntArray:
+        """What this process embeds of some items; all of them where some would get none."""
+        shared = len(items) >= self.processes.count
+        return items[self.processes.share(len(items))] if shared else items
+
+    def _gathered(self, rows: Tensor, total: int) -> Tensor:
+        if total < self.processes.count:
+            return rows
+        return self.processes.gather(rows, self.processes.lengths(len(rows), rows.device))
+
 
 @contextmanager
 def computing(setting: Setting) -> Iterator[None]:
@@ -135,16 +152,22 @@ def computing(setting: Setting) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def prepare(config: Config, watch: Watch | None = None, dataset: Dataset | None = None) -> Setting:
+def prepare(
+    config: Config,
+    watch: Watch | None = None,
+    dataset: Dataset | None = None,
+    processes: Processes | None = None,
+) -> Setting:
     """Opens the data (unless it is given), settles the config and cuts the classes."""
-    watch = watch or Watch()
+    watch, processes = watch or Watch(), processes or Processes()
     told = watch.of("reading the data")
-    dataset = dataset or build.dataset(config.data, told, config.strict)
+    with processes.first_ahead():  # it leaves what it has read in the cache
+        dataset = dataset or build.dataset(config.data, told, config.strict)
     config, reasons = build.settle(config, dataset)
     split = build.split(config, dataset)
     refuse_shared_classes(dataset, split)
     found = copies(dataset, split, watch.of("looking for copies"))
-    return Setting(config, dataset, split, reasons, copies=found)
+    return Setting(config, dataset, split, reasons, copies=found, processes=processes)
 
 
 def reopen(path: Path, watch: Watch | None = None) -> tuple[Setting, RunFolder]:

@@ -77,10 +77,18 @@ class Horde(Regularizer):
         self.losses = nn.ModuleList(make_loss(size) for _ in orders)
 
     def price(self, output: Output, labels: Tensor) -> Tensor:
-        return self.on_orders(self.order_embeddings(output), labels)
+        return self.global_half(self.local_half(output), labels)
+
+    def local_half(self, output: Output) -> Tensor:  # [N, orders - 1, size]
+        """What a process computes from its own pictures."""
+        return self.order_embeddings(output).movedim(1, 0)
+
+    def global_half(self, vectors: Tensor, labels: Tensor) -> Tensor:
+        """The price of all pictures' vectors [N, orders - 1, size]."""
+        return self.on_orders(vectors.movedim(0, 1), labels)
 
     def order_embeddings(self, output: Output) -> Tensor:  # [orders - 1, N, size]
-        """Unit embeddings of orders 2 and up: what a process can compute from its own pictures."""
+        """Unit embeddings of orders 2 and up."""
         if output.maps is None:
             raise ValueError(
                 "horde needs the network's last map, and this network gives none (a transformer?): "

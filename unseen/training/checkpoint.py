@@ -20,13 +20,16 @@ _DIGEST_BYTES = 32
 
 
 class Checkpoints:
-    """The checkpoint files of a run, newest first by their number."""
+    """The checkpoint files of a run, newest first by their number. writes: False for all but the
+    first of several processes; all are in the same state."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, writes: bool = True) -> None:
+        self.folder, self.writes = folder, writes
 
     def save(self, number: int, state: dict[str, Any]) -> None:
         """Writes checkpoint `number` (the step it was taken at), forgets all but the last ones."""
+        if not self.writes:
+            return
         stream = io.BytesIO()
         torch.save(state, stream)
         content = stream.getvalue()

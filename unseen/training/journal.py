@@ -7,13 +7,15 @@ from typing import Any
 
 
 class Journal:
-    """Appends events to a file after its first `keep` bytes: a resumed run cuts the rest."""
+    """Appends events to a file after its first `keep` bytes: a resumed run cuts the rest. writes:
+    False for all but the first of several processes, whose events are not kept."""
 
-    def __init__(self, path: Path, keep: int = 0) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a"):
-            os.truncate(path, min(keep, path.stat().st_size))
-        self._stream = path.open("a")
+    def __init__(self, path: Path, keep: int = 0, writes: bool = True) -> None:
+        if writes:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("a"):
+                os.truncate(path, min(keep, path.stat().st_size))
+        self._stream = (path if writes else Path(os.devnull)).open("a")
 
     def __call__(self, event: dict[str, Any]) -> None:
         self._stream.write(json.dumps(event) + "\n")

@@ -23,18 +23,25 @@ import torch
 from safetensors.torch import load_file, save
 from torch import Tensor
 
+from unseen.training.processes import Processes
+
 _VERSIONED = ("torch", "torchvision", "timm", "numpy", "scikit-learn", "pillow", "matplotlib")
 
 
 class RunFolder:
-    """The files of one run."""
+    """The files of one run. Several processes read and write together: the first one does it, what
+    it has read reaches them all, and what the others would write is not kept."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, processes: Processes | None = None) -> None:
+        self.path, self.processes = path, processes or Processes()
+
+    @property
+    def writes(self) -> bool:
+        return self.processes.is_first
 
     @property
     def is_started(self) -> bool:
-        return (self.path / "config.toml").exists()
+        return self.has("config.toml")
 
     @property
     def is_finished(self) -> bool:
@@ -44,8 +51,12 @@ class RunFolder:
     def file(self, name: str) -> Path:
         return self.path / name
 
+    def has(self, name: str) -> bool:
+        return self.processes.agreed(lambda: self.file(name).exists())
+
     def read_json(self, name: str) -> dict[str, Any]:
-        content: dict[str, Any] = json.loads(self.file(name).read_text())
+        text = self.processes.agreed(lambda: self.file(name).read_text())
+        content: dict[str, Any] = json.loads(text)
         return content
 
     def write_text(self, name: str, text: str) -> None:
@@ -68,7 +79,7 @@ class RunFolder:
         self._write(name, write)
 
     def read_tensors(self, name: str) -> dict[str, Tensor]:
-        tensors: dict[str, Tensor] = load_file(self.file(name))
+        tensors: dict[str, Tensor] = self.processes.agreed(lambda: load_file(self.file(name)))
         return tensors
 
     def write_arrays(self, name: str, **arrays: Any) -> None:
@@ -111,6 +122,8 @@ class RunFolder:
         self.write_json("manifest.json", manifest | {"finished": True, "ended": _now()})
 
     def _write(self, name: str, write: Callable[[Path], Any]) -> None:
+        if not self.writes:
+            return
         place = self.file(name)
         place.parent.mkdir(parents=True, exist_ok=True)
         temporary = place.with_name(f".{place.name}.{os.getpid()}.tmp")

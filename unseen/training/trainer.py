@@ -18,9 +18,11 @@ from torch import Tensor, nn
 from unseen.contracts import Batch
 from unseen.objective import MinedObjective
 from unseen.training.averaging import Averaging
+from unseen.training.gradients import WholeBatch, reseed
 from unseen.training.guards import BrokenStepError, trouble_with
 from unseen.training.manifold_mixup import ManifoldMixup
 from unseen.training.optimisers import Descent
+from unseen.training.processes import Processes
 
 Event = dict[str, Any]
 Listener = Callable[[Event], None]
@@ -48,6 +50,8 @@ class Trainer:
         seed: int,
         mixup: ManifoldMixup | None = None,
         ema: float | None = None,
+        processes: Processes | None = None,
+        micro_batch: int | None = None,
     ) -> None:
         movable: Any = network  # the signature of `to` leaves memory_format out
         self.network: nn.Module = movable.to(device, memory_format=torch.channels_last)
@@ -55,6 +59,19 @@ class Trainer:
         self.descent, self.place = descent, Place()
         self.average = None if ema is None else Averaging(self.network, ema)
         self.device, self.seed, self.mixup = device, seed, mixup
+        self.whole_batch = WholeBatch(
+            self.network,
+            self.objective,
+            processes,
+            micro_batch,
+            descent.backward,
+            descent.autocast,
+        )
+        if mixup is not None and self.whole_batch.is_in_parts:
+            raise ValueError(
+                "manifold_mixup mixes any two pictures of the batch inside the network: it needs "
+                "one process and micro_batch=none"
+            )
         self.embedded: list[Callable[[Tensor, Tensor], None]] = []  # told (indices, embeddings)
 
     def epoch(
@@ -66,7 +83,7 @@ class Trainer:
         place, began, images = self.place, time.perf_counter(), 0
         for batch in batches:
             terms = self._step(batch, class_of)
-            images += len(batch.labels)
+            images += len(batch.labels) * self.whole_batch.processes.count
             place.step, place.step_in_epoch = place.step + 1, place.step_in_epoch + 1
             place.loss_sum += terms["total"]
             rate = images / (time.perf_counter() - began)
@@ -96,11 +113,10 @@ class Trainer:
         images = batch.images.to(self.device, memory_format=_layout(batch.images))
         batch = Batch(images, class_of[batch.labels].to(self.device), batch.indices)
         step, miners = self.place.step, self.objective.miner_state()
-        terms = self._terms(batch)
+        self.descent.zero()
+        terms = self._backward(batch)
         told = {name: term.item() for name, term in terms.items()}
         self._check(told, 0.0, batch, miners)
-        self.descent.zero()
-        self.descent.backward(terms["total"])
         norm = self.descent.step(step)
         if not self.descent.scaler.is_enabled():  # a scale that is too high mends itself
             self._check(told, norm, batch, miners)
@@ -113,27 +129,27 @@ class Trainer:
     ) -> None:
         why = trouble_with(terms["total"], norm)
         if why is not None:
-            raise BrokenStepError(why, self.place.step, batch, miners, terms)
+            whole = self.whole_batch.gathered(batch)
+            raise BrokenStepError(why, self.place.step, whole, miners, terms)
 
-    def _terms(self, batch: Batch) -> dict[str, Tensor]:
+    def _backward(self, batch: Batch) -> dict[str, Tensor]:
+        """The terms of the whole batch; gradients are filled in."""
         seed = self.seed * 1_000_003 + self.place.step  # for dropout and its like
-        with torch.random.fork_rng(devices=_devices(self.device)), self.descent.autocast():
-            self._seed(seed)
+        with torch.random.fork_rng(devices=_devices(self.device)):
             if self.mixup is not None:
-                images, labels = batch.images, batch.labels
-                return self.mixup(self.network, self.objective, images, labels, self.place.step)
-            output = self.network(batch.images)
-            for listener in self.embedded:
-                listener(batch.indices, output.embeddings.detach().float())
-            terms: dict[str, Tensor] = self.objective(output, batch.labels)
-            return terms
+                return self._mixed_backward(self.mixup, batch, seed)
+            outcome = self.whole_batch(*batch, seed)
+        for listener in self.embedded:
+            listener(outcome.indices, outcome.embeddings)
+        return outcome.terms
 
-    def _seed(self, seed: int) -> None:
-        """The generator of the device alone: `torch.manual_seed` also formats the whole stack for
-        each kind of device that has not been used, which takes a third of a short step."""
-        torch.default_generator.manual_seed(seed)
-        if self.device.type == "cuda":
-            torch.cuda.manual_seed(seed)
+    def _mixed_backward(self, mixup: ManifoldMixup, batch: Batch, seed: int) -> dict[str, Tensor]:
+        reseed(seed, self.device)
+        images, labels, step = batch.images, batch.labels, self.place.step
+        with self.descent.autocast():
+            terms = mixup(self.network, self.objective, images, labels, step)
+        self.descent.backward(terms["total"])
+        return terms
 
     def averaged(self) -> AbstractContextManager[None]:
         """While the block runs the network has the weights to judge and to keep."""

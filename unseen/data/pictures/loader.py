@@ -85,8 +85,10 @@ def training_batches(
     workers: int,
     skip: int = 0,
     broken: Broken | None = None,
+    share: Callable[[int], slice] = slice,
 ) -> Iterator[Batch]:
-    """One epoch of the sampler's batches, less the first `skip`: a resumed run has seen those."""
+    """One epoch of the sampler's batches, less the first `skip`: a resumed run has seen those.
+    `share` says which part of a batch of so many pictures is wanted, all of it unless told."""
     sampler.set_epoch(epoch)
 
     def orders() -> Iterator[_Order]:
@@ -94,7 +96,13 @@ def training_batches(
         for number, indices in enumerate(sampler):
             if number >= skip:
                 seeds = [(seed, epoch, place + k, index) for k, index in enumerate(indices)]
-                yield _Order(list(indices), seeds)
+                own = share(len(indices))
+                if not seeds[own]:
+                    raise ValueError(
+                        f"a batch of {len(indices)} pictures cannot be shared among more "
+                        "processes than that: start fewer, or raise batch_size"
+                    )
+                yield _Order(list(indices)[own], seeds[own])
             place += len(indices)
 
     return _batches(_Work(dataset, transform, _of_the_same_class, broken), orders(), workers)

@@ -1,0 +1,127 @@
+"""Chunks give the gradient of the whole batch, for losses whose terms reach across chunks."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from unseen.contracts import Output
+from unseen.losses.margin import Margin
+from unseen.losses.multi_similarity import MultiSimilarity
+from unseen.losses.proxy_anchor import ProxyAnchor
+from unseen.losses.triplet import Triplet
+from unseen.miners.semi_hard import SemiHard
+from unseen.objective import MinedObjective
+from unseen.regularizers.density import Density
+from unseen.regularizers.horde import Horde
+from unseen.training.gradients import WholeBatch
+
+SIZE, CLASSES, PICTURES = 8, 6, 18
+LABELS = torch.arange(PICTURES) % CLASSES
+
+
+class TinyNetwork(nn.Module):
+    """Maps, a pooled descriptor and an embedding; in float64, so that only formulas can differ."""
+
+    def __init__(self, dropout: float = 0.0, norm: bool = False) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        self.body = nn.Sequential(nn.Conv2d(3, 10, 3), nn.Tanh(), nn.Dropout(dropout))
+        self.norm = nn.BatchNorm2d(10) if norm else nn.Identity()
+        self.head = nn.Linear(10, SIZE)
+        self.double()
+
+    def forward(self, images: Tensor) -> Output:
+        maps = self.norm(self.body(images))
+        pooled = maps.mean(dim=(2, 3))
+        return Output(self.head(pooled), pooled, maps)
+
+
+def make_objective(name: str) -> MinedObjective:
+    def horde() -> Horde:
+        return Horde(lambda size: Margin(CLASSES), SemiHard(seed=1), 10, SIZE, 3, 32)
+
+    parts: dict[str, tuple[Any, ...]] = {
+        "pairs": (MultiSimilarity(),),
+        "triplets": (Triplet(), SemiHard(seed=2)),
+        "proxies": (ProxyAnchor(CLASSES, SIZE),),
+        "horde": (Margin(CLASSES), None, [("horde", 0.7, horde())]),
+        "density": (Margin(CLASSES), None, [("density", 0.5, Density(CLASSES, d0="batch"))]),
+    }
+    torch.manual_seed(4)
+    return MinedObjective(*parts[name]).double()
+
+
+def gradients_of(*modules: nn.Module) -> Tensor:
+    return torch.cat(
+        [p.grad.flatten() for m in modules for p in m.parameters() if p.grad is not None]
+    )
+
+
+@pytest.mark.parametrize("name", ["pairs", "triplets", "proxies", "horde", "density"])
+@pytest.mark.parametrize("micro_batch", [1, 5, 18])
+def test_chunks_give_the_gradient_of_the_whole_batch(name: str, micro_batch: int) -> None:
+    images = torch.randn(PICTURES, 3, 6, 6, dtype=torch.float64)
+    found = []
+    for size in (None, micro_batch):
+        network, objective = TinyNetwork(), make_objective(name)
+        step = WholeBatch(network, objective, micro_batch=size)
+        outcome = step(images, LABELS, torch.arange(PICTURES), seed=5)
+        found.append((gradients_of(network, objective), outcome))
+    (expected, whole), (got, chunked) = found
+    assert expected.abs().max() > 1e-3
+    torch.testing.assert_close(got, expected, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(chunked.embeddings, whole.embeddings, rtol=1e-10, atol=1e-12)
+    for key in ("total", "loss"):
+        torch.testing.assert_close(chunked.terms[key], whole.terms[key], rtol=1e-10, atol=1e-12)
+
+
+def test_dropout_is_the_same_in_both_passes_of_a_chunk() -> None:
+    """The reference keeps the graph of every chunk, drawn from the same seeds."""
+    images = torch.randn(PICTURES, 3, 6, 6, dtype=torch.float64)
+    network, objective = TinyNetwork(dropout=0.5), make_objective("pairs")
+    step = WholeBatch(network, objective, micro_batch=4)
+    outcome = step(images, LABELS, torch.arange(PICTURES), seed=5)
+    got = gradients_of(network)
+    network.zero_grad()
+    kept = [step._rows(chunk, 5, number) for number, chunk in enumerate(images.split(4))]
+    embeddings = torch.cat([rows["embeddings"] for rows in kept])
+    objective(Output(embeddings, embeddings), LABELS)["total"].backward()
+    torch.testing.assert_close(outcome.embeddings, embeddings.detach())
+    torch.testing.assert_close(got, gradients_of(network), rtol=1e-10, atol=1e-12)
+
+
+def test_the_same_seed_draws_alike_and_another_does_not() -> None:
+    images = torch.randn(PICTURES, 3, 6, 6, dtype=torch.float64)
+    step = WholeBatch(TinyNetwork(dropout=0.5), make_objective("pairs"), micro_batch=4)
+    seen = [step(images, LABELS, torch.arange(PICTURES), seed=s).embeddings for s in (1, 1, 2)]
+    assert torch.equal(seen[0], seen[1])
+    assert not torch.equal(seen[0], seen[2])
+
+
+def test_half_precision_reaches_the_network_but_not_the_rows() -> None:
+    images = torch.randn(PICTURES, 3, 6, 6)
+    network, objective = TinyNetwork().float(), make_objective("horde").float()
+
+    def autocast() -> torch.autocast:
+        return torch.autocast("cpu", dtype=torch.bfloat16)
+
+    step = WholeBatch(network, objective, micro_batch=7, autocast=autocast)
+    rows = step._rows(images, 5, 0)
+    assert {row.dtype for row in rows.values()} == {torch.float32}
+    outcome = step(images, LABELS, torch.arange(PICTURES), seed=5)
+    assert outcome.terms["total"].isfinite()
+
+
+def test_batch_statistics_are_refused() -> None:
+    network, objective = TinyNetwork(norm=True), make_objective("pairs")
+    WholeBatch(network, objective)
+    with pytest.raises(ValueError, match=r"micro_batch=4 batch norm .* frozen_bn"):
+        WholeBatch(network, objective, micro_batch=4)
+    assert network.training
+
+
+def test_a_micro_batch_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="micro_batch must be at least 1, got 0"):
+        WholeBatch(TinyNetwork(), make_objective("pairs"), micro_batch=0)

@@ -1,0 +1,166 @@
+"""Several processes that together compute what one would. No other file says torch.distributed.
+
+    torchrun --nproc-per-node 2 -m unseen train glyphs
+
+Every process embeds its share of the batch; the rows are gathered, and each process evaluates the
+same objective on the whole batch. Of the objective's gradient a process keeps its own rows and
+takes them back through its network; the network's gradients are then summed (gradients.py). The
+objective's own parameters see the whole batch everywhere, so theirs are not summed: those of the
+first process count everywhere, and rounding cannot let the processes drift apart.
+
+gloo carries tensors on the CPU, nccl those on GPUs. Only the first process writes and prints. A
+process that ends takes the others with it: a broken connection is a `ConnectionError`, and one that
+falls silent without breaking it is missed by the others' heartbeat.
+"""
+
+import os
+import signal
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.rendezvous import rendezvous
+
+from unseen.training.heartbeat import LOST, Heartbeat
+
+# Long, because one process may wait for another's lone work; the heartbeat notices the dead ones.
+PATIENCE = timedelta(hours=24)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process among all of them; alone unless `joined` says otherwise."""
+
+    rank: int = 0
+    count: int = 1
+
+    @property
+    def is_first(self) -> bool:
+        """The one that writes and prints."""
+        return self.rank == 0
+
+    @property
+    def are_several(self) -> bool:
+        return self.count > 1
+
+    def share(self, total: int) -> slice:
+        """This process's part of `total` items; the parts differ in length by one at most."""
+        each, more = divmod(total, self.count)
+        start = self.rank * each + min(self.rank, more)
+        return slice(start, start + each + (self.rank < more))
+
+    def lengths(self, rows: int, device: torch.device) -> list[int]:
+        """How many rows each process has."""
+        if not self.are_several:
+            return [rows]
+        own = torch.tensor([rows], device=device)
+        every = [torch.empty_like(own) for _ in range(self.count)]
+        with _connected():
+            dist.all_gather(every, own)
+        return [int(length) for length in every]
+
+    def gather(self, rows: Tensor, lengths: Sequence[int]) -> Tensor:
+        """All processes' rows in their order, without gradient."""
+        if not self.are_several:
+            return rows
+        padded = rows.new_zeros((max(lengths), *rows.shape[1:]))  # shapes must be alike
+        padded[: len(rows)] = rows.detach()
+        every = [torch.empty_like(padded) for _ in range(self.count)]
+        with _connected():
+            dist.all_gather(every, padded)
+        return torch.cat([part[:length] for part, length in zip(every, lengths, strict=True)])
+
+    def sum_gradients(
+        self, of_shares: Iterable[nn.Parameter], of_whole: Iterable[nn.Parameter]
+    ) -> None:
+        """Adds up gradients that each process has of its share; those every process has of the
+        whole batch become the first one's. One message."""
+        if not self.are_several:
+            return
+        parts = [p.grad for p in of_shares if p.grad is not None]
+        wholes = [p.grad for p in of_whole if p.grad is not None]
+        for gradient in wholes if not self.is_first else []:
+            gradient.zero_()
+        gradients = [*parts, *wholes]
+        flat = torch.cat([gradient.flatten() for gradient in gradients])
+        with _connected():
+            dist.all_reduce(flat)
+        sizes = [gradient.numel() for gradient in gradients]
+        for gradient, summed in zip(gradients, flat.split(sizes), strict=True):
+            gradient.copy_(summed.view_as(gradient))
+
+    def agreed(self, compute: Callable[[], T]) -> T:
+        """What the first process computes, in every process."""
+        if not self.are_several:
+            return compute()
+        box = [compute() if self.is_first else None]
+        with _connected():
+            dist.broadcast_object_list(box, src=0)
+        value: T = box[0]  # type: ignore[assignment]
+        return value
+
+    @contextmanager
+    def first_ahead(self) -> Iterator[None]:
+        """The first process goes through the block before the others: it fills caches for them."""
+        if not self.is_first:
+            self.wait()
+        yield
+        if self.is_first:
+            self.wait()
+
+    def wait(self) -> None:
+        """Until all processes are here."""
+        if self.are_several:
+            with _connected():
+                dist.barrier()
+
+
+@contextmanager
+def joined(device: str) -> Iterator[Processes]:
+    """The processes that torchrun started, while the block runs; without it this one alone.
+    device: that of the run, or "auto"."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield Processes()
+        return
+    has_gpu = device != "cpu" and torch.cuda.is_available()
+    if has_gpu:
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    with _connected():
+        store, rank, count = next(rendezvous("env://", timeout=timedelta(minutes=5)))
+        backend = "cpu:gloo,cuda:nccl" if has_gpu else "gloo"
+        dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=PATIENCE)
+    processes = Processes(rank, count)
+    with Heartbeat(store.clone(), rank, count), _told_when_ended():
+        yield processes
+        processes.wait()  # nobody leaves, and falls silent, while others still work
+    dist.destroy_process_group()
+
+
+@contextmanager
+def _connected() -> Iterator[None]:
+    """A connection that breaks is told as what it means."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise ConnectionError(f"{LOST} ({str(error).splitlines()[0]})") from error
+
+
+@contextmanager
+def _told_when_ended() -> Iterator[None]:
+    """torchrun ends all processes when one has ended: whoever computes just then says so too."""
+
+    def tell(*_: object) -> None:
+        raise ConnectionError(LOST)
+
+    before = signal.signal(signal.SIGTERM, tell)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
