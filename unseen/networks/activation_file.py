@@ -1,8 +1,8 @@
-"""A file of equal arrays, one per item and view, filled block by block, safe to be stopped.
+"""A file of equal records, one per item, filled block by block, safe to be stopped.
 
-Its folder holds `activations` (the values), `done` (one byte per block, set when the block is safe
-on disk) and `key.json` (what the values depend on). What does not fit its key or its sizes counts
-as absent. Two processes may fill the same file: they write the same values to the same places.
+Its folder holds `records` (the values), `done` (one byte per block, set when the block is safe on
+disk) and `key.json` (what the values depend on). What does not fit its key or its sizes counts as
+absent. Several processes may fill the same file: they write the same values to the same places.
 """
 
 import json
@@ -16,36 +16,33 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unseen.contracts import IntArray
+
 BLOCK = 64  # items that are written together
 
 
 @dataclass(frozen=True)
 class ActivationFile:
-    """key: what the values depend on, in JSON's types. shape: of one item's array."""
+    """key: what the values depend on, in JSON's types. record: the type of one item's values."""
 
     folder: Path
     key: dict[str, Any]
-    num_views: int
     num_items: int
-    shape: tuple[int, ...]
-    dtype: str
+    record: np.dtype[Any]
 
     @property
     def num_bytes(self) -> int:
-        values = self.num_views * self.num_items * int(np.prod(self.shape))
-        return values * np.dtype(self.dtype).itemsize
+        return self.num_items * self.record.itemsize
 
     @property
-    def blocks_per_view(self) -> int:
+    def num_blocks(self) -> int:
         return -(-self.num_items // BLOCK)
 
-    def missing(self) -> list[tuple[int, int]]:
-        """(view, block) of what is not there yet; everything if what is there does not fit."""
-        every = [(v, b) for v in range(self.num_views) for b in range(self.blocks_per_view)]
+    def done(self) -> NDArray[np.bool_]:  # [blocks]
+        """Which blocks are there; none if what is there does not fit."""
         if not self._fits():
-            return every
-        done = np.fromfile(self.folder / "done", dtype=np.uint8)
-        return [place for place, is_done in zip(every, done, strict=True) if not is_done]
+            return np.zeros(self.num_blocks, dtype=bool)
+        return np.fromfile(self.folder / "done", dtype=np.bool_)
 
     def prepare(self) -> None:
         """Empty files of the right size, put in place in one step; what fits already stays."""
@@ -53,49 +50,36 @@ class ActivationFile:
             return
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.parent.mkdir(parents=True, exist_ok=True)
-        free = shutil.disk_usage(self.folder.parent).free
-        if self.num_bytes > free:
-            raise OSError(
-                f"the activation cache needs {self.num_bytes / 1e9:.1f} GB where "
-                f"{free / 1e9:.1f} GB are free, in {self.folder.parent}: "
-                "cut later, or keep fewer views"
-            )
         fresh = Path(tempfile.mkdtemp(dir=self.folder.parent, prefix="new-"))
         (fresh / "key.json").write_text(json.dumps(self._full_key(), indent=1))
-        (fresh / "done").write_bytes(bytes(self.num_views * self.blocks_per_view))
-        with (fresh / "activations").open("wb") as file:
-            file.truncate(self.num_bytes)
+        (fresh / "done").write_bytes(bytes(self.num_blocks))
+        with (fresh / "records").open("wb") as file:
+            file.truncate(self.num_bytes)  # takes no space before it is written to
         try:
             fresh.rename(self.folder)
         except OSError:  # somebody else has just made the same file: use theirs
             shutil.rmtree(fresh)
 
-    def write(self, view: int, block: int, values: NDArray[Any]) -> None:
+    def write(self, block: int, records: NDArray[Any]) -> None:
         """The block first, then, when it is safe on disk, the mark that it is there."""
-        content = np.ascontiguousarray(values, dtype=self.dtype)
-        first = view * self.num_items + block * BLOCK
-        self._put("activations", first * content[0].nbytes, content.tobytes())
-        self._put("done", view * self.blocks_per_view + block, b"\x01")
+        self._put("records", block * BLOCK * self.record.itemsize, records.tobytes())
+        self._put("done", block, b"\x01")
 
-    def values(self) -> NDArray[Any]:
-        """All values [views, items, ...], mapped, not read."""
-        if self.missing():
-            raise ValueError("this activation cache is not built yet: call build() first")
-        shape = (self.num_views, self.num_items, *self.shape)
-        return np.memmap(self.folder / "activations", self.dtype, "r", shape=shape)
+    def records(self) -> NDArray[Any]:  # [items]
+        """All records, mapped, not read; only those of blocks that are done mean anything."""
+        return np.memmap(self.folder / "records", self.record, "r", shape=(self.num_items,))
 
     def _full_key(self) -> dict[str, Any]:
-        sizes = {"num_views": self.num_views, "num_items": self.num_items, "block": BLOCK}
-        return self.key | sizes | {"shape": list(self.shape), "dtype": self.dtype}
+        sizes = {"num_items": self.num_items, "block": BLOCK}
+        return self.key | sizes | {"record": str(self.record)}
 
     def _fits(self) -> bool:
         try:
             stored = json.loads((self.folder / "key.json").read_text())
-            sizes = [(self.folder / name).stat().st_size for name in ("done", "activations")]
+            sizes = [(self.folder / name).stat().st_size for name in ("done", "records")]
         except (OSError, ValueError):
             return False
-        blocks = self.num_views * self.blocks_per_view
-        return stored == self._full_key() and sizes == [blocks, self.num_bytes]
+        return stored == self._full_key() and sizes == [self.num_blocks, self.num_bytes]
 
     def _put(self, name: str, offset: int, content: bytes) -> None:
         with (self.folder / name).open("r+b") as file:
@@ -103,3 +87,8 @@ class ActivationFile:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+
+
+def blocks_of(items: IntArray) -> IntArray:
+    """The blocks some items lie in, each once, rising."""
+    return np.unique(np.asarray(items, dtype=np.int64) // BLOCK)
