@@ -19,7 +19,8 @@ from unseen.evaluation.metric_names import PRESETS
         ["miner=distance_weighted", "miner.upper=none", "miner.switch=0.35", "lr=1e-4"],
         ["optimiser=sgd", "optimiser.momentum=0.8", "optimiser.clip_norm=10.0", "ema=0.99"],
         ["schedule=step", "schedule.milestones=[5, 10]", "schedule.warm_up=1", "precision=bf16"],
-        ["data.max_classes=20", "epochs=2", "hidden=[64, 32]", 'metrics=["recall@1"]'],
+        ["ensemble.num_heads=4", "freeze_until=layer1", "views=2", "weights=none"],
+        ["data.max_classes=20", "epochs=2", "head.hidden=[64, 32]", 'metrics=["recall@1"]'],
     ],
 )
 def test_toml_round_trip(words: list[str], tmp_path: Path) -> None:
@@ -101,6 +102,22 @@ def test_naming_another_method_forgets_the_old_values() -> None:
         (["patience=0"], "patience: Input should be greater than or equal to 1, got 0"),
         (['metrics=["recal@1"]'], "unknown metric 'recal@1'; the nearest are: recall"),
         (["data=glyps"], "unknown data set 'glyps': did you mean glyphs"),
+        (["head.droput=0.1"], "unknown key of head 'droput': did you mean dropout"),
+        (["head.dropout=1.0"], "head.dropout: Input should be less than 1, got 1.0"),
+        (["ensemble.num_head=4"], "unknown key of ensemble 'num_head': did you mean num_heads"),
+        (
+            ["network=net_e", "ensemble.num_heads=4"],
+            "network = net_e and ensemble exclude each other",
+        ),
+        (["network=net_e", "head.hidden=[8]"], "network = net_e has a head of its own"),
+        (["network=net_e", "pooling=avg"], "network = net_e pools by max, got pooling = avg"),
+        (["ensemble={}", "head.bias=false"], "ensemble has a head of its own"),
+        (["freeze_until=pooled", "manifold_mixup=true"], "manifold_mixup mixes pictures and early"),
+        (["freeze_until=none", "views=2"], "views needs freeze_until = <layer>, got views = 2"),
+        (
+            ["cache_dtype=float16"],
+            "cache_dtype: Input should be 'int16' or 'float32', got 'float16'",
+        ),
     ],
 )
 def test_mistakes_are_answered_in_one_line(words: list[str], told: str) -> None:

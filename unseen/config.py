@@ -25,6 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from unseen import catalogue
 from unseen.data.pictures import transforms
 from unseen.evaluation import metric_names
+from unseen.networks.attention_ensemble import GOOGLENET
 from unseen.training.optimisers import Optimiser, Precision
 from unseen.training.sinks import Name as SinkName
 
@@ -91,7 +92,33 @@ class Scheduling(BaseModel):
         return self
 
 
-TABLES: dict[str, type[BaseModel]] = {"optimiser": Optimising, "schedule": Scheduling}
+class Head(BaseModel):
+    """The layers from the pooled descriptor to the embedding: `head.hidden=[512]`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    hidden: list[Annotated[int, Field(ge=1)]] = []
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    bias: bool = True
+    start: Literal["default", "kaiming"] = "default"
+
+
+class Ensemble(BaseModel):
+    """Learners that look at one map through masks: `ensemble.num_heads=8` asks for one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    num_heads: int = Field(default=8, ge=1)
+    masks_at: str = GOOGLENET[0]
+    trunk_until: str = GOOGLENET[1]
+
+
+TABLES: dict[str, type[BaseModel]] = {
+    "head": Head,
+    "ensemble": Ensemble,
+    "optimiser": Optimising,
+    "schedule": Scheduling,
+}
 
 
 class Config(BaseModel):
@@ -107,11 +134,16 @@ class Config(BaseModel):
     workers: Annotated[int, Field(ge=0)] | Auto = "auto"
 
     backbone: str = "auto"
-    weights: str | None = None
-    pooling: Literal["own", "avg", "max", "avg+max", "gem"] = "own"
+    network: Literal["plain", "net_a", "net_b", "net_c", "net_d", "net_e", "net_f"] = "plain"
+    weights: str | None = "auto"  # none: random; imagenet; or a file
+    pooling: Literal["own", "avg", "max", "avg+max", "gem"] | Auto = "auto"
     frozen_bn: Literal["off", "stats", "full"] = "off"
-    embedding_size: int = Field(default=128, ge=1)
-    hidden: list[int] = []
+    freeze_until: str | None = "auto"  # a layer or "pooled"; what comes before runs only once
+    views: Annotated[int, Field(ge=0)] | Auto = "auto"  # augmented ones kept; 0: as judged
+    cache_dtype: Literal["int16", "float32"] = "int16"
+    embedding_size: Annotated[int, Field(ge=1)] | Auto = "auto"
+    head: Head = Head()
+    ensemble: Ensemble | None = None
     picture_size: Annotated[int, Field(ge=8)] | Auto | None = "auto"  # None: there are no pictures
     transform: str | None = "auto"
 
@@ -176,6 +208,25 @@ class Config(BaseModel):
             raise ValueError(
                 "descriptor = orders needs the regularizer that makes them: regularizers=horde"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _network_fits(self) -> "Config":
+        special = [f"network = {self.network}"] if self.network != "plain" else []
+        special += ["ensemble"] if self.ensemble is not None else []
+        if len(special) > 1:
+            raise ValueError(f"{' and '.join(special)} exclude each other: leave one out")
+        if special and self.head != Head():
+            raise ValueError(f"{special[0]} has a head of its own: leave head out")
+        if self.network != "plain" and self.pooling not in ("auto", "max"):
+            raise ValueError(f"{special[0]} pools by max, got pooling = {self.pooling}")
+        if self.freeze_until not in (None, "auto") and self.manifold_mixup:
+            raise ValueError(
+                "manifold_mixup mixes pictures and early layers, and freeze_until = "
+                f"{self.freeze_until} runs those only once: leave one of them out"
+            )
+        if self.freeze_until is None and self.views not in ("auto", 0):
+            raise ValueError(f"views needs freeze_until = <layer>, got views = {self.views}")
         return self
 
     @model_validator(mode="after")
@@ -284,7 +335,9 @@ def _default_part(key: str) -> Any:
 def _as_part(key: str, value: Any) -> Any:
     """`loss = "margin"` is short for `[loss] name = "margin"`, `metrics = "revisit"` for the
     metrics of that source."""
-    if key in ("loss", "miner", "sampler", "data", *TABLES) and isinstance(value, str):
+    if key in ("loss", "miner", "sampler", "data", "optimiser", "schedule") and isinstance(
+        value, str
+    ):
         return {"name": value}
     if key == "metrics" and isinstance(value, str):
         return metric_names.PRESETS.get(value, [value])

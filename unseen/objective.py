@@ -1,6 +1,9 @@
 """What training minimises: miner -> loss + weighted regularizers, as named scalars.
 
 The objective counts tuples and collects what regularizers report, so that formulas need not log.
+
+The learners of an ensemble (`Output.heads`) are mined one by one and priced together: only
+embeddings of the same learner are compared, and a mean is taken over the terms of all of them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from unseen.contracts import Output
-from unseen.tuples import Pairs, Triplets, from_indices
+from unseen.losses.base import LabelLoss
+from unseen.tuples import Pairs, Triplets, all_pairs, from_indices, relations, stacked
 
 Weighted = tuple[str, float, nn.Module]  # name, weight, regularizer
 
@@ -45,10 +49,9 @@ class MinedObjective(nn.Module):
         self, output: Output, halves: Mapping[str, Tensor], labels: Tensor
     ) -> dict[str, Tensor]:
         """The terms of a batch, given the local halves of all its pictures."""
-        mined = None
-        if self.miner is not None:
-            mined = from_indices(self.miner(output.embeddings, labels))
-        terms = {"loss": self.loss(output.embeddings, labels, mined)}
+        learners = [output.embeddings] if output.heads is None else list(output.heads.unbind(1))
+        mined = self._mined(learners, labels)
+        terms = {"loss": self.loss(torch.cat(learners), labels.repeat(len(learners)), mined)}
         total = terms["loss"]
         regularizers: dict[str, Any] = dict(self.regularizers.items())
         for name, regularizer in regularizers.items():
@@ -60,6 +63,16 @@ class MinedObjective(nn.Module):
             report: Mapping[str, Tensor] = getattr(regularizer, "report", dict)()
             terms |= {f"{name}.{key}": value for key, value in report.items()}
         return {"total": total, **terms, **counts(mined)}
+
+    def _mined(self, learners: list[Tensor], labels: Tensor) -> Pairs | Triplets | None:
+        """The tuples of each learner; None where the loss is to take all there are."""
+        if self.miner is not None:
+            found = [from_indices(self.miner(embeddings, labels)) for embeddings in learners]
+        elif len(learners) == 1 or isinstance(self.loss, LabelLoss):
+            return None
+        else:  # all tuples of the stacked batch would compare learners with each other
+            found = [all_pairs(*relations(labels))] * len(learners)
+        return stacked(found, len(labels))
 
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
         """Optimiser groups of the loss's and the regularizers' own parameters."""

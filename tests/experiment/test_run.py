@@ -123,8 +123,9 @@ def test_the_same_seed_gives_the_same_result_byte_for_byte(tmp_path: Path) -> No
             "patience=1",
             "precision=bf16",
         ),
+        ("freeze_until=stage1", "views=2", "ema=0.9", "sampler=greedy_coreset"),
     ],
-    ids=["margin", "proxies", "memory bank", "density", "mixup", "habits"],
+    ids=["margin", "proxies", "memory bank", "density", "mixup", "habits", "frozen layers"],
 )
 @pytest.mark.parametrize("stop", [1, 5, 7])
 def test_stopped_and_resumed_equals_never_stopped(

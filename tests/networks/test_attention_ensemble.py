@@ -6,6 +6,7 @@ from torch import nn
 
 from unseen.networks.attention_ensemble import AttentionEnsemble
 from unseen.networks.backbone import create_backbone
+from unseen.networks.split import cut_network
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +88,37 @@ def test_on_another_backbone_every_parameter_learns():
     ensemble.warm_up(only_new_layers=True)
     trainable = {name.split(".")[0] for name, p in ensemble.named_parameters() if p.requires_grad}
     assert trainable == {"masks", "head"}
+
+
+@pytest.mark.parametrize("layer", ["layer1.1", "layer2.1", "layer3.0"])
+def test_frozen_up_to_the_masks_or_earlier(layer):
+    backbone = create_backbone("timm:resnet18", 32, frozen_bn="stats")
+    ensemble = AttentionEnsemble(backbone, 32, 4, "layer3.0", "layer3.1").train()
+    images = torch.randn(2, 3, 32, 32)
+    expected = ensemble(images)
+    cut = cut_network(ensemble, layer)
+    found = cut.rest(cut.prefix(images))
+    torch.testing.assert_close(found.heads, expected.heads)
+    torch.testing.assert_close(found.maps, expected.maps)
+    assert found.maps.shape[:2] == (2, 4 * 512)
+    found.embeddings.sum().backward()
+    frozen = {n for n, p in ensemble.named_parameters() if p.grad is None}
+    assert all(n.startswith("backbone.body.") for n in frozen)
+    assert "backbone.body.layer1.1.conv2.weight" in frozen
+    assert "masks.weight" not in frozen
+    taps = cut.rest.tapped(cut.prefix(images), ["layer4.1", "trunk.layer3.1", "pooled"])
+    assert taps["layer4.1"].shape == (2, 4 * 512)
+    with pytest.raises(ValueError, match=r"layer1\.0 come before the cut"):
+        cut.rest.tapped(cut.prefix(images), ["layer1.0"])
+
+
+@pytest.mark.parametrize("layer", ["layer3.1", "layer4", "pooled"])
+def test_masks_before_the_cut_are_refused(layer):
+    ensemble = AttentionEnsemble(
+        create_backbone("timm:resnet18", 32), 32, 4, "layer3.0", "layer3.1"
+    )
+    with pytest.raises(ValueError, match=f"cannot cut at {layer}: the masks of the ensemble"):
+        cut_network(ensemble, layer)
 
 
 @pytest.mark.parametrize(

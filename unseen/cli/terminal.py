@@ -109,6 +109,8 @@ class Display:
         if event["event"] == "stopped_early" and self.training is not None:
             self.bars.console.print(f"nothing better since epoch {event['best'] + 1}: stopped")
             self.bars.update(self.training, visible=False)
+        if event["event"] == "frozen layers":
+            self.bars.console.print(f"[dim]{event['plan']}[/]", soft_wrap=True)
         if event["event"] == "epoch":
             line = f"epoch {event['epoch'] + 1:>3}/{self.epochs}  loss {event['train']['loss']:.3f}"
             on = next((part for part in ("validation", "test") if part in event), None)

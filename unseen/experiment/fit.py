@@ -14,15 +14,15 @@ from torch import Tensor
 
 from unseen import build
 from unseen.contracts import IntArray
-from unseen.data.pictures.loader import training_batches
 from unseen.evaluation.evaluate import evaluate
 from unseen.experiment import broken
 from unseen.experiment.layers import BEST
 from unseen.experiment.orders import while_training
 from unseen.experiment.replay import keep_broken_step
 from unseen.experiment.setting import Setting, Watch, settled
-from unseen.networks.descriptor import described
+from unseen.experiment.source import source_of
 from unseen.networks.network import EMBEDDING
+from unseen.networks.taps import check_names
 from unseen.samplers.embedded.base import EmbeddedSampler
 from unseen.training import sinks
 from unseen.training.checkpoint import Checkpoints
@@ -51,14 +51,14 @@ class Fit:
         sinks.check(config.sinks)
         self.network = build.network(config)
         # epochs are compared by the run's descriptor; "best" is only known after the last one
-        layer = EMBEDDING if config.descriptor == BEST else while_training(config.descriptor)
-        self.judged = described(self.network, layer)
-        self.train_transform, self.eval_transform = build.picture_transforms(config, self.network)
+        self.layer = EMBEDDING if config.descriptor == BEST else while_training(config.descriptor)
+        check_names([self.layer], self.network.layers())
+        self.source = source_of(setting, self.network, watch)
         self.sampler = build.sampler(config, split.train, dataset.labels)
         self.class_of = training_classes(dataset.labels, split.train)
         objective = build.objective(config, int(self.class_of.max()) + 1, self.network)
         self.trainer = Trainer(
-            self.network,
+            self.source.model,
             objective,
             build.descent(config, self.network, objective, len(self.sampler)),
             setting.device,
@@ -135,17 +135,7 @@ class Fit:
         self.sampler.set_epoch(place.epoch)
         if isinstance(self.sampler, EmbeddedSampler) and self.sampler.is_due():
             self.sampler.fill(self._embed_training("embeddings"))
-        batches = training_batches(
-            self.setting.dataset,
-            self.train_transform,
-            self.sampler,
-            place.epoch,
-            config.seed,
-            workers=settled(config.workers),
-            skip=place.step_in_epoch,
-            broken=self.setting.if_broken,
-            share=self.setting.processes.share,
-        )
+        batches = self.source.training_batches(self.sampler, place.epoch, place.step_in_epoch)
         return self.trainer.epoch(batches, self.class_of, self._after_step)
 
     def _look(self, event: Event) -> None:
@@ -154,7 +144,7 @@ class Fit:
         if config.select == "test":
             self.folder.note_test_read(f"selection, epoch {event['epoch'] + 1}", config.hash())
         for name, items in (("train", self.monitored), (config.select, self.selected_on)):
-            embeddings = self.setting.embed(self.judged, self.eval_transform, items)
+            embeddings = self.source.embed(items, layer=self.layer)
             event[name] = event.get(name, {}) | self._recall(embeddings, items)
         advice = collapse(embeddings)
         if advice is not None:
@@ -162,8 +152,13 @@ class Fit:
             self.watch.warn(f"epoch {event['epoch'] + 1}: {advice}")
 
     def _prepare(self) -> None:
-        """Regularizers that compare with the initial network see its descriptors once."""
+        """Frozen layers run; regularizers that compare with the initial network see its
+        descriptors once."""
         objective = self.trainer.objective
+        judged = [self.monitored, self.selected_on]
+        if objective.wants_pooled or isinstance(self.sampler, EmbeddedSampler):
+            judged.append(self.setting.split.train)
+        self.source.prepare(self.setting.split.train, np.unique(np.concatenate(judged)))
         if objective.wants_pooled:
             labels = self.setting.dataset.labels[self.setting.split.train]
             objective.prepare(self._embed_training("pooled"), self.class_of[labels])
@@ -171,7 +166,7 @@ class Fit:
     def _embed_training(self, field: Literal["embeddings", "pooled"]) -> Tensor:
         items = self.setting.split.train
         told = self.watch.of("embedding the training pictures")
-        return self.setting.embed(self.network, self.eval_transform, items, told, field)
+        return self.source.embed(items, told, field=field)
 
     def _after_step(self, event: Event) -> None:
         self._tell(event)

@@ -18,7 +18,7 @@ from unseen.experiment.layers import choose_descriptor
 from unseen.experiment.orders import read_at, while_training
 from unseen.experiment.refit import SELECTED
 from unseen.experiment.setting import EMBED_BATCH, Setting, Watch, computing, describe, split_hash
-from unseen.networks.descriptor import described
+from unseen.experiment.source import source_of
 from unseen.training.journal import read
 from unseen.training.run_folder import RunFolder
 
@@ -101,12 +101,17 @@ def embedding_spaces(
     """Test descriptors of the trained and the untrained network."""
     test = setting.split.test
     network = build.network(setting.config).to(setting.device)
-    _, transform = build.picture_transforms(setting.config, network)
-    start = described(network, while_training(layer))
-    untrained = setting.embed(start, transform, test, watch.of("untrained network"))
+    source = source_of(setting, network, watch)
+    start = while_training(layer)
+    untrained = source.embed(test, watch.of("untrained network"), start)
     network.load_state_dict(folder.read_tensors("weights.safetensors"))
-    judged = read_at(layer, network, setting.config, folder)
-    trained = setting.embed(judged, transform, test, watch.of("trained network"))
+    told = watch.of("trained network")
+    if layer == start:
+        trained = source.embed(test, told, layer)
+    else:
+        _, transform = build.picture_transforms(setting.config, network)
+        judged = read_at(layer, network, setting.config, folder)
+        trained = setting.embed(judged, transform, test, told)
     spaces = {"trained": trained, "untrained": untrained}
     if folder.has(f"{SELECTED}/weights.safetensors"):
         network.load_state_dict(folder.read_tensors(f"{SELECTED}/weights.safetensors"))

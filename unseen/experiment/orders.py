@@ -8,7 +8,7 @@ from pathlib import Path
 
 from unseen import build
 from unseen.config import Config
-from unseen.experiment.setting import Setting, Watch
+from unseen.experiment.setting import Setting, Watch, settled
 from unseen.networks.descriptor import Described, Tappable, described
 from unseen.networks.network import EMBEDDING
 from unseen.objective import MinedObjective
@@ -55,4 +55,4 @@ def fit_orders(setting: Setting, folder: RunFolder, network: Tappable, watch: Wa
 def _of(objective: MinedObjective, network: Tappable, config: Config) -> OrdersDescriptor:
     horde = objective.regularizers["horde"]
     assert isinstance(horde, Horde)
-    return OrdersDescriptor(network, horde, config.embedding_size)
+    return OrdersDescriptor(network, horde, settled(config.embedding_size))

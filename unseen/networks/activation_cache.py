@@ -154,17 +154,24 @@ class ActivationCache:
             missing = self.missing(items)
 
     def training_batches(
-        self, sampler: Sampler, epoch: int, seed: int, skip: int = 0
+        self,
+        sampler: Sampler,
+        epoch: int,
+        seed: int,
+        skip: int = 0,
+        share: Callable[[int], slice] = slice,
     ) -> Iterator[Batch]:
         """One epoch of the sampler's batches, less the first `skip`; (seed, epoch, batch) draws the
-        view of each picture."""
+        view of each picture. `share`: the wanted part of a batch of so many pictures."""
         sampler.set_epoch(epoch)
 
         def orders() -> Iterator[tuple[IntArray, IntArray]]:
             for number, indices in enumerate(sampler):
                 if number >= skip:
                     rng = np.random.default_rng((seed, epoch, number))
-                    yield np.array(indices), rng.integers(len(self.files), size=len(indices))
+                    views = rng.integers(len(self.files), size=len(indices))
+                    own = share(len(indices))
+                    yield np.array(indices)[own], views[own]
 
         return self._read_ahead(orders())
 

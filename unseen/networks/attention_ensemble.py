@@ -66,15 +66,24 @@ class AttentionEnsemble(nn.Module):
         self.head = nn.Linear(backbone.num_features, embedding_size // num_heads, bias=False)
 
     def forward(self, images: Tensor) -> Output:
-        stem, rest = self._shared
-        maps = stem(images)  # [N, C, H, W]
-        num_images, channels, height, width = maps.shape
+        return self.finish(self._shared[0](images))
+
+    def finish(self, features: Tensor) -> Output:
+        """The way from the map where the masks act, [N, C, H, W]."""
+        maps, (num_images, channels, height, width) = features, features.shape
         masks = torch.sigmoid(self.masks(self.trunk(maps)))  # [N, M * C, H, W]
         masks = masks.view(num_images, self.num_heads, channels, height, width)
         seen = (masks * maps[:, None]).flatten(0, 1)  # [N * M, C, H, W]
-        pooled, _ = self.backbone.pool(rest(seen.contiguous(memory_format=torch.channels_last)))
+        last = self._shared[1](seen.contiguous(memory_format=torch.channels_last))
+        pooled, last_maps = self.backbone.pool(last)
         heads = unit(self.head(pooled)).view(num_images, self.num_heads, -1)  # [N, M, d]
-        return Output(heads.flatten(1), pooled.view(num_images, -1), heads=heads)
+        if last_maps is not None:  # the learners' maps, one after the other: [N, M * C, h, w]
+            last_maps = last_maps.reshape(num_images, -1, *last_maps.shape[2:])
+        return Output(heads.flatten(1), pooled.view(num_images, -1), last_maps, heads)
+
+    def first_part(self) -> tuple[nn.Module, str]:
+        """The layers a cut may lie in: those before the masks."""
+        return self._shared[0], "forward"
 
     def train(self, mode: bool = True) -> "AttentionEnsemble":
         super().train(mode)

@@ -30,6 +30,14 @@ class EmbeddingNetwork(nn.Module):
         pooled, maps = self.backbone.pool(features)
         return Output(self.head(pooled), pooled, maps)
 
+    def first_part(self) -> tuple[nn.Module, str]:
+        """The layers a cut may lie in, and the method that runs them."""
+        return self.backbone.body, self.backbone.features_method
+
+    def from_pooled(self, pooled: Tensor) -> Output:
+        """The way from the pooled descriptor."""
+        return Output(self.head(pooled), pooled)
+
     def warm_up(self, only_new_layers: bool) -> None:
         """True: only layers without pretraining (pooling and head) are trained. False: all that
         is not frozen is. What is frozen stays so either way."""

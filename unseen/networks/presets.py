@@ -70,6 +70,11 @@ def create_preset(
     return EmbeddingNetwork(body, head)
 
 
+def preset_size(name: str, backbone: str = "vgg16_bn") -> int:
+    """The embedding size of a network of the paper."""
+    return SIZE if PRESETS[name].num_layers else create_backbone(backbone).num_features
+
+
 def reset_last_convolution(body: nn.Module) -> list[str]:
     """New starting values for the last convolution and the norms after it; returns their names."""
     named = list(body.named_modules())

@@ -13,14 +13,35 @@ import hashlib
 import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, fx, nn
 
 from unseen.contracts import Output
-from unseen.networks.network import EMBEDDING, POOLED, EmbeddingNetwork
+from unseen.networks.backbone import Backbone
+from unseen.networks.network import EMBEDDING, POOLED
 from unseen.networks.taps import check_names, tap
+
+
+class Cuttable(Protocol):
+    """A network that has one way from its pictures to a map, and goes on from there; one with a
+    single head can go on `from_pooled` as well."""
+
+    backbone: Backbone
+    embedding_size: int
+
+    def first_part(self) -> tuple[nn.Module, str]:
+        """The layers that may be cut, and the method that runs them."""
+        ...
+
+    def finish(self, features: Tensor) -> Output:
+        """The way from the result of the first part."""
+        ...
+
+    def layers(self) -> list[str]: ...
+
+    def named_layers(self) -> dict[str, nn.Module]: ...
 
 
 class Cut(NamedTuple):
@@ -58,25 +79,27 @@ class Prefix(nn.Module):
 class Rest(nn.Module):
     """Activations at the cut to an Output: the trainable part of a network, which it shares."""
 
-    def __init__(self, network: EmbeddingNetwork, layers: nn.Module | None, layer: str) -> None:
+    def __init__(self, network: Any, layers: nn.Module | None, prefix: Prefix) -> None:
         super().__init__()
-        self.network, self.layer, self.embedding_size = network, layer, network.embedding_size
-        self._shared = (layers,)  # in a tuple: the same layers must not be registered twice
+        self.network, self.layer = network, prefix.layer
+        self.embedding_size: int = network.embedding_size
+        self._shared = (layers, prefix)  # in a tuple: what is shared must not be registered twice
 
     def forward(self, activations: Tensor) -> Output:
-        (layers,) = self._shared
+        layers, _ = self._shared
+        output: Output
         if layers is None:
-            return Output(self.network.head(activations), activations)
-        return self.network.finish(layers(activations))
+            output = self.network.from_pooled(activations)
+        else:
+            output = self.network.finish(layers(activations))
+        return output
 
     def layers(self) -> list[str]:
         """The names of the layers after the cut."""
-        after = set(self.network.head.modules())
-        (layers,) = self._shared
-        after |= set(layers.modules()) if layers is not None else set()
-        named = self.network.named_layers()
-        rest = [name for name in self.network.layers() if name in named and named[name] in after]
-        return [*rest, POOLED, EMBEDDING]
+        before = set(self._shared[1].modules())
+        named: dict[str, nn.Module] = self.network.named_layers()
+        early = {n for n, layer in named.items() if not before.isdisjoint(layer.modules())}
+        return [name for name in self.network.layers() if name not in early]
 
     def tapped(
         self, activations: Tensor, names: Sequence[str], pooling: str = "max"
@@ -105,20 +128,25 @@ class Rest(nn.Module):
         )
 
 
-def cut_network(network: EmbeddingNetwork, layer: str) -> Cut:
+def cut_network(network: Cuttable, layer: str) -> Cut:
     """Cuts after `layer` and freezes what comes before: no gradients, evaluation mode for ever."""
     backbone = network.backbone
-    if layer == POOLED:
+    if layer == POOLED and hasattr(network, "from_pooled"):
         backbone.freeze([backbone.body, backbone.pooling], list(backbone.parameters()))
-        return Cut(Prefix(backbone, layer), Rest(network, None, layer))
+        prefix = Prefix(backbone, layer)
+        return Cut(prefix, Rest(network, None, prefix))
     check_names([layer], [*(name for name, _ in backbone.body.named_modules() if name), POOLED])
-    before, after = split_body(backbone.body, backbone.features_method, layer)
+    first_part, method = network.first_part()
+    if layer not in dict(first_part.named_modules()):
+        raise ValueError(f"cannot cut at {layer}: the masks of the ensemble do not act after it")
+    before, after = split_body(first_part, method, layer)
     shared = {id(p) for p in before.parameters()} & {id(p) for p in after.parameters()}
     if shared:
         raise ValueError(f"cannot cut at {layer}: {len(shared)} parameters are used on both sides")
     frozen = [module for module in before.modules() if module is not before]
     backbone.freeze(frozen, list(before.parameters()))
-    return Cut(Prefix(before, layer), Rest(network, after, layer))
+    prefix = Prefix(before, layer)
+    return Cut(prefix, Rest(network, after, prefix))
 
 
 def split_body(body: nn.Module, method: str, layer: str) -> tuple[fx.GraphModule, fx.GraphModule]:

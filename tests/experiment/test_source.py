@@ -1,0 +1,205 @@
+"""Runs with frozen layers: each picture goes through them once, whoever asks; nothing is lost."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from unseen import config as configs
+from unseen.experiment.fit import Fit
+from unseen.experiment.run import train_and_judge
+from unseen.experiment.setting import Setting, Watch, computing, prepare
+from unseen.experiment.source import Activations
+from unseen.networks.split import Prefix
+from unseen.training.run_folder import RunFolder
+
+TINY = [
+    "data.max_classes=24",
+    "epochs=2",
+    "batch_size=16",
+    "embedding_size=16",
+    "sampler.steps=3",
+    "threads=1",
+    'metrics=["recall@1"]',
+]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("UNSEEN_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "activations"
+
+
+@pytest.fixture
+def passed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many pictures went through frozen layers, one entry per pass."""
+    counts: list[int] = []
+    forward = Prefix.forward
+
+    def counted(self: Prefix, images: torch.Tensor) -> torch.Tensor:
+        counts.append(len(images))
+        return forward(self, images)
+
+    monkeypatch.setattr(Prefix, "forward", counted)
+    return counts
+
+
+def setting_of(*words: str) -> Setting:
+    return prepare(configs.make(configs.override({}, [*TINY, *words])))
+
+
+def in_blocks(setting: Setting, *parts: Any) -> int:
+    """Pictures of the blocks of 64 in which some items lie."""
+    blocks = np.unique(np.concatenate(parts) // 64)
+    return sum(min(64, len(setting.dataset) - 64 * int(block)) for block in blocks)
+
+
+PROBES = 8  # pictures that only tell shapes and times
+
+
+@pytest.mark.parametrize(("views", "layer"), [(0, "pooled"), (0, "stage1"), (2, "stage1")])
+def test_a_picture_goes_through_frozen_layers_once(
+    views: int, layer: str, tmp_path: Path, passed: list[int]
+) -> None:
+    words = (f"freeze_until={layer}", f"views={views}", "cache_dtype=float32", "epochs=3")
+    setting = setting_of(*words)
+    split, whole = setting.split, len(setting.dataset)
+    first = train_and_judge(setting, tmp_path / "one", "test")
+    expected = views * in_blocks(setting, split.train)
+    kept = (split.train,) if views == 0 else ()
+    expected += in_blocks(setting, *kept, split.validation, split.test)
+    assert expected <= sum(n for n in passed if n > PROBES) <= expected + whole
+    passed.clear()
+    assert train_and_judge(setting, tmp_path / "two", "test") == first
+    assert not [n for n in passed if n > PROBES]
+
+
+def test_another_seed_loss_or_head_shares_the_activations(
+    tmp_path: Path, passed: list[int], cache: Path
+) -> None:
+    train_and_judge(setting_of("freeze_until=pooled"), tmp_path / "one", "test")
+    files = sorted(cache.iterdir())
+    whole = len(setting_of().dataset)
+    assert sum(n for n in passed if n > PROBES) <= whole
+    passed.clear()
+    other = setting_of("freeze_until=pooled", "loss=margin", "head.hidden=[8]", "lr=0.01")
+    train_and_judge(other, tmp_path / "two", "test")
+    assert not [n for n in passed if n > PROBES]
+    assert sorted(cache.iterdir()) == files
+
+
+def test_frozen_layers_stay_and_the_others_move(tmp_path: Path) -> None:
+    setting = setting_of("freeze_until=stage1", "views=1")
+    with computing(setting):
+        fit = Fit(setting, RunFolder(tmp_path), Watch())
+        before = {name: value.clone() for name, value in fit.network.state_dict().items()}
+        fit.run()
+    body = "backbone.body."
+    moved = {n for n, v in fit.network.state_dict().items() if not torch.equal(v, before[n])}
+    assert not {name for name in moved if name.startswith((f"{body}stem", f"{body}stage1"))}
+    assert any(name.startswith(f"{body}stage2") for name in moved)
+    assert any(name.startswith("head.") for name in moved)
+
+
+def test_maps_reach_the_trained_layers_with_channels_last(tmp_path: Path) -> None:
+    setting = setting_of("freeze_until=stage1", "views=1", "epochs=1")
+    with computing(setting):
+        fit = Fit(setting, RunFolder(tmp_path), Watch())
+        seen: list[bool] = []
+
+        def look(module: nn.Module, inputs: Any) -> None:
+            seen.append(inputs[0].is_contiguous(memory_format=torch.channels_last))
+
+        for module in fit.network.modules():
+            if isinstance(module, nn.Conv2d):
+                module.register_forward_pre_hook(look)
+        fit.run()
+    assert seen
+    assert all(seen)
+
+
+def test_the_plan_is_told_before_anything_is_computed(tmp_path: Path) -> None:
+    told: list[str] = []
+    setting = setting_of("freeze_until=pooled")
+
+    def listen(event: dict[str, Any]) -> None:
+        if event["event"] == "frozen layers":
+            told.append(event["plan"])
+
+    def progress(what: str, done: int, total: int) -> None:
+        if what == "frozen layers":
+            assert told
+            told.append(f"{done}/{total}")
+
+    train_and_judge(setting, tmp_path, "test", Watch([listen], progress))
+    assert told[0].startswith("frozen layers: 0 of ")
+    assert any("/" in line for line in told[1:])
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("freeze_until=stage9",), "no layer named 'stage9': did you mean stage"),
+        (("freeze_until=stage1.refine",), "cannot cut at stage1.refine"),
+        (
+            ("freeze_until=pooled", 'regularizers=[{name="horde", dimension=8}]'),
+            "regularizer horde acts on the last map, and with freeze_until = pooled nothing",
+        ),
+    ],
+)
+def test_what_does_not_go_with_frozen_layers_stops_at_construction(
+    words: tuple[str, ...], told: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=told):
+        train_and_judge(setting_of(*words), tmp_path / "run", "test")
+    assert not (tmp_path / "run").exists()
+
+
+def test_regularizers_behind_the_cut_train(tmp_path: Path) -> None:
+    words = ('regularizers=["density", {name="horde", dimension=16, num_orders=2}]', "views=1")
+    setting = setting_of("freeze_until=stage1", "epochs=1", *words)
+    train_and_judge(setting, tmp_path, "test")
+    assert RunFolder(tmp_path).is_finished
+
+
+BUILDER = """
+import sys, time
+from pathlib import Path
+from unseen import config as configs
+from unseen.experiment.setting import Watch, prepare
+from unseen.experiment.fit import Fit
+from unseen.training.run_folder import RunFolder
+
+def tell(what, done, total):
+    if what == "frozen layers":
+        print(done, flush=True)
+        time.sleep(0.2)
+
+setting = prepare(configs.make(configs.override({}, sys.argv[2:])))
+Fit(setting, RunFolder(Path(sys.argv[1])), Watch([], tell)).run()
+"""
+
+
+def test_a_killed_process_loses_at_most_one_block(tmp_path: Path, cache: Path) -> None:
+    words = [*TINY, "freeze_until=stage1", "views=1"]
+    command = [sys.executable, "-c", BUILDER, str(tmp_path / "run"), *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        done = [int(process.stdout.readline()) for _ in range(2)]
+        process.send_signal(signal.SIGKILL)
+    setting = setting_of("freeze_until=stage1", "views=1")
+    with computing(setting):
+        fit = Fit(setting, RunFolder(tmp_path / "run"), Watch())
+    assert isinstance(fit.source, Activations)
+    finished = int(fit.source.training.files[0].done().sum())
+    assert 64 * finished >= done[-1], "what was told is on disk"
+    left = len(fit.source.training.missing(setting.split.train))
+    assert left > 0
+    result = train_and_judge(setting, tmp_path / "run", "test")
+    assert result == train_and_judge(setting, tmp_path / "never killed", "test")

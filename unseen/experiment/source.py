@@ -1,0 +1,137 @@
+"""Where batches come from and what runs on them: pictures through the whole network, or kept
+activations through the layers after the cut.
+
+Both have the same three calls, so training and judging do not know which one they use.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+import numpy as np
+from torch import Tensor, nn
+
+from unseen import build
+from unseen.contracts import Batch, IntArray, Output, Sampler
+from unseen.data.pictures.loader import training_batches
+from unseen.data.pictures.stored import cache_folder
+from unseen.evaluation.embed import embed
+from unseen.experiment.setting import EMBED_BATCH, Setting, Watch, settled
+from unseen.networks.activation_cache import ActivationCache, Views
+from unseen.networks.descriptor import Tappable, described
+from unseen.networks.network import EMBEDDING, POOLED
+from unseen.networks.split import Rest, cut_network
+
+Progress = Callable[[int, int], None]
+Field = Literal["embeddings", "pooled"]
+
+
+class Pictures:
+    """`model` takes pictures."""
+
+    def __init__(self, setting: Setting, network: Tappable) -> None:
+        self.setting, self.model = setting, network
+        self.training, self.judging = build.picture_transforms(setting.config, network)
+
+    def prepare(self, trained_on: IntArray, judged_on: IntArray) -> None:
+        """Nothing is kept."""
+
+    def training_batches(self, sampler: Sampler, epoch: int, skip: int) -> Iterator[Batch]:
+        """The epoch's batches, less the first `skip`."""
+        return training_batches(
+            self.setting.dataset,
+            self.training,
+            sampler,
+            epoch,
+            self.setting.config.seed,
+            workers=settled(self.setting.config.workers),
+            skip=skip,
+            broken=self.setting.if_broken,
+            share=self.setting.processes.share,
+        )
+
+    def embed(
+        self,
+        items: IntArray,
+        progress: Progress | None = None,
+        layer: str = EMBEDDING,
+        field: Field = "embeddings",
+    ) -> Tensor:  # [n, D]
+        """Descriptors of items at a layer (or their pooled ones), in their order."""
+        network = described(self.model, layer)
+        return self.setting.embed(network, self.judging, items, progress, field)
+
+
+class Activations:
+    """`model` takes what the frozen layers gave; each picture went through them once."""
+
+    def __init__(self, setting: Setting, network: Tappable, watch: Watch) -> None:
+        config = setting.config
+        assert config.freeze_until is not None
+        self.setting, self.network, self.watch = setting, network, watch
+        prefix, self.model = cut_network(network, config.freeze_until)
+        root = cache_folder() / "activations"
+        training, judging = build.picture_transforms(config, network)
+        self.judging = ActivationCache(
+            root, prefix, Views(setting.dataset, judging), config.cache_dtype
+        )
+        self.training = self.judging
+        if count := settled(config.views):
+            views = Views(setting.dataset, training, count)
+            self.training = ActivationCache(root, prefix, views, config.cache_dtype)
+
+    def prepare(self, trained_on: IntArray, judged_on: IntArray) -> None:
+        """Runs the frozen layers on what training needs, before it starts."""
+        if self.training is self.judging:
+            self._fill(self.judging, np.union1d(trained_on, judged_on))
+        else:
+            self._fill(self.training, trained_on)
+            self._fill(self.judging, judged_on)
+
+    def training_batches(self, sampler: Sampler, epoch: int, skip: int) -> Iterator[Batch]:
+        """The epoch's batches, less the first `skip`."""
+        seed, share = self.setting.config.seed, self.setting.processes.share
+        return self.training.training_batches(sampler, epoch, seed, skip, share)
+
+    def embed(
+        self,
+        items: IntArray,
+        progress: Progress | None = None,
+        layer: str = EMBEDDING,
+        field: Field = "embeddings",
+    ) -> Tensor:  # [n, D]
+        """Descriptors of items at a layer (or their pooled ones), in their order. A layer before
+        the cut is read from the pictures."""
+        if layer not in self.model.layers():
+            return Pictures(self.setting, self.network).embed(items, progress, layer, field)
+        if self.judging.missing(items):
+            self._fill(self.judging, items)
+        model = self.model if layer == EMBEDDING else _Tapped(self.model, layer)
+        batches = self.judging.evaluation_batches(items, EMBED_BATCH)
+        return embed(model, batches, len(items), self.setting.device, progress, field)
+
+    def _fill(self, cache: ActivationCache, items: IntArray) -> None:
+        plan = cache.plan(items)
+        self.watch.tell({"event": "frozen layers", "plan": str(plan)})
+        cache.build(items, settled(self.setting.config.workers), self.watch.of("frozen layers"))
+
+
+Source = Pictures | Activations
+
+
+def source_of(setting: Setting, network: Tappable, watch: Watch) -> Source:
+    """Freezes the network's first layers if the config says so."""
+    if setting.config.freeze_until is None:
+        return Pictures(setting, network)
+    return Activations(setting, network, watch)
+
+
+class _Tapped(nn.Module):
+    """The layers after the cut, read at one of them."""
+
+    def __init__(self, rest: Rest, layer: str) -> None:
+        super().__init__()
+        self.rest, self.layer = rest, layer
+
+    def forward(self, activations: Tensor) -> Output:
+        tapped = self.rest.tapped(activations, [self.layer, POOLED])
+        return Output(tapped[self.layer], tapped[POOLED])
