@@ -115,8 +115,7 @@ def embedding_spaces(
     spaces = {"trained": trained, "untrained": untrained}
     if folder.has(f"{SELECTED}/weights.safetensors"):
         network.load_state_dict(folder.read_tensors(f"{SELECTED}/weights.safetensors"))
-        before, told = described(network, while_training(layer)), watch.of("before the refit")
-        spaces["before_refit"] = setting.embed(before, transform, test, told)
+        spaces["before_refit"] = source.embed(test, watch.of("before the refit"), start)
     return spaces
 
 

@@ -110,6 +110,8 @@ class Activations:
         return embed(model, batches, len(items), self.setting.device, progress, field)
 
     def _fill(self, cache: ActivationCache, items: IntArray) -> None:
+        if not len(items):
+            return
         plan = cache.plan(items)
         self.watch.tell({"event": "frozen layers", "plan": str(plan)})
         cache.build(items, settled(self.setting.config.workers), self.watch.of("frozen layers"))
