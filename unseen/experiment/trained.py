@@ -38,7 +38,8 @@ from unseen.training.run_folder import RunFolder
 Picture = str | Path | bytes | Image.Image | NDArray[np.uint8]  # bytes: of a picture file
 
 BATCH = 64
-DECIDING = ("backbone", "pooling", "hidden", "normalise")  # settings that change a vector
+# settings that change a vector
+DECIDING = ("backbone", "network", "pooling", "head", "ensemble", "normalise")
 
 
 @dataclass(frozen=True)
