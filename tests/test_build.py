@@ -9,6 +9,7 @@ from PIL import Image
 from unseen import build
 from unseen import config as configs
 from unseen.config import Part
+from unseen.settle import settle
 
 
 class Tiny:
@@ -26,7 +27,7 @@ class Tiny:
 
 def settled(*words: str) -> configs.Config:
     dataset: Any = Tiny()
-    return build.settle(configs.make(configs.override({}, list(words))), dataset)[0]
+    return settle(configs.make(configs.override({}, list(words))), dataset)[0]
 
 
 @pytest.mark.parametrize(

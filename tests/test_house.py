@@ -34,6 +34,7 @@ ORDER = [
     "training",
     "catalogue",
     "config",
+    "settle",
     "build",
     "experiment",
     "reports",

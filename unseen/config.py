@@ -9,7 +9,7 @@ values,
     beta = 0.6
 
 Overrides are written `lr=0.001 loss=margin loss.beta=0.6 regularizers=[]`. An unknown key or value
-names the nearest right one. `"auto"` is settled by `build.settle`, which says why it chose what it
+names the nearest right one. `"auto"` is settled by `settle.py`, which says why it chose what it
 chose.
 """
 
@@ -31,6 +31,7 @@ from unseen.training.sinks import Name as SinkName
 
 Auto = Literal["auto"]
 NOTHING = "none"
+PLAIN = "plain"  # a backbone and a head, as the other keys say
 
 
 class Part(BaseModel):
@@ -212,13 +213,13 @@ class Config(BaseModel):
 
     @model_validator(mode="after")
     def _network_fits(self) -> "Config":
-        special = [f"network = {self.network}"] if self.network != "plain" else []
+        special = [f"network = {self.network}"] if self.network != PLAIN else []
         special += ["ensemble"] if self.ensemble is not None else []
         if len(special) > 1:
             raise ValueError(f"{' and '.join(special)} exclude each other: leave one out")
         if special and self.head != Head():
             raise ValueError(f"{special[0]} has a head of its own: leave head out")
-        if self.network != "plain" and self.pooling not in ("auto", "max"):
+        if self.network != PLAIN and self.pooling not in ("auto", "max"):
             raise ValueError(f"{special[0]} pools by max, got pooling = {self.pooling}")
         if self.freeze_until not in (None, "auto") and self.manifold_mixup:
             raise ValueError(

@@ -15,6 +15,7 @@ from unseen.data.arrays import Arrays
 from unseen.data.pictures.loader import evaluation_batches
 from unseen.experiment.run import train_and_judge
 from unseen.experiment.setting import prepare
+from unseen.settle import settle
 
 CLASSES, EACH, SIZE = 12, 6, 10
 
@@ -139,7 +140,7 @@ def test_wrong_files_are_named(file: Path, tmp_path: Path) -> None:
 def settled(file: Path, *words: str) -> tuple[Config, list[str]]:
     given = ["data=arrays", f"data.root={file}", *words]
     dataset: Any = Arrays(file)
-    return build.settle(configs.make(configs.override({}, given)), dataset)
+    return settle(configs.make(configs.override({}, given)), dataset)
 
 
 def test_a_head_is_chosen(file: Path) -> None:

