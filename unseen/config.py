@@ -253,7 +253,18 @@ class Config(BaseModel):
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def to_toml(self) -> str:
-        return tomli_w.dumps(_swapped(self.model_dump(), None, NOTHING))
+        return dump(self.model_dump())
+
+
+def dump(values: dict[str, Any]) -> str:
+    """Values as TOML."""
+    return tomli_w.dumps(_swapped(values, None, NOTHING))
+
+
+def parse(text: str) -> dict[str, Any]:
+    """The values of a TOML text."""
+    values: dict[str, Any] = _swapped(tomllib.loads(text), NOTHING, None)
+    return values
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -264,12 +275,6 @@ def load(path: Path) -> dict[str, Any]:
         raise ValueError(f"no such config file: {path}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not valid TOML: {error}") from error
-
-
-def parse(text: str) -> dict[str, Any]:
-    """The values of a TOML text."""
-    values: dict[str, Any] = _swapped(tomllib.loads(text), NOTHING, None)
-    return values
 
 
 def make(values: dict[str, Any]) -> Config:

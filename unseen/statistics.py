@@ -163,3 +163,13 @@ def _resampled_means(
         parts.append(times.double() @ table)
     drawn = torch.cat(parts)
     return drawn[:, :-1] / drawn[:, -1:]
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p-values corrected for their number (Holm 1979); NaN stays and is not counted."""
+    asked = sorted((p, i) for i, p in enumerate(p_values) if not math.isnan(p))
+    corrected, highest = list(map(float, p_values)), 0.0
+    for place, (p, i) in enumerate(asked):
+        highest = max(highest, min(1.0, (len(asked) - place) * p))
+        corrected[i] = highest
+    return corrected

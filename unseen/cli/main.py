@@ -13,6 +13,7 @@ from unseen.cli.list_methods import list_methods
 from unseen.cli.replay import replay
 from unseen.cli.report import report
 from unseen.cli.search import search
+from unseen.cli.study import study
 from unseen.cli.terminal import guarded
 from unseen.cli.train import train
 
@@ -33,6 +34,7 @@ app.command(short_help="What a similarity means: threshold and probability.")(ca
 app.add_typer(index.app, name="index", short_help="Build and keep an index of pictures.")
 app.command(short_help="Find pictures like this one.")(search)
 app.command(short_help="Repeat a step at which a run broke.")(replay)
+app.add_typer(study, name="study", short_help="Many runs, compared fairly.")
 app.command("catalogue", short_help="Every loss, miner, sampler, ... by name.")(list_methods)
 
 

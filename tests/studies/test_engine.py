@@ -1,0 +1,200 @@
+"""Cells run once each, whatever dies; a study that was stopped ends with the same table."""
+
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from unseen.studies import tables
+from unseen.studies.engine import Study, collect, local_storage, stored_plan
+from unseen.studies.results import read
+from unseen.studies.worker import Worker
+from unseen.training.run_folder import RunFolder
+
+Scenario = Callable[..., dict[str, Any]]
+
+
+def worked(stub: ModuleType, out: Path, **more: Any) -> Worker:
+    """A study run in this process, to its end."""
+    plan = stub.small_plan(**more)
+    RunFolder(out).write_text("study.toml", plan.to_toml())
+    worker = Worker(plan, local_storage(out), out)
+    worker.work()
+    return worker
+
+
+def test_every_cell_runs_once(instant: ModuleType, tmp_path: Path) -> None:
+    worker = worked(instant, tmp_path)
+    trials = worker.queues[""].study.get_trials()
+    assert len(trials) == 12
+    assert {trial.user_attrs["cell"] for trial in trials} == set(worker.cells)
+    assert len(list(tmp_path.glob("runs/*/state.json"))) == 12
+    assert Worker(worker.plan, local_storage(tmp_path), tmp_path).settle()
+    assert len(worker.queues[""].study.get_trials()) == 12
+
+
+def test_killed_ten_times_and_started_again(
+    instant: ModuleType, scenario: Scenario, tmp_path: Path
+) -> None:
+    told = scenario("interrupted", str(tmp_path / "killed"))
+    assert told["codes"] == [0, 0]
+    assert told["repeated"] == 0
+    assert told["begun"] > 24  # some were killed in the middle and began again
+    worked(instant, tmp_path / "whole", seeds=[0, 1, 2, 3])
+    tables_made = [tables.markdown(read(tmp_path / name)) for name in ("killed", "whole")]
+    assert tables_made[0] == tables_made[1]
+
+
+@pytest.fixture
+def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server of its own on a socket of its own; the URL of an empty database."""
+    if not all(shutil.which(name) for name in ("initdb", "pg_ctl", "postgres")):
+        pytest.skip("needs PostgreSQL: apt-get install postgresql")
+    pytest.importorskip("psycopg", reason="needs psycopg: pip install 'unseen[fleet]'")
+    script = Path(__file__).parent / "postgresql.sh"
+    place = Path(subprocess.check_output(["mktemp", "-d", "/tmp/pg.XXXXXX"], text=True).strip())
+    started = subprocess.run(
+        ["sh", str(script), "start", str(place)], capture_output=True, text=True, check=False
+    )
+    try:
+        if started.returncode:
+            pytest.skip(f"PostgreSQL does not start here: {started.stderr.strip()[-200:]}")
+        yield f"postgresql://postgres@/postgres?host={place}/socket"
+    finally:
+        subprocess.run(["sh", str(script), "stop", str(place)], capture_output=True, check=False)
+        shutil.rmtree(place, ignore_errors=True)
+
+
+@pytest.mark.slow
+def test_three_workers_on_postgresql_of_which_one_dies(
+    instant: ModuleType, scenario: Scenario, postgresql: str, tmp_path: Path
+) -> None:
+    told = scenario("fleet", str(tmp_path / "fleet"), postgresql)
+    assert told["codes"] == [0, 0]
+    assert len(told["lost"]) == 1
+    repeated = [key for key in set(told["begun"]) if told["begun"].count(key) > 1]
+    assert repeated == told["lost"]  # only the dead worker's cell was begun twice
+    assert told["fetched"] == 12
+    worked(instant, tmp_path / "alone")
+    assert told["table"] == tables.markdown(read(tmp_path / "alone"))
+
+
+@pytest.mark.slow
+def test_killed_ten_times_on_postgresql(
+    instant: ModuleType, scenario: Scenario, postgresql: str, tmp_path: Path
+) -> None:
+    told = scenario("interrupted", str(tmp_path / "killed"), postgresql)
+    assert told["codes"] == [0, 0]
+    assert told["repeated"] == 0
+    worked(instant, tmp_path / "whole", seeds=[0, 1, 2, 3])
+    tables_made = [tables.markdown(read(tmp_path / name)) for name in ("killed", "whole")]
+    assert tables_made[0] == tables_made[1]
+
+
+def test_a_failed_cell_is_retried_and_then_shown(
+    stub: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tried: list[str] = []
+
+    def failing(worker: Worker, cell: Any, *rest: Any) -> None:
+        if cell.labels["loss"] == "triplet" and len(tried) < 9:
+            tried.append(cell.key)
+            raise FloatingPointError("the loss became nan")
+        stub.instant(worker, cell, *rest)
+
+    monkeypatch.setattr(Worker, "_train", failing)
+    worker = worked(stub, tmp_path, seeds=[0], retries=1)
+    assert len(tried) == 4  # two cells, each tried twice
+    states = {run.cell.labels["loss"]: run for run in read(tmp_path).runs}
+    assert states["triplet"].state == "failed"
+    assert states["triplet"].error == "FloatingPointError: the loss became nan"
+    text = tables.markdown(read(tmp_path))
+    assert "| triplet | failed |" in text
+    tried.extend(["enough"] * 9)
+    worker.retry()
+    worker.work()
+    assert all(run.state == "done" for run in read(tmp_path).runs)
+
+
+def test_a_finished_run_that_was_not_reported_is_not_repeated(
+    instant: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    plan = instant.small_plan(seeds=[0])
+    worker = Worker(plan, local_storage(tmp_path), tmp_path)
+    worker.settle()
+    queue = worker.queues[""]
+    trial = queue.claim()
+    assert trial is not None
+    cell = worker.cells[trial.user_attrs["cell"]]
+    folder = RunFolder(tmp_path / "runs" / cell.name)
+    worker._outcome(queue, trial, cell, folder)
+    worker._note_end(folder, "done", 0.0)  # and now this worker is killed
+    monkeypatch.setattr("unseen.studies.queue.is_gone", lambda worker: True)
+    began: list[str] = []
+    stand_in = Worker._train
+
+    def counted(worker: Worker, cell: Any, *rest: Any) -> None:
+        began.append(cell.key)
+        stand_in(worker, cell, *rest)
+
+    monkeypatch.setattr(Worker, "_train", counted)
+    other = Worker(plan, local_storage(tmp_path), tmp_path)
+    other.settle()
+    monkeypatch.setattr("unseen.studies.queue.is_gone", lambda worker: False)
+    other.work()
+    assert cell.key not in began
+    assert len(began) == 5
+
+
+def test_a_changed_plan_runs_only_what_is_new(instant: ModuleType, tmp_path: Path) -> None:
+    worked(instant, tmp_path)
+    factors = {"loss": ["margin", "contrastive", "n_pair"], "embedding_size": [8, 16]}
+    worker = worked(instant, tmp_path, factors=factors)
+    assert len(worker.queues[""].study.get_trials()) == 12 + 4
+    assert {run.cell.labels["loss"] for run in read(tmp_path).runs} == set(factors["loss"])
+
+
+def test_runs_are_collected_from_the_storage(instant: ModuleType, tmp_path: Path) -> None:
+    worker = worked(instant, tmp_path / "there")
+    storage = local_storage(tmp_path / "there")
+    with pytest.raises(ValueError, match="not made by"):
+        stored_plan("small", storage)
+    worker.queues[""].study.set_user_attr("plan", worker.plan.to_toml())
+    assert collect("small", storage, tmp_path / "here") == 12
+    assert collect("small", storage, tmp_path / "here") == 0
+    both = [tables.markdown(read(tmp_path / place)) for place in ("there", "here")]
+    assert both[0] == both[1]
+    with pytest.raises(ValueError, match="holds no study 'other'"):
+        stored_plan("other", storage)
+
+
+def test_the_engine_starts_worker_processes_and_real_runs(
+    tmp_path: Path, stub: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UNSEEN_CACHE", str(tmp_path / "cache"))
+    config = {
+        "data": {"name": "glyphs", "max_classes": 24},
+        "batch_size": 16,
+        "epochs": 1,
+        "sampler": {"name": "samples_per_class", "steps": 2},
+        "metrics": ["recall@1"],
+    }
+    plan = stub.small_plan(config=config, seeds=[0], factors={"loss": ["margin", "triplet"]})
+    heard: list[int] = []
+    results = Study(plan).run(tmp_path, jobs=1, tell=lambda now: heard.append(now.ended))
+    assert [run.state for run in results.runs] == ["done", "done"]
+    assert heard[-1] == 2
+    assert all(len(run.per_class["classes"]) == 12 for run in results.runs if run.per_class)
+    recall = results.runs[0].score("recall@1")
+    counts = results.runs[0].per_class or {}
+    assert sum(counts["sums"]) / sum(counts["counts"]) == pytest.approx(recall, abs=1e-5)
+    weights = [(run.folder / "weights.safetensors").stat().st_mtime_ns for run in results.runs]
+    again = Study(plan).run(tmp_path, jobs=1)
+    assert tables.markdown(again) == tables.markdown(results)
+    assert [
+        (run.folder / "weights.safetensors").stat().st_mtime_ns for run in again.runs
+    ] == weights

@@ -1,0 +1,123 @@
+"""`unseen study`: many runs, compared fairly, on one machine or several."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
+
+from unseen.cli.terminal import console
+from unseen.studies import engine, tables
+from unseen.studies import plan as plans
+from unseen.studies.engine import Progress, Study
+from unseen.studies.queue import GRACE
+from unseen.studies.results import read
+
+study = typer.Typer(
+    help="Example: unseen study run losses.toml --out studies/losses\n\n"
+    "Many runs, compared fairly.",
+    no_args_is_help=True,
+)
+Jobs = Annotated[int | None, typer.Option(help="worker processes [as many as cores]", min=1)]
+Storage = Annotated[
+    str | None, typer.Option(help="postgresql://user@host/database, shared by several machines")
+]
+Grace = Annotated[int, typer.Option(help="seconds of silence after which a worker is dead", min=4)]
+Out = Annotated[Path, typer.Option(help="the study's folder")]
+
+
+@study.command(short_help="Run a study file, or go on with it.")
+def run(
+    file: Annotated[Path, typer.Argument(help="a TOML file: what is compared, what is the same")],
+    out: Out,
+    jobs: Jobs = None,
+    storage: Storage = None,
+    retry: Annotated[bool, typer.Option(help="try failed runs once more")] = False,
+    grace: Grace = GRACE,
+) -> None:
+    """Example: unseen study run losses.toml --out studies/losses
+
+    Runs every combination of the file's factors with every seed, in one process per core; finished
+    runs are never repeated, so the same command goes on after a stop. Ends with a table and a page.
+    """
+    made = Study(plans.load(file))
+    with _shown(out) as tell:
+        try:
+            results = made.run(out, jobs=jobs, storage=storage, grace=grace, retry=retry, tell=tell)
+        except KeyboardInterrupt:
+            console.print("stopped; the same command goes on")
+            raise
+    console.print(tables.terminal(results))
+
+
+@study.command(short_help="Help with a study that another machine started.")
+def work(
+    name: Annotated[str, typer.Argument(help="the study's name, as in its file")],
+    storage: Annotated[str, typer.Option(help="postgresql://user@host/database")],
+    out: Out,
+    jobs: Jobs = None,
+    grace: Grace = GRACE,
+) -> None:
+    """Example: unseen study work losses --storage postgresql://me@server/studies --out /tmp/losses
+
+    Claims runs of the study until it is done, and takes over those of machines that died. Data must
+    lie where the study file says. The small files of each run go to the storage as well.
+    """
+    with _shown(None) as tell:
+        engine.work(name, storage, out, jobs=jobs, grace=grace, tell=tell)
+
+
+@study.command(short_help="Fetch the runs of other machines.")
+def collect(
+    name: Annotated[str, typer.Argument(help="the study's name, as in its file")],
+    storage: Annotated[str, typer.Option(help="postgresql://user@host/database")],
+    out: Out,
+) -> None:
+    """Example: unseen study collect losses --storage postgresql://me@server/studies --out losses
+
+    Writes a run folder for each finished run that is not here yet: settings, scores, curves;
+    weights and embeddings stay on the machine that made them.
+    """
+    number = engine.collect(name, storage, out)
+    console.print(f"{number} runs fetched into {out}", soft_wrap=True)
+    console.print(tables.terminal(read(out)))
+
+
+@contextmanager
+def _shown(out: Path | None) -> Iterator[Callable[[Progress], None]]:
+    """A line of progress with the time left, the failures, and the table as it grows."""
+    began, first, last = time.monotonic(), -1, -1
+    content: list[object] = [Text("starting workers ...")]
+    with Live(Group(), console=console, refresh_per_second=2, transient=True) as live:
+        live.update(Group(*content))  # type: ignore[arg-type]
+
+        def tell(now: Progress) -> None:
+            nonlocal first, last, content
+            first = now.ended if first < 0 else first
+            content[0] = Text(_line(now, now.ended - first, time.monotonic() - began))
+            if now.ended != last:
+                told = [
+                    Text(f"failed: {title}: {error}", style="red")
+                    for title, error in now.failed.items()
+                ]
+                table = [tables.terminal(read(out))] if out is not None and now.ended else []
+                content = [content[0], *told, *table]
+                last = now.ended
+            live.update(Group(*content))  # type: ignore[arg-type]
+
+        yield tell
+
+
+def _line(now: Progress, done: int, seconds: float) -> str:
+    left = ""
+    if done and now.ended < now.total:
+        rest = timedelta(seconds=round(seconds / done * (now.total - now.ended)))
+        left = f", {rest} left"
+    running = f"; running: {' | '.join(now.running)}" if now.running else ""
+    return f"{now.ended} of {now.total} runs{left}{running}"

@@ -1,0 +1,204 @@
+"""Runs a study: in worker processes on this machine, and on any others that share its storage.
+
+    study = Study(plan.load(Path("losses.toml")))
+    results = study.run(Path("studies/losses"))        # stop it, call it again: it goes on
+    results.table()                                    # see results.py
+
+Files    out/study.toml, out/study.db (Optuna, SQLite), out/runs/<cell>/ (run folders)
+Fleet    study.run(out, storage="postgresql://...") here; on other machines
+         work("losses", "postgresql://...", out); `collect` brings the small files of their runs
+"""
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import optuna
+
+from unseen import config as configs
+from unseen.studies import plan as plans
+from unseen.studies.plan import Plan
+from unseen.studies.queue import GRACE, Queue, address
+from unseen.studies.results import Results, read
+from unseen.studies.search import search_cells
+from unseen.studies.worker import Worker
+from unseen.training.run_folder import RunFolder
+
+POLL_SECONDS = 1.0
+MOST_DEATHS = 3  # of workers in a row, without a run finished between
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a study stands."""
+
+    ended: int
+    total: int
+    running: tuple[str, ...]  # titles of cells
+    failed: dict[str, str]  # title of a cell -> its last error
+
+
+class Study:
+    """A plan that can be run, again and again until it is done."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        for variant in plan.variants():
+            for cell in search_cells(plan, variant):
+                configs.make(cell.values)
+
+    def run(
+        self,
+        out: Path,
+        *,
+        jobs: int | None = None,
+        storage: str | None = None,
+        grace: int = GRACE,
+        retry: bool = False,
+        tell: Callable[[Progress], None] = lambda progress: None,
+    ) -> Results:
+        """Runs what is missing in `jobs` processes (default: one for each core); `retry` tries
+        failed cells once more; `tell` hears about once a second how it goes."""
+        here = local_storage(out)
+        out.mkdir(parents=True, exist_ok=True)
+        RunFolder(out).write_text("study.toml", self.plan.to_toml())
+        watcher = Worker(self.plan, storage or here, out, grace)
+        watcher.queues[""].study.set_user_attr("plan", self.plan.to_toml())
+        watcher.settle()
+        if retry:
+            watcher.retry()
+        if not watcher.settle():
+            _supervise(watcher, storage or here, grace, jobs or os.cpu_count() or 1, tell)
+        tell(progress(watcher))
+        if storage is not None:
+            collect(self.plan.name, storage, out)
+        return read(out)
+
+
+def work(
+    name: str,
+    storage: str,
+    out: Path,
+    *,
+    jobs: int | None = None,
+    grace: int = GRACE,
+    tell: Callable[[Progress], None] = lambda progress: None,
+) -> None:
+    """Helps with a study that another machine started, until it is done."""
+    plan = stored_plan(name, storage)
+    watcher = Worker(plan, storage, out, grace)
+    if not watcher.settle():
+        _supervise(watcher, storage, grace, jobs or os.cpu_count() or 1, tell)
+    tell(progress(watcher))
+
+
+def collect(name: str, storage: str, out: Path) -> int:
+    """Writes the run folders that only other machines have; returns how many there were."""
+    plan = stored_plan(name, storage)
+    RunFolder(out).write_text("study.toml", plan.to_toml())
+    worker = Worker(plan, storage, out)
+    worker.outcomes()
+    fetched = 0
+    for queue in worker.queues.values():
+        for trial in queue.trials():
+            cell = worker.cells.get(trial.user_attrs.get("cell", ""))
+            files = trial.user_attrs.get("files")
+            if cell is None or not files:
+                continue
+            folder = RunFolder(out / "runs" / cell.name)
+            if not folder.file("state.json").exists():
+                fetched += 1
+                for file, text in files.items():
+                    folder.write_text(file, text)
+    return fetched
+
+
+def stored_plan(name: str, storage: str) -> Plan:
+    """The plan of a study in a storage."""
+    if name not in optuna.get_all_study_names(address(storage)):
+        raise ValueError(f"the storage holds no study {name!r}: start it with `unseen study run`")
+    text = Queue(storage, name).study.user_attrs.get("plan")
+    if text is None:
+        raise ValueError(f"{name!r} in the storage was not made by `unseen study run`")
+    return plans.parse(text)
+
+
+def local_storage(out: Path) -> str:
+    """The SQLite file of a study folder."""
+    return f"sqlite:///{(out / 'study.db').resolve()}"
+
+
+def progress(watcher: Worker) -> Progress:
+    """How many cells ended, which are running, which failed and why."""
+    outcomes = watcher.outcomes()
+    running, failed = [], {}
+    for queue in watcher.queues.values():
+        for trial in queue.trials():
+            title = trial.user_attrs.get("title", "")
+            if trial.state == optuna.trial.TrialState.RUNNING:
+                running.append(title)
+            if "error" in trial.user_attrs and trial.user_attrs["cell"] in watcher.cells:
+                failed[title] = trial.user_attrs["error"]
+            elif trial.state == optuna.trial.TrialState.COMPLETE:
+                failed.pop(title, None)
+    ended = sum(key in outcomes for key in watcher.cells)
+    return Progress(ended, watcher.total, tuple(running), failed)
+
+
+def _supervise(
+    watcher: Worker, storage: str, grace: int, jobs: int, tell: Callable[[Progress], None]
+) -> None:
+    """Keeps `jobs` worker processes at work until the study is done."""
+    context = multiprocessing.get_context("forkserver")  # torch is imported once for all workers
+    context.set_forkserver_preload(["unseen.studies.worker"])
+
+    def start() -> BaseProcess:
+        words = (watcher.plan.to_toml(), storage, str(watcher.out), grace)
+        process = context.Process(target=_process, args=words)
+        process.start()
+        return process
+
+    processes = [start() for _ in range(max(1, min(jobs, watcher.total)))]
+    deaths, ended = 0, -1
+    try:
+        while any(process.exitcode != 0 for process in processes):
+            time.sleep(POLL_SECONDS)
+            now = progress(watcher)
+            tell(now)
+            if now.ended == now.total:
+                break
+            deaths, ended = (0, now.ended) if now.ended > ended else (deaths, ended)
+            for place, process in enumerate(processes):
+                if process.exitcode not in (None, 0):
+                    deaths += 1
+                    if deaths > MOST_DEATHS:
+                        raise OSError(
+                            f"workers end with code {process.exitcode} again and again; too little "
+                            "memory for as many jobs? The same command goes on where it stopped"
+                        )
+                    processes[place] = start()
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.join()
+
+
+def _process(text: str, storage: str, out: str, grace: int) -> None:
+    """A worker process: ends with its parent, however that ends, and quietly on Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    parent = os.getppid()
+
+    def follow() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
+    Worker(plans.parse(text), storage, Path(out), grace).work()

@@ -1,0 +1,245 @@
+"""A study file: what is compared, and what is the same for all.
+
+    name = "losses"                        # of the study; also its name in the storage
+    seeds = [0, 1, 2]                      # every variant gets the same ones
+
+    [config]                               # the same for all runs: any settings of `unseen train`
+    data = "glyphs"
+    epochs = 5
+
+    [factors]                              # every combination is a variant
+    loss = ["margin", "triplet"]           # a list: values of a setting
+    embedding_size = [64, 128]
+
+    [factors.regularizer]                  # a table: named values, each a table of settings
+    none = {}
+    "density 10" = { regularizers = [{ name = "density", weight = 10.0 }] }
+
+    [search]                               # optional: tune first, see `search.py`
+    mode = "tpe"
+    trials = 20
+    config = { epochs = 2 }
+    parameters = [{ key = "lr", low = 1e-4, high = 1e-2, log = true }]
+
+The first factor (or `compare`) names the methods that tables and tests compare; combinations of the
+other factors are the experiments in which they meet. With `protocol = "k_fold"` every seed runs all
+folds. A run is a cell; its key is a hash of its settings, so a changed study file runs what is new
+and keeps what is the same.
+"""
+
+import hashlib
+import itertools
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from unseen import config as configs
+from unseen.catalogue import known
+from unseen.config import Config
+
+Values = dict[str, Any]
+ALONE = {"threads": 1, "workers": 0}  # several runs share a machine, each on one core
+
+
+class Parameter(BaseModel):
+    """A value to tune: from a list, or between two ends. `where` names the variants it is for, as
+    {factor: value}; without it, it is tuned for all."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    key: str
+    values: list[Any] = []
+    low: int | float | None = None
+    high: int | float | None = None
+    step: int | float | None = None
+    log: bool = False
+    where: dict[str, str] = {}
+
+    @model_validator(mode="after")
+    def _has_a_range(self) -> "Parameter":
+        ends = self.low is not None and self.high is not None
+        if bool(self.values) == ends:
+            raise ValueError(f"{self.key} needs either values, or low and high")
+        if self.low is not None and self.high is not None and self.low >= self.high:
+            raise ValueError(f"{self.key}: low must be below high, got {self.low}, {self.high}")
+        return self
+
+
+class Search(BaseModel):
+    """How values are tuned before variants are compared: on validation classes, one seed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    mode: Literal["coordinate", "tpe"]
+    trials: int = Field(default=20, ge=1)  # of each variant, for tpe
+    prune: bool = True
+    seed: int = 0
+    config: Values = {}
+    parameters: list[Parameter] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _coordinates_are_lists(self) -> "Search":
+        for parameter in self.parameters if self.mode == "coordinate" else ():
+            if not parameter.values and parameter.step is None:
+                raise ValueError(f"a coordinate search needs values or a step for {parameter.key}")
+        return self
+
+
+class Plan(BaseModel):
+    """A study as its file says it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(pattern=r"^[\w .+-]+$")
+    about: str = ""
+    seeds: list[int] = Field(default=[0, 1, 2], min_length=1)
+    metric: str = "recall@1"
+    compare: str = ""
+    retries: int = Field(default=1, ge=0)
+    config: Values = {}
+    factors: dict[str, list[Any] | dict[str, Values]] = Field(min_length=1)
+    search: Search | None = None
+
+    @model_validator(mode="after")
+    def _all_runs_can_be_made(self) -> "Plan":
+        if len(set(self.seeds)) < len(self.seeds):
+            raise ValueError(f"seeds must differ, got {self.seeds}")
+        if self.compare:
+            known(self.compare, list(self.factors), "factor")
+        for parameter in self.search.parameters if self.search else ():
+            for factor in parameter.where:
+                known(factor, list(self.factors), "factor")
+        for variant in self.variants():
+            for cell in variant.cells(self, {}):
+                config = configs.make(cell.values)
+                known(self.metric, config.metrics, "metric of the runs")
+        return self
+
+    @property
+    def compared(self) -> str:
+        """The factor whose values are the methods."""
+        return self.compare or next(iter(self.factors))
+
+    def variants(self) -> list["Variant"]:
+        """Every combination of the factors' values."""
+        options = [_options(name, values) for name, values in self.factors.items()]
+        made = []
+        for chosen in itertools.product(*options):
+            labels = {name: label for name, (label, _) in zip(self.factors, chosen, strict=True)}
+            values = ALONE | self.config
+            for _, settings in chosen:
+                for key, value in settings.items():
+                    values = configs.put(values, key, value)
+            made.append(Variant(labels, values))
+        return made
+
+    def to_toml(self) -> str:
+        """A study file that gives the same plan."""
+        return configs.dump(self.model_dump(exclude_defaults=True))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run: its settings and its place in the study."""
+
+    stage: Literal["search", "final"]
+    labels: dict[str, str]
+    values: Values
+    parameters: Values = field(default_factory=dict)  # tuned values among the settings
+    number: int = 0  # of a search: which trial
+
+    @property
+    def key(self) -> str:
+        content = json.dumps([self.stage, self.values, self.number], sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()[:12]
+
+    @property
+    def name(self) -> str:
+        """The name of its run folder: readable, and unique by the key."""
+        seed, fold = self.values.get("seed", 0), self.values.get("fold")
+        words = [*self.labels.values(), f"seed{seed}", *([f"fold{fold}"] if fold else [])]
+        words = [self.stage] * (self.stage == "search") + words
+        readable = re.sub(r"[^\w.+-]+", "_", "-".join(words))[:80]
+        return f"{readable}-{self.key[:8]}"
+
+    @property
+    def title(self) -> str:
+        tuned = [f"{key}={value}" for key, value in self.parameters.items()]
+        fold = [f"fold {self.values['fold']}"] if self.values.get("fold") else []
+        seed = f"seed {self.values.get('seed', 0)}"
+        return ", ".join([*self.labels.values(), *tuned, seed, *fold])
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A combination of the factors' values; `values` are its settings."""
+
+    labels: dict[str, str]
+    values: Values
+
+    def cells(self, plan: Plan, tuned: Mapping[str, Any]) -> Iterator[Cell]:
+        """The runs that are compared: every seed, every fold, with the tuned values."""
+        values = self.values
+        for key, value in tuned.items():
+            values = configs.put(values, key, value)
+        folds = configs.make(values).folds if values.get("protocol") == "k_fold" else 0
+        for seed in plan.seeds:
+            seeded = configs.put(values, "seed", seed)
+            for fold in range(folds) if folds else ():
+                folded = configs.put(seeded, "fold", fold)
+                yield Cell("final", self.labels, folded, dict(tuned))
+            if not folds:
+                yield Cell("final", self.labels, seeded, dict(tuned))
+
+
+def load(path: Path) -> Plan:
+    """A plan from a study file."""
+    return make(configs.load(path))
+
+
+def parse(text: str) -> Plan:
+    """A plan from the text of a study file."""
+    return make(configs.parse(text))
+
+
+def make(values: Values) -> Plan:
+    """A plan from plain values; what is wrong is said in one line."""
+    for key in values:
+        known(key, list(Plan.model_fields), "key of a study")
+    try:
+        return Plan(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"] if isinstance(part, str))
+        told = first["msg"].removeprefix("Value error, ")
+        raise ValueError(f"study: {place}: {told}" if place else f"study: {told}") from None
+
+
+def _options(factor: str, values: list[Any] | dict[str, Values]) -> list[tuple[str, Values]]:
+    """The values of a factor as (label, settings)."""
+    if not values:
+        raise ValueError(f"factor {factor} has no values")
+    if isinstance(values, dict):
+        return list(values.items())
+    known(factor.split(".", maxsplit=1)[0], list(Config.model_fields), "setting as a factor")
+    if factor == "seed":
+        raise ValueError("seeds are no factor: write seeds = [0, 1, 2] at the top of the file")
+    options = [(label(value), {factor: value}) for value in values]
+    if len({name for name, _ in options}) < len(options):
+        raise ValueError(f"values of factor {factor} must differ, got {[n for n, _ in options]}")
+    return options
+
+
+def label(value: Any) -> str:
+    """How a value is called in tables: {name = "margin", beta = 0.6} -> margin beta 0.6."""
+    if isinstance(value, dict):
+        rest = [f"{key} {label(item)}" for key, item in value.items() if key != "name"]
+        return " ".join([*([str(value["name"])] if "name" in value else []), *rest])
+    if isinstance(value, list):
+        return " + ".join(label(item) for item in value) or "none"
+    return "none" if value is None else str(value)

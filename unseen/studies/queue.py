@@ -1,0 +1,263 @@
+"""The cells of a study as trials of Optuna: each is enqueued once, claimed by one worker, finished.
+
+The storage is a SQLite file beside the runs, or the URL of a PostgreSQL or MySQL server for many
+machines. `optuna-dashboard <url>` opens on either.
+
+trial        user attributes: `cell` (its key), `attempt`, `worker`, then `error`, or `files`: the
+             small files of the run folder, for machines that share no disk
+enqueued     a cell with no open, finished or too often failed trial; if two machines enqueue the
+             same attempt at once, the trial with the lower number counts and the other is dropped
+claimed      waiting -> running is one transaction (under a file lock for SQLite, whose
+             transactions do not lock rows); the first heartbeat is recorded before
+dead         a worker that sent no heartbeat for `grace` seconds, or whose process is gone from this
+             machine: its trial fails without an error, and the cell is enqueued again
+"""
+
+import fcntl
+import json
+import os
+import threading
+import time
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.trial import FrozenTrial, TrialState
+
+from unseen.studies.plan import Cell
+from unseen.studies.search import Outcome
+
+GRACE = 60  # seconds
+OPEN = (TrialState.WAITING, TrialState.RUNNING)
+ENDED = {TrialState.COMPLETE: "done", TrialState.PRUNED: "pruned"}
+
+
+def address(storage: str) -> str:
+    """A storage's URL with the driver that the `fleet` extra installs."""
+    if not storage.startswith("postgresql://"):
+        return storage
+    try:
+        import psycopg  # noqa: F401, PLC0415
+    except ModuleNotFoundError as error:
+        raise ValueError(
+            "a PostgreSQL storage needs psycopg: pip install 'unseen[fleet]'"
+        ) from error
+    return storage.replace("postgresql://", "postgresql+psycopg://", 1)
+
+
+class Queue:
+    """One Optuna study and the cells in it."""
+
+    def __init__(self, storage: str, name: str, retries: int = 1, grace: int = GRACE) -> None:
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        self.storage, self.name, self.retries = storage, name, retries
+        is_file = storage.startswith("sqlite:///")
+        self.lock = Path(f"{storage.removeprefix('sqlite:///')}.lock") if is_file else None
+        wait = {"connect_args": {"timeout": 60}} if is_file else {"pool_pre_ping": True}
+        self.beat_seconds = max(1, grace // 4)
+        with warnings.catch_warnings(), self._alone():  # heartbeats are marked as experimental
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            self.database = _open(address(storage), wait, self.beat_seconds, grace)
+            self.study = optuna.create_study(
+                storage=self.database, study_name=name, direction="maximize", load_if_exists=True
+            )
+        self.id = self.database.get_study_id_from_name(name)
+
+    def trials(self) -> list[FrozenTrial]:
+        """Every trial that counts, in order: of two with the same attempt the earlier one."""
+        first: dict[tuple[str, int], FrozenTrial] = {}
+        for trial in self.study.get_trials(deepcopy=False):
+            place = (trial.user_attrs.get("cell", ""), trial.user_attrs.get("attempt", 0))
+            first.setdefault(place, trial)
+        return list(first.values())
+
+    def outcomes(self) -> dict[str, Outcome]:
+        """How cells ended, by key."""
+        ended = {}
+        for key, trials in _by_cell(self.trials()).items():
+            outcome = self._outcome(trials)
+            if outcome is not None:
+                ended[key] = outcome
+        return ended
+
+    def enqueue(self, cells: Sequence[Cell]) -> None:
+        """Adds the cells that are neither open nor ended."""
+        with self._alone():
+            known = _by_cell(self.trials())
+            for cell in cells:
+                trials = known.get(cell.key, [])
+                if any(t.state in OPEN for t in trials) or self._outcome(trials) is not None:
+                    continue
+                self._add(cell, trials)
+
+    def retry(self, cells: Sequence[Cell]) -> None:
+        """Adds the cells that failed too often, once more."""
+        with self._alone():
+            known = _by_cell(self.trials())
+            for cell in cells:
+                outcome = self._outcome(known.get(cell.key, []))
+                if outcome is not None and outcome.state == "failed":
+                    self._add(cell, known[cell.key])
+
+    def claim(self) -> FrozenTrial | None:
+        """The next waiting trial, now running for this process; None when there is none."""
+        with self._alone():
+            for trial in self.study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
+                number = self.trial_id(trial)
+                if not self._take(number):
+                    continue
+                if all(trial.number != counted.number for counted in self.trials()):
+                    self.fail(trial, None)  # another machine enqueued the same attempt first
+                    continue
+                return self.database.get_trial(number)
+        return None
+
+    def release_dead(self) -> None:
+        """Fails the running trials whose worker is gone."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            optuna.storages.fail_stale_trials(self.study)
+        for trial in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+            if is_gone(trial.user_attrs.get("worker", "")):
+                self.fail(trial, None)
+
+    @contextmanager
+    def beating(self, trial: FrozenTrial) -> Iterator[None]:
+        """Heartbeats while the block runs."""
+        ended = threading.Event()
+
+        def beat() -> None:
+            while not ended.wait(self.beat_seconds):
+                with suppress(optuna.exceptions.StorageInternalError):  # the server may come back
+                    self.database.record_heartbeat(number)
+
+        number = self.trial_id(trial)
+
+        thread = threading.Thread(target=beat, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    def finish(
+        self, trial: FrozenTrial, outcome: Outcome, files: Mapping[str, str] | None = None
+    ) -> None:
+        """The end of a trial; one that was taken over meanwhile stays as it is."""
+        if files:
+            self._note(trial, "files", dict(files))
+        state = TrialState.PRUNED if outcome.state == "pruned" else TrialState.COMPLETE
+        value = outcome.value if state == TrialState.COMPLETE else None
+        self.study.tell(trial.number, value, state=state, skip_if_finished=True)
+
+    def fail(
+        self, trial: FrozenTrial, error: str | None, files: Mapping[str, str] | None = None
+    ) -> None:
+        """A failed trial; without an error it counts as never tried."""
+        if error is not None:
+            self._note(trial, "error", error)
+            self._note(trial, "files", dict(files or {}))
+        self.study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
+
+    def trial_id(self, trial: FrozenTrial) -> int:
+        return self.database.get_trial_id_from_study_id_trial_number(self.id, trial.number)
+
+    def _take(self, number: int) -> bool:
+        """Waiting -> running, with a heartbeat from the first moment; False: another one has it."""
+        try:
+            self.database.record_heartbeat(number)
+            if not self.database.set_trial_state_values(number, state=TrialState.RUNNING):
+                return False
+        except (optuna.exceptions.UpdateFinishedTrialError, optuna.exceptions.StorageInternalError):
+            return False
+        self.database.set_trial_user_attr(number, "worker", worker_name())
+        return True
+
+    def _outcome(self, trials: list[FrozenTrial]) -> Outcome | None:
+        for trial in trials:
+            if trial.state in ENDED:
+                value = trial.value if trial.state == TrialState.COMPLETE else None
+                tuned = json.loads(trial.user_attrs.get("parameters", "{}"))
+                state: Any = ENDED[trial.state]
+                return Outcome(state, float("nan") if value is None else value, tuned)
+        failed = [trial for trial in trials if "error" in trial.user_attrs]
+        is_open = any(trial.state in OPEN for trial in trials)
+        return Outcome("failed") if len(failed) > self.retries and not is_open else None
+
+    def _add(self, cell: Cell, trials: list[FrozenTrial]) -> None:
+        attempt = 1 + max((trial.user_attrs["attempt"] for trial in trials), default=0)
+        told = {"cell": cell.key, "title": cell.title, "attempt": attempt}
+        begun = trials[-1].params if trials else {}  # what a sampler proposed stays
+        self.study.enqueue_trial(begun, user_attrs=told | cell.labels)
+
+    def _note(self, trial: FrozenTrial, key: str, value: Any) -> None:
+        with suppress(optuna.exceptions.UpdateFinishedTrialError):  # taken over meanwhile
+            self.database.set_trial_user_attr(self.trial_id(trial), key, value)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        if self.lock is None:
+            yield
+            return
+        self.lock.parent.mkdir(parents=True, exist_ok=True)
+        with self.lock.open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+
+def worker_name() -> str:
+    """This process, told apart from those of other machines and containers."""
+    return f"{_machine()}:{os.getpid()}"
+
+
+def is_gone(worker: str) -> bool:
+    """Whether a process of this very machine has ended; of others we cannot know."""
+    machine, _, pid = worker.rpartition(":")
+    if not machine or machine != _machine():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False
+
+
+def _machine() -> str:
+    """The running kernel and the process namespace; unique where there is no /proc."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}:{Path('/proc/self/ns/pid').stat().st_ino}"
+    except OSError:
+        return f"unknown {os.getpid()} {id(os)}"
+
+
+def _by_cell(trials: list[FrozenTrial]) -> dict[str, list[FrozenTrial]]:
+    cells: dict[str, list[FrozenTrial]] = {}
+    for trial in trials:
+        cells.setdefault(trial.user_attrs.get("cell", ""), []).append(trial)
+    return cells
+
+
+def _open(url: str, engine: dict[str, Any], beat: int, grace: int) -> optuna.storages.RDBStorage:
+    """The database; one that does not answer is said in one line."""
+    for seconds in (0.5, 1.0, 2.0, None):
+        try:
+            return optuna.storages.RDBStorage(
+                url, engine_kwargs=engine, heartbeat_interval=beat, grace_period=grace
+            )
+        except Exception as error:  # drivers and Optuna raise their own kinds
+            reason = str(error.__cause__ or error).strip().splitlines()[0]
+            if seconds is not None and ("already exists" in reason or "duplicate" in reason):
+                time.sleep(seconds)  # another machine makes the tables at this very moment
+                continue
+            from sqlalchemy.engine import make_url  # noqa: PLC0415
+
+            shown = make_url(url).render_as_string(hide_password=True)
+            raise ValueError(f"cannot open the storage {shown}: {reason}") from error
+    raise AssertionError("the last attempt returns or raises")

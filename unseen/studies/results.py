@@ -1,0 +1,254 @@
+"""What a study found, read from its run folders alone.
+
+    results = read(Path("studies/losses"))
+    results.rows()        one dict per run: labels, seed, state, every metric
+    standings(results)    one row per method and experiment: mean, spread, paired test
+
+A run that failed is a row that says so. The paired test asks, for every method against the best of
+its experiment, whether the differences of whole test classes, added over seeds, could have any
+sign; its p-values are corrected for their number (Holm).
+"""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from unseen.statistics import Spread, compare, holm, over_seeds
+from unseen.studies import plan as plans
+from unseen.studies.plan import Cell, Plan
+from unseen.studies.search import Outcome, known_cells, search_cells
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One cell and what its folder holds; `state` is "open" when there is none yet."""
+
+    cell: Cell
+    folder: Path
+    state: str
+    error: str = ""
+    seconds: float = math.nan
+    result: Json | None = None
+    selection: Json | None = None
+    per_class: Json | None = None
+    parameters: Json | None = None
+
+    @property
+    def replicate(self) -> tuple[int, int]:
+        """Seed and fold: what runs of different methods are paired by."""
+        return int(self.cell.values["seed"]), int(self.cell.values.get("fold") or 0)
+
+    def score(self, metric: str, row: str = "trained") -> float:
+        """A test score; NaN where there is none."""
+        scores = (self.result or {}).get("scores", {})
+        value = scores.get(row, {}).get("metrics", {}).get(metric, {}).get("value")
+        return math.nan if value is None else float(value)
+
+
+@dataclass(frozen=True)
+class Results:
+    """The runs of a study, those of searches apart."""
+
+    plan: Plan
+    out: Path
+    runs: tuple[Run, ...]
+    searches: tuple[Run, ...]
+
+    @property
+    def on_test(self) -> bool:
+        """Some run was selected by its score on test classes."""
+        everything = (*self.runs, *self.searches)
+        return any((run.selection or {}).get("on") == "test" for run in everything)
+
+    def metrics(self) -> list[str]:
+        """Every metric of any run, the plan's first."""
+        found = [m for run in self.runs for m in _scores(run).get("metrics", {})]
+        rest = [metric for metric in dict.fromkeys(found) if metric != self.plan.metric]
+        return [self.plan.metric, *rest]
+
+    def methods(self) -> list[str]:
+        return list(dict.fromkeys(run.cell.labels[self.plan.compared] for run in self.runs))
+
+    def experiments(self) -> list[str]:
+        return list(dict.fromkeys(self.experiment(run) for run in self.runs))
+
+    def experiment(self, run: Run) -> str:
+        """The values of the factors that are not compared."""
+        rest = [v for name, v in run.cell.labels.items() if name != self.plan.compared]
+        return ", ".join(rest)
+
+    def of(self, experiment: str, method: str) -> list[Run]:
+        return [
+            run
+            for run in self.runs
+            if self.experiment(run) == experiment and run.cell.labels[self.plan.compared] == method
+        ]
+
+    def rows(self) -> list[Json]:
+        """One flat row per run: labels, seed, fold, state, folder, metrics as fractions."""
+        return [
+            run.cell.labels
+            | run.cell.parameters
+            | {"seed": run.replicate[0], "fold": run.replicate[1], "state": run.state}
+            | {"folder": str(run.folder), "seconds": run.seconds}
+            | {metric: run.score(metric) for metric in self.metrics()}
+            for run in self.runs
+        ]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A method (or a baseline) in an experiment."""
+
+    experiment: str
+    method: str
+    scores: dict[str, Spread]  # by metric; empty when every run failed
+    done: int
+    failed: int
+    planned: int
+    p: float = math.nan  # against the best of the experiment, corrected
+    is_best: bool = False
+    is_baseline: bool = False
+    tuning_runs: int = 0
+
+
+def read(out: Path) -> Results:
+    """The results in a study folder."""
+    if not (out / "study.toml").exists():
+        raise ValueError(f"{out} is no study: it has no study.toml. `unseen study run` makes one.")
+    plan = plans.load(out / "study.toml")
+    outcomes = {}
+    for variant in plan.variants():
+        for cell in search_cells(plan, variant):
+            run = _read_run(out, cell)
+            if run.state in ("done", "failed", "pruned"):
+                value = float((run.selection or {}).get("value", math.nan))
+                state: Any = run.state
+                outcomes[cell.key] = Outcome(state, value, run.parameters)
+    cells = known_cells(plan, outcomes)
+    runs = [_read_run(out, cell) for cell in cells]
+    return Results(
+        plan,
+        out,
+        tuple(run for run in runs if run.cell.stage == "final"),
+        tuple(run for run in runs if run.cell.stage == "search"),
+    )
+
+
+def standings(results: Results) -> list[Standing]:
+    """Methods of every experiment, best first, then the baselines they must beat."""
+    rows: list[Standing] = []
+    for experiment in results.experiments():
+        groups = {method: results.of(experiment, method) for method in results.methods()}
+        groups = {method: runs for method, runs in groups.items() if runs}
+        rows += _ranked(results, experiment, groups)
+        rows += _baselines(results, experiment, [run for runs in groups.values() for run in runs])
+    return rows
+
+
+def _ranked(results: Results, experiment: str, groups: dict[str, list[Run]]) -> list[Standing]:
+    metric = results.plan.metric
+
+    def mean(method: str) -> float:
+        values = [run.score(metric) for run in groups[method] if run.state == "done"]
+        return float(np.mean(values)) if values else -math.inf
+
+    order = sorted(groups, key=mean, reverse=True)
+    best = order[0]
+    p_values = [
+        math.nan if method == best else paired_p(groups[best], groups[method]) for method in order
+    ]
+    rows = []
+    for method, p in zip(order, holm(p_values), strict=True):
+        runs = groups[method]
+        done = [run for run in runs if run.state == "done"]
+        searched = [run for run in results.searches if run.cell.labels == runs[0].cell.labels]
+        rows.append(
+            Standing(
+                experiment,
+                method,
+                _spreads(done, results.metrics()),
+                done=len(done),
+                failed=sum(run.state == "failed" for run in runs),
+                planned=len(runs),
+                p=p,
+                is_best=method == best and bool(done),
+                tuning_runs=len(searched),
+            )
+        )
+    return rows
+
+
+def paired_p(best: Sequence[Run], other: Sequence[Run]) -> float:
+    """Two-sided p over test classes and seeds; NaN where two runs cannot be paired."""
+    others = {run.replicate: run.per_class for run in other if run.state == "done"}
+    firsts, seconds, classes = [], [], []
+    for run in best:
+        one, two = run.per_class, others.get(run.replicate)
+        if run.state != "done" or not one or not two or one["classes"] != two["classes"]:
+            continue
+        firsts += two["sums"]
+        seconds += one["sums"]
+        classes += one["classes"]
+    if not classes:
+        return math.nan
+    first, second = (torch.tensor(sums, dtype=torch.float64) for sums in (firsts, seconds))
+    return compare(first, second, torch.tensor(classes)).p
+
+
+def _baselines(results: Results, experiment: str, runs: list[Run]) -> list[Standing]:
+    """Untrained networks and raw inputs: once for each seed and fold."""
+    once: dict[tuple[str, tuple[int, int]], Run] = {}
+    for run in runs:
+        for row in (run.result or {}).get("scores", {}):
+            if row != "trained":
+                once.setdefault((row, run.replicate), run)
+    rows = []
+    for row in dict.fromkeys(name for name, _ in once):
+        measured = [run for (name, _), run in once.items() if name == row]
+        scores = _spreads(measured, results.metrics(), row)
+        count = len(measured)
+        rows.append(Standing(experiment, row, scores, count, 0, count, is_baseline=True))
+    return rows
+
+
+def _spreads(runs: list[Run], metrics: list[str], row: str = "trained") -> dict[str, Spread]:
+    values = {metric: [run.score(metric, row) for run in runs] for metric in metrics}
+    known = {m: [v for v in found if not math.isnan(v)] for m, found in values.items()}
+    return {metric: over_seeds(found) for metric, found in known.items() if found}
+
+
+def _scores(run: Run) -> Json:
+    scores: Json = (run.result or {}).get("scores", {}).get("trained", {})
+    return scores
+
+
+def _read_run(out: Path, cell: Cell) -> Run:
+    folder = out / "runs" / cell.name
+    state = _json(folder / "state.json")
+    if state is None:
+        return Run(cell, folder, "open")
+    told = _json(folder / "cell.json") or {}
+    return Run(
+        cell,
+        folder,
+        state["state"],
+        state["error"],
+        state["seconds"],
+        _json(folder / "result.json"),
+        _json(folder / "selection.json"),
+        _json(folder / "per_class.json"),
+        told.get("parameters"),
+    )
+
+
+def _json(file: Path) -> Json | None:
+    return json.loads(file.read_text()) if file.exists() else None

@@ -1,0 +1,169 @@
+"""The table of a study: for the terminal (rich), Markdown, LaTeX and the page, from one list.
+
+Scores are percent: the mean over runs (seeds, folds) with the half width of its 95 % interval, and
+the standard deviation of a single run. A method that failed says so instead of a number. A study
+that selected on test classes says so in every form.
+"""
+
+import math
+from collections.abc import Sequence
+from html import escape
+
+from rich.markup import escape as plain
+from rich.table import Table
+
+from unseen.reports.tables import ON_TEST, metric_title, row_title
+from unseen.statistics import Spread
+from unseen.studies.results import Results, Standing, standings
+
+NOTE = (
+    "±: half of the 95 % interval of the mean over runs; s: standard deviation of one run; "
+    "p: paired test against the best over test classes and seeds, corrected for the number of "
+    "methods (Holm)."
+)
+
+
+class StudyTable:
+    """Rows and columns as text; the forms below only differ in their marks."""
+
+    def __init__(self, results: Results, metrics: Sequence[str] | None = None) -> None:
+        self.results = results
+        self.metrics = list(metrics or results.metrics())
+        self.rows = standings(results)
+        self.has_experiments = len(results.experiments()) > 1
+        self.is_tuned = bool(results.searches)
+
+    @property
+    def heads(self) -> list[str]:
+        others = ["experiment"] if self.has_experiments else []
+        tuned = ["tuning runs"] if self.is_tuned else []
+        scores = [f"{metric_title(metric)} %" for metric in self.metrics]
+        return [*others, self.results.plan.compared, *scores, "p", "runs", *tuned]
+
+    @property
+    def notes(self) -> list[str]:
+        """What must be said under the table."""
+        told = [NOTE] + ([ON_TEST] if self.results.on_test else [])
+        budgets = {row.tuning_runs for row in self.rows if not row.is_baseline}
+        if len(budgets) > 1:
+            told.append("Tuning budgets differ: compare with care.")
+        if any(row.failed for row in self.rows):
+            told.append("Failed runs are left out of the means, which flatters the method.")
+        return told
+
+    def cells(self, row: Standing) -> list[str]:
+        """The texts of a row, in the order of the heads."""
+        name = row_title(row.method) if row.is_baseline else row.method
+        others = [row.experiment] if self.has_experiments else []
+        tuned = [str(row.tuning_runs or "")] if self.is_tuned else []
+        scores = [score_text(row, row.scores.get(metric)) for metric in self.metrics]
+        return [*others, name, *scores, p_text(row), runs_text(row), *tuned]
+
+
+def score_text(row: Standing, spread: Spread | None) -> str:
+    """61.4 ±0.8 (s 0.3); `failed` where every run failed."""
+    if spread is None:
+        return "failed" if row.failed and not row.done else "–"
+    text = f"{100 * spread.mean:.1f}"
+    if math.isnan(spread.std):
+        return text
+    return f"{text} ±{50 * (spread.high - spread.low):.1f} (s {100 * spread.std:.1f})"
+
+
+def p_text(row: Standing) -> str:
+    if row.is_best:
+        return "best"
+    return "" if math.isnan(row.p) else ("<0.001" if row.p < 0.001 else f"{row.p:.3f}")
+
+
+def runs_text(row: Standing) -> str:
+    failed = f", {row.failed} failed" if row.failed else ""
+    return (
+        f"{row.done}{failed}"
+        if row.done + row.failed == row.planned
+        else (f"{row.done} of {row.planned}{failed}")
+    )
+
+
+def terminal(results: Results, metrics: Sequence[str] | None = None) -> Table:
+    """For the terminal."""
+    made = StudyTable(results, metrics)
+    table = Table(
+        title=plain(results.plan.name), caption="\n".join(made.notes),
+        title_justify="left", caption_justify="left",
+    )  # fmt: skip
+    for head in made.heads:
+        table.add_column(head, justify="right" if head.endswith("%") else "left")
+    last = None
+    for row in made.rows:
+        if last is not None and row.experiment != last:
+            table.add_section()
+        last = row.experiment
+        style = "bold" if row.is_best else "dim" if row.is_baseline else ""
+        style = "red" if row.failed and not row.done else style
+        table.add_row(*[plain(cell) for cell in made.cells(row)], style=style)
+    return table
+
+
+def markdown(results: Results, metrics: Sequence[str] | None = None) -> str:
+    """For a README or an issue."""
+    made = StudyTable(results, metrics)
+    lines = ["| " + " | ".join(made.heads) + " |", "|" + "---|" * len(made.heads)]
+    for row in made.rows:
+        cells = [cell.replace("|", "\\|") for cell in made.cells(row)]
+        cells = [f"**{cell}**" if row.is_best and cell else cell for cell in cells]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join([*lines, "", *made.notes]) + "\n"
+
+
+def latex(results: Results, metrics: Sequence[str] | None = None) -> str:
+    """For a paper: a `tabular` for the booktabs package."""
+    made = StudyTable(results, metrics)
+    lines = [f"% {_latex(note)}" for note in made.notes]
+    lines += [f"\\begin{{tabular}}{{{'l' * len(made.heads)}}}", "\\toprule"]
+    lines += [" & ".join(_latex(head) for head in made.heads) + " \\\\", "\\midrule"]
+    last = None
+    for row in made.rows:
+        if last is not None and row.experiment != last:
+            lines.append("\\midrule")
+        last = row.experiment
+        cells = [_latex(cell) for cell in made.cells(row)]
+        cells = [f"\\textbf{{{cell}}}" if row.is_best and cell else cell for cell in cells]
+        lines.append(" & ".join(cells) + " \\\\")
+    lines += ["\\bottomrule", "\\end{tabular}"]
+    if made.results.on_test:
+        lines.append(f"\\par\\footnotesize {_latex(ON_TEST)}")
+    return "\n".join(lines) + "\n"
+
+
+def html(results: Results, metrics: Sequence[str] | None = None) -> str:
+    """For the page."""
+    made = StudyTable(results, metrics)
+    heads = "".join(f'<th scope="col">{escape(head)}</th>' for head in made.heads)
+    body, last = "", None
+    for row in made.rows:
+        marks = ["main"] * row.is_best + ["baseline"] * row.is_baseline
+        marks += ["failed"] * bool(row.failed and not row.done)
+        marks += ["next"] * (last is not None and row.experiment != last)
+        last = row.experiment
+        cells = "".join(f"<td>{_html_score(cell)}</td>" for cell in made.cells(row))
+        body += f'<tr class="{" ".join(marks)}">{cells}</tr>\n'
+    warning = f'<caption class="warning">{ON_TEST}</caption>' if results.on_test else ""
+    notes = "".join(f'<p class="small">{escape(note)}</p>' for note in made.notes)
+    return (
+        '<div class="scroll" tabindex="0" role="region" aria-label="Table of methods">'
+        f'<table class="study">{warning}<thead><tr>{heads}</tr></thead><tbody>\n{body}</tbody>'
+        f"</table></div>{notes}"
+    )
+
+
+def _html_score(cell: str) -> str:
+    """The spread in small letters under the mean."""
+    mean, sign, rest = cell.partition(" ±")
+    return f"{escape(mean)}<small>±{escape(rest)}</small>" if sign else escape(cell)
+
+
+def _latex(text: str) -> str:
+    for sign in "&%$#_{}":
+        text = text.replace(sign, f"\\{sign}")
+    return text.replace("±", "$\\pm$").replace("–", "--").replace("<", "$<$")

@@ -1,0 +1,245 @@
+"""A worker: claims one cell after the other and runs it, until the study is at its end.
+
+It keeps what runs share: the data, opened once, and the scores of baselines. A run it takes over
+from a dead worker goes on from its last checkpoint, if the run folder is on the same disk; one that
+had finished but was not yet reported is only reported.
+"""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+import torch
+from optuna.trial import FrozenTrial
+
+from unseen import build
+from unseen import config as configs
+from unseen.contracts import Dataset
+from unseen.evaluation.evaluate import Evaluation
+from unseen.experiment.run import train, train_and_judge
+from unseen.experiment.setting import Setting, Watch, prepare
+from unseen.studies.plan import Cell, Parameter, Plan, Values
+from unseen.studies.queue import GRACE, Queue
+from unseen.studies.search import (
+    Outcome,
+    known_cells,
+    parameters_of,
+    search_cells,
+    total_cells,
+)
+from unseen.training import journal
+from unseen.training.checkpoint import Checkpoints
+from unseen.training.run_folder import RunFolder
+
+IDLE_SECONDS = 0.5
+SMALL_FILES = ("cell.json", "config.toml", "manifest.json", "selection.json", "result.json")
+
+
+class Worker:
+    """Works on a study in its storage; run folders go to `out/runs`."""
+
+    def __init__(self, plan: Plan, storage: str, out: Path, grace: int = GRACE) -> None:
+        self.plan, self.out = plan, out
+        self.variants = {_place(v.labels): v for v in plan.variants()}
+        self.total = total_cells(plan)
+        self.queues = {"": Queue(storage, plan.name, plan.retries, grace)}
+        for place, variant in self.variants.items():
+            if search_cells(plan, variant):
+                name = f"{plan.name} / {place}"
+                self.queues[place] = Queue(storage, name, plan.retries, grace)
+        self.cells: dict[str, Cell] = {}
+        self.data: dict[str, Dataset] = {}
+        self.known_scores: dict[bytes, Evaluation] = {}
+
+    def work(self) -> None:
+        """Runs cells until all have ended; waits for those of other workers, to take them over."""
+        torch.set_num_threads(1)
+        while True:
+            for queue in self.queues.values():
+                trial = queue.claim()
+                if trial is not None:
+                    self._run(queue, trial)
+                    break
+            else:
+                if self.settle():
+                    return
+                time.sleep(IDLE_SECONDS)
+
+    def settle(self) -> bool:
+        """Enqueues what is due, takes cells of dead workers back; True when every cell ended."""
+        for queue in self.queues.values():
+            queue.release_dead()
+        outcomes = self.outcomes()
+        for place, queue in self.queues.items():
+            queue.enqueue([cell for cell in self.cells.values() if _queue_of(cell) == place])
+        return len(self.cells) >= self.total and all(key in outcomes for key in self.cells)
+
+    def retry(self) -> None:
+        """Gives every failed cell another chance."""
+        self.outcomes()
+        for place, queue in self.queues.items():
+            queue.retry([cell for cell in self.cells.values() if _queue_of(cell) == place])
+
+    def outcomes(self) -> dict[str, Outcome]:
+        """How cells ended so far; `cells` then holds those that are known."""
+        outcomes: dict[str, Outcome] = {}
+        for queue in self.queues.values():
+            outcomes |= queue.outcomes()
+        self.cells = {cell.key: cell for cell in known_cells(self.plan, outcomes)}
+        return outcomes
+
+    def _run(self, queue: Queue, trial: FrozenTrial) -> None:
+        key = trial.user_attrs["cell"]
+        if key not in self.cells:
+            self.outcomes()
+        if key not in self.cells:
+            queue.fail(trial, None)  # of an older plan
+            return
+        cell = self.cells[key]
+        folder = RunFolder(self.out / "runs" / cell.name)
+        began = time.monotonic()
+        with queue.beating(trial):
+            try:
+                outcome = self._outcome(queue, trial, cell, folder)
+            except Exception as error:  # whatever a run dies of is recorded, and the study goes on
+                told = f"{type(error).__name__}: {error}"
+                self._note_end(folder, "failed", began, told)
+                queue.fail(trial, told, small_files(folder))
+                return
+        self._note_end(folder, outcome.state, began)
+        queue.finish(trial, outcome, small_files(folder))
+
+    def _outcome(self, queue: Queue, trial: FrozenTrial, cell: Cell, folder: RunFolder) -> Outcome:
+        """Trains and values a cell, unless its folder says that this was done."""
+        values, tuned, asked = cell.values, cell.parameters, None
+        if cell.stage == "search" and self.plan.search and self.plan.search.mode == "tpe":
+            asked = self._asked(queue, trial, cell)
+            variant = self.variants[_place(cell.labels)]
+            tuned = {p.key: suggest(asked, p) for p in parameters_of(self.plan, variant)}
+            for name, value in tuned.items():
+                values = configs.put(values, name, value)
+            asked.set_user_attr("parameters", json.dumps(tuned))
+        if _state(folder) == "done":  # a worker died before it could say so
+            return Outcome("done", _selected(folder), tuned)
+        told = {"key": cell.key, "stage": cell.stage, "labels": cell.labels, "parameters": tuned}
+        folder.write_json("cell.json", told | {"seed": values["seed"], "fold": values.get("fold")})
+        try:
+            self._train(cell, values, folder, _reporting(asked, self.plan))
+        except optuna.TrialPruned:
+            return Outcome("pruned", parameters=tuned)
+        return Outcome("done", _selected(folder), tuned)
+
+    def _train(self, cell: Cell, values: Values, folder: RunFolder, watch: Watch) -> None:
+        config = configs.make(values)
+        name = config.data.model_dump_json()
+        if name not in self.data:
+            self.data[name] = build.dataset(config.data)
+        prepared = prepare(config, watch, self.data[name])
+        setting = Setting(
+            prepared.config, prepared.dataset, prepared.split, prepared.reasons, self.known_scores
+        )
+        command = f"unseen study: {self.plan.name}, {cell.title}"
+        if cell.stage == "search":
+            train(setting, folder.path, command, watch)
+            folder.note_end()
+            return
+        train_and_judge(setting, folder.path, command, watch)
+        folder.write_json("per_class.json", per_class(setting, folder, self.plan.metric))
+
+    def _asked(self, queue: Queue, trial: FrozenTrial, cell: Cell) -> optuna.Trial:
+        """The trial with a sampler that depends on nothing but the plan and the trials before."""
+        search = self.plan.search
+        assert search is not None
+        queue.study.sampler = optuna.samplers.TPESampler(
+            n_startup_trials=max(3, search.trials // 4), seed=1000 * search.seed + cell.number
+        )
+        queue.study.pruner = optuna.pruners.NopPruner()
+        if search.prune:
+            queue.study.pruner = optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=1)
+        return optuna.Trial(queue.study, queue.trial_id(trial))
+
+    def _note_end(self, folder: RunFolder, state: str, began: float, error: str = "") -> None:
+        """The last file of a run: how it ended."""
+        if _state(folder) == state and not error:
+            return
+        seconds = round(time.monotonic() - began, 2)
+        folder.write_json("state.json", {"state": state, "seconds": seconds, "error": error})
+        if not error:
+            Checkpoints(folder.file("checkpoint")).clear()
+
+
+def per_class(setting: Setting, folder: RunFolder, metric: str) -> dict[str, Any]:
+    """A metric's sum and number of queries for each test class: what paired tests need, and small
+    enough for the storage. Empty for metrics without values per query."""
+    with np.load(folder.file("embeddings/per_query.npz")) as arrays:
+        name = f"trained/{metric}"
+        values = arrays[name] if name in arrays.files else np.zeros(0)
+    split = setting.split
+    asked = split.test if split.query is None else split.test[split.query]
+    labels = setting.dataset.labels[asked]
+    if len(values) != len(labels):
+        return {"metric": metric, "classes": [], "sums": [], "counts": []}
+    known = ~np.isnan(values)
+    classes, place = np.unique(labels[known], return_inverse=True)
+    return {
+        "metric": metric,
+        "classes": classes.tolist(),
+        "sums": np.bincount(place, values[known], len(classes)).round(9).tolist(),
+        "counts": np.bincount(place, minlength=len(classes)).tolist(),
+    }
+
+
+def suggest(trial: optuna.Trial, parameter: Parameter) -> Any:
+    """A value of a parameter, as the sampler proposes it."""
+    p = parameter
+    if p.values:
+        place = trial.suggest_categorical(p.key, list(range(len(p.values))))
+        return p.values[place]
+    assert p.low is not None
+    assert p.high is not None
+    if isinstance(p.low, int) and isinstance(p.high, int):
+        return trial.suggest_int(p.key, p.low, p.high, step=int(p.step or 1), log=p.log)
+    return trial.suggest_float(p.key, p.low, p.high, step=p.step, log=p.log)
+
+
+def small_files(folder: RunFolder) -> dict[str, str]:
+    """What other machines need of a run: its small files, and the journal's epochs."""
+    names = (*SMALL_FILES, "per_class.json", "state.json")
+    files = {n: folder.file(n).read_text() for n in names if folder.file(n).exists()}
+    epochs = [e for e in journal.read(folder.file("journal.jsonl")) if e["event"] == "epoch"]
+    return files | {"journal.jsonl": "".join(json.dumps(event) + "\n" for event in epochs)}
+
+
+def _reporting(trial: optuna.Trial | None, plan: Plan) -> Watch:
+    """Tells Optuna the value after each epoch, and stops a run that it finds hopeless."""
+    if trial is None or plan.search is None or not plan.search.prune:
+        return Watch()
+
+    def listen(event: dict[str, Any]) -> None:
+        if event["event"] == "epoch":
+            part = event.get("validation") or event.get("test") or {}
+            trial.report(part["recall@1"], event["epoch"])
+            if trial.should_prune():
+                raise optuna.TrialPruned
+
+    return Watch([listen])
+
+
+def _state(folder: RunFolder) -> str:
+    file = folder.file("state.json")
+    return str(folder.read_json("state.json")["state"]) if file.exists() else ""
+
+
+def _selected(folder: RunFolder) -> float:
+    return float(folder.read_json("selection.json")["value"])
+
+
+def _place(labels: dict[str, str]) -> str:
+    return ", ".join(labels.values())
+
+
+def _queue_of(cell: Cell) -> str:
+    return _place(cell.labels) if cell.stage == "search" else ""
