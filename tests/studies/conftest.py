@@ -49,6 +49,6 @@ def scenario() -> Callable[..., dict[str, Any]]:
         )
         assert done.returncode == 0, done.stderr[-2000:]
         told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-        return told
+        return told | {"errors": done.stderr[-2000:]}
 
     return run

@@ -107,15 +107,15 @@ def begun(log: Path) -> list[str]:
     return log.read_text().split() if log.exists() else []
 
 
-def interrupted(out: Path, storage: str | None) -> dict[str, Any]:
-    """Two workers are killed ten times, each time at a random moment after a run began; then they
+def interrupted(out: Path, times: int, storage: str | None = None) -> dict[str, Any]:
+    """Two workers are killed so many times, each at a random moment after a run began; then they
     may finish."""
-    plan, log = small_plan(seeds=[0, 1, 2, 3]), out / "log"
+    plan, log = small_plan(seeds=list(range(2 + times // 5))), out / "log"
     out.mkdir()
     RunFolder(out).write_text("study.toml", plan.to_toml())
     Worker._train = logged(log, 0.12)  # type: ignore[method-assign]
     chance, repeated = random.Random(0), 0
-    for _ in range(10):
+    for _ in range(times):
         ended, before = finished(out), len(begun(log))
         pids = [fork(plan, storage or local_storage(out), out) for _ in range(2)]
         while len(begun(log)) == before:
@@ -165,5 +165,8 @@ if __name__ == "__main__":
     for slow in ("alembic.command", "alembic.config", "alembic.migration", "sqlalchemy.orm"):
         importlib.import_module(slow)  # Optuna imports them late: once here, not in every fork
     scenario, place, *rest = sys.argv[1:]
-    run = {"interrupted": interrupted, "fleet": fleet}[scenario]
-    print(json.dumps(run(Path(place), rest[0] if rest else None)))  # type: ignore[arg-type]
+    if scenario == "fleet":
+        told = fleet(Path(place), rest[0])
+    else:
+        told = interrupted(Path(place), int(rest[0]), *rest[1:])
+    print(json.dumps(told))

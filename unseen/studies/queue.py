@@ -16,6 +16,7 @@ dead         a worker that sent no heartbeat for `grace` seconds, or whose proce
 import fcntl
 import json
 import os
+import sqlite3
 import threading
 import time
 import warnings
@@ -54,9 +55,9 @@ class Queue:
     def __init__(self, storage: str, name: str, retries: int = 1, grace: int = GRACE) -> None:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self.storage, self.name, self.retries = storage, name, retries
-        is_file = storage.startswith("sqlite:///")
-        self.lock = Path(f"{storage.removeprefix('sqlite:///')}.lock") if is_file else None
-        wait = {"connect_args": {"timeout": 60}} if is_file else {"pool_pre_ping": True}
+        file = storage.removeprefix("sqlite:///")
+        self.lock = Path(f"{file}.lock") if file != storage else None
+        wait = {"creator": lambda: _sqlite(file)} if self.lock else {"pool_pre_ping": True}
         self.beat_seconds = max(1, grace // 4)
         with warnings.catch_warnings(), self._alone():  # heartbeats are marked as experimental
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -152,7 +153,7 @@ class Queue:
             self._note(trial, "files", dict(files))
         state = TrialState.PRUNED if outcome.state == "pruned" else TrialState.COMPLETE
         value = outcome.value if state == TrialState.COMPLETE else None
-        self.study.tell(trial.number, value, state=state, skip_if_finished=True)
+        self._end(trial, state, value)
 
     def fail(
         self, trial: FrozenTrial, error: str | None, files: Mapping[str, str] | None = None
@@ -161,7 +162,7 @@ class Queue:
         if error is not None:
             self._note(trial, "error", error)
             self._note(trial, "files", dict(files or {}))
-        self.study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
+        self._end(trial, TrialState.FAIL)
 
     def trial_id(self, trial: FrozenTrial) -> int:
         return self.database.get_trial_id_from_study_id_trial_number(self.id, trial.number)
@@ -193,6 +194,10 @@ class Queue:
         told = {"cell": cell.key, "title": cell.title, "attempt": attempt}
         begun = trials[-1].params if trials else {}  # what a sampler proposed stays
         self.study.enqueue_trial(begun, user_attrs=told | cell.labels)
+
+    def _end(self, trial: FrozenTrial, state: TrialState, value: float | None = None) -> None:
+        with suppress(optuna.exceptions.UpdateFinishedTrialError):  # another one was faster
+            self.study.tell(trial.number, value, state=state, skip_if_finished=True)
 
     def _note(self, trial: FrozenTrial, key: str, value: Any) -> None:
         with suppress(optuna.exceptions.UpdateFinishedTrialError):  # taken over meanwhile
@@ -242,6 +247,15 @@ def _by_cell(trials: list[FrozenTrial]) -> dict[str, list[FrozenTrial]]:
     for trial in trials:
         cells.setdefault(trial.user_attrs.get("cell", ""), []).append(trial)
     return cells
+
+
+def _sqlite(file: str) -> sqlite3.Connection:
+    """Without a wait for the disk at every step: a crash of the machine may forget the last steps,
+    but then the run folders still know them."""
+    connection = sqlite3.connect(file, timeout=60, check_same_thread=False)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=NORMAL")
+    return connection
 
 
 def _open(url: str, engine: dict[str, Any], beat: int, grace: int) -> optuna.storages.RDBStorage:
