@@ -25,6 +25,7 @@ from unseen.studies.plan import Cell, Plan
 from unseen.studies.search import Outcome, known_cells, search_cells
 
 Json = dict[str, Any]
+BASELINES = ("untrained", "pixels", "features")  # what a method must beat, in the order of tables
 
 
 @dataclass(frozen=True)
@@ -209,10 +210,10 @@ def _baselines(results: Results, experiment: str, runs: list[Run]) -> list[Stand
     once: dict[tuple[str, tuple[int, int]], Run] = {}
     for run in runs:
         for row in (run.result or {}).get("scores", {}):
-            if row != "trained":
+            if row in BASELINES:
                 once.setdefault((row, run.replicate), run)
     rows = []
-    for row in dict.fromkeys(name for name, _ in once):
+    for row in sorted({name for name, _ in once}, key=BASELINES.index):
         measured = [run for (name, _), run in once.items() if name == row]
         scores = _spreads(measured, results.metrics(), row)
         count = len(measured)
