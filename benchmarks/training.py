@@ -1,0 +1,240 @@
+"""Pictures per second of the whole training loop, against a plain PyTorch loop.
+
+    python benchmarks/training.py                         generated photographs
+    python benchmarks/training.py path/to/pictures        one folder per class
+    python benchmarks/training.py --threads 2 --workers 2
+
+The same network (EfficientNet-Lite0, random weights), pictures, sampling (4 per class), crops,
+multi-similarity loss and miner, AdamW, in one process, epoch by epoch in turn:
+
+    ours     unseen's loop: JPEGs decoded at the smallest useful scale, channels-last, journal
+    peer     what is usual: PIL decodes whole pictures, torchvision transforms, DataLoader,
+             contiguous layout, loss, miner and sampler of pytorch-metric-learning
+    bare     forward, loss, backward and optimiser step of ours on pictures that lie in memory
+    loop     unseen's loop on the same pictures in memory: what it costs beside the bare step
+
+Medians over repeats. `--workers` prepare pictures beside the network on both sides (threads in
+ours, processes in the peer's); 0: everything in one thread after the other, timed by the time the
+process computes, so that what else runs on the machine hardly matters.
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+import unseen.torchvision_operators  # noqa: F401 - before torchvision
+from unseen import build
+from unseen import config as configs
+from unseen.contracts import Batch
+from unseen.data.pictures.loader import training_batches
+from unseen.experiment.fit import training_classes
+from unseen.experiment.setting import Setting, prepare
+from unseen.training.journal import Journal
+from unseen.training.trainer import Trainer
+
+PER_CLASS = 4
+
+
+def generate(root: Path, classes: int = 40, per_class: int = 12) -> None:
+    """JPEGs of the size of photographs in CUB (500 x 375), smooth with some noise."""
+    rng = np.random.default_rng(0)
+    for label in range(classes):
+        (root / f"{label:03d}").mkdir(parents=True)
+        for number in range(per_class):
+            coarse = Image.fromarray(rng.integers(0, 255, (12, 16, 3), dtype=np.uint8))
+            smooth = np.asarray(coarse.resize((500, 375), Image.Resampling.BICUBIC), dtype=float)
+            noisy = (smooth + rng.normal(0, 8, smooth.shape)).clip(0, 255).astype(np.uint8)
+            Image.fromarray(noisy).save(root / f"{label:03d}/{number:03d}.jpg", quality=90)
+
+
+def settle(root: Path, words: argparse.Namespace) -> Setting:
+    values = {
+        "data": {"name": "folder", "root": str(root)},
+        "backbone": "efficientnet_lite0",
+        "picture_size": words.size,
+        "transform": "base",
+        "batch_size": words.batch,
+        "sampler": {"name": "samples_per_class", "per_class": PER_CLASS, "steps": words.steps},
+        "epochs": 1000,
+        "schedule": "constant",
+        "workers": words.workers,
+        "threads": words.threads,
+    }
+    return prepare(configs.make(values))
+
+
+class Ours:
+    """The loop of `unseen train` between two looks at the validation classes."""
+
+    def __init__(self, setting: Setting, folder: Path) -> None:
+        config, self.setting = setting.config, setting
+        network = build.network(config)
+        self.transform, _ = build.picture_transforms(config, network)
+        self.sampler = build.sampler(config, setting.split.train, setting.dataset.labels)
+        self.class_of = training_classes(setting.dataset.labels, setting.split.train)
+        objective = build.objective(config, int(self.class_of.max()) + 1, network)
+        descent = build.descent(config, network, objective, len(self.sampler))
+        self.trainer = Trainer(network, objective, descent, setting.device, config.seed)
+        self.journal = Journal(folder / "journal.jsonl")
+
+    def batches(self) -> Iterator[Batch]:
+        place, config = self.trainer.place, self.setting.config
+        data, workers = self.setting.dataset, config.workers
+        assert isinstance(workers, int)
+        return training_batches(
+            data, self.transform, self.sampler, place.epoch, config.seed, workers=workers
+        )
+
+    def epoch(self) -> None:
+        self.trainer.epoch(self.batches(), self.class_of, self.journal)
+
+    def loop_on(self, batches: list[Batch]) -> None:
+        self.trainer.epoch(batches, self.class_of, self.journal)
+
+    def bare_on(self, batches: list[Batch]) -> None:
+        trainer = self.trainer
+        trainer.network.train()
+        for batch in batches:
+            images = batch.images.to(memory_format=torch.channels_last)
+            output = trainer.network(images)
+            total = trainer.objective(output, self.class_of[batch.labels])["total"]
+            trainer.descent.optimiser.zero_grad(set_to_none=True)
+            total.backward()
+            trainer.descent.optimiser.step()
+
+
+class Pictures(torch.utils.data.Dataset):  # type: ignore[type-arg]
+    """The usual data set: a picture is opened, decoded whole, transformed."""
+
+    def __init__(self, setting: Setting, transform: Callable[[Image.Image], torch.Tensor]) -> None:
+        data: Any = setting.dataset
+        self.paths = [data.path(index) for index in setting.split.train]
+        self.labels = data.labels[setting.split.train]
+        self.transform = transform
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        with Image.open(self.paths[index]) as picture:
+            return self.transform(picture.convert("RGB")), int(self.labels[index])
+
+
+class Peer:
+    """A plain loop as in the examples of pytorch-metric-learning."""
+
+    def __init__(self, setting: Setting) -> None:
+        from pytorch_metric_learning import losses, miners, samplers
+        from torchvision.transforms import v2
+
+        config = setting.config
+        network = build.network(config)
+        spec = network.backbone.input_spec
+        transform = v2.Compose(
+            [
+                v2.RandomResizedCrop(spec.size),
+                v2.RandomHorizontalFlip(),
+                v2.ToImage(),
+                v2.ToDtype(torch.float32, scale=True),
+                v2.Normalize(spec.mean, spec.std),
+            ]
+        )
+        pictures = Pictures(setting, transform)
+        steps, batch = config.sampler.values["steps"], config.batch_size
+        assert isinstance(batch, int)
+        assert isinstance(config.workers, int)
+        sampler = samplers.MPerClassSampler(pictures.labels, PER_CLASS, batch, steps * batch)
+        self.loader = torch.utils.data.DataLoader(
+            pictures,
+            batch,
+            sampler=sampler,
+            num_workers=config.workers,
+            persistent_workers=config.workers > 0,
+        )
+        self.network = network  # contiguous, as it comes
+        self.loss, self.miner = losses.MultiSimilarityLoss(), miners.MultiSimilarityMiner()
+        self.optimiser = torch.optim.AdamW(network.parameters(), 1e-3, weight_decay=1e-4)
+
+    def epoch(self) -> None:
+        self.network.train()
+        for images, labels in self.loader:
+            embeddings = self.network(images).embeddings
+            loss = self.loss(embeddings, labels, self.miner(embeddings, labels))
+            self.optimiser.zero_grad()
+            loss.backward()
+            self.optimiser.step()
+            loss.item()
+
+
+def in_turn(
+    parts: dict[str, Callable[[], None]],
+    repeats: int,
+    pictures: int,
+    clock: Callable[[], float],
+) -> dict[str, list[float]]:
+    """Pictures per second of each part, repeat by repeat, the first one left out."""
+    rates: dict[str, list[float]] = {name: [] for name in parts}
+    for number in range(repeats + 1):
+        for name, run in parts.items():
+            began = clock()
+            run()
+            if number:
+                rates[name].append(pictures / (clock() - began))
+    return rates
+
+
+def measure(root: Path, words: argparse.Namespace, folder: Path) -> None:
+    torch.set_num_threads(words.threads)
+    setting = settle(root, words)
+    ours, peer = Ours(setting, folder), Peer(setting)
+    kept = list(ours.batches())
+    parts = {
+        "ours": ours.epoch,
+        "peer": peer.epoch,
+        "bare": lambda: ours.bare_on(kept),
+        "loop": lambda: ours.loop_on(kept),
+    }
+    alone = words.threads == 1 and words.workers == 0
+    clock = time.process_time if alone else time.perf_counter
+    rates = in_turn(parts, words.repeats, words.steps * words.batch, clock)
+    print(f"{words.threads} threads, {words.workers} workers, {words.size} px, batch {words.batch}")
+    for name, found in rates.items():
+        low, high = min(found), max(found)
+        print(f"  {name:5}{statistics.median(found):8.1f} pictures/s   ({low:.1f} to {high:.1f})")
+
+    def ratio(one: str, other: str) -> float:
+        return statistics.median(
+            a / b for a, b in zip(rates[one], rates[other], strict=True)
+        )  # neighbours in time: the machine is noisy
+
+    print(f"  ours over peer {ratio('ours', 'peer'):.2f} (goal 1.3)")
+    print(f"  loop over bare step {100 * (ratio('bare', 'loop') - 1):+.1f} % (goal under 5 %)")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("pictures", nargs="?", type=Path)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=0)
+    parser.add_argument("--size", type=int, default=160)
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=7)
+    words = parser.parse_args()
+    with tempfile.TemporaryDirectory() as made:
+        root = words.pictures or Path(made) / "pictures"
+        if words.pictures is None:
+            generate(root)
+        measure(root, words, Path(made))
+
+
+if __name__ == "__main__":
+    main()
