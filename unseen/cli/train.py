@@ -23,7 +23,8 @@ NAMED = 5  # unreadable files named one by one
 
 def train(
     data: Annotated[
-        str, typer.Argument(help="`glyphs`, a folder with one folder per class, or an .npz file")
+        str,
+        typer.Argument(help="`glyphs`, a folder of class folders, an .npz file, or a .toml recipe"),
     ],
     settings: Annotated[
         list[str] | None,
@@ -36,10 +37,14 @@ def train(
     """Example: unseen train glyphs loss=margin epochs=5
 
     Trains on some classes, selects on others, and judges the result on classes it never saw.
-    `unseen train path/to/pictures` does the same with your own: path/to/pictures/<class>/*.jpg.
+    `unseen train path/to/pictures` does the same with your own: path/to/pictures/<class>/*.jpg, and
+    `unseen train recipe.toml data.root=path/to/pictures` takes data and settings from a file.
     """
     values = configs.load(config) if config else {}
-    values["data"] = data_table(data, values.get("data"))
+    if data.endswith(".toml"):
+        values |= configs.load(Path(data))
+    else:
+        values["data"] = data_table(data, values.get("data"))
     values |= {"strict": True} if strict else {}
     settled = configs.make(configs.override(values, settings or []))
     run(settled, out)
