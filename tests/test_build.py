@@ -113,3 +113,82 @@ def test_pictures_have_the_size_of_network_and_transform(words: tuple[str, ...],
 def test_an_unknown_transform_is_named_before_any_data_are_read() -> None:
     with pytest.raises(ValueError, match="transform must be one of adv, base"):
         configs.make({"transform": "bsae"})
+
+
+class Photographs(Tiny):
+    """Pictures too large to be small."""
+
+    def picture(self, index: int) -> Image.Image:
+        return Image.new("RGB", (300, 200))
+
+
+def of_photographs(*words: str) -> tuple[configs.Config, list[str]]:
+    dataset: Any = Photographs()
+    return settle(configs.make(configs.override({}, list(words))), dataset)
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the weights of EfficientNet-Lite0 were, or were not, installed."""
+    monkeypatch.setattr("unseen.settle.has_weights", lambda name: name == "efficientnet_lite0")
+
+
+@pytest.mark.usefixtures("installed")
+def test_photographs_train_a_head_on_a_network_that_knows_them() -> None:
+    config, reasons = of_photographs()
+    chosen = (config.backbone, config.weights, config.freeze_until, config.views)
+    assert chosen == ("efficientnet_lite0", "imagenet", "pooled", 0)
+    assert (config.pooling, config.embedding_size, config.picture_size) == ("avg+max", 512, 224)
+    assert (config.lr, config.batch_size) == (1e-4, 96)
+    assert any(reason.startswith("freeze_until = pooled: ") for reason in reasons)
+    assert settle(config, Photographs())[0] == config, "settled once is settled"  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(
+    "words",
+    [("manifold_mixup=true",), ("regularizers=horde",), ("freeze_until=none",)],
+)
+def test_what_needs_the_layers_leaves_them_trainable(words: tuple[str, ...]) -> None:
+    config, _ = of_photographs(*words)
+    assert (config.backbone, config.freeze_until) == ("efficientnet_lite0", None)
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_named_backbone_is_trained_as_a_whole() -> None:
+    config, _ = of_photographs("backbone=efficientnet_lite0")
+    assert (config.weights, config.freeze_until, config.pooling) == ("imagenet", None, "own")
+    config, _ = of_photographs("backbone=timm:resnet18", "freeze_until=layer3")
+    assert (config.weights, config.views) == (None, 4)
+
+
+def test_without_the_weights_one_line_of_advice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unseen.settle.has_weights", lambda name: False)
+    config, reasons = of_photographs()
+    assert (config.backbone, config.freeze_until) == ("small_conv", None)
+    (told,) = [reason for reason in reasons if "pip install" in reason]
+    assert told.startswith("backbone = small_conv")
+
+
+def test_small_pictures_keep_the_small_network() -> None:
+    config = settled()
+    chosen = (config.backbone, config.weights, config.freeze_until, config.views)
+    assert chosen == ("small_conv", None, None, 0)
+    assert (config.pooling, config.embedding_size) == ("own", 128)
+
+
+@pytest.mark.parametrize(("name", "size"), [("net_a", 512), ("net_d", 256), ("net_f", 512)])
+def test_presets_say_their_size_and_pooling(name: str, size: int) -> None:
+    config = settled(f"network={name}")
+    assert (config.pooling, config.embedding_size) == ("max", size)
+    net = build.network(config)
+    assert net.embedding_size == size
+    with pytest.raises(ValueError, match=f"has embedding_size {size}, got 7"):
+        settled(f"network={name}", "embedding_size=7")
+
+
+def test_head_options_reach_the_head() -> None:
+    net = build.network(settled("head.hidden=[16]", "head.bias=false", "head.dropout=0.5"))
+    names = [name for name, _ in net.head.named_parameters()]
+    assert names == ["fc1.weight", "fc2.weight"]
+    assert net.head.get_submodule("dropout").p == 0.5

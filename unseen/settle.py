@@ -45,7 +45,8 @@ def settle(config: Config, dataset: Dataset) -> tuple[Config, list[str]]:
         _settle_pictures(config, dataset, choose)
     choose("lr", USUAL_LR, "usual with AdamW")
     choose("validation_share", *_validation_share(config))
-    choose("batch_size", *_batch_size(config, dataset))
+    usual_batch = HEAD_BATCH if isinstance(dataset, FeatureDataset) else USUAL_BATCH
+    choose("batch_size", *_batch_size(config, dataset, usual_batch))
     choose("epochs", *_epochs(dataset))
     if config.miner is not None and config.miner.name == "auto":
         chosen["miner"], why = _usual_miner(config.loss, config.miner)
@@ -60,7 +61,10 @@ def settle(config: Config, dataset: Dataset) -> tuple[Config, list[str]]:
 def _settle_pictures(config: Config, dataset: Dataset, choose: Choose) -> None:
     side = _typical_side(dataset)
     small = side <= SMALL_PICTURE
-    backbone = _settle_network(config, small, choose)
+    backbone, frozen = _settle_network(config, small, choose)
+    if frozen == POOLED:
+        choose("lr", HEAD_LR, "a head on good features soon learns too much")
+        choose("batch_size", *_batch_size(config, dataset, HEAD_BATCH))
     own_size = create_backbone(backbone).input_spec.size if backbone != "small_conv" else None
     usual = "small" if small else "base"
     transform = usual if config.transform in (None, "auto") else config.transform
@@ -97,9 +101,9 @@ def _settle_features(config: Config, size: int, choose: Choose) -> None:
     choose("workers", 0, "there is nothing to prepare")
 
 
-def _settle_network(config: Config, small: bool, choose: Choose) -> str:
+def _settle_network(config: Config, small: bool, choose: Choose) -> tuple[str, str | None]:
     """Photographs, unless the user names a backbone, get pretrained layers that run once and a
-    head that is trained. Returns the backbone."""
+    head that is trained. Returns the backbone, and up to where it is frozen."""
     backbone, why = "small_conv", "built in, needs no weights"
     if not small and has_weights(PHOTOGRAPHS):
         backbone, why = PHOTOGRAPHS, "photographs: its ImageNet weights are installed"
@@ -112,14 +116,16 @@ def _settle_network(config: Config, small: bool, choose: Choose) -> str:
     installed = has_weights(backbone) and config.network != "net_c"
     choose("weights", IMAGENET if installed else None, "installed with it" if installed else "")
     photographs = config.backbone == "auto" and backbone == PHOTOGRAPHS
+    frozen = None if config.freeze_until == "auto" else config.freeze_until
     if photographs and config.freeze_until == "auto" and not _needs_body(config):
-        choose("freeze_until", POOLED, "its layers know photographs, only the head is trained")
+        frozen = POOLED
+        choose("freeze_until", frozen, "its layers know photographs, only the head is trained")
         choose("views", 0, "the head is trained on pictures as they are judged")
     if photographs and config.network == PLAIN:
         choose("pooling", "avg+max", "finds more unseen classes than the mean alone")
         choose("embedding_size", 512, "usual with photographs")
     _settle_rest_of_network(config, backbone, choose)
-    return backbone
+    return backbone, frozen
 
 
 def _settle_rest_of_network(config: Config, backbone: str, choose: Choose) -> None:
@@ -171,7 +177,7 @@ def _trainable(data: Dataset) -> int:
     return int((np.bincount(data.labels) > 1).sum()) // 2
 
 
-def _batch_size(config: Config, data: Dataset) -> tuple[int, str]:
+def _batch_size(config: Config, data: Dataset, usual: int) -> tuple[int, str]:
     name, preset = config.sampler.name, config.sampler.preset
     values = catalogue.entry("samplers", name).defaults
     values |= catalogue.preset_values("samplers", name, preset) | config.sampler.values
@@ -180,7 +186,6 @@ def _batch_size(config: Config, data: Dataset) -> tuple[int, str]:
         raise ValueError(f"sampler.per_class must be a whole number from 1, got {per_class!r}")
     share = config.validation_share if config.validation_share != "auto" else 0.15
     most = max(2, int(_trainable(data) * (1 - share)) - 1)
-    usual = HEAD_BATCH if isinstance(data, FeatureDataset) else USUAL_BATCH
     classes = min(max(2, usual // per_class), most)
     return classes * per_class, f"{classes} classes with {per_class} pictures each"
 

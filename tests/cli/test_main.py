@@ -174,3 +174,19 @@ def test_the_module_runs() -> None:
     done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
+
+
+def test_layers_of_a_run_and_of_a_backbone(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code, text, _ = unseen(capsys, "layers", "small_conv")
+    assert code == 0
+    assert [line.split()[1] for line in text.splitlines() if "pooled" in line] == ["pooled"]
+    assert "64 x 10 x 10" in text
+    out = tmp_path / "run"
+    unseen(capsys, "train", "glyphs", *TINY, "head.hidden=[8]", "epochs=1", "--out", str(out))
+    code, text, _ = unseen(capsys, "layers", str(out), "--all")
+    assert code == 0
+    assert "head.fc1" in text
+    assert unseen(capsys, "layers", str(tmp_path))[0] == 2
+    assert "did you mean" in unseen(capsys, "layers", "small_con")[2]

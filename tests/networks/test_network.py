@@ -4,7 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from unseen.networks.backbone import Backbone
+from unseen.networks.attention_ensemble import AttentionEnsemble
+from unseen.networks.backbone import Backbone, create_backbone
+from unseen.networks.descriptor import layers_of
 from unseen.networks.head import Head
 from unseen.networks.input_spec import InputSpec
 from unseen.networks.network import EmbeddingNetwork
@@ -67,10 +69,20 @@ def test_layers_are_what_can_be_tapped(make_network, images):
     assert names[-3:] == ["pooled", "head.fc1", "embedding"]
     with torch.inference_mode():
         assert list(network.tapped(images, names)) == names
-        shapes = network.layer_shapes(images)
-    assert shapes["stage1"] == (64, 8, 8)
-    assert list(shapes)[-3:] == ["pooled", "head.fc1", "embedding"]
-    assert list(shapes).index("stem") < list(shapes).index("stage1.reduce")
+    found = layers_of(network, images)
+    assert found["stage1"] == ((64, 8, 8), 64)
+    assert found["embedding"] == ((8,), 8)
+    assert list(found)[-3:] == ["pooled", "head.fc1", "embedding"]
+    assert list(found).index("stem") < list(found).index("stage1.reduce")
+
+
+def test_layers_of_an_ensemble_have_the_learners_side_by_side(images):
+    backbone = create_backbone("timm:resnet18", 32)
+    ensemble = AttentionEnsemble(backbone, 32, 4, "layer3.0", "layer3.1")
+    found = layers_of(ensemble, images)
+    assert found["layer3.0"] == ((256, 2, 2), 256)
+    assert found["layer4.1"] == ((512, 1, 1), 4 * 512)
+    assert found["pooled"].size == 4 * 512
 
 
 def test_errors(make_network, images):

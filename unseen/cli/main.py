@@ -9,6 +9,7 @@ from unseen.cli.calibrate import calibrate
 from unseen.cli.demo import demo
 from unseen.cli.embed import embed
 from unseen.cli.evaluate import evaluate
+from unseen.cli.layers import layers
 from unseen.cli.list_methods import list_methods
 from unseen.cli.replay import replay
 from unseen.cli.report import report
@@ -35,6 +36,7 @@ app.add_typer(index.app, name="index", short_help="Build and keep an index of pi
 app.command(short_help="Find pictures like this one.")(search)
 app.command(short_help="Repeat a step at which a run broke.")(replay)
 app.add_typer(study, name="study", short_help="Many runs, compared fairly.")
+app.command(short_help="The layers of a run's network, or of a backbone.")(layers)
 app.command("catalogue", short_help="Every loss, miner, sampler, ... by name.")(list_methods)
 
 

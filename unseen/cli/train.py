@@ -1,6 +1,7 @@
 """`unseen train`: from pictures to a network and an honest score."""
 
 import itertools
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ from unseen import config as configs
 from unseen.cli.terminal import command_line, console, display, stages
 from unseen.config import Config
 from unseen.contracts import FeatureDataset
+from unseen.data.pictures.stored import CACHE_VARIABLE
 from unseen.experiment.leaks import Copies
 from unseen.experiment.run import train_and_judge
 from unseen.experiment.setting import Setting, changed_keys, describe, prepare, steps_per_epoch
@@ -33,6 +35,13 @@ def train(
     config: Annotated[Path | None, typer.Option(help="a TOML file of settings")] = None,
     out: Annotated[Path | None, typer.Option(help="where the run goes [runs/...]")] = None,
     strict: Annotated[bool, typer.Option(help="stop at an unreadable picture")] = False,
+    weights: Annotated[
+        str | None, typer.Option(help="imagenet, or a file of the backbone's weights")
+    ] = None,
+    cache: Annotated[
+        Path | None,
+        typer.Option(help="what runs share: frozen layers' activations [~/.cache/unseen]"),
+    ] = None,
 ) -> None:
     """Example: unseen train glyphs loss=margin epochs=5
 
@@ -46,6 +55,9 @@ def train(
     else:
         values["data"] = data_table(data, values.get("data"))
     values |= {"strict": True} if strict else {}
+    values |= {"weights": weights} if weights else {}
+    if cache is not None:
+        os.environ[CACHE_VARIABLE] = str(cache)
     settled = configs.make(configs.override(values, settings or []))
     run(settled, out)
 

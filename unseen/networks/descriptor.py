@@ -8,6 +8,7 @@ Rule     `embedding` is the network itself, with its raw embeddings; any other l
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -71,6 +72,34 @@ def usual_taps(network: Tappable, images: Tensor) -> list[str]:
     network.train(was_training)
     hidden = [name for name, layer in named.items() if _is_hidden(name, layer)]
     return [*ran, POOLED, *hidden[:-1], EMBEDDING]
+
+
+class Layer(NamedTuple):
+    """What a layer gives for one picture, and how many values its descriptor has."""
+
+    shape: tuple[int, ...]
+    size: int
+
+
+@torch.inference_mode()
+def layers_of(network: Tappable, images: Tensor) -> dict[str, Layer]:
+    """Every layer that can be a descriptor, in the order they ran, `pooled` before the head."""
+    shapes: dict[str, tuple[int, ...]] = {}
+
+    def keep(name: str, output: object) -> None:
+        if isinstance(output, Tensor):
+            shapes.pop(name, None)
+            shapes[name] = tuple(output.shape[1:])
+
+    was_training = network.training
+    with hooked(network.named_layers(), keep):
+        output = network.eval()(images)
+    head = {name: shapes.pop(name) for name in list(shapes) if name.startswith("head.")}
+    shapes |= {POOLED: tuple(output.pooled.shape[1:])} | head
+    shapes |= {EMBEDDING: (network.embedding_size,)}
+    tapped = network.tapped(images, list(shapes))
+    network.train(was_training)
+    return {name: Layer(shape, tapped[name].shape[1]) for name, shape in shapes.items()}
 
 
 def _is_hidden(name: str, layer: nn.Module) -> bool:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from unseen.contracts import Output
 from unseen.networks.backbone import Backbone
 from unseen.networks.head import Head
-from unseen.networks.taps import check_names, hooked, tap
+from unseen.networks.taps import check_names, tap
 
 POOLED, EMBEDDING = "pooled", "embedding"
 
@@ -53,21 +53,6 @@ class EmbeddingNetwork(nn.Module):
         """The backbone's layers under their own names, the head's as `head.fc1`, ..."""
         body = {name: layer for name, layer in self.backbone.body.named_modules() if name}
         return body | {f"head.{name}": layer for name, layer in self.head.named_modules() if name}
-
-    def layer_shapes(self, images: Tensor) -> dict[str, tuple[int, ...]]:
-        """The shape each layer gives for one picture, in the order they ran."""
-        shapes: dict[str, tuple[int, ...]] = {}
-
-        def keep(name: str, output: object) -> None:
-            if isinstance(output, Tensor):
-                shapes.pop(name, None)
-                shapes[name] = tuple(output.shape[1:])
-
-        with hooked(self.named_layers(), keep):
-            output = self(images)
-        head = {name: shapes.pop(name) for name in list(shapes) if name.startswith("head.")}
-        pooled = tuple(output.pooled.shape[1:])
-        return shapes | {POOLED: pooled} | head | {EMBEDDING: (self.embedding_size,)}
 
     def tapped(
         self, images: Tensor, names: Sequence[str], pooling: str = "max"

@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+CACHE_VARIABLE = "UNSEEN_CACHE"
 _DIGEST_BYTES = 32
 
 
 def cache_folder() -> Path:
     """`$UNSEEN_CACHE`, or `~/.cache/unseen`."""
-    return Path(os.environ.get("UNSEEN_CACHE") or Path.home() / ".cache" / "unseen")
+    return Path(os.environ.get(CACHE_VARIABLE) or Path.home() / ".cache" / "unseen")
 
 
 def save(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
