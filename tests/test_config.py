@@ -152,3 +152,13 @@ def test_protocols_and_what_does_not_go_together() -> None:
         configs.make({"protocol": "k_fold", "validation_share": 0.2})
     with pytest.raises(ValueError, match="select"):
         configs.make({"select": "train"})
+
+
+def test_a_memory_is_a_table_or_nothing() -> None:
+    config = configs.make(configs.override({}, ["memory.size=64", "micro_batch=8"]))
+    assert config.memory is not None
+    assert (config.memory.size, config.memory.start_step, config.micro_batch) == (64, 0, 8)
+    assert configs.make(configs.override({}, ["memory=none"])).memory is None
+    for words in (["memory.size=0"], ["memory.sise=9"], ["micro_batch=0"]):
+        with pytest.raises(ValueError, match=r"memory|micro_batch"):
+            configs.make(configs.override({}, words))

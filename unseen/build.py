@@ -16,6 +16,7 @@ from unseen import catalogue
 from unseen.config import PLAIN, Config, Part
 from unseen.contracts import Dataset, IntArray, Sampler, Split, SplitProtocol
 from unseen.data.pictures import transforms
+from unseen.memory import CrossBatchMemory
 from unseen.networks.attention_ensemble import AttentionEnsemble
 from unseen.networks.backbone import create_backbone
 from unseen.networks.descriptor import Tappable
@@ -117,7 +118,16 @@ def objective(config: Config, num_classes: int, net: Tappable | None = None) -> 
         (name, float(weighted(part).weight or 0), regularizer(part))
         for name, part in zip(names, config.regularizers, strict=True)
     ]
-    return MinedObjective(main, miner(config.seed), parts)
+    return MinedObjective(main, miner(config.seed), parts, _memory(config))
+
+
+def _memory(config: Config) -> CrossBatchMemory | None:
+    if config.memory is None:
+        return None
+    if config.ensemble is not None:
+        raise ValueError("memory holds one embedding per picture: use ensemble=none or memory=none")
+    assert isinstance(config.embedding_size, int)
+    return CrossBatchMemory(embedding_size=config.embedding_size, **config.memory.model_dump())
 
 
 def _numbered(names: list[str]) -> list[str]:

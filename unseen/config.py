@@ -114,11 +114,23 @@ class Ensemble(BaseModel):
     trunk_until: str = GOOGLENET[1]
 
 
+class Memory(BaseModel):
+    """Embeddings of earlier batches as references (cross-batch memory). size: how many. start_step:
+    before it nothing is kept. weight: of the loss against them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    size: int = Field(default=1024, ge=1)
+    start_step: int = Field(default=0, ge=0)
+    weight: float = Field(default=1.0, gt=0)
+
+
 TABLES: dict[str, type[BaseModel]] = {
     "head": Head,
     "ensemble": Ensemble,
     "optimiser": Optimising,
     "schedule": Scheduling,
+    "memory": Memory,
 }
 
 
@@ -152,10 +164,11 @@ class Config(BaseModel):
     miner: Part | None = Part(name="auto")
     loss: Part = Part(name="multi_similarity")
     regularizers: list[WeightedPart] = []
+    memory: Memory | None = None
     manifold_mixup: bool = False
 
     batch_size: Annotated[int, Field(ge=2)] | Auto = "auto"
-    micro_batch: Annotated[int, Field(ge=1)] | None = None
+    micro_batch: Annotated[int, Field(ge=1)] | None = None  # pictures that are embedded at a time
     epochs: Annotated[int, Field(ge=1)] | Auto = "auto"
     lr: Annotated[float, Field(gt=0)] | Auto = "auto"
     weight_decay: float = Field(default=1e-4, ge=0)

@@ -14,25 +14,29 @@ from torch import Tensor, nn
 
 from unseen.contracts import Output
 from unseen.losses.base import LabelLoss
+from unseen.memory import CrossBatchMemory
 from unseen.tuples import Pairs, Triplets, all_pairs, from_indices, relations, stacked
 
 Weighted = tuple[str, float, nn.Module]  # name, weight, regularizer
 
 
 class MinedObjective(nn.Module):
-    """`total` is the loss plus each regularizer times its weight."""
+    """`total` is the loss, that against the memory and each regularizer, times their weights."""
 
     def __init__(
         self,
         loss: nn.Module,
         miner: Callable[..., Any] | None = None,
         regularizers: Sequence[Weighted] = (),
+        memory: CrossBatchMemory | None = None,
     ) -> None:
         super().__init__()
         names = [name for name, _, _ in regularizers]
         if len(set(names)) < len(names):
             raise ValueError(f"each regularizer needs a name of its own, got {', '.join(names)}")
-        self.loss, self.miner = loss, miner
+        if memory is not None:
+            check_for_memory(loss, miner)
+        self.loss, self.miner, self.memory = loss, miner, memory
         self.regularizers = nn.ModuleDict({name: part for name, _, part in regularizers})
         self.weights = {name: weight for name, weight, _ in regularizers}
 
@@ -53,6 +57,9 @@ class MinedObjective(nn.Module):
         mined = self._mined(learners, labels)
         terms = {"loss": self.loss(torch.cat(learners), labels.repeat(len(learners)), mined)}
         total = terms["loss"]
+        if self.memory is not None:
+            terms["memory"] = self._against(self.memory, output.embeddings, labels)
+            total = total + self.memory.weight * terms["memory"]
         regularizers: dict[str, Any] = dict(self.regularizers.items())
         for name, regularizer in regularizers.items():
             if name in halves:
@@ -73,6 +80,17 @@ class MinedObjective(nn.Module):
         else:  # all tuples of the stacked batch would compare learners with each other
             found = [all_pairs(*relations(labels))] * len(learners)
         return stacked(found, len(labels))
+
+    def _against(self, memory: CrossBatchMemory, embeddings: Tensor, labels: Tensor) -> Tensor:
+        """The loss against earlier batches; then the memory takes this one up."""
+        price = embeddings.new_zeros(())
+        if len(memory):
+            references, mined = memory.references(), None
+            if self.miner is not None:
+                mined = from_indices(self.miner(embeddings, labels, *references))
+            price = self.loss(embeddings, labels, mined, *references)
+        memory.store(embeddings, labels)
+        return price
 
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
         """Optimiser groups of the loss's and the regularizers' own parameters."""
@@ -121,6 +139,20 @@ class MinedObjective(nn.Module):
         inner = {name: getattr(part, "miner", None) for name, part in self.regularizers.items()}
         found: dict[str, Any] = {"loss": self.miner, **inner}
         return {name: miner for name, miner in found.items() if hasattr(miner, "state_dict")}
+
+
+def check_for_memory(loss: nn.Module, miner: Callable[..., Any] | None) -> None:
+    """Stops parts that cannot take references."""
+    if isinstance(loss, LabelLoss):
+        raise ValueError(
+            f"memory holds references for losses on pairs and triplets: {type(loss).__name__} "
+            "compares with class parameters; use memory=none, or another loss"
+        )
+    if getattr(miner, "switch", 0):
+        raise ValueError(
+            "the rho switch pairs an anchor with itself, which is not in the memory: use "
+            "miner.switch=0.0 or memory=none"
+        )
 
 
 def counts(mined: Pairs | Triplets | None) -> dict[str, Tensor]:

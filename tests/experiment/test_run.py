@@ -111,6 +111,7 @@ def test_the_same_seed_gives_the_same_result_byte_for_byte(tmp_path: Path) -> No
         ("sampler=greedy_coreset", "sampler.pool_size=64", "loss=contrastive"),
         ('regularizers=[{name="density", weight=1.0}]', "loss=triplet", "miner.switch=0.5"),
         ("manifold_mixup=true",),
+        ("loss=contrastive", "memory.size=24", "memory.start_step=2", "micro_batch=6"),
         (
             "loss=proxy_anchor",
             "optimiser=sgd",
@@ -125,7 +126,16 @@ def test_the_same_seed_gives_the_same_result_byte_for_byte(tmp_path: Path) -> No
         ),
         ("freeze_until=stage1", "views=2", "ema=0.9", "sampler=greedy_coreset"),
     ],
-    ids=["margin", "proxies", "memory bank", "density", "mixup", "habits", "frozen layers"],
+    ids=[
+        "margin",
+        "proxies",
+        "memory bank",
+        "density",
+        "mixup",
+        "references",
+        "habits",
+        "frozen layers",
+    ],
 )
 @pytest.mark.parametrize("stop", [1, 5, 7])
 def test_stopped_and_resumed_equals_never_stopped(

@@ -67,10 +67,10 @@ class Trainer:
             descent.backward,
             descent.autocast,
         )
-        if mixup is not None and self.whole_batch.is_in_parts:
+        if mixup is not None and (self.whole_batch.is_in_parts or objective.memory is not None):
             raise ValueError(
                 "manifold_mixup mixes any two pictures of the batch inside the network: it needs "
-                "one process and micro_batch=none"
+                "one process, micro_batch=none and memory=none"
             )
         self.embedded: list[Callable[[Tensor, Tensor], None]] = []  # told (indices, embeddings)
 

@@ -1,0 +1,133 @@
+"""The memory holds the last embeddings, prices the batch against them, and survives a stop."""
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from unseen.contracts import Output
+from unseen.losses.contrastive import Contrastive
+from unseen.losses.multi_similarity import MultiSimilarity
+from unseen.losses.proxy_anchor import ProxyAnchor
+from unseen.losses.triplet import Triplet
+from unseen.memory import CrossBatchMemory
+from unseen.miners.semi_hard import SemiHard
+from unseen.objective import MinedObjective
+
+SIZE, BATCH = 5, 6
+
+
+def stream(steps: int) -> list[tuple[Tensor, Tensor]]:
+    generator = torch.Generator().manual_seed(7)
+    return [
+        (torch.randn(BATCH, SIZE, generator=generator), torch.arange(BATCH) // 2 + step % 2)
+        for step in range(steps)
+    ]
+
+
+def price(objective: MinedObjective, embeddings: Tensor, labels: Tensor) -> dict[str, Tensor]:
+    return objective(Output(embeddings, embeddings), labels)
+
+
+def test_the_last_embeddings_are_kept_and_the_oldest_forgotten() -> None:
+    memory = CrossBatchMemory(10, SIZE)
+    batches = stream(4)
+    for embeddings, labels in batches:
+        memory.store(embeddings, labels)
+    kept, labels = memory.references()
+    expected = torch.cat([embeddings for embeddings, _ in batches])[-10:]
+    order = [(expected == row).all(dim=1).nonzero().item() for row in kept]
+    assert sorted(order) == list(range(10))
+    assert torch.equal(labels, torch.cat([labels for _, labels in batches])[-10:][order])
+
+
+def test_a_batch_larger_than_the_memory_leaves_its_last_items() -> None:
+    memory = CrossBatchMemory(4, SIZE)
+    embeddings, labels = stream(1)[0]
+    memory.store(embeddings, labels)
+    assert torch.equal(memory.references()[0], embeddings[-4:])
+
+
+def test_nothing_is_kept_before_the_start() -> None:
+    objective = MinedObjective(Contrastive(), memory=CrossBatchMemory(20, SIZE, start_step=2))
+    sizes, prices = [], []
+    for embeddings, labels in stream(4):
+        prices.append(price(objective, embeddings, labels)["memory"].item())
+        sizes.append(len(objective.memory or ()))
+    assert sizes == [0, 0, BATCH, 2 * BATCH]
+    assert prices[:3] == [0, 0, 0]
+    assert prices[3] > 0
+
+
+def test_the_total_is_the_batch_and_the_weighted_memory() -> None:
+    objective = MinedObjective(Triplet(), memory=CrossBatchMemory(20, SIZE, weight=0.3))
+    (first, first_labels), (second, labels) = stream(2)
+    price(objective, first, first_labels)
+    second.requires_grad_()
+    terms = price(objective, second, labels)
+    alone = Triplet()(second, labels)
+    against = Triplet()(second, labels, None, first, first_labels)
+    torch.testing.assert_close(terms["total"], alone + 0.3 * against)
+    got = torch.autograd.grad(terms["total"], second)[0]  # storing has not changed the graph
+    torch.testing.assert_close(got, torch.autograd.grad(alone + 0.3 * against, second)[0])
+
+
+@pytest.mark.parametrize("name", ["contrastive", "multi_similarity", "triplet"])
+def test_as_in_pytorch_metric_learning(name: str) -> None:
+    """Its memory takes the batch before last up and compares the last one: `enqueue_mask`."""
+    losses = pytest.importorskip("pytorch_metric_learning.losses")
+    pairs: dict[str, tuple[Any, Any]] = {
+        "contrastive": (
+            Contrastive(neg_margin=1.3, reduction="active"),
+            losses.ContrastiveLoss(pos_margin=0, neg_margin=1.3),
+        ),
+        "multi_similarity": (MultiSimilarity(), losses.MultiSimilarityLoss()),
+        "triplet": (
+            Triplet(margin=0.2, distance="euclidean", reduction="active"),
+            losses.TripletMarginLoss(margin=0.2),
+        ),
+    }
+    ours, theirs = pairs[name]
+    memory = CrossBatchMemory(16, SIZE)
+    peer = losses.CrossBatchMemory(theirs, SIZE, memory_size=16)
+    batches = stream(6)
+    memory.store(*batches[0])
+    for (before, labels_before), (embeddings, labels) in pairwise(batches):
+        mask = torch.arange(2 * BATCH) < BATCH
+        both = torch.cat([before, embeddings])
+        expected = peer(both, torch.cat([labels_before, labels]), enqueue_mask=mask)
+        got = ours(embeddings, labels, None, *memory.references())
+        memory.store(embeddings, labels)
+        torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_miner_chooses_from_the_memory() -> None:
+    objective = MinedObjective(Triplet(), SemiHard(seed=3), memory=CrossBatchMemory(20, SIZE))
+    for embeddings, labels in stream(3):
+        terms = price(objective, embeddings, labels)
+    assert terms["memory"].isfinite()
+    assert terms["memory"] > 0
+
+
+def test_its_state_goes_on_where_it_was() -> None:
+    batches = stream(6)
+    whole = MinedObjective(Contrastive(), memory=CrossBatchMemory(8, SIZE, start_step=1))
+    expected = [price(whole, *batch)["total"] for batch in batches]
+    first = MinedObjective(Contrastive(), memory=CrossBatchMemory(8, SIZE, start_step=1))
+    for batch in batches[:3]:
+        price(first, *batch)
+    second = MinedObjective(Contrastive(), memory=CrossBatchMemory(8, SIZE, start_step=1))
+    second.load_state_dict(first.state_dict())
+    assert [price(second, *batch)["total"] for batch in batches[3:]] == expected[3:]
+
+
+def test_parts_that_cannot_take_references_are_refused() -> None:
+    memory = CrossBatchMemory(8, SIZE)
+    with pytest.raises(ValueError, match="ProxyAnchor compares with class parameters"):
+        MinedObjective(ProxyAnchor(3, SIZE), memory=memory)
+    with pytest.raises(ValueError, match="rho switch"):
+        MinedObjective(Triplet(), SemiHard(switch=0.1), memory=memory)
+    with pytest.raises(ValueError, match="got size=0"):
+        CrossBatchMemory(0, SIZE)
