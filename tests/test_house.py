@@ -38,6 +38,7 @@ ORDER = [
     "build",
     "experiment",
     "reports",
+    "export",
     "studies",
     "search",
     "cli",

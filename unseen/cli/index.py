@@ -13,6 +13,7 @@ from unseen.search import maintain, verify
 from unseen.search.index import Index
 from unseen.search.ingest import Ingested, find, ingest, model_entry
 from unseen.search.manifest import read
+from unseen.search.stores.milvus import parse
 from unseen.search.writer import Writer
 
 NAMED = 5  # unreadable files named one by one
@@ -38,6 +39,9 @@ def build(
     out: Annotated[Path, typer.Option(help="the folder of the index")],
     label: Label = None,
     by_folder: ByFolder = True,
+    store: Annotated[
+        str | None, typer.Option(help="milvus:URI searches there [exact here, faiss when large]")
+    ] = None,
 ) -> None:
     """Example: unseen index build runs/birds photos/ --out birds.index
 
@@ -47,10 +51,14 @@ def build(
     model = Trained.open(run)
     sources = find(images, label, by_folder)
     exists = (out / "manifest.json").exists()
-    _add(
-        lambda: Writer.open(out) if exists else Writer.create(out, model_entry(model)),
-        lambda writer, progress: ingest(writer, model, sources, progress),
-    )
+    milvus = parse(store, out) if store else None
+
+    def work(writer: Writer, progress: Callable[[int, int], None]) -> Ingested:
+        if milvus is not None and writer.manifest.milvus is None:
+            writer.use_milvus(milvus)
+        return ingest(writer, model, sources, progress)
+
+    _add(lambda: Writer.open(out) if exists else Writer.create(out, model_entry(model)), work)
 
 
 @app.command()
@@ -84,6 +92,7 @@ def remove(
     """
     with Writer.open(index) as writer:
         removed = writer.remove(maintain.named(writer.index(), what))
+        writer.refresh_store()
     console.print(f"removed {removed:,} pictures, {len(Index.open(index)):,} stay")
 
 
@@ -153,6 +162,7 @@ def _add(
 ) -> None:
     with open_writer() as writer, display() as (_, watch):
         done = work(writer, watch.of("embedding"))
+        writer.refresh_store(watch.of("indexing"))
     _told(done, writer.path)
 
 
@@ -162,5 +172,12 @@ def _told(done: Ingested, path: Path) -> None:
     parts += [f"{done.same:,} were there"] if done.same else []
     parts += [f"{len(done.unreadable):,} cannot be read"] if done.unreadable else []
     console.print(f"{', '.join(parts)}; {path} holds {len(Index.open(path)):,} pictures")
+    faiss = read(path).approximate
+    if faiss is not None:
+        console.print(
+            f"searched by faiss ({faiss.kind}: {faiss.why}); finds {100 * faiss.recall:.1f} % of "
+            f"the 10 nearest of exact search, on {faiss.num_queries} pictures",
+            soft_wrap=True,
+        )
     for problem in done.unreadable[:NAMED]:
         console.print(f"  [yellow]{problem}[/]", soft_wrap=True)

@@ -10,6 +10,7 @@ from unseen.cli.demo import demo
 from unseen.cli.embed import embed
 from unseen.cli.evaluate import evaluate
 from unseen.cli.layers import layers
+from unseen.cli.export import export
 from unseen.cli.list_methods import list_methods
 from unseen.cli.replay import replay
 from unseen.cli.report import report
@@ -37,6 +38,7 @@ app.command(short_help="Find pictures like this one.")(search)
 app.command(short_help="Repeat a step at which a run broke.")(replay)
 app.add_typer(study, name="study", short_help="Many runs, compared fairly.")
 app.command(short_help="The layers of a run's network, or of a backbone.")(layers)
+app.command(short_help="ONNX, a torch program, a bundle with a model card.")(export)
 app.command("catalogue", short_help="Every loss, miner, sampler, ... by name.")(list_methods)
 
 

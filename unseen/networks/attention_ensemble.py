@@ -115,7 +115,7 @@ class AttentionEnsemble(nn.Module):
             output = self(images)
             return {POOLED: output.pooled, EMBEDDING: output.embeddings}
 
-        return tap(run, self.named_layers(), names, num_images=len(images), pooling=pooling)
+        return tap(run, self.named_layers(), names, num_images=images.shape[0], pooling=pooling)
 
     @torch.no_grad()
     def _channels(self, masks_at: str, trunk_until: str) -> tuple[int, int]:

@@ -68,7 +68,7 @@ class EmbeddingNetwork(nn.Module):
             run,
             self.named_layers(),
             names,
-            num_images=len(images),
+            num_images=images.shape[0],
             pooling=pooling,
             has_channels_last=self.backbone.has_channels_last,
         )

@@ -24,8 +24,11 @@ from unseen.neighbours.space import require_finite, to_sphere
 from unseen.search import manifest as manifests
 from unseen.search.manifest import Manifest
 from unseen.search.segment import ID, SERIAL, Facts, Segment
-from unseen.search.stores.exact import Exact, Found, Mask
+from unseen.search.stores.approximate import Approximate
+from unseen.search.stores.exact import Exact, Found, Mask, best_of
+from unseen.search.stores.milvus import Milvus
 
+FEW = 16_384  # pictures that are searched exactly whatever the store
 TRIES = 5  # a writer may tidy away what the manifest just read still named
 
 Ids = NDArray[np.int64]
@@ -58,8 +61,8 @@ class Index:
         self._rows = np.concatenate(rows) if rows else np.zeros((0, 4), dtype=np.int64)
         self._starts = np.cumsum([0, *(len(part) for part in rows)])
         alive = [segment.alive for segment in self.segments]
-        self._alive: Mask = np.concatenate(alive) if alive else np.zeros(0, dtype=bool)
-        self._exact = Exact([s.vectors for s in self.segments], manifest.model.normalise)
+        self.alive: Mask = np.concatenate(alive) if alive else np.zeros(0, dtype=bool)
+        self.exact = Exact([s.vectors for s in self.segments], manifest.model.normalise)
 
     @classmethod
     def open(cls, path: str | PathLike[str]) -> "Index":
@@ -79,12 +82,12 @@ class Index:
         return manifests.read(self.path).generation != self.manifest.generation
 
     def __len__(self) -> int:
-        return int(self._alive.sum())
+        return int(self.alive.sum())
 
     @property
     def ids(self) -> Ids:
         """Of all pictures, in the order in which they came."""
-        return self._rows[self._alive, ID]
+        return self._rows[self.alive, ID]
 
     def search(
         self,
@@ -96,11 +99,11 @@ class Index:
         queries = self._queries(vectors)
         if k < 1:
             raise ValueError(f"k must be at least 1, got {k}")
-        allowed = None if self._alive.all() else self._alive
+        allowed = None if self.alive.all() else self.alive
         if filter is not None:
             wanted = np.fromiter(filter, dtype=np.int64)
-            allowed = self._alive & np.isin(self._rows[:, ID], wanted)
-        values, rows = self._nearest(queries, k, allowed)
+            allowed = self.alive & np.isin(self._rows[:, ID], wanted)
+        values, rows = self._nearest(queries, k, allowed, filter is not None)
         if not len(self._rows):
             return Neighbours(rows.numpy(), values.numpy())
         ids = np.where(rows < 0, -1, self._rows[rows.numpy(), ID])
@@ -154,8 +157,42 @@ class Index:
                 counts[facts.label] = counts.get(facts.label, 0) + 1
         return dict(sorted(counts.items()))
 
-    def _nearest(self, queries: Tensor, k: int, allowed: Mask | None) -> Found:
-        return self._exact.search(queries, k, allowed)
+    def _nearest(self, queries: Tensor, k: int, allowed: Mask | None, filtered: bool) -> Found:
+        """By the store where there is one; what it does not hold, and small choices, exactly."""
+        few = allowed is not None and int(allowed.sum()) <= FEW
+        asks_milvus = self.manifest.milvus is not None and not filtered
+        if few or not (asks_milvus or self.manifest.approximate):
+            return self.exact.search(queries, k, allowed)
+        if asks_milvus:
+            found, last = self._milvus.search(self, queries, k), self._milvus.entry.last_serial
+        else:
+            found = self._approximate.search(queries, k, allowed)
+            last = self._approximate.entry.last_serial
+        covered = int(np.searchsorted(self.serials, last, side="right"))
+        if covered == len(self.serials):
+            return best_of([found], len(queries), k)
+        rest = self.alive.copy() if allowed is None else allowed.copy()
+        rest[:covered] = False
+        return best_of([found, self.exact.search(queries, k, rest)], len(queries), k)
+
+    @cached_property
+    def _approximate(self) -> Approximate:
+        assert self.manifest.approximate is not None
+        return Approximate(self, self.manifest.approximate)
+
+    @cached_property
+    def _milvus(self) -> Milvus:
+        assert self.manifest.milvus is not None
+        return Milvus(self.manifest.milvus, self.manifest.model.size, self.manifest.model.normalise)
+
+    def row_vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:  # [*rows.shape, D]
+        """Vectors of rows, counted through all segments, dead ones too."""
+        flat = rows.ravel()
+        made = np.empty((len(flat), self.manifest.model.size), dtype=np.float32)
+        for segment, start in zip(self.segments, self._starts.tolist(), strict=False):
+            inside = (flat >= start) & (flat < start + len(segment.rows))
+            made[inside] = segment.vectors[flat[inside] - start]
+        return made.reshape(*rows.shape, -1)
 
     def _queries(self, vectors: NDArray[np.float32] | Tensor) -> Tensor:
         queries = torch.as_tensor(vectors).float()
@@ -169,7 +206,7 @@ class Index:
 
     @cached_property
     def _row_of(self) -> dict[int, int]:
-        live = np.flatnonzero(self._alive)
+        live = np.flatnonzero(self.alive)
         return dict(zip(self._rows[live, ID].tolist(), live.tolist(), strict=True))
 
     def _place(self, id: int) -> tuple[Segment, int]:

@@ -72,5 +72,6 @@ def rebuild(path: Path, model: Trained, progress: Progress | None = None) -> Ing
         with Writer.open(aside) if begun else Writer.create(aside, entry) as writer:
             done = ingest(writer, model, sources, progress, ids=ids)
         old.become(aside)
+        old.refresh_store()
     shutil.rmtree(aside)
     return done

@@ -3,10 +3,14 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+
 from unseen.search import manifest as manifests
 from unseen.search import segment as segments
 from unseen.search.index import Index
 from unseen.search.manifest import Manifest
+from unseen.search.stores import approximate
+from unseen.search.stores.milvus import Milvus
 from unseen.search.writer import LOCK
 
 Progress = Callable[[int, int], None]
@@ -33,7 +37,10 @@ def verify(path: Path, progress: Progress | None = None) -> list[str]:
 
 def parts(path: Path, manifest: Manifest) -> dict[Path, dict[str, str]]:
     """The folders of an index, the files in them and their checksums."""
-    return {path / segments.FOLDER / entry.name: entry.files for entry in manifest.segments}
+    found = {path / segments.FOLDER / entry.name: entry.files for entry in manifest.segments}
+    if manifest.approximate is not None:
+        found[path / approximate.FOLDER / manifest.approximate.name] = manifest.approximate.files
+    return found
 
 
 def leftovers(path: Path) -> list[Path]:
@@ -58,4 +65,15 @@ def _inconsistencies(index: Index) -> list[str]:
         rows = segment.entry.rows
         if not rows == len(segment.rows) == len(segment.vectors) == len(segment.every_facts()):
             problems.append(f"{segment.folder} does not hold {rows} of everything")
-    return problems
+    return problems + _in_milvus(index)
+
+
+def _in_milvus(index: Index) -> list[str]:
+    """Vectors that a Milvus collection holds otherwise than the folder does."""
+    entry, model = index.manifest.milvus, index.manifest.model
+    if entry is None:
+        return []
+    rows = np.flatnonzero(index.alive & (index.serials <= entry.last_serial))
+    held = Milvus(entry, model.size, model.normalise).vectors(index.serials[rows])
+    wrong = int((held != index.row_vectors(rows)).any(axis=1).sum())
+    return [f"Milvus at {entry.uri} lacks {wrong} of {len(rows)} vectors"] if wrong else []

@@ -12,7 +12,7 @@ Segments are merged eight at a time, so their number grows with the logarithm of
 import fcntl
 import os
 import shutil
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,10 +22,21 @@ from unseen.search import manifest as manifests
 from unseen.search import segment as segments
 from unseen.search.durable import flush_folder
 from unseen.search.index import Index
-from unseen.search.manifest import Manifest, ModelEntry, SegmentEntry
+from unseen.search.manifest import (
+    ApproximateEntry,
+    Manifest,
+    MilvusEntry,
+    ModelEntry,
+    SegmentEntry,
+)
 from unseen.search.segment import ID, NewPicture, Segment
+from unseen.search.stores import approximate
+from unseen.search.stores.milvus import Milvus
+
+Progress = Callable[[int, int], None]
 
 LOCK = "lock"
+APPROXIMATE_ABOVE = 200_000  # pictures; up to here every search compares with all of them
 FIRST_TIER = 1024  # rows; segments up to this size count as equally small
 FANOUT = 8
 MOST_ROWS = 2**18  # of a merged segment: merging holds it in memory
@@ -98,7 +109,46 @@ class Writer:
             target.parent.mkdir(exist_ok=True)
             os.replace(other / segments.FOLDER / entry.name, target)
             entries.append(entry.model_copy(update={"name": name}))
-        self._commit(segments=entries, model=taken.model, next_serial=taken.next_serial)
+        old = self.manifest.milvus
+        if old is not None:
+            self._milvus(old).drop()
+        self._commit(
+            segments=entries,
+            model=taken.model,
+            next_serial=taken.next_serial,
+            approximate=None,
+            milvus=None if old is None else old.model_copy(update={"last_serial": 0}),
+        )
+
+    def use_milvus(self, entry: MilvusEntry) -> None:
+        """Searches go to Milvus from now on."""
+        self._commit(milvus=entry, approximate=None)
+
+    def refresh_store(
+        self, progress: Progress | None = None, approximate_above: int = APPROXIMATE_ABOVE
+    ) -> None:
+        """Brings Milvus, or the faiss index of a large collection, in line with the rows."""
+        index, known = self.index(), self.manifest.approximate
+        if self.manifest.milvus is not None:
+            last = self._milvus(self.manifest.milvus).bring(index, progress)
+            entry = self.manifest.milvus.model_copy(update={"last_serial": last})
+            self._commit(milvus=entry)
+        elif len(index) <= approximate_above:
+            if known is not None:
+                self._commit(approximate=None)
+        elif known is None or self._drifted(index, known):
+            made = approximate.make(index, self._new_name(), progress=progress)
+            self._commit(approximate=made)
+
+    def _drifted(self, index: Index, known: ApproximateEntry) -> bool:
+        """So much was added or removed since the faiss index was made that it is worth anew."""
+        covered = np.load(self.path / approximate.FOLDER / known.name / "serials.npy")
+        live = index.serials[index.alive]
+        still = np.isin(covered, live).sum()
+        return bool(len(live) - still > MOST_DEAD * len(live) or still < 0.8 * len(covered))
+
+    def _milvus(self, entry: MilvusEntry) -> Milvus:
+        return Milvus(entry, self.manifest.model.size, self.manifest.model.normalise)
 
     def _without(self, ids: set[int]) -> list[SegmentEntry]:
         """The segments with the rows of these ids dead."""
@@ -134,17 +184,23 @@ class Writer:
 
     def _tidy(self) -> None:
         """Removes what the manifest does not name: replaced files, and those of a crash."""
-        named = {entry.name: entry for entry in self.manifest.segments}
-        folder = self.path / segments.FOLDER
-        for place in folder.iterdir() if folder.exists() else ():
-            if place.name not in named:
+        known = {entry.name: entry.files for entry in self.manifest.segments}
+        faiss = self.manifest.approximate
+        self._tidy_folder(segments.FOLDER, known)
+        self._tidy_folder(approximate.FOLDER, {faiss.name: faiss.files} if faiss else {})
+
+    def _tidy_folder(self, name: str, known: dict[str, dict[str, str]]) -> None:
+        folder = self.path / name
+        if not folder.exists():
+            return
+        for place in folder.iterdir():
+            if place.name not in known:
                 shutil.rmtree(place)
                 continue
             for file in place.iterdir():
-                if file.name not in named[place.name].files:
+                if file.name not in known[place.name]:
                     file.unlink()
-        if folder.exists():
-            flush_folder(folder)
+        flush_folder(folder)
 
     def _new_name(self) -> str:
         return f"{self.manifest.generation + 1:08d}"

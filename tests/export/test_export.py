@@ -1,0 +1,152 @@
+"""Exported models say what PyTorch says, for every family of backbones, and carry their words."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from unseen import build
+from unseen import config as configs
+from unseen.experiment.trained import Trained
+from unseen.export import bundle
+from unseen.export import inference as inferring
+from unseen.export.inference import as_input, describe, inference
+from unseen.export.onnx_file import write_onnx
+from unseen.export.torch_program import write_program
+from unseen.training.run_folder import RunFolder
+
+FAMILIES = [
+    "small_conv",
+    "efficientnet_lite0",
+    "resnet50",
+    "vgg16_bn",
+    "googlenet",
+    "bn_inception",
+    "timm:vit_tiny_patch16_224",
+]
+
+
+def random_run(folder: Path, backbone: str, *words: str) -> Trained:
+    """A run as training leaves it, with starting weights."""
+    size = 64 if backbone.startswith("timm") or "incept" in backbone or "goo" in backbone else 40
+    values = [
+        f"backbone={backbone}",
+        f"picture_size={size}",
+        "embedding_size=16",
+        "device=cpu",
+        "threads=1",
+        "workers=0",
+        "transform=small" if backbone == "small_conv" else "transform=base",
+    ]
+    config = configs.make(configs.override({}, [*values, *words]))
+    run = RunFolder(folder)
+    run.write_text("config.toml", config.to_toml())
+    run.write_tensors("weights.safetensors", build.network(config).state_dict())
+    return Trained.open(folder)
+
+
+def real_pictures(count: int = 3) -> list[Image.Image]:
+    """Photographs would be better; shapes and slopes have edges and colours too."""
+    made = []
+    for seed in range(count):
+        generator = np.random.default_rng(seed)
+        picture = Image.new("RGB", (90, 70), tuple(generator.integers(0, 255, 3).tolist()))
+        for _ in range(6):
+            colour = tuple(generator.integers(0, 255, 3).tolist())
+            left, top = generator.integers(0, 60, 2).tolist()
+            picture.paste(colour, (left, top, left + 25, top + 15))
+        made.append(picture)
+    return made
+
+
+@pytest.mark.parametrize(
+    "backbone",
+    [FAMILIES[0], *(pytest.param(name, marks=pytest.mark.slow) for name in FAMILIES[1:])],
+)
+def test_onnx_says_what_torch_says(tmp_path: Path, backbone: str) -> None:
+    trained = random_run(tmp_path / "run", backbone)
+    pictures = as_input(trained, real_pictures())
+    assert write_onnx(trained, tmp_path / "model.onnx", pictures) <= 1e-4
+    assert [file.name for file in tmp_path.iterdir() if "part" in file.name] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("descriptor", ["stage2", "pooled"])
+def test_onnx_of_another_layer(tmp_path: Path, descriptor: str) -> None:
+    trained = random_run(tmp_path / "run", "small_conv", f"descriptor={descriptor}")
+    assert trained.network.embedding_size != 16
+    pictures = as_input(trained, real_pictures())
+    assert write_onnx(trained, tmp_path / "model.onnx", pictures) <= 1e-4
+
+
+@pytest.mark.parametrize("normalise", ["true", "false"])
+def test_a_program_opens_with_torch_alone(tmp_path: Path, normalise: str) -> None:
+    trained = random_run(tmp_path / "run", "small_conv", f"normalise={normalise}")
+    pictures = as_input(trained, real_pictures())
+    assert write_program(trained, tmp_path / "model.pt2", pictures) <= 1e-4
+    np.save(tmp_path / "pictures.npy", pictures.numpy())
+    script = (
+        "import sys, numpy, torch\n"
+        "program = torch.export.load(sys.argv[1] + '/model.pt2').module()\n"
+        "pictures = torch.from_numpy(numpy.load(sys.argv[1] + '/pictures.npy'))\n"
+        "numpy.save(sys.argv[1] + '/vectors.npy', program(pictures).detach().numpy())\n"
+        "assert not any(name.startswith('unseen') for name in sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, cwd=tmp_path)
+    made = np.load(tmp_path / "vectors.npy")
+    with torch.inference_mode():
+        np.testing.assert_allclose(made, inference(trained)(pictures), atol=1e-5)
+
+
+def test_the_input_is_what_evaluation_sees(tmp_path: Path) -> None:
+    trained = random_run(tmp_path / "run", "efficientnet_lite0")
+    pictures = real_pictures()
+    with torch.inference_mode():
+        made = inference(trained)(as_input(trained, pictures))
+    torch.testing.assert_close(made, trained.embed(pictures), atol=1e-4, rtol=1e-3)
+    told = describe(trained)
+    assert told["resize"] == "short side"
+    assert told["crop"] == "centre 40 x 40"
+
+
+def test_a_model_that_differs_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inferring, "TOLERANCE", -1.0)
+    trained = random_run(tmp_path / "run", "small_conv")
+    with pytest.raises(ValueError, match="differs from PyTorch by"):
+        write_program(trained, tmp_path / "model.pt2", as_input(trained, real_pictures()))
+    assert not (tmp_path / "model.pt2").exists()
+
+
+def test_the_file_tells_how_it_wants_its_pictures(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    trained = random_run(tmp_path / "run", "small_conv")
+    write_onnx(trained, tmp_path / "model.onnx", as_input(trained, real_pictures()))
+    told = {p.key: p.value for p in onnx.load(str(tmp_path / "model.onnx")).metadata_props}
+    assert told["model"] == trained.fingerprint
+    assert json.loads(told["preprocessing"])["size"] == 40
+
+
+def test_a_bundle_opens_without_our_code(tmp_path: Path) -> None:
+    trained = random_run(tmp_path / "run", "small_conv")
+    score = {"value": 0.5, "low": 0.4, "high": 0.6}
+    split = {"train_classes": 5, "validation_classes": 3, "test_classes": 8}
+    scores = {"trained": {"metrics": {"recall@1": score}}}
+    trained.folder.write_json("result.json", {"split": split, "scores": scores})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bundle.importlib.util, "find_spec", lambda name: None)  # without ONNX
+        pictures = as_input(trained, real_pictures())
+        made = bundle.write_bundle(trained, tmp_path / "bundle", pictures)
+    assert set(made) == {"model.pt2"}
+    sums = (tmp_path / "bundle" / "SHA256SUMS").read_text().splitlines()
+    assert {line.split()[1] for line in sums} >= {"weights.safetensors", "README.md", "config.toml"}
+    card = (tmp_path / "bundle" / "README.md").read_text()
+    assert "judged on 8 classes" in card
+    assert "| recall@1 | 0.5000 | 0.4000 to 0.6000 |" in card
+    assert "Not calibrated" in card
+    with pytest.raises(ValueError, match="exists already"):
+        bundle.write_bundle(trained, tmp_path / "bundle", pictures)

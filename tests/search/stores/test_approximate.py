@@ -1,0 +1,78 @@
+"""faiss finds nearly what exact search finds, never what is removed, and always what is new."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from unseen.search import index as indexes
+from unseen.search.index import Index
+from unseen.search.manifest import ModelEntry
+from unseen.search.segment import NewPicture
+from unseen.search.stores import approximate
+from unseen.search.verify import verify
+from unseen.search.writer import Writer
+
+Rows = Callable[..., list[NewPicture]]
+
+
+@pytest.fixture(autouse=True)
+def _also_small_choices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(indexes, "FEW", 0)
+
+
+@pytest.mark.parametrize("normalise", [True, False])
+@pytest.mark.parametrize("kind", ["hnsw", "ivf_pq"])
+def test_recall_and_changes(
+    tmp_path: Path,
+    entry: ModelEntry,
+    rows: Rows,
+    kind: approximate.Kind,
+    normalise: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(approximate, "choose", lambda count, size: (kind, "a test says so"))
+    path, some = tmp_path / "i", rows(1500)
+    with Writer.create(path, entry.model_copy(update={"normalise": normalise})) as writer:
+        writer.add(some[:1000])
+        writer.refresh_store(approximate_above=2000)
+        assert writer.manifest.approximate is None
+        writer.refresh_store(approximate_above=500)
+        made = writer.manifest.approximate
+        assert made is not None
+        assert made.kind == kind
+        assert made.recall >= 0.97
+        writer.add(some[1000:1100])  # after the faiss index: still found
+        writer.remove([1, 2, 1001])
+        writer.refresh_store(approximate_above=500)
+        assert writer.manifest.approximate == made  # too few changes for a new one
+    index = Index.open(path)
+    queries = np.stack([picture.vector for picture in some[:1100]])
+    found = index.search(queries, k=5)
+    alive = np.array([i for i in range(1, 1101) if i not in (1, 2, 1001)])
+    assert (found.ids[alive - 1, 0] == alive).mean() > 0.97
+    assert not np.isin(found.ids, [1, 2, 1001]).any()
+    even = alive[alive % 2 == 0]
+    filtered = index.search(queries[:50], k=5, filter=even)
+    assert (filtered.ids % 2 == 0).all()
+    assert verify(path) == []
+    with Writer.open(path) as writer:
+        writer.add(some[1100:])
+        writer.refresh_store(approximate_above=500)
+        assert writer.manifest.approximate != made
+        assert len(list((path / approximate.FOLDER).iterdir())) == 1
+    file = next(path.rglob("faiss.index"))
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    assert "faiss.index is damaged" in verify(path)[0]
+
+
+def test_the_choice_is_explained() -> None:
+    kind, why = approximate.choose(300_000, 128)
+    assert kind == "hnsw"
+    assert "300,000 vectors of 128 numbers" in why
+    kind, why = approximate.choose(50_000_000, 128)
+    assert kind == "ivf_pq"
+    assert "packed" in why

@@ -1,0 +1,72 @@
+"""milvus-lite, for real: the same neighbours as exact search, through changes and crashes."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pymilvus")
+pytest.importorskip("milvus_lite")
+
+from unseen.search import index as indexes
+from unseen.search.index import Index
+from unseen.search.manifest import ModelEntry
+from unseen.search.segment import NewPicture
+from unseen.search.stores.milvus import Milvus, parse
+from unseen.search.verify import verify
+from unseen.search.writer import Writer
+
+Rows = Callable[..., list[NewPicture]]
+
+
+@pytest.fixture(autouse=True)
+def _also_small_choices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(indexes, "FEW", 0)
+
+
+@pytest.mark.parametrize("normalise", [True, False])
+def test_the_same_neighbours_as_exact_search(
+    tmp_path: Path, entry: ModelEntry, rows: Rows, normalise: bool
+) -> None:
+    path, some = tmp_path / "i", rows(700)
+    model = entry.model_copy(update={"normalise": normalise})
+    with Writer.create(path, model) as writer, Writer.create(tmp_path / "exact", model) as exact:
+        writer.use_milvus(parse("milvus:", path))
+        for part in (slice(0, 400), slice(400, 600)):
+            writer.add(some[part])
+            exact.add(some[part])
+            writer.refresh_store()
+        for either in (writer, exact):
+            either.remove([5, 6, 599])
+            replaced = rows(1, first=900)[0]
+            either.add([NewPicture(replaced.facts, replaced.vector, replaced.thumbnail, id=9)])
+        writer.refresh_store()
+        store = writer.manifest.milvus
+        assert store is not None
+        assert Milvus(store, 8, normalise).count() == 597
+        assert verify(path) == []
+        for either in (writer, exact):
+            either.add(some[600:])  # not brought to Milvus: searched beside it
+            either.remove([20])
+    queries = np.stack([picture.vector for picture in rows(40, first=5000)])
+    expected = Index.open(tmp_path / "exact").search(queries, k=10)
+    opened = Index.open(path)
+    found = opened.search(queries, k=10)
+    assert found.ids.tolist() == expected.ids.tolist()
+    np.testing.assert_allclose(found.similarities, expected.similarities, atol=1e-5)
+    odd = [id for id in opened.ids.tolist() if id % 2]
+    assert (opened.search(queries, k=10, filter=odd).ids % 2 == 1).all()
+
+    Milvus(store, 8, normalise)._forget({3})
+    assert "lacks 1 of" in verify(path)[0]
+    with Writer.open(path) as writer:
+        writer.refresh_store()
+    assert verify(path) == []
+
+
+def test_stores_are_named_milvus() -> None:
+    assert parse("milvus:http://host:19530", Path("i")).uri == "http://host:19530"
+    assert parse("milvus:", Path("i")).uri.endswith("i.milvus.db")
+    with pytest.raises(ValueError, match="milvus:URI"):
+        parse("redis:", Path("i"))

@@ -1,0 +1,131 @@
+"""A bundle: a folder with everything somebody needs to use a run, in formats of other people.
+
+    weights.safetensors   config.toml   preprocessing.json   calibration.json (threshold, rates)
+    model.pt2             runs with torch alone              result.json (scores)
+    model.onnx            runs with onnxruntime alone (if the `onnx` extra is installed)
+    README.md             the model card: what it is, on what it was judged, how to call it
+
+It is made aside and renamed: a folder of that name is whole.
+"""
+
+import hashlib
+import importlib.util
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from unseen.evaluation.calibrate import Calibration
+from unseen.experiment.calibration import read_calibration
+from unseen.experiment.trained import Trained
+from unseen.export.inference import INPUT, OUTPUT, describe
+from unseen.export.onnx_file import write_onnx
+from unseen.export.torch_program import write_program
+from unseen.training.run_folder import RunFolder
+
+
+def write_bundle(trained: Trained, out: Path, pictures: Tensor) -> dict[str, float]:
+    """Writes the folder; returns the largest difference from PyTorch of each program in it."""
+    if out.exists():
+        raise ValueError(f"{out} exists already: choose another folder")
+    aside = out.with_name(f".{out.name}.part")
+    shutil.rmtree(aside, ignore_errors=True)
+    made = RunFolder(aside)
+    aside.mkdir(parents=True)
+    try:
+        for name in ("weights.safetensors", "config.toml", "result.json"):
+            if trained.folder.file(name).exists():
+                shutil.copyfile(trained.folder.file(name), aside / name)
+        made.write_json("preprocessing.json", describe(trained))
+        calibration = read_calibration(trained)
+        if calibration is not None:
+            made.write_json("calibration.json", calibration.to_dict())
+        differences = {"model.pt2": write_program(trained, aside / "model.pt2", pictures)}
+        if importlib.util.find_spec("onnx") and importlib.util.find_spec("onnxruntime"):
+            differences["model.onnx"] = write_onnx(trained, aside / "model.onnx", pictures)
+        made.write_text("README.md", card(trained, calibration))
+        made.write_text("SHA256SUMS", _sums(aside))
+        os.replace(aside, out)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return differences
+
+
+def card(trained: Trained, calibration: Calibration | None) -> str:
+    """The model card."""
+    config, told = trained.config, describe(trained)
+    result = trained.folder.file("result.json")
+    scores = json.loads(result.read_text()) if result.exists() else None
+    crop = f", then a {told['crop']} crop" if told["crop"] else ""
+    return f"""# {trained.folder.path.resolve().name}
+
+Turns a picture into {trained.network.embedding_size} numbers such that pictures of one class lie
+together, also of classes it was not trained on. Backbone {config.backbone}, loss
+{config.loss.name}, descriptor `{trained.descriptor}`.
+
+## Use
+
+Resize {told["resize"]} to {told["to"]} ({told["interpolation"]}){crop}; RGB, 8 bits.
+Normalisation is inside. Compare vectors by {told["compare"]}.
+
+```python
+import torch
+program = torch.export.load("model.pt2").module()
+{OUTPUT} = program({INPUT})  # uint8 [N, 3, {told["size"]}, {told["size"]}]
+```
+
+With onnxruntime: `InferenceSession("model.onnx").run(["{OUTPUT}"], {{"{INPUT}": {INPUT}}})`.
+
+## How it was judged
+
+{_scores(scores)}
+
+## Threshold
+
+{_threshold(calibration)}
+
+## Limits
+
+Scores hold for classes like the test classes; a very different kind of picture needs its own
+check. Trained with seed {config.seed}; `config.toml` holds every setting.
+"""
+
+
+def _scores(result: dict[str, Any] | None) -> str:
+    if result is None:
+        return "The run was not judged on test classes."
+    split = result.get("split", {})
+    lines = [
+        f"Trained on {split.get('train_classes')} classes, selected on "
+        f"{split.get('validation_classes')}, judged on {split.get('test_classes')} classes that "
+        "neither contains: every test picture asks for its nearest among the others.",
+        "",
+        "| metric | value | 95 % interval |",
+        "|---|---|---|",
+    ]
+    for name, score in result["scores"]["trained"]["metrics"].items():
+        low, high = score.get("low"), score.get("high")
+        interval = "" if low is None else f"{low:.4f} to {high:.4f}"
+        lines.append(f"| {name} | {score['value']:.4f} | {interval} |")
+    return "\n".join(lines)
+
+
+def _threshold(made: Calibration | None) -> str:
+    if made is None:
+        return "Not calibrated."
+    return (
+        f"Two pictures count as one class from similarity {made.threshold:.6f} on. On "
+        f"{made.classes} validation classes {made.measured_fmr:.3g} of the pairs of different "
+        f"classes reach it; on other new classes at most {made.bound:.3g}, with "
+        f"{made.confidence:.0%} confidence (classes are the sample). {made.fnmr:.3g} of the pairs "
+        "of one class stay below it. In a search among many pictures each is a chance to be wrong: "
+        "choose a smaller rate for a larger collection."
+    )
+
+
+def _sums(folder: Path) -> str:
+    files = sorted(file for file in folder.iterdir() if file.is_file())
+    return "".join(f"{hashlib.sha256(f.read_bytes()).hexdigest()}  {f.name}\n" for f in files)

@@ -1,0 +1,86 @@
+"""An ONNX file of a run, for any number of pictures at once, checked with onnxruntime."""
+
+import json
+import os
+import warnings
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unseen.experiment.calibration import read_calibration
+from unseen.experiment.trained import Trained
+from unseen.export.inference import (
+    INPUT,
+    OUTPUT,
+    describe,
+    example,
+    inference,
+    require_close,
+)
+
+
+def write_onnx(trained: Trained, out: Path, pictures: Tensor) -> float:
+    """Writes the file if it says what PyTorch says; returns the largest difference of any number
+    of a vector of `pictures` [N, 3, s, s] uint8, asked one by one and all at once."""
+    try:
+        import onnx  # noqa: PLC0415
+        import onnxruntime  # noqa: F401, PLC0415
+    except ImportError as error:
+        raise ValueError("ONNX needs its packages: pip install 'unseen[onnx]'") from error
+    module, aside = inference(trained), out.with_name(f".{out.name}.part")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with torch.no_grad(), warnings.catch_warnings(), redirect_stdout(StringIO()):
+            warnings.simplefilter("ignore")  # of the exporter, about itself
+            with redirect_stderr(StringIO()):
+                torch.onnx.export(
+                    module,
+                    (example(trained),),
+                    str(aside),
+                    input_names=[INPUT],
+                    output_names=[OUTPUT],
+                    dynamic_shapes=({0: torch.export.Dim("batch", min=1)},),
+                    dynamo=True,
+                    external_data=False,
+                )
+        model = onnx.load(str(aside))
+        onnx.helper.set_model_props(model, _metadata(trained))
+        onnx.save(model, str(aside))
+        difference = compared(aside, module, pictures)
+        require_close(difference, "the ONNX file")
+        os.replace(aside, out)
+    finally:
+        aside.unlink(missing_ok=True)
+    return difference
+
+
+def compared(path: Path, module: torch.nn.Module, pictures: Tensor) -> float:
+    """The largest difference between onnxruntime and PyTorch."""
+    import onnxruntime  # noqa: PLC0415
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    with torch.inference_mode():
+        expected = module(pictures).numpy()
+    whole = session.run([OUTPUT], {INPUT: pictures.numpy()})[0]
+    first = session.run([OUTPUT], {INPUT: pictures[:1].numpy()})[0]
+    return float(max(np.abs(whole - expected).max(), np.abs(first - expected[:1]).max()))
+
+
+def _metadata(trained: Trained) -> dict[str, str]:
+    calibration = read_calibration(trained)
+    told = {
+        "made_by": "unseen",
+        "model": trained.fingerprint,
+        "backbone": trained.config.backbone,
+        "descriptor": trained.descriptor,
+        "preprocessing": json.dumps(describe(trained)),
+    }
+    if calibration is not None:
+        told["calibration"] = json.dumps(calibration.to_dict())
+    return told

@@ -1,0 +1,34 @@
+"""A torch.export program of a run: opens with torch alone, `torch.export.load(FILE).module()`."""
+
+import os
+import warnings
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from unseen.experiment.trained import Trained
+from unseen.export.inference import example, inference, require_close
+
+
+def write_program(trained: Trained, out: Path, pictures: Tensor) -> float:
+    """Writes the file if it says what PyTorch says; returns the largest difference on `pictures`
+    [N, 3, s, s] uint8."""
+    module, aside = inference(trained), out.with_name(f".{out.stem}.part.pt2")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the exporter, about itself
+            shapes = ({0: torch.export.Dim("batch", min=1)},)
+            program = torch.export.export(module, (example(trained),), dynamic_shapes=shapes)
+            torch.export.save(program, str(aside))
+            opened = torch.export.load(str(aside)).module()
+        with torch.inference_mode():
+            expected = module(pictures)
+            parts = [(opened(pictures), expected), (opened(pictures[:1]), expected[:1])]
+        difference = max(float((made - known).abs().max()) for made, known in parts)
+        require_close(difference, "the torch program")
+        os.replace(aside, out)
+    finally:
+        aside.unlink(missing_ok=True)
+    return difference

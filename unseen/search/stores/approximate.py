@@ -1,0 +1,181 @@
+"""Approximate search with faiss, for indexes too large to compare a query with everything.
+
+    hnsw     a graph of neighbours over whole vectors (Y. Malkov, D. Yashunin, TPAMI 2018): the
+             best recall for its time, chosen while it fits into MEMORY bytes
+    ivf_pq   vectors in cells, each packed into some bytes (H. Jégou et al., TPAMI 2011), above
+
+Candidates are compared again with the vectors themselves. The effort at query time is doubled until
+the share of the ten nearest pictures that it finds, against exact search on pictures of the index,
+reaches RECALL; what was measured stays in the manifest.
+"""
+
+import math
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from unseen.search.durable import flush_folder, sha256, write_bytes
+from unseen.search.manifest import ApproximateEntry
+from unseen.search.stores.exact import Found, Mask
+
+if TYPE_CHECKING:
+    from unseen.search.index import Index
+
+Kind = Literal["hnsw", "ivf_pq"]
+Progress = Callable[[int, int], None]
+
+FOLDER = "approximate"
+MEMORY = 2**32
+LINKS = 32  # of each vector in the graph
+RECALL = 0.98
+NEAREST = 10
+QUERIES = 256
+MOST_EFFORT = 2048
+CANDIDATES = {"hnsw": 4, "ivf_pq": 32}  # per picture asked for: packed vectors err more
+CHUNK = 4096
+
+
+class Approximate:
+    """A stored faiss index, over rows found by their serial numbers."""
+
+    def __init__(self, index: "Index", entry: ApproximateEntry) -> None:
+        self.folder, self.entry = index.path / FOLDER / entry.name, entry
+        self.vectors, self.normalise = index.row_vectors, index.manifest.model.normalise
+        serials = np.load(self.folder / "serials.npy", mmap_mode="r")
+        rows = np.searchsorted(index.serials, serials).clip(max=max(0, len(index.serials) - 1))
+        self.known = index.serials[rows] == serials if len(index.serials) else serials < 0
+        self.rows = rows
+
+    def search(self, queries: Tensor, k: int, allowed: Mask | None) -> Found:
+        """As the exact store; `allowed` holds for all rows of the index."""
+        usable = self.known if allowed is None else self.known & allowed[self.rows]
+        wanted = min(len(self.rows), CANDIDATES[self.entry.kind] * max(k, NEAREST))
+        places = self._candidates(queries, wanted, None if usable.all() else usable)
+        rows = torch.from_numpy(np.where(places < 0, -1, self.rows[places]))  # [Q, wanted]
+        return self._settled(queries, rows, k)
+
+    def _candidates(
+        self, queries: Tensor, wanted: int, usable: Mask | None, effort: int | None = None
+    ) -> NDArray[np.int64]:
+        faiss = _faiss()
+        selector: dict[str, Any] = {}
+        if usable is not None:
+            bits = np.packbits(usable, bitorder="little")
+            selector["sel"] = faiss.IDSelectorBitmap(bits)
+        effort = effort or self.entry.effort
+        if self.entry.kind == "hnsw":
+            parameters = faiss.SearchParametersHNSW(efSearch=max(effort, wanted), **selector)
+        else:
+            parameters = faiss.SearchParametersIVF(nprobe=effort, **selector)
+        _, places = self._faiss_index.search(queries.numpy(), wanted, params=parameters)
+        found: NDArray[np.int64] = places
+        return found
+
+    def _settled(self, queries: Tensor, rows: Tensor, k: int) -> Found:
+        """Candidates by their true similarity."""
+        values, best = [], []
+        for part, candidates in zip(queries.split(CHUNK // 8), rows.split(CHUNK // 8), strict=True):
+            vectors = torch.from_numpy(self.vectors(candidates.clamp(min=0).numpy()))  # [Q, C, D]
+            if self.normalise:
+                sim = torch.bmm(vectors, part[:, :, None])[:, :, 0]
+            else:
+                sim = -(vectors - part[:, None]).square().sum(dim=2)
+            sim = sim.masked_fill(candidates < 0, -math.inf)
+            top = sim.topk(min(k, sim.shape[1]), dim=1)
+            values.append(top.values)
+            best.append(candidates.gather(1, top.indices))
+        return torch.cat(values), torch.cat(best)
+
+    @cached_property
+    def _faiss_index(self) -> Any:
+        faiss = _faiss()
+        return faiss.read_index(str(self.folder / "faiss.index"), faiss.IO_FLAG_MMAP_IFC)
+
+
+def choose(count: int, size: int) -> tuple[Kind, str]:
+    """Which kind of index, and why."""
+    needed = count * (4 * size + 8 * LINKS)
+    told = f"{count:,} vectors of {size} numbers need {needed / 2**30:.2g} GB as a graph"
+    if needed <= MEMORY:
+        return "hnsw", f"{told}, which fits into {MEMORY / 2**30:.2g} GB"
+    return "ivf_pq", f"{told}, more than {MEMORY / 2**30:.2g} GB: vectors are packed"
+
+
+def make(
+    index: "Index", name: str, kind: Kind | None = None, progress: Progress | None = None
+) -> ApproximateEntry:
+    """A faiss index over the live pictures, with the effort that reaches the recall."""
+    faiss = _faiss()
+    vectors, serials = index.vectors(), index.serials[index.alive]
+    chosen, why = choose(*vectors.shape)
+    kind = kind or chosen
+    made = _empty(kind, vectors, index.manifest.model.normalise)
+    for start in range(0, len(vectors), CHUNK):
+        made.add(vectors[start : start + CHUNK])
+        if progress is not None:
+            progress(min(start + CHUNK, len(vectors)), len(vectors))
+    folder = index.path / FOLDER / name
+    folder.mkdir(parents=True)
+    faiss.write_index(made, str(folder / "faiss.index"))
+    np.save(folder / "serials.npy", serials)
+    files = {file.name: sha256(file) for file in sorted(folder.iterdir())}
+    for file in folder.iterdir():  # flushed before a manifest names them
+        write_bytes(file, file.read_bytes())
+    flush_folder(folder)
+    entry = ApproximateEntry(
+        name=name,
+        kind=kind,
+        why=why if kind == chosen else "asked for",
+        last_serial=int(serials[-1]),
+        effort=16 if kind == "ivf_pq" else 64,
+        recall=0.0,
+        num_queries=min(QUERIES, len(vectors)),
+        files=files,
+    )
+    return _tuned(index, entry)
+
+
+def _tuned(index: "Index", entry: ApproximateEntry) -> ApproximateEntry:
+    """Doubles the effort until the recall is reached."""
+    rows = np.random.default_rng(0).choice(len(index), entry.num_queries, replace=False)
+    queries = torch.from_numpy(index.row_vectors(np.flatnonzero(index.alive)[rows]))
+    k = min(NEAREST, len(index))
+    allowed = None if index.alive.all() else index.alive
+    _, exact = index.exact.search(queries, k, allowed)
+    while True:
+        _, found = Approximate(index, entry).search(queries, k, allowed)
+        hits = (exact[:, :, None] == found[:, None, :]).any(dim=2).double().mean()
+        entry = entry.model_copy(update={"recall": round(float(hits), 4)})
+        if hits >= RECALL or entry.effort >= MOST_EFFORT:
+            return entry
+        entry = entry.model_copy(update={"effort": 2 * entry.effort})
+
+
+def _empty(kind: Kind, vectors: NDArray[np.float32], normalise: bool) -> Any:
+    faiss = _faiss()
+    metric = faiss.METRIC_INNER_PRODUCT if normalise else faiss.METRIC_L2
+    count, size = vectors.shape
+    if kind == "hnsw":
+        made = faiss.IndexHNSWFlat(size, LINKS, metric)
+        made.hnsw.efConstruction = 80
+        return made
+    cells = max(1, min(round(4 * math.sqrt(count)), count // 39))
+    pieces = next(p for p in range(max(1, size // 4), 0, -1) if size % p == 0)
+    bits = 8 if count >= 39 * 256 else 4
+    made = faiss.index_factory(size, f"IVF{cells},PQ{pieces}x{bits}", metric)
+    sample = np.random.default_rng(0).permutation(count)[: 64 * cells + 256 * 64]
+    made.train(np.ascontiguousarray(vectors[np.sort(sample)]))
+    return made
+
+
+def _faiss() -> Any:
+    try:
+        import faiss  # noqa: PLC0415
+    except ImportError as error:
+        raise ValueError("large indexes need faiss: pip install 'unseen[search]'") from error
+    return faiss
