@@ -9,8 +9,8 @@ from unseen.cli.calibrate import calibrate
 from unseen.cli.demo import demo
 from unseen.cli.embed import embed
 from unseen.cli.evaluate import evaluate
-from unseen.cli.layers import layers
 from unseen.cli.export import export
+from unseen.cli.layers import layers
 from unseen.cli.list_methods import list_methods
 from unseen.cli.replay import replay
 from unseen.cli.report import report

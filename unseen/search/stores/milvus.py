@@ -74,15 +74,10 @@ class Milvus:
         """Brings the collection in line with the index; returns the last serial it holds."""
         if not self._client.has_collection(self.entry.collection):
             self._create(len(index))
-            self._insert(index, np.flatnonzero(index.alive), progress)
-        else:
-            new = index.serials > self.entry.last_serial
-            self._insert(index, np.flatnonzero(index.alive & new), progress)
-        if self.count() != len(index):
-            held, wanted = self.serials(), set(index.serials[index.alive].tolist())
-            self._forget(held - wanted)
-            lost = np.isin(index.serials, list(wanted - held)) & index.alive
-            self._insert(index, np.flatnonzero(lost), progress)
+        held, wanted = self.serials(), set(index.serials[index.alive].tolist())
+        self._forget(held - wanted)
+        missing = np.isin(index.serials, list(wanted - held)) & index.alive
+        self._insert(index, np.flatnonzero(missing), progress)
         return int(index.serials[-1]) if len(index.serials) else 0
 
     def _insert(self, index: "Index", missing: Ids, progress: Progress | None) -> None:
@@ -110,7 +105,7 @@ class Milvus:
                 self.entry.collection,
                 filter=f"serial > {least}",
                 output_fields=["serial"],
-                limit=BATCH,
+                limit=MOST_FOUND,
                 consistency_level="Strong",
             )
             if not told:
