@@ -4,9 +4,11 @@ Each function makes one part. Random starting values come from the config's seed
 global generator as it was.
 """
 
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ import torch
 from unseen import catalogue
 from unseen.config import PLAIN, Config, Part
 from unseen.contracts import Dataset, IntArray, Sampler, Split, SplitProtocol
-from unseen.data.pictures import transforms
+from unseen.data.pictures import table_file, transforms
 from unseen.memory import CrossBatchMemory
 from unseen.networks.attention_ensemble import AttentionEnsemble
 from unseen.networks.backbone import create_backbone
@@ -36,10 +38,26 @@ def dataset(
     part: Part, progress: Callable[[int, int], None] | None = None, strict: bool = False
 ) -> Dataset:
     """The data set a config names; `strict`: a file that cannot be read is an error."""
+    wanted = {p.name: p.default for p in catalogue.parameters(catalogue.find("data", part.name))}
+    if wanted.get("root") is inspect.Parameter.empty and "root" not in part.values:
+        raise ValueError(f"{part.name} must be told where: data.root=PATH, or `unseen train PATH`")
     made: Dataset = catalogue.create(
         "data", part.name, part.values, progress=progress, strict=strict
     )
     return made
+
+
+def data_name(path: Path) -> str:
+    """The data set a file or folder holds: features, a table, a known benchmark, class folders."""
+    if path.suffix.lower() == ".npz":
+        return "arrays"
+    if path.suffix.lower() in table_file.SUFFIXES:
+        return "table"
+    for name in catalogue.names("data"):
+        recognises = getattr(catalogue.find("data", name), "recognises", None)
+        if recognises is not None and path.is_dir() and recognises(path):
+            return name
+    return "folder"
 
 
 def split(config: Config, data: Dataset) -> Split:

@@ -101,6 +101,7 @@ class Annotations:
     gallery: BoolArray | None = None  # [n] test items that answer; None = all do
     ignore_groups: IntArray | None = None  # [n] same camera, same sequence; negative = no group
     labels: Mapping[str, IntArray] = field(default_factory=dict)  # further labels [n] by name
+    label_names: Mapping[str, Sequence[str]] = field(default_factory=dict)  # and what they mean
 
 
 @runtime_checkable

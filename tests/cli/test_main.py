@@ -81,6 +81,27 @@ def test_a_folder_of_pictures_trains_without_further_words(
     assert json.loads((tmp_path / "run" / "result.json").read_text())["data"]["classes"] == 8
 
 
+def test_a_table_of_pictures_trains(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, pictures: Path
+) -> None:
+    """Queries, gallery and a further label through the whole command."""
+    lines = ["path,label,split,is_query,is_gallery,colour"]
+    for c in range(8):
+        for i in range(6):
+            part = f"test,{i < 2},{i >= 2}" if c >= 4 else "train,,"
+            lines.append(f"{pictures}/class {c}/{i}.png,c{c},{part},{'light' if c % 2 else 'dark'}")
+    (tmp_path / "my.csv").write_text("\n".join(lines))
+    out = tmp_path / "run"
+    words = ["epochs=1", 'evaluation_labels=["colour"]', "--out", str(out)]
+    code, text, errors = unseen(capsys, "train", str(tmp_path / "my.csv"), *words)
+    assert code == 0, errors
+    assert "trained network by colour" in text
+    result = json.loads((out / "result.json").read_text())
+    assert result["split"]["query_items"] == 8
+    assert result["scores"]["trained"]["counts"]["gallery"] == 16
+    assert unseen(capsys, "report", str(out))[0] == 0
+
+
 def test_a_file_of_features_trains_a_head(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -129,6 +150,8 @@ def test_a_value_a_method_refuses_leaves_no_folder(
     [
         (["train", "/no/such/folder"], "/no/such/folder"),
         (["train", "glyps"], "did you mean glyphs"),
+        (["train", "cub200"], "data.root=PATH"),
+        (["train", "/no/such/table.csv"], "no such file"),
         (["train", "glyphs", "loss=marginn"], "did you mean margin"),
         (["train", "glyphs", "epoch=3"], "did you mean epochs"),
         (["train", "glyphs", "backbone=resnet18"], "timm:resnet18"),

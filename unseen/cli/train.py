@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from unseen import catalogue
+from unseen import build, catalogue
 from unseen import config as configs
 from unseen.cli.terminal import command_line, console, display, stages
 from unseen.config import Config
@@ -26,7 +26,9 @@ NAMED = 5  # unreadable files named one by one
 def train(
     data: Annotated[
         str,
-        typer.Argument(help="`glyphs`, a folder of class folders, an .npz file, or a .toml recipe"),
+        typer.Argument(
+            help="`glyphs`, a folder of class folders, a .csv, an .npz, or a .toml recipe"
+        ),
     ],
     settings: Annotated[
         list[str] | None,
@@ -47,7 +49,9 @@ def train(
 
     Trains on some classes, selects on others, and judges the result on classes it never saw.
     `unseen train path/to/pictures` does the same with your own: path/to/pictures/<class>/*.jpg, and
-    `unseen train recipe.toml data.root=path/to/pictures` takes data and settings from a file.
+    `unseen train recipe.toml data.root=path/to/pictures` takes data and settings from a file. A
+    table of paths and labels (pictures.csv), a file of features (features.npz) and the folders of
+    known benchmarks (CUB-200-2011, Cars196, ...) are recognised.
     """
     values = configs.load(config) if config else {}
     if data.endswith(".toml"):
@@ -158,17 +162,14 @@ def announce_copies(copies: Copies) -> None:
 
 
 def data_table(data: str, given: Any) -> dict[str, Any]:
-    """A built-in data set by its name, an .npz file as features, anything else as a folder of
-    class folders."""
+    """A built-in data set by its name, anything else by what it looks like."""
     names = catalogue.names("data")
     table = dict(given) if isinstance(given, dict) else {}
     if data in names and not Path(data).is_dir():
         return table | {"name": data}
     if "/" not in data and not Path(data).exists():
         catalogue.known(data, [n for n in names if n != "folder"], "data set (and no such folder)")
-    if Path(data).suffix == ".npz":
-        return table | {"name": "arrays", "root": data}
-    return table | {"name": "folder", "root": data}
+    return table | {"name": build.data_name(Path(data)), "root": data}
 
 
 def usual_folder(config: Config) -> Path:

@@ -57,12 +57,14 @@ def described(columns: Columns, source: str) -> Described:
         groups, of_group = coded(columns.groups)
         nobody = [code for code, name in enumerate(of_group) if name.lower() in ("", "nan", "-1")]
         groups[np.isin(groups, nobody)] = -1
+    more = {name: coded(values) for name, values in (columns.more or {}).items()}
     annotations = Annotations(
         validation_classes=validation,
         query=None if columns.query is None else _flags(columns.query, "query", source),
         gallery=None if columns.gallery is None else _flags(columns.gallery, "gallery", source),
         ignore_groups=groups,
-        labels={name: coded(values)[0] for name, values in (columns.more or {}).items()},
+        labels={name: codes for name, (codes, _) in more.items()},
+        label_names={name: values for name, (_, values) in more.items()},
     )
     return Described(labels, names, test, annotations)
 

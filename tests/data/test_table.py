@@ -1,0 +1,210 @@
+"""Tables of pictures: columns by any name, OpenMetricLearning's format both ways, mistakes."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from unseen import build
+from unseen.contracts import annotations_of
+from unseen.data import table
+from unseen.data.folder import Folder
+from unseen.data.pictures import table_file
+from unseen.data.table import Table
+
+Make = Callable[..., Path]
+CLASSES, EACH = 8, 4
+Columns = dict[str, list[Any]]
+
+
+@pytest.fixture
+def columns(tmp_path: Path, make_picture: Make) -> Columns:
+    """Eight classes of four pictures; the last four are tested: the first picture asks."""
+    held: Columns = {"label": [], "path": [], "split": [], "is_query": [], "is_gallery": []}
+    for c in range(CLASSES):
+        for view in range(EACH):
+            make_picture(tmp_path / "images" / f"{c}_{view}.jpg", (20, 10))
+            held["label"].append(f"item {c}")
+            held["path"].append(f"images/{c}_{view}.jpg")
+            tested = c >= 4
+            held["split"].append("validation" if tested else "train")
+            held["is_query"].append(str(view == 0) if tested else "")
+            held["is_gallery"].append(str(view > 0) if tested else "")
+    held["category"] = ["shoes" if int(label[-1]) % 2 else "bags" for label in held["label"]]
+    held["sequence"] = [str(row // 2) for row in range(CLASSES * EACH)]
+    return held
+
+
+def written(folder: Path, columns: Columns, name: str = "data.csv") -> Path:
+    table_file.write(folder / name, columns)
+    return folder / name
+
+
+@pytest.mark.parametrize("name", ["data.csv", "data.parquet"])
+def test_the_format_of_openmetriclearning(tmp_path: Path, columns: Columns, name: str) -> None:
+    if name.endswith("parquet"):
+        pytest.importorskip("pyarrow")
+        flags: dict[str, bool | None] = {"True": True, "False": False, "": None}
+        for key in ("is_query", "is_gallery"):
+            columns[key] = [flags[word] for word in columns[key]]
+    file = written(tmp_path, columns, name)
+    assert build.data_name(file) == "table"
+    dataset = Table(file)
+    assert len(dataset) == 32
+    assert dataset.name == "data"
+    assert dataset.official_test_classes is not None
+    assert dataset.official_test_classes.tolist() == [4, 5, 6, 7]
+    told = annotations_of(dataset)
+    assert told.query is not None
+    assert told.gallery is not None
+    assert told.ignore_groups is not None
+    assert np.flatnonzero(told.query).tolist() == [16, 20, 24, 28]
+    assert told.gallery.sum() == 12
+    assert np.array_equal(told.ignore_groups, np.arange(32) // 2)
+    assert list(told.labels) == ["category"]
+    assert list(told.label_names["category"]) == ["bags", "shoes"]
+    assert dataset.picture(5).size == (20, 10)
+    assert dataset.path(5) == tmp_path / "images" / "1_1.jpg"
+
+
+def test_names_of_columns_are_free(tmp_path: Path, columns: Columns) -> None:
+    roles = np.where(np.array(columns["is_query"]) == "True", "query", "gallery")
+    held = {
+        "Datei": [str(tmp_path / path) for path in columns["path"]],
+        "Artikel": columns["label"],
+        "Kamera": ["-1"] * 30 + ["7", "7"],
+        "role": np.where(np.array(columns["split"]) == "train", "", roles).tolist(),
+    }
+    text = (
+        ";".join(held) + "\n" + "\n".join(";".join(row) for row in zip(*held.values(), strict=True))
+    )
+    (tmp_path / "x.csv").write_text("\ufeff" + text)
+    dataset = Table(
+        tmp_path / "x.csv", "Datei", "Artikel", query="role", gallery="role", group="Kamera"
+    )
+    assert dataset.official_test_classes is None
+    told = annotations_of(dataset)
+    assert told.query is not None
+    assert told.ignore_groups is not None
+    assert np.flatnonzero(told.query).tolist() == [16, 20, 24, 28]
+    assert (told.ignore_groups >= 0).sum() == 2
+    assert told.labels == {}
+
+
+def test_a_column_can_be_left_out(tmp_path: Path, columns: Columns) -> None:
+    dataset = Table(written(tmp_path, columns), split=None, query=None, gallery=None, group=None)
+    told = annotations_of(dataset)
+    assert dataset.official_test_classes is None
+    assert told.query is None
+    assert told.ignore_groups is None
+    assert "split" in told.labels  # what is not used is a further label
+
+
+def test_boxes(tmp_path: Path, columns: Columns) -> None:
+    halves = Image.new("RGB", (20, 10), "white")
+    halves.paste("black", (0, 0, 8, 10))
+    halves.save(tmp_path / "images" / "0_0.png")
+    columns["path"][0] = "images/0_0.png"
+    boxes: list[list[Any]] = [[2.0, 1, 8, 9]] + [["", "", "", ""]] * 30 + [[15, 5, 99, 99]]
+    for place, edge in enumerate(("x_1", "y_1", "x_2", "y_2")):
+        columns[edge] = [box[place] for box in boxes]
+    dataset = Table(written(tmp_path, columns))
+    assert dataset.picture(0).size == (6, 8)
+    assert np.asarray(dataset.picture(0)).max() == 0
+    with dataset.opened(0) as picture:
+        assert picture.size == (6, 8)
+    assert dataset.picture(1).size == (20, 10)
+    assert dataset.picture(31).size == (5, 5)  # not beyond the picture
+    columns["x_2"][0] = 2
+    with pytest.raises(ValueError, match=r"box \[2, 1, 2, 9\] is empty"):
+        Table(written(tmp_path, columns))
+    columns["x_2"][0] = "wide"
+    with pytest.raises(ValueError, match="boxes must be numbers"):
+        Table(written(tmp_path, columns))
+    del columns["x_2"]
+    with pytest.raises(ValueError, match="a box needs x_1, y_1, x_2, y_2"):
+        Table(written(tmp_path, columns))
+
+
+def test_unreadable_pictures_are_left_out_and_named(tmp_path: Path, columns: Columns) -> None:
+    (tmp_path / "images" / "0_1.jpg").write_text("no picture")
+    (tmp_path / "images" / "3_1.jpg").unlink()
+    dataset = Table(written(tmp_path, columns))
+    assert len(dataset) == 30
+    assert dataset.describe()["unreadable files"] == 2
+    told = annotations_of(dataset)
+    assert told.query is not None
+    assert np.flatnonzero(told.query).tolist() == [14, 18, 22, 26]  # columns keep step
+    with pytest.raises(ValueError, match="cannot read picture"):
+        Table(tmp_path / "data.csv", strict=True)
+
+
+def test_written_as_it_was_read(tmp_path: Path, columns: Columns) -> None:
+    for place, edge in enumerate(("x_1", "y_1", "x_2", "y_2")):
+        columns[edge] = [(1, 2, 9, 8)[place], *[""] * 31]
+    first = Table(written(tmp_path, columns))
+    table.write(first, tmp_path / "again.csv")
+    back = table_file.read(tmp_path / "again.csv")
+    assert back == table_file.read(tmp_path / "data.csv")
+    again = Table(tmp_path / "again.csv")
+    assert again.fingerprint() == first.fingerprint()
+
+
+def test_a_folder_becomes_a_table(tmp_path: Path, make_picture: Make) -> None:
+    for c in range(6):
+        for view in range(3):
+            make_picture(tmp_path / "pictures" / f"class {c}" / f"{view}.jpg")
+    folder = Folder(tmp_path / "pictures")
+    with pytest.raises(ValueError, match="no official test classes"):
+        table.write(folder, tmp_path / "x.csv")
+    table.write(folder, tmp_path / "x.csv", test_classes=np.array([4, 5]))
+    dataset = Table(tmp_path / "x.csv")
+    assert dataset.label_names == folder.label_names
+    assert np.array_equal(dataset.labels, folder.labels)
+    assert dataset.official_test_classes is not None
+    assert dataset.official_test_classes.tolist() == [4, 5]
+    assert table_file.read(tmp_path / "x.csv")["path"][0] == "pictures/class 0/0.jpg"
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "told"),
+    [
+        ({}, {"label": "klass"}, "no column 'klass' for label, it has label, path"),
+        ({}, {"group": "camera"}, "no column 'camera' for group"),
+        ({"label": ["one"] * 32}, {}, "1 classes"),
+        ({"split": ["train", "test"] * 16}, {}, "8 classes are in both train and test"),
+        ({"split": ["training"] * 32}, {}, "train, validation or test, got 'training'"),
+        ({"is_query": ["maybe"] * 32}, {}, "query must be true or false, got 'maybe'"),
+        ({"path": ["gone.jpg"] * 32}, {}, "none of the 32 pictures .* can be read; the first"),
+    ],
+)
+def test_mistakes(
+    tmp_path: Path, columns: Columns, change: Columns, options: dict[str, str], told: str
+) -> None:
+    with pytest.raises(ValueError, match=told):
+        Table(written(tmp_path, columns | change), **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "is empty"),
+        (b"path,label\n", "has no rows"),
+        (b"path,label\na.jpg,1,2\n", "row 2: expected 2 entries as in the first line, got 3"),
+        (b"path,path\na.jpg,1\n", "two columns of the same name"),
+        (b"path,label\n\xff\xfe,1\n", "not UTF-8"),
+    ],
+)
+def test_files_that_are_no_table(tmp_path: Path, content: bytes, told: str) -> None:
+    (tmp_path / "x.csv").write_bytes(content)
+    with pytest.raises(ValueError, match=told):
+        Table(tmp_path / "x.csv")
+    (tmp_path / "x.parquet").write_bytes(content)
+    pytest.importorskip("pyarrow")
+    with pytest.raises(ValueError, match="not a whole Parquet file"):
+        Table(tmp_path / "x.parquet")
+    with pytest.raises(FileNotFoundError, match="no such file"):
+        Table(tmp_path / "none.csv")

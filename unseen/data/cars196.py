@@ -1,0 +1,104 @@
+"""`cars196`: Stanford Cars; classes 1 to 98 train, 99 to 196 are tested.
+
+Source   J. Krause et al., 3D Object Representations for Fine-Grained Categorization, 3dRR 2013
+Layouts  `cars_annos.mat` with `car_ims/`; or `cars_train/` and `cars_test/` with the annotations
+         of the devkit (`cars_train_annos.mat`, `cars_test_annos_withlabels.mat`); or class folders
+         (`AM General Hummer SUV 2000` ...) in the root, in `images`, or copied into `train` and
+         `test`, which are then merged. Folder names, sorted, have the official halves.
+
+The official division into training and test pictures shares classes and is not used.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unseen.data.base import Columns
+from unseen.data.official.benchmark import Benchmark, Counts, Listing
+from unseen.data.official.layouts import below, class_folders, class_names
+
+_UNPACKED = ("devkit", "stanford_cars", "stanford_cars/devkit", "car_devkit/devkit")
+_TRAINED = 98  # classes 1 to 98
+_KNOWN = {"AM General Hummer SUV 2000", "Eagle Talon Hatchback 1998"}
+_WHOLE, _TRAIN = "cars_annos.mat", "cars_train_annos.mat"
+_TEST = "cars_test_annos_withlabels.mat"
+
+
+class Cars196(Benchmark):
+    """root: where it was unpacked, or the folder above."""
+
+    title = "Cars196 (Stanford Cars)"
+    layout = (
+        f"car_ims/ and {_WHOLE}, or cars_train/, cars_test/, {_TRAIN} and {_TEST} of the devkit, "
+        "or 196 class folders"
+    )
+    source = "the page Cars Dataset of Stanford's AI laboratory"
+    expected = Counts(train_classes=98, train=8_054, test_classes=98, test=8_131)
+
+    @classmethod
+    def recognises(cls, root: Path) -> bool:
+        listed = [below(root, file, _UNPACKED) for file in (_WHOLE, _TRAIN)]
+        return any(listed) or bool(_KNOWN & class_names(root))
+
+    def listing(self, root: Path) -> Listing:
+        if whole := below(root, _WHOLE, _UNPACKED):
+            held = _matrix(whole)
+            cars = _fields(held, whole, "relative_im_path", "class")
+            paths = [whole.parent / str(path) for path in cars["relative_im_path"]]
+            return _listing(paths, cars["class"], held)
+        if train := below(root, _TRAIN, _UNPACKED):
+            return _from_devkit(root, train)
+        return _from_folders(root)
+
+
+def _from_devkit(root: Path, train: Path) -> Listing:
+    test = below(root, _TEST, _UNPACKED)
+    if test is None:
+        raise ValueError(f"{_TEST} is missing (the devkit's own list of test cars has no classes)")
+    place = below(root, "cars_train", _UNPACKED)
+    pictures = place.parent if place else root
+    paths: list[Path] = []
+    classes = []
+    for file, folder in ((train, "cars_train"), (test, "cars_test")):
+        cars = _fields(_matrix(file), file, "fname", "class")
+        paths += [pictures / folder / str(name) for name in cars["fname"]]
+        classes.append(cars["class"])
+    meta = below(root, "cars_meta.mat", _UNPACKED)
+    return _listing(paths, np.concatenate(classes), _matrix(meta) if meta else {})
+
+
+def _from_folders(root: Path) -> Listing:
+    found = class_folders(root)
+    paths = [path for paths in found.values() for path in paths]
+    labels = [name for name, paths in found.items() for _ in paths]
+    trained = set(list(found)[:_TRAINED])
+    parts = ["train" if name in trained else "test" for name in labels]
+    return Listing(paths, Columns(labels, split=parts))
+
+
+def _listing(paths: list[Path], classes: NDArray[Any], held: dict[str, Any]) -> Listing:
+    numbers = [int(number) for number in classes]
+    names = [str(name) for name in np.atleast_1d(held.get("class_names", []))]
+    parts = ["train" if number <= _TRAINED else "test" for number in numbers]
+    called = {str(number): name for number, name in enumerate(names, start=1)}
+    return Listing(paths, Columns(numbers, split=parts), called)
+
+
+def _matrix(file: Path) -> dict[str, Any]:
+    from scipy.io import loadmat  # noqa: PLC0415 - only this layout needs it
+
+    try:
+        held: dict[str, Any] = loadmat(file, squeeze_me=True)
+    except Exception as error:  # a damaged file fails in many ways inside scipy
+        raise ValueError(f"{file} is not a whole .mat file: {error}") from error
+    return held
+
+
+def _fields(held: dict[str, Any], file: Path, *names: str) -> dict[str, NDArray[Any]]:
+    cars = np.atleast_1d(held.get("annotations", np.empty(0)))
+    lacking = [name for name in names if name not in (cars.dtype.names or ())]
+    if lacking:
+        raise ValueError(f"{file} has no annotations with {', '.join(lacking)}")
+    return {name: cars[name] for name in names}

@@ -1,0 +1,121 @@
+"""`mnist_like`: digits, letters or clothes in IDX files, also gzipped.
+
+The first half of the classes trains, the second is tested (0 to 4 and 5 to 9).
+
+Source   Y. LeCun et al., Gradient-Based Learning Applied to Document Recognition, Proc. IEEE 1998;
+         the halves as in the code of HORDE (P. Jacob et al., ICCV 2019)
+Layout   `train-images-idx3-ubyte`, `train-labels-idx1-ubyte`, `t10k-images-idx3-ubyte`,
+         `t10k-labels-idx1-ubyte`, each perhaps with `.gz`; also with a prefix (EMNIST's). Training
+         and test pictures share classes: they are put together and divided by class.
+"""
+
+import gzip
+import hashlib
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from unseen.data.base import Columns, described
+
+_TRAIN, _TEST = ("train",), ("t10k", "test")
+_BYTES = 8  # the IDX code of unsigned bytes
+
+
+class MnistLike:
+    """root: the folder of the four files."""
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = Path(root)
+        self.name = self.root.resolve().name
+        if not self.root.is_dir():
+            raise FileNotFoundError(f"no such folder: {root}; {_ADVICE}")
+        pixels, labels = [], []
+        for part in (_TRAIN, _TEST):
+            images, numbers = (_idx(_find(self.root, part, kind), kind) for kind in _KINDS)
+            if len(images) != len(numbers):
+                raise ValueError(
+                    f"{root}: {len(images):,} pictures but {len(numbers):,} labels in its "
+                    f"{part[0]} files; {_ADVICE}"
+                )
+            pixels.append(images)
+            labels.append(numbers)
+        if pixels[0].shape[1:] != pixels[1].shape[1:]:
+            raise ValueError(f"{root}: training and test pictures differ in size; {_ADVICE}")
+        self._pixels: NDArray[np.uint8] = np.concatenate(pixels)  # [n, height, width]
+        self._pixels.flags.writeable = False
+        told = described(Columns(np.concatenate(labels)), str(root))
+        self.labels, self.label_names = told.labels, told.label_names
+        classes = np.arange(len(told.label_names))
+        self.official_test_classes = classes[len(classes) // 2 :]
+
+    @classmethod
+    def recognises(cls, root: Path) -> bool:
+        """Whether a folder holds such files, be they all there or not."""
+        return any(root.glob("*train-images*idx3-ubyte*"))
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def picture(self, index: int) -> Image.Image:
+        return Image.fromarray(self._pixels[index]).convert("RGB")
+
+    def arrays(self) -> NDArray[np.uint8]:  # [n, height, width]
+        """Every picture at once, grey, not to be written to."""
+        return self._pixels
+
+    def describe(self) -> dict[str, Any]:
+        counts = np.bincount(self.labels)
+        return {
+            "items": len(self),
+            "classes": len(self.label_names),
+            "smallest class": int(counts.min()),
+            "largest class": int(counts.max()),
+        }
+
+    def fingerprint(self) -> str:
+        digest = hashlib.sha256(self._pixels.tobytes())
+        digest.update(repr(self._pixels.shape).encode() + self.labels.tobytes())
+        return digest.hexdigest()
+
+
+_KINDS = {"images": 3, "labels": 1}  # and how many dimensions their arrays have
+_ADVICE = (
+    "expected train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "
+    "t10k-labels-idx1-ubyte, perhaps with .gz, as the pages of MNIST, Fashion-MNIST, KMNIST and "
+    "EMNIST give them"
+)
+
+
+def _find(root: Path, words: tuple[str, ...], kind: str) -> Path:
+    patterns = [f"*{word}-{kind}*idx{_KINDS[kind]}-ubyte*" for word in words]
+    found = sorted(path for pattern in patterns for path in root.glob(pattern))
+    plain = {path.name.removesuffix(".gz") for path in found}
+    if len(plain) != 1:
+        what = f"has {len(plain)} sets of" if plain else "has no"
+        raise ValueError(f"{root} {what} {words[0]} {kind}; {_ADVICE}")
+    return found[0]  # unpacked before packed
+
+
+def _idx(path: Path, kind: str) -> NDArray[np.uint8]:
+    """The array of an IDX file: two zeros, the type, the number of dimensions, their sizes."""
+    try:
+        content = path.read_bytes()
+        content = gzip.decompress(content) if path.suffix == ".gz" else content
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(f"{path} is not a whole .gz file: {error}") from error
+    dimensions = _KINDS[kind]
+    head = 4 + 4 * dimensions
+    if content[:4] != bytes([0, 0, _BYTES, dimensions]) or len(content) < head:
+        raise ValueError(f"{path} is no IDX file of {kind}: it begins with {content[:4].hex()}")
+    sizes = struct.unpack(f">{dimensions}I", content[4:head])
+    if len(content) - head != int(np.prod(sizes, dtype=np.int64)):
+        raise ValueError(
+            f"{path} announces {' x '.join(map(str, sizes))} bytes, "
+            f"but {len(content) - head:,} follow"
+        )
+    return np.frombuffer(content, dtype=np.uint8, offset=head).reshape(sizes)

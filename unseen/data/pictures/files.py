@@ -1,0 +1,150 @@
+"""Pictures in files: what every data set on disk shares once it knows its paths and labels."""
+
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from unseen.contracts import Annotations, IntArray
+from unseen.data.base import Described
+from unseen.data.pictures.crops import Loaded, Picture
+from unseen.data.pictures.decode import PictureFile, UnreadablePictureError, check, decode
+
+Progress = Callable[[int, int], None]  # (done, total)
+
+SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff"})
+_SAMPLED_BYTES = 1 << 14  # of each end of a file, for the fingerprint
+_THREADS = 8
+
+
+class PictureFiles:
+    """A base to build on: paths, labels, and the part of each picture that counts: `boxes` [n, 4]
+    hold left, top, right, bottom in pixels; a negative right edge means the whole picture."""
+
+    def __init__(self, root: Path, name: str, paths: Sequence[Path], told: Described) -> None:
+        self.root, self.name = root, name
+        self._paths = list(paths)
+        self.labels, self.label_names = told.labels, told.label_names
+        self.official_test_classes = told.test_classes
+        self.annotations: Annotations = told.annotations
+        self.boxes: IntArray | None = None
+        self.skipped: list[UnreadablePictureError] = []
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def path(self, index: int) -> Path:
+        return self._paths[index]
+
+    def picture(self, index: int) -> Image.Image:
+        box = self._box(index)
+        if box is None:
+            return decode(self._paths[index])
+        return Image.fromarray(self.opened(index).pixels())
+
+    def opened(self, index: int) -> Picture:
+        """The picture before it is decoded; see `PictureFile`."""
+        box = self._box(index)
+        if box is None:
+            return PictureFile(self._paths[index])
+        with PictureFile(self._paths[index]) as whole:
+            width, height = whole.size
+            left, top = min(box[0], width - 1), min(box[1], height - 1)
+            right, bottom = max(left + 1, min(box[2], width)), max(top + 1, min(box[3], height))
+            return Loaded(whole.pixels((left, top, right, bottom)))
+
+    def describe(self) -> dict[str, Any]:
+        counts = np.bincount(self.labels)
+        return {
+            "items": len(self),
+            "classes": len(self.label_names),
+            "smallest class": int(counts.min()),
+            "largest class": int(counts.max()),
+            "classes with one picture": int((counts == 1).sum()),
+            "unreadable files": len(self.skipped),
+            "unreadable": [str(error.path) for error in self.skipped],
+        }
+
+    def fingerprint(self) -> str:
+        """Hashes names, labels, boxes, file sizes and both ends of every file: quick on large data,
+        and no picture is re-encoded without changing its size or its ends."""
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        digest = hashlib.sha256()
+        with ThreadPoolExecutor(_THREADS) as pool:
+            contents = pool.map(_sample, self._paths)
+            for path, label, content in zip(self._paths, self.labels, contents, strict=True):
+                digest.update(os.fsencode(Path(os.path.relpath(path, self.root)).as_posix()))
+                digest.update(b"\0%d\0" % label + content)
+        if self.boxes is not None:
+            digest.update(self.boxes.tobytes())
+        return digest.hexdigest()
+
+    def _box(self, index: int) -> list[int] | None:
+        if self.boxes is None or self.boxes[index, 2] < 0:
+            return None
+        box: list[int] = self.boxes[index].clip(min=0).tolist()
+        return box
+
+
+def is_picture(name: str) -> bool:
+    """By its name; hidden files and macOS's `._*` companions are none."""
+    return not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES
+
+
+def pictures_in(folder: Path) -> list[Path]:
+    """Every picture file below a folder, sorted; hidden folders are passed over."""
+    paths = []
+    for parent, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        paths += [Path(parent, name) for name in files if is_picture(name)]
+    return sorted(paths)
+
+
+def unreadable(paths: Sequence[Path], progress: Progress | None) -> list[UnreadablePictureError]:
+    """What is wrong with those files that are no pictures, found without decoding pixels."""
+
+    def problem(path: Path) -> UnreadablePictureError | None:
+        try:
+            check(path)
+        except UnreadablePictureError as error:
+            return error
+        return None
+
+    problems = []
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for done, error in enumerate(pool.map(problem, paths), start=1):
+            if error is not None:
+                problems.append(error)
+            if progress:
+                progress(done, len(paths))
+    return problems
+
+
+def missing(paths: Sequence[Path], progress: Progress | None) -> list[Path]:
+    """Those that are not there."""
+    absent = []
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for done, there in enumerate(pool.map(os.path.isfile, paths), start=1):
+            if not there:
+                absent.append(paths[done - 1])
+            if progress and (done % 256 == 0 or done == len(paths)):
+                progress(done, len(paths))
+    return absent
+
+
+def _sample(path: Path) -> bytes:
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        head = file.read(_SAMPLED_BYTES)
+        file.seek(max(0, size - _SAMPLED_BYTES))
+        return b"%d\0" % size + head + file.read(_SAMPLED_BYTES)

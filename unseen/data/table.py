@@ -1,0 +1,160 @@
+"""`table`: your own pictures, listed in a CSV or Parquet file.
+
+    path, label               required; relative paths are taken from the table's folder
+    split                     train, test, and perhaps validation: no class in two of them (with
+                              train and validation alone, validation is what is tested)
+    is_query, is_gallery      which test pictures ask, which answer; `query = "role"` with `gallery
+                              = "role"` reads both from one column of words
+    sequence                  pictures of a group (a camera, a sequence) do not answer each other
+    x_1, y_1, x_2, y_2        the part of the picture that counts: left, top, right, bottom
+    any other                 kept as a further label (`evaluation_labels`)
+
+Only the first two must be there; every name can be changed, and `none` leaves a column out. This is
+the format of OpenMetricLearning; `write` makes such a file from any data set of picture files.
+"""
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from unseen.contracts import IntArray
+from unseen.data.base import Columns, described
+from unseen.data.pictures import table_file
+from unseen.data.pictures.files import PictureFiles, Progress, unreadable
+
+EDGES = ("x_1", "y_1", "x_2", "y_2")
+_WORDS = {"query": ("query", "both"), "gallery": ("gallery", "both")}
+
+
+class Table(PictureFiles):
+    """root: the file. path ... group: the names of its columns. strict: an unreadable picture is
+    an error, not a note."""
+
+    def __init__(
+        self,
+        root: str | Path,
+        path: str = "path",
+        label: str = "label",
+        split: str | None = "split",
+        query: str | None = "is_query",
+        gallery: str | None = "is_gallery",
+        group: str | None = "sequence",
+        *,
+        strict: bool = False,
+        progress: Progress | None = None,
+    ) -> None:
+        file = Path(root)
+        held = table_file.read(file)
+        names = {"path": path, "label": label, "split": split, "query": query}
+        names |= {"gallery": gallery, "group": group}
+        _refuse_unknown(names, held, file)
+        paths = [file.parent / place for place in held[path]]
+        skipped = unreadable(paths, progress)
+        if strict and skipped:
+            raise skipped[0]
+        if len(skipped) == len(paths):
+            raise ValueError(
+                f"none of the {len(paths)} pictures of {file} can be read; the first: "
+                f"{skipped[0].path} ({skipped[0].reason})"
+            )
+        damaged = {error.path for error in skipped}
+        rows = [row for row, place in enumerate(paths) if place not in damaged]
+        held = {name: [values[row] for row in rows] for name, values in held.items()}
+        told = described(_columns(names, held), str(file))
+        super().__init__(file.parent, file.stem, [paths[row] for row in rows], told)
+        self.skipped = skipped
+        self.boxes = _boxes(held, file)
+
+
+def write(dataset: PictureFiles, file: Path, test_classes: IntArray | None = None) -> None:
+    """The data set as a table that `Table` and OpenMetricLearning read: paths relative to the
+    table, official test classes (or those given) as `validation`."""
+    tested = np.isin(dataset.labels, _tested(dataset, test_classes))
+    told = dataset.annotations
+    none = np.empty(0, dtype=np.int64)
+    own = none if told.validation_classes is None else told.validation_classes
+    validated = np.isin(dataset.labels, own)
+    # with validation classes of its own, the tested ones must keep their name
+    word = "test" if validated.any() else "validation"
+    everyone = np.ones(len(dataset), dtype=bool)
+    folder = file.parent.resolve()
+    places = [os.path.relpath(dataset.path(i).resolve(), folder) for i in range(len(dataset))]
+    columns: dict[str, list[str]] = {
+        "label": [dataset.label_names[label] for label in dataset.labels],
+        "path": [Path(place).as_posix() for place in places],
+        "split": np.where(tested, word, np.where(validated, "validation", "train")).tolist(),
+    }
+    for name, flags in (("is_query", told.query), ("is_gallery", told.gallery)):
+        marks = np.where(everyone if flags is None else flags, "True", "False")
+        columns[name] = np.where(tested, marks, "").tolist()
+    for name, codes in told.labels.items():
+        columns[name] = [told.label_names[name][code] for code in codes]
+    if told.ignore_groups is not None:
+        columns["sequence"] = [str(group) for group in told.ignore_groups]
+    if dataset.boxes is not None:
+        whole = dataset.boxes[:, 2] < 0
+        for place, edge in enumerate(EDGES):
+            columns[edge] = np.where(whole, "", dataset.boxes[:, place].astype(str)).tolist()
+    table_file.write(file, columns)
+
+
+def _tested(dataset: PictureFiles, given: IntArray | None) -> IntArray:
+    tested = dataset.official_test_classes if given is None else given
+    if tested is None:
+        raise ValueError(f"{dataset.name} has no official test classes: say which are to be tested")
+    return tested
+
+
+def _refuse_unknown(names: dict[str, str | None], held: table_file.Columns, file: Path) -> None:
+    """Columns that were named must be there; those with their usual names need not."""
+    usual = {"split": "split", "query": "is_query", "gallery": "is_gallery", "group": "sequence"}
+    for role, name in names.items():
+        if name is not None and name not in held and usual.get(role) != name:
+            raise ValueError(
+                f"{file} has no column {name!r} for {role}, it has {', '.join(held)}; name it "
+                f"with data.{role}=COLUMN"
+            )
+
+
+def _columns(names: dict[str, str | None], held: table_file.Columns) -> Columns:
+    def column(role: str) -> list[str] | None:
+        return held.get(names[role] or "")
+
+    asked: dict[str, list[str] | None] = {role: column(role) for role in _WORDS}
+    if names["query"] is not None and names["query"] == names["gallery"]:
+        words = [word.lower() for word in held.get(names["query"], [])]
+        asked = {role: [str(w in known) for w in words] for role, known in _WORDS.items()}
+    used = {*names.values(), *EDGES}
+    labels = column("label")
+    assert labels is not None, "checked before"
+    return Columns(
+        labels,
+        split=column("split"),
+        query=asked["query"],
+        gallery=asked["gallery"],
+        groups=column("group"),
+        more={name: values for name, values in held.items() if name not in used},
+    )
+
+
+def _boxes(held: table_file.Columns, file: Path) -> IntArray | None:
+    """[n, 4] left, top, right, bottom; -1 where a row names none."""
+    there = [edge for edge in EDGES if edge in held]
+    if not there:
+        return None
+    if len(there) < len(EDGES):
+        raise ValueError(f"{file} has {', '.join(there)} but a box needs {', '.join(EDGES)}")
+    words = np.array([held[edge] for edge in EDGES]).T  # [n, 4]
+    empty = np.isin(np.char.lower(words), ["", "nan", "none"])
+    try:
+        boxes = np.where(empty, "-1", words).astype(np.float64).round().astype(np.int64)
+    except ValueError as error:
+        raise ValueError(f"{file}: boxes must be numbers ({error})") from error
+    boxes[empty.any(axis=1)] = -1
+    full = boxes[:, 2] >= 0
+    wrong = full & ((boxes[:, 0] >= boxes[:, 2]) | (boxes[:, 1] >= boxes[:, 3]))
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        raise ValueError(f"{file}: box {boxes[row].tolist()} is empty (x_1, y_1, x_2, y_2)")
+    return boxes if full.any() else None
