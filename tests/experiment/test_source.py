@@ -203,3 +203,58 @@ def test_a_killed_process_loses_at_most_one_block(tmp_path: Path, cache: Path) -
     assert left > 0
     result = train_and_judge(setting, tmp_path / "run", "test")
     assert result == train_and_judge(setting, tmp_path / "never killed", "test")
+
+
+@pytest.mark.parametrize(
+    ("backbone", "layer", "descriptor"),
+    [
+        ("timm:resnet18", "layer3", "layer4"),
+        ("timm:vit_tiny_patch16_224", "blocks.9", "pooled"),
+        ("timm:efficientnet_b0", "blocks.4", "blocks.2"),
+    ],
+    ids=["behind the cut", "tokens", "before the cut"],
+)
+def test_networks_of_timm_train_behind_a_cut(
+    backbone: str, layer: str, descriptor: str, tmp_path: Path
+) -> None:
+    """A descriptor behind the cut is read from kept activations, one before it from pictures."""
+    words = (f"backbone={backbone}", f"freeze_until={layer}", f"descriptor={descriptor}")
+    more = ("picture_size=32", "weights=none", "views=1", "epochs=1", "sampler.steps=1")
+    setting = setting_of(*words, *more, "data.max_classes=10", "batch_size=8")
+    train_and_judge(setting, tmp_path, "test")
+    assert RunFolder(tmp_path).is_finished
+
+
+ENSEMBLE = [
+    "backbone=timm:resnet18",
+    "picture_size=32",
+    "ensemble.num_heads=4",
+    "ensemble.masks_at=layer3.0",
+    "ensemble.trunk_until=layer3.1",
+    "frozen_bn=stats",
+    "data.max_classes=10",
+    "batch_size=8",
+    "epochs=1",
+    "sampler.steps=1",
+]
+
+
+@pytest.mark.parametrize("frozen", ["none", "layer2"])
+def test_an_ensemble_trains_with_its_divergence(frozen: str, tmp_path: Path) -> None:
+    words = (f"freeze_until={frozen}", "loss=contrastive", "loss.preset=horde")
+    setting = setting_of(*ENSEMBLE, *words, "regularizers=head_divergence")
+    train_and_judge(setting, tmp_path, "test")
+    assert '"head_divergence"' in (tmp_path / "journal.jsonl").read_text()
+
+
+def test_an_ensemble_is_not_cut_behind_its_masks(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="cannot cut at layer4: the masks of the ensemble"):
+        train_and_judge(setting_of(*ENSEMBLE, "freeze_until=layer4"), tmp_path, "test")
+
+
+@pytest.mark.parametrize("name", ["net_b", "net_d"])
+def test_a_published_network_trains(name: str, tmp_path: Path) -> None:
+    words = [word for word in TINY if not word.startswith("embedding_size")]
+    words += [f"network={name}", "epochs=1", "sampler.steps=1"]
+    train_and_judge(prepare(configs.make(configs.override({}, words))), tmp_path, "test")
+    assert RunFolder(tmp_path).is_finished

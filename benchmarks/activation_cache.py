@@ -1,0 +1,115 @@
+"""Time per epoch with frozen layers kept on disk, against running them again for every batch.
+
+    python benchmarks/activation_cache.py path/to/photos      # <class>/*.jpg, e.g. CUB
+
+EfficientNet-Lite0 with the weights of its package, multi-similarity loss, AdamW. Both sides train
+the same layers on the same pictures; without a cache pictures are decoded, cropped and sent through
+the whole network, ahead of it in one thread. The two sides take turns; the ratio of their medians
+counts.
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from unseen.contracts import Batch, IntArray
+from unseen.data.folder import Folder
+from unseen.data.pictures import transforms
+from unseen.data.pictures.loader import training_batches
+from unseen.losses.multi_similarity import MultiSimilarity
+from unseen.networks.activation_cache import ActivationCache, Views
+from unseen.networks.backbone import create_backbone
+from unseen.networks.head import Head
+from unseen.networks.network import EmbeddingNetwork
+from unseen.networks.split import cut_network
+
+CUTS = {"from block 11 on": "blocks.4", "last stage": "blocks.5", "head only": "pooled"}
+PER_CLASS = 14  # neighbours on disk: few blocks have to be computed
+
+
+class Batches:
+    """A sampler of the same few batches in every epoch."""
+
+    def __init__(self, labels: IntArray, count: int, size: int) -> None:
+        classes = np.unique(labels)[: count * size // PER_CLASS]
+        items = [np.flatnonzero(labels == c)[:PER_CLASS] for c in classes]
+        self.items = np.concatenate(items)
+        self.lists = [part.tolist() for part in np.array_split(self.items, count)]
+
+    def set_epoch(self, epoch: int) -> None: ...
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return iter(self.lists)
+
+    def __len__(self) -> int:
+        return len(self.lists)
+
+
+def seconds(model: nn.Module, batches: Iterable[Batch]) -> float:
+    """One pass of training over some batches."""
+    trained = [p for p in model.parameters() if p.requires_grad]
+    optimiser, loss = torch.optim.AdamW(trained, lr=1e-4), MultiSimilarity()
+    model.train()
+    began = time.perf_counter()
+    for batch in batches:
+        images = batch.images
+        if images.ndim == 4:
+            images = images.contiguous(memory_format=torch.channels_last)
+        optimiser.zero_grad()
+        loss(model(images).embeddings, batch.labels).backward()
+        optimiser.step()
+    return time.perf_counter() - began
+
+
+def compare(dataset: Folder, layer: str, arguments: argparse.Namespace) -> tuple[float, float, int]:
+    """Median seconds per picture without and with a cache, and bytes kept per picture."""
+    backbone = create_backbone("efficientnet_lite0", 224, "imagenet", "avg+max", "stats")
+    network = EmbeddingNetwork(backbone, Head(backbone.num_features, 512))
+    prefix, rest = cut_network(network, layer)
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    spec, sampler = backbone.input_spec, Batches(dataset.labels, arguments.batches, arguments.size)
+    training, _ = transforms.named("base", spec.size, spec.mean, spec.std)
+    found: dict[str, list[float]] = {"without": [], "with": []}
+    with tempfile.TemporaryDirectory() as folder:
+        cache = ActivationCache(Path(folder), prefix, Views(dataset, training))
+        cache.build(sampler.items, workers=1)
+        for epoch in range(arguments.repeats + 1):
+            pictures = training_batches(dataset, training, sampler, epoch, 0, workers=1)
+            found["without"].append(seconds(network, pictures))
+            kept = cache.training_batches(sampler, epoch, 0)
+            found["with"].append(seconds(rest, kept))
+        record = cache.files[0].record.itemsize
+    count = len(sampler.items)
+    without, cached = (statistics.median(times[1:]) / count for times in found.values())
+    return without, cached, record
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("photos", help="a folder of class folders")
+    parser.add_argument("--size", type=int, default=56, help="pictures in a batch")
+    parser.add_argument("--batches", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=5)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    dataset = Folder(arguments.photos)
+    print("| trained | frozen until | without | with | faster | kept per picture |")
+    print("|---|---|---:|---:|---:|---:|")
+    for name, layer in CUTS.items():
+        without, cached, record = compare(dataset, layer, arguments)
+        print(
+            f"| {name} | `{layer}` | {1e3 * without:.1f} ms | {1e3 * cached:.2f} ms | "
+            f"{without / cached:.1f} times | {record / 1e3:.1f} kB |",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
