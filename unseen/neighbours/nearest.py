@@ -2,9 +2,9 @@
 
 Each row keeps a bar: a value that its final list cannot fall below. A block of the product is
 first reduced to the maxima of small groups of columns, which cost little beside the product; only
-groups whose maximum clears the bar are looked into, and what clears the bar is noted. When the
-room for notes is full, the best are kept and the bar rises. In self-retrieval the matrix is
-symmetric: each block is computed once and offered twice, to its rows and to its columns.
+groups whose maximum clears the bar are looked into, and what clears the bar is noted. The bar rises
+with the notes; when the room for notes is full, only the best are kept. In self-retrieval the
+matrix is symmetric: each block is computed once and offered twice, to its rows and to its columns.
 
     time     n^2 D / 2 multiply-adds for self-retrieval, Q G D with a gallery; little else
     memory   the lists (8 bytes x 4 keep x rows), one block, and the two factors
@@ -17,6 +17,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from unseen.neighbours.ordering import in_order, kth_largest
 from unseen.neighbours.space import Space
 from unseen.neighbours.workers import in_parallel
 
@@ -26,6 +27,7 @@ Exclude = Callable[[Tensor, slice, slice], None]  # sets forbidden entries of a 
 
 GROUP = 8  # columns per group, a power of two; measured best from 1 to 60 neighbours
 ROOM = 4  # notes per row, in lists
+FEW = 8  # rows are looked into one by one once fewer than one in so many has something to note
 
 
 class Best:
@@ -38,6 +40,7 @@ class Best:
         self.used = torch.zeros(num_rows, dtype=torch.int64, device=like.device)
         self.bar = like.new_full((num_rows,), -math.inf)
         self.row_start = torch.arange(num_rows, device=like.device) * self.width
+        self.since_raised, self.is_calm = 0, False
         self.lock = threading.Lock()
 
     def offer(self, block: Tensor, first_column: int) -> None:
@@ -48,8 +51,10 @@ class Best:
                 if bool((self.bar == -math.inf).all()):
                     self._merge(block, first_column)
                     return
-            row, column, value = _above(block, self.bar)
+            find = _above_in_few_rows if self.is_calm else _above
+            row, column, value = find(block, self.bar)
             count = torch.bincount(row, minlength=len(self.bar))
+            self.is_calm = int(count.count_nonzero()) * FEW < len(self.bar)
             if int((self.used + count).max()) > self.width:
                 self._compact()
                 if int((self.used + count).max()) > self.width:
@@ -59,11 +64,10 @@ class Best:
 
     def sorted(self) -> tuple[Tensor, Tensor]:  # two [R, keep]
         """The lists, largest first, equals by column; column -1 where there was nothing left."""
-        self._compact()
-        columns, order = self.columns[:, : self.keep].sort(dim=1)
-        values = self.values[:, : self.keep].gather(1, order)
-        values, order = values.sort(dim=1, descending=True, stable=True)
-        return values, columns.gather(1, order).long().masked_fill_(values == -math.inf, -1)
+        width = max(self.keep, int(self.used.max()))
+        values, columns = in_order(self.values[:, :width], self.columns[:, :width])
+        values, columns = values[:, : self.keep], columns[:, : self.keep].long()
+        return values.contiguous(), columns.masked_fill_(values == -math.inf, -1)
 
     def _note(self, row: Tensor, column: Tensor, value: Tensor, count: Tensor) -> None:
         first_place = self.row_start + self.used - (count.cumsum(0) - count)
@@ -71,8 +75,14 @@ class Best:
         self.values.view(-1)[place] = value
         self.columns.view(-1)[place] = column.int()
         self.used += count
-        if int(self.used.sum()) > 2 * self.keep * len(self.used):  # the bar is worth raising
-            self._compact()
+        self.since_raised += len(row)
+        if 2 * self.since_raised > self.keep * len(self.used):  # the bar is worth raising
+            self.bar = torch.maximum(self.bar, self._last_of_list())
+            self.since_raised = 0
+
+    def _last_of_list(self) -> Tensor:  # [R]
+        """The `keep`-th largest note of each row."""
+        return kth_largest(self.values[:, : max(self.keep, int(self.used.max()))], self.keep)
 
     def _compact(self) -> None:
         """Keeps the best notes and raises the bar to the last of them."""
@@ -106,7 +116,7 @@ def _first_bar(block: Tensor, keep: int) -> Tensor:  # [R]
     maxima = _folded(block, max(2 * keep, block.shape[1] // GROUP))
     if maxima.shape[1] < 2 * keep:
         return block.new_full((len(block),), -math.inf)
-    bar = maxima.topk(keep, dim=1, sorted=False).values.amin(dim=1)
+    bar = kth_largest(maxima, keep)
     return torch.nextafter(bar, torch.full_like(bar, -math.inf))
 
 
@@ -137,6 +147,14 @@ def _above(block: Tensor, bar: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     entries = grouped[row, group]  # [hits, GROUP]
     hit, inside = (entries > bar[row, None]).nonzero(as_tuple=True)
     return row[hit], group[hit] * step + inside * stride, entries[hit, inside]
+
+
+def _above_in_few_rows(block: Tensor, bar: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The same, sooner when most rows have nothing above their bar: long after the start."""
+    (hit,) = (block.amax(dim=1) > bar).nonzero(as_tuple=True)
+    rows = block[hit]
+    row, column = (rows > bar[hit, None]).nonzero(as_tuple=True)
+    return hit[row], column, rows[row, column]
 
 
 def nearest(
