@@ -194,3 +194,18 @@ def test_bad_intervals() -> None:
         evaluate(x[0], y)
     with pytest.raises(ValueError, match="at least one item"):
         evaluate(x[:0], y[:0])
+
+
+def test_query_classes_that_the_gallery_does_not_have_are_an_error_or_counted() -> None:
+    x, y = clouds()
+    y = y.clone()
+    y[:3] = 999
+    options = {"gallery_embeddings": x[50:], "gallery_labels": y[50:], "metrics": ("recall@1",)}
+    with pytest.raises(ValueError, match="3 queries ask for 1 classes that the gallery does not"):
+        evaluate(x[:50], y[:50], **options)
+    counted = evaluate(x[:50], y[:50], **options, missing="count")
+    assert counted.counts["lone_queries"] == 3
+    without = evaluate(x[3:50], y[3:50], **options)
+    assert counted.values["recall@1"].value == without.values["recall@1"].value
+    with pytest.raises(ValueError, match="missing must be 'error' or 'count', got 'ignore'"):
+        evaluate(x, y, missing="ignore")

@@ -1,30 +1,121 @@
-"""`unseen evaluate`: judge a stored run again."""
+"""`unseen evaluate`: judge a stored run again, its layers, or embeddings of any model."""
 
 from pathlib import Path
 from typing import Annotated
 
+import torch
 import typer
 
 from unseen.cli.terminal import console, display
+from unseen.evaluation import evaluate as library
+from unseen.evaluation.approximate import approximate as through_index
+from unseen.evaluation.cost import cost
+from unseen.evaluation.files import read_embeddings, read_labels
 from unseen.experiment.judge import judge
+from unseen.experiment.layers import compare_layers
 from unseen.experiment.setting import reopen
+from unseen.reports import layers as layer_tables
 from unseen.reports import tables
+
+LONG = 20.0  # seconds from which the cost is said beforehand
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="a folder made by `unseen train`")],
+    run: Annotated[Path | None, typer.Argument(help="a folder made by `unseen train`")] = None,
+    layers: Annotated[str | None, typer.Option(help="all, or names: stage2,pooled")] = None,
+    embeddings: Annotated[Path | None, typer.Option(help="a matrix, .npy")] = None,
+    labels: Annotated[Path | None, typer.Option(help="its labels, .npy")] = None,
+    gallery: Annotated[Path | None, typer.Option(help="who answers [the same]")] = None,
+    gallery_labels: Annotated[Path | None, typer.Option(help="their labels")] = None,
+    metrics: Annotated[str, typer.Option(help="of --embeddings")] = ",".join(library.METRICS),
+    normalise: Annotated[bool, typer.Option(help="cosine, or Euclidean distance")] = True,
+    over: Annotated[str, typer.Option(help="intervals over queries or classes")] = "queries",
+    approximate: Annotated[bool, typer.Option(help="with a faiss index")] = False,
 ) -> None:
     """Example: unseen evaluate runs/glyphs-multi_similarity-seed0
 
     Reads the test classes with the stored network, also of a run that was stopped, and writes
-    result.json. The manifest keeps count of every such reading.
+    result.json. The manifest keeps count of every such reading. `--layers all` compares the run's
+    layers on training and test classes instead. Embeddings of any model are judged with
+
+    unseen evaluate --embeddings x.npy --labels y.npy
     """
+    if (run is None) == (embeddings is None):
+        raise ValueError("give a run's folder, or --embeddings x.npy --labels y.npy")
+    if run is not None:
+        _run(run, layers)
+        return
+    if embeddings is None or labels is None or (gallery is None) != (gallery_labels is None):
+        raise ValueError("--embeddings goes with --labels, --gallery with --gallery-labels")
+    if over not in ("queries", "classes"):
+        raise ValueError(f"--over must be queries or classes, got {over}")
+    items = [read_embeddings(path) for path in (embeddings, gallery) if path is not None]
+    names = read_labels([path for path in (labels, gallery_labels) if path is not None])
+    wanted = metrics.split(",")
+    if approximate:
+        _approximate(items, names, wanted, normalise)
+        return
+    _exact(items, names, wanted, normalise, over)
+
+
+def _run(run: Path, layers: str | None) -> None:
     with display() as (_, watch):
         setting, folder = reopen(run, watch)
         if not folder.file("weights.safetensors").exists():
             raise ValueError(
                 f"{run} has no weights yet: it was stopped before its first epoch ended"
             )
-        selection = folder.read_json("selection.json")
-        result = judge(setting, folder, selection, "unseen evaluate", watch)
-    console.print(tables.score_table(result))
+        if layers is None:
+            selection = folder.read_json("selection.json")
+            result = judge(setting, folder, selection, "unseen evaluate", watch)
+        else:
+            asked = [] if layers == "all" else layers.split(",")
+            compared = compare_layers(setting, folder, asked, watch)
+    console.print(
+        tables.score_table(result) if layers is None else layer_tables.layer_table(compared)
+    )
+
+
+def _exact(
+    items: list[torch.Tensor],
+    labels: list[torch.Tensor],
+    metrics: list[str],
+    normalise: bool,
+    over: str,
+) -> None:
+    price = cost(len(items[0]), items[0].shape[1], len(items[1]) if len(items) > 1 else None)
+    if price.seconds > LONG:
+        console.print(f"exact retrieval: {price}. --approximate is faster", soft_wrap=True)
+    with display() as (_, watch):
+        found = library.evaluate(
+            items[0],
+            labels[0],
+            gallery_embeddings=items[1] if len(items) > 1 else None,
+            gallery_labels=labels[1] if len(labels) > 1 else None,
+            metrics=metrics,
+            normalise=normalise,
+            intervals="classes" if over == "classes" else "queries",
+            progress=watch.of("judging"),
+        )
+    console.print(tables.score_table({"scores": {"embeddings": found.to_dict()}}))
+    console.print(tables.counted(found.counts), soft_wrap=True)
+
+
+def _approximate(
+    items: list[torch.Tensor], labels: list[torch.Tensor], metrics: list[str], normalise: bool
+) -> None:
+    found = through_index(
+        items[0],
+        labels[0],
+        gallery_embeddings=items[1] if len(items) > 1 else None,
+        gallery_labels=labels[1] if len(labels) > 1 else None,
+        metrics=metrics,
+        normalise=normalise,
+    )
+    for name, value in found.values.items():
+        console.print(f"{tables.metric_title(name)} about {tables.percent(value)} %")
+    console.print(
+        f"{found.index}: it finds the true nearest neighbour of {found.found_nearest:.1%} of "
+        f"{found.checked:,} queries asked exactly",
+        soft_wrap=True,
+    )

@@ -6,7 +6,9 @@ import typer
 
 from unseen.cli import index
 from unseen.cli.calibrate import calibrate
+from unseen.cli.compare import compare
 from unseen.cli.demo import demo
+from unseen.cli.diagnose import diagnose
 from unseen.cli.embed import embed
 from unseen.cli.evaluate import evaluate
 from unseen.cli.export import export
@@ -29,7 +31,9 @@ app = typer.Typer(
 )
 app.command(short_help="The whole way on built-in characters, in minutes.")(demo)
 app.command(short_help="Train on some classes, be judged on others.")(train)
-app.command(short_help="Judge a stored run again.")(evaluate)
+app.command(short_help="Judge a stored run, its layers, or any embeddings.")(evaluate)
+app.command(short_help="What a run's embedding space looks like, in words.")(diagnose)
+app.command(short_help="Two runs on the same queries: which is better?")(compare)
 app.command(short_help="Write the page of a stored run.")(report)
 app.command(short_help="Pictures to vectors in a file.")(embed)
 app.command(short_help="What a similarity means: threshold and probability.")(calibrate)

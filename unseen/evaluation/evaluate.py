@@ -8,6 +8,8 @@ averages   `value` is the mean over queries, `class_average` the mean over class
 interval   95 %, bootstrap over the queries, or over whole classes (intervals="classes": the
            real sample, and a longer interval)
 lone       queries without a relevant item have no value; they are counted
+missing    a query whose class the gallery does not have at all is an error: the files do not belong
+           together; `missing="count"` counts it as a lone query
 broken     NaN or infinite embeddings score the worst of every metric (0; error rates 1) and are
            counted: a diverged run is a bad score, not a crash; `retrieve` refuses them
 clusters   k-means with as many clusters as classes, several starts: mean over starts, and the
@@ -94,6 +96,7 @@ def evaluate(
     gallery_ignore_groups: Tensor | None = None,
     metrics: Sequence[str] = METRICS,
     normalise: bool = True,
+    missing: Literal["error", "count"] = "error",
     intervals: Literal["queries", "classes"] = "queries",
     resamples: int = RESAMPLES,
     starts: int = 3,
@@ -112,6 +115,8 @@ def evaluate(
         raise ValueError("gallery_embeddings and gallery_labels must be given together")
     if len(embeddings) == 0:
         raise ValueError("embeddings must hold at least one item")
+    if missing not in ("error", "count"):
+        raise ValueError(f"missing must be 'error' or 'count', got {missing!r}")
     wanted = {name: parse_metric(name) for name in metrics}
     broken = _num_broken(embeddings) + _num_broken(gallery_embeddings)
     if broken:  # labels are still checked and counted
@@ -130,6 +135,8 @@ def evaluate(
             )
             for name, columns in _columns(labels, gallery_labels).items()
         }
+        if missing == "error":
+            _refuse_missing_classes(judges)
         if broken:
             measured = worst(judges, wanted)
         else:
@@ -145,6 +152,18 @@ def evaluate(
         intervals=intervals,
         resamples=resamples,
     )
+
+
+def _refuse_missing_classes(judges: Judges) -> None:
+    for column, judge in judges.items():
+        missing = ~torch.isin(judge.labels, judge.gallery_labels)
+        if missing.any():
+            labels = judge.labels[missing].unique()
+            raise ValueError(
+                f"{int(missing.sum())} queries ask for {len(labels)} classes that the gallery does "
+                f"not have{f' ({column})' if column else ''}, such as {int(labels[0])}: "
+                "missing='count' leaves them out and counts them"
+            )
 
 
 def _counts(judges: Judges, measured: Measured) -> dict[str, int]:

@@ -16,7 +16,7 @@ from unseen import build
 from unseen.contracts import IntArray
 from unseen.evaluation.evaluate import evaluate
 from unseen.experiment import broken
-from unseen.experiment.layers import BEST
+from unseen.experiment.layers import BEST, named_layers, recall_by_layer
 from unseen.experiment.orders import while_training
 from unseen.experiment.replay import keep_broken_step
 from unseen.experiment.setting import Setting, Watch, settled
@@ -74,6 +74,9 @@ class Fit:
         self.monitored = monitored_items(
             split.train, dataset.labels, len(self.selected_on), config.seed
         )
+        self.looked_at = {"train": self.monitored, config.select: self.selected_on}
+        if config.monitor == "test":  # last: the others are looked at as without it
+            self.looked_at["test"] = split.test
         self.best: dict[str, Any] = {
             "on": config.select,
             "metric": SELECT_BY,
@@ -143,13 +146,26 @@ class Fit:
         config = self.setting.config
         if config.select == "test":
             self.folder.note_test_read(f"selection, epoch {event['epoch'] + 1}", config.hash())
-        for name, items in (("train", self.monitored), (config.select, self.selected_on)):
+        elif "test" in self.looked_at:
+            self.folder.note_test_read(f"watched, epoch {event['epoch'] + 1}", config.hash())
+        for name, items in self.looked_at.items():
             embeddings = self.source.embed(items, layer=self.layer)
             event[name] = event.get(name, {}) | self._recall(embeddings, items)
+        if config.layers_every and (event["epoch"] + 1) % config.layers_every == 0:
+            event["layers"] = self._layers()
         advice = collapse(embeddings)
         if advice is not None:
             self.journal({"event": "warning", "step": event["step"], "text": advice})
             self.watch.warn(f"epoch {event['epoch'] + 1}: {advice}")
+
+    def _layers(self) -> dict[str, dict[str, float]]:
+        """Recall of every usual layer on the classes looked at."""
+        _, transform = build.picture_transforms(self.setting.config, self.network)
+        layers = named_layers(self.setting, self.network, transform)
+        return {
+            name: recall_by_layer(self.setting, self.network, transform, layers, items)
+            for name, items in self.looked_at.items()
+        }
 
     def _prepare(self) -> None:
         """Frozen layers run; regularizers that compare with the initial network see its

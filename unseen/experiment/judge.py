@@ -58,12 +58,14 @@ def _judged(
     for column in config.evaluation_labels:
         scores |= {f"{name} by {column}": score.by(column) for name, score in found.items()}
     keep_embeddings(folder, spaces["trained"], setting, scores)
+    watched = {"monitor": "test"} if config.monitor == "test" else {}
     result = describe(setting) | {
         "config_hash": config.hash(),
         "scores": {name: score.to_dict() for name, score in scores.items()},
         "seed": config.seed,
         "selection": selection,
         "unreadable_pictures": len(setting.broken.paths),
+        **watched,
     }
     folder.write_json("result.json", result)
     return result
@@ -79,6 +81,7 @@ def _score(setting: Setting, name: str, space: Tensor, asking: Asking, watch: Wa
             **asking.arguments(space),
             metrics=tuple(config.metrics),
             normalise=normalise,
+            missing="count",  # of classes the split has seen to it; further labels may be rare
             seed=config.seed,
             progress=watch.of(f"judging {name}"),
         )

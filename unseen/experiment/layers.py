@@ -7,17 +7,23 @@ descriptor = "best"         the layer with the highest recall@1 on the classes t
 descriptor = "orders"       all orders of HORDE, reduced by principal components
 """
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from unseen import build
 from unseen.contracts import IntArray
 from unseen.data.pictures.loader import evaluation_batches
-from unseen.evaluation.evaluate import Evaluation, evaluate
+from unseen.evaluation.retrieve import retrieve
 from unseen.experiment.orders import ORDERS, fit_orders
 from unseen.experiment.setting import Setting, Watch, computing
+from unseen.metrics.recall import Recall
+from unseen.neighbours.space import broken_rows
 from unseen.networks.descriptor import Tappable, usual_taps
 from unseen.networks.network import EMBEDDING
 from unseen.networks.taps import check_names
@@ -25,6 +31,7 @@ from unseen.training.run_folder import RunFolder
 
 BEST = "best"
 METRIC = "recall@1"
+PARTS = ("train", "test")
 
 
 def choose_descriptor(
@@ -61,8 +68,7 @@ def recall_to_select_by(setting: Setting, folder: RunFolder, watch: Watch) -> di
     items, told = split.test if on == "test" else split.validation, watch.of(f"layers on {on}")
     with computing(setting):
         found = setting.embed_layers(network, transform, items, layers, told)
-        scores = setting.processes.agreed(lambda: judged(setting, found, items))
-    return {name: score.values[METRIC].value for name, score in scores.items()}
+        return _recalls(setting, found, items)
 
 
 def stored_network(setting: Setting, folder: RunFolder) -> Tappable:
@@ -88,17 +94,84 @@ def named_layers(
     return usual_taps(network, batch.images.to(setting.device))
 
 
-def judged(
+@dataclass(frozen=True)
+class Answers:
+    """What the queries of a set find first at one layer."""
+
+    right: Tensor  # [n] float64: 1 or 0, NaN where nothing is asked or nothing could be right
+    nearest: Tensor  # [n] positions in the set, or -1
+
+    @property
+    def recall(self) -> float:
+        return float(self.right.nanmean())
+
+
+def first_answers(
     setting: Setting, descriptors: dict[str, Tensor], items: IntArray
-) -> dict[str, Evaluation]:
-    """Recall@1 of each layer, without intervals."""
-    asking = setting.asking(items)
-    return {
-        name: evaluate(
-            **asking.arguments(descriptor),
-            metrics=(METRIC,),
-            normalise=setting.config.normalise or name != EMBEDDING,
-            resamples=0,
-        )
-        for name, descriptor in descriptors.items()
-    }
+) -> dict[str, Answers]:
+    """The nearest neighbour of every query at each layer; broken descriptors find nothing right."""
+    asking, everyone = setting.asking(items), torch.arange(len(items))
+    query = everyone if asking.query is None else asking.query
+    gallery = everyone if asking.gallery is None else asking.gallery
+    found = {}
+    for name, descriptor in descriptors.items():
+        broken = bool(len(broken_rows(descriptor)))
+        values = torch.zeros_like(descriptor) if broken else descriptor
+        normalise = setting.config.normalise or name != EMBEDDING
+        neighbours = retrieve(**asking.arguments(values), depth=1, normalise=normalise)
+        right = torch.full((len(items),), math.nan, dtype=torch.float64)
+        nearest = torch.full((len(items),), -1)
+        right[query], nearest[query] = Recall(1)(neighbours), gallery[neighbours.indices[:, 0]]
+        found[name] = Answers(right, nearest)
+    return found
+
+
+def recall_by_layer(
+    setting: Setting, network: Tappable, transform: Any, layers: list[str], items: IntArray
+) -> dict[str, float]:
+    """Recall@1 of each layer from one forward pass."""
+    found = setting.embed_layers(network, transform, items, layers)
+    return {name: round(value, 6) for name, value in _recalls(setting, found, items).items()}
+
+
+def _recalls(setting: Setting, descriptors: dict[str, Tensor], items: IntArray) -> dict[str, float]:
+    """Of several processes the first one searches."""
+
+    def measured() -> dict[str, float]:
+        answers = first_answers(setting, descriptors, items)
+        return {name: answer.recall for name, answer in answers.items()}
+
+    return setting.processes.agreed(measured)
+
+
+def compare_layers(
+    setting: Setting, folder: RunFolder, asked: Sequence[str], watch: Watch
+) -> dict[str, Any]:
+    """Recall@1 of layers on training and on test classes, one forward pass each; written to
+    layers.json, and who found what to embeddings/layers.npz. Reads the test classes."""
+    network = stored_network(setting, folder)
+    _, transform = build.picture_transforms(setting.config, network)
+    layers = named_layers(setting, network, transform, asked)
+    folder.note_test_read("recall by layer", setting.config.hash())
+    answers = {}
+    with computing(setting):
+        for part in PARTS:
+            items, told = getattr(setting.split, part), watch.of(f"layers on {part} classes")
+            found = setting.embed_layers(network, transform, items, layers, told)
+            sizes = {name: descriptor.shape[1] for name, descriptor in found.items()}
+            answers[part] = first_answers(setting, found, items)
+    rows = [
+        {"layer": name, "size": sizes[name]}
+        | {part: round(answers[part][name].recall, 6) for part in PARTS}
+        for name in layers
+    ]
+    table = {"metric": METRIC, "layers": rows, "config_hash": setting.config.hash()}
+    folder.write_arrays(
+        "embeddings/layers.npz",
+        names=np.array(layers),
+        right=torch.stack([answers["test"][name].right for name in layers]).numpy(),
+        nearest=torch.stack([answers["test"][name].nearest for name in layers]).numpy(),
+        indices=setting.split.test,
+    )
+    folder.write_json("layers.json", table)
+    return table

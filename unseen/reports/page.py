@@ -19,7 +19,7 @@ from typing import Any
 from plotly.offline import get_plotlyjs
 
 from unseen.contracts import Dataset
-from unseen.reports import figures, queries, run_folder, sections, tables
+from unseen.reports import diagnosis, figures, layers, queries, run_folder, sections, tables
 from unseen.reports.embedding_map import map_data
 from unseen.reports.run_folder import RunFolder
 
@@ -51,6 +51,11 @@ def render(run: RunFolder, dataset: Dataset, say: Callable[[str], None]) -> str:
     if run.result:
         parts.append(("scores", "Scores", sections.scores(run.result)))
     parts.append(("curves", "Learning curves", _curves(run, drawn)))
+    if run.layers or layers.epochs_with_layers(run):
+        drawn |= {"layers": layers.bars_figure(run), "layer-curves": layers.curves_figure(run)}
+        parts.append(("layers", "Layers", layers.section(run, dataset, drawn)))
+    if run.diagnosis:
+        parts.append(("diagnosis", "Diagnosis", diagnosis.section(run.diagnosis, dataset)))
     if run.test is not None and run.test.usable:
         normalise = bool(run.config.get("normalise", True))
         say("finding neighbours")
@@ -149,7 +154,7 @@ def _notices(run: RunFolder) -> str:
     if run.result and tables.chosen_on_test(run.result):
         texts.append(tables.ON_TEST)
     if any("test" in event for event in run.epochs):
-        texts.append("Test classes were watched during training.")
+        texts.append(tables.WATCHED)
     return "".join(f'<p class="notice">{escape(text)}</p>\n' for text in texts)
 
 

@@ -36,6 +36,16 @@ class TestEmbeddings:
 
 
 @dataclass(frozen=True)
+class LayerAnswers:
+    """What test items find first at each of L layers."""
+
+    names: list[str]
+    right: NDArray[np.float64]  # [L, n]; NaN for the only item of a class
+    nearest: NDArray[np.int64]  # [L, n] positions among the test items
+    indices: NDArray[np.int64]  # [n]
+
+
+@dataclass(frozen=True)
 class RunFolder:
     """The files of `runs/<name>/`. `steps` and `epochs` are the journal's events, in order."""
 
@@ -47,6 +57,9 @@ class RunFolder:
     epochs: list[Json]
     result: Json | None
     test: TestEmbeddings | None
+    layers: Json | None = None  # recall by layer, if it was asked for
+    layer_answers: LayerAnswers | None = None
+    diagnosis: Json | None = None
 
 
 def read(folder: Path) -> RunFolder:
@@ -66,6 +79,9 @@ def read(folder: Path) -> RunFolder:
         epochs=_latest(events, "epoch", key="epoch"),
         result=json.loads(_text(folder / "result.json") or "null"),
         test=_embeddings(folder / "embeddings" / "test.npz"),
+        layers=json.loads(_text(folder / "layers.json") or "null"),
+        layer_answers=_layer_answers(folder / "embeddings" / "layers.npz"),
+        diagnosis=json.loads(_text(folder / "diagnosis.json") or "null"),
     )
 
 
@@ -98,3 +114,11 @@ def _embeddings(file: Path) -> TestEmbeddings | None:
     with np.load(file) as arrays:
         known = [field.name for field in fields(TestEmbeddings)]
         return TestEmbeddings(**{name: arrays[name] for name in known if name in arrays})
+
+
+def _layer_answers(file: Path) -> LayerAnswers | None:
+    if not file.exists():
+        return None
+    with np.load(file) as arrays:
+        names = [str(name) for name in arrays["names"]]
+        return LayerAnswers(names, arrays["right"], arrays["nearest"], arrays["indices"])

@@ -3,12 +3,12 @@
 from html import escape
 from typing import Any
 
-from unseen.contracts import Dataset, FeatureDataset
+from unseen.contracts import Dataset
 from unseen.reports import queries, tables
 from unseen.reports.figures import chosen_epoch
 from unseen.reports.queries import Found
 from unseen.reports.run_folder import RunFolder, TestEmbeddings
-from unseen.reports.thumbnails import data_uri, fitted
+from unseen.reports.thumbnails import tile
 
 Json = dict[str, Any]
 
@@ -32,7 +32,6 @@ MEANINGS = {
         "how well a blind grouping (k-means) of the test pictures agrees with their classes",
     ),
 }
-TILE = 96
 
 
 def headline(run: RunFolder) -> str:
@@ -250,21 +249,10 @@ def _query_row(query: int, test: TestEmbeddings, found: Found, dataset: Dataset)
         word, sign = ("right", "✓") if right else ("wrong", "✗")
         verdict = f'<span class="verdict">{sign} {found.closeness(query, rank)}</span>'
         answers += (
-            f'<li class="tile {word}">{_picture(position, test, dataset, word, verdict)}</li>'
+            f'<li class="tile {word}">{tile(test.indices[position], dataset, word, verdict)}</li>'
         )
-    asked = _picture(query, test, dataset, "query", '<span class="verdict">query</span>')
+    asked = tile(test.indices[query], dataset, "query", '<span class="verdict">query</span>')
     return f'<div class="query"><div class="tile">{asked}</div><ol>{answers}</ol></div>'
-
-
-def _picture(item: int, test: TestEmbeddings, dataset: Dataset, word: str, verdict: str) -> str:
-    name = escape(str(dataset.label_names[test.labels[item]]))
-    if isinstance(dataset, FeatureDataset):
-        return f'{verdict}<bdi class="name" title="{name}">{name}</bdi>'
-    uri = data_uri(fitted(dataset.picture(int(test.indices[item])), TILE))
-    return (
-        f'<img src="{uri}" alt="{word}: {name}" width="{TILE}" height="{TILE}" decoding="async">'
-        f'{verdict}<bdi class="name" title="{name}">{name}</bdi>'
-    )
 
 
 def _main(row: str) -> str:

@@ -13,6 +13,7 @@ from rich.table import Table
 
 Json = dict[str, Any]
 
+WATCHED = "Test classes were watched during training."
 ROWS = {
     "trained": "trained network",
     "before_refit": "before the refit",
@@ -96,14 +97,28 @@ def descriptor(result: Json) -> str:
 
 def notes(result: Json) -> list[str]:
     """What a reader must know with the numbers."""
-    return [text for text in (descriptor(result), ON_TEST * chosen_on_test(result)) if text]
+    watched = result.get("monitor") == "test" and not chosen_on_test(result)
+    texts = (descriptor(result), ON_TEST * chosen_on_test(result), WATCHED * watched)
+    return [text for text in texts if text]
+
+
+def counted(counts: dict[str, int]) -> str:
+    """What an evaluation asked and left out, in words."""
+    text = f"{counts['queries']:,} queries, {counts['gallery']:,} answers"
+    for name, words in (
+        ("lone_queries", "queries without another item of their class left out"),
+        ("ties", "queries with ties, decided against them"),
+        ("broken", "rows with NaN or infinity: everything scores its worst"),
+    ):
+        text += f"; {counts[name]:,} {words}" if counts.get(name) else ""
+    return text
 
 
 def score_table(result: Json) -> Table:
     """For the terminal: fits 80 columns, the interval below its value."""
     counts = result["scores"][row_names(result)[0]].get("counts", {})
     classes = result.get("split", {}).get("test_classes")
-    title = "Scores on unseen classes, %"
+    title = "Scores on unseen classes, %" if "selection" in result else "Scores, %"
     if classes is not None and "queries" in counts:
         title = f"Scores on {classes:,} unseen classes, {counts['queries']:,} queries, %"
     caption = "\n".join([f"±: {interval(result)}", *map(plain, notes(result))])

@@ -4,10 +4,26 @@ import base64
 import io
 import math
 from collections.abc import Sequence
+from html import escape
 
 from PIL import Image, ImageOps
 
-from unseen.contracts import Dataset
+from unseen.contracts import Dataset, FeatureDataset
+
+TILE = 96
+
+
+def tile(index: int, dataset: Dataset, word: str, verdict: str) -> str:
+    """A picture of the grid as HTML, with its verdict and its class; features have no picture."""
+    name = escape(str(dataset.label_names[dataset.labels[index]]))
+    text = f'{verdict}<bdi class="name" title="{name}">{name}</bdi>'
+    if isinstance(dataset, FeatureDataset):
+        return text
+    uri = data_uri(fitted(dataset.picture(int(index)), TILE))
+    return (
+        f'<img src="{uri}" alt="{word}: {name}" width="{TILE}" height="{TILE}" decoding="async">'
+        f"{text}"
+    )
 
 
 def fitted(picture: Image.Image, side: int) -> Image.Image:

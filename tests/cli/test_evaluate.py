@@ -1,0 +1,95 @@
+"""`unseen evaluate` of embeddings of any model, and the commands that look at runs."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from unseen.cli import main
+
+TINY = ["data.max_classes=24", "epochs=1", "batch_size=16", "embedding_size=16"]
+
+
+def unseen(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """Exit code, output, errors of a command."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["unseen", *words])
+        with pytest.raises(SystemExit) as ended:
+            main.run()
+    printed = capsys.readouterr()
+    return int(ended.value.code or 0), printed.out, printed.err
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nothing is written to the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("UNSEEN_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture
+def foreign(tmp_path: Path) -> list[str]:
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(10), 12)
+    embeddings = rng.normal(size=(10, 8))[labels] + 0.2 * rng.normal(size=(120, 8))
+    np.save(tmp_path / "x.npy", embeddings.astype(np.float32))
+    np.save(tmp_path / "y.npy", np.array([f"class {label}" for label in labels]))
+    return ["--embeddings", str(tmp_path / "x.npy"), "--labels", str(tmp_path / "y.npy")]
+
+
+def test_embeddings_of_any_model(capsys: pytest.CaptureFixture[str], foreign: list[str]) -> None:
+    code, text, _ = unseen(capsys, "evaluate", *foreign)
+    assert code == 0
+    assert "R@1" in text
+    assert "120 queries, 120 answers" in text
+    gallery = ["--gallery", foreign[1], "--gallery-labels", foreign[3]]
+    words = [*foreign, *gallery, "--metrics", "recall@1", "--over", "classes", "--no-normalise"]
+    code, text, _ = unseen(capsys, "evaluate", *words)
+    assert code == 0
+    assert "100.0" in text
+    assert "interval over classes" in " ".join(text.split())
+
+
+def test_through_an_index(capsys: pytest.CaptureFixture[str], foreign: list[str]) -> None:
+    pytest.importorskip("faiss")
+    words = [*foreign, "--approximate", "--metrics", "recall@1"]
+    code, text, _ = unseen(capsys, "evaluate", *words)
+    assert code == 0
+    assert "R@1 about" in text
+    assert "finds the true nearest neighbour of 100.0% of 120 queries" in text
+
+
+def test_mistakes_get_one_line(capsys: pytest.CaptureFixture[str], foreign: list[str]) -> None:
+    for words, told in (
+        ([], "give a run's folder, or --embeddings"),
+        (foreign[:2], "--embeddings goes with --labels"),
+        ([*foreign, "--gallery", foreign[1]], "--gallery with --gallery-labels"),
+        ([*foreign, "--metrics", "recal@1"], "unknown metric 'recal@1'"),
+        ([*foreign, "--over", "weeks"], "--over must be queries or classes, got weeks"),
+    ):
+        code, _, errors = unseen(capsys, "evaluate", *words)
+        assert code == 2
+        assert told in errors
+
+
+def test_layers_diagnose_compare(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for name in ("margin", "triplet"):
+        words = [*TINY, f"loss={name}", "--out", str(tmp_path / name)]
+        assert unseen(capsys, "train", "glyphs", *words)[0] == 0
+    run = str(tmp_path / "margin")
+    code, text, _ = unseen(capsys, "evaluate", run, "--layers", "stage2,pooled")
+    assert code == 0
+    assert "stage2" in text
+    code, text, _ = unseen(capsys, "diagnose", run)
+    assert code == 0
+    assert "Recall@1 is" in text
+    page = tmp_path / "changed.html"
+    code, text, _ = unseen(capsys, "compare", run, str(tmp_path / "triplet"), "--html", str(page))
+    assert code == 0
+    assert "interval" in text
+    assert page.exists()
+    assert unseen(capsys, "report", run)[0] == 0
+    assert "section-diagnosis" in (tmp_path / "margin" / "report" / "index.html").read_text()

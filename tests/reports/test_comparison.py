@@ -1,0 +1,70 @@
+"""Two runs on the same queries: the numbers, the words, the page, and what is refused."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from unseen.reports.comparison import compare_runs, comparison_table, verdict, write_page
+
+
+@pytest.fixture
+def two(run: Path, tmp_path: Path) -> tuple[Path, Path]:
+    other = tmp_path / "other"
+    rng = np.random.default_rng(1)
+    first = rng.integers(0, 2, 30).astype(float)
+    second = first.copy()
+    second[first == 0] = 1.0  # the second is right everywhere
+    first[7] = second[7] = np.nan
+    np.savez(run / "embeddings" / "per_query.npz", **{"trained/recall@1": first, "pixels/a": first})
+    shutil.copytree(run, other)
+    np.savez(other / "embeddings" / "per_query.npz", **{"trained/recall@1": second})
+    return run, other
+
+
+def test_numbers_and_words(two: tuple[Path, Path]) -> None:
+    pair = compare_runs(*two)
+    assert list(pair.compared) == ["recall@1"]
+    found, (one, other) = pair.compared["recall@1"], pair.values["recall@1"]
+    assert other == 1.0
+    assert found.difference.value == pytest.approx(1 - one)
+    assert len(found.worsened) == 0
+    assert verdict(pair).startswith("other is better than my & run on unseen classes (R@1 +")
+    back = compare_runs(two[1], two[0])
+    assert verdict(back).startswith("other is better than my & run on unseen classes (R@1 +")
+    assert verdict(compare_runs(two[0], two[0])).startswith("No clear difference")
+    console = Console(width=80, record=True)
+    console.print(comparison_table(pair))
+    assert "100.0" in console.export_text()
+
+
+def test_the_page(two: tuple[Path, Path], tmp_path: Path, dataset: Any) -> None:
+    with np.load(two[1] / "embeddings" / "test.npz") as arrays:
+        kept = dict(arrays)
+    kept["embeddings"] = np.eye(6, 8)[kept["labels"]].astype(np.float32)
+    np.savez(two[1] / "embeddings" / "test.npz", **kept)
+    html = write_page(compare_runs(*two), dataset, tmp_path / "new" / "c.html").read_text()
+    assert "Right only with other" in html
+    assert "my &amp; run" in html
+    assert "<script>alert" not in html
+
+
+def test_other_test_items_are_refused(two: tuple[Path, Path]) -> None:
+    file = two[1] / "embeddings" / "test.npz"
+    with np.load(file) as arrays:
+        kept = dict(arrays)
+    np.savez(file, **(kept | {"indices": kept["indices"] + 1}))
+    with pytest.raises(ValueError, match="different test items"):
+        compare_runs(*two)
+    result = json.loads((two[1] / "result.json").read_text())
+    result["data"]["fingerprint"] = "other"
+    (two[1] / "result.json").write_text(json.dumps(result))
+    with pytest.raises(ValueError, match="judged on different data"):
+        compare_runs(*two)
+    (two[1] / "result.json").unlink()
+    with pytest.raises(ValueError, match="is not judged yet"):
+        compare_runs(*two)

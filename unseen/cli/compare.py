@@ -1,0 +1,31 @@
+"""`unseen compare`: two runs on the same queries."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unseen.cli.terminal import console, display
+from unseen.experiment.setting import reopen
+from unseen.reports.comparison import compare_runs, comparison_table, verdict, write_page
+
+
+def compare(
+    first: Annotated[Path, typer.Argument(help="a judged run")],
+    second: Annotated[Path, typer.Argument(help="another, on the same test items")],
+    html: Annotated[Path | None, typer.Option(help="a page of the queries that changed")] = None,
+) -> None:
+    """Example: unseen compare runs/glyphs-margin-seed0 runs/glyphs-triplet-seed0
+
+    Differences are paired by query, their intervals are over classes: is the second better, or is
+    it chance? Runs with other test items are refused. `--html changed.html` shows the queries that
+    only one of the runs answers rightly.
+    """
+    pair = compare_runs(first, second)
+    console.print(comparison_table(pair))
+    console.print(verdict(pair), soft_wrap=True)
+    if html is not None:
+        with display() as (_, watch):
+            setting, _folder = reopen(first, watch)
+            write_page(pair, setting.dataset, html)
+        console.print(f"page: {html}", soft_wrap=True)

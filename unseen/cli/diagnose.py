@@ -1,0 +1,29 @@
+"""`unseen diagnose`: what the embedding space of a run looks like, in words."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unseen.cli.terminal import console, display
+from unseen.experiment.diagnose import diagnose as look_at
+from unseen.experiment.setting import reopen
+from unseen.reports.diagnosis import printed
+
+
+def diagnose(
+    run: Annotated[Path, typer.Argument(help="a folder made by `unseen train`")],
+    robustness: Annotated[
+        bool, typer.Option(help="also recall with a part of each picture's local features")
+    ] = False,
+) -> None:
+    """Example: unseen diagnose runs/glyphs-multi_similarity-seed0
+
+    Says what it sees on training and unseen classes (collapse, spectrum, hubness, the gap between
+    seen and unseen, a better layer, suspected wrong labels) and the likely remedy. The report shows
+    it too, with the suspects' pictures: unseen report RUN.
+    """
+    with display() as (_, watch):
+        setting, folder = reopen(run, watch)
+        diagnosis = look_at(setting, folder, watch, with_robustness=robustness)
+    console.print(printed(diagnosis))

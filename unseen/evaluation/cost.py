@@ -1,0 +1,44 @@
+"""What exact retrieval costs, said before it starts.
+
+multiply-adds   n^2 D / 2 among n items, Q G D with a gallery: twice the items, four times the time
+seconds         from the rate of one product of that width, measured on this machine; selection and
+                sorting come on top, more of it the smaller D and the longer the lists
+"""
+
+import time
+from dataclasses import dataclass
+
+import torch
+
+ROWS = 2048
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one exact retrieval."""
+
+    multiply_adds: float
+    seconds: float
+
+    def __str__(self) -> str:
+        minutes = self.seconds / 60
+        time_ = f"{minutes:.0f} minutes" if minutes >= 2 else f"{self.seconds:.0f} seconds"
+        return (
+            f"{self.multiply_adds:.1e} multiply-adds, at least {time_} on this machine; twice the "
+            "items take four times as long"
+        )
+
+
+def cost(num_queries: int, size: int, num_items: int | None = None) -> Cost:
+    """Of `num_queries` against each other, or against a gallery of `num_items`."""
+    pairs = num_queries**2 / 2 if num_items is None else num_queries * num_items
+    multiply_adds = pairs * size
+    return Cost(float(multiply_adds), multiply_adds * _seconds_per_multiply_add(size))
+
+
+def _seconds_per_multiply_add(size: int) -> float:
+    x = torch.ones(ROWS, size)
+    torch.mm(x, x.T)
+    began = time.perf_counter()
+    torch.mm(x, x.T)
+    return (time.perf_counter() - began) / (ROWS * ROWS * size)

@@ -1,0 +1,94 @@
+"""`unseen diagnose`: a trained run's embedding space on training and on unseen classes, in words.
+
+Training classes count with about as many pictures as there are test pictures: recall falls with the
+size of the gallery. Layers are compared on validation classes. Written to diagnosis.json.
+"""
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import torch
+
+from unseen import build
+from unseen.contracts import IntArray
+from unseen.evaluation.diagnose import Look, findings, look
+from unseen.evaluation.robustness import robustness
+from unseen.experiment.fit import monitored_items
+from unseen.experiment.layers import choose_descriptor, recall_to_select_by, stored_network
+from unseen.experiment.orders import read_at
+from unseen.experiment.setting import Setting, Watch, computing
+from unseen.networks.network import EmbeddingNetwork
+from unseen.training.run_folder import RunFolder
+
+
+def diagnose(
+    setting: Setting, folder: RunFolder, watch: Watch, *, with_robustness: bool = False
+) -> dict[str, Any]:
+    """Numbers, findings and pictures to look at; reads the test classes."""
+    network = stored_network(setting, folder)
+    selection = choose_descriptor(setting, folder, folder.read_json("selection.json"), watch)
+    layer = str(selection["descriptor"]["layer"])
+    folder.note_test_read("diagnosis", setting.config.hash())
+    config, split, labels = setting.config, setting.split, setting.dataset.labels
+    seen = monitored_items(split.train, labels, len(split.test), config.seed)
+    parts = {"train": seen, "test": split.test}
+    judged = read_at(layer, network, config, folder)
+    _, transform = build.picture_transforms(config, network)
+    looks: dict[str, Look] = {}
+    with computing(setting):
+        for part, items in parts.items():
+            told = watch.of(f"embedding {part} classes")
+            embeddings = setting.embed(judged, transform, items, told)
+            looks[part] = look(embeddings, torch.from_numpy(labels[items]), config.normalise)
+        recall = selection["descriptor"].get("recall") or _layers(setting, folder, watch)
+        numbers = {part: found.numbers for part, found in looks.items()}
+        told_of = findings(numbers["train"], numbers["test"], recall, layer)
+        diagnosis: dict[str, Any] = {
+            "descriptor": layer,
+            "findings": [asdict(finding) for finding in told_of],
+            "numbers": {p: {k: _json(v) for k, v in n.items()} for p, n in numbers.items()},
+            "layers": recall,
+            "suspects": {p: _named(setting, parts[p], found) for p, found in looks.items()},
+            "hubs": [[int(split.test[i]), times] for i, times in looks["test"].hubs],
+        }
+        if with_robustness:
+            diagnosis["robustness"] = _robustness(setting, network, transform, watch)
+    folder.write_json("diagnosis.json", diagnosis)
+    return diagnosis
+
+
+def _layers(setting: Setting, folder: RunFolder, watch: Watch) -> dict[str, float]:
+    """Recall by layer on classes the run selects on; nothing where it has none to select on."""
+    if not len(setting.split.validation):
+        return {}
+    return {n: round(v, 6) for n, v in recall_to_select_by(setting, folder, watch).items()}
+
+
+def _robustness(
+    setting: Setting, network: Any, transform: Any, watch: Watch
+) -> dict[str, Any] | None:
+    if not isinstance(network, EmbeddingNetwork):
+        raise ValueError("the robustness test needs a network with one head and a last map")
+    test = setting.split.test
+    found = robustness(
+        network,
+        setting.batches(transform, test),
+        len(test),
+        setting.device,
+        normalise=setting.config.normalise,
+        seed=setting.config.seed,
+        progress=watch.of("hiding local features"),
+    )
+    rows = [[f, round(mean, 6), round(std, 6)] for f, (mean, std) in found.recall.items()]
+    return {"recall": rows, "scatter_ratio": _json(found.scatter_ratio)}
+
+
+def _named(setting: Setting, items: IntArray, found: Look) -> list[list[Any]]:
+    """Suspects as [position in the data set, suggested class]."""
+    names = setting.dataset.label_names
+    return [[int(items[i]), str(names[label])] for i, label in found.suspects]
+
+
+def _json(value: float) -> float | None:
+    return round(value, 6) if np.isfinite(value) else None

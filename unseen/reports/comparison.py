@@ -1,0 +1,197 @@
+"""Two runs on the same queries: how much better is the second, is it chance, and what changed.
+
+Values per query are paired, and classes are drawn as a whole: pictures of one class succeed and
+fail together. Runs judged on different test items are refused.
+"""
+
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.table import Table
+
+from unseen.contracts import Dataset
+from unseen.reports import queries, run_folder
+from unseen.reports.queries import Found
+from unseen.reports.run_folder import RunFolder, TestEmbeddings
+from unseen.reports.tables import metric_title, percent
+from unseen.reports.thumbnails import tile
+from unseen.statistics import Comparison, compare
+
+METRIC = "recall@1"
+SHOWN = 12
+NEAREST = 4
+SEED = 0
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two judged runs on the same test items, and their metrics compared over classes."""
+
+    runs: tuple[RunFolder, RunFolder]
+    tests: tuple[TestEmbeddings, TestEmbeddings]
+    values: dict[str, tuple[float, float]]  # by metric
+    compared: dict[str, Comparison]
+
+
+def compare_runs(first: Path, second: Path, seed: int = 0) -> Pair:
+    """Reads two run folders; ValueError where their test items differ."""
+    runs = run_folder.read(first), run_folder.read(second)
+    tests = _tests(runs, (first, second))
+    per_query = [_per_query(path) for path in (first, second)]
+    labels = torch.from_numpy(tests[0].labels)
+    values, compared = {}, {}
+    for name in [name for name in per_query[0] if name in per_query[1]]:
+        one, two = (torch.from_numpy(table[name]) for table in per_query)
+        compared[name] = compare(one, two, labels, seed=seed)
+        values[name] = float(one.nanmean()), float(two.nanmean())
+    return Pair(runs, tests, values, compared)
+
+
+def comparison_table(pair: Pair) -> Table:
+    """For the terminal: difference in points, with its interval over classes."""
+    one, two = (run.name for run in pair.runs)
+    table = Table(
+        title=f"{two} against {one}, %",
+        caption="interval: 95 %, over classes; p: two-sided, signs of classes flipped;\n"
+        "better, worse: queries",
+        title_justify="left",
+        caption_justify="left",
+    )
+    for head in ("", "first", "second", "change", "interval", "p", "better", "worse"):
+        table.add_column(head, justify="left" if not head else "right", no_wrap=True)
+    for name, found in pair.compared.items():
+        difference = found.difference
+        low, high = (f"{100 * end:+.1f}" for end in (difference.low, difference.high))
+        clear = difference.low > 0 or difference.high < 0
+        table.add_row(
+            metric_title(name).replace("R-precision", "R-prec"),
+            *map(percent, pair.values[name]),
+            f"{100 * difference.value:+.1f}",
+            f"{low} … {high}",
+            f"{found.p:.4f}" if found.p >= 0.0001 else "<0.0001",
+            f"{len(found.improved):,}",
+            f"{len(found.worsened):,}",
+            style="bold" if clear else "",
+        )
+    return table
+
+
+def verdict(pair: Pair) -> str:
+    """The comparison of recall@1 (or the first metric) in a sentence."""
+    name = METRIC if METRIC in pair.compared else next(iter(pair.compared))
+    found = pair.compared[name]
+    one, two = (run.name for run in pair.runs)
+    ends = f"{100 * found.difference.low:+.1f} to {100 * found.difference.high:+.1f} points"
+    if found.difference.low > 0:
+        return f"{two} is better than {one} on unseen classes ({metric_title(name)} {ends})."
+    if found.difference.high < 0:
+        low, high = (f"{-100 * end:+.1f}" for end in (found.difference.high, found.difference.low))
+        ends = f"{low} to {high} points"
+        return f"{one} is better than {two} on unseen classes ({metric_title(name)} {ends})."
+    return f"No clear difference between {one} and {two} ({metric_title(name)} {ends})."
+
+
+def write_page(pair: Pair, dataset: Dataset, out: Path) -> Path:
+    """Queries whose first answer became right or wrong, with both runs' neighbours."""
+    founds = tuple(
+        queries.find(test, bool(run.config.get("normalise", True)))
+        for run, test in zip(pair.runs, pair.tests, strict=True)
+    )
+    right = [found.matches[:, 0] & found.askable for found in founds]
+    names = [escape(run.name) for run in pair.runs]
+    body, rng = "", np.random.default_rng(SEED)
+    for title, changed in (
+        (f"Right only with {names[1]}", right[1] & ~right[0]),
+        (f"Right only with {names[0]}", right[0] & ~right[1]),
+    ):
+        chosen = rng.permutation(np.flatnonzero(changed))[:SHOWN]
+        rows = "".join(_row(int(q), founds, pair, dataset) for q in chosen)
+        body += f"<section><h2>{title}: {int(changed.sum()):,} queries</h2>{rows}</section>"
+    style = "".join(
+        files("unseen.reports").joinpath(name).read_text(encoding="utf-8")
+        for name in ("look.css", "page.css")
+    )
+    html = (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; '
+        "style-src 'unsafe-inline'\">"
+        f"<title>{names[0]} and {names[1]} · unseen</title><style>{style}</style></head>"
+        f"<body><main><h1>{escape(verdict(pair))}</h1>{_numbers(pair)}"
+        f"<p>Each row: a query, its nearest pictures with run 1, {names[0]}, then with run 2, "
+        f"{names[1]}.</p>{body}</main></body></html>\n"
+    )
+    out.parent.mkdir(parents=True, exist_ok=True)
+    temporary = out.with_name(out.name + ".part")
+    temporary.write_text(html, encoding="utf-8")
+    temporary.replace(out)
+    return out
+
+
+def _numbers(pair: Pair) -> str:
+    rows = ""
+    for name, found in pair.compared.items():
+        one, two = map(percent, pair.values[name])
+        ends = f"{100 * found.difference.low:+.1f} to {100 * found.difference.high:+.1f}"
+        cells = (one, two, f"{100 * found.difference.value:+.1f}", ends, f"{found.p:.4f}")
+        rows += f'<tr><th scope="row">{escape(metric_title(name))}</th>'
+        rows += "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+    heads = "".join(f"<th>{escape(run.name)}, %</th>" for run in pair.runs)
+    return (
+        f'<table class="scores"><thead><tr><th></th>{heads}<th>difference</th>'
+        f"<th>95 % interval over classes</th><th>p</th></tr></thead><tbody>{rows}</tbody></table>"
+    )
+
+
+def _row(query: int, founds: tuple[Found, ...], pair: Pair, dataset: Dataset) -> str:
+    items = pair.tests[0].indices
+    asked = tile(items[query], dataset, "query", '<span class="verdict">query</span>')
+    answers = ""
+    for number, found in enumerate(founds, start=1):
+        for rank in range(min(NEAREST, found.positions.shape[1])):
+            if found.positions[query, rank] < 0:
+                continue
+            word, sign = ("right", "✓") if found.matches[query, rank] else ("wrong", "✗")
+            told = f'<span class="verdict">{sign} run {number}</span>'
+            answer = tile(items[found.positions[query, rank]], dataset, word, told)
+            answers += f'<li class="tile {word}">{answer}</li>'
+    return f'<div class="query"><div class="tile">{asked}</div><ol>{answers}</ol></div>'
+
+
+def _tests(
+    runs: tuple[RunFolder, RunFolder], paths: tuple[Path, Path]
+) -> tuple[TestEmbeddings, TestEmbeddings]:
+    found: list[TestEmbeddings] = []
+    for run, path in zip(runs, paths, strict=True):
+        if run.test is None or run.result is None:
+            raise ValueError(f"{path} is not judged yet: `unseen evaluate {path}` does it")
+        found.append(run.test)
+    prints = [_of_data(run, "fingerprint") for run in runs]
+    if prints[0] != prints[1]:
+        names = [_of_data(run, "name") for run in runs]
+        raise ValueError(
+            f"the runs were judged on different data ({names[0]} and {names[1]}, or other files of "
+            "it): only the same queries can be compared"
+        )
+    if not np.array_equal(found[0].indices, found[1].indices):
+        raise ValueError(
+            f"the runs have different test items ({len(found[0]):,} and {len(found[1]):,}): give "
+            "both the same data, protocol and split settings"
+        )
+    return found[0], found[1]
+
+
+def _of_data(run: RunFolder, key: str) -> Any:
+    return (run.result or {}).get("data", {}).get(key)
+
+
+def _per_query(folder: Path) -> dict[str, Any]:
+    """The trained network's values by metric."""
+    with np.load(folder / "embeddings" / "per_query.npz") as arrays:
+        own = [name for name in arrays if name.startswith("trained/")]
+        return {name.removeprefix("trained/"): arrays[name] for name in own}
