@@ -171,7 +171,7 @@ class Fit:
         """Frozen layers run; regularizers that compare with the initial network see its
         descriptors once."""
         objective = self.trainer.objective
-        judged = [self.monitored, self.selected_on] if self.selects else [self.monitored[:0]]
+        judged = list(self.looked_at.values()) if self.selects else [self.monitored[:0]]
         if objective.wants_pooled or isinstance(self.sampler, EmbeddedSampler):
             judged.append(self.setting.split.train)
         self.source.prepare(self.setting.split.train, np.unique(np.concatenate(judged)))
