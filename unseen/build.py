@@ -18,6 +18,7 @@ from unseen import catalogue
 from unseen.config import PLAIN, Config, Part
 from unseen.contracts import Dataset, IntArray, Sampler, Split, SplitProtocol
 from unseen.data.pictures import table_file, transforms
+from unseen.data.pictures.pack import is_pack
 from unseen.memory import CrossBatchMemory
 from unseen.networks.attention_ensemble import AttentionEnsemble
 from unseen.networks.backbone import create_backbone
@@ -48,11 +49,14 @@ def dataset(
 
 
 def data_name(path: Path) -> str:
-    """The data set a file or folder holds: features, a table, a known benchmark, class folders."""
+    """The data set a file or folder holds: features, a table, a packed copy, a known benchmark,
+    class folders."""
     if path.suffix.lower() == ".npz":
         return "arrays"
     if path.suffix.lower() in table_file.SUFFIXES:
         return "table"
+    if is_pack(path):
+        return "packed"
     for name in catalogue.names("data"):
         recognises = getattr(catalogue.find("data", name), "recognises", None)
         if recognises is not None and path.is_dir() and recognises(path):

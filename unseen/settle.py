@@ -10,6 +10,8 @@ from unseen import catalogue
 from unseen.config import PLAIN, Config, Part, WeightedPart
 from unseen.contracts import Dataset, FeatureDataset, annotations_of
 from unseen.data.pictures import transforms
+from unseen.data.pictures.decode import UnreadablePictureError
+from unseen.data.pictures.loader import Opening
 from unseen.networks.backbone import FEATURES, IMAGENET, OWN, create_backbone, has_weights
 from unseen.networks.network import POOLED
 from unseen.networks.presets import preset_size
@@ -169,7 +171,20 @@ def weighted(part: WeightedPart) -> WeightedPart:
 def _typical_side(data: Dataset) -> int:
     """The median shorter side of a few pictures."""
     some = np.linspace(0, len(data) - 1, num=min(25, len(data)), dtype=int)
-    return int(np.median([min(data.picture(int(i)).size) for i in some]))
+    sides = [side for side in (_short_side(data, int(i)) for i in some) if side is not None]
+    if not sides:
+        raise ValueError(f"none of {len(some)} pictures of {data.name} can be read")
+    return int(np.median(sides))
+
+
+def _short_side(data: Dataset, index: int) -> int | None:
+    try:
+        if not isinstance(data, Opening):
+            return min(data.picture(index).size)
+        with data.opened(index) as picture:
+            return min(picture.size)
+    except UnreadablePictureError:
+        return None  # a run goes on without it
 
 
 def _trainable(data: Dataset) -> int:

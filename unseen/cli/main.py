@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from unseen.cli import index
+from unseen.cli import data, index
 from unseen.cli.calibrate import calibrate
 from unseen.cli.compare import compare
 from unseen.cli.demo import demo
@@ -37,6 +37,7 @@ app.command(short_help="Two runs on the same queries: which is better?")(compare
 app.command(short_help="Write the page of a stored run.")(report)
 app.command(short_help="Pictures to vectors in a file.")(embed)
 app.command(short_help="What a similarity means: threshold and probability.")(calibrate)
+app.add_typer(data.app, name="data", short_help="Check, show and pack pictures.")
 app.add_typer(index.app, name="index", short_help="Build and keep an index of pictures.")
 app.command(short_help="Find pictures like this one.")(search)
 app.command(short_help="Repeat a step at which a run broke.")(replay)

@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from unseen.contracts import Dataset, Split
+from unseen.contracts import Dataset, IntArray, Split
 from unseen.data.pictures import duplicates
 
 NAMED = 3  # pairs of copies that are named one by one
@@ -30,6 +30,8 @@ class Fingerprinted(Protocol):
     """A data set that knows a hash of each item's content."""
 
     def digests(self) -> list[bytes]: ...
+
+    def item_name(self, index: int) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -76,9 +78,14 @@ def exact_groups(
 ) -> duplicates.Groups | None:
     if isinstance(dataset, Fingerprinted):
         return duplicates.same(dataset.digests())
-    if isinstance(dataset, Filed):
-        return duplicates.exact([dataset.path(i) for i in range(len(dataset))], progress)
-    return None
+    if not isinstance(dataset, Filed):
+        return None
+    groups = duplicates.exact([dataset.path(i) for i in range(len(dataset))], progress)
+    boxes: IntArray | None = getattr(dataset, "boxes", None)
+    if boxes is None:
+        return groups
+    marked = [(i, (number, *boxes[i].tolist())) for number, g in enumerate(groups) for i in g]
+    return duplicates.grouped(marked)  # parts of one picture are no copies of each other
 
 
 def parts(num_items: int, split: Split) -> np.ndarray:  # [n]: 0 train, 1 validation, 2 test, or -1
@@ -91,6 +98,8 @@ def parts(num_items: int, split: Split) -> np.ndarray:  # [n]: 0 train, 1 valida
 def name_of(dataset: Dataset, index: int) -> str:
     if isinstance(dataset, Filed):
         return str(dataset.path(index))
+    if isinstance(dataset, Fingerprinted):
+        return dataset.item_name(index)
     return f"item {index} ({dataset.label_names[dataset.labels[index]]})"
 
 

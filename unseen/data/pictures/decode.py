@@ -50,10 +50,12 @@ class UnreadablePictureError(ValueError):
 
 class PictureFile:
     """An opened picture: its size is known, its pixels wait until somebody says which and how
-    small; they are given once. source: a path, or the bytes of a file."""
+    small; they are given once. source: a path, or the bytes of a file, which may have a name."""
 
-    def __init__(self, source: Source, max_pixels: int = MAX_PIXELS) -> None:
-        self.path: Path = _IN_MEMORY if isinstance(source, bytes) else source
+    def __init__(
+        self, source: Source, max_pixels: int = MAX_PIXELS, name: str = _IN_MEMORY
+    ) -> None:
+        self.path: Path = name if isinstance(source, bytes) else source
         with _naming(self.path):
             self._image = _opened(source)
             try:
@@ -70,6 +72,11 @@ class PictureFile:
 
     def __exit__(self, *_: object) -> None:
         self._image.__exit__()  # closes the file; `close` would also take pixels already given
+
+    @property
+    def header(self) -> Image.Image:
+        """What Pillow knows of the file before its pixels are decoded."""
+        return self._image
 
     def pixels(
         self, box: Box | None = None, size: Size | None = None

@@ -37,19 +37,19 @@ def digest(path: Path) -> bytes:
 
 def exact(paths: Sequence[Path], progress: Progress | None = None) -> Groups:
     """Groups of files with the same content. Files that are gone have no copies."""
-    sizes = _grouped(enumerate(map(_size, paths)))
+    sizes = grouped(enumerate(map(_size, paths)))
     shared = [place for group in sizes for place in group if _size(paths[place]) >= 0]
     digests: list[tuple[int, bytes]] = []
     for done, place in enumerate(sorted(shared), start=1):
         digests.append((place, digest(paths[place])))
         if progress is not None:
             progress(done, len(shared))
-    return _grouped(digests)
+    return grouped(digests)
 
 
 def same(digests: Iterable[bytes]) -> Groups:
     """Groups of equal digests."""
-    return _grouped(enumerate(digests))
+    return grouped(enumerate(digests))
 
 
 def look(picture: Image.Image) -> tuple[np.uint64, NDArray[np.uint8]]:
@@ -114,10 +114,11 @@ def _joined(pairs: NDArray[np.int64]) -> Groups:
         low, high = sorted((lead(left), lead(right)))
         leader[high] = low
     members = sorted(set(pairs.ravel().tolist()))
-    return _grouped((place, lead(place)) for place in members)
+    return grouped((place, lead(place)) for place in members)
 
 
-def _grouped(marked: Iterable[tuple[int, object]]) -> Groups:
+def grouped(marked: Iterable[tuple[int, object]]) -> Groups:
+    """Positions with the same mark."""
     groups: dict[object, list[int]] = {}
     for place, mark in marked:
         groups.setdefault(mark, []).append(place)

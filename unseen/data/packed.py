@@ -1,0 +1,71 @@
+"""`packed`: a copy of a data set in one file, made by `unseen data pack`, read at a multiple of the
+rate of separate pictures.
+
+Classes, official split, queries, gallery, groups and further labels are those of the source.
+Pictures come with their short side reduced: a crop shows the same part of a picture as from the
+source, small crops are softer. Each picture's checksum is compared when it is first read; a damaged
+one is an error that names it, and a run goes on as with any file that breaks.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from unseen.contracts import IntArray
+from unseen.data.pictures.crops import Loaded, Picture
+from unseen.data.pictures.decode import PictureFile, UnreadablePictureError
+from unseen.data.pictures.pack import Pack
+
+
+class Packed:
+    """root: the file."""
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = Path(root)
+        if not self.root.exists():
+            raise FileNotFoundError(f"no such file: {root}")
+        self._pack = pack = Pack(self.root)
+        self.name = str(pack.header["name"])
+        self.labels: IntArray = pack.arrays["labels"]
+        self.label_names = pack.arrays["label_names"].tolist()
+        self.official_test_classes: IntArray | None = pack.arrays.get("test_classes")
+        self.annotations = pack.annotations()
+        self.skipped: list[UnreadablePictureError] = []
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def opened(self, index: int) -> Picture:
+        payload = self._pack.payload(index)
+        if self._pack.is_raw:
+            width, height = self._pack.size(index)
+            return Loaded(payload.reshape(height, width, 3))
+        return PictureFile(payload.tobytes(), name=self._pack.name(index))
+
+    def picture(self, index: int) -> Image.Image:
+        with self.opened(index) as picture:
+            return Image.fromarray(picture.pixels())
+
+    def item_name(self, index: int) -> str:
+        return self._pack.name(index)
+
+    def digests(self) -> list[bytes]:
+        """Of the files the pictures were packed from."""
+        return [row.tobytes() for row in self._pack.arrays["digests"]]
+
+    def describe(self) -> dict[str, Any]:
+        counts = np.bincount(self.labels)
+        return {
+            "items": len(self),
+            "classes": len(self.label_names),
+            "smallest class": int(counts.min()),
+            "largest class": int(counts.max()),
+            "classes with one picture": int((counts == 1).sum()),
+            "short side": int(self._pack.header["short_side"]),
+        }
+
+    def fingerprint(self) -> str:
+        """Of the index, which holds a checksum of every picture."""
+        return self._pack.index_digest.hex()

@@ -1,0 +1,111 @@
+"""One look at one picture file: what is wrong with it, what is unusual, and what it looks like.
+
+    wrong    empty        no bytes                  unusual  animated   only the first frame counts
+             missing      no such file                       cmyk       turned to RGB
+             not_picture  no known format                    deep       16 bits or floats, made 8
+             huge         too many pixels or scans           turned     EXIF orientation applied
+             truncated    pixels end too early               tiny       a side under 32 pixels
+             unreadable   anything else                      disguised  the suffix lies
+
+What is wrong cannot be trained on; what is unusual is read, and worth knowing.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from unseen.data.pictures import duplicates
+from unseen.data.pictures.decode import FORMATS, PictureFile, UnreadablePictureError, orientation
+
+WRONG = ("empty", "missing", "not_picture", "huge", "truncated", "unreadable")
+UNUSUAL = ("animated", "cmyk", "deep", "turned", "tiny", "disguised")
+_LOOKED_AT = (72, 72)  # pixels a picture is decoded to at least, for its hash and thumbnail
+_TINY = 32
+_SUFFIXES = {
+    ".jpg": "JPEG",
+    ".jpeg": "JPEG",
+    ".png": "PNG",
+    ".gif": "GIF",
+    ".bmp": "BMP",
+    ".webp": "WEBP",
+    ".tif": "TIFF",
+    ".tiff": "TIFF",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was found at a path. `hash`, `thumbnail`: its look, None where it cannot be read."""
+
+    path: Path
+    problems: tuple[str, ...] = ()
+    reason: str = ""
+    size: tuple[int, int] = (0, 0)
+    digest: bytes = b""
+    hash: np.uint64 | None = None
+    thumbnail: NDArray[np.uint8] | None = None
+
+    @property
+    def is_usable(self) -> bool:
+        return not set(self.problems) & set(WRONG)
+
+
+def inspect(path: Path) -> Finding:
+    """Reads the file once, decodes it once, as small as may be."""
+    try:
+        if not path.stat().st_size:
+            return Finding(path, ("empty",), "no bytes")
+        digest = duplicates.digest(path)
+        with PictureFile(path) as picture:
+            unusual = _unusual(path, picture.header)
+            size = picture.size
+            small = picture.image(size=_LOOKED_AT)
+    except UnreadablePictureError as error:
+        return Finding(path, (_kind(error),), error.reason)
+    except OSError as error:
+        kind = "missing" if isinstance(error, FileNotFoundError) else "unreadable"
+        return Finding(path, (kind,), os.strerror(error.errno or 0).lower())
+    code, thumbnail = duplicates.look(small)
+    return Finding(path, unusual, "", size, digest, code, thumbnail)
+
+
+def inspect_loaded(name: str, digest: bytes, picture: Callable[[], Image.Image]) -> Finding:
+    """The same for a picture that is no file of its own."""
+    try:
+        found = picture()
+    except UnreadablePictureError as error:
+        return Finding(Path(name), ("unreadable",), error.reason)
+    code, thumbnail = duplicates.look(found)
+    return Finding(Path(name), (), "", found.size, digest, code, thumbnail)
+
+
+def _kind(error: UnreadablePictureError) -> str:
+    reason = error.reason.lower()
+    if reason == "not a picture":
+        return "not_picture"
+    if "limit is" in reason:
+        return "huge"
+    ended = ("truncated", "unexpected end", "not enough", "premature")
+    return "truncated" if any(word in reason for word in ended) else "unreadable"
+
+
+def _unusual(path: Path, image: Image.Image) -> tuple[str, ...]:
+    suffix = _SUFFIXES.get(path.suffix.lower())
+    kind = "JPEG" if image.format == "MPO" else image.format
+    tiles = getattr(image, "tile", None) or [("", "", 0, "")]
+    layout = str(tiles[0][3])
+    is_deep = image.mode.startswith(("I", "F")) or ";16" in layout
+    signs = {
+        "animated": image.format != "MPO" and bool(getattr(image, "is_animated", False)),
+        "cmyk": image.mode == "CMYK",
+        "deep": is_deep,
+        "turned": orientation(image) in range(2, 9),
+        "tiny": min(image.size) < _TINY,
+        "disguised": suffix is not None and kind in FORMATS and kind != suffix,
+    }
+    return tuple(name for name in UNUSUAL if signs[name])
