@@ -12,12 +12,17 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from unseen.cli.terminal import console
+from unseen.cli.terminal import console, display
+from unseen.contracts import Dataset
+from unseen.experiment.setting import prepare, stored_config
+from unseen.reports import page
 from unseen.studies import engine, tables
 from unseen.studies import plan as plans
 from unseen.studies.engine import Progress, Study
 from unseen.studies.queue import GRACE
-from unseen.studies.results import read
+from unseen.studies.report import write
+from unseen.studies.results import Results, read
+from unseen.training.run_folder import RunFolder
 
 study = typer.Typer(
     help="Example: unseen study run losses.toml --out studies/losses\n\n"
@@ -54,6 +59,7 @@ def run(
             console.print("stopped; the same command goes on")
             raise
     console.print(tables.terminal(results))
+    console.print(f"report: {write(results)}", soft_wrap=True)
 
 
 @study.command(short_help="Help with a study that another machine started.")
@@ -87,6 +93,37 @@ def collect(
     number = engine.collect(name, storage, out)
     console.print(f"{number} runs fetched into {out}", soft_wrap=True)
     console.print(tables.terminal(read(out)))
+
+
+@study.command(short_help="Write the page of a study.")
+def report(
+    folder: Annotated[Path, typer.Argument(help="a folder made by `unseen study run`")],
+    pages: Annotated[bool, typer.Option(help="also write the page of every run")] = False,
+) -> None:
+    """Example: unseen study report studies/losses
+
+    Writes report/index.html in the study's folder, with figures as PNG and PDF and the table as
+    Markdown and LaTeX, from the run folders alone.
+    """
+    results = read(folder)
+    if pages:
+        _write_pages(results)
+    console.print(tables.terminal(results))
+    console.print(f"report: {write(results)}", soft_wrap=True)
+
+
+def _write_pages(results: Results) -> None:
+    """The page of each finished run; their data are opened once."""
+    data: dict[str, Dataset] = {}
+    with display() as (_, watch):
+        done = [run for run in results.runs if run.state == "done"]
+        for place, each in enumerate(done):
+            watch.progress("pages of runs", place, len(done))
+            config = stored_config(RunFolder(each.folder))
+            name = config.data.model_dump_json()
+            data[name] = data.get(name) or prepare(config).dataset
+            page.write(each.folder, data[name])
+        watch.progress("pages of runs", len(done), len(done))
 
 
 @contextmanager

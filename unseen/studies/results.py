@@ -82,9 +82,9 @@ class Results:
         return list(dict.fromkeys(self.experiment(run) for run in self.runs))
 
     def experiment(self, run: Run) -> str:
-        """The values of the factors that are not compared."""
-        rest = [v for name, v in run.cell.labels.items() if name != self.plan.compared]
-        return ", ".join(rest)
+        """The values of the factors that are not compared; a bare number with its factor."""
+        rest = {k: v for k, v in run.cell.labels.items() if k != self.plan.compared}
+        return ", ".join(f"{k} {v}" if v[:1].isdigit() else v for k, v in rest.items())
 
     def of(self, experiment: str, method: str) -> list[Run]:
         return [

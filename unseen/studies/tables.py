@@ -21,6 +21,7 @@ NOTE = (
     "p: paired test against the best over test classes and seeds, corrected for the number of "
     "methods (Holm)."
 )
+MOST_COLUMNS = 4  # metrics that a terminal has room for
 
 
 class StudyTable:
@@ -86,8 +87,8 @@ def runs_text(row: Standing) -> str:
 
 
 def terminal(results: Results, metrics: Sequence[str] | None = None) -> Table:
-    """For the terminal."""
-    made = StudyTable(results, metrics)
+    """For the terminal: the first metrics only."""
+    made = StudyTable(results, metrics or results.metrics()[:MOST_COLUMNS])
     table = Table(
         title=plain(results.plan.name), caption="\n".join(made.notes),
         title_justify="left", caption_justify="left",
@@ -101,7 +102,8 @@ def terminal(results: Results, metrics: Sequence[str] | None = None) -> Table:
         last = row.experiment
         style = "bold" if row.is_best else "dim" if row.is_baseline else ""
         style = "red" if row.failed and not row.done else style
-        table.add_row(*[plain(cell) for cell in made.cells(row)], style=style)
+        cells = [plain(cell).replace(" (s ", "\n(s ") for cell in made.cells(row)]
+        table.add_row(*cells, style=style)
     return table
 
 

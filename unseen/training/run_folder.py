@@ -62,6 +62,9 @@ class RunFolder:
     def write_text(self, name: str, text: str) -> None:
         self._write(name, lambda place: place.write_text(text))
 
+    def write_bytes(self, name: str, content: bytes) -> None:
+        self._write(name, lambda place: place.write_bytes(content))
+
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:
         self.write_text(name, json.dumps(content, indent=2, sort_keys=True) + "\n")
 

@@ -1,0 +1,240 @@
+"""The report of a study: one HTML file that needs no network; figures and tables beside it.
+
+report/index.html        the page; figures are inside it
+report/figures/*.png,pdf for slides and papers
+report/table.md, .tex    the table for a README or a paper
+report/runs.csv          every run with all its scores
+
+Made from the run folders alone: the same runs give the same page.
+"""
+
+import base64
+import csv
+import io
+import math
+import shlex
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_pdf import FigureCanvasPdf
+
+from unseen.reports.page import POLICY
+from unseen.reports.tables import ON_TEST, metric_title
+from unseen.studies import tables
+from unseen.studies.figures import Drawn, draw_all, played
+from unseen.studies.results import Results, Run, standings
+from unseen.training.run_folder import RunFolder
+
+DPI = 144
+
+
+def write(results: Results, extra: list[tuple[str, str]] | None = None) -> Path:
+    """Writes the page and what stands beside it; `extra` are further sections, (title, HTML)."""
+    folder = RunFolder(results.out / "report")
+    drawn = draw_all(results) if _finished(results) else []
+    pictures = {each.name: _saved(each, folder) for each in drawn}
+    folder.write_text("table.md", tables.markdown(results))
+    folder.write_text("table.tex", tables.latex(results))
+    folder.write_text("runs.csv", _csv(results))
+    parts = [
+        ("scores", "Scores", tables.html(results) + _figures(drawn, pictures, ("scores",))),
+        *([("tuning", "Tuning", _tuning(results, drawn, pictures))] if results.searches else []),
+        ("tournament", "Tournament", _tournament(results, drawn, pictures)),
+        ("more", "Set-ups and metrics", _figures(drawn, pictures, ("relative", "correlation"))),
+        *[(f"extra-{i}", title, body) for i, (title, body) in enumerate(extra or [])],
+        ("how", "What was compared, and how", _how(results)),
+        ("runs", "Every run", _runs(results)),
+    ]
+    folder.write_text("index.html", _document(results, [part for part in parts if part[2]]))
+    return folder.file("index.html")
+
+
+def headline(results: Results) -> str:
+    """The result in one sentence."""
+    rows = [row for row in standings(results) if not row.is_baseline and row.scores]
+    if not rows:
+        return f"{escape(results.plan.name)}: no run has finished yet"
+    metric = results.plan.metric
+    best = max(rows, key=lambda row: row.scores[metric].mean)
+    value = f"{100 * best.scores[metric].mean:.1f}&nbsp;%"
+    where = f" ({escape(best.experiment)})" if best.experiment else ""
+    count = len(results.methods())
+    return (
+        f"{escape(best.method)}{where} is best of {count} by {escape(metric_title(metric))} on "
+        f"unseen classes: <em>{value}</em>"
+    )
+
+
+def _finished(results: Results) -> list[Run]:
+    return [run for run in results.runs if run.state == "done"]
+
+
+def _saved(drawn: Drawn, folder: RunFolder) -> str:
+    """Writes PNG and PDF; the picture as a data URI."""
+    png, pdf = io.BytesIO(), io.BytesIO()
+    drawn.figure.set_dpi(DPI)
+    FigureCanvasAgg(drawn.figure).print_png(png, metadata={"Software": None})
+    drawn.figure.set_dpi(72)
+    FigureCanvasPdf(drawn.figure).print_pdf(pdf, metadata={"CreationDate": None})
+    for name, content in (("png", png), ("pdf", pdf)):
+        folder.write_bytes(f"figures/{drawn.name}.{name}", content.getvalue())
+    return "data:image/png;base64," + base64.b64encode(png.getvalue()).decode()
+
+
+def _figures(drawn: list[Drawn], pictures: dict[str, str], names: tuple[str, ...]) -> str:
+    html = ""
+    for each in drawn:
+        if each.name.startswith(names):
+            html += (
+                f'<figure class="drawn"><img src="{pictures[each.name]}" '
+                f'width="{round(96 * each.figure.get_figwidth())}" '
+                f'alt="{escape(each.caption)}"><figcaption class="small">{escape(each.caption)} '
+                f'<a href="figures/{each.name}.png">PNG</a> '
+                f'<a href="figures/{each.name}.pdf">PDF</a></figcaption></figure>'
+            )
+    return html
+
+
+def _tournament(results: Results, drawn: list[Drawn], pictures: dict[str, str]) -> str:
+    result = played(results) if _finished(results) else None
+    if result is None:
+        return ""
+    rows = "".join(
+        f"<tr><td>{escape(p.method)}</td><td>{p.total:g}</td><td>{p.mean:.2f}</td>"
+        f"<td>{p.std:.2f}</td></tr>"
+        for p in result.places
+    )
+    return (
+        '<div class="scroll"><table class="study"><thead><tr><th>method</th><th>sum of ranks</th>'
+        f"<th>mean</th><th>s</th></tr></thead><tbody>{rows}</tbody></table></div>"
+        f"<p>{len(result.experiments)} experiments; equal scores share their ranks, a method that "
+        "failed comes last.</p>" + _figures(drawn, pictures, ("ranks", "critical_difference"))
+    )
+
+
+def _tuning(results: Results, drawn: list[Drawn], pictures: dict[str, str]) -> str:
+    chosen = {
+        ", ".join(run.cell.labels.values()): run.cell.parameters
+        for run in results.runs
+        if run.cell.parameters
+    }
+    rows = "".join(
+        f"<tr><td>{escape(name)}</td><td>"
+        + escape(", ".join(f"{key} = {value}" for key, value in found.items()))
+        + "</td></tr>"
+        for name, found in chosen.items()
+    )
+    table = f"<table><thead><tr><th>variant</th><th>best values</th></tr></thead>{rows}</table>"
+    return table + _figures(drawn, pictures, ("search",))
+
+
+def _how(results: Results) -> str:
+    plan = results.plan
+    about = f"<p>{escape(plan.about)}</p>" if plan.about else ""
+    compared = "".join(
+        _fact(name, ", ".join(found))
+        for name in plan.factors
+        if (found := list(dict.fromkeys(run.cell.labels[name] for run in results.runs)))
+    )
+    done = _finished(results)
+    split = (done[0].result or {}).get("split", {}) if done else {}
+    classes = ", ".join(
+        f"{split[f'{part}_classes']:,} {part}"
+        for part in ("train", "validation", "test")
+        if f"{part}_classes" in split
+    )
+    hashes = sorted({str((run.result or {}).get("split", {}).get("hash")) for run in done})
+    facts = compared + _fact("seeds", ", ".join(map(str, plan.seeds)))
+    facts += _fact("classes", classes) if classes else ""
+    facts += _fact("splits", ", ".join(hashes)) if done else ""
+    on = "test" if results.on_test else "validation"
+    facts += _fact("selected on", f"{on} classes")
+    chosen = "are tested" if results.on_test else "were neither trained on nor tested"
+    command = f"unseen study run study.toml --out {shlex.quote(results.out.name)}"
+    return (
+        f'{about}<dl class="facts">{facts}</dl><p>All runs share seeds, and for each seed data and '
+        "classes, and every setting below that is not compared; the epoch of each was chosen on "
+        f"classes that {chosen}.</p><h3>To make it again</h3><pre>{escape(command)}</pre>"
+        f"<details><summary>study.toml</summary><pre>{escape(plan.to_toml())}</pre></details>"
+    )
+
+
+def _fact(title: str, text: str) -> str:
+    return f"<div><dt>{escape(title)}</dt><dd>{escape(text)}</dd></div>"
+
+
+def _runs(results: Results) -> str:
+    metric = results.plan.metric
+    rows = ""
+    for run in (*results.runs, *results.searches):
+        link = f'<a href="../runs/{escape(run.folder.name)}/">{escape(run.cell.title)}</a>'
+        if (run.folder / "report" / "index.html").exists():
+            link += f' <a href="../runs/{escape(run.folder.name)}/report/index.html">page</a>'
+        value = run.score(metric)
+        shown = f"{100 * value:.1f}" if not math.isnan(value) else ""
+        chosen = (run.selection or {}).get("value")
+        selected = "" if chosen is None else f"{100 * chosen:.1f}"
+        seconds = f"{run.seconds:.0f}" if not math.isnan(run.seconds) else ""
+        mark = ' class="failed"' if run.state == "failed" else ""
+        rows += (
+            f"<tr{mark}><td>{link}</td><td>{escape(run.cell.stage)}</td>"
+            f"<td>{escape(run.state)} {escape(run.error)}</td><td>{shown}</td><td>{selected}</td>"
+            f"<td>{seconds}</td></tr>"
+        )
+    heads = ("run", "stage", "state", f"{metric_title(metric)} %", "selected by %", "seconds")
+    head = "".join(f"<th>{escape(text)}</th>" for text in heads)
+    return (
+        f"<p>{len(results.runs)} runs; <a href='runs.csv'>runs.csv</a>, "
+        "<a href='table.md'>table.md</a>, <a href='table.tex'>table.tex</a>.</p><details><summary>"
+        'Show them</summary><div class="scroll" tabindex="0" role="region" aria-label="Runs">'
+        f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div></details>"
+    )
+
+
+def _csv(results: Results) -> str:
+    rows = [row | {"folder": Path(row["folder"]).name} for row in results.rows()]
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, fieldnames=list(dict.fromkeys(k for row in rows for k in row)))
+    writer.writeheader()
+    writer.writerows(rows)
+    return stream.getvalue()
+
+
+def _document(results: Results, parts: list[tuple[str, str, str]]) -> str:
+    style = "\n".join(
+        files(package).joinpath(name).read_text(encoding="utf-8")
+        for package, name in (("unseen.reports", "look.css"), ("unseen.studies", "study.css"))
+    )
+    links = "".join(f'<a href="#section-{anchor}">{title}</a>' for anchor, title, _ in parts)
+    body = "".join(
+        f'<section aria-labelledby="section-{anchor}"><h2 id="section-{anchor}">{title}</h2>\n'
+        f"{html}</section>\n"
+        for anchor, title, html in parts
+    )
+    open_runs = sum(run.state == "open" for run in results.runs)
+    notices = [ON_TEST] if results.on_test else []
+    if open_runs:
+        notices.append(f"Not finished: {open_runs} of {len(results.runs)} runs are missing.")
+    told = "".join(f'<p class="notice">{escape(text)}</p>' for text in notices)
+    name = escape(results.plan.name)
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<title>{name} · unseen</title>
+<style>
+{style}</style>
+</head>
+<body>
+<header class="bar"><span><strong>unseen</strong> · study <bdi>{name}</bdi></span>
+<nav aria-label="Sections">{links}</nav></header>
+<main>
+<div class="head"><h1>{headline(results)}</h1></div>
+{told}{body}</main>
+</body>
+</html>
+"""
