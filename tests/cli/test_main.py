@@ -213,3 +213,42 @@ def test_layers_of_a_run_and_of_a_backbone(
     assert "head.fc1" in text
     assert unseen(capsys, "layers", str(tmp_path))[0] == 2
     assert "did you mean" in unseen(capsys, "layers", "small_con")[2]
+
+
+def test_a_study_runs_and_is_shown(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "losses.toml"
+    file.write_text(
+        'name = "losses"\nseeds = [0]\n[config]\ndata = {name = "glyphs", max_classes = 24}\n'
+        'epochs = 1\nbatch_size = 16\nmetrics = ["recall@1"]\n'
+        'sampler = {name = "samples_per_class", steps = 1}\n'
+        '[factors]\nloss = ["margin", "triplet"]\n'
+    )
+    out = tmp_path / "study"
+    words = ("study", "run", str(file), "--out", str(out), "--jobs", "1")
+    code, text, errors = unseen(capsys, *words)
+    assert code == 0, errors
+    assert "margin" in text
+    assert "untrained network" in text
+    assert (out / "report" / "index.html").exists()
+    code, text, _ = unseen(capsys, "study", "report", str(out), "--pages")
+    assert code == 0
+    assert len(list(out.glob("runs/*/report/index.html"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["study", "run", "/no/such.toml", "--out", "x"], "no such"),
+        (["study", "report", "/no/such"], "is no study"),
+        (["study", "work", "x", "--storage", "sqlite:////no/x.db", "--out", "y"], "storage"),
+        (["study", "work", "x", "--storage", "somewhere", "--out", "y"], "storage"),
+        (["study", "collect", "x", "--storage", "sqlite:////no/x.db", "--out", "y"], "storage"),
+    ],
+)
+def test_mistakes_with_studies(
+    capsys: pytest.CaptureFixture[str], words: list[str], told: str
+) -> None:
+    code, _, errors = unseen(capsys, *words)
+    assert code == 2
+    assert told in errors
+    assert len(errors.strip().splitlines()) == 1

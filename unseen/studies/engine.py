@@ -24,7 +24,7 @@ import optuna
 from unseen import config as configs
 from unseen.studies import plan as plans
 from unseen.studies.plan import Plan
-from unseen.studies.queue import GRACE, Queue, address
+from unseen.studies.queue import GRACE, Queue, study_names
 from unseen.studies.results import Results, read
 from unseen.studies.search import search_cells
 from unseen.studies.worker import Worker
@@ -121,7 +121,7 @@ def collect(name: str, storage: str, out: Path) -> int:
 
 def stored_plan(name: str, storage: str) -> Plan:
     """The plan of a study in a storage."""
-    if name not in optuna.get_all_study_names(address(storage)):
+    if name not in study_names(storage):
         raise ValueError(f"the storage holds no study {name!r}: start it with `unseen study run`")
     text = Queue(storage, name).study.user_attrs.get("plan")
     if text is None:

@@ -57,11 +57,9 @@ class Queue:
         self.storage, self.name, self.retries = storage, name, retries
         file = storage.removeprefix("sqlite:///")
         self.lock = Path(f"{file}.lock") if file != storage else None
-        wait = {"creator": lambda: _sqlite(file)} if self.lock else {"pool_pre_ping": True}
         self.beat_seconds = max(1, grace // 4)
-        with warnings.catch_warnings(), self._alone():  # heartbeats are marked as experimental
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            self.database = _open(address(storage), wait, self.beat_seconds, grace)
+        with self._alone():
+            self.database = _open(storage, self.beat_seconds, grace)
             self.study = optuna.create_study(
                 storage=self.database, study_name=name, direction="maximize", load_if_exists=True
             )
@@ -258,20 +256,41 @@ def _sqlite(file: str) -> sqlite3.Connection:
     return connection
 
 
-def _open(url: str, engine: dict[str, Any], beat: int, grace: int) -> optuna.storages.RDBStorage:
+def study_names(storage: str) -> list[str]:
+    """The studies in a storage."""
+    file = storage.removeprefix("sqlite:///")
+    if file != storage and not Path(file).exists():
+        raise ValueError(f"no such storage: {file}")
+    found: list[str] = optuna.get_all_study_names(_open(storage, 1, 2))
+    return found
+
+
+def _open(storage: str, beat: int, grace: int) -> optuna.storages.RDBStorage:
     """The database; one that does not answer is said in one line."""
+    url, file = address(storage), storage.removeprefix("sqlite:///")
+    engine = {"creator": lambda: _sqlite(file)} if file != storage else {"pool_pre_ping": True}
     for seconds in (0.5, 1.0, 2.0, None):
         try:
-            return optuna.storages.RDBStorage(
-                url, engine_kwargs=engine, heartbeat_interval=beat, grace_period=grace
-            )
+            with warnings.catch_warnings():  # heartbeats are marked as experimental
+                warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+                return optuna.storages.RDBStorage(
+                    url, engine_kwargs=engine, heartbeat_interval=beat, grace_period=grace
+                )
         except Exception as error:  # drivers and Optuna raise their own kinds
             reason = str(error.__cause__ or error).strip().splitlines()[0]
             if seconds is not None and ("already exists" in reason or "duplicate" in reason):
                 time.sleep(seconds)  # another machine makes the tables at this very moment
                 continue
-            from sqlalchemy.engine import make_url  # noqa: PLC0415
-
-            shown = make_url(url).render_as_string(hide_password=True)
-            raise ValueError(f"cannot open the storage {shown}: {reason}") from error
+            raise ValueError(f"cannot open the storage {_shown(url)}: {reason}") from error
     raise AssertionError("the last attempt returns or raises")
+
+
+def _shown(url: str) -> str:
+    """A storage's URL without its password."""
+    from sqlalchemy.engine import make_url  # noqa: PLC0415
+    from sqlalchemy.exc import ArgumentError  # noqa: PLC0415
+
+    try:
+        return make_url(url).render_as_string(hide_password=True)
+    except ArgumentError:
+        return repr(url)

@@ -1,0 +1,151 @@
+"""A study file becomes cells: every combination, the same seeds; mistakes are named."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from unseen.studies import plan as plans
+from unseen.studies.plan import Plan
+from unseen.studies.search import (
+    Outcome,
+    chosen,
+    known_cells,
+    listed,
+    search_cells,
+    total_cells,
+)
+
+FILE = """
+name = "example"
+seeds = [3, 4]
+
+[config]
+data = "glyphs"
+epochs = 2
+
+[factors]
+loss = ["margin", { name = "triplet", margin = 0.3 }]
+miner = ["none", "distance_weighted"]
+
+[factors.regularizer]
+none = {}
+"density 10" = { regularizers = [{ name = "density", weight = 10.0 }], "loss.beta" = 0.6 }
+"""
+
+
+def made(**values: Any) -> Plan:
+    return plans.make({"name": "x", "factors": {"loss": ["margin", "triplet"]}} | values)
+
+
+def cells(plan: Plan) -> list[Any]:
+    return known_cells(plan, {})
+
+
+def test_every_combination_with_every_seed(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(FILE.replace(', "loss.beta" = 0.6', ""))
+    plan = plans.load(tmp_path / "study.toml")
+    found = cells(plan)
+    assert len(found) == total_cells(plan) == 2 * 2 * 2 * 2
+    assert len({cell.key for cell in found}) == len({cell.name for cell in found}) == 16
+    labels = found[-1].labels
+    assert labels == {
+        "loss": "triplet margin 0.3",
+        "miner": "distance_weighted",
+        "regularizer": "density 10",
+    }
+    assert found[-1].values["seed"] == 4
+    assert found[-1].values["loss"] == {"name": "triplet", "margin": 0.3}
+    assert found[0].values["miner"] is None
+    assert all(cell.values["threads"] == 1 for cell in found)
+    assert plans.parse(plan.to_toml()) == plan
+
+
+def test_dotted_keys_reach_into_a_part() -> None:
+    factors = {"loss": ["margin"], "loss.beta": [0.6, 1.2]}
+    values = [cell.values["loss"] for cell in cells(made(factors=factors, seeds=[0]))]
+    assert values == [{"name": "margin", "beta": 0.6}, {"name": "margin", "beta": 1.2}]
+
+
+def test_folds_are_runs_of_their_own() -> None:
+    plan = made(config={"protocol": "k_fold", "folds": 4}, seeds=[0, 1])
+    found = cells(plan)
+    assert len(found) == 2 * 2 * 4
+    assert {cell.values["fold"] for cell in found} == {0, 1, 2, 3}
+
+
+def test_a_key_depends_on_the_settings_alone() -> None:
+    one, same = (cells(made(about=text))[0] for text in ("", "words"))
+    other = cells(made(config={"epochs": 3}))[0]
+    assert one.key == same.key != other.key
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"factors": {"los": ["margin"]}}, "did you mean loss"),
+        ({"factors": {"loss": ["margn"]}}, "did you mean margin"),
+        ({"factors": {"loss": ["margin", "margin"]}}, "must differ"),
+        ({"factors": {"seed": [0, 1]}}, "seeds are no factor"),
+        ({"factors": {"loss": []}}, "has no values"),
+        ({"factors": {}}, "factors"),
+        ({"seeds": [1, 1]}, "seeds must differ"),
+        ({"metric": "recall@3"}, "recall@"),
+        ({"compare": "sampler"}, "unknown factor"),
+        ({"nam": "y"}, "did you mean name"),
+        ({"config": {"epochs": 0}}, "epochs"),
+        ({"name": "a/b"}, "name"),
+        ({"search": {"mode": "tpe", "parameters": [{"key": "lr"}]}}, "either values, or low"),
+        (
+            {"search": {"mode": "coordinate", "parameters": [{"key": "lr", "low": 1, "high": 2}]}},
+            "values or a step",
+        ),
+    ],
+)
+def test_mistakes_are_named(values: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        made(**values)
+
+
+def test_coordinates_go_one_by_one_and_keep_their_best() -> None:
+    parameters = [
+        {"key": "lr", "values": [0.1, 0.2, 0.3]},
+        {"key": "loss.beta", "low": 0.6, "high": 1.2, "step": 0.3, "where": {"loss": "margin"}},
+    ]
+    search = {"mode": "coordinate", "config": {"epochs": 1}, "parameters": parameters}
+    plan = made(search=search, seeds=[0])
+    margin, triplet = plan.variants()
+    found = search_cells(plan, margin)
+    assert [cell.parameters for cell in found] == [
+        {"lr": 0.1}, {"lr": 0.2}, {"lr": 0.3},
+        {"loss.beta": 0.6}, {"loss.beta": 0.9}, {"loss.beta": 1.2},
+    ]  # fmt: skip
+    assert found[3].values["loss"] == {"name": "margin", "beta": 0.6}
+    assert "lr" not in found[3].values
+    assert len(search_cells(plan, triplet)) == 3
+    assert all(cell.values["epochs"] == 1 for cell in found)
+    values = [0.5, 0.7, 0.6, 0.1, 0.3, 0.2]
+    outcomes = {cell.key: Outcome("done", value) for cell, value in zip(found, values, strict=True)}
+    assert chosen(plan, margin, outcomes) == {"lr": 0.2, "loss.beta": 0.9}
+    assert chosen(plan, triplet, outcomes) is None
+    final = [cell for cell in known_cells(plan, outcomes) if cell.stage == "final"]
+    assert [cell.values["lr"] for cell in final] == [0.2]
+    outcomes[found[1].key] = Outcome("failed")
+    assert chosen(plan, margin, outcomes) == {"lr": 0.3, "loss.beta": 0.9}
+
+
+def test_the_grids_of_the_thesis() -> None:
+    parameters = [
+        plans.Parameter(key="loss.base", low=0.0, high=1.0, step=0.1),
+        plans.Parameter(key="loss.alpha", low=2, high=100, step=2),
+    ]
+    margins, alphas = map(listed, parameters)
+    assert margins == [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
+    assert alphas == list(range(2, 101, 2))
+
+
+def test_every_variant_gets_the_same_number_of_proposals() -> None:
+    parameters = [{"key": "lr", "low": 1e-4, "high": 1e-2, "log": True}]
+    plan = made(search={"mode": "tpe", "trials": 7, "parameters": parameters})
+    assert [len(search_cells(plan, variant)) for variant in plan.variants()] == [7, 7]
+    assert total_cells(plan) == 14 + 6

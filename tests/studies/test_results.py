@@ -1,0 +1,172 @@
+"""Tables from run folders: means and intervals by hand, tests that find what is there, failures
+and selection on test classes shown."""
+
+import json
+import math
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from unseen.statistics import holm
+from unseen.studies import tables
+from unseen.studies.engine import local_storage
+from unseen.studies.report import write
+from unseen.studies.results import Results, paired_p, read, standings
+from unseen.studies.worker import Worker
+from unseen.training.run_folder import RunFolder
+
+
+def study(stub: ModuleType, out: Path, **more: Any) -> Results:
+    plan = stub.small_plan(**more)
+    RunFolder(out).write_text("study.toml", plan.to_toml())
+    Worker(plan, local_storage(out), out).work()
+    return read(out)
+
+
+@pytest.fixture
+def finished(instant: ModuleType, tmp_path: Path) -> Results:
+    return study(instant, tmp_path / "a study", seeds=[0, 1, 2])
+
+
+def test_means_spreads_and_baselines(finished: Results) -> None:
+    rows = standings(finished)
+    first = rows[0]
+    assert (first.experiment, first.method) == ("embedding_size 8", "margin")
+    assert first.is_best
+    assert [row.method for row in rows[:4]] == ["margin", "contrastive", "triplet", "untrained"]
+    values = [
+        run.score("recall@1")
+        for run in finished.runs
+        if run.cell.labels == {"loss": "margin", "embedding_size": "8"}
+    ]
+    spread = first.scores["recall@1"]
+    assert (spread.mean, spread.std) == pytest.approx((np.mean(values), np.std(values, ddof=1)))
+    half = 4.302653 * spread.std / math.sqrt(3)  # t with two degrees of freedom
+    assert spread.high - spread.mean == pytest.approx(half)
+    assert rows[3].is_baseline
+    assert rows[3].scores["recall@1"].mean == pytest.approx(0.11)
+    assert rows[3].done == 3
+
+
+def test_the_paired_test_tells_a_real_difference_from_none(finished: Results) -> None:
+    margin = finished.of("embedding_size 8", "margin")
+    triplet = finished.of("embedding_size 8", "triplet")
+    same = finished.of("embedding_size 16", "margin")  # the stand-in does not look at sizes
+    assert paired_p(margin, triplet) < 0.001
+    assert paired_p(margin, same) == 1.0
+    assert math.isnan(paired_p(margin, []))
+
+
+def test_the_paired_test_is_honest_about_chance(finished: Results) -> None:
+    """Differences of whole classes with random signs: p below 0.1 about one time in ten."""
+    run = finished.runs[0]
+    generator, low = np.random.default_rng(0), 0
+    for _ in range(60):
+        other = {**(run.per_class or {})}
+        other["sums"] = (np.array(other["sums"]) + generator.normal(size=30)).tolist()
+        low += paired_p([run], [type(run)(run.cell, run.folder, "done", per_class=other)]) < 0.1
+    assert 1 <= low <= 13
+
+
+def test_holm() -> None:
+    assert holm([0.01, 0.04, math.nan, 0.03])[:2] == pytest.approx([0.03, 0.06])
+    assert holm([0.01, 0.04, math.nan, 0.03])[3] == pytest.approx(0.06)
+    assert holm([0.5, 0.6]) == [1.0, 1.0]
+
+
+def test_the_table_in_every_form(finished: Results) -> None:
+    made = tables.StudyTable(finished)
+    assert made.heads == ["experiment", "loss", "R@1 %", "NMI %", "p", "runs"]
+    lines = tables.markdown(finished).splitlines()
+    assert lines[2].startswith("| **embedding_size 8** | **margin** | **6")
+    assert len([line for line in lines if line.startswith("| ")]) == 1 + 8
+    text = tables.latex(finished)
+    assert text.count(r"\\") == 1 + 8
+    assert r"embedding\_size 8" in text
+    assert r"$\pm$" in text
+    assert tables.html(finished).count("<tr") == 1 + 8
+    assert "Chosen on test" not in text
+
+
+def test_selection_on_test_classes_is_marked_everywhere(
+    instant: ModuleType, tmp_path: Path
+) -> None:
+    results = study(instant, tmp_path, seeds=[0], config={"select": "test"})
+    assert results.on_test
+    page = write(results).read_text()
+    for text in (tables.markdown(results), tables.latex(results), tables.html(results), page):
+        assert "Chosen on test classes" in text
+    assert "classes that are tested" in page
+
+
+def test_the_page(finished: Results) -> None:
+    page = write(finished)
+    text = page.read_text()
+    for section in ("Scores", "Tournament", "What was compared", "Every run"):
+        assert section in text
+    assert text.count('<img src="data:image/png;base64,') == 5
+    for run in finished.runs:
+        assert f"../runs/{run.folder.name}/" in text
+    assert "unseen study run study.toml --out &#x27;a study&#x27;" in text
+    assert "http://" not in text
+    figures = {file.name for file in (page.parent / "figures").iterdir()}
+    assert {"scores.png", "scores.pdf", "critical_difference.pdf", "ranks.png"} <= figures
+    assert (page.parent / "table.tex").exists()
+    assert len((page.parent / "runs.csv").read_text().splitlines()) == 1 + 18
+    before = page.read_bytes()
+    assert write(read(finished.out)).read_bytes() == before
+
+
+def test_a_young_study_has_a_page(stub: ModuleType, tmp_path: Path) -> None:
+    RunFolder(tmp_path).write_text("study.toml", stub.small_plan().to_toml())
+    text = write(read(tmp_path)).read_text()
+    assert "no run has finished yet" in text
+    assert "12 of 12 runs are missing" in text
+    with pytest.raises(ValueError, match="is no study"):
+        read(tmp_path / "runs")
+
+
+def test_tuned_values_reach_the_final_runs(instant: ModuleType, tmp_path: Path) -> None:
+    parameters = [{"key": "lr", "values": [0.1, 0.3, 0.2]}]
+    search = {"mode": "coordinate", "config": {"epochs": 1}, "parameters": parameters}
+    results = study(
+        instant, tmp_path, seeds=[0], search=search, factors={"loss": ["margin", "triplet"]}
+    )
+    assert [run.cell.parameters for run in results.runs] == [{"lr": 0.3}] * 2
+    assert [row.tuning_runs for row in standings(results)[:2]] == [3, 3]
+    assert not any((run.folder / "result.json").exists() for run in results.searches)
+    text = write(results).read_text()
+    assert "lr = 0.3" in text
+    assert "tuning runs" in text
+
+
+def test_proposals_are_pruned_and_the_best_is_used(instant: ModuleType, tmp_path: Path) -> None:
+    parameters = [{"key": "lr", "low": 0.001, "high": 1.0, "log": True}]
+    search = {"mode": "tpe", "trials": 8, "parameters": parameters}
+    more = {"seeds": [0], "search": search, "factors": {"loss": ["margin", "triplet"]}}
+    results = study(instant, tmp_path / "one", **more)
+    for variant in ("margin", "triplet"):
+        tried = [run for run in results.searches if run.cell.labels["loss"] == variant]
+        assert len(tried) == 8
+        rates = {run.state: [] for run in tried} | {"done": [], "pruned": []}
+        for run in tried:
+            rates[run.state].append((run.parameters or {})["lr"])
+        assert rates["pruned"]
+        (final,) = [run for run in results.runs if run.cell.labels["loss"] == variant]
+        assert final.cell.parameters["lr"] == max(rates["done"])
+    again = study(instant, tmp_path / "two", **more)  # with one worker nothing is left to chance
+    assert [run.parameters for run in again.searches] == [
+        run.parameters for run in results.searches
+    ]
+
+
+def test_rows(finished: Results) -> None:
+    rows = finished.rows()
+    assert len(rows) == 18
+    assert rows[0]["loss"] == "margin"
+    assert rows[0]["state"] == "done"
+    assert rows[0]["recall@1"] == pytest.approx(2 * rows[0]["nmi"])
+    assert json.dumps(rows)
