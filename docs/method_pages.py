@@ -1,0 +1,43 @@
+"""Writes one page for each kind of method, from the docstrings: docs/methods/<kind>.md.
+
+Nothing here is kept by hand: a file put into a folder of methods is on its page at the next build.
+"""
+
+from pathlib import Path
+
+from unseen import catalogue
+
+TITLES = {
+    "losses": "Losses",
+    "miners": "Miners",
+    "samplers": "Batch samplers",
+    "regularizers": "Regularizers",
+    "metrics": "Metrics",
+    "diagnostics": "Diagnostics",
+    "classical": "Classical metrics",
+    "data": "Data sets",
+}
+
+
+def write(folder: Path) -> None:
+    """All pages and their index."""
+    folder.mkdir(exist_ok=True)
+    for kind, title in TITLES.items():
+        sections = [section(kind, name) for name in catalogue.names(kind)]
+        (folder / f"{kind}.md").write_text("\n".join([f"# {title}\n", *sections]))
+    listed = "\n".join(TITLES)
+    (folder / "index.md").write_text(
+        "# Methods\n\nEvery method in its own words: paper, formula, values, use. The same text is "
+        f"what `unseen catalogue losses margin` prints.\n\n```{{toctree}}\n{listed}\n```\n"
+    )
+
+
+def section(kind: str, name: str) -> str:
+    """One method: its docstring as it is, for its columns and formulas are laid out by hand."""
+    entry = catalogue.entry(kind, name)
+    values = ", ".join(f"`{key}={value!r}`" for key, value in entry.defaults.items()) or "none"
+    lines = [f"## {name}\n", "```text", catalogue.text(kind, name).replace("```", "'''"), "```\n"]
+    lines.append(f"Values and their defaults: {values}.\n")
+    if entry.presets:
+        lines.append("Presets: " + ", ".join(f"`{preset}`" for preset in entry.presets) + ".\n")
+    return "\n".join(lines)

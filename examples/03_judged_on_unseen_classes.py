@@ -1,0 +1,29 @@
+"""A head trained on some classes, judged on others, with an interval over classes.
+
+python examples/03_judged_on_unseen_classes.py
+"""
+
+import torch
+
+from unseen import evaluate
+from unseen.losses.multi_similarity import MultiSimilarity
+from unseen.miners.multi_similarity import MultiSimilarity as Miner
+
+generator = torch.Generator().manual_seed(0)
+labels = torch.arange(80).repeat_interleave(8)  # 80 classes of 8 items
+signal = torch.randn(80, 16, generator=generator)[labels]
+signal = signal + 0.5 * torch.randn(640, 16, generator=generator)
+features = torch.cat([signal, 3 * torch.randn(640, 48, generator=generator)], dim=1)
+seen, new = labels < 40, labels >= 40
+
+head, loss, miner = torch.nn.Linear(64, 32), MultiSimilarity(), Miner()
+optimiser = torch.optim.AdamW(head.parameters(), lr=1e-2)
+for _ in range(100):
+    embeddings = head(features[seen])
+    optimiser.zero_grad()
+    loss(embeddings, labels[seen], miner(embeddings, labels[seen])).backward()
+    optimiser.step()
+
+for name, space in {"features": features, "trained head": head(features).detach()}.items():
+    score = evaluate(space[new], labels[new]).values["recall@1"]
+    print(f"{name}: recall@1 {score.value:.2f}, 95 % interval {score.low:.2f} to {score.high:.2f}")
