@@ -18,6 +18,7 @@ from unseen.cli.replay import replay
 from unseen.cli.report import report
 from unseen.cli.search import search
 from unseen.cli.study import study
+from unseen.cli.serve import serve
 from unseen.cli.terminal import guarded
 from unseen.cli.train import train
 
@@ -44,6 +45,7 @@ app.command(short_help="Repeat a step at which a run broke.")(replay)
 app.add_typer(study, name="study", short_help="Many runs, compared fairly.")
 app.command(short_help="The layers of a run's network, or of a backbone.")(layers)
 app.command(short_help="ONNX, a torch program, a bundle with a model card.")(export)
+app.command(short_help="A page to search with.")(serve)
 app.command("catalogue", short_help="Every loss, miner, sampler, ... by name.")(list_methods)
 
 

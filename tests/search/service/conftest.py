@@ -1,0 +1,72 @@
+"""An index of a tiny run, served: in this process, or on a port of this machine."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import uvicorn
+from starlette.testclient import TestClient
+
+from unseen.experiment.trained import Trained
+from unseen.search.ingest import ingest, model_entry, find
+from unseen.search.service.app import create_app
+from unseen.search.service.guard import Limits
+from unseen.search.service.library import Library
+from unseen.search.writer import Writer
+
+HOSTS = ("testserver", "127.0.0.1", "localhost")
+
+
+@pytest.fixture(scope="session")
+def index_folder(model: Trained, pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("served") / "tiny.index"
+    with Writer.create(folder, model_entry(model)) as writer:
+        ingest(writer, model, find([pictures]))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def library(index_folder: Path) -> Library:
+    return Library(index_folder)
+
+
+@pytest.fixture
+def client(library: Library) -> Iterator[TestClient]:
+    app = create_app(library, None, Limits(hosts=HOSTS, per_minute=0))
+    with TestClient(app) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def address(library: Library) -> Iterator[str]:
+    """A real server, with what changed against itself."""
+    limits = Limits(hosts=HOSTS, per_minute=0, max_bytes=2_000_000, seconds=3.0)
+    with serving(create_app(library, library, limits)) as url:
+        yield url
+
+
+class serving:  # noqa: N801  (reads as a verb)
+    """`with serving(app) as url`: uvicorn in a thread, stopped at the end."""
+
+    def __init__(self, app: object) -> None:
+        self.socket = socket.socket()
+        self.socket.bind(("127.0.0.1", 0))
+        config = uvicorn.Config(app, log_level="error", access_log=False)  # type: ignore[arg-type]
+        self.server = uvicorn.Server(config)
+        self.thread = threading.Thread(
+            target=self.server.run, kwargs={"sockets": [self.socket]}, daemon=True
+        )
+
+    def __enter__(self) -> str:
+        self.thread.start()
+        while not self.server.started:
+            time.sleep(0.01)
+        return f"http://127.0.0.1:{self.socket.getsockname()[1]}"
+
+    def __exit__(self, *_: object) -> None:
+        self.server.should_exit = True
+        self.thread.join(timeout=10)
+        self.socket.close()

@@ -1,0 +1,312 @@
+"""The application behind `unseen serve`: the page, its JSON interface, and nothing else.
+
+A picture is asked for by its id only: no path from a client ever reaches the file system. Uploads
+are the body of the request, decoded in a guarded way and forgotten.
+"""
+
+import io
+import math
+import threading
+from dataclasses import asdict
+from functools import cache
+from importlib import resources
+from typing import Annotated, Any
+
+import numpy as np
+from fastapi import FastAPI, HTTPException, Path, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from PIL import Image
+from pydantic import BaseModel
+
+from unseen.data.pictures.decode import UnreadablePictureError, decode
+from unseen.reports.embedding_map import class_colours, flatten, sample
+from unseen.search.answers import Answer
+from unseen.search.service.changes import Change, changes
+from unseen.search.service.guard import Guard, Limits
+from unseen.search.service.library import Library
+
+MAX_PIXELS = 40_000_000  # of an upload
+LARGE_SIDE = 1024  # of a picture shown large
+MOST = 100  # results of one request
+STATIC = {
+    "icon.svg": "image/svg+xml",
+    "page.css": "text/css",
+    "look.css": "text/css",
+    "main.js": "text/javascript",
+    "api.js": "text/javascript",
+    "results.js": "text/javascript",
+    "crop.js": "text/javascript",
+    "map.js": "text/javascript",
+    "changes.js": "text/javascript",
+    "interface.js": "text/javascript",
+}
+
+Responses = dict[int | str, dict[str, Any]]
+Id = Annotated[int, Path(ge=0, le=2**62, description="of a picture of the index")]
+K = Annotated[int, Query(ge=1, le=MOST, description="how many pictures")]
+Label = Annotated[str | None, Query(max_length=500, description="only pictures with this label")]
+
+
+Box = Annotated[
+    str | None, Query(max_length=100, description="left,top,width,height, shares of the picture")
+]
+UPLOAD = {
+    "required": True,
+    "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+}
+
+
+class Hit(BaseModel):
+    """A picture that was found; without a calibration no probability and no verdict."""
+
+    id: int
+    name: str
+    label: str | None
+    similarity: float
+    probability: float | None
+    matched: bool | None
+
+
+class Found(BaseModel):
+    """Nearest pictures first. decision: a label, "unlabelled", "unknown", or null without a
+    calibration."""
+
+    decision: str | None
+    hits: list[Hit]
+
+
+def create_app(library: Library, other: Library | None = None, limits: Limits | None = None) -> Any:
+    """The application; with another library also what changed between the two."""
+    app = FastAPI(
+        title="Unseen search",
+        description="Nearest pictures of an index, by an uploaded picture or by one of its own.",
+        docs_url=None,
+        redoc_url=None,
+    )
+    _pages(app)
+    _facts(app, library)
+    _searches(app, library)
+    _pictures(app, library, "")
+    _map(app, library)
+    if other is not None:
+        _pictures(app, other, "/other")
+        _changes(app, library, other)
+    return Guard(app, limits or Limits())
+
+
+def _pages(app: FastAPI) -> None:
+    @app.get("/", include_in_schema=False)
+    def page() -> Response:
+        return Response(_file("index.html"), media_type="text/html")
+
+    @app.get("/docs", include_in_schema=False)
+    def interface() -> Response:
+        return Response(_file("interface.html"), media_type="text/html")
+
+    @app.get("/static/{name}", include_in_schema=False)
+    def static(name: str) -> Response:
+        if name not in STATIC:
+            raise HTTPException(404, "no such file")
+        return Response(_file(name), media_type=STATIC[name])
+
+
+def _facts(app: FastAPI, library: Library) -> None:
+    @app.get("/api/health")
+    def health() -> dict[str, Any]:
+        """Whether the service answers, and from what."""
+        index = library.shelf.index
+        return {
+            "status": "ok",
+            "pictures": len(index),
+            "generation": index.manifest.generation,
+            "model": index.manifest.model.fingerprint,
+        }
+
+    @app.get("/api/index")
+    def index() -> dict[str, Any]:
+        """Labels with their numbers of pictures, and what the threshold means."""
+        shelf, calibration = library.shelf, library.calibration
+        told = None
+        if calibration is not None:
+            told = {
+                "threshold": calibration.threshold,
+                "bound": calibration.bound,
+                "confidence": calibration.confidence,
+            }
+        labels = {name: len(ids) for name, ids in shelf.by_label.items()}
+        return {"pictures": len(shelf.index), "labels": labels, "calibration": told}
+
+
+def _searches(app: FastAPI, library: Library) -> None:
+    refused: Responses = {
+        400: {"description": "not a picture"},
+        404: {"description": "no such label"},
+    }
+
+    @app.post("/api/search", openapi_extra={"requestBody": UPLOAD}, responses=refused)
+    async def search(request: Request, k: K = 24, label: Label = None, box: Box = None) -> Found:
+        """The pictures nearest to the one in the request's body, or to a box of it."""
+        part = _box(box)
+        content = await request.body()
+
+        def asked() -> Answer:
+            try:
+                picture = decode(content, max_pixels=MAX_PIXELS)
+            except UnreadablePictureError as error:
+                raise HTTPException(400, f"this is no picture: {error.reason}") from error
+            return _or_404(lambda: library.by_vector(library.embed(_cut(picture, part)), k, label))
+
+        return _found(await run_in_threadpool(asked))
+
+    @app.get("/api/search/{id}", responses={404: {"description": "no such picture or label"}})
+    def search_by_id(id: Id, k: K = 24, label: Label = None) -> Found:
+        """The other pictures nearest to a picture of the index."""
+        return _found(_or_404(lambda: library.by_id(id, k, label)))
+
+
+def _pictures(app: FastAPI, library: Library, prefix: str) -> None:
+    missing: Responses = {404: {"description": "no such picture"}}
+
+    @app.get(f"{prefix}/api/pictures/{{id}}/thumbnail", responses=missing, response_class=Response)
+    def thumbnail(id: Id) -> Response:
+        """A small WebP picture."""
+        content = _or_404(lambda: library.shelf.index.thumbnail(id))
+        return Response(content, media_type="image/webp", headers={"cache-control": "max-age=300"})
+
+    @app.get(f"{prefix}/api/pictures/{{id}}", responses=missing, response_class=Response)
+    def picture(id: Id) -> Response:
+        """The picture as a JPEG of at most 1024 pixels; its thumbnail where the file is gone."""
+        found = _or_404(lambda: library.shelf.index.picture(id))
+        try:
+            image = decode(found.path, short_side=LARGE_SIDE)
+        except UnreadablePictureError:
+            return thumbnail(id)
+        image.thumbnail((LARGE_SIDE, LARGE_SIDE))
+        written = io.BytesIO()
+        image.save(written, "JPEG", quality=88)
+        return Response(written.getvalue(), media_type="image/jpeg")
+
+
+def _map(app: FastAPI, library: Library) -> None:
+    kept: dict[int, dict[str, Any]] = {}  # by generation
+    making = threading.Lock()
+
+    def made(generation: int) -> None:
+        with making:
+            if generation in kept:
+                return
+            drawn = map_of(library)
+            kept.clear()
+            kept[generation] = drawn
+
+    @app.get("/api/map", responses={202: {"description": "being drawn: ask again"}})
+    def embedding_map(response: Response) -> dict[str, Any]:
+        """Places of a sample of the pictures (t-SNE), their labels and colours."""
+        generation = library.shelf.index.manifest.generation
+        if generation not in kept:
+            if not making.locked():
+                threading.Thread(target=made, args=(generation,), daemon=True).start()
+            response.status_code = 202
+            return {"status": "being drawn"}
+        return kept[generation]
+
+
+def map_of(library: Library) -> dict[str, Any]:
+    """Two coordinates within -1..1 for at most 3,000 pictures."""
+    index = library.shelf.index
+    facts = list(index.every())
+    names = sorted({fact.label for _, fact in facts if fact.label is not None})
+    place_of: dict[str | None, int] = {name: place for place, name in enumerate(names)}
+    classes = np.array([place_of.get(fact.label, -1) for _, fact in facts], dtype=np.int64)
+    chosen = sample(classes)
+    ids = index.ids[chosen]
+    if len(ids) < 4:
+        return {"status": "too few pictures", "ids": []}
+    place = flatten(index.vectors(ids), index.manifest.model.normalise)
+    place -= (place.max(axis=0) + place.min(axis=0)) / 2
+    place /= np.abs(place).max() or 1.0
+    return {
+        "status": "ready",
+        "ids": ids.tolist(),
+        "x": np.round(place[:, 0], 4).tolist(),
+        "y": np.round(place[:, 1], 4).tolist(),
+        "classOf": classes[chosen].tolist(),
+        "names": names,
+        "colours": class_colours(len(names)),
+    }
+
+
+def _changes(app: FastAPI, library: Library, other: Library) -> None:
+    @cache
+    def compared() -> list[Change]:
+        return changes(library.shelf.index, other.shelf.index)
+
+    @app.get("/api/changes")
+    def what_changed(
+        start: Annotated[int, Query(ge=0, le=10**6)] = 0,
+        count: Annotated[int, Query(ge=1, le=MOST)] = 24,
+    ) -> dict[str, Any]:
+        """Pictures asked of both runs, those whose verdict changed first."""
+        found = compared()
+        gained = sum(c.right is False and c.other_right is True for c in found)
+        lost = sum(c.right is True and c.other_right is False for c in found)
+        shown = [asdict(change) for change in found[start : start + count]]
+        return {"total": len(found), "gained": gained, "lost": lost, "changes": shown}
+
+    @app.get("/other/api/search/{id}", responses={404: {"description": "no such picture or label"}})
+    def search_other(id: Id, k: K = 24, label: Label = None) -> Found:
+        """As /api/search/{id}, of the other index."""
+        return _found(_or_404(lambda: other.by_id(id, k, label)))
+
+
+def _or_404(look_up: Any) -> Any:
+    try:
+        return look_up()
+    except ValueError as error:
+        raise HTTPException(404, "no such picture or label") from error
+
+
+def _found(answer: Answer) -> Found:
+    """Paths stay here: a client sees a file's name."""
+    hits = [
+        Hit(
+            id=hit.id,
+            name=hit.path.replace("\\", "/").rpartition("/")[2],
+            label=hit.label,
+            similarity=hit.similarity,
+            probability=hit.probability,
+            matched=hit.matched,
+        )
+        for hit in answer.hits
+    ]
+    return Found(decision=answer.decision, hits=hits)
+
+
+def _box(text: str | None) -> tuple[float, float, float, float] | None:
+    if text is None:
+        return None
+    try:
+        left, top, width, height = (float(word) for word in text.split(","))
+    except ValueError:
+        raise HTTPException(422, "box must be left,top,width,height") from None
+    if not all(map(math.isfinite, (left, top, width, height))) or not (
+        0 <= left < 1 and 0 <= top < 1 and width > 0 and height > 0
+    ):
+        raise HTTPException(422, "box must lie within the picture, as shares from 0 to 1")
+    return left, top, min(width, 1 - left), min(height, 1 - top)
+
+
+def _cut(picture: Image.Image, box: tuple[float, float, float, float] | None) -> Image.Image:
+    if box is None:
+        return picture
+    left, top = int(box[0] * picture.width), int(box[1] * picture.height)
+    right = max(left + 1, round((box[0] + box[2]) * picture.width))
+    bottom = max(top + 1, round((box[1] + box[3]) * picture.height))
+    return picture.crop((left, top, right, bottom))
+
+
+@cache
+def _file(name: str) -> bytes:
+    package = "unseen.reports" if name == "look.css" else "unseen.search.service"
+    place = resources.files(package)
+    return (place / name if name == "look.css" else place / "page" / name).read_bytes()
