@@ -11,7 +11,7 @@ import uvicorn
 from starlette.testclient import TestClient
 
 from unseen.experiment.trained import Trained
-from unseen.search.ingest import ingest, model_entry, find
+from unseen.search.ingest import find, ingest, model_entry
 from unseen.search.service.app import create_app
 from unseen.search.service.guard import Limits
 from unseen.search.service.library import Library

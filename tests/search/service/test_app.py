@@ -134,7 +134,7 @@ def test_an_index_that_grew_is_seen(
 ) -> None:
     import shutil
 
-    from unseen.search.ingest import ingest, find
+    from unseen.search.ingest import find, ingest
     from unseen.search.service import library as libraries
     from unseen.search.writer import Writer
 

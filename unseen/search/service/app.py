@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import numpy as np
 from fastapi import FastAPI, HTTPException, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse
 from PIL import Image
 from pydantic import BaseModel
 
@@ -22,7 +23,7 @@ from unseen.data.pictures.decode import UnreadablePictureError, decode
 from unseen.reports.embedding_map import class_colours, flatten, sample
 from unseen.search.answers import Answer
 from unseen.search.service.changes import Change, changes
-from unseen.search.service.guard import Guard, Limits
+from unseen.search.service.guard import Guard, Limits, Refused
 from unseen.search.service.library import Library
 
 MAX_PIXELS = 40_000_000  # of an upload
@@ -83,6 +84,7 @@ def create_app(library: Library, other: Library | None = None, limits: Limits | 
         docs_url=None,
         redoc_url=None,
     )
+    app.add_exception_handler(Refused, _refused)  # a body that grew too large or never came
     _pages(app)
     _facts(app, library)
     _searches(app, library)
@@ -92,6 +94,12 @@ def create_app(library: Library, other: Library | None = None, limits: Limits | 
         _pictures(app, other, "/other")
         _changes(app, library, other)
     return Guard(app, limits or Limits())
+
+
+def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Refused)
+    content, headers = {"detail": error.reason}, {"connection": "close"}
+    return JSONResponse(content, status_code=error.status, headers=headers)
 
 
 def _pages(app: FastAPI) -> None:

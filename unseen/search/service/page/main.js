@@ -11,6 +11,7 @@ const LARGEST = 1600; // longer sides are scaled down before they are sent
 let query = null; // { blob } or { id, name }
 let calibration = null;
 let running = null;
+let labels = [];
 
 const crop = new Crop(find("crop"), () => search());
 const map = new EmbeddingMap(find("map-canvas"), find("map-tip"), find("map-status"), (hit) => byHit(hit));
@@ -102,9 +103,15 @@ async function byHit(hit) {
 function listen() {
   find("file").addEventListener("change", (event) => byFile(event.target.files[0]));
   find("whole").addEventListener("click", () => crop.clear());
-  find("label").addEventListener("change", () => search());
+  find("label").addEventListener("input", (event) => {
+    const name = event.target.value.trim();
+    if (!name || labels.includes(name)) search(); // while a name is being typed there is nothing to find
+  });
   find("count").addEventListener("change", () => search());
-  find("options").addEventListener("submit", (event) => event.preventDefault());
+  find("options").addEventListener("submit", (event) => {
+    event.preventDefault();
+    search();
+  });
   document.addEventListener("paste", (event) => {
     const item = [...event.clipboardData.items].find((each) => each.type.startsWith("image/"));
     if (item) byFile(item.getAsFile());
@@ -124,7 +131,7 @@ async function open() {
   try {
     const facts = await api.facts();
     calibration = facts.calibration;
-    const labels = Object.keys(facts.labels);
+    labels = Object.keys(facts.labels);
     const told = labels.length ? `, ${labels.length} labels` : "";
     find("facts").textContent = `${facts.pictures.toLocaleString("en")} pictures${told}`;
     find("labels").replaceChildren(

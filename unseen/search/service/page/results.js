@@ -25,6 +25,7 @@ function card(hit, rank, search) {
     button.append(element("span", hit.matched ? "match" : "no match"));
   }
   button.title = hit.name;
+  button.dataset.id = hit.id;
   button.setAttribute(
     "aria-label",
     `${rank}: ${hit.label ?? hit.name}, similarity ${hit.similarity.toFixed(3)}${said}. Search by it.`,
