@@ -17,8 +17,8 @@ from unseen.cli.list_methods import list_methods
 from unseen.cli.replay import replay
 from unseen.cli.report import report
 from unseen.cli.search import search
-from unseen.cli.study import study
 from unseen.cli.serve import serve
+from unseen.cli.study import study
 from unseen.cli.terminal import guarded
 from unseen.cli.train import train
 

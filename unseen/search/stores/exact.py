@@ -83,7 +83,8 @@ def best_of(found: Sequence[Found], num_queries: int, k: int) -> Found:
     values = torch.full((num_queries, k), -math.inf)
     rows = torch.full((num_queries, k), -1, dtype=torch.int64)
     if len(found) == 1 and found[0][0].shape[1] == k:
-        return found[0]
+        values, rows = found[0]
+        return values, rows.masked_fill(values == -math.inf, -1)  # what a filter leaves out
     values = torch.cat([values, *(part[0].float() for part in found)], dim=1)
     rows = torch.cat([rows, *(part[1] for part in found)], dim=1)
     rows, order = rows.sort(dim=1)
