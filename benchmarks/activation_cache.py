@@ -6,6 +6,10 @@ EfficientNet-Lite0 with the weights of its package, multi-similarity loss, AdamW
 the same layers on the same pictures; without a cache pictures are decoded, cropped and sent through
 the whole network, ahead of it in one thread. The two sides take turns; the ratio of their medians
 counts.
+
+    python benchmarks/activation_cache.py path/to/photos --gradients
+
+How far rounding moves the gradient: int16 as it is kept, and float16 for comparison.
 """
 
 import argparse
@@ -17,12 +21,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from unseen.contracts import Batch, IntArray
 from unseen.data.folder import Folder
 from unseen.data.pictures import transforms
-from unseen.data.pictures.loader import training_batches
+from unseen.data.pictures.loader import evaluation_batches, training_batches
 from unseen.losses.multi_similarity import MultiSimilarity
 from unseen.networks.activation_cache import ActivationCache, Views
 from unseen.networks.backbone import create_backbone
@@ -52,6 +56,11 @@ class Batches:
         return len(self.lists)
 
 
+def lite0() -> EmbeddingNetwork:
+    backbone = create_backbone("efficientnet_lite0", 224, "imagenet", "avg+max", "stats")
+    return EmbeddingNetwork(backbone, Head(backbone.num_features, 512))
+
+
 def seconds(model: nn.Module, batches: Iterable[Batch]) -> float:
     """One pass of training over some batches."""
     trained = [p for p in model.parameters() if p.requires_grad]
@@ -70,11 +79,11 @@ def seconds(model: nn.Module, batches: Iterable[Batch]) -> float:
 
 def compare(dataset: Folder, layer: str, arguments: argparse.Namespace) -> tuple[float, float, int]:
     """Median seconds per picture without and with a cache, and bytes kept per picture."""
-    backbone = create_backbone("efficientnet_lite0", 224, "imagenet", "avg+max", "stats")
-    network = EmbeddingNetwork(backbone, Head(backbone.num_features, 512))
+    network = lite0()
     prefix, rest = cut_network(network, layer)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    spec, sampler = backbone.input_spec, Batches(dataset.labels, arguments.batches, arguments.size)
+    spec = network.backbone.input_spec
+    sampler = Batches(dataset.labels, arguments.batches, arguments.size)
     training, _ = transforms.named("base", spec.size, spec.mean, spec.std)
     found: dict[str, list[float]] = {"without": [], "with": []}
     with tempfile.TemporaryDirectory() as folder:
@@ -91,15 +100,60 @@ def compare(dataset: Folder, layer: str, arguments: argparse.Namespace) -> tuple
     return without, cached, record
 
 
+def gradient(network: nn.Module, rest: nn.Module, activations: Tensor, labels: Tensor) -> Tensor:
+    """All parameters' gradients in one vector."""
+    network.zero_grad(set_to_none=True)
+    MultiSimilarity()(rest(activations).embeddings, labels).backward()
+    return torch.cat([p.grad.flatten() for p in network.parameters() if p.grad is not None])
+
+
+def rounding(dataset: Folder, layer: str, batch: int) -> dict[str, float]:
+    """Relative difference of the whole gradient of a batch of 4 classes with 4 pictures each."""
+    torch.manual_seed(batch)
+    network = lite0()
+    prefix, rest = cut_network(network, layer)
+    network.train()
+    rng = np.random.default_rng(batch)
+    chosen = rng.choice(dataset.labels.max() + 1, 4, replace=False)
+    items = [rng.choice(np.flatnonzero(dataset.labels == c), 4, replace=False) for c in chosen]
+    spec = network.backbone.input_spec
+    _, judging = transforms.named("base", spec.size, spec.mean, spec.std)
+    found = evaluation_batches(dataset, np.concatenate(items), judging, 16, workers=0)
+    pictures = next(iter(found))
+    exact = prefix(pictures.images)
+    places = (2, 3) if exact.ndim == 4 else (1,)
+    scale = exact.abs().amax(places, keepdim=True).clamp(min=1e-30) / np.iinfo(np.int16).max
+    rounded = {"int16": (exact / scale).round() * scale, "float16": exact.half().float()}
+    reference = gradient(network, rest, exact, pictures.labels)
+    return {
+        name: float((gradient(network, rest, kept, pictures.labels) - reference).norm())
+        / float(reference.norm())
+        for name, kept in rounded.items()
+    }
+
+
+def print_gradients(dataset: Folder) -> None:
+    print("| frozen until | int16 | float16 |")
+    print("|---|---:|---:|")
+    for layer in ("blocks.3", "blocks.4", "blocks.5", "pooled"):
+        found = [rounding(dataset, layer, batch) for batch in range(4)]
+        worst = [f"{100 * max(one[name] for one in found):.3f} %" for name in ("int16", "float16")]
+        print(f"| `{layer}` | {' | '.join(worst)} |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("photos", help="a folder of class folders")
     parser.add_argument("--size", type=int, default=56, help="pictures in a batch")
     parser.add_argument("--batches", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--gradients", action="store_true", help="what rounding does")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     dataset = Folder(arguments.photos)
+    if arguments.gradients:
+        print_gradients(dataset)
+        return
     print("| trained | frozen until | without | with | faster | kept per picture |")
     print("|---|---|---:|---:|---:|---:|")
     for name, layer in CUTS.items():

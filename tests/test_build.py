@@ -147,7 +147,13 @@ def test_photographs_train_a_head_on_a_network_that_knows_them() -> None:
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize(
     "words",
-    [("manifold_mixup=true",), ("regularizers=horde",), ("freeze_until=none",)],
+    [
+        ("manifold_mixup=true",),
+        ("regularizers=horde",),
+        ("freeze_until=none",),
+        ("network=net_d",),
+        ("weights=none",),
+    ],
 )
 def test_what_needs_the_layers_leaves_them_trainable(words: tuple[str, ...]) -> None:
     config, _ = of_photographs(*words)
@@ -160,6 +166,9 @@ def test_a_named_backbone_is_trained_as_a_whole() -> None:
     assert (config.weights, config.freeze_until, config.pooling) == ("imagenet", None, "own")
     config, _ = of_photographs("backbone=timm:resnet18", "freeze_until=layer3")
     assert (config.weights, config.views) == (None, 4)
+    with pytest.raises(ValueError, match="views needs freeze_until") as caught:
+        of_photographs("backbone=timm:resnet18", "views=2")
+    assert "\n" not in str(caught.value)
 
 
 def test_without_the_weights_one_line_of_advice(monkeypatch: pytest.MonkeyPatch) -> None:

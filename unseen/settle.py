@@ -118,6 +118,7 @@ def _settle_network(config: Config, small: bool, choose: Choose) -> tuple[str, s
     installed = has_weights(backbone) and config.network != "net_c"
     choose("weights", IMAGENET if installed else None, "installed with it" if installed else "")
     photographs = config.backbone == "auto" and backbone == PHOTOGRAPHS
+    photographs = photographs and config.weights is not None
     frozen = None if config.freeze_until == "auto" else config.freeze_until
     if photographs and config.freeze_until == "auto" and not _needs_body(config):
         frozen = POOLED
@@ -126,6 +127,8 @@ def _settle_network(config: Config, small: bool, choose: Choose) -> tuple[str, s
     if photographs and config.network == PLAIN:
         choose("pooling", "avg+max", "finds more unseen classes than the mean alone")
         choose("embedding_size", 512, "usual with photographs")
+    if frozen is None and config.views not in ("auto", 0):
+        raise ValueError(f"views needs freeze_until = <layer>, got views = {config.views}")
     _settle_rest_of_network(config, backbone, choose)
     return backbone, frozen
 
@@ -149,9 +152,10 @@ def _settle_rest_of_network(config: Config, backbone: str, choose: Choose) -> No
 
 
 def _needs_body(config: Config) -> bool:
-    """Whether something is to act on layers before the head."""
+    """Whether something is to act on layers before the head, or the head is not the usual one."""
     on_maps = any(is_on_maps(part) for part in config.regularizers)
-    return on_maps or config.manifold_mixup or config.ensemble is not None
+    special = config.network != PLAIN or config.ensemble is not None
+    return on_maps or config.manifold_mixup or special
 
 
 def is_on_maps(part: Part) -> bool:
