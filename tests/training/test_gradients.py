@@ -11,6 +11,7 @@ from unseen.losses.margin import Margin
 from unseen.losses.multi_similarity import MultiSimilarity
 from unseen.losses.proxy_anchor import ProxyAnchor
 from unseen.losses.triplet import Triplet
+from unseen.memory import CrossBatchMemory
 from unseen.miners.semi_hard import SemiHard
 from unseen.objective import MinedObjective
 from unseen.regularizers.density import Density
@@ -38,6 +39,9 @@ class TinyNetwork(nn.Module):
         return Output(self.head(pooled), pooled, maps)
 
 
+OBJECTIVES = ("pairs", "triplets", "proxies", "horde", "density", "memory")
+
+
 def make_objective(name: str) -> MinedObjective:
     def horde() -> Horde:
         return Horde(lambda size: Margin(CLASSES), SemiHard(seed=1), 10, SIZE, 3, 32)
@@ -48,6 +52,7 @@ def make_objective(name: str) -> MinedObjective:
         "proxies": (ProxyAnchor(CLASSES, SIZE),),
         "horde": (Margin(CLASSES), None, [("horde", 0.7, horde())]),
         "density": (Margin(CLASSES), None, [("density", 0.5, Density(CLASSES, d0="batch"))]),
+        "memory": (Triplet(), SemiHard(seed=2), (), CrossBatchMemory(30, SIZE)),
     }
     torch.manual_seed(4)
     return MinedObjective(*parts[name]).double()
@@ -59,7 +64,7 @@ def gradients_of(*modules: nn.Module) -> Tensor:
     )
 
 
-@pytest.mark.parametrize("name", ["pairs", "triplets", "proxies", "horde", "density"])
+@pytest.mark.parametrize("name", OBJECTIVES)
 @pytest.mark.parametrize("micro_batch", [1, 5, 18])
 def test_chunks_give_the_gradient_of_the_whole_batch(name: str, micro_batch: int) -> None:
     images = torch.randn(PICTURES, 3, 6, 6, dtype=torch.float64)

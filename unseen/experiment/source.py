@@ -103,7 +103,7 @@ class Activations:
         the cut is read from the pictures."""
         if layer not in self.model.layers():
             return Pictures(self.setting, self.network).embed(items, progress, layer, field)
-        if self.judging.missing(items):
+        if self.setting.processes.agreed(lambda: bool(self.judging.missing(items))):
             self._fill(self.judging, items)
         model = self.model if layer == EMBEDDING else _Tapped(self.model, layer)
         batches = self.judging.evaluation_batches(items, EMBED_BATCH)
@@ -112,9 +112,10 @@ class Activations:
     def _fill(self, cache: ActivationCache, items: IntArray) -> None:
         if not len(items):
             return
-        plan = cache.plan(items)
-        self.watch.tell({"event": "frozen layers", "plan": str(plan)})
-        cache.build(items, settled(self.setting.config.workers), self.watch.of("frozen layers"))
+        with self.setting.processes.first_ahead():  # the others find what it has kept
+            plan = cache.plan(items)
+            self.watch.tell({"event": "frozen layers", "plan": str(plan)})
+            cache.build(items, settled(self.setting.config.workers), self.watch.of("frozen layers"))
 
 
 Source = Pictures | Activations

@@ -149,7 +149,7 @@ def _connected() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        raise ConnectionError(f"{LOST} ({str(error).splitlines()[0]})") from error
+        raise ConnectionError(LOST) from error
 
 
 @contextmanager

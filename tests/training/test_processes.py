@@ -1,0 +1,170 @@
+"""Two real processes compute what one does, go on after a stop, and end together.
+
+One pair of processes checks everything (two_processes.py); torchrun then goes on with the run in
+which one of them was killed.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from unseen.training.gradients import WholeBatch
+from unseen.training.heartbeat import LOOKS, Heartbeat
+from unseen.training.processes import Processes
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+
+
+def environment(cache: Path) -> dict[str, str]:
+    paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+    more = {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
+    return os.environ | more | {"UNSEEN_CACHE": str(cache), "PYTHONWARNINGS": "ignore"}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("processes")
+
+
+@pytest.fixture(scope="module")
+def found(folder: Path) -> dict[str, Any]:
+    """What the first of two processes found."""
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, str(HERE / "two_processes.py"), str(folder)],
+            env=environment(folder / "cache") | shared | {"RANK": rank, "LOCAL_RANK": rank},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in ("0", "1")
+    ]
+    try:
+        told = [process.communicate(timeout=900)[1] for process in ranks]
+    finally:
+        for process in ranks:
+            process.kill()
+    assert ranks[0].returncode == 0, told
+    assert ranks[1].returncode == -signal.SIGKILL, told
+    found: dict[str, Any] = json.loads((folder / "found.json").read_text())
+    return found
+
+
+def test_gradients_and_loss_are_those_of_one_process(found: dict[str, Any]) -> None:
+    assert len(found["gradients"]) >= 12
+    assert max(found["gradients"].values()) < 1e-10
+
+
+def test_a_whole_run_is_that_of_one_process(found: dict[str, Any]) -> None:
+    for name, differences in found["runs"].items():
+        assert differences["ranks"] == 0, name
+        assert differences["weights"] < 1e-3, name
+        assert differences["recall"] < 0.05, name
+
+
+def test_a_resumed_run_is_the_undisturbed_one_bit_for_bit(found: dict[str, Any]) -> None:
+    assert found["resumed"]
+
+
+def test_the_others_are_told_when_one_ends(found: dict[str, Any]) -> None:
+    assert "another process of this run has ended; the same command goes on" in found["lost"]
+
+
+def test_torchrun_goes_on_with_the_run_that_lost_a_process(
+    found: dict[str, Any], folder: Path
+) -> None:
+    sys.path.insert(0, str(HERE))
+    from two_processes import RUN
+
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node", "2", "-m", "unseen", "train", "glyphs", *RUN]
+    done = subprocess.run(
+        [*command, "--out", str(folder / "killed")],
+        env=environment(folder / "cache"),
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "resumed at step" in done.stdout
+    assert done.stdout.count("report:") == 1  # only the first process speaks
+    for name in ("result.json", "weights.safetensors"):
+        whole, killed = ((folder / run / name).read_bytes() for run in ("whole", "killed"))
+        assert whole == killed, name
+
+
+def test_shares_follow_each_other_and_differ_by_one_at_most() -> None:
+    for total in range(12):
+        parts = [range(total)[Processes(rank, 5).share(total)] for rank in range(5)]
+        assert [i for part in parts for i in part] == list(range(total))
+        assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+def test_one_process_needs_no_messages() -> None:
+    rows = torch.ones(3, 2)
+    alone = Processes()
+    assert alone.gather(rows, alone.lengths(3, rows.device)) is rows
+    assert alone.agreed(lambda: 7) == 7
+    with alone.first_ahead():
+        alone.wait()
+
+
+def test_batch_statistics_are_refused_with_advice() -> None:
+    network = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    with pytest.raises(ValueError, match=r"several processes batch norm .* frozen_bn=stats"):
+        WholeBatch(network, nn.Identity(), Processes(0, 2))
+
+
+class Store(dict[str, str]):
+    """What the heartbeat needs of a store that all processes see."""
+
+    def set(self, key: str, value: str) -> None:
+        self[key] = value
+
+
+def test_a_silent_process_is_missed_and_a_slow_one_is_not() -> None:
+    store, lost = Store(), threading.Event()
+    store.set("heartbeat/1", "0")
+
+    def note(message: str) -> None:
+        assert "another process" in message
+        lost.set()
+
+    with Heartbeat(store, 0, 2, seconds=0.01, on_loss=note):
+        for beat in range(10 * LOOKS):  # alive
+            store.set("heartbeat/1", str(beat))
+            time.sleep(0.002)
+        assert not lost.is_set()
+        assert lost.wait(timeout=30)  # dead
+
+
+def test_a_store_that_is_gone_means_that_its_process_is() -> None:
+    class Gone(Store):
+        def __missing__(self, key: str) -> str:
+            raise RuntimeError("connection reset")
+
+        def get(self, key: str) -> str:  # type: ignore[override]
+            return self[key]
+
+    lost = threading.Event()
+    with Heartbeat(Gone(), 0, 2, seconds=0.01, on_loss=lambda message: lost.set()):
+        assert lost.wait(timeout=30)

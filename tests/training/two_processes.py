@@ -1,0 +1,183 @@
+"""What each of two processes runs for test_processes.py; rank 0 leaves what it found in a file.
+
+Run as `python two_processes.py FOLDER` with the variables torchrun sets.
+"""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from unseen import config as configs
+from unseen.experiment import fit as fitting
+from unseen.experiment.judge import judge
+from unseen.experiment.run import train_and_judge
+from unseen.experiment.setting import Setting, Watch, prepare
+from unseen.training.gradients import WholeBatch
+from unseen.training.processes import Processes, joined
+from unseen.training.run_folder import RunFolder
+
+sys.path.insert(0, str(Path(__file__).parent))
+from test_gradients import LABELS, OBJECTIVES, TinyNetwork, gradients_of, make_objective
+
+RUN = [  # settings that the command line repeats
+    "data.max_classes=24",
+    "batch_size=15",
+    "embedding_size=16",
+    "epochs=2",
+    "sampler.per_class=3",
+    "sampler.steps=4",
+    "workers=0",
+    "threads=1",
+    "loss=margin",
+    "memory.size=30",
+    'metrics=["recall@1"]',
+]
+
+
+def main(folder: Path) -> None:
+    torch.set_num_threads(1)
+    fitting.SECONDS_BETWEEN_CHECKPOINTS = 0.0
+    with joined("cpu") as processes:
+        found: dict[str, Any] = {"gradients": gradients(processes)}
+        found["runs"] = runs(processes, folder)
+        found["resumed"] = resumed(processes, folder)
+        write(processes, folder, found)
+        found["lost"] = lost(processes, folder)  # rank 1 ends here
+        write(processes, folder, found)
+        os._exit(0)  # nobody is left to say goodbye to
+
+
+def write(processes: Processes, folder: Path, found: dict[str, Any]) -> None:
+    if processes.is_first:
+        (folder / "found.json").write_text(json.dumps(found))
+
+
+def gradients(processes: Processes) -> dict[str, float]:
+    """The largest difference between two processes and one with the whole batch, over several
+    steps, so that miners and memories go on alike."""
+    found = {}
+    for name in OBJECTIVES:
+        for micro_batch in (None, 4):
+            alone, shared = (
+                WholeBatch(TinyNetwork(), make_objective(name), who, micro_batch)
+                for who in (None, processes)
+            )
+            differences = [step_difference(alone, shared, seed) for seed in range(3)]
+            found[f"{name} {micro_batch}"] = max(differences)
+    return found
+
+
+def step_difference(alone: WholeBatch, shared: WholeBatch, seed: int) -> float:
+    number = len(LABELS) - seed  # also numbers that two does not divide
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.randn(number, 3, 6, 6, dtype=torch.float64, generator=generator)
+    batch = (images, LABELS[:number], torch.arange(number))
+    own = shared.processes.share(number)
+    for step in (alone, shared):
+        step.network.zero_grad()
+        step.objective.zero_grad()
+    expected = alone(*batch, seed)
+    got = shared(*(part[own] for part in batch), seed)
+    assert torch.equal(got.indices, expected.indices)
+    pairs = [
+        (got.terms["total"].detach(), expected.terms["total"].detach()),
+        (got.embeddings, expected.embeddings),
+        (
+            gradients_of(shared.network, shared.objective),
+            gradients_of(alone.network, alone.objective),
+        ),
+    ]
+    return max(float((a - b).abs().max()) for a, b in pairs)
+
+
+def setting_of(processes: Processes, *words: str) -> Setting:
+    config = configs.make(configs.override({}, [*RUN, *words]))
+    return prepare(config, processes=processes)
+
+
+def runs(processes: Processes, folder: Path) -> dict[str, dict[str, float]]:
+    """Whole runs: are all processes in the same state, and how far are they from one alone?"""
+    cases = {
+        "plain": [],
+        "chunks, density, bank": [
+            "micro_batch=4",
+            'regularizers=["density"]',
+            'sampler={name="greedy_coreset", per_class=3, pool_size=60}',
+        ],
+        "frozen layers": ["freeze_until=stage1", "views=2", "descriptor=best"],
+    }
+    return {name: compare(processes, folder / name, words) for name, words in cases.items()}
+
+
+def compare(processes: Processes, folder: Path, words: list[str]) -> dict[str, float]:
+    both = setting_of(processes, *words)
+    place = RunFolder(folder / "two", processes)
+    if processes.is_first:
+        place.start_manifest("test", {}, both.config.hash())
+    fit = fitting.Fit(both, place, Watch())
+    selection = fit.run()
+    result = judge(both, place, selection, "test", Watch())
+    modules = (fit.network, fit.trainer.objective)
+    state = torch.cat([p.detach().flatten() for m in modules for p in m.parameters()])
+    every = processes.gather(state[None], [1, 1])
+    found = {"ranks": float((every[0] - every[1]).abs().max())}
+    if processes.is_first:
+        one = train_and_judge(setting_of(Processes(), *words), folder / "one", "test")
+        weights = [
+            RunFolder(folder / n).read_tensors("weights.safetensors") for n in ("one", "two")
+        ]
+        found["weights"] = max(
+            float((weights[0][k] - weights[1][k]).abs().max()) for k in weights[0]
+        )
+        found["recall"] = abs(recall_of(one) - recall_of(result))
+    processes.wait()
+    return found
+
+
+def recall_of(result: dict[str, Any]) -> float:
+    return float(result["scores"]["trained"]["metrics"]["recall@1"]["value"])
+
+
+class StoppedError(Exception):
+    """A stop at a chosen step, in all processes."""
+
+
+def resumed(processes: Processes, folder: Path) -> bool:
+    """Bit for bit the run that was never stopped, which the command line is compared with too."""
+
+    def stop(event: dict[str, Any]) -> None:
+        if event["event"] == "step" and event["step"] == 6:
+            raise StoppedError
+
+    setting = setting_of(processes)
+    train_and_judge(setting, folder / "whole", "test")
+    try:
+        train_and_judge(setting, folder / "parts", "test", Watch([stop]))
+    except StoppedError:
+        train_and_judge(setting, folder / "parts", "test")
+    names = ("result.json", "weights.safetensors", "objective.safetensors")
+    files = [[(folder / run / name).read_bytes() for name in names] for run in ("whole", "parts")]
+    return files[0] == files[1]
+
+
+def lost(processes: Processes, folder: Path) -> str:
+    """What the first process is told when the other is killed in the middle of an epoch."""
+
+    def die(event: dict[str, Any]) -> None:
+        if not processes.is_first and event["event"] == "step" and event["step"] == 5:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    try:
+        train_and_judge(setting_of(processes), folder / "killed", "test", Watch([die]))
+    except ConnectionError as error:
+        return str(error)
+    return "nothing"
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
