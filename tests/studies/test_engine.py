@@ -120,9 +120,14 @@ def test_a_failed_cell_is_retried_and_then_shown(
     text = tables.markdown(read(tmp_path))
     assert "| triplet | failed |" in text
     tried.extend(["enough"] * 9)
+    worker.queues[""].study.set_user_attr("plan", worker.plan.to_toml())
+    elsewhere = tmp_path / "elsewhere"
+    assert collect("small", local_storage(tmp_path), elsewhere) == 6
     worker.retry()
     worker.work()
     assert all(run.state == "done" for run in read(tmp_path).runs)
+    assert collect("small", local_storage(tmp_path), elsewhere) == 2
+    assert tables.markdown(read(elsewhere)) == tables.markdown(read(tmp_path))
 
 
 def test_a_finished_run_that_was_not_reported_is_not_repeated(

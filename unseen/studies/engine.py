@@ -9,6 +9,7 @@ Fleet    study.run(out, storage="postgresql://...") here; on other machines
          work("losses", "postgresql://...", out); `collect` brings the small files of their runs
 """
 
+import json
 import multiprocessing
 import os
 import signal
@@ -105,18 +106,25 @@ def collect(name: str, storage: str, out: Path) -> int:
     worker = Worker(plan, storage, out)
     worker.outcomes()
     fetched = 0
+    for key, files in _newest_files(worker).items():
+        folder = RunFolder(out / "runs" / worker.cells[key].name)
+        state = folder.file("state.json")
+        if not state.exists() or json.loads(files["state.json"]) != folder.read_json("state.json"):
+            fetched += 1
+            for file, text in files.items():
+                folder.write_text(file, text)
+    return fetched
+
+
+def _newest_files(worker: Worker) -> dict[str, dict[str, str]]:
+    """The small files of every cell that ended, by key; of several attempts those of the last."""
+    found = {}
     for queue in worker.queues.values():
         for trial in queue.trials():
-            cell = worker.cells.get(trial.user_attrs.get("cell", ""))
-            files = trial.user_attrs.get("files")
-            if cell is None or not files:
-                continue
-            folder = RunFolder(out / "runs" / cell.name)
-            if not folder.file("state.json").exists():
-                fetched += 1
-                for file, text in files.items():
-                    folder.write_text(file, text)
-    return fetched
+            key, files = trial.user_attrs.get("cell", ""), trial.user_attrs.get("files")
+            if key in worker.cells and files:
+                found[key] = files
+    return found
 
 
 def stored_plan(name: str, storage: str) -> Plan:

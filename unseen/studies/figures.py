@@ -54,9 +54,14 @@ def draw_all(results: Results) -> list[Drawn]:
     ]  # fmt: skip
     with matplotlib.rc_context(STYLE):
         drawn = [figure for maker in makers for figure in maker(results)]
-        for each in drawn if results.on_test else ():
-            each.figure.text(0.01, 0.002, ON_TEST, color=WRONG, fontsize=8, va="bottom")
+    for each in drawn if results.on_test else ():
+        mark_on_test(each.figure)
     return drawn
+
+
+def mark_on_test(figure: Figure) -> None:
+    """Says on the figure itself that runs were selected on test classes."""
+    figure.text(0.01, 0.002, ON_TEST, color=WRONG, fontsize=7, va="bottom")
 
 
 def bars(results: Results) -> list[Drawn]:

@@ -47,6 +47,12 @@ class Run:
         """Seed and fold: what runs of different methods are paired by."""
         return int(self.cell.values["seed"]), int(self.cell.values.get("fold") or 0)
 
+    @property
+    def epoch(self) -> int | None:
+        """The epoch that was kept, counted from 1."""
+        epoch = (self.selection or {}).get("epoch")
+        return None if epoch is None else int(epoch) + 1
+
     def score(self, metric: str, row: str = "trained") -> float:
         """A test score; NaN where there is none."""
         scores = (self.result or {}).get("scores", {})
@@ -94,12 +100,12 @@ class Results:
         ]
 
     def rows(self) -> list[Json]:
-        """One flat row per run: labels, seed, fold, state, folder, metrics as fractions."""
+        """One flat row per run: labels, seed, fold, state, folder, kept epoch, scores from 0 to 1."""
         return [
             run.cell.labels
             | run.cell.parameters
             | {"seed": run.replicate[0], "fold": run.replicate[1], "state": run.state}
-            | {"folder": str(run.folder), "seconds": run.seconds}
+            | {"folder": str(run.folder), "seconds": run.seconds, "epoch": run.epoch}
             | {metric: run.score(metric) for metric in self.metrics()}
             for run in self.runs
         ]
