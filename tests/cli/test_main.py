@@ -102,6 +102,21 @@ def test_a_table_of_pictures_trains(
     assert unseen(capsys, "report", str(out))[0] == 0
 
 
+def test_features_of_pictures_train_a_head(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, pictures: Path
+) -> None:
+    file = tmp_path / "f.npz"
+    words = ["--backbone", "small_conv", "--out", str(file), "--pooling", "max"]
+    code, text, errors = unseen(capsys, "features", str(pictures), *words)
+    assert code == 0, errors
+    assert "48 items" in text
+    code, _, errors = unseen(capsys, "train", str(file), "epochs=1", "--out", str(tmp_path / "run"))
+    assert code == 0, errors
+    code, _, errors = unseen(capsys, "features", str(file), "--out", str(file))
+    assert code == 2
+    assert "holds features already" in errors
+
+
 def test_a_file_of_features_trains_a_head(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ from unseen.cli.diagnose import diagnose
 from unseen.cli.embed import embed
 from unseen.cli.evaluate import evaluate
 from unseen.cli.export import export
+from unseen.cli.features import features
 from unseen.cli.layers import layers
 from unseen.cli.list_methods import list_methods
 from unseen.cli.replay import replay
@@ -32,6 +33,7 @@ app = typer.Typer(
 )
 app.command(short_help="The whole way on built-in characters, in minutes.")(demo)
 app.command(short_help="Train on some classes, be judged on others.")(train)
+app.command(short_help="A data set through a backbone, once: train heads on it.")(features)
 app.command(short_help="Judge a stored run, its layers, or any embeddings.")(evaluate)
 app.command(short_help="What a run's embedding space looks like, in words.")(diagnose)
 app.command(short_help="Two runs on the same queries: which is better?")(compare)

@@ -82,7 +82,10 @@ class Benchmark(PictureFiles):
         """What the lists or folders name. ValueError or KeyError where they cannot be read."""
 
     def _refuse(self, root: Path, what: str) -> NoReturn:
-        raise ValueError(f"{root} is not the whole of {self.title}: {what}. {self._advice()}")
+        raise ValueError(
+            f"{root} is not the whole of {self.title}: {what}. {self._advice()} (As plain class "
+            "folders, whatever is there: data.name=folder)"
+        )
 
     def _advice(self) -> str:
         return f"It needs {self.layout}; get it from {self.source}."

@@ -1,0 +1,50 @@
+"""`unseen features`: any data set through a backbone, once."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+
+from unseen import build
+from unseen import config as configs
+from unseen.cli.terminal import console, display
+from unseen.cli.train import data_table
+from unseen.experiment.features import write_features
+from unseen.experiment.setting import settled
+from unseen.networks.pooling import POOLINGS
+from unseen.settle import settle
+
+
+def features(
+    data: Annotated[str, typer.Argument(help="what `unseen train` takes: a folder, a table, ...")],
+    out: Annotated[Path, typer.Option(help="the .npz file to write")],
+    backbone: Annotated[str, typer.Option(help="e.g. efficientnet_lite0, timm:resnet18")] = "auto",
+    weights: Annotated[str, typer.Option(help="imagenet, none, or a file")] = "auto",
+    pooling: Annotated[str, typer.Option(help=f"own, {', '.join(POOLINGS)}")] = "own",
+    settings: Annotated[
+        list[str] | None, typer.Argument(help="key=value, e.g. picture_size=224 data.split=none")
+    ] = None,
+) -> None:
+    """Example: unseen features photos/ --backbone efficientnet_lite0 --out photos.npz
+
+    Then `unseen train photos.npz` trains a head on them, in seconds. The same command again goes on
+    where it was stopped. Official splits, queries, groups and further labels go with the features.
+    """
+    if out.suffix.lower() != ".npz":
+        raise ValueError(f"--out must end in .npz, got {out}")
+    chosen: dict[str, Any] = {"backbone": backbone, "pooling": pooling}
+    chosen |= {"weights": None if weights == configs.NOTHING else weights}
+    values = {"data": data_table(data, None)} | chosen
+    asked = configs.make(configs.override(values, settings or []))
+    with display() as (_, watch):
+        dataset = build.dataset(asked.data, watch.of("reading the data"), asked.strict)
+        config, _reasons = settle(asked, dataset)
+        torch.set_num_threads(settled(config.threads))
+        size = write_features(config, dataset, out, watch.of("computing features"))
+    console.print(
+        f"{len(dataset):,} items, {size:,} features of {config.backbone} "
+        f"({'with' if config.weights else 'without'} pretrained weights): {out}. "
+        f"Next: unseen train {out}",
+        soft_wrap=True,
+    )

@@ -1,0 +1,91 @@
+"""Any data set through a backbone, once: pooled features in a file that `arrays` reads.
+
+Parts of the work are kept beside the file while it is made: the same call goes on where it was
+stopped. They are named after the data and the config, so parts of other work are never taken.
+"""
+
+import hashlib
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from unseen import build
+from unseen.config import Config
+from unseen.contracts import Dataset, FeatureDataset, annotations_of
+from unseen.data.arrays import FURTHER, NAMES
+from unseen.data.pictures.loader import evaluation_batches
+from unseen.evaluation.embed import embed
+from unseen.experiment.leaks import Filed
+from unseen.experiment.setting import EMBED_BATCH, settled
+from unseen.training.run_folder import RunFolder
+
+PART = 2048  # items computed between two files
+
+Progress = Callable[[int, int], None]  # (done, total)
+
+
+def write_features(config: Config, dataset: Dataset, out: Path, progress: Progress) -> int:
+    """Writes the features of all items and everything the data set says of them; the config must
+    be settled. Returns the number of features."""
+    if isinstance(dataset, FeatureDataset):
+        raise ValueError(f"{dataset.name} holds features already")
+    key = hashlib.sha256(f"{config.hash()} {dataset.fingerprint()}".encode()).hexdigest()[:16]
+    parts = out.with_name(f"{out.name}.{key}.parts")
+    parts.mkdir(parents=True, exist_ok=True)
+    features = _computed(config, dataset, parts, progress)
+    RunFolder(out.parent).write_arrays(out.name, features=features, **columns_of(dataset))
+    shutil.rmtree(parts)
+    return int(features.shape[1])
+
+
+def columns_of(dataset: Dataset) -> dict[str, NDArray[Any]]:
+    """Labels, names, official parts and annotations, as `arrays` wants them."""
+    told = annotations_of(dataset)
+    columns: dict[str, NDArray[Any]] = {
+        "labels": dataset.labels,
+        NAMES: np.array([str(name) for name in dataset.label_names]),
+    }
+    if dataset.official_test_classes is not None:
+        tested = np.isin(dataset.labels, dataset.official_test_classes)
+        own = () if told.validation_classes is None else told.validation_classes
+        rest = np.where(np.isin(dataset.labels, own), "validation", "train")
+        columns["split"] = np.where(tested, "test", rest)
+    some = {"is_query": told.query, "is_gallery": told.gallery, "groups": told.ignore_groups}
+    columns |= {name: column for name, column in some.items() if column is not None}
+    for name, codes in told.labels.items():
+        columns[f"{FURTHER}{name}"] = np.array(told.label_names[name])[codes]
+    if isinstance(dataset, Filed):
+        columns["files"] = np.array([str(dataset.path(i)) for i in range(len(dataset))])
+    return columns
+
+
+def _computed(
+    config: Config, dataset: Dataset, parts: Path, progress: Progress
+) -> NDArray[np.float32]:  # [n, P]
+    device = torch.device(config.device)
+    network = build.network(config).to(device)
+    _, transform = build.picture_transforms(config, network)
+    folder, total = RunFolder(parts), len(dataset)
+    for start in range(0, total, PART):
+        items = np.arange(start, min(start + PART, total))
+        if folder.file(f"{start}.npz").exists():
+            continue
+        batches = evaluation_batches(
+            dataset, items, transform, EMBED_BATCH, workers=settled(config.workers)
+        )
+        rows = embed(
+            network,
+            batches,
+            len(items),
+            device,
+            lambda done, _, start=start: progress(start + done, total),  # type: ignore[misc]
+            "pooled",
+        )
+        folder.write_arrays(f"{start}.npz", features=rows.numpy())
+    read = [np.load(folder.file(f"{start}.npz"))["features"] for start in range(0, total, PART)]
+    return np.concatenate(read)
