@@ -100,7 +100,7 @@ class Results:
         ]
 
     def rows(self) -> list[Json]:
-        """One flat row per run: labels, seed, fold, state, folder, kept epoch, scores from 0 to 1."""
+        """One flat row per run: labels, seed, fold, state, folder, kept epoch, scores in 0..1."""
         return [
             run.cell.labels
             | run.cell.parameters
