@@ -1,0 +1,73 @@
+"""Every recipe is a config that holds, says what it is, and trains."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from unseen import build
+from unseen import config as configs
+from unseen.experiment.run import train_and_judge
+from unseen.experiment.setting import prepare
+from unseen.training.run_folder import RunFolder
+
+RECIPES = sorted((Path(__file__).parent.parent / "recipes").glob("*.toml"))
+SOURCES = ("revisit", "thesis", "horde", "density", "vo_hays")
+
+
+def test_every_source_has_a_recipe() -> None:
+    names = [path.stem for path in RECIPES]
+    assert all(any(name.startswith(source) for name in names) for source in SOURCES)
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_a_recipe_holds_and_explains_itself(path: Path) -> None:
+    config = configs.make(configs.load(path))
+    assert config == configs.make(configs.parse(config.to_toml()))
+    head = "".join(line for line in path.read_text().splitlines(True) if line.startswith("#"))
+    assert f"unseen train recipes/{path.name} data.root=" in head
+    assert "Published" in head
+    assert "Not measured here" in head
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """24 classes of 12 small pictures, each class with its own colour."""
+    root, rng = tmp_path_factory.mktemp("pictures"), np.random.default_rng(0)
+    for label in range(24):
+        (root / f"{label:02d}").mkdir()
+        for number in range(12):
+            colour = rng.integers(0, 60, (40, 48, 3)) + 8 * label
+            Image.fromarray(colour.astype(np.uint8)).save(root / f"{label:02d}/{number}.png")
+    return root
+
+
+def train_two_steps(path: Path, pictures: Path, out: Path) -> None:
+    values = configs.load(path)
+    values["data"] = {"name": "folder", "root": str(pictures)}
+    per_class = configs.make(values).sampler.preset
+    batch = {"density": 20, "horde": 16, "thesis": 10}.get(per_class or "", 8)
+    words = ["weights=none", "picture_size=64", f"batch_size={batch}", "sampler.steps=1"]
+    words += ["epochs=2", "workers=0", 'metrics=["recall@1"]', "threads=1", "refit=false"]
+    words += ["schedule.warm_up=1"] if "warm_up" in str(values.get("schedule")) else []
+    config = configs.make(configs.override(values, words))
+    train_and_judge(prepare(config), out, "test")
+    assert RunFolder(out).is_finished
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_a_recipe_trains_two_steps(path: Path, pictures: Path, tmp_path: Path) -> None:
+    train_two_steps(path, pictures, tmp_path)
+
+
+def test_the_density_recipe_trains_two_steps(pictures: Path, tmp_path: Path) -> None:
+    (path,) = (path for path in RECIPES if path.stem.startswith("density"))
+    train_two_steps(path, pictures, tmp_path)
+
+
+def test_learning_rates_follow_the_thesis(pictures: Path) -> None:
+    (path,) = (path for path in RECIPES if path.stem.startswith("thesis"))
+    rate = build.schedule(configs.make(configs.load(path)), steps_per_epoch=10)
+    assert [rate(step) for step in (0, 49, 50, 100)] == pytest.approx([1, 1, 0.1, 0.01])
