@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.text import Text
 
 from unseen.statistics import holm
 from unseen.studies import tables
 from unseen.studies.engine import local_storage
+from unseen.studies.figures import draw_all
 from unseen.studies.report import write
 from unseen.studies.results import Results, paired_p, read, standings
 from unseen.studies.worker import Worker
@@ -100,6 +102,9 @@ def test_selection_on_test_classes_is_marked_everywhere(
     for text in (tables.markdown(results), tables.latex(results), tables.html(results), page):
         assert "Chosen on test classes" in text
     assert "classes that are tested" in page
+    for drawn in draw_all(results):
+        texts = [text.get_text() for text in drawn.figure.findobj(Text)]
+        assert any("Chosen on test classes" in text for text in texts)
 
 
 def test_the_page(finished: Results) -> None:

@@ -61,7 +61,7 @@ def draw_all(results: Results) -> list[Drawn]:
 
 def mark_on_test(figure: Figure) -> None:
     """Says on the figure itself that runs were selected on test classes."""
-    figure.text(0.01, 0.002, ON_TEST, color=WRONG, fontsize=7, va="bottom")
+    figure.supxlabel(ON_TEST, x=0.01, ha="left", color=WRONG, fontsize=7)
 
 
 def bars(results: Results) -> list[Drawn]:
