@@ -19,6 +19,7 @@ import pytest
 import torch
 from torch import nn
 
+from unseen.networks.frozen_batch_norm import share_statistics
 from unseen.training.gradients import WholeBatch
 from unseen.training.heartbeat import LOOKS, Heartbeat
 from unseen.training.processes import Processes
@@ -132,6 +133,15 @@ def test_batch_statistics_are_refused_with_advice() -> None:
     network = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
     with pytest.raises(ValueError, match=r"several processes batch norm .* frozen_bn=stats"):
         WholeBatch(network, nn.Identity(), Processes(0, 2))
+
+
+def test_shared_batch_statistics_are_not() -> None:
+    several = Processes(0, 2)
+    shared = share_statistics(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)))
+    assert isinstance(shared[1], nn.SyncBatchNorm)
+    WholeBatch(shared, nn.Identity(), several)
+    with pytest.raises(ValueError, match="micro_batch=4 batch norm"):
+        WholeBatch(shared, nn.Identity(), several, micro_batch=4)
 
 
 class Store(dict[str, str]):

@@ -21,6 +21,7 @@ from unseen.experiment.orders import while_training
 from unseen.experiment.replay import keep_broken_step
 from unseen.experiment.setting import Setting, Watch, settled
 from unseen.experiment.source import source_of
+from unseen.networks.frozen_batch_norm import share_statistics
 from unseen.networks.network import EMBEDDING
 from unseen.networks.taps import check_names
 from unseen.samplers.embedded.base import EmbeddedSampler
@@ -50,6 +51,8 @@ class Fit:
         self.epochs, self.selects = epochs or settled(config.epochs), epochs is None
         sinks.check(config.sinks)
         self.network = build.network(config)
+        if setting.processes.are_several and setting.device.type == "cuda":
+            self.network = share_statistics(self.network)
         # epochs are compared by the run's descriptor; "best" is only known after the last one
         self.layer = EMBEDDING if config.descriptor == BEST else while_training(config.descriptor)
         check_names([self.layer], self.network.layers())

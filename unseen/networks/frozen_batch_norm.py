@@ -11,11 +11,14 @@ Use      stats for small batches, full on CUB and Cars, off on large data (Psoma
 """
 
 from collections.abc import Iterator
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+import unseen.torchvision_operators  # noqa: F401 - before timm, which imports torchvision
+
+Trained = TypeVar("Trained", bound=nn.Module)
 FrozenBatchNorm = Literal["off", "stats", "full"]
 LEVELS: tuple[str, ...] = get_args(FrozenBatchNorm)
 
@@ -36,6 +39,16 @@ def hold_statistics(module: nn.Module, level: str) -> None:
     if level != "off":
         for norm in batch_norms(module):
             norm.eval()
+
+
+def share_statistics(network: Trained) -> Trained:
+    """Batch norm that follows the batches takes its statistics from the pictures of all processes:
+    on GPUs; there is no such layer for CPUs."""
+    from timm.layers import convert_sync_batchnorm  # noqa: PLC0415 - slow to import
+
+    if any(norm.training for norm in batch_norms(network.train())):
+        network = convert_sync_batchnorm(network)
+    return network
 
 
 def batch_norms(module: nn.Module) -> Iterator[nn.Module]:

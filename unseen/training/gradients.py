@@ -147,7 +147,9 @@ def refuse_batch_statistics(network: nn.Module, micro_batch: int | None) -> None
     """Statistics of a part of the batch are not those of the batch."""
     was_training = network.training
     network.train()
-    moving = [norm for norm in batch_norms(network) if norm.training and not _is_shared(norm)]
+    # those of GPUs may be shared by all processes, but not by chunks that come one after the other
+    shared = nn.SyncBatchNorm if micro_batch is None else ()
+    moving = [n for n in batch_norms(network) if n.training and not isinstance(n, shared)]
     network.train(was_training)
     if moving:
         parts = "several processes" if micro_batch is None else f"micro_batch={micro_batch}"
@@ -156,7 +158,3 @@ def refuse_batch_statistics(network: nn.Module, micro_batch: int | None) -> None
             "how it is cut: set frozen_bn=stats or frozen_bn=full, or choose a backbone without "
             "batch norm (small_conv, vision transformers)"
         )
-
-
-def _is_shared(norm: nn.Module) -> bool:
-    return isinstance(norm, nn.SyncBatchNorm)
