@@ -86,7 +86,8 @@ class Plan:
     seconds: float
 
     def __str__(self) -> str:
-        size = f"{self.num_bytes / 1e6:,.0f} MB in {self.folder} (safe to delete)"
+        digits = 0 if self.num_bytes > 1e7 else 1
+        size = f"{self.num_bytes / 1e6:,.{digits}f} MB in {self.folder} (safe to delete)"
         if not self.num_missing:
             return f"frozen layers: {self.num_pictures:,} pictures are ready, {size}"
         done = self.num_pictures - self.num_missing
