@@ -8,6 +8,7 @@ from PIL import Image
 
 from unseen import build
 from unseen import config as configs
+from unseen.cli.main import app
 from unseen.experiment.run import train_and_judge
 from unseen.experiment.setting import prepare
 from unseen.training.run_folder import RunFolder
@@ -71,3 +72,13 @@ def test_learning_rates_follow_the_thesis(pictures: Path) -> None:
     (path,) = (path for path in RECIPES if path.stem.startswith("thesis"))
     rate = build.schedule(configs.make(configs.load(path)), steps_per_epoch=10)
     assert [rate(step) for step in (0, 49, 50, 100)] == pytest.approx([1, 1, 0.1, 0.01])
+
+
+def test_a_recipe_is_the_first_word_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[configs.Config] = []
+    monkeypatch.setattr("unseen.cli.train.run", lambda config, out: started.append(config))
+    app(["train", str(RECIPES[0]), "data.root=elsewhere", "seed=3"], standalone_mode=False)
+    (config,) = started
+    recipe = configs.make(configs.load(RECIPES[0]))
+    assert config.data.values["root"] == "elsewhere"
+    assert (config.seed, config.loss, config.lr) == (3, recipe.loss, recipe.lr)

@@ -102,7 +102,7 @@ class Display:
         if event["event"] == "refit":
             self.bars.console.print(
                 f"once more on all {event['train_classes']} training classes, for "
-                f"{event['epochs']} epochs"
+                f"{event['epochs']} epoch{'s' if event['epochs'] > 1 else ''}"
             )
             self.epochs = event["epochs"]
             self.start_training(event["steps"])
