@@ -267,3 +267,22 @@ def test_mistakes_with_studies(
     assert code == 2
     assert told in errors
     assert len(errors.strip().splitlines()) == 1
+
+
+def test_the_list_of_commands_needs_no_torch() -> None:
+    code = "import sys, unseen.cli.main; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", main.COMMANDS)
+def test_every_command_is_there_with_an_example(name: str) -> None:
+    found = main.loaded(name)
+    texts = [found.help] + [each.help for each in getattr(found, "commands", {}).values()]
+    assert any(f"Example: unseen {name}" in (text or "") for text in texts)
+
+
+def test_a_misspelt_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main.app(["trian"])
+    assert ended.value.code == 2
+    assert "did you mean train?" in capsys.readouterr().err

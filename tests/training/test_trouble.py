@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from unseen.cli.terminal import guarded
+from unseen.cli.mistakes import guarded
 from unseen.training.checkpoint import Checkpoints
 from unseen.training.run_folder import RunFolder
 
 ON_A_SMALL_DISK = """
 import sys, torch
 from pathlib import Path
-from unseen.cli.terminal import guarded
+from unseen.cli.mistakes import guarded
 from unseen.training.checkpoint import Checkpoints
 from unseen.training.run_folder import RunFolder
 

@@ -1,8 +1,17 @@
-"""The `unseen` command: one file per sub-command."""
+"""The `unseen` command: one file per sub-command, imported when it is asked for.
 
+Importing torch takes seconds, so the list of commands needs none of them.
+"""
+
+import difflib
+import importlib
 import sys
+from importlib.metadata import version
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
 
 from unseen.cli import data, index
 from unseen.cli.calibrate import calibrate
@@ -49,6 +58,83 @@ app.command(short_help="The layers of a run's network, or of a backbone.")(layer
 app.command(short_help="ONNX, a torch program, a bundle with a model card.")(export)
 app.command(short_help="A page to search with.")(serve)
 app.command("catalogue", short_help="Every loss, miner, sampler, ... by name.")(list_methods)
+from unseen.cli.mistakes import guarded
+
+COMMANDS = {  # name -> where it is, what it does
+    "demo": ("demo:demo", "The whole way on built-in characters, in minutes."),
+    "train": ("train:train", "Train on some classes, be judged on others."),
+    "evaluate": ("evaluate:evaluate", "Judge a stored run, its layers, or any embeddings."),
+    "diagnose": ("diagnose:diagnose", "What a run's embedding space looks like, in words."),
+    "compare": ("compare:compare", "Two runs on the same queries: which is better?"),
+    "report": ("report:report", "Write the page of a stored run."),
+    "layers": ("layers:layers", "The layers of a run's network, or of a backbone."),
+    "replay": ("replay:replay", "Repeat a step at which a run broke."),
+    "study": ("study:study", "Many runs, compared fairly."),
+    "data": ("data:app", "Check, show and pack pictures."),
+    "embed": ("embed:embed", "Pictures to vectors in a file."),
+    "index": ("index:app", "Build and keep an index of pictures."),
+    "search": ("search:search", "Find pictures like this one."),
+    "serve": ("serve:serve", "A page to search with."),
+    "calibrate": ("calibrate:calibrate", "What a similarity means: threshold and probability."),
+    "export": ("export:export", "ONNX, a torch program, a bundle with a model card."),
+    "catalogue": ("list_methods:list_methods", "Every loss, miner, sampler, ... by name."),
+}
+LOOK: dict[str, Any] = {
+    "add_completion": False,
+    "pretty_exceptions_enable": False,
+    "rich_markup_mode": "rich",
+}
+
+
+class Commands(TyperGroup):
+    """Lists commands by the table above and imports the one that is called."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        return TyperCommand(cmd_name, short_help=COMMANDS[cmd_name][1])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name = args[0]
+        if name not in COMMANDS:
+            near = difflib.get_close_matches(name, COMMANDS, n=1)
+            ctx.fail(f"no command {name!r}" + (f": did you mean {near[0]}?" if near else ""))
+        return name, loaded(name), args[1:]
+
+
+def loaded(name: str) -> Any:
+    """The command itself."""
+    module, _, attribute = COMMANDS[name][0].partition(":")
+    found = getattr(importlib.import_module(f"unseen.cli.{module}"), attribute)
+    if isinstance(found, typer.Typer):
+        return get_command(found)
+    alone = typer.Typer(**LOOK)
+    alone.command(name)(found)
+    return get_command(alone)
+
+
+app = typer.Typer(name="unseen", cls=Commands, no_args_is_help=True, **LOOK)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"unseen {version('unseen')}")
+        raise typer.Exit
+
+
+@app.callback()
+def describe(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="and end")
+    ] = False,
+) -> None:
+    """Example: unseen demo
+
+    Metric learning that is judged on classes it has never seen.
+    """
 
 
 def run() -> None:

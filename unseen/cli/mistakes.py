@@ -1,0 +1,48 @@
+"""A user's mistake, a full disk, too little memory: one line of advice, never a traceback."""
+
+import errno
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from rich.console import Console
+
+errors = Console(stderr=True, highlight=False)
+USER_ERROR = 2
+DISK_FULL = ". The last checkpoint is whole: make room, then give the same command again"
+READ_ONLY = ". Choose a folder that can be written to, with --out"
+ADVICE = {errno.ENOSPC: DISK_FULL, errno.EDQUOT: DISK_FULL, errno.EROFS: READ_ONLY}
+OUT_OF_MEMORY = (
+    "choose a smaller batch_size, picture_size or backbone (with another --out); the last "
+    "checkpoint is whole"
+)
+
+
+def guarded(command: Callable[[], Any]) -> None:
+    """Runs a command; a user's mistake ends in one line of advice and exit code 2."""
+    try:
+        command()
+    except (ValueError, OSError, FloatingPointError, MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not _is_out_of_memory(error):
+            raise
+        rank = int(os.environ.get("RANK", "0"))  # of several processes
+        who = f"unseen, process {rank}:" if rank else "unseen:"
+        errors.print(f"[bold red]{who}[/] {_line(error)}", markup=True, soft_wrap=True)
+        sys.exit(USER_ERROR)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Devices and allocators each say it in their own words."""
+    told = str(error)
+    return isinstance(error, MemoryError) or "out of memory" in told or "allocate memory" in told
+
+
+def _line(error: Exception) -> str:
+    text = str(error)
+    if _is_out_of_memory(error):
+        text = f"not enough memory: {OUT_OF_MEMORY}"
+    if isinstance(error, OSError) and error.strerror:
+        text = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+        text += ADVICE.get(error.errno or 0, "")
+    return " ".join(text.split()).replace("[", r"\[")
