@@ -69,6 +69,7 @@ def test_from_a_run_to_an_answer(
     code, text, _ = unseen(capsys, "calibrate", run, "--fmr", "0.1")
     assert code == 0
     assert "with 95% confidence" in text
+    assert "Reliability curve" in (run / "report" / "index.html").read_text()
     code, text, _ = unseen(
         capsys, "search", index, query, "-k", "2", "--json", "--html", tmp_path / "a.html"
     )
@@ -89,6 +90,15 @@ def test_from_a_run_to_an_answer(
     code, text, _ = unseen(capsys, "index", "rebuild", index)
     assert code == 0
     assert "holds 9 pictures" in text
+
+    pages = tmp_path / "groups"
+    code, text, _ = unseen(capsys, "cluster", index, "--groups", "3", "--out", pages)
+    assert code == 0
+    assert "3 groups" in text
+    assert (pages / "group-003.html").exists()
+    assert len((pages / "groups.csv").read_text().splitlines()) == 10
+    code, text, _ = unseen(capsys, "cluster", index, "--density", "--out", pages)
+    assert code == 0
 
     vectors = next(index.rglob("vectors.npy"))
     content = bytearray(vectors.read_bytes())

@@ -5,11 +5,12 @@ from typing import Annotated
 
 import typer
 
-from unseen.cli.terminal import console, display
+from unseen.cli.terminal import console, display, stages
 from unseen.evaluation.calibrate import Calibration
 from unseen.experiment.calibration import NAME, calibrate_run
 from unseen.experiment.setting import reopen
 from unseen.experiment.trained import Trained
+from unseen.reports import page
 
 
 def calibrate(
@@ -29,6 +30,8 @@ def calibrate(
     with display() as (_, watch):
         setting, _folder = reopen(run, watch)
         made = calibrate_run(setting, trained, watch, fmr, confidence)
+        if (run / "report").exists():
+            page.write(run, setting.dataset, stages(watch))
     for line in told(made):
         console.print(line, soft_wrap=True)
     console.print(f"written: {run / NAME}", soft_wrap=True)

@@ -31,6 +31,7 @@ COMMANDS = {  # name -> where it is, what it does
     "index": ("index:app", "Build and keep an index of pictures."),
     "search": ("search:search", "Find pictures like this one."),
     "serve": ("serve:serve", "A page to search with."),
+    "cluster": ("cluster:cluster", "The pictures of an index in groups of their kind."),
     "calibrate": ("calibrate:calibrate", "What a similarity means: threshold and probability."),
     "export": ("export:export", "ONNX, a torch program, a bundle with a model card."),
     "catalogue": ("list_methods:list_methods", "Every loss, miner, sampler, ... by name."),

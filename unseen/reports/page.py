@@ -19,7 +19,16 @@ from typing import Any
 from plotly.offline import get_plotlyjs
 
 from unseen.contracts import Dataset
-from unseen.reports import diagnosis, figures, layers, queries, run_folder, sections, tables
+from unseen.reports import (
+    diagnosis,
+    figures,
+    layers,
+    queries,
+    reliability,
+    run_folder,
+    sections,
+    tables,
+)
 from unseen.reports.embedding_map import map_data
 from unseen.reports.run_folder import RunFolder
 
@@ -66,6 +75,8 @@ def render(run: RunFolder, dataset: Dataset, say: Callable[[str], None]) -> str:
         drawn["map"] = map_data(run.test, found, dataset, normalise)
         if drawn["map"]:
             parts.append(("map", "Map", sections.map_section(drawn["map"])))
+    if run.calibration:
+        parts.append(("calibration", "Calibration", reliability.section(run.calibration)))
     parts.append(("training", "What was trained", sections.training(run, dataset)))
     say("writing the page")
     return _document(run, parts, drawn)

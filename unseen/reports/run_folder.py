@@ -60,6 +60,7 @@ class RunFolder:
     layers: Json | None = None  # recall by layer, if it was asked for
     layer_answers: LayerAnswers | None = None
     diagnosis: Json | None = None
+    calibration: Json | None = None
 
 
 def read(folder: Path) -> RunFolder:
@@ -82,6 +83,7 @@ def read(folder: Path) -> RunFolder:
         layers=json.loads(_text(folder / "layers.json") or "null"),
         layer_answers=_layer_answers(folder / "embeddings" / "layers.npz"),
         diagnosis=json.loads(_text(folder / "diagnosis.json") or "null"),
+        calibration=json.loads(_text(folder / "calibration.json") or "null"),
     )
 
 

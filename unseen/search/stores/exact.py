@@ -16,7 +16,7 @@ from torch import Tensor
 from unseen.neighbours.nearest import nearest
 from unseen.neighbours.space import Space, make_space, precise
 
-DIRECT = 2**22  # similarities held at once; with more, the streaming search is faster
+DIRECT = 2**24  # similarities held at once; with more, the streaming search is faster
 BLOCK = 1024
 
 Mask = NDArray[np.bool_]
@@ -34,62 +34,67 @@ class Exact:
 
     def search(self, queries: Tensor, k: int, allowed: Mask | None = None) -> Found:
         """The k nearest rows of each query [Q, D] among the allowed ones."""
+        if not self.parts:
+            return best_of([], len(queries), k)
         with precise(queries.device):
+            if len(queries) * int(self.starts[-1]) <= DIRECT:
+                return self._at_once(queries, k, allowed)
             found = [
-                self._in_part(number, queries, k, _part(allowed, start, len(part)))
-                for number, (part, start) in enumerate(
-                    zip(self.parts, self.starts[:-1].tolist(), strict=True)
-                )
+                self._in_part(number, queries, k, allowed) for number in range(len(self.parts))
             ]
             return best_of(found, len(queries), k)
 
+    def _at_once(self, queries: Tensor, k: int, allowed: Mask | None) -> Found:
+        """Every similarity side by side, then one selection."""
+        sim = torch.empty(len(queries), int(self.starts[-1]))
+        for number, start in enumerate(self.starts[:-1].tolist()):
+            left, right = self._factors(number, queries)
+            torch.mm(left, right.T, out=sim[:, start : start + len(right)])
+        return _direct(sim, k, allowed)
+
     def _in_part(self, number: int, queries: Tensor, k: int, allowed: Mask | None) -> Found:
-        part, start = self.parts[number], int(self.starts[number])
-        if allowed is not None and not allowed.any():
-            return best_of([], len(queries), k)
-        if not self.normalise:
-            values, rows = self._by_distance(number, queries, k, allowed)
-        elif len(queries) * len(part) <= DIRECT or len(part) < BLOCK:
-            values, rows = _direct(queries @ part.T, k, allowed)
-        else:
-            values, rows = self._streamed(part, queries, k, allowed)
-        return values, torch.where(rows < 0, rows, rows + start)
-
-    def _streamed(self, part: Tensor, queries: Tensor, k: int, allowed: Mask | None) -> Found:
         """Whole blocks go as they are; only the rest would be copied to be made whole."""
-        whole = len(part) // BLOCK * BLOCK
-        space = Space(queries, part[:whole], queries, part[:whole], None, 0.0, 0.0)
-        first = _excluding(space, k, _part(allowed, 0, whole))
-        rest = _direct(queries @ part[whole:].T, k, _part(allowed, whole, len(part) - whole))
-        return best_of([first, (rest[0], torch.where(rest[1] < 0, -1, rest[1] + whole))],
-                       len(queries), k)  # fmt: skip
+        left, right = self._factors(number, queries)
+        start, whole = int(self.starts[number]), len(right) // BLOCK * BLOCK
+        found = []
+        if whole:
+            space = Space(left, right[:whole], left, right[:whole], None, 0.0, 0.0)
+            found.append(_moved(_excluding(space, k, _part(allowed, start, whole)), start))
+        if whole < len(right):
+            rest = _part(allowed, start + whole, len(right) - whole)
+            found.append(_moved(_direct(left @ right[whole:].T, k, rest), start + whole))
+        return best_of(found, len(queries), k)
 
-    def _by_distance(self, number: int, queries: Tensor, k: int, allowed: Mask | None) -> Found:
+    def _factors(self, number: int, queries: Tensor) -> tuple[Tensor, Tensor]:
+        """Two matrices whose product is the similarity of queries and a part's rows."""
         part = self.parts[number]
+        if self.normalise:
+            return queries, part
         if number not in self._spaces:
             self._spaces[number] = make_space(part[:1], part, normalise=False)
         held = self._spaces[number]
         moved = (queries.double() - held.centre).float()  # type: ignore[operator]
         norm = moved.square().sum(dim=1, keepdim=True)
-        left = torch.cat([2 * moved, -norm, -torch.ones_like(norm)], dim=1)
-        if len(queries) * len(part) <= DIRECT or len(part) < BLOCK:
-            return _direct(left @ held.right.T, k, allowed)
-        space = Space(left, held.right, queries, part, held.centre, 0.0, 0.0)
-        return _excluding(space, k, allowed)
+        return torch.cat([2 * moved, -norm, -torch.ones_like(norm)], dim=1), held.right
 
 
 def best_of(found: Sequence[Found], num_queries: int, k: int) -> Found:
     """One list per query from several; equals by row, always k wide."""
-    values = torch.full((num_queries, k), -math.inf)
-    rows = torch.full((num_queries, k), -1, dtype=torch.int64)
     if len(found) == 1 and found[0][0].shape[1] == k:
         values, rows = found[0]
-        return values, rows.masked_fill(values == -math.inf, -1)  # what a filter leaves out
+        return values, rows.masked_fill(values == -math.inf, -1)
+    values = torch.full((num_queries, k), -math.inf)
+    rows = torch.full((num_queries, k), -1, dtype=torch.int64)
     values = torch.cat([values, *(part[0].float() for part in found)], dim=1)
     rows = torch.cat([rows, *(part[1] for part in found)], dim=1)
     rows, order = rows.sort(dim=1)
     values, order = values.gather(1, order).sort(dim=1, descending=True, stable=True)
     return values[:, :k], rows.gather(1, order)[:, :k].masked_fill(values[:, :k] == -math.inf, -1)
+
+
+def _moved(found: Found, start: int) -> Found:
+    values, rows = found
+    return values, torch.where(rows < 0, rows, rows + start)
 
 
 def _direct(sim: Tensor, k: int, allowed: Mask | None) -> Found:

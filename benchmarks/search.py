@@ -1,0 +1,127 @@
+"""What an index costs over the engine below it: python benchmarks/search.py [--count 100000]
+
+Unit vectors of 128 numbers in an index on disk, against the same vectors in memory with raw torch
+(one product, one selection) and raw faiss (IndexFlatIP, IndexHNSWFlat), in one process, in turn,
+one thread, median of repeats. Times are of the processor, so that other work on a busy machine does
+not count. Also: how long opening takes, how fast rows come in.
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import faiss
+import numpy as np
+import torch
+
+from unseen.search.index import Index
+from unseen.search.manifest import ModelEntry
+from unseen.search.segment import Facts, NewPicture
+from unseen.search.writer import Writer
+
+SIZE, K = 128, 10
+
+
+def interleaved(functions: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+    """Median milliseconds of each, called in turn."""
+    times: dict[str, list[float]] = {name: [] for name in functions}
+    for function in functions.values():
+        function()
+    for _ in range(repeats):
+        for name, function in functions.items():
+            start = time.process_time()
+            function()
+            times[name].append(1000 * (time.process_time() - start))
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def told(title: str, times: dict[str, float]) -> None:
+    ours = times["index"]
+    for name, value in times.items():
+        more = "" if name == "index" else f"  index: {ours - value:+.2f} ms, {ours / value:.2f} x"
+        print(f"{title:28} {name:12} {value:9.2f} ms{more}")
+
+
+def filled(path: Path, vectors: np.ndarray) -> None:
+    model = ModelEntry(run="/none", fingerprint="0" * 32, size=SIZE, normalise=True)
+    start = time.process_time()
+    with Writer.create(path, model) as writer:
+        for first in range(0, len(vectors), 1024):
+            writer.add(
+                [
+                    NewPicture(Facts(f"/{first + i}.jpg", None, 1, 1), vector, b"x" * 1500)
+                    for i, vector in enumerate(vectors[first : first + 1024])
+                ]
+            )
+    spent = time.process_time() - start
+    print(f"adding {len(vectors):,} rows: {spent:.1f} s, {len(vectors) / spent:,.0f} rows/s")
+
+
+def opening(path: Path, query: np.ndarray) -> None:
+    times = interleaved({"index": lambda: Index.open(path)}, 5)
+    start = time.process_time()
+    Index.open(path).search(query, K)
+    first = 1000 * (time.process_time() - start)
+    print(f"opening {times['index']:.1f} ms; opening and a first answer {first:.1f} ms")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=100_000)
+    parser.add_argument("--approximate", action="store_true", help="also with faiss's graph")
+    parser.add_argument("--repeats", type=int, default=9)
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    faiss.omp_set_num_threads(1)
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(asked.count // 20, SIZE)).astype(np.float32)
+    vectors = np.repeat(centres, 20, axis=0)
+    vectors += 0.7 * rng.normal(size=vectors.shape).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    queries = vectors[rng.integers(0, len(vectors), 1000)]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "index"
+        filled(path, vectors)
+        opening(path, queries[:1])
+        index, held, flat = Index.open(path), torch.from_numpy(vectors), faiss.IndexFlatIP(SIZE)
+        print(f"{len(index.segments)} segments")
+        flat.add(vectors)
+        for count in (1, 32, 1000):
+            some = queries[:count]
+            asking = torch.from_numpy(some)
+            functions = {
+                "index": lambda some=some: index.search(some, K),
+                "raw torch": lambda asking=asking: (asking @ held.T).topk(K),
+                "raw faiss": lambda some=some: flat.search(some, K),
+            }
+            repeats = asked.repeats if count > 100 else 5 * asked.repeats
+            told(f"{count} queries, exact", interleaved(functions, repeats))
+        if asked.approximate:
+            approximate(path, queries, asked.repeats)
+
+
+def approximate(path: Path, queries: np.ndarray, repeats: int) -> None:
+    with Writer.open(path) as writer:
+        start = time.process_time()
+        writer.refresh_store(approximate_above=1000)
+        spent = time.process_time() - start
+    index = Index.open(path)
+    entry = index.manifest.approximate
+    print(f"{entry.kind} made in {spent:.0f} s ({entry.why}); effort {entry.effort}, "
+          f"recall@10 {entry.recall:.4f} on {entry.num_queries} queries")  # fmt: skip
+    raw = faiss.read_index(str(path / "approximate" / entry.name / "faiss.index"))
+    raw.hnsw.efSearch = entry.effort
+    for count in (1, 1000):
+        some = queries[:count]
+        functions = {
+            "index": lambda some=some: index.search(some, K),
+            "raw faiss": lambda some=some: raw.search(some, K),
+        }
+        told(f"{count} queries, {entry.kind}", interleaved(functions, repeats))
+
+
+if __name__ == "__main__":
+    main()

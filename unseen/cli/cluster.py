@@ -1,0 +1,85 @@
+"""`unseen cluster`: the pictures of an index in groups of their kind."""
+
+import csv
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unseen.cli.terminal import console, display
+from unseen.experiment.calibration import read_calibration
+from unseen.search import sheet
+from unseen.search.groups import Groups, by_density, by_k_means
+from unseen.search.index import Index
+from unseen.search.maintain import model_of
+
+SHOWN = 60  # pictures of a group on the page
+NAMED = 10  # groups on the terminal
+
+
+def cluster(
+    index: Annotated[Path, typer.Argument(help="a folder made by `unseen index build`")],
+    groups: Annotated[
+        int | None, typer.Option(min=1, help="how many [chosen by the silhouette]")
+    ] = None,
+    density: Annotated[
+        bool, typer.Option(help="link pictures above a similarity instead of k-means")
+    ] = False,
+    similarity: Annotated[
+        float | None, typer.Option(help="for --density [the run's calibrated threshold]")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="folder of the pages")] = Path("groups"),
+    seed: Annotated[int, typer.Option(help="of k-means")] = 0,
+) -> None:
+    """Example: unseen cluster birds.index --groups 20 --out groups
+
+    Groups pictures by looks alone; labels are not used. Writes a contact sheet per group
+    (out/group-001.html, ...), an overview (out/index.html) and the list (out/groups.csv).
+    """
+    opened = Index.open(index)
+    if len(opened) < 2:
+        raise ValueError(f"{index} holds {len(opened)} pictures: nothing to group")
+    vectors, normalise = opened.vectors(), opened.manifest.model.normalise
+    with display() as (_, watch):
+        if density:
+            found = by_density(vectors, _similarity(index, similarity), normalise=normalise)
+        else:
+            told = watch.of("k-means")
+            found = by_k_means(vectors, groups, normalise=normalise, seed=seed, progress=told)
+    _write(opened, found, out)
+    console.print(
+        f"{len(found.members):,} groups ({found.why}), {len(found.alone):,} pictures alone",
+        soft_wrap=True,
+    )
+    for number, members in enumerate(found.members[:NAMED], start=1):
+        console.print(f"  {number:>3}  {len(members):,} pictures")
+    console.print(f"contact sheets: {out / 'index.html'}", soft_wrap=True)
+
+
+def _similarity(index: Path, given: float | None) -> float:
+    if given is not None:
+        return given
+    calibration = read_calibration(model_of(index))
+    if calibration is None:
+        raise ValueError("--density needs --similarity, or `unseen calibrate RUN` before")
+    return calibration.threshold
+
+
+def _write(index: Index, found: Groups, out: Path) -> None:
+    ids = index.ids
+    out.mkdir(parents=True, exist_ok=True)
+    overview = []
+    for number, members in enumerate(found.members, start=1):
+        name = f"group-{number:03d}.html"
+        title = f"Group {number}: {len(members):,} pictures"
+        shown = [int(id) for id in ids[members[:SHOWN]]]
+        note = f"<p>The {len(shown)} most typical.</p>" if len(shown) < len(members) else ""
+        sheet.write_page(out / name, title, f"<h1>{title}</h1>{note}{sheet.tiles(index, shown)}")
+        overview.append(f'<h2><a href="{name}">{title}</a></h2>{sheet.tiles(index, shown[:8])}')
+    heading = f"<h1>{len(found.members):,} groups of {len(ids):,} pictures</h1><p>{found.why}</p>"
+    sheet.write_page(out / "index.html", "groups", heading + "".join(overview))
+    with (out / "groups.csv").open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["group", "id", "path"])
+        for number, members in enumerate([found.alone, *found.members]):
+            rows.writerows([number or "", int(id), index.picture(id).path] for id in ids[members])
