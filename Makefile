@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check
 
-.PHONY: demo test test-slow lint types clean
+.PHONY: demo test test-slow lint types docs clean
 
 demo: $(VENV)/.installed
 	$(BIN)/unseen demo
@@ -23,6 +23,9 @@ lint: $(VENV)/.installed-dev
 types: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
+docs: $(VENV)/.installed-docs
+	$(BIN)/sphinx-build -W -q docs docs/_build
+
 clean:
 	rm -rf $(VENV)
 
@@ -35,4 +38,9 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 $(VENV)/.installed-dev: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install -c constraints.txt -e '.[dev]'
+	touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-docs: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install -c constraints.txt -e '.[docs]'
 	touch $@ $(VENV)/.installed
