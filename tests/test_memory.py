@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from unseen.contracts import Output
 from unseen.losses.contrastive import Contrastive
@@ -70,8 +70,21 @@ def test_the_total_is_the_batch_and_the_weighted_memory() -> None:
     alone = Triplet()(second, labels)
     against = Triplet()(second, labels, None, first, first_labels)
     torch.testing.assert_close(terms["total"], alone + 0.3 * against)
-    got = torch.autograd.grad(terms["total"], second)[0]  # storing has not changed the graph
+    got = torch.autograd.grad(terms["total"], second)[0]
     torch.testing.assert_close(got, torch.autograd.grad(alone + 0.3 * against, second)[0])
+
+
+def test_storing_leaves_the_graph_of_the_step_alone() -> None:
+    class Products(nn.Module):
+        def forward(self, x: Tensor, labels: Tensor, tuples: Any, *references: Tensor) -> Tensor:
+            return (x @ references[0].T).sum() if references else x.sum()
+
+    objective = MinedObjective(Products(), memory=CrossBatchMemory(BATCH, SIZE))
+    (first, _), (second, labels) = stream(2)
+    price(objective, first, labels)
+    second.requires_grad_()
+    price(objective, second, labels)["memory"].backward()
+    torch.testing.assert_close(second.grad, first.sum(dim=0).expand(BATCH, SIZE))
 
 
 @pytest.mark.parametrize("name", ["contrastive", "multi_similarity", "triplet"])
