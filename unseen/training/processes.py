@@ -31,6 +31,8 @@ from unseen.training.heartbeat import LOST, Heartbeat
 # Long, because one process may wait for another's lone work; the heartbeat notices the dead ones.
 PATIENCE = timedelta(hours=24)
 
+ASKED = "asked to end, like all processes of this run; the same command goes on from the checkpoint"
+
 T = TypeVar("T")
 
 
@@ -154,10 +156,11 @@ def _connected() -> Iterator[None]:
 
 @contextmanager
 def _told_when_ended() -> Iterator[None]:
-    """torchrun ends all processes when one has ended: whoever computes just then says so too."""
+    """torchrun asks all processes to end when one has ended, or when it is asked to end itself:
+    whoever computes just then says so too."""
 
     def tell(*_: object) -> None:
-        raise ConnectionError(LOST)
+        raise ConnectionError(ASKED)
 
     before = signal.signal(signal.SIGTERM, tell)
     try:
