@@ -61,11 +61,12 @@ class PictureFile:
             try:
                 _refuse_bomb(self.path, self._image, max_pixels)
                 width, height = self._image.size
-                turned = orientation(self._image) in _SWAPPED
+                self._orientation = orientation(self._image)
             except BaseException:
                 self._image.close()
                 raise
-        self.size: Size = (height, width) if turned else (width, height)
+        is_swapped = self._orientation in _SWAPPED
+        self.size: Size = (height, width) if is_swapped else (width, height)
 
     def __enter__(self) -> Self:
         return self
@@ -100,7 +101,7 @@ class PictureFile:
                 if ratio < 1:  # other formats than JPEG ignore it
                     self._image.draft(None, _scaled(self._image.size, ratio))
             self._image.load()
-            return _as_rgb(_upright(self._image))
+            return _as_rgb(_upright(self._image) if self._orientation > 1 else self._image)
 
 
 def decode(

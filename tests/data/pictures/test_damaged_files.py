@@ -1,0 +1,110 @@
+"""Damaged pictures through decode: never a crash, a hang or much memory; every one is reported.
+
+A child process decodes them one after the other under a limit of memory, so that a crash of a
+decoder would be seen, and gives an account of each.
+"""
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+CHILD = """
+import json, resource, sys, time, warnings
+from pathlib import Path
+warnings.simplefilter("ignore")
+from unseen.data.pictures.decode import PictureFile, UnreadablePictureError, decode
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+account = []
+for path in sorted(Path(sys.argv[1]).iterdir()):
+    began = time.process_time()
+    try:
+        picture = decode(path)
+        assert picture.mode == "RGB"
+        assert len(picture.tobytes()) == 3 * picture.width * picture.height
+        with PictureFile(path) as waiting:
+            assert waiting.pixels((0, 0, 1, 1), (1, 1)).shape[2] == 3
+        outcome = "read"
+    except UnreadablePictureError as error:
+        assert str(path) in str(error) and error.reason and "\\n" not in str(error)
+        outcome = "reported"
+    account.append((path.name, outcome, time.process_time() - began))
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(json.dumps({"account": account, "before": before, "peak": peak}))
+"""
+KINDS = ("JPEG", "PNG", "GIF", "TIFF", "WEBP", "BMP")
+LIMIT = 1 << 20  # kB of memory, the interpreter and its libraries included
+
+
+def whole(kind: str, rng: np.random.Generator) -> bytes:
+    """A small picture of a kind, in one of its modes."""
+    coarse = Image.fromarray(rng.integers(0, 256, (5, 6, 3)).astype(np.uint8))
+    picture = coarse.resize((int(rng.integers(8, 90)), int(rng.integers(8, 90))))
+    modes = {"JPEG": ["RGB", "L", "CMYK"], "PNG": ["RGB", "RGBA", "P", "L", "I;16"]}
+    picture = (
+        picture.convert("L").convert("I;16")
+        if (mode := str(rng.choice(modes.get(kind, ["RGB"])))) == "I;16"
+        else picture.convert(mode)
+    )
+    buffer = io.BytesIO()
+    options = {"progressive": bool(rng.random() < 0.5)} if kind == "JPEG" else {}
+    picture.save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def damaged(number: int) -> tuple[str, bytes]:
+    """Cut, flipped, overwritten, filled with another's bytes, or under another's header."""
+    rng = np.random.default_rng([20, number])
+    kind = KINDS[number % len(KINDS)]
+    content = bytearray(whole(kind, rng))
+    harm = ("cut", "flip", "header", "splice", "fill")[int(rng.integers(5))]
+    if harm == "cut":
+        del content[int(rng.integers(len(content))) :]
+    elif harm == "flip":
+        for place in rng.integers(0, len(content), int(rng.integers(1, 12))):
+            content[place] ^= 1 << int(rng.integers(8))
+    elif harm == "header":  # sizes and offsets lie near the beginning
+        for place in rng.integers(0, min(64, len(content)), int(rng.integers(1, 6))):
+            content[place] = int(rng.integers(256))
+    elif harm == "splice":
+        other = whole(KINDS[int(rng.integers(len(KINDS)))], rng)
+        place = int(rng.integers(min(len(content), len(other))))
+        content = content[:place] + other[place:]
+    else:
+        start = int(rng.integers(len(content)))
+        content[start : start + 40] = bytes([int(rng.choice([0, 255]))]) * 40
+    return f"{number:05}-{harm}.{kind.lower()}", bytes(content)
+
+
+def account_of(folder: Path, numbers: range) -> dict[str, int]:
+    folder.mkdir()
+    for name, content in map(damaged, numbers):
+        (folder / name).write_bytes(content)
+    child = [sys.executable, "-c", CHILD, str(folder)]
+    done = subprocess.run(child, capture_output=True, text=True, timeout=1800, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    told = json.loads(done.stdout)
+    assert len(told["account"]) == len(numbers)
+    assert told["peak"] < LIMIT
+    slowest = max(told["account"], key=lambda entry: entry[2])
+    assert slowest[2] < 30, slowest  # seconds of computing: a hang, not a slow machine
+    outcomes = [outcome for _, outcome, _ in told["account"]]
+    return {outcome: outcomes.count(outcome) for outcome in ("read", "reported")}
+
+
+def test_a_sample_of_damaged_files(tmp_path: Path) -> None:
+    counts = account_of(tmp_path / "damaged", range(200))
+    assert counts["reported"] > 60
+    assert counts["read"] > 20  # damage that leaves a picture
+
+
+@pytest.mark.slow
+def test_ten_thousand_damaged_files(tmp_path: Path) -> None:
+    counts = account_of(tmp_path / "damaged", range(10_000))
+    assert counts["reported"] > 3_000
+    print(counts)
