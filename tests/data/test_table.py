@@ -145,6 +145,7 @@ def test_unreadable_pictures_are_left_out_and_named(tmp_path: Path, columns: Col
 def test_written_as_it_was_read(tmp_path: Path, columns: Columns) -> None:
     for place, edge in enumerate(("x_1", "y_1", "x_2", "y_2")):
         columns[edge] = [(1, 2, 9, 8)[place], *[""] * 31]
+    columns["sequence"] = ["", *[f"camera {row % 5}" for row in range(31)]]
     first = Table(written(tmp_path, columns))
     table.write(first, tmp_path / "again.csv")
     back = table_file.read(tmp_path / "again.csv")

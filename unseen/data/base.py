@@ -39,6 +39,7 @@ class Described:
     label_names: list[str]
     test_classes: IntArray | None
     annotations: Annotations
+    group_names: Sequence[str] = ()  # what a group is called, where there are groups
 
 
 def described(columns: Columns, source: str) -> Described:
@@ -52,10 +53,11 @@ def described(columns: Columns, source: str) -> Described:
     test = validation = None
     if columns.split is not None:
         test, validation = _official(labels, names, columns.split, source)
-    groups = None
+    groups: IntArray | None = None
+    group_names: list[str] = []
     if columns.groups is not None:
-        groups, of_group = coded(columns.groups)
-        nobody = [code for code, name in enumerate(of_group) if name.lower() in ("", "nan", "-1")]
+        groups, group_names = coded(columns.groups)
+        nobody = [c for c, name in enumerate(group_names) if name.lower() in ("", "nan", "-1")]
         groups[np.isin(groups, nobody)] = -1
     more = {name: coded(values) for name, values in (columns.more or {}).items()}
     annotations = Annotations(
@@ -66,7 +68,7 @@ def described(columns: Columns, source: str) -> Described:
         labels={name: codes for name, (codes, _) in more.items()},
         label_names={name: values for name, (_, values) in more.items()},
     )
-    return Described(labels, names, test, annotations)
+    return Described(labels, names, test, annotations, group_names)
 
 
 def coded(values: Column) -> tuple[IntArray, list[str]]:

@@ -91,7 +91,8 @@ def write(dataset: PictureFiles, file: Path, test_classes: IntArray | None = Non
     for name, codes in told.labels.items():
         columns[name] = [told.label_names[name][code] for code in codes]
     if told.ignore_groups is not None:
-        columns["sequence"] = [str(group) for group in told.ignore_groups]
+        names = [*dataset.group_names, ""]  # -1, no group, is the last
+        columns["sequence"] = [names[group] for group in told.ignore_groups]
     if dataset.boxes is not None:
         whole = dataset.boxes[:, 2] < 0
         for place, edge in enumerate(EDGES):

@@ -33,6 +33,7 @@ class PictureFiles:
         self.labels, self.label_names = told.labels, told.label_names
         self.official_test_classes = told.test_classes
         self.annotations: Annotations = told.annotations
+        self.group_names = told.group_names
         self.boxes: IntArray | None = None
         self.skipped: list[UnreadablePictureError] = []
 
