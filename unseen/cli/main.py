@@ -33,6 +33,7 @@ COMMANDS = {  # name -> where it is, what it does
     "serve": ("serve:serve", "A page to search with."),
     "cluster": ("cluster:cluster", "The pictures of an index in groups of their kind."),
     "calibrate": ("calibrate:calibrate", "What a similarity means: threshold and probability."),
+    "refine": ("refine:refine", "What whitening, expansion and re-ranking would bring."),
     "export": ("export:export", "ONNX, a torch program, a bundle with a model card."),
     "catalogue": ("list_methods:list_methods", "Every loss, miner, sampler, ... by name."),
 }

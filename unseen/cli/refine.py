@@ -1,0 +1,81 @@
+"""`unseen refine`: what post-processing would bring, measured."""
+
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.table import Table
+from torch import Tensor
+
+from unseen.cli.terminal import console, display
+from unseen.evaluation.evaluate import evaluate
+from unseen.experiment.setting import Setting, Watch, computing, reopen
+from unseen.experiment.trained import Trained
+from unseen.neighbours.space import to_sphere
+from unseen.search import refine as refining
+from unseen.search.refine_scores import reranked_scores
+
+METRICS = ("recall@1", "map_at_r")
+
+
+def refine(
+    run: Annotated[Path, typer.Argument(help="a folder made by `unseen train`")],
+    top: Annotated[int, typer.Option(min=1, help="neighbours that expand a query")] = 3,
+    k1: Annotated[int, typer.Option(min=1, help="of k-reciprocal re-ranking")] = 20,
+    k2: Annotated[int, typer.Option(min=1, help="of k-reciprocal re-ranking")] = 6,
+) -> None:
+    """Example: unseen refine runs/birds
+
+    Whitening, query expansion, database augmentation and k-reciprocal re-ranking on the validation
+    classes, beside the vectors as they are. The test classes are not read.
+    """
+    trained = Trained.open(run)
+    with display() as (_, watch):
+        setting, _folder = reopen(run, watch)
+        if not setting.config.normalise:
+            raise ValueError(f"{run} compares raw vectors: post-processing here is for unit ones")
+        with computing(setting):
+            rows = compared(setting, trained, watch, top, k1, k2)
+    table = Table(title="validation classes", title_justify="left")
+    table.add_column("")
+    for name in METRICS:
+        table.add_column(name, justify="right")
+    before = next(iter(rows.values()))
+    for name, scores in rows.items():
+        cells = [f"{100 * scores[m]:.1f} ({100 * (scores[m] - before[m]):+.1f})" for m in METRICS]
+        table.add_row(name, *cells)
+    console.print(table)
+
+
+def compared(
+    setting: Setting, trained: Trained, watch: Watch, top: int, k1: int, k2: int
+) -> dict[str, dict[str, float]]:
+    """Scores before and after each of the methods."""
+
+    def embedded(what: str) -> Tensor:
+        items = getattr(setting.split, what)
+        told = watch.of(f"embedding {what} classes")
+        return to_sphere(setting.embed(trained.network, trained.transform, items, told))
+
+    train, held = embedded("train"), embedded("validation")
+    labels = torch.from_numpy(setting.dataset.labels[setting.split.validation])
+    whitened = refining.whitening(train)(held)
+    sim, found = refining.neighbours(held, top)
+    asked = refining.expanded(held, held[found], sim)
+    return {
+        "as they are": _scores(held, labels),
+        "PCA-whitening, fitted on training classes": _scores(whitened, labels),
+        f"query expansion by {top}": _scores(asked, labels, held),
+        f"database augmentation by {top}": _scores(refining.augmented(held, top), labels),
+        f"k-reciprocal re-ranking ({k1}, {k2})": reranked_scores(held, labels, METRICS, k1, k2),
+    }
+
+
+def _scores(vectors: Tensor, labels: Tensor, gallery: Tensor | None = None) -> dict[str, float]:
+    theirs = {}
+    if gallery is not None:
+        theirs = {"gallery_embeddings": gallery, "gallery_labels": labels}
+        theirs["positions"] = torch.arange(len(labels))
+    made = evaluate(vectors, labels, **theirs, metrics=METRICS, resamples=0)  # type: ignore[arg-type]
+    return {name: made.values[name].value for name in METRICS}
