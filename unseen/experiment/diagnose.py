@@ -15,7 +15,12 @@ from unseen.contracts import IntArray
 from unseen.evaluation.diagnose import Look, findings, look
 from unseen.evaluation.robustness import robustness
 from unseen.experiment.fit import monitored_items
-from unseen.experiment.layers import choose_descriptor, recall_to_select_by, stored_network
+from unseen.experiment.layers import (
+    choose_descriptor,
+    first_answers,
+    recall_to_select_by,
+    stored_network,
+)
 from unseen.experiment.orders import read_at
 from unseen.experiment.setting import Setting, Watch, computing
 from unseen.networks.network import EmbeddingNetwork
@@ -41,6 +46,9 @@ def diagnose(
             told = watch.of(f"embedding {part} classes")
             embeddings = setting.embed(judged, transform, items, told)
             looks[part] = look(embeddings, torch.from_numpy(labels[items]), config.normalise)
+            if "recall@1" in looks[part].numbers:  # as it is judged: queries, gallery and groups
+                answers = first_answers(setting, {layer: embeddings}, items)[layer]
+                looks[part].numbers["recall@1"] = answers.recall
         recall = selection["descriptor"].get("recall") or _layers(setting, folder, watch)
         numbers = {part: found.numbers for part, found in looks.items()}
         told_of = findings(numbers["train"], numbers["test"], recall, layer)

@@ -121,7 +121,9 @@ def first_answers(
         neighbours = retrieve(**asking.arguments(values), depth=1, normalise=normalise)
         right = torch.full((len(items),), math.nan, dtype=torch.float64)
         nearest = torch.full((len(items),), -1)
-        right[query], nearest[query] = Recall(1)(neighbours), gallery[neighbours.indices[:, 0]]
+        first = neighbours.indices[:, 0]  # -1 where a group has nobody else to ask
+        right[query] = Recall(1)(neighbours)
+        nearest[query] = gallery[first.clamp(min=0)].masked_fill(first < 0, -1)
         found[name] = Answers(right, nearest)
     return found
 

@@ -128,7 +128,10 @@ def disagreements(answers: LayerAnswers, dataset: Dataset) -> str:
     other = int(recall[:-1].argmax())
     rng, text = np.random.default_rng(SEED), ""
     for better, worse in ((other, last), (last, other)):
-        differ = np.flatnonzero((answers.right[better] == 1) & (answers.right[worse] == 0))
+        answered = answers.nearest[worse] >= 0
+        differ = np.flatnonzero(
+            (answers.right[better] == 1) & (answers.right[worse] == 0) & answered
+        )
         rows = "\n".join(
             _row(query, better, worse, answers, dataset)
             for query in rng.permutation(differ)[:SHOWN]
