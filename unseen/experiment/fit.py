@@ -132,6 +132,7 @@ class Fit:
         epochs = self.trainer.place.epoch
         if epochs < self.epochs:
             self.best = self.best | {"stopped_after": epochs}
+            self.folder.write_json("selection.json", self.best)
             self._tell({"event": "stopped_early", "epochs": epochs, "best": self.best["epoch"]})
 
     def _epoch(self) -> Event:

@@ -27,7 +27,9 @@ class Sinks:
     """Sends a run's events to every sink asked for. step: how many are done; what a sink has
     beyond it is forgotten or overwritten."""
 
-    def __init__(self, names: Sequence[str], folder: Path, config: Mapping[str, Any], step: int):
+    def __init__(
+        self, names: Sequence[str], folder: Path, config: Mapping[str, Any], step: int
+    ) -> None:
         self.sinks: list[Sink] = []
         for name in names:
             module = importlib.import_module(f"unseen.training.sinks.{name}")
