@@ -1,0 +1,109 @@
+"""The search page under load: python benchmarks/serve.py [--count 100000] [--seconds 300]
+
+An index of random unit vectors (128 numbers) behind a real `unseen serve`, asked by 8 clients over
+loopback for their neighbours by id, so that the network's own time is not in it: the median and the
+95th percentile of the answer times, and the memory of the service over time. The clients stop after
+so many seconds; each waits for its answer before it asks again.
+"""
+
+import argparse
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import numpy as np
+
+from unseen import config as configs
+from unseen.experiment.run import train_and_judge
+from unseen.experiment.setting import prepare
+from unseen.experiment.trained import Trained
+from unseen.search.ingest import model_entry
+from unseen.search.segment import Facts, NewPicture
+from unseen.search.writer import Writer
+
+TINY = ["data.max_classes=40", "data.size=32", "epochs=1", "sampler.steps=2", "embedding_size=128"]
+CLIENTS, PORT = 8, 8766
+
+
+def make_index(folder: Path, count: int) -> Path:
+    """A run that hardly trained, and random vectors in its name."""
+    train_and_judge(prepare(configs.make(configs.override({}, TINY))), folder / "run", "benchmark")
+    vectors = np.random.default_rng(0).normal(size=(count, 128)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    with Writer.create(folder / "index", model_entry(Trained.open(folder / "run"))) as writer:
+        for first in range(0, count, 2048):
+            part = vectors[first : first + 2048]
+            rows = [
+                NewPicture(Facts(f"/{first + i}.jpg", f"label {i % 50}", 1, 1), vector, b"x" * 1500)
+                for i, vector in enumerate(part)
+            ]
+            writer.add(rows)
+    return folder / "index"
+
+
+def client(url: str, count: int, until: float, times: list[float]) -> None:
+    r = random.Random(threading.get_ident())
+    with httpx.Client(base_url=url, timeout=30) as asked:
+        while time.monotonic() < until:
+            began = time.perf_counter()
+            asked.get(f"/api/search/{r.randint(1, count)}?k=24").raise_for_status()
+            times.append(time.perf_counter() - began)
+
+
+def megabytes(pid: int) -> float:
+    told = Path(f"/proc/{pid}/status").read_text()
+    return int(told.partition("VmRSS:")[2].split()[0]) / 1024
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=100_000)
+    parser.add_argument("--seconds", type=int, default=300)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        index = make_index(Path(folder), asked.count)
+        words = ["-m", "unseen", "serve", str(index), "--port", str(PORT), "--per-minute", "0"]
+        server = subprocess.Popen([sys.executable, *words], stdout=subprocess.DEVNULL)
+        try:
+            load(f"http://127.0.0.1:{PORT}", server.pid, asked.count, asked.seconds)
+        finally:
+            server.terminate()
+            server.wait()
+
+
+def load(url: str, pid: int, count: int, seconds: int) -> None:
+    for _ in range(120):
+        try:
+            httpx.get(f"{url}/api/health").raise_for_status()
+            break
+        except httpx.TransportError:
+            time.sleep(1)
+    times: list[float] = []
+    until = time.monotonic() + seconds
+    threads = [
+        threading.Thread(target=client, args=(url, count, until, times)) for _ in range(CLIENTS)
+    ]
+    for thread in threads:
+        thread.start()
+    sizes = []
+    while time.monotonic() < until:
+        time.sleep(seconds / 10)
+        sizes.append(megabytes(pid))
+        print(f"{len(times):,} answers, {sizes[-1]:.0f} MB", flush=True)
+    for thread in threads:
+        thread.join()
+    median, late = np.quantile(times, [0.5, 0.95]) * 1000
+    print(
+        f"{count:,} pictures, {CLIENTS} clients, {seconds} s: {len(times) / seconds:.0f} answers/s"
+        f", median {median:.1f} ms, 95 % within {late:.1f} ms; "
+        f"memory {sizes[0]:.0f} MB after a tenth of the time, {sizes[-1]:.0f} MB at the end"
+    )
+
+
+if __name__ == "__main__":
+    main()
