@@ -102,6 +102,18 @@ def test_a_table_of_pictures_trains(
     assert unseen(capsys, "report", str(out))[0] == 0
 
 
+def test_a_folder_becomes_a_table(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, pictures: Path
+) -> None:
+    file = tmp_path / "pictures.csv"
+    code, text, errors = unseen(capsys, "data", "table", str(pictures), "--out", str(file))
+    assert code == 0, errors
+    assert "48 pictures" in text
+    lines = file.read_text().splitlines()
+    assert lines[0] == "label,path,split,is_query,is_gallery"
+    assert sum(",validation,True,True" in line for line in lines) == 24
+
+
 def test_features_of_pictures_train_a_head(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, pictures: Path
 ) -> None:

@@ -10,9 +10,9 @@ from PIL import Image
 
 from unseen import build
 from unseen.contracts import annotations_of
-from unseen.data import table
 from unseen.data.folder import Folder
 from unseen.data.pictures import table_file
+from unseen.data.pictures.write_table import write_table
 from unseen.data.table import Table
 
 Make = Callable[..., Path]
@@ -147,7 +147,7 @@ def test_written_as_it_was_read(tmp_path: Path, columns: Columns) -> None:
         columns[edge] = [(1, 2, 9, 8)[place], *[""] * 31]
     columns["sequence"] = ["", *[f"camera {row % 5}" for row in range(31)]]
     first = Table(written(tmp_path, columns))
-    table.write(first, tmp_path / "again.csv")
+    write_table(first, tmp_path / "again.csv")
     back = table_file.read(tmp_path / "again.csv")
     assert back == table_file.read(tmp_path / "data.csv")
     again = Table(tmp_path / "again.csv")
@@ -160,8 +160,8 @@ def test_a_folder_becomes_a_table(tmp_path: Path, make_picture: Make) -> None:
             make_picture(tmp_path / "pictures" / f"class {c}" / f"{view}.jpg")
     folder = Folder(tmp_path / "pictures")
     with pytest.raises(ValueError, match="no official test classes"):
-        table.write(folder, tmp_path / "x.csv")
-    table.write(folder, tmp_path / "x.csv", test_classes=np.array([4, 5]))
+        write_table(folder, tmp_path / "x.csv")
+    write_table(folder, tmp_path / "x.csv", test_classes=np.array([4, 5]))
     dataset = Table(tmp_path / "x.csv")
     assert dataset.label_names == folder.label_names
     assert np.array_equal(dataset.labels, folder.labels)

@@ -13,6 +13,7 @@ from unseen import build, settle
 from unseen import config as configs
 from unseen.cli.terminal import console, display
 from unseen.cli.train import data_table
+from unseen.cli.write_table import table as write_as_table
 from unseen.config import Config
 from unseen.data.pictures import transforms
 from unseen.data.pictures.inspect import UNUSUAL, WRONG
@@ -32,6 +33,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
+app.command("table")(write_as_table)
 
 Data = Annotated[str, typer.Argument(help="a folder of class folders, a table, or a data set")]
 Settings = Annotated[

@@ -26,7 +26,7 @@ COMMANDS = {  # name -> where it is, what it does
     "layers": ("layers:layers", "The layers of a run's network, or of a backbone."),
     "replay": ("replay:replay", "Repeat a step at which a run broke."),
     "study": ("study:study", "Many runs, compared fairly."),
-    "data": ("data:app", "Check, show and pack pictures."),
+    "data": ("data:app", "Check, show, list and pack pictures."),
     "embed": ("embed:embed", "Pictures to vectors in a file."),
     "index": ("index:app", "Build and keep an index of pictures."),
     "search": ("search:search", "Find pictures like this one."),

@@ -10,10 +10,10 @@
     any other                 kept as a further label (`evaluation_labels`)
 
 Only the first two must be there; every name can be changed, and `none` leaves a column out. This is
-the format of OpenMetricLearning; `write` makes such a file from any data set of picture files.
+the format of OpenMetricLearning; `unseen data table` writes such a file from any data set of
+picture files.
 """
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +22,8 @@ from unseen.contracts import IntArray
 from unseen.data.base import Columns, described
 from unseen.data.pictures import table_file
 from unseen.data.pictures.files import PictureFiles, Progress, unreadable
+from unseen.data.pictures.table_file import EDGES
 
-EDGES = ("x_1", "y_1", "x_2", "y_2")
 _WORDS = {"query": ("query", "both"), "gallery": ("gallery", "both")}
 
 
@@ -65,46 +65,6 @@ class Table(PictureFiles):
         super().__init__(file.parent, file.stem, [paths[row] for row in rows], told)
         self.skipped = skipped
         self.boxes = _boxes(held, file)
-
-
-def write(dataset: PictureFiles, file: Path, test_classes: IntArray | None = None) -> None:
-    """The data set as a table that `Table` and OpenMetricLearning read: paths relative to the
-    table, official test classes (or those given) as `validation`."""
-    tested = np.isin(dataset.labels, _tested(dataset, test_classes))
-    told = dataset.annotations
-    none = np.empty(0, dtype=np.int64)
-    own = none if told.validation_classes is None else told.validation_classes
-    validated = np.isin(dataset.labels, own)
-    # with validation classes of its own, the tested ones must keep their name
-    word = "test" if validated.any() else "validation"
-    everyone = np.ones(len(dataset), dtype=bool)
-    folder = file.parent.resolve()
-    places = [os.path.relpath(dataset.path(i).resolve(), folder) for i in range(len(dataset))]
-    columns: dict[str, list[str]] = {
-        "label": [dataset.label_names[label] for label in dataset.labels],
-        "path": [Path(place).as_posix() for place in places],
-        "split": np.where(tested, word, np.where(validated, "validation", "train")).tolist(),
-    }
-    for name, flags in (("is_query", told.query), ("is_gallery", told.gallery)):
-        marks = np.where(everyone if flags is None else flags, "True", "False")
-        columns[name] = np.where(tested, marks, "").tolist()
-    for name, codes in told.labels.items():
-        columns[name] = [told.label_names[name][code] for code in codes]
-    if told.ignore_groups is not None:
-        names = [*dataset.group_names, ""]  # -1, no group, is the last
-        columns["sequence"] = [names[group] for group in told.ignore_groups]
-    if dataset.boxes is not None:
-        whole = dataset.boxes[:, 2] < 0
-        for place, edge in enumerate(EDGES):
-            columns[edge] = np.where(whole, "", dataset.boxes[:, place].astype(str)).tolist()
-    table_file.write(file, columns)
-
-
-def _tested(dataset: PictureFiles, given: IntArray | None) -> IntArray:
-    tested = dataset.official_test_classes if given is None else given
-    if tested is None:
-        raise ValueError(f"{dataset.name} has no official test classes: say which are to be tested")
-    return tested
 
 
 def _refuse_unknown(names: dict[str, str | None], held: table_file.Columns, file: Path) -> None:

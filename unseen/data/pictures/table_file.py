@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+EDGES = ("x_1", "y_1", "x_2", "y_2")  # columns of the part of a picture that counts
 PARQUET = (".parquet", ".pq")
 SUFFIXES = (".csv", ".tsv", *PARQUET)
 _SNIFFED = 1 << 16  # characters that decide on the separator

@@ -1,0 +1,34 @@
+"""`unseen data table`: a data set of picture files as a table."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unseen import config as configs
+from unseen.cli.terminal import console, display
+from unseen.cli.train import data_table
+from unseen.data.pictures.files import PictureFiles
+from unseen.data.pictures.write_table import write_table
+from unseen.experiment.setting import prepare
+
+
+def table(
+    data: Annotated[str, typer.Argument(help="a folder of class folders, a benchmark, a table")],
+    out: Annotated[Path, typer.Option(help="the .csv or .parquet file to write")],
+    settings: Annotated[list[str] | None, typer.Argument(help="key=value, e.g. seed=1")] = None,
+) -> None:
+    """Example: unseen data table photos/ --out photos.csv
+
+    Writes path, label, split, queries, gallery and further labels of every picture, in the format
+    of OpenMetricLearning; `unseen train photos.csv` reads it. Classes are split as `train` does.
+    """
+    asked = configs.make(configs.override({"data": data_table(data, None)}, settings or []))
+    with display() as (_, watch):
+        setting = prepare(asked, watch)
+    dataset: object = setting.dataset
+    if not isinstance(dataset, PictureFiles):
+        raise ValueError(f"{setting.dataset.name} is no data set of picture files")
+    tested = setting.dataset.labels[setting.split.test]
+    write_table(dataset, out, tested)
+    console.print(f"{len(dataset):,} pictures: {out}. Next: unseen train {out}", soft_wrap=True)
