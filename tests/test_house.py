@@ -39,6 +39,7 @@ ORDER = [
     "experiment",
     "reports",
     "export",
+    "estimator",
     "studies",
     "search",
     "cli",

@@ -4,11 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
-from unseen.evaluation.calibrate import Calibration
+from unseen.evaluation.calibrate import Calibration, calibrate, rates_at
 from unseen.experiment.calibration import calibrate_run, read_calibration
 from unseen.experiment.setting import Watch, reopen
 from unseen.experiment.trained import Trained
+from unseen.neighbours.space import make_space
 from unseen.search.answers import Answer, ask
 from unseen.search.index import Index
 from unseen.search.ingest import find, ingest, model_entry
@@ -39,6 +41,18 @@ def test_calibration_is_kept_with_the_run(
     (run / "calibration.json").write_text(told.replace(model.fingerprint, "0" * 32))
     assert read_calibration(model) is None  # made for other weights
     (run / "calibration.json").write_text(told)
+
+
+def test_the_bound_holds_on_test_classes(run: Path, model: Trained) -> None:
+    """Characters that took no part in training or calibration: one promise for each rate."""
+    setting, _ = reopen(run)
+    embeddings = setting.embed(model.network, model.transform, setting.split.test)
+    labels = torch.from_numpy(setting.dataset.labels[setting.split.test])
+    held = setting.embed(model.network, model.transform, setting.split.validation)
+    names = torch.from_numpy(setting.dataset.labels[setting.split.validation])
+    for fmr in (0.01, 0.05, 0.2):
+        made = calibrate(held, names, fmr=fmr)
+        assert rates_at(make_space(embeddings), labels, made.threshold).fmr <= made.bound
 
 
 def test_the_threshold_decides(

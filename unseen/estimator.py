@@ -1,0 +1,121 @@
+"""A scikit-learn estimator: a linear or hidden head trained on feature arrays with any loss here.
+
+    learner = MetricLearner(loss="proxy_anchor", embedding_size=32).fit(features, labels)
+    learner.transform(features)           unit vectors [n, embedding_size]
+    learner.predict(others)               the class of the nearest training item
+
+It works in pipelines, grid searches and wherever a transformer or a classifier is asked for.
+`from_run` makes one around a run trained on features (`unseen train features.npz`).
+"""
+
+from collections.abc import Callable
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from unseen import catalogue
+from unseen.build import seeded
+from unseen.contracts import Output
+from unseen.experiment.trained import Trained
+from unseen.neighbours.nearest import nearest
+from unseen.neighbours.space import make_space, precise, to_sphere
+from unseen.networks.head import Head
+from unseen.objective import MinedObjective
+from unseen.samplers.samples_per_class import SamplesPerClass
+
+
+class MetricLearner(TransformerMixin, ClassifierMixin, BaseEstimator):
+    """loss, embedding_size: as in configs. epochs: over the items. per_class: items of each class
+    in a batch. lr: of Adam. random_state: of starting values and batches."""
+
+    def __init__(
+        self,
+        loss: str = "multi_similarity",
+        embedding_size: int = 32,
+        epochs: int = 10,
+        per_class: int = 4,
+        lr: float = 1e-3,
+        random_state: int = 0,
+    ) -> None:
+        self.loss, self.embedding_size = loss, embedding_size
+        self.epochs, self.per_class = epochs, per_class
+        self.lr, self.random_state = lr, random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        return tags
+
+    @classmethod
+    def from_run(cls, run: str | PathLike[str], X: Any, y: Any) -> "MetricLearner":  # noqa: N803
+        """The head of a run trained on features, with the items `predict` compares with."""
+        trained = Trained.open(str(run))
+        if trained.transform is not None:
+            raise ValueError(f"{run} was trained on pictures: unseen.load(RUN).embed takes those")
+        made = cls(trained.config.loss.name, trained.network.embedding_size)
+        x, y = validate_data(made, X, y, dtype=np.float32)
+        made.head_, made.mean_, made.scale_ = trained.vectors, np.float32(0), np.float32(1)
+        made.classes_, made._labels = np.unique(y, return_inverse=True)
+        made._items = made.transform(x)
+        return made
+
+    def fit(self, X: Any, y: Any) -> "MetricLearner":  # noqa: N803 - scikit-learn's names
+        """Trains the head on features X [n, D] with classes y [n]."""
+        x, y = validate_data(self, X, y, dtype=np.float32, ensure_min_samples=2)
+        check_classification_targets(y)
+        self.classes_, self._labels = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"fit needs at least 2 classes, got {len(self.classes_)} class")
+        self.mean_, self.scale_ = x.mean(axis=0), np.maximum(x.std(axis=0), 1e-6)
+        head = self._trained(torch.from_numpy((x - self.mean_) / self.scale_))
+        self.head_: Callable[[torch.Tensor], torch.Tensor] = head.eval()
+        self._items = self.transform(x)
+        return self
+
+    def transform(self, X: Any) -> NDArray[np.float32]:  # noqa: N803
+        """Unit vectors [n, embedding_size]."""
+        check_is_fitted(self, "head_")
+        x = validate_data(self, X, dtype=np.float32, reset=False)
+        with torch.inference_mode():
+            made = self.head_(torch.from_numpy((x - self.mean_) / self.scale_).float())
+        vectors: NDArray[np.float32] = to_sphere(made).clone().numpy()
+        return vectors
+
+    def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
+        """The class of the nearest item that was fitted."""
+        asked = torch.from_numpy(self.transform(X))
+        with precise(asked.device):
+            _, found = nearest(make_space(asked, torch.from_numpy(self._items)), 1)
+        classes: NDArray[Any] = self.classes_[self._labels[found[:, 0].numpy()]]
+        return classes
+
+    def _trained(self, x: torch.Tensor) -> Head:
+        labels, seed = self._labels.astype(np.int64), int(self.random_state)
+        context = {"num_classes": len(self.classes_), "embedding_size": self.embedding_size}
+        with seeded(seed):
+            head = Head(x.shape[1], self.embedding_size)
+            loss = catalogue.create("losses", self.loss, {}, None, seed=seed, **context)
+        objective = MinedObjective(loss, None, [])
+        values = [*head.parameters(), *objective.parameters()]
+        optimiser = torch.optim.Adam(values, lr=self.lr)
+        size = min(64, max(2 * self.per_class, len(x) // 2))
+        size = max(2, size // self.per_class) * self.per_class
+        size = min(size, self.per_class * len(self.classes_))
+        sampler = SamplesPerClass(
+            np.arange(len(x)), labels, batch_size=size, per_class=self.per_class, seed=seed
+        )
+        y = torch.from_numpy(labels)
+        for epoch in range(self.epochs):
+            sampler.set_epoch(epoch)
+            for batch in sampler:
+                made = head(x[batch].float())
+                optimiser.zero_grad()
+                objective(Output(made, x[batch]), y[batch])["total"].backward()
+                optimiser.step()
+        return head
