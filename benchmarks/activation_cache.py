@@ -4,8 +4,8 @@
 
 EfficientNet-Lite0 with the weights of its package, multi-similarity loss, AdamW. Both sides train
 the same layers on the same pictures; without a cache pictures are decoded, cropped and sent through
-the whole network, ahead of it in one thread. The two sides take turns; the ratio of their medians
-counts.
+the whole network. The two sides take turns; what counts is the processor time of all threads
+together, the time one core needs, which other work on the machine does not change.
 
     python benchmarks/activation_cache.py path/to/photos --gradients
 
@@ -62,11 +62,11 @@ def lite0() -> EmbeddingNetwork:
 
 
 def seconds(model: nn.Module, batches: Iterable[Batch]) -> float:
-    """One pass of training over some batches."""
+    """Processor time of one pass of training over some batches."""
     trained = [p for p in model.parameters() if p.requires_grad]
     optimiser, loss = torch.optim.AdamW(trained, lr=1e-4), MultiSimilarity()
     model.train()
-    began = time.perf_counter()
+    began = time.process_time()
     for batch in batches:
         images = batch.images
         if images.ndim == 4:
@@ -74,11 +74,11 @@ def seconds(model: nn.Module, batches: Iterable[Batch]) -> float:
         optimiser.zero_grad()
         loss(model(images).embeddings, batch.labels).backward()
         optimiser.step()
-    return time.perf_counter() - began
+    return time.process_time() - began
 
 
 def compare(dataset: Folder, layer: str, arguments: argparse.Namespace) -> tuple[float, float, int]:
-    """Median seconds per picture without and with a cache, and bytes kept per picture."""
+    """Median processor seconds per picture without and with a cache, and bytes kept per picture."""
     network = lite0()
     prefix, rest = cut_network(network, layer)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
