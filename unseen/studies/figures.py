@@ -1,6 +1,6 @@
 """Figures of a study, drawn with matplotlib: the same picture as PNG, as PDF and on the page.
 
-bars                   methods by score with their intervals, baselines as lines
+scores                 methods by score with their intervals, baselines as lines
 ranks                  rank of every method in every experiment
 critical_difference    mean ranks; a bar joins methods that are not told apart (Demsar 2006)
 relative_performance   what a set-up reaches of the best one, over methods and metrics
@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 from unseen.reports.tables import ON_TEST, metric_title, row_title
 from unseen.studies.correlation import matrix, pearson
 from unseen.studies.relative_performance import relative
-from unseen.studies.results import Results, standings
+from unseen.studies.results import Results, Standing, standings
 from unseen.studies.tournament import Tournament, tournament
 
 ACCENT, MUTED, WRONG, LINE = "#1d5fa9", "#58626e", "#bf2f29", "#dce1e7"
@@ -50,7 +50,7 @@ class Drawn:
 def draw_all(results: Results) -> list[Drawn]:
     """Every figure the results have enough points for."""
     makers: list[Callable[[Results], list[Drawn]]] = [
-        bars, tournament_figures, relative_performance, correlation_matrix, search
+        scores, tournament_figures, relative_performance, correlation_matrix, search
     ]  # fmt: skip
     with matplotlib.rc_context(STYLE):
         drawn = [figure for maker in makers for figure in maker(results)]
@@ -64,8 +64,8 @@ def mark_on_test(figure: Figure) -> None:
     figure.supxlabel(ON_TEST, x=0.01, ha="left", color=WRONG, fontsize=7)
 
 
-def bars(results: Results) -> list[Drawn]:
-    """Methods by score, best first."""
+def scores(results: Results) -> list[Drawn]:
+    """Methods by score, best first; points, since their axis need not begin at zero."""
     rows = [row for row in standings(results) if row.scores or row.failed]
     metric, experiments = results.plan.metric, results.experiments()
     methods = max(sum(not r.is_baseline for r in rows if r.experiment == e) for e in experiments)
@@ -76,52 +76,48 @@ def bars(results: Results) -> list[Drawn]:
     for ax in grid.flat[len(experiments) :]:
         ax.set_visible(False)
     for ax, experiment in zip(grid.flat, experiments, strict=False):
-        shown = [row for row in rows if row.experiment == experiment]
-        ranked = [row for row in shown if not row.is_baseline][::-1]
-        for place, row in enumerate(ranked):
-            spread = row.scores.get(metric)
-            if spread is None:
-                ax.text(0, place, " failed", color=WRONG, va="center")
-                continue
-            half = 0.0 if math.isnan(spread.high) else 50 * (spread.high - spread.low)
-            colour = ACCENT if row.is_best else "#8fb0d6"
-            ax.barh(place, 100 * spread.mean, color=colour, height=0.7)
-            ax.errorbar(100 * spread.mean, place, xerr=half, color="#1b2026", lw=1, capsize=2)
-        ax.set_yticks(range(len(ranked)), [row.method for row in ranked])
-        for row, style in zip([r for r in shown if r.is_baseline], ("--", ":", "-."), strict=False):
-            if metric in row.scores:
-                value = 100 * row.scores[metric].mean
-                ax.axvline(value, color=MUTED, ls=style, lw=1, label=row_title(row.method))
+        _panel(ax, [row for row in rows if row.experiment == experiment], metric)
         ax.set_title(experiment, fontsize=9, loc="left")
-        ax.set_xlabel(f"{metric_title(metric)}, %")
-    _zoom(grid.flat[0], [100 * r.scores[metric].mean for r in rows if metric in r.scores])
     figure.legend(*grid.flat[0].get_legend_handles_labels(), loc="outside upper right", ncols=3)
     told = f"{metric_title(metric)} on test classes: mean over runs with its 95 % interval."
     return [Drawn("scores", told, figure)]
 
 
-def _zoom(ax: Any, values: list[float]) -> None:
-    """Bars start at zero; where all are far from it, the axis says that it does not."""
-    low, high = min(values), max(values)
-    if low > 0.7 * high:
-        start = math.floor(low - 0.5 * (high - low) - 1)
-        ax.set_xlim(left=max(0, start))
+def _panel(ax: Any, rows: list[Standing], metric: str) -> None:
+    ranked = [row for row in rows if not row.is_baseline][::-1]
+    for place, row in enumerate(ranked):
+        spread = row.scores.get(metric)
+        if spread is None:
+            ax.text(0.02, place, "failed", color=WRONG, transform=ax.get_yaxis_transform())
+            continue
+        half = 0.0 if math.isnan(spread.high) else 50 * (spread.high - spread.low)
+        colour = ACCENT if row.is_best else MUTED
+        ax.errorbar(100 * spread.mean, place, xerr=half, fmt="o", color=colour, ms=5, capsize=3)
+    ax.set_yticks(range(len(ranked)), [row.method for row in ranked])
+    ax.set_ylim(-0.6, len(ranked) - 0.4)
+    ax.grid(axis="y", color=LINE, lw=0.8)
+    baselines = [row for row in rows if row.is_baseline and metric in row.scores]
+    for row, style in zip(baselines, ("--", ":", "-."), strict=False):
+        value = 100 * row.scores[metric].mean
+        ax.axvline(value, color=WRONG, ls=style, lw=1, label=row_title(row.method))
+    ax.set_xlabel(f"{metric_title(metric)}, %")
 
 
 def played(results: Results) -> Tournament | None:
     """The tournament of a study: experiments are the other factors, or the runs where there are
     none; None with fewer than three methods."""
-    metric, scores = results.plan.metric, {}
+    metric, found = results.plan.metric, {}
+    has_folds = any(run.replicate[1] for run in results.runs)
     for experiment in results.experiments():
         groups = {m: results.of(experiment, m) for m in results.methods()}
         if len(results.experiments()) > 1:
-            scores[experiment] = {m: _mean([r.score(metric) for r in g]) for m, g in groups.items()}
+            found[experiment] = {m: _mean([r.score(metric) for r in g]) for m, g in groups.items()}
             continue
         for seed, fold in dict.fromkeys(run.replicate for run in results.runs):
-            name = f"seed {seed}" + (f", fold {fold}" if results.plan.search or fold else "")
+            name = f"seed {seed}" + (f", fold {fold}" if has_folds else "")
             of_run = {m: [r for r in g if r.replicate == (seed, fold)] for m, g in groups.items()}
-            scores[name] = {m: _mean([r.score(metric) for r in g]) for m, g in of_run.items()}
-    return tournament(scores) if len(results.methods()) > 2 else None
+            found[name] = {m: _mean([r.score(metric) for r in g]) for m, g in of_run.items()}
+    return tournament(found) if len(results.methods()) > 2 else None
 
 
 def tournament_figures(results: Results) -> list[Drawn]:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from unseen import config as configs
 from unseen.statistics import Spread, compare, holm, over_seeds
 from unseen.studies import plan as plans
 from unseen.studies.plan import Cell, Plan
@@ -76,10 +77,11 @@ class Results:
         return any((run.selection or {}).get("on") == "test" for run in everything)
 
     def metrics(self) -> list[str]:
-        """Every metric of any run, the plan's first."""
-        found = [m for run in self.runs for m in _scores(run).get("metrics", {})]
-        rest = [metric for metric in dict.fromkeys(found) if metric != self.plan.metric]
-        return [self.plan.metric, *rest]
+        """Every metric of any run in the order of the settings, the plan's first."""
+        asked = configs.make(self.runs[0].cell.values).metrics if self.runs else []
+        found = {metric for run in self.runs for metric in _scores(run).get("metrics", {})}
+        known = [m for m in asked if m in found] + sorted(found - set(asked))
+        return [self.plan.metric, *(metric for metric in known if metric != self.plan.metric)]
 
     def methods(self) -> list[str]:
         return list(dict.fromkeys(run.cell.labels[self.plan.compared] for run in self.runs))

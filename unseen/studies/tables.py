@@ -21,7 +21,7 @@ NOTE = (
     "p: paired test against the best over test classes and seeds, corrected for the number of "
     "methods (Holm)."
 )
-MOST_COLUMNS = 4  # metrics that a terminal has room for
+MOST_COLUMNS = 3  # metrics that a terminal has room for
 
 
 class StudyTable:
@@ -87,23 +87,24 @@ def runs_text(row: Standing) -> str:
 
 
 def terminal(results: Results, metrics: Sequence[str] | None = None) -> Table:
-    """For the terminal: the first metrics only."""
+    """For the terminal: the first metrics only, experiments as headings, fits 80 columns."""
     made = StudyTable(results, metrics or results.metrics()[:MOST_COLUMNS])
     table = Table(
         title=plain(results.plan.name), caption="\n".join(made.notes),
         title_justify="left", caption_justify="left",
     )  # fmt: skip
-    for head in made.heads:
+    for head in made.heads[made.has_experiments :]:
         table.add_column(head, justify="right" if head.endswith("%") else "left")
     last = None
     for row in made.rows:
-        if last is not None and row.experiment != last:
+        if made.has_experiments and row.experiment != last:
             table.add_section()
+            table.add_row(f"[underline]{plain(row.experiment)}[/]")
         last = row.experiment
         style = "bold" if row.is_best else "dim" if row.is_baseline else ""
         style = "red" if row.failed and not row.done else style
-        cells = [plain(cell).replace(" (s ", "\n(s ") for cell in made.cells(row)]
-        table.add_row(*cells, style=style)
+        cells = [plain(cell.partition(" (s ")[0]) for cell in made.cells(row)]
+        table.add_row(*cells[made.has_experiments :], style=style)
     return table
 
 
