@@ -40,13 +40,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("processes")
-
-
-@pytest.fixture(scope="module")
-def found(folder: Path) -> dict[str, Any]:
+def found_by_a_pair(folder: Path) -> dict[str, Any]:
     """What the first of two processes found."""
     shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     ranks = [
@@ -69,29 +63,22 @@ def found(folder: Path) -> dict[str, Any]:
     return found
 
 
-def test_gradients_and_loss_are_those_of_one_process(found: dict[str, Any]) -> None:
+def test_two_processes_are_one(tmp_path: Path) -> None:
+    """One test, so that the pair starts once however tests are shared among workers."""
+    found = found_by_a_pair(tmp_path)
     assert len(found["gradients"]) >= 12
     assert max(found["gradients"].values()) < 1e-10
-
-
-def test_a_whole_run_is_that_of_one_process(found: dict[str, Any]) -> None:
     for name, differences in found["runs"].items():
         assert differences["ranks"] == 0, name
         assert differences["weights"] < 1e-3, name
         assert differences["recall"] < 0.05, name
-
-
-def test_a_resumed_run_is_the_undisturbed_one_bit_for_bit(found: dict[str, Any]) -> None:
-    assert found["resumed"]
-
-
-def test_the_others_are_told_when_one_ends(found: dict[str, Any]) -> None:
+    assert found["resumed"], "a resumed run is not the undisturbed one"
     assert "another process of this run has ended; the same command goes on" in found["lost"]
+    check_torchrun_goes_on(tmp_path)
 
 
-def test_torchrun_goes_on_with_the_run_that_lost_a_process(
-    found: dict[str, Any], folder: Path
-) -> None:
+def check_torchrun_goes_on(folder: Path) -> None:
+    """The run that lost a process ends like the undisturbed one."""
     sys.path.insert(0, str(HERE))
     from two_processes import RUN
 

@@ -103,7 +103,6 @@ def setting_of(processes: Processes, *words: str) -> Setting:
 def runs(processes: Processes, folder: Path) -> dict[str, dict[str, float]]:
     """Whole runs: are all processes in the same state, and how far are they from one alone?"""
     cases = {
-        "plain": [],
         "chunks, density, bank": [
             "micro_batch=4",
             'regularizers=["density"]',
