@@ -34,7 +34,7 @@ def write_answer(
         f"<p>{said[1]}</p></div></div>"
         f'<div class="sheet">{"".join(_hit(index, hit) for hit in answer.hits)}</div>'
     )
-    write_page(out, f"{query.name} · unseen", body)
+    write_page(out, query.name, body)
 
 
 def write_page(out: Path, title: str, body: str) -> None:
@@ -46,7 +46,7 @@ def write_page(out: Path, title: str, body: str) -> None:
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="{POLICY}">
-<title>{escape(title)}</title>
+<title>{escape(title)} · unseen</title>
 <style>
 {look}{STYLE}</style>
 </head>
