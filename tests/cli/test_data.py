@@ -1,6 +1,7 @@
 """`unseen data check`, `show` and `pack` on small folders."""
 
 import json
+import struct
 import sys
 from pathlib import Path
 
@@ -61,6 +62,18 @@ def test_check_names_what_is_wrong(
     assert told["files"] == 41
     assert told["usable"] == 39
     assert len(told["exact_copies_across_split"]) == 1
+
+
+def test_pillow_does_not_talk_in_between(capsys: pytest.CaptureFixture[str], photos: Path) -> None:
+    bomb = photos / "class 0" / "bomb.bmp"
+    Image.new("1", (8, 8)).save(bomb)
+    content = bytearray(bomb.read_bytes())
+    content[18:26] = struct.pack("<ii", 10_000, 12_000)  # Pillow warns from 89 million pixels on
+    bomb.write_bytes(content)
+    code, text, errors = unseen(capsys, "data", "check", str(photos))
+    assert code == 1
+    assert "huge" in text
+    assert "Warning" not in text + errors
 
 
 def test_check_without_enough_classes_for_a_split(

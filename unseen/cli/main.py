@@ -6,6 +6,7 @@ Importing torch takes seconds, so the list of commands needs none of them.
 import difflib
 import importlib
 import sys
+import warnings
 from importlib.metadata import version
 from typing import Annotated, Any
 
@@ -97,4 +98,5 @@ def describe(
 
 def run() -> None:
     """Parses the words after `unseen` and runs the command they name."""
+    warnings.filterwarnings("ignore", module=r"PIL\.")  # what is wrong with a file we say ourselves
     guarded(lambda: app(sys.argv[1:]))
