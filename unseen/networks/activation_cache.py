@@ -16,11 +16,11 @@ depend on who asked first.
 
 Precision: float32 keeps what the prefix gives; against an uncached run only the order of sums may
 differ, since convolutions round otherwise in batches of another size. int16 halves the file: whole
-numbers with one scale per picture and channel. Their error is about a sixth of float16's, which
+numbers with one scale per picture and channel. Their error is several times below float16's, which
 matters behind ReLU, where rounding flips gates whose input is nearly 0. Change of the whole
-gradient, EfficientNet-Lite0 on CUB pictures, 4 batches of 16: at most 0.2 % when cut at blocks.3 or
-blocks.4, 0.5 % at blocks.5, 0.004 % at pooled, and 1.4 % in a single layer; float16 gave up to
-3.2 % of the whole and 5 % in a layer.
+gradient, EfficientNet-Lite0 on CUB pictures, the largest of 4 batches of 16, cut at blocks.3,
+blocks.4, blocks.5: 0.5, 0.3, 0.6 %; float16 1.7, 1.8, 1.1 %; at pooled 0.003 and 0.04 %
+(benchmarks/activation_cache.py --gradients).
 
 Maps are kept with their channels last, as the convolutions after the cut want them.
 """
