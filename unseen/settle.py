@@ -125,7 +125,7 @@ def _settle_network(config: Config, small: bool, choose: Choose) -> tuple[str, s
         choose("freeze_until", frozen, "its layers know photographs, only the head is trained")
         choose("views", 0, "the head is trained on pictures as they are judged")
     if photographs and config.network == PLAIN:
-        choose("pooling", "avg+max", "finds more unseen classes than the mean alone")
+        choose("pooling", "avg+max", "the mean and the maximum, as in the networks of Proxy-Anchor")
         choose("embedding_size", 512, "usual with photographs")
     if frozen is None and config.views not in ("auto", 0):
         raise ValueError(f"views needs freeze_until = <layer>, got views = {config.views}")
