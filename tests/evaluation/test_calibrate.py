@@ -92,10 +92,10 @@ def test_the_bound_holds_on_fresh_classes() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_classes", [15, 50, 100])
+@pytest.mark.parametrize("num_classes", [15, 50])
 @pytest.mark.parametrize("fmr", [0.001, 0.01, 0.1])
 def test_the_bound_holds_as_often_as_it_says(num_classes: int, fmr: float) -> None:
-    assert coverage(300, num_classes, fmr) >= 0.92  # 0.95 less three standard errors
+    assert coverage(100, num_classes, fmr) >= 0.89  # 0.95 less three standard errors
 
 
 @pytest.mark.parametrize("fresh_classes", [60, 240])
