@@ -1,6 +1,7 @@
 """Queries, gallery and groups reach the judges as a slow count has them."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -58,9 +59,10 @@ def test_scores_by_column_have_plain_names() -> None:
     embeddings = torch.randn(20, 4, generator=torch.Generator().manual_seed(0))
     labels = torch.arange(20) // 2
     asking = Asking({"": labels, "family": labels // 5}, gallery=torch.arange(10, 20))
-    both = evaluate(**asking.arguments(embeddings), metrics=("recall@1", "nmi"), resamples=0)
+    asked: dict[str, Any] = {"metrics": ("recall@1", "nmi"), "resamples": 0, "missing": "count"}
+    both = evaluate(**asking.arguments(embeddings), **asked)
     for column, alone in (("", labels), ("family", labels // 5)):
         single = Asking(alone, gallery=torch.arange(10, 20)).arguments(embeddings)
-        wanted = evaluate(**single, metrics=("recall@1", "nmi"), resamples=0)
+        wanted = evaluate(**single, **asked)
         assert both.by(column).to_dict() == wanted.to_dict()
         assert set(both.by(column).per_query) == {"recall@1", "nmi"}
