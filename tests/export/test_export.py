@@ -36,6 +36,9 @@ def random_run(folder: Path, backbone: str, *words: str) -> Trained:
     size = 64 if backbone.startswith("timm") or "incept" in backbone or "goo" in backbone else 40
     values = [
         f"backbone={backbone}",
+        "weights=none",
+        "pooling=own",
+        "freeze_until=none",
         f"picture_size={size}",
         "embedding_size=16",
         "device=cpu",

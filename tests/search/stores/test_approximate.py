@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import faiss.contrib.torch_utils  # noqa: F401  (as pytorch-metric-learning does: it changes `search`)
 import numpy as np
 import pytest
 

@@ -72,7 +72,10 @@ class Approximate:
             parameters = faiss.SearchParametersHNSW(efSearch=max(effort, wanted), **selector)
         else:
             parameters = faiss.SearchParametersIVF(nprobe=effort, **selector)
-        _, places = self._faiss_index.search(queries.numpy(), wanted, params=parameters)
+        # faiss.contrib.torch_utils, which some packages import, puts a `search` without parameters
+        # in the place of the first one and keeps that under another name
+        search = getattr(self._faiss_index, "search_numpy", self._faiss_index.search)
+        _, places = search(queries.numpy(), wanted, params=parameters)
         found: NDArray[np.int64] = places
         return found
 
