@@ -137,7 +137,7 @@ class WholeBatch:
 
 def reseed(seed: int, device: torch.device) -> None:
     """The generator of the device alone: `torch.manual_seed` also formats the whole stack for each
-    kind of device that has not been used, which takes a third of a short step."""
+    kind of device that has not been used, which takes a good part of a short step."""
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":
         torch.cuda.manual_seed(seed)
