@@ -48,6 +48,18 @@ def dataset(
     return made
 
 
+def data_table(data: str, given: Any = None) -> dict[str, Any]:
+    """The data part of a config from a user's word: a built-in set by its name, anything else by
+    what it looks like; `given` values stay."""
+    names = catalogue.names("data")
+    table = dict(given) if isinstance(given, dict) else {}
+    if data in names and not Path(data).is_dir():
+        return table | {"name": data}
+    if "/" not in data and not Path(data).exists():
+        catalogue.known(data, [n for n in names if n != "folder"], "data set (and no such folder)")
+    return table | {"name": data_name(Path(data)), "root": data}
+
+
 def data_name(path: Path) -> str:
     """The data set a file or folder holds: features, a table, a packed copy, a known benchmark,
     class folders."""

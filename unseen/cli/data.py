@@ -11,8 +11,8 @@ from rich.table import Table
 
 from unseen import build, settle
 from unseen import config as configs
+from unseen.build import data_table
 from unseen.cli.terminal import console, display
-from unseen.cli.train import data_table
 from unseen.cli.write_table import table as write_as_table
 from unseen.config import Config
 from unseen.data.pictures import transforms
@@ -144,7 +144,7 @@ def pack(
 
 
 def _config(data: str, settings: list[str] | None) -> Config:
-    values: dict[str, Any] = {"data": data_table(data, None)}
+    values: dict[str, Any] = {"data": data_table(data)}
     return configs.make(configs.override(values, settings or []))
 
 

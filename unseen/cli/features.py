@@ -8,8 +8,8 @@ import typer
 
 from unseen import build
 from unseen import config as configs
+from unseen.build import data_table
 from unseen.cli.terminal import console, display
-from unseen.cli.train import data_table
 from unseen.experiment.features import write_features
 from unseen.experiment.setting import settled
 from unseen.networks.pooling import POOLINGS
@@ -35,7 +35,7 @@ def features(
         raise ValueError(f"--out must end in .npz, got {out}")
     chosen: dict[str, Any] = {"backbone": backbone, "pooling": pooling}
     chosen |= {"weights": None if weights == configs.NOTHING else weights}
-    values = {"data": data_table(data, None)} | chosen
+    values = {"data": data_table(data)} | chosen
     asked = configs.make(configs.override(values, settings or []))
     with display() as (_, watch):
         dataset = build.dataset(asked.data, watch.of("reading the data"), asked.strict)

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Group
 from rich.live import Live
+from rich.markdown import Markdown
 from rich.text import Text
 
 from unseen.cli.terminal import console, display
@@ -18,7 +19,9 @@ from unseen.experiment.setting import prepare, stored_config
 from unseen.reports import page
 from unseen.studies import engine, tables
 from unseen.studies import plan as plans
+from unseen.studies import preset as presets
 from unseen.studies.engine import Progress, Study
+from unseen.studies.preset import Budget
 from unseen.studies.queue import GRACE
 from unseen.studies.report import write
 from unseen.studies.results import Results, read
@@ -105,11 +108,46 @@ def report(
     Writes report/index.html in the study's folder, with figures as PNG and PDF and the table as
     Markdown and LaTeX, from the run folders alone.
     """
+    if (folder / "preset.json").exists():
+        console.print(f"page: {presets.remake(folder)}", soft_wrap=True)
+        return
     results = read(folder)
     if pages:
         _write_pages(results)
     console.print(tables.terminal(results))
     console.print(f"report: {write(results)}", soft_wrap=True)
+
+
+@study.command(short_help="Repeat a published study, its numbers beside ours.")
+def preset(
+    name: Annotated[str, typer.Argument(help=f"one of {', '.join(presets.names())}")],
+    settings: Annotated[
+        list[str] | None, typer.Argument(help="key=value for every run, as for `unseen train`")
+    ] = None,
+    data: Annotated[str, typer.Option(help="as for `unseen train` [the preset's own]")] = "",
+    budget: Annotated[
+        Budget, typer.Option(help="quick: minutes on two cores; full: as published")
+    ] = "quick",
+    seeds: Annotated[int, typer.Option(help="how many [as the preset says]", min=0)] = 0,
+    out: Annotated[Path | None, typer.Option(help="the folder of presets [presets/...]")] = None,
+    jobs: Jobs = None,
+) -> None:
+    """Example: unseen study preset losses --data features.npz
+
+    Runs the study, shows its tables and figures with the published values beside ours, and says
+    what was found and what differs. Finished runs are never repeated; presets in the same folder
+    share runs. `unseen study report FOLDER` writes the page again.
+    """
+    found = presets.find(name)
+    ask = presets.Ask(data or found.usual_data, budget, tuple(settings or ()), seeds)
+    folder = out or Path("presets") / f"{Path(ask.data).stem}-{budget}"
+    try:
+        page_file = presets.run(found, ask, folder, jobs, presets.Watch(_shown, _measuring))
+    except KeyboardInterrupt:
+        console.print("stopped; the same command goes on")
+        raise
+    console.print(Markdown((page_file.parent / "findings.md").read_text()))
+    console.print(f"page: {page_file}", soft_wrap=True)
 
 
 def _write_pages(results: Results) -> None:
@@ -124,6 +162,13 @@ def _write_pages(results: Results) -> None:
             data[name] = data.get(name) or prepare(config).dataset
             page.write(each.folder, data[name])
         watch.progress("pages of runs", len(done), len(done))
+
+
+@contextmanager
+def _measuring() -> Iterator[presets.Told]:
+    """A bar for what is computed after the runs."""
+    with display() as (_, watch):
+        yield watch.progress
 
 
 @contextmanager

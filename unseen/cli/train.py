@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from unseen import build, catalogue
+from unseen import build
 from unseen import config as configs
 from unseen.cli.terminal import command_line, console, display, stages
 from unseen.config import Config
@@ -57,7 +57,7 @@ def train(
     if data.endswith(".toml"):
         values |= configs.load(Path(data))
     else:
-        values["data"] = data_table(data, values.get("data"))
+        values["data"] = build.data_table(data, values.get("data"))
     values |= {"strict": True} if strict else {}
     values |= {"weights": weights} if weights else {}
     if cache is not None:
@@ -159,17 +159,6 @@ def announce_copies(copies: Copies) -> None:
         console.print(
             f"  {number} exact copies, none across the split; `unseen data check` names them"
         )
-
-
-def data_table(data: str, given: Any) -> dict[str, Any]:
-    """A built-in data set by its name, anything else by what it looks like."""
-    names = catalogue.names("data")
-    table = dict(given) if isinstance(given, dict) else {}
-    if data in names and not Path(data).is_dir():
-        return table | {"name": data}
-    if "/" not in data and not Path(data).exists():
-        catalogue.known(data, [n for n in names if n != "folder"], "data set (and no such folder)")
-    return table | {"name": build.data_name(Path(data)), "root": data}
 
 
 def usual_folder(config: Config) -> Path:

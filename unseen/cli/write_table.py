@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from unseen import config as configs
+from unseen.build import data_table
 from unseen.cli.terminal import console, display
-from unseen.cli.train import data_table
 from unseen.data.pictures.files import PictureFiles
 from unseen.data.pictures.write_table import write_table
 from unseen.experiment.setting import prepare
@@ -23,7 +23,7 @@ def table(
     Writes path, label, split, queries, gallery and further labels of every picture, in the format
     of OpenMetricLearning; `unseen train photos.csv` reads it. Classes are split as `train` does.
     """
-    asked = configs.make(configs.override({"data": data_table(data, None)}, settings or []))
+    asked = configs.make(configs.override({"data": data_table(data)}, settings or []))
     with display() as (_, watch):
         setting = prepare(asked, watch)
     dataset: object = setting.dataset

@@ -8,33 +8,26 @@ report/runs.csv          every run with all its scores
 Made from the run folders alone: the same runs give the same page.
 """
 
-import base64
 import csv
 import io
 import math
 import shlex
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.backends.backend_pdf import FigureCanvasPdf
-
-from unseen.reports.page import POLICY
 from unseen.reports.tables import ON_TEST, metric_title
 from unseen.studies import tables
+from unseen.studies.document import Part, document, fact, figure, saved
 from unseen.studies.figures import Drawn, draw_all, played
 from unseen.studies.results import Results, Run, standings
 from unseen.training.run_folder import RunFolder
-
-DPI = 144
 
 
 def write(results: Results, extra: list[tuple[str, str]] | None = None) -> Path:
     """Writes the page and what stands beside it; `extra` are further sections, (title, HTML)."""
     folder = RunFolder(results.out / "report")
     drawn = draw_all(results) if _finished(results) else []
-    pictures = {each.name: _saved(each, folder) for each in drawn}
+    pictures = {each.name: saved(each, folder) for each in drawn}
     folder.write_text("table.md", tables.markdown(results))
     folder.write_text("table.tex", tables.latex(results))
     folder.write_text("runs.csv", _csv(results))
@@ -47,7 +40,9 @@ def write(results: Results, extra: list[tuple[str, str]] | None = None) -> Path:
         ("how", "What was compared, and how", _how(results)),
         ("runs", "Every run", _runs(results)),
     ]
-    folder.write_text("index.html", _document(results, [part for part in parts if part[2]]))
+    shown = [Part(*part) for part in parts if part[2]]
+    page = document(results.plan.name, headline(results), _notices(results), shown)
+    folder.write_text("index.html", page)
     return folder.file("index.html")
 
 
@@ -71,30 +66,10 @@ def _finished(results: Results) -> list[Run]:
     return [run for run in results.runs if run.state == "done"]
 
 
-def _saved(drawn: Drawn, folder: RunFolder) -> str:
-    """Writes PNG and PDF; the picture as a data URI."""
-    png, pdf = io.BytesIO(), io.BytesIO()
-    drawn.figure.set_dpi(DPI)
-    FigureCanvasAgg(drawn.figure).print_png(png, metadata={"Software": None})
-    drawn.figure.set_dpi(72)
-    FigureCanvasPdf(drawn.figure).print_pdf(pdf, metadata={"CreationDate": None})
-    for name, content in (("png", png), ("pdf", pdf)):
-        folder.write_bytes(f"figures/{drawn.name}.{name}", content.getvalue())
-    return "data:image/png;base64," + base64.b64encode(png.getvalue()).decode()
-
-
 def _figures(drawn: list[Drawn], pictures: dict[str, str], names: tuple[str, ...]) -> str:
-    html = ""
-    for each in drawn:
-        if each.name.startswith(names):
-            html += (
-                f'<figure class="drawn"><img src="{pictures[each.name]}" '
-                f'width="{round(96 * each.figure.get_figwidth())}" '
-                f'alt="{escape(each.caption)}"><figcaption class="small">{escape(each.caption)} '
-                f'<a href="figures/{each.name}.png">PNG</a> '
-                f'<a href="figures/{each.name}.pdf">PDF</a></figcaption></figure>'
-            )
-    return html
+    return "".join(
+        figure(each, pictures[each.name]) for each in drawn if each.name.startswith(names)
+    )
 
 
 def _tournament(results: Results, drawn: list[Drawn], pictures: dict[str, str]) -> str:
@@ -134,7 +109,7 @@ def _how(results: Results) -> str:
     plan = results.plan
     about = f"<p>{escape(plan.about)}</p>" if plan.about else ""
     compared = "".join(
-        _fact(name, ", ".join(found))
+        fact(name, ", ".join(found))
         for name in plan.factors
         if (found := list(dict.fromkeys(run.cell.labels[name] for run in results.runs)))
     )
@@ -146,11 +121,11 @@ def _how(results: Results) -> str:
         if f"{part}_classes" in split
     )
     hashes = sorted({str((run.result or {}).get("split", {}).get("hash")) for run in done})
-    facts = compared + _fact("seeds", ", ".join(map(str, plan.seeds)))
-    facts += _fact("classes", classes) if classes else ""
-    facts += _fact("splits", ", ".join(hashes)) if done else ""
+    facts = compared + fact("seeds", ", ".join(map(str, plan.seeds)))
+    facts += fact("classes", classes) if classes else ""
+    facts += fact("splits", ", ".join(hashes)) if done else ""
     on = "test" if results.on_test else "validation"
-    facts += _fact("selected on", f"{on} classes")
+    facts += fact("selected on", f"{on} classes")
     chosen = "are tested" if results.on_test else "were neither trained on nor tested"
     command = f"unseen study run study.toml --out {shlex.quote(results.out.name)}"
     return (
@@ -159,10 +134,6 @@ def _how(results: Results) -> str:
         f"classes that {chosen}.</p><h3>To make it again</h3><pre>{escape(command)}</pre>"
         f"<details><summary>study.toml</summary><pre>{escape(plan.to_toml())}</pre></details>"
     )
-
-
-def _fact(title: str, text: str) -> str:
-    return f"<div><dt>{escape(title)}</dt><dd>{escape(text)}</dd></div>"
 
 
 def _runs(results: Results) -> str:
@@ -202,39 +173,9 @@ def _csv(results: Results) -> str:
     return stream.getvalue()
 
 
-def _document(results: Results, parts: list[tuple[str, str, str]]) -> str:
-    style = "\n".join(
-        files(package).joinpath(name).read_text(encoding="utf-8")
-        for package, name in (("unseen.reports", "look.css"), ("unseen.studies", "study.css"))
-    )
-    links = "".join(f'<a href="#section-{anchor}">{title}</a>' for anchor, title, _ in parts)
-    body = "".join(
-        f'<section aria-labelledby="section-{anchor}"><h2 id="section-{anchor}">{title}</h2>\n'
-        f"{html}</section>\n"
-        for anchor, title, html in parts
-    )
+def _notices(results: Results) -> list[str]:
     open_runs = sum(run.state == "open" for run in results.runs)
-    notices = [ON_TEST] if results.on_test else []
+    told = [ON_TEST] if results.on_test else []
     if open_runs:
-        notices.append(f"Not finished: {open_runs} of {len(results.runs)} runs are missing.")
-    told = "".join(f'<p class="notice">{escape(text)}</p>' for text in notices)
-    name = escape(results.plan.name)
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
-<title>{name} · unseen</title>
-<style>
-{style}</style>
-</head>
-<body>
-<header class="bar"><span><strong>unseen</strong> · study <bdi>{name}</bdi></span>
-<nav aria-label="Sections">{links}</nav></header>
-<main>
-<div class="head"><h1>{headline(results)}</h1></div>
-{told}{body}</main>
-</body>
-</html>
-"""
+        told.append(f"Not finished: {open_runs} of {len(results.runs)} runs are missing.")
+    return told
