@@ -13,6 +13,7 @@ import pytest
 from plotly.offline import get_plotlyjs
 
 from unseen.reports import page
+from unseen.reports.sections import SEARCH_PAGE
 
 VOID = {"meta", "img", "input", "link", "br", "hr"}
 
@@ -76,12 +77,18 @@ def test_glyphs_are_called_characters(run: Path, dataset: Any, result: dict[str,
 def test_loads_nothing(run: Path, dataset: Any) -> None:
     made = written(run, dataset)
     loads = made.values("src") + made.values("href") + made.values("srcset")
-    assert loads
+    loads.remove(SEARCH_PAGE)  # a link to follow, nothing that is loaded
     assert {value.split(":")[0] if ":" in value else value[0] for value in loads} == {"data", "#"}
     assert "default-src 'none'" in " ".join(made.values("content"))
     styles = (run / "report" / "index.html").read_text(encoding="utf-8").split("</style>")[0]
     assert "url(" not in styles
     assert "@import" not in styles
+
+
+def test_leads_to_the_search_page(run: Path, dataset: Any) -> None:
+    made = written(run, dataset)
+    assert "unseen index build . path/to/pictures" in made.text
+    assert SEARCH_PAGE in made.values("href")
 
 
 def test_plotly_is_inside_once(run: Path, dataset: Any) -> None:
@@ -109,7 +116,7 @@ def test_every_figure_has_its_place_and_every_label_its_target(run: Path, datase
     assert set(figures) == {"loss", "recall", "map"} <= set(identities)
     targets = made.values("for") + [h.removeprefix("#") for h in made.values("href")]
     targets += made.values("aria-labelledby")
-    assert set(targets) <= set(identities)
+    assert set(targets) - {SEARCH_PAGE} <= set(identities)
     looked_up = re.findall(r'getElementById\("([^"]+)"\)', made.scripts["main"])
     assert set(looked_up) <= set(identities)
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from matplotlib.text import Text
 
+from unseen.reports.sections import SEARCH_PAGE
 from unseen.statistics import holm
 from unseen.studies import tables
 from unseen.studies.engine import local_storage
@@ -116,7 +117,8 @@ def test_the_page(finished: Results) -> None:
     for run in finished.runs:
         assert f"../runs/{run.folder.name}/" in text
     assert "unseen study run study.toml --out &#x27;a study&#x27;" in text
-    assert "http://" not in text
+    assert text.count("http://") == text.count(f'<a href="{SEARCH_PAGE}">') == 1
+    assert "unseen index build runs/margin-" in text
     figures = {file.name for file in (page.parent / "figures").iterdir()}
     assert {"scores.png", "scores.pdf", "critical_difference.pdf", "ranks.png"} <= figures
     assert (page.parent / "table.tex").exists()

@@ -1,9 +1,10 @@
 """The parts of a run's page as HTML. Text of users, files and labels is always escaped."""
 
+import shlex
 from html import escape
 from typing import Any
 
-from unseen.contracts import Dataset
+from unseen.contracts import Dataset, FeatureDataset
 from unseen.reports import queries, tables
 from unseen.reports.figures import chosen_epoch
 from unseen.reports.queries import Found
@@ -12,6 +13,7 @@ from unseen.reports.thumbnails import tile
 
 Json = dict[str, Any]
 
+SEARCH_PAGE = "http://127.0.0.1:8000"  # where `unseen serve` opens unless told otherwise
 NOUNS = {  # data set -> what one of its classes is, and several
     "glyphs": ("character", "characters"),
     "omniglot": ("character", "characters"),
@@ -115,8 +117,23 @@ def training(run: RunFolder, dataset: Dataset) -> str:
     remake = f"<h3>Remake it</h3><pre><code>{escape(str(command))}</code></pre>" if command else ""
     return (
         f'<dl class="facts">{listed}</dl>{remake}{_test_reads(run.manifest)}'
+        f"{'' if isinstance(dataset, FeatureDataset) else search_with('.')}"
         f"<details><summary>Whole configuration and versions</summary>"
         f"<pre><code>{escape(run.config_text)}</code></pre>{_versions(run)}</details>"
+    )
+
+
+def search_with(run: str) -> str:
+    """The way from a run, as seen from the folder the reader stands in, to the search page."""
+    commands = (
+        f"unseen index build {shlex.quote(run)} path/to/pictures --out pictures.index\n"
+        "unseen serve pictures.index"
+    )
+    where = "In the run's folder: then" if run == "." else "Then"
+    return (
+        f"<h3>Search with it</h3><pre><code>{escape(commands)}</code></pre>"
+        f'<p>{where} open <a href="{SEARCH_PAGE}">the search page</a>; '
+        "<code>--compare other.index</code> shows what changed between two runs.</p>"
     )
 
 

@@ -15,6 +15,7 @@ import shlex
 from html import escape
 from pathlib import Path
 
+from unseen.reports.sections import search_with
 from unseen.reports.tables import ON_TEST, metric_title
 from unseen.studies import tables
 from unseen.studies.document import Part, document, fact, figure, saved
@@ -133,7 +134,21 @@ def _how(results: Results) -> str:
         "classes, and every setting below that is not compared; the epoch of each was chosen on "
         f"classes that {chosen}.</p><h3>To make it again</h3><pre>{escape(command)}</pre>"
         f"<details><summary>study.toml</summary><pre>{escape(plan.to_toml())}</pre></details>"
+        + _search(results)
     )
+
+
+def _on_features(run: Run) -> bool:
+    return "features" in (run.result or {}).get("data", {})
+
+
+def _search(results: Results) -> str:
+    """The way to the search page with the best run; features have no pictures to search."""
+    done = [run for run in _finished(results) if not _on_features(run)]
+    if not done:
+        return ""
+    best = max(done, key=lambda run: (run.selection or {}).get("value", -math.inf))
+    return search_with(f"runs/{best.folder.name}")
 
 
 def _runs(results: Results) -> str:
