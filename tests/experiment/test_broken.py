@@ -1,6 +1,7 @@
 """Pictures that break while a run goes on, and copies on both sides of the split."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from PIL import Image
 
 from unseen import config as configs
 from unseen.contracts import Split
+from unseen.experiment.broken import BrokenPictures
 from unseen.experiment.leaks import copies, refuse_shared_classes
 from unseen.experiment.run import train_and_judge
 from unseen.experiment.setting import Setting, Watch, prepare
@@ -69,6 +71,40 @@ def test_a_run_goes_on_without_broken_pictures(photos: Path, tmp_path: Path) -> 
     journal = (tmp_path / "run" / "journal.jsonl").read_text().splitlines()
     noted = [json.loads(line) for line in journal if '"unreadable"' in line]
     assert [event["path"] for event in noted] == broken[:1]  # the test classes are read after it
+
+
+@pytest.mark.parametrize("views", [0, 2])
+def test_frozen_layers_go_on_without_broken_pictures_until_they_are_back(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, views: int
+) -> None:
+    monkeypatch.setenv("UNSEEN_CACHE", str(tmp_path / "cache"))
+    words = ("backbone=small_conv", "freeze_until=stage2", f"views={views}", "pooling=avg")
+    setting = setting_of(photos, *words)
+    whole = {path: Path(path).read_bytes() for path in map(str, photos.glob("*/*.png"))}
+    broken = break_some(setting)
+    for name in ("first", "second"):  # a run that finds the cache is told as well
+        told: list[str] = []
+        again = replace(setting, broken=BrokenPictures())
+        result = train_and_judge(again, tmp_path / name, "test", Watch(warn=told.append))
+        assert result["unreadable_pictures"] == 2
+        assert all(any(path in line for line in told) for path in broken)
+    for path in broken:
+        Path(path).write_bytes(whole[path])
+    mended = replace(setting, broken=BrokenPictures())
+    assert train_and_judge(mended, tmp_path / "third", "test")["unreadable_pictures"] == 0
+    marks = [path.read_bytes() for path in (tmp_path / "cache" / "activations").glob("*/done")]
+    assert len(marks) == 1 + views
+    assert set(b"".join(marks)) == {1}
+
+
+def test_frozen_layers_stop_at_a_broken_picture_if_strict(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UNSEEN_CACHE", str(tmp_path / "cache"))
+    setting = setting_of(photos, "freeze_until=stage2", "strict=true")
+    break_some(setting)
+    with pytest.raises(ValueError, match="cannot read picture"):
+        train_and_judge(setting, tmp_path / "run", "test")
 
 
 @pytest.mark.parametrize("stop", [1, 4])

@@ -151,9 +151,13 @@ def test_the_plan_is_told_before_anything_is_computed(tmp_path: Path) -> None:
             ("freeze_until=pooled", 'regularizers=[{name="horde", dimension=8}]'),
             "regularizer horde acts on the last map, and with freeze_until = pooled nothing",
         ),
+        (
+            ("backbone=timm:resnet18", "weights=none", "picture_size=32", "descriptor=fc"),
+            "layers that do not run in a forward pass: fc",
+        ),
     ],
 )
-def test_what_does_not_go_with_frozen_layers_stops_at_construction(
+def test_what_cannot_work_stops_at_construction(
     words: tuple[str, ...], told: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ValueError, match=told):

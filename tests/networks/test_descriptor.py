@@ -29,6 +29,12 @@ def test_embeddings_are_the_layers_descriptors(make_network, images, layer, size
     assert next(at_layer.parameters()) is next(network.parameters())
 
 
+def test_features_have_a_pooled_layer_too():
+    backbone = create_backbone("features:6")
+    network = EmbeddingNetwork(backbone, Head(6, 2))
+    assert described(network, "pooled").embedding_size == 6
+
+
 def test_training_mode_is_left_alone(make_network, images):
     network = make_network().train()
     assert described(network, "stage1").training

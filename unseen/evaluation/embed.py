@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from unseen.contracts import Batch
+from unseen.networks.portions import portions
 
 Progress = Callable[[int, int], None]  # done, total
 
@@ -63,8 +64,9 @@ def _collected(
         images = batch.images.to(device)
         if images.ndim == 4:
             images = images.contiguous(memory_format=torch.channels_last)
-        for name, values in read(images).items():
-            parts.setdefault(name, []).append(values.float().cpu())
+        for part in portions(images):
+            for name, values in read(part).items():
+                parts.setdefault(name, []).append(values.float().cpu())
         done += len(images)
         if progress is not None:
             progress(done, total)

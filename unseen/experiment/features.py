@@ -13,15 +13,19 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from unseen import build
 from unseen.config import Config
-from unseen.contracts import Dataset, FeatureDataset, annotations_of
+from unseen.contracts import Dataset, FeatureDataset, Output, annotations_of
 from unseen.data.arrays import FURTHER, NAMES
 from unseen.data.pictures.loader import evaluation_batches
 from unseen.evaluation.embed import embed
 from unseen.experiment.leaks import Filed
 from unseen.experiment.setting import EMBED_BATCH, settled
+from unseen.networks.folding import folded
+from unseen.networks.network import POOLED
+from unseen.networks.split import cut_network
 from unseen.training.run_folder import RunFolder
 
 PART = 2048  # items computed between two files
@@ -70,6 +74,9 @@ def _computed(
     device = torch.device(config.device)
     network = build.network(config).to(device)
     _, transform = build.picture_transforms(config, network)
+    frozen = cut_network(network, POOLED).prefix
+    spec = network.backbone.input_spec
+    quick = _Pooled(folded(frozen, torch.zeros(1, 3, spec.size, spec.size, device=device)))
     folder, total = RunFolder(parts), len(dataset)
     for start in range(0, total, PART):
         items = np.arange(start, min(start + PART, total))
@@ -79,7 +86,7 @@ def _computed(
             dataset, items, transform, EMBED_BATCH, workers=settled(config.workers)
         )
         rows = embed(
-            network,
+            quick,
             batches,
             len(items),
             device,
@@ -89,3 +96,15 @@ def _computed(
         folder.write_arrays(f"{start}.npz", features=rows.numpy())
     read = [np.load(folder.file(f"{start}.npz"))["features"] for start in range(0, total, PART)]
     return np.concatenate(read)
+
+
+class _Pooled(nn.Module):
+    """A module that pools, as a network of which only that is read."""
+
+    def __init__(self, prefix: nn.Module) -> None:
+        super().__init__()
+        self.prefix = prefix
+
+    def forward(self, images: Tensor) -> Output:
+        pooled = self.prefix(images)
+        return Output(pooled, pooled)

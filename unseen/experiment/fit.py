@@ -21,9 +21,9 @@ from unseen.experiment.orders import while_training
 from unseen.experiment.replay import keep_broken_step
 from unseen.experiment.setting import Setting, Watch, settled
 from unseen.experiment.source import source_of
+from unseen.networks.descriptor import described
 from unseen.networks.frozen_batch_norm import share_statistics
 from unseen.networks.network import EMBEDDING
-from unseen.networks.taps import check_names
 from unseen.samplers.embedded.base import EmbeddedSampler
 from unseen.training import sinks
 from unseen.training.checkpoint import Checkpoints
@@ -55,7 +55,7 @@ class Fit:
             self.network = share_statistics(self.network)
         # epochs are compared by the run's descriptor; "best" is only known after the last one
         self.layer = EMBEDDING if config.descriptor == BEST else while_training(config.descriptor)
-        check_names([self.layer], self.network.layers())
+        described(self.network, self.layer)  # a layer that does not exist or run is refused here
         self.source = source_of(setting, self.network, watch)
         self.sampler = build.sampler(config, split.train, dataset.labels)
         self.class_of = training_classes(dataset.labels, split.train)
@@ -98,8 +98,8 @@ class Fit:
         self.sinks = sinks.Sinks(names, self.folder.path, told, step)
         self.setting.broken.remember(read(path))
         self.setting.broken.tell = self._note_broken
-        self._prepare()
         try:
+            self._prepare()
             while not self._is_over():
                 event = self._epoch()
                 if self.selects:

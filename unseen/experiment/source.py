@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from unseen import build
 from unseen.contracts import Batch, IntArray, Output, Sampler
-from unseen.data.pictures.loader import training_batches
+from unseen.data.pictures.loader import of_the_same_class, training_batches
 from unseen.data.pictures.stored import cache_folder
 from unseen.evaluation.embed import embed
 from unseen.experiment.setting import EMBED_BATCH, Setting, Watch, settled
@@ -76,7 +76,7 @@ class Activations:
         )
         self.training = self.judging
         if count := settled(config.views):
-            views = Views(setting.dataset, training, count)
+            views = Views(setting.dataset, training, count, of_the_same_class)
             self.training = ActivationCache(root, prefix, views, config.cache_dtype)
 
     def prepare(self, trained_on: IntArray, judged_on: IntArray) -> None:
@@ -103,7 +103,7 @@ class Activations:
         the cut is read from the pictures."""
         if layer not in self.model.layers():
             return Pictures(self.setting, self.network).embed(items, progress, layer, field)
-        if self.setting.processes.agreed(lambda: bool(self.judging.missing(items))):
+        if not self.setting.processes.agreed(lambda: self.judging.is_ready(items)):
             self._fill(self.judging, items)
         model = self.model if layer == EMBEDDING else _Tapped(self.model, layer)
         batches = self.judging.evaluation_batches(items, EMBED_BATCH)
@@ -115,7 +115,8 @@ class Activations:
         with self.setting.processes.first_ahead():  # the others find what it has kept
             plan = cache.plan(items)
             self.watch.tell({"event": "frozen layers", "plan": str(plan)})
-            cache.build(items, settled(self.setting.config.workers), self.watch.of("frozen layers"))
+            workers, told = settled(self.setting.config.workers), self.watch.of("frozen layers")
+            cache.build(items, workers, told, self.setting.if_broken)
 
 
 Source = Pictures | Activations

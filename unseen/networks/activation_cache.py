@@ -14,6 +14,10 @@ after the cut only (loss, head, split, seed) share their files, and so do proces
 at the same time. Pictures are computed in fixed blocks of the data set, so what is kept does not
 depend on who asked first.
 
+A picture that cannot be read is told to whoever wants to know (`broken`) and another one is kept in
+its place, as the loader does; its block is tried again by every build, so that each run hears of it
+and a picture that comes back is taken. Without anybody to tell, it ends the build.
+
 Precision: float32 keeps what the prefix gives; against an uncached run only the order of sums may
 differ, since convolutions round otherwise in batches of another size. int16 halves the file: whole
 numbers with one scale per picture and channel. Their error is several times below float16's, which
@@ -45,10 +49,18 @@ from torch import Tensor
 
 from unseen.contracts import Batch, Dataset, IntArray, Sampler
 from unseen.data.pictures.crops import Picture
-from unseen.data.pictures.loader import evaluation_batches
+from unseen.data.pictures.decode import UnreadablePictureError
+from unseen.data.pictures.loader import Broken, StandIn, evaluation_batches
 from unseen.data.pictures.transforms import Transform
-from unseen.networks.activation_file import BLOCK, ActivationFile, blocks_of
+from unseen.networks.activation_file import (
+    BLOCK,
+    WHOLE,
+    WITH_STAND_INS,
+    ActivationFile,
+    blocks_of,
+)
 from unseen.networks.folding import folded
+from unseen.networks.portions import portions
 from unseen.networks.split import Prefix
 
 AHEAD = 2  # batches read while one is computed on
@@ -60,11 +72,13 @@ _LARGEST = np.iinfo(np.int16).max
 
 @dataclass(frozen=True)
 class Views:
-    """What is kept: the pictures of a data set under a transform, `count` times drawn anew."""
+    """What is kept: the pictures of a data set under a transform, `count` times drawn anew.
+    stand_in: what is kept for a broken picture; None: a blank one."""
 
     dataset: Dataset
     transform: Transform
     count: int = 1
+    stand_in: StandIn | None = None
 
     def __post_init__(self) -> None:
         if self.count < 1:
@@ -115,13 +129,18 @@ class ActivationCache:
             self.files.append(file)
 
     def missing(self, items: IntArray) -> list[tuple[int, int]]:
-        """(view, block) of what some items need and is not there yet."""
+        """(view, block) of what some items need and is not there yet, or not whole."""
         wanted = blocks_of(items)
         return [
             (view, int(block))
             for view, file in enumerate(self.files)
-            for block in wanted[~file.done()[wanted]]
+            for block in wanted[~file.whole()[wanted]]
         ]
+
+    def is_ready(self, items: IntArray) -> bool:
+        """Whether all of some items can be read, be it a stand-in."""
+        wanted = blocks_of(items)
+        return all(bool(file.done()[wanted].all()) for file in self.files)
 
     def plan(self, items: IntArray) -> Plan:
         """Size, and time for what is missing, from a trial with a few pictures."""
@@ -136,9 +155,10 @@ class ActivationCache:
         items: IntArray,
         workers: int = 0,
         progress: Callable[[int, int], None] | None = None,
+        broken: Broken | None = None,
     ) -> None:
         """Computes what is missing, block by block, and tells (pictures done, pictures in all)."""
-        missing = self.missing(items)
+        missing, tried = self.missing(items), set[tuple[int, int]]()
         if not missing:
             return
         self._refuse_full_disk(sum(len(self._items_of(block)) for _, block in missing))
@@ -148,11 +168,12 @@ class ActivationCache:
             view, blocks = missing[0][0], [b for v, b in missing if v == missing[0][0]]
             start = os.getpid() % len(blocks)  # processes that share the work begin apart
             group = sorted([*blocks[start:], *blocks[:start]][:GROUP])
-            for count in self._fill(view, group, prefix, workers):
+            for count in self._fill(view, group, prefix, workers, broken):
                 done += count
                 if progress is not None:
                     progress(done, total)
-            missing = self.missing(items)
+            tried |= {(view, block) for block in group}
+            missing = [place for place in self.missing(items) if place not in tried]
 
     def training_batches(
         self,
@@ -183,13 +204,23 @@ class ActivationCache:
         return self._read_ahead((chunk, np.zeros(len(chunk), dtype=np.int64)) for chunk in chunks)
 
     def _fill(
-        self, view: int, blocks: Sequence[int], prefix: torch.nn.Module, workers: int
+        self,
+        view: int,
+        blocks: Sequence[int],
+        prefix: torch.nn.Module,
+        workers: int,
+        broken: Broken | None,
     ) -> Iterator[int]:
         """Writes rising blocks of one view; yields how many pictures each has."""
+        errors: list[UnreadablePictureError] = []  # of the block that has just been read
+        note = None if broken is None else errors.append
         self.files[view].prepare()
         items = np.concatenate([self._items_of(block) for block in blocks])
-        for block, batch in zip(blocks, self._pictures(view, items, workers), strict=True):
-            self.files[view].write(block, self._packed(self._run(prefix, batch.images)))
+        for block, batch in zip(blocks, self._pictures(view, items, workers, note), strict=True):
+            mark = WITH_STAND_INS if errors else WHOLE
+            self.files[view].write(block, self._packed(self._run(prefix, batch.images)), mark)
+            while errors and broken is not None:
+                broken(errors.pop(0))
             yield len(batch.images)
 
     def _read_ahead(self, orders: Iterable[tuple[IntArray, IntArray]]) -> Iterator[Batch]:
@@ -234,16 +265,28 @@ class ActivationCache:
         """Of the blocks in which the items lie."""
         return sum(len(self._items_of(int(block))) for block in blocks_of(items))
 
-    def _pictures(self, view: int, items: IntArray, workers: int) -> Iterator[Batch]:
-        transform = OneView(self.views.transform, view)
-        return evaluation_batches(self.views.dataset, items, transform, BLOCK, workers=workers)
+    def _pictures(
+        self, view: int, items: IntArray, workers: int, broken: Broken | None
+    ) -> Iterator[Batch]:
+        kept, transform = self.views, OneView(self.views.transform, view)
+        return evaluation_batches(
+            kept.dataset,
+            items,
+            transform,
+            BLOCK,
+            workers=workers,
+            broken=broken,
+            stand_in=kept.stand_in,
+        )
 
     def _few(self, count: int) -> Tensor:
-        return next(self._pictures(0, np.arange(min(count, len(self.views.dataset))), 0)).images
+        """The first pictures, for shapes and times: a broken one matters only in the build."""
+        some = np.arange(min(count, len(self.views.dataset)))
+        return next(self._pictures(0, some, 0, lambda error: None)).images
 
     def _run(self, prefix: torch.nn.Module, images: Tensor) -> Tensor:
-        activations: Tensor = prefix(images.to(next(self.prefix.parameters()).device))
-        return activations
+        images = images.to(next(self.prefix.parameters()).device)
+        return torch.cat([prefix(part) for part in portions(images)])
 
     def _fast_prefix(self) -> torch.nn.Module:
         """Batch norms folded where rounding does not matter: float32 is to be exact."""

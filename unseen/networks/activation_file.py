@@ -1,8 +1,9 @@
 """A file of equal records, one per item, filled block by block, safe to be stopped.
 
 Its folder holds `records` (the values), `done` (one byte per block, set when the block is safe on
-disk) and `key.json` (what the values depend on). What does not fit its key or its sizes counts as
-absent. Several processes may fill the same file: they write the same values to the same places.
+disk: 1, or 2 where something stands in for an item that could not be had) and `key.json` (what the
+values depend on). What does not fit its key or its sizes counts as absent. Several processes may
+fill the same file: they write the same values to the same places.
 """
 
 import json
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from unseen.contracts import IntArray
 
 BLOCK = 64  # items that are written together
+WHOLE, WITH_STAND_INS = b"\x01", b"\x02"
 
 
 @dataclass(frozen=True)
@@ -40,9 +42,11 @@ class ActivationFile:
 
     def done(self) -> NDArray[np.bool_]:  # [blocks]
         """Which blocks are there; none if what is there does not fit."""
-        if not self._fits():
-            return np.zeros(self.num_blocks, dtype=bool)
-        return np.fromfile(self.folder / "done", dtype=np.bool_)
+        return self._marks() > 0
+
+    def whole(self) -> NDArray[np.bool_]:  # [blocks]
+        """Which blocks are there with nothing but their own items."""
+        return self._marks() == WHOLE[0]
 
     def prepare(self) -> None:
         """Empty files of the right size, put in place in one step; what fits already stays."""
@@ -60,14 +64,19 @@ class ActivationFile:
         except OSError:  # somebody else has just made the same file: use theirs
             shutil.rmtree(fresh)
 
-    def write(self, block: int, records: NDArray[Any]) -> None:
+    def write(self, block: int, records: NDArray[Any], mark: bytes = WHOLE) -> None:
         """The block first, then, when it is safe on disk, the mark that it is there."""
         self._put("records", block * BLOCK * self.record.itemsize, records.tobytes())
-        self._put("done", block, b"\x01")
+        self._put("done", block, mark)
 
     def records(self) -> NDArray[Any]:  # [items]
         """All records, mapped, not read; only those of blocks that are done mean anything."""
         return np.memmap(self.folder / "records", self.record, "r", shape=(self.num_items,))
+
+    def _marks(self) -> NDArray[np.uint8]:  # [blocks]
+        if not self._fits():
+            return np.zeros(self.num_blocks, dtype=np.uint8)
+        return np.fromfile(self.folder / "done", dtype=np.uint8)
 
     def _full_key(self) -> dict[str, Any]:
         sizes = {"num_items": self.num_items, "block": BLOCK}

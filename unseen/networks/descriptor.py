@@ -39,8 +39,10 @@ class Described(nn.Module):
         self.embedding_size = self._size()  # also finds out whether the layer runs at all
 
     def _size(self) -> int:
-        size, was_training = self.network.backbone.input_spec.size, self.network.training
-        blank = torch.zeros(1, 3, size, size, device=next(self.parameters()).device)
+        backbone, was_training = self.network.backbone, self.network.training
+        size = backbone.input_spec.size  # 0: the data are features
+        shape = (1, 3, size, size) if size else (1, backbone.num_features)
+        blank = torch.zeros(shape, device=next(self.parameters()).device)
         with torch.inference_mode():
             found: Tensor = self.eval()(blank).embeddings
         self.train(was_training)

@@ -25,6 +25,7 @@ def folded(network: nn.Module, probe: Tensor) -> nn.Module:
     if network.training or not any(True for _ in batch_norms(network)):
         return network
     duplicate = copy.deepcopy(network)
+    duplicate.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     for convolution, norm in _neighbours(duplicate, probe):
         _fold(duplicate, convolution, norm)
     before, after = network(probe), duplicate(probe)

@@ -105,7 +105,7 @@ def training_batches(
                 yield _Order(list(indices)[own], seeds[own])
             place += len(indices)
 
-    return _batches(_Work(dataset, transform, _of_the_same_class, broken), orders(), workers)
+    return _batches(_Work(dataset, transform, of_the_same_class, broken), orders(), workers)
 
 
 def evaluation_batches(
@@ -116,14 +116,16 @@ def evaluation_batches(
     *,
     workers: int,
     broken: Broken | None = None,
+    stand_in: "StandIn | None" = None,
 ) -> Iterator[Batch]:
-    """The pictures at `indices`, in that order; the last batch may be smaller."""
+    """The pictures at `indices`, in that order; the last batch may be smaller. `stand_in` makes
+    what takes the place of a broken one; None: a blank picture."""
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
     starts = range(0, len(indices), batch_size)
     chunks = (np.asarray(indices[start : start + batch_size]).tolist() for start in starts)
     orders = (_Order(chunk, [(index,) for index in chunk]) for chunk in chunks)
-    return _batches(_Work(dataset, transform, _blank, broken), orders, workers)
+    return _batches(_Work(dataset, transform, stand_in or blank, broken), orders, workers)
 
 
 Seed = tuple[int, ...]
@@ -220,7 +222,7 @@ def _prepared(
         return transform(picture, rng)[None]
 
 
-def _of_the_same_class(
+def of_the_same_class(
     dataset: Dataset,
     transform: Transform,
     index: int,
@@ -239,7 +241,7 @@ def _of_the_same_class(
     raise ValueError(f"no picture of class {name} can be read any more; {error}") from error
 
 
-def _blank(
+def blank(
     dataset: Dataset, transform: Transform, index: int, seed: Seed, error: UnreadablePictureError
 ) -> _Done:
     """A black picture."""
