@@ -47,6 +47,12 @@ def spread_text(spread: Spread | None, row: Standing | None = None) -> str:
     return f"{100 * spread.mean:.1f}" + ("" if math.isnan(half) else f" ±{half:.1f}")
 
 
+def plain_text(spread: Spread) -> str:
+    """0.461 ±0.012: a measure that is no percentage."""
+    half = (spread.high - spread.low) / 2
+    return f"{spread.mean:.3f}" + ("" if math.isnan(half) else f" ±{half:.3f}")
+
+
 def number(value: float | None, digits: int = 1) -> str:
     """A published value; a dash where there is none."""
     return "–" if value is None or math.isnan(value) else f"{value:.{digits}f}"

@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 
 from unseen.studies import preset as presets
+from unseen.studies.preset_page import Section
+from unseen.studies.results import read
+from unseen.training.run_folder import RunFolder
 
 
 @pytest.fixture(scope="session")
@@ -21,17 +24,45 @@ def features(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-@pytest.fixture
-def made(tmp_path: Path) -> Callable[..., Path]:
-    """Runs a preset in this process's folder with one seed and one epoch: its folder."""
+@pytest.fixture(scope="session")
+def many_classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """84 classes of 5 features in 16 dimensions: enough for batches of 144."""
+    generator = np.random.default_rng(0)
+    labels = np.repeat(np.arange(84), 5)
+    centres = generator.normal(size=(84, 16))
+    values = centres[labels] + generator.normal(size=(len(labels), 16))
+    file = tmp_path_factory.mktemp("features") / "many.npz"
+    np.savez(file, features=values.astype(np.float32), labels=labels)
+    return file
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Runs a preset with one seed and one epoch, at a rate that lets methods differ: its folder.
+    Presets of a test process share their runs, as those of a user's folder do."""
+    out = tmp_path_factory.mktemp("presets")
 
     def make(name: str, data: Path | str, *settings: str) -> Path:
-        words = ("epochs=1", "batch_size=16", *settings)
+        words = ("epochs=1", "batch_size=16", "lr=0.01", *settings)
         ask = presets.Ask(str(data), "quick", words, seeds=1)
-        page = presets.run(presets.find(name), ask, tmp_path / "presets", jobs=1)
+        page = presets.run(presets.find(name), ask, out, jobs=1)
         assert page.exists()
         again = page.read_bytes()
         assert presets.remake(page.parent).read_bytes() == again  # from stored values alone
         return page.parent
 
     return make
+
+
+@pytest.fixture
+def unrun(tmp_path: Path) -> Callable[..., list[Section]]:
+    """What a preset shows before any run has finished."""
+
+    def show(name: str, data: Path | str) -> list[Section]:
+        preset, ask, results = presets.find(name), presets.Ask(str(data)), {}
+        for plan in preset.plans(ask):
+            RunFolder(tmp_path / plan.name).write_text("study.toml", plan.to_toml())
+            results[plan.name] = read(tmp_path / plan.name)
+        return list(preset.sections(ask, results, {}))
+
+    return show

@@ -1,0 +1,38 @@
+"""The rho switch: gains, chances and spectra."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from unseen.studies.preset import Ask
+from unseen.studies.preset_page import Section
+from unseen.studies.presets.losses import objectives_plan
+from unseen.studies.presets.rho import Rho
+
+
+def test_page(features: Path, made: Callable[..., Path]) -> None:
+    folder = made("rho", features)
+    told = (folder / "findings.md").read_text()
+    assert "The switch raises recall@1 of" in told
+    assert "+2.43" in told  # published gain of Margin, beta 0.6, on CUB-200
+    assert "not told apart from 0" in told  # one seed has no interval
+    assert "| 0.375 |" in told
+    assert "0.31 | 0.20" in told  # its published rho, without and with
+    for name in ("chance", "spectra", "decay"):
+        assert (folder / "figures" / f"{name}.pdf").exists()
+
+
+def test_shares_the_runs_of_losses() -> None:
+    """And looks at 15 of its own in the quick budget."""
+    ask = Ask("glyphs")
+    first, second = Rho().plans(ask)
+    assert first == objectives_plan(ask)
+    assert len(second.variants()) * len(second.seeds) == 15
+
+
+def test_nothing_finished(features: Path, unrun: Callable[..., list[Section]]) -> None:
+    gains, chances, spectra, decay = unrun("rho", features)
+    assert gains.found == ["No pair of runs with and without the switch has finished."]
+    assert "nothing to compare with" in chances.found[0]
+    assert not chances.figures
+    assert "No pair of runs left weights" in spectra.found[0]
+    assert "Too few runs" in decay.found[0]

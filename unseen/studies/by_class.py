@@ -1,0 +1,49 @@
+"""Two set-ups compared over test classes: the interval that also a single seed has.
+
+It says how far a difference would hold on other classes, not with other seeds; `beside.gains` is
+the other half.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unseen.statistics import Comparison, compare
+from unseen.studies.results import Run
+
+
+def over_classes(first: Sequence[Run], second: Sequence[Run]) -> Comparison | None:
+    """What the second adds to the first in the study's metric, paired by seed; classes are drawn
+    with replacement. None where no two runs can be paired."""
+    others = {run.replicate: run.per_class for run in second if run.state == "done"}
+    before, after, classes = [], [], []
+    for run in first:
+        one, two = run.per_class, others.get(run.replicate)
+        if run.state != "done" or not one or not two or one["classes"] != two["classes"]:
+            continue
+        before.append(_per_query(one["sums"], one["counts"]))
+        after.append(_per_query(two["sums"], two["counts"]))
+        classes.append(torch.from_numpy(np.repeat(one["classes"], one["counts"])))
+    if not before or not len(torch.cat(before)):
+        return None
+    return compare(torch.cat(before), torch.cat(after), torch.cat(classes))
+
+
+def interval_text(found: Comparison | None) -> str:
+    """+0.4 … +1.9, in points"""
+    if found is None:
+        return "–"
+    return f"{100 * found.difference.low:+.1f} … {100 * found.difference.high:+.1f}"
+
+
+def is_told_apart(found: Comparison | None) -> bool:
+    """Whether the interval leaves 0 out."""
+    return found is not None and (found.difference.low > 0 or found.difference.high < 0)
+
+
+def _per_query(sums: Sequence[float], counts: Sequence[int]) -> Tensor:  # [Q]
+    """Every query has the mean of its class: whole classes are drawn, so nothing is lost."""
+    means = np.asarray(sums, dtype=np.float64) / np.asarray(counts, dtype=np.float64)
+    return torch.from_numpy(np.repeat(means, counts))

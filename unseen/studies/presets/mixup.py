@@ -1,0 +1,147 @@
+"""Manifold mixup as a negative control: it compresses the embeddings, and recall should fall.
+
+Source   K. Roth et al., Revisiting Training Strategies and Generalization Performance in Deep
+         Metric Learning, ICML 2020, https://arxiv.org/abs/2002.08473, supplement F, figure 12
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from unseen.statistics import Spread, over_seeds
+from unseen.studies import objectives
+from unseen.studies.beside import drawn, gain_text, gains, mean_of, plain_text
+from unseen.studies.by_class import interval_text, over_classes
+from unseen.studies.figures import ACCENT
+from unseen.studies.plan import Plan
+from unseen.studies.preset import Ask, Preset, Told
+from unseen.studies.preset_page import Section, Table
+from unseen.studies.presets.losses import set_up_differences
+from unseen.studies.results import Results, Run
+from unseen.studies.training_space import mean_spectrum, of_runs, spectra
+
+R1 = "recall@1"
+OBJECTIVES = ("Softmax", "Triplet (D)", "Margin (D, beta = 0.6)")
+WITHOUT, WITH = "without mixup", "with mixup"
+MIXED = "#d9822b"
+
+
+class Mixup(Preset):
+    source = "Roth et al. 2020, supplement F, figure 12 (CUB-200, three objectives)"
+    shows = "a negative control: recall and spectra with and without manifold mixup"
+
+    def plans(self, ask: Ask) -> list[Plan]:
+        if not ask.has_pictures:
+            raise ValueError(
+                f"mixup mixes pictures and early layers, and {ask.data} holds features: "
+                "use --data glyphs or a folder of pictures"
+            )
+        known = objectives.objectives()
+        factors = {
+            "mixup": {WITHOUT: {}, WITH: {"manifold_mixup": True}},
+            "objective": {name: known[name] for name in OBJECTIVES},
+        }
+        about = "Manifold mixup in the set-up of Roth et al. 2020."
+        config = {"freeze_until": None}  # nothing can be mixed in layers that run only once
+        return [ask.plan("mixup", about, factors, config, seeds=2 if ask.is_quick else 5)]
+
+    def measure(self, ask: Ask, results: Mapping[str, Results], tell: Told) -> dict[str, Any]:
+        return of_runs(results["mixup"].runs, spectra, tell)
+
+    def sections(
+        self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
+    ) -> list[Section]:
+        found = results["mixup"]
+        return [_recall(found), _spectra(found, measured)]
+
+    def differences(self, ask: Ask) -> list[str]:
+        return [
+            *set_up_differences(ask),
+            "Layers that are mixed: the input and every stage of the network but the last; the "
+            "source does not name its own.",
+            "The source prints a figure without numbers, and calls the stronger decay a lower rho; "
+            "as defined, stronger decay is a higher rho.",
+        ]
+
+
+def _recall(results: Results) -> Section:
+    rows, found = [], []
+    for name in OBJECTIVES:
+        first, second = results.of(name, WITHOUT), results.of(name, WITH)
+        try:
+            gain = gains(first, second, R1)
+        except ValueError:  # no two runs of the same seed
+            rows.append([name, "failed", "failed", "–", "–"])
+            continue
+        found.append((name, gain))
+        scores = [f"{100 * mean_of(runs, R1):.1f}" for runs in (first, second)]
+        rows.append([name, *scores, gain_text(gain), interval_text(over_classes(first, second))])
+    heads = ["objective", "R@1 %", "with mixup", "change", "over classes"]
+    caption = (
+        "Change: points of recall@1, paired by seed, ± half of its 95 % interval over seeds. Over "
+        "classes: the 95 % interval when test classes are drawn anew and seeds stay."
+    )
+    return Section("Recall", _recall_told(found), [Table(heads, rows, caption)])
+
+
+def _recall_told(found: Sequence[tuple[str, Spread]]) -> list[str]:
+    if not found:
+        return ["No pair of runs with and without mixup has finished."]
+    falls = [name for name, gain in found if gain.mean < 0]
+    shown = ", ".join(f"{name} {gain_text(gain)}" for name, gain in found)
+    agrees = "as published" if len(falls) == len(found) else "published: it falls for all three"
+    return [
+        f"Mixup lowers recall@1 of {len(falls)} of {len(found)} objectives, {agrees} ({shown} "
+        "points)."
+    ]
+
+
+def _spectra(results: Results, measured: dict[str, Any]) -> Section:
+    rows, stronger, names = [], 0, []
+    for name in OBJECTIVES:
+        rhos = [_rho(results.of(name, each), measured) for each in (WITHOUT, WITH)]
+        if rhos[0] is None or rhos[1] is None:
+            rows.append([name, *["–" if rho is None else plain_text(rho) for rho in rhos]])
+            continue
+        names.append(name)
+        stronger += rhos[1].mean > rhos[0].mean
+        rows.append([name, *[plain_text(rho) for rho in rhos if rho is not None]])
+    if not names:
+        return Section("Spectra", ["No pair of runs left weights to measure spectra of."])
+    told = (
+        f"The spectrum decays more with mixup for {stronger} of {len(names)} objectives "
+        "(published: for all three)."
+    )
+    caption = "Spectral decay rho of the training embeddings, ± half of its 95 % interval."
+    figure = drawn(
+        "spectra",
+        "Singular values of the training embeddings over their sum, on a logarithmic scale, mean "
+        "over seeds; solid without mixup, dashed with it.",
+        lambda: _figure(results, measured, names),
+    )
+    return Section(
+        "Spectra", [told], [Table(["objective", "rho", "with mixup"], rows, caption)], [figure]
+    )
+
+
+def _rho(runs: Sequence[Run], measured: Mapping[str, Any]) -> Spread | None:
+    found = [measured[run.cell.key]["rho"] for run in runs if run.cell.key in measured]
+    return over_seeds(found) if found else None
+
+
+def _figure(results: Results, measured: dict[str, Any], names: Sequence[str]) -> Figure:
+    figure = Figure(figsize=(3 * max(2, len(names)), 3.2), layout="constrained")
+    axes = figure.subplots(1, len(names), squeeze=False, sharey=True)[0]
+    for ax, name in zip(axes, names, strict=True):
+        for each, style, colour in ((WITHOUT, "-", ACCENT), (WITH, "--", MIXED)):
+            runs = [run for run in results.of(name, each) if run.cell.key in measured]
+            values = mean_spectrum([measured[run.cell.key]["all"] for run in runs])
+            ax.plot(np.arange(1, len(values) + 1), values, style, color=colour, label=each)
+        ax.set_yscale("log")
+        ax.set_title(name, fontsize=9, loc="left")
+        ax.set_xlabel("singular value")
+    axes[0].set_ylabel("share of the sum")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=2)
+    return figure
