@@ -12,7 +12,9 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from unseen.reports.embedding_map import class_colours
+from unseen.statistics import over_seeds
 from unseen.studies.figures import ACCENT, LINE, MUTED
+from unseen.studies.results import Run
 
 COLOURS = (ACCENT, "#e0a030", "#54a24b", "#b279a2", "#9d755d", MUTED)
 
@@ -31,6 +33,16 @@ class Cloud(NamedTuple):
     title: str
     places: Any
     classes: Any
+
+
+def point(x: Any, runs: Sequence[Run], metric: str) -> Point:
+    """The mean score of finished runs with its interval over seeds; NaN without one."""
+    found = [run.score(metric) for run in runs if run.state == "done"]
+    known = [value for value in found if not math.isnan(value)]
+    if not known:
+        return Point(x, math.nan)
+    spread = over_seeds(known)
+    return Point(x, 100 * spread.mean, 50 * (spread.high - spread.low))
 
 
 def bars(series: Mapping[str, Mapping[str, Point]], y_title: str) -> Figure:

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from unseen.studies.preset_page import Section
 from unseen.studies.presets.classical import _at_most
 
 
@@ -19,6 +20,10 @@ def test_page(features: Path, made: Callable[..., Path]) -> None:
     assert "there is no published column" in told
     assert (folder / "figures" / "exclusive_or.png").exists()
     assert (folder / "figures" / "metrics.pdf").exists()
+
+
+def test_nothing_fitted(features: Path, unrun: Callable[..., list[Section]]) -> None:
+    assert unrun("classical", features)[0].found == ["Nothing has been fitted yet."]
 
 
 def test_pictures_become_features(

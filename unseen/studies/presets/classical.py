@@ -48,7 +48,9 @@ class Classical(Preset):
     def sections(
         self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
     ) -> list[Section]:
-        rows: list[Row] = measured["rows"]
+        rows: list[Row] = measured.get("rows", [])
+        if not rows:
+            return [Section("Metrics", ["Nothing has been fitted yet."])]
         best = max(rows, key=lambda row: row["recall@1"][0])
         given = next(row for row in rows if row["space"] == "given")
         told = (
