@@ -4,8 +4,9 @@
 
 EfficientNet-Lite0 with the weights of its package, multi-similarity loss, AdamW. Both sides train
 the same layers on the same pictures; without a cache pictures are decoded, cropped and sent through
-the whole network. The two sides take turns; what counts is the processor time of all threads
-together, the time one core needs, which other work on the machine does not change.
+the whole network. Whole epochs of the training loop that every run has, over `--batches` times
+`--size` pictures; the two sides take turns. What counts is the processor time of all threads
+together, which other work on the machine changes little.
 
     python benchmarks/activation_cache.py path/to/photos --gradients
 
@@ -23,16 +24,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from unseen import build
+from unseen import config as configs
 from unseen.contracts import Batch, IntArray
 from unseen.data.folder import Folder
 from unseen.data.pictures import transforms
 from unseen.data.pictures.loader import evaluation_batches, training_batches
+from unseen.experiment.fit import training_classes
 from unseen.losses.multi_similarity import MultiSimilarity
 from unseen.networks.activation_cache import ActivationCache, Views
 from unseen.networks.backbone import create_backbone
 from unseen.networks.head import Head
 from unseen.networks.network import EmbeddingNetwork
 from unseen.networks.split import cut_network
+from unseen.training.trainer import Trainer
 
 CUTS = {"from block 11 on": "blocks.4", "last stage": "blocks.5", "head only": "pooled"}
 PER_CLASS = 14  # neighbours on disk: few blocks have to be computed
@@ -61,19 +66,19 @@ def lite0() -> EmbeddingNetwork:
     return EmbeddingNetwork(backbone, Head(backbone.num_features, 512))
 
 
-def seconds(model: nn.Module, batches: Iterable[Batch]) -> float:
-    """Processor time of one pass of training over some batches."""
-    trained = [p for p in model.parameters() if p.requires_grad]
-    optimiser, loss = torch.optim.AdamW(trained, lr=1e-4), MultiSimilarity()
-    model.train()
+def trainer(model: nn.Module, network: EmbeddingNetwork, num_classes: int, steps: int) -> Trainer:
+    """The training loop of every run, on a whole network or on what comes after a cut."""
+    values = {"embedding_size": 512, "lr": 1e-4, "epochs": 8, "device": "cpu"}
+    config = configs.make(values | {"miner": "multi_similarity"})
+    objective = build.objective(config, num_classes, network)
+    descent = build.descent(config, network, objective, steps)
+    return Trainer(model, objective, descent, torch.device("cpu"), seed=0)
+
+
+def seconds(training: Trainer, batches: Iterable[Batch], class_of: Tensor) -> float:
+    """Processor time of an epoch."""
     began = time.process_time()
-    for batch in batches:
-        images = batch.images
-        if images.ndim == 4:
-            images = images.contiguous(memory_format=torch.channels_last)
-        optimiser.zero_grad()
-        loss(model(images).embeddings, batch.labels).backward()
-        optimiser.step()
+    training.epoch(batches, class_of, lambda event: None)
     return time.process_time() - began
 
 
@@ -81,22 +86,24 @@ def compare(dataset: Folder, layer: str, arguments: argparse.Namespace) -> tuple
     """Median processor seconds per picture without and with a cache, and bytes kept per picture."""
     network = lite0()
     prefix, rest = cut_network(network, layer)
-    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     spec = network.backbone.input_spec
     sampler = Batches(dataset.labels, arguments.batches, arguments.size)
+    class_of = training_classes(dataset.labels, sampler.items)
     training, _ = transforms.named("base", spec.size, spec.mean, spec.std)
+    classes, steps = int(class_of.max()) + 1, len(sampler)
+    whole, part = (trainer(model, network, classes, steps) for model in (network, rest))
     found: dict[str, list[float]] = {"without": [], "with": []}
     with tempfile.TemporaryDirectory() as folder:
         cache = ActivationCache(Path(folder), prefix, Views(dataset, training))
         cache.build(sampler.items, workers=1)
-        for epoch in range(arguments.repeats + 1):
+        for epoch in range(arguments.repeats):
             pictures = training_batches(dataset, training, sampler, epoch, 0, workers=1)
-            found["without"].append(seconds(network, pictures))
+            found["without"].append(seconds(whole, pictures, class_of))
             kept = cache.training_batches(sampler, epoch, 0)
-            found["with"].append(seconds(rest, kept))
+            found["with"].append(seconds(part, kept, class_of))
         record = cache.files[0].record.itemsize
     count = len(sampler.items)
-    without, cached = (statistics.median(times[1:]) / count for times in found.values())
+    without, cached = (statistics.median(times) / count for times in found.values())
     return without, cached, record
 
 
@@ -145,8 +152,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("photos", help="a folder of class folders")
     parser.add_argument("--size", type=int, default=56, help="pictures in a batch")
-    parser.add_argument("--batches", type=int, default=2)
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--batches", type=int, default=6)
+    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--gradients", action="store_true", help="what rounding does")
     arguments = parser.parse_args()
     torch.set_num_threads(1)

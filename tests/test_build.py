@@ -140,7 +140,9 @@ def test_photographs_train_a_head_on_a_network_that_knows_them() -> None:
     assert chosen == ("efficientnet_lite0", "imagenet", "pooled", 0)
     assert (config.pooling, config.embedding_size, config.picture_size) == ("avg+max", 512, 224)
     assert (config.lr, config.batch_size) == (1e-4, 96)
-    assert any(reason.startswith("freeze_until = pooled: ") for reason in reasons)
+    assert config.head.start == "principal"
+    for told in ("freeze_until = pooled: ", "head.start = principal: "):
+        assert any(reason.startswith(told) for reason in reasons)
     assert settle(config, Photographs())[0] == config, "settled once is settled"  # type: ignore[arg-type]
 
 
@@ -158,6 +160,14 @@ def test_photographs_train_a_head_on_a_network_that_knows_them() -> None:
 def test_what_needs_the_layers_leaves_them_trainable(words: tuple[str, ...]) -> None:
     config, _ = of_photographs(*words)
     assert (config.backbone, config.freeze_until) == ("efficientnet_lite0", None)
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(
+    "words", [("head.start=default",), ("head.hidden=[512]",), ("embedding_size=2000",)]
+)
+def test_a_head_that_was_chosen_stays_as_it_is(words: tuple[str, ...]) -> None:
+    assert of_photographs(*words)[0].head.start == "default"
 
 
 @pytest.mark.usefixtures("installed")

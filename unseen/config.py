@@ -101,7 +101,7 @@ class Head(BaseModel):
     hidden: list[Annotated[int, Field(ge=1)]] = []
     dropout: float = Field(default=0.0, ge=0, lt=1)
     bias: bool = True
-    start: Literal["default", "kaiming"] = "default"
+    start: Literal["default", "kaiming", "principal"] = "default"
 
 
 class Ensemble(BaseModel):

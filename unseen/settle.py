@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from unseen import catalogue
-from unseen.config import PLAIN, Config, Part, WeightedPart
+from unseen.config import PLAIN, Config, Head, Part, WeightedPart
 from unseen.contracts import Dataset, FeatureDataset, annotations_of
 from unseen.data.pictures import transforms
 from unseen.data.pictures.decode import UnreadablePictureError
@@ -31,10 +31,14 @@ def settle(config: Config, dataset: Dataset) -> tuple[Config, list[str]]:
     reasons: list[str] = []
 
     def choose(key: str, value: Any, why: str) -> None:
-        if getattr(config, key) == "auto" and key not in chosen:
+        is_open = getattr(config, key) == "auto" or key not in config.model_fields_set
+        if is_open and key not in chosen:
             chosen[key] = value
             if why:
-                reasons.append(f"{key} = {'none' if value is None else value}: {why}")
+                told = (
+                    f"head.start = {value.start}" if isinstance(value, Head) else f"{key} = {value}"
+                )
+                reasons.append(f"{key} = none: {why}" if value is None else f"{told}: {why}")
 
     for column in config.evaluation_labels:
         known = list(annotations_of(dataset).labels)
@@ -124,6 +128,8 @@ def _settle_network(config: Config, small: bool, choose: Choose) -> tuple[str, s
         frozen = POOLED
         choose("freeze_until", frozen, "its layers know photographs, only the head is trained")
         choose("views", 0, "the head is trained on pictures as they are judged")
+        if config.embedding_size == "auto":
+            choose("head", Head(start="principal"), "it begins with what the layers know")
     if photographs and config.network == PLAIN:
         choose("pooling", "avg+max", "the mean and the maximum, as in the networks of Proxy-Anchor")
         choose("embedding_size", 512, "usual with photographs")

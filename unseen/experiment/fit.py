@@ -23,7 +23,8 @@ from unseen.experiment.setting import Setting, Watch, settled
 from unseen.experiment.source import source_of
 from unseen.networks.descriptor import described
 from unseen.networks.frozen_batch_norm import share_statistics
-from unseen.networks.network import EMBEDDING
+from unseen.networks.head import PRINCIPAL
+from unseen.networks.network import EMBEDDING, EmbeddingNetwork
 from unseen.samplers.embedded.base import EmbeddedSampler
 from unseen.training import sinks
 from unseen.training.checkpoint import Checkpoints
@@ -176,12 +177,24 @@ class Fit:
         descriptors once."""
         objective = self.trainer.objective
         judged = list(self.looked_at.values()) if self.selects else [self.monitored[:0]]
-        if objective.wants_pooled or isinstance(self.sampler, EmbeddedSampler):
+        starts = self.setting.config.head.start == PRINCIPAL and self.trainer.place.step == 0
+        if starts or objective.wants_pooled or isinstance(self.sampler, EmbeddedSampler):
             judged.append(self.setting.split.train)
         self.source.prepare(self.setting.split.train, np.unique(np.concatenate(judged)))
+        if starts:
+            self._start_head()
         if objective.wants_pooled:
             labels = self.setting.dataset.labels[self.setting.split.train]
             objective.prepare(self._embed_training("pooled"), self.class_of[labels])
+
+    def _start_head(self) -> None:
+        """The head begins with the principal directions of the training items."""
+        assert isinstance(self.network, EmbeddingNetwork), "other networks have no head to choose"
+        head = self.network.head
+        head.start_from(self._embed_training("pooled").to(self.setting.device))
+        head.load_state_dict(self.setting.processes.agreed(head.state_dict))
+        if self.trainer.average is not None:
+            self.trainer.average.restart()
 
     def _embed_training(self, field: Literal["embeddings", "pooled"]) -> Tensor:
         items = self.setting.split.train

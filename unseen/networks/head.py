@@ -1,16 +1,22 @@
 """The head: from the pooled descriptor to the embedding, linear or with hidden layers between.
 
 Starting values  default: PyTorch's (Roth); kaiming: normal, fan-out, zero bias (Proxy-Anchor,
-                 Psomas). HORDE has no bias.
+                 Psomas). HORDE has no bias. principal: the directions in which unit pooled
+                 descriptors of the training items are longest (no mean is taken off, so cosines
+                 stay): on pretrained features a random start throws away what they know.
 Layers           fc1, fc2, ...: each is linear, so as a tap it is what stands before the next ReLU.
 """
 
 from collections.abc import Sequence
 from typing import Literal, get_args
 
+import torch
 from torch import Tensor, nn
 
-Start = Literal["default", "kaiming"]
+from unseen.geometry import unit
+
+PRINCIPAL = "principal"
+Start = Literal["default", "kaiming", "principal"]
 
 
 class Head(nn.Module):
@@ -35,6 +41,11 @@ class Head(nn.Module):
             raise ValueError(f"dropout must be in [0, 1), got {dropout}")
         if start not in get_args(Start):
             raise ValueError(f"start must be one of {', '.join(get_args(Start))}, got {start!r}")
+        if start == PRINCIPAL and (len(sizes) != 2 or sizes[1] > sizes[0]):
+            raise ValueError(
+                "start = principal needs one layer that is no larger than what it is given, "
+                f"got sizes {sizes}"
+            )
         self.embedding_size = sizes[-1]
         if dropout:
             self.dropout = nn.Dropout(dropout)
@@ -46,6 +57,17 @@ class Head(nn.Module):
             self.add_module(f"fc{i}", layer)
             if i < len(sizes) - 1:
                 self.add_module(f"relu{i}", nn.ReLU())
+
+    @torch.no_grad()
+    def start_from(self, pooled: Tensor) -> None:  # [N, P]
+        """Puts the principal directions of descriptors into the layer, the longest first."""
+        layer = self.get_submodule("fc1")
+        assert isinstance(layer, nn.Linear)
+        rows = unit(pooled.double())
+        _, directions = torch.linalg.eigh(rows.T @ rows)  # [P, P], rising
+        layer.weight.copy_(directions.T.flip(0)[: layer.out_features])
+        if layer.bias is not None:
+            layer.bias.zero_()
 
     def forward(self, pooled: Tensor) -> Tensor:
         embeddings = pooled

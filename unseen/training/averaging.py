@@ -20,6 +20,10 @@ class Averaging:
         if not 0 < decay < 1:
             raise ValueError(f"decay must be between 0 and 1, got {decay}")
         self.network, self.decay = network, decay
+        self.restart()
+
+    def restart(self) -> None:
+        """The average is what the network is now."""
         self.average = {name: value.clone() for name, value in self._current().items()}
 
     @torch.no_grad()

@@ -1,0 +1,64 @@
+"""A head that begins with the principal directions of what it is given."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from unseen import config as configs
+from unseen.experiment.fit import Fit
+from unseen.experiment.run import train
+from unseen.experiment.setting import Setting, Watch, computing, prepare
+from unseen.networks.network import EmbeddingNetwork
+from unseen.training.run_folder import RunFolder
+
+WORDS = ["data.max_classes=24", "batch_size=16", "embedding_size=16", "sampler.steps=3", "ema=0.9"]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNSEEN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("unseen.experiment.fit.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+
+
+def setting_of(*words: str) -> Setting:
+    told = [*WORDS, "threads=1", "epochs=2", "head.start=principal", *words]
+    return prepare(configs.make(configs.override({}, told)))
+
+
+@pytest.mark.parametrize("frozen", ["none", "stage2"])
+def test_the_first_step_finds_the_directions_in_the_head(frozen: str, tmp_path: Path) -> None:
+    setting = setting_of(f"freeze_until={frozen}")
+    fit = Fit(setting, RunFolder(tmp_path), Watch())
+    assert isinstance(fit.network, EmbeddingNetwork)
+    with computing(setting):
+        pooled = fit.source.embed(setting.split.train, field="pooled").double()
+        fit._prepare()
+    weight = fit.network.head.get_parameter("fc1.weight").detach().double()
+    torch.testing.assert_close(weight @ weight.T, torch.eye(16, dtype=torch.float64))
+    rows = pooled / pooled.norm(dim=1, keepdim=True)
+    kept = (rows @ weight.T).square().sum()
+    most = torch.linalg.svdvals(rows)[:16].square().sum()
+    torch.testing.assert_close(kept, most, rtol=1e-5, atol=0.0)
+    assert fit.trainer.average is not None
+    with fit.trainer.averaged():
+        assert torch.equal(fit.network.head.get_parameter("fc1.weight").double(), weight)
+
+
+def test_a_run_that_goes_on_does_not_start_again(tmp_path: Path) -> None:
+    whole = train(setting_of(), tmp_path / "whole", "test")
+
+    class StoppedError(Exception):
+        pass
+
+    def stop(event: dict[str, Any]) -> None:
+        if event["event"] == "step" and event["step"] == 4:
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        train(setting_of(), tmp_path / "parts", "test", Watch([stop]))
+    assert train(setting_of(), tmp_path / "parts", "test") == whole
+    files = [RunFolder(tmp_path / name) for name in ("whole", "parts")]
+    weights = [folder.read_tensors("weights.safetensors") for folder in files]
+    assert all(torch.equal(weights[0][key], weights[1][key]) for key in weights[0])
