@@ -7,6 +7,7 @@ Source   K. Roth et al., Revisiting Training Strategies and Generalization Perfo
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,25 @@ MEASURES = {
     "ratio": "inside over between",
     "rho": "spectral decay rho",
 }
-Pairs = dict[tuple[str, str], correlations.Correlation]
+Pairs = dict[tuple[str, str], "Found"]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A correlation over objectives, and its least and largest value when any one is left out."""
+
+    whole: correlations.Correlation
+    least: float
+    largest: float
+    decisive: str  # the objective whose absence changes it most
+
+    @property
+    def r(self) -> float:
+        return self.whole.r
+
+    def holds(self, value: float) -> bool:
+        """Whether a value lies in the 95 % interval."""
+        return self.whole.low <= value <= self.whole.high
 
 
 class Correlation(Preset):
@@ -77,9 +96,22 @@ def _pairs(value: Callable[[str, str], float], methods: Sequence[str]) -> Pairs:
     """Every two metrics over methods; `value(method, metric)` is NaN where it is not known."""
     columns = {metric: [value(method, metric) for method in methods] for metric in METRICS}
     return {
-        (one, two): correlations.pearson(columns[one], columns[two])
+        (one, two): _found(methods, columns[one], columns[two])
         for one, two in itertools.combinations(METRICS, 2)
     }
+
+
+def _found(names: Sequence[str], x: Sequence[float], y: Sequence[float]) -> Found:
+    whole = correlations.pearson(x, y)
+    without = {
+        name: correlations.pearson([*x[:i], *x[i + 1 :]], [*y[:i], *y[i + 1 :]]).r
+        for i, name in enumerate(names)
+    }
+    known = {name: r for name, r in without.items() if not math.isnan(r)}
+    if math.isnan(whole.r) or not known:
+        return Found(whole, math.nan, math.nan, "")
+    decisive = max(known, key=lambda name: abs(known[name] - whole.r))
+    return Found(whole, min(known.values()), max(known.values()), decisive)
 
 
 def _metrics(results: Results, data: str) -> Section:
@@ -90,9 +122,11 @@ def _metrics(results: Results, data: str) -> Section:
     rows = []
     for pair, found in ours.items():
         shown = printed.get(pair)
-        cells = [" and ".join(map(_title, pair)), _r_text(found), number(shown, 2)]
-        rows.append([*cells, number(again[pair].r, 2), _inside(found, shown, again[pair].r)])
-    heads = ["metrics", "ours, r", "published", "from their tables", "in our interval"]
+        cells = [" and ".join(map(_title, pair)), _r_text(found), _without_text(found)]
+        cells += [number(shown, 2), number(again[pair].r, 2)]
+        rows.append([*cells, _inside(found, again[pair].r if shown is None else shown)])
+    heads = ["metrics", "ours, r", "any one left out", "published", "from their tables"]
+    heads += ["in our interval"]
     caption = (
         f"Pearson's r over {len(methods)} objectives, each the mean over its seeds, with the 95 % "
         "interval by Fisher's transform. From their tables: computed again from the published "
@@ -115,30 +149,34 @@ def _metrics_told(ours: Pairs, printed: Mapping[tuple[str, str], float]) -> list
         return [
             "Too few objectives have finished, or all score alike: metrics cannot be correlated."
         ]
-    inside = [p for p, found in known.items() if found.low <= printed[p] <= found.high]
+    inside = [pair for pair, found in known.items() if found.holds(printed[pair])]
     far = max(known, key=lambda pair: abs(known[pair].r - printed[pair]))
     lowest = min((p for p in known if R1 in p), key=lambda pair: known[pair].r)
     return [
         f"With recall@1, {_title(lowest[1])} goes least: r = {_r_text(known[lowest])}, published "
         f"{printed[lowest]:.2f}.",
         f"Of {len(known)} published correlations of metrics {len(inside)} lie in our 95 % "
-        f"interval; the farthest is {' and '.join(map(_title, far))}, ours {known[far].r:.2f}, "
-        f"published {printed[far]:.2f}.",
+        f"interval; the farthest is {' and '.join(map(_title, far))}, ours {known[far].r:.2f} "
+        f"({_without_text(known[far])} with any one objective left out), published "
+        f"{printed[far]:.2f}.",
     ]
 
 
-def _inside(found: correlations.Correlation, shown: float | None, again: float) -> str:
-    value = again if shown is None else shown
-    if math.isnan(value) or math.isnan(found.low):
+def _inside(found: Found, value: float) -> str:
+    if math.isnan(value) or math.isnan(found.whole.low):
         return "–"
-    return "yes" if found.low <= value <= found.high else "no"
+    return "yes" if found.holds(value) else "no"
 
 
-def _r_text(found: correlations.Correlation) -> str:
+def _r_text(found: Found) -> str:
     if math.isnan(found.r):
         return "–"
-    ends = "" if math.isnan(found.low) else f" ({found.low:.2f} … {found.high:.2f})"
-    return f"{found.r:.2f}{ends}"
+    low, high = found.whole.low, found.whole.high
+    return f"{found.r:.2f}" + ("" if math.isnan(low) else f" ({low:.2f} … {high:.2f})")
+
+
+def _without_text(found: Found) -> str:
+    return "–" if math.isnan(found.least) else f"{found.least:.2f} … {found.largest:.2f}"
 
 
 def _matrices(ours: Pairs, again: Pairs, printed: Mapping[tuple[str, str], float]) -> Figure:
@@ -155,7 +193,8 @@ def _matrices(ours: Pairs, again: Pairs, printed: Mapping[tuple[str, str], float
         ax.imshow(grid, cmap="Blues", vmin=0, vmax=1.25)
         for (i, j), r in np.ndenumerate(grid):
             shown = "" if math.isnan(r) else f"{r:.2f}"
-            ax.text(j, i, shown, ha="center", va="center", fontsize=8)
+            colour = "white" if r > 0.75 else "#1b2026"
+            ax.text(j, i, shown, ha="center", va="center", fontsize=8, color=colour)
         ax.set_xticks(range(count), list(map(_title, METRICS)))
         ax.set_yticks(range(count), list(map(_title, METRICS)))
         ax.tick_params(length=0)
@@ -174,45 +213,49 @@ def _space(results: Results, measured: dict[str, Any], ask: Ask) -> Section:
         for method in columns["rho"]
     }
     found = {
-        name: correlations.pearson(
-            [spread.mean for spread in values.values()], [100 * recall[m].mean for m in values]
+        name: _found(
+            list(values),
+            [spread.mean for spread in values.values()],
+            [100 * recall[method].mean for method in values],
         )
         for name, values in columns.items()
     }
     theirs = SPACE_CORRELATION[ask.published_data]
     rows = [
-        [title, _r_text(found[name]), number(theirs[name], 2), _inside(found[name], theirs[name],
-         math.nan), number(found[name].p, 3)]
+        [title, _r_text(found[name]), _without_text(found[name]), number(theirs[name], 2),
+         _inside(found[name], theirs[name])]
         for name, title in MEASURES.items()
     ]  # fmt: skip
     told = _space_told(found, theirs)
     if math.isnan(found["rho"].r):
         return Section("Training embeddings and recall", told)
-    heads = ["measure of training embeddings", "ours, r with R@1", "published", "in our interval"]
-    caption = f"Pearson's r over {found['rho'].count} objectives with its 95 % interval (Fisher)."
+    heads = ["measure of training embeddings", "ours, r with R@1", "any one left out", "published"]
+    caption = (
+        f"Pearson's r over {found['rho'].whole.count} objectives with its 95 % interval (Fisher), "
+        "and its least and largest value when any one objective is left out."
+    )
     figure = drawn(
         "space",
-        "Recall@1 on test classes against four measures of the training embeddings, one point for "
-        "each objective with its 95 % interval over seeds where that is shorter than the axis; "
-        "the line is least squares.",
+        "Recall@1 on test classes against four measures of the training embeddings, one numbered "
+        "point for each objective, mean over seeds; the dashed line is least squares.",
         lambda: _scatters(columns, recall, found, theirs),
     )
-    table = Table([*heads, "p"], rows, caption)
+    table = Table([*heads, "in our interval"], rows, caption)
     return Section("Training embeddings and recall", told, [table], [figure])
 
 
-def _space_told(
-    found: Mapping[str, correlations.Correlation], theirs: Mapping[str, float]
-) -> list[str]:
+def _space_told(found: Mapping[str, Found], theirs: Mapping[str, float]) -> list[str]:
     rho = found["rho"]
     if math.isnan(rho.r):
         return ["Too few objectives have finished, or all score alike: nothing to correlate."]
     strongest = max(found, key=lambda name: abs(found[name].r))
     signs = [MEASURES[name] for name in MEASURES if found[name].r * theirs[name] < 0]
-    sure = "leaves 0 out" if rho.low > 0 or rho.high < 0 else "holds 0"
+    sure = "holds 0" if rho.holds(0.0) else "leaves 0 out"
     return [
         f"Recall@1 and the spectral decay rho of the training embeddings have r = {_r_text(rho)} "
-        f"over {rho.count} objectives (published {theirs['rho']:.2f}); the interval {sure}.",
+        f"over {rho.whole.count} objectives (published {theirs['rho']:.2f}); the interval {sure}.",
+        f"{rho.decisive} counts most: with any one objective left out r lies between "
+        f"{rho.least:.2f} and {rho.largest:.2f}.",
         f"Of the four measures {MEASURES[strongest]} goes most with recall@1 "
         f"(r = {_r_text(found[strongest])}); published: spectral decay rho.",
         f"The sign differs from the published one for: {', '.join(signs)}."
@@ -224,18 +267,24 @@ def _space_told(
 def _scatters(
     columns: Mapping[str, Mapping[str, Spread]],
     recall: Mapping[str, Spread],
-    found: Mapping[str, correlations.Correlation],
+    found: Mapping[str, Found],
     theirs: Mapping[str, float],
 ) -> Figure:
-    figure = Figure(figsize=(10, 7.6), layout="constrained")
+    figure = Figure(figsize=(10, 6.6), layout="constrained")
+    methods = list(recall)
     for ax, (name, title) in zip(figure.subplots(2, 2).flat, MEASURES.items(), strict=True):
         for method, spread in columns[name].items():
-            x, y = spread.mean, 100 * recall[method].mean
-            ax.plot(x, y, "o", color=ACCENT, ms=5)
-            ax.annotate(method, (x, y), (4, 3), textcoords="offset points", fontsize=6)
-        ends = np.array(ax.get_xlim())
-        ax.plot(ends, found[name].slope * ends + found[name].intercept, "--", color=MUTED, lw=1)
+            x, y, place = spread.mean, 100 * recall[method].mean, methods.index(method) + 1
+            ax.plot(x, y, "o", color=ACCENT, ms=5, label=f"{place}  {method}")
+            ax.annotate(str(place), (x, y), (4, 3), textcoords="offset points", fontsize=7)
+        ends, line = np.array(ax.get_xlim()), found[name].whole
+        ax.plot(ends, line.slope * ends + line.intercept, "--", color=MUTED, lw=1)
         ax.set(xlabel=title, ylabel="R@1, %", xlim=tuple(ends))
         told = f"r = {_r_text(found[name])}, published {theirs[name]:.2f}"
         ax.set_title(told, loc="left", fontsize=9)
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(
+        handles, labels, loc="outside right upper", fontsize=8, handlelength=0, frameon=False,
+        markerscale=0,
+    )  # fmt: skip
     return figure
