@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unseen.studies.by_class import interval_text, is_told_apart, over_classes
+from unseen.studies.by_class import class_verdict, interval_text, is_told_apart, over_classes
 from unseen.studies.plan import Cell
 from unseen.studies.results import Run
 
@@ -26,6 +26,8 @@ def test_difference_is_that_of_all_queries() -> None:
     assert found.difference.low < found.difference.value < found.difference.high
     assert is_told_apart(found)
     assert interval_text(found).startswith("+")
+    assert class_verdict(found, published=0.3) == "holds"
+    assert class_verdict(found, published=-0.3) == "opposite"
 
 
 def test_runs_are_paired_by_seed() -> None:
@@ -35,6 +37,7 @@ def test_runs_are_paired_by_seed() -> None:
     assert found is not None
     assert found.difference.value == pytest.approx(0.0)
     assert not is_told_apart(found)
+    assert class_verdict(found, published=0.3) == "not told apart from 0"
 
 
 def test_nothing_to_pair() -> None:

@@ -53,6 +53,11 @@ def plain_text(spread: Spread) -> str:
     return f"{spread.mean:.3f}" + ("" if math.isnan(half) else f" ±{half:.3f}")
 
 
+def missing_text(*groups: Sequence[Run]) -> str:
+    """What stands for runs that have no score."""
+    return "failed" if any(run.state == "failed" for runs in groups for run in runs) else "–"
+
+
 def number(value: float | None, digits: int = 1) -> str:
     """A published value; a dash where there is none."""
     return "–" if value is None or math.isnan(value) else f"{value:.{digits}f}"

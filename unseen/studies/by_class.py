@@ -43,6 +43,13 @@ def is_told_apart(found: Comparison | None) -> bool:
     return found is not None and (found.difference.low > 0 or found.difference.high < 0)
 
 
+def class_verdict(found: Comparison | None, published: float) -> str:
+    """Whether a published difference is seen outside of the interval, as `beside.verdict` says."""
+    if found is None or not is_told_apart(found):
+        return "not told apart from 0"
+    return "holds" if found.difference.value * published > 0 else "opposite"
+
+
 def _per_query(sums: Sequence[float], counts: Sequence[int]) -> Tensor:  # [Q]
     """Every query has the mean of its class: whole classes are drawn, so nothing is lost."""
     means = np.asarray(sums, dtype=np.float64) / np.asarray(counts, dtype=np.float64)

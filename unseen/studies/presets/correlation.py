@@ -18,7 +18,8 @@ from unseen.statistics import Spread, over_seeds
 from unseen.studies import correlation as correlations
 from unseen.studies import objectives
 from unseen.studies.beside import drawn, mean_of, number
-from unseen.studies.figures import ACCENT, MUTED
+from unseen.studies.figures import MUTED
+from unseen.studies.numbered import name_list, numbered_points
 from unseen.studies.plan import Plan
 from unseen.studies.preset import Ask, Preset, Told
 from unseen.studies.preset_page import Section, Table
@@ -271,20 +272,14 @@ def _scatters(
     theirs: Mapping[str, float],
 ) -> Figure:
     figure = Figure(figsize=(10, 6.6), layout="constrained")
-    methods = list(recall)
-    for ax, (name, title) in zip(figure.subplots(2, 2).flat, MEASURES.items(), strict=True):
-        for method, spread in columns[name].items():
-            x, y, place = spread.mean, 100 * recall[method].mean, methods.index(method) + 1
-            ax.plot(x, y, "o", color=ACCENT, ms=5, label=f"{place}  {method}")
-            ax.annotate(str(place), (x, y), (4, 3), textcoords="offset points", fontsize=7)
+    axes = figure.subplots(2, 2).flat
+    for ax, (name, title) in zip(axes, MEASURES.items(), strict=True):
+        places = {m: (spread.mean, 100 * recall[m].mean) for m, spread in columns[name].items()}
+        numbered_points(ax, places)
         ends, line = np.array(ax.get_xlim()), found[name].whole
         ax.plot(ends, line.slope * ends + line.intercept, "--", color=MUTED, lw=1)
         ax.set(xlabel=title, ylabel="R@1, %", xlim=tuple(ends))
         told = f"r = {_r_text(found[name])}, published {theirs[name]:.2f}"
         ax.set_title(told, loc="left", fontsize=9)
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(
-        handles, labels, loc="outside right upper", fontsize=8, handlelength=0, frameon=False,
-        markerscale=0,
-    )  # fmt: skip
+    name_list(figure, axes[0])
     return figure

@@ -12,9 +12,10 @@ from matplotlib.figure import Figure
 
 from unseen.statistics import Spread, over_seeds
 from unseen.studies import objectives
-from unseen.studies.beside import drawn, gain_text, gains, mean_of, plain_text
+from unseen.studies.beside import drawn, gain_text, gains, mean_of, missing_text, plain_text
 from unseen.studies.by_class import interval_text, over_classes
 from unseen.studies.figures import ACCENT
+from unseen.studies.numbered import OTHER
 from unseen.studies.plan import Plan
 from unseen.studies.preset import Ask, Preset, Told
 from unseen.studies.preset_page import Section, Table
@@ -25,7 +26,6 @@ from unseen.studies.training_space import mean_spectrum, of_runs, spectra
 R1 = "recall@1"
 OBJECTIVES = ("Softmax", "Triplet (D)", "Margin (D, beta = 0.6)")
 WITHOUT, WITH = "without mixup", "with mixup"
-MIXED = "#d9822b"
 
 
 class Mixup(Preset):
@@ -73,7 +73,7 @@ def _recall(results: Results) -> Section:
         try:
             gain = gains(first, second, R1)
         except ValueError:  # no two runs of the same seed
-            rows.append([name, "failed", "failed", "–", "–"])
+            rows.append([name, missing_text(first), missing_text(second), "–", "–"])
             continue
         found.append((name, gain))
         scores = [f"{100 * mean_of(runs, R1):.1f}" for runs in (first, second)]
@@ -135,7 +135,7 @@ def _figure(results: Results, measured: dict[str, Any], names: Sequence[str]) ->
     figure = Figure(figsize=(3 * max(2, len(names)), 3.2), layout="constrained")
     axes = figure.subplots(1, len(names), squeeze=False, sharey=True)[0]
     for ax, name in zip(axes, names, strict=True):
-        for each, style, colour in ((WITHOUT, "-", ACCENT), (WITH, "--", MIXED)):
+        for each, style, colour in ((WITHOUT, "-", ACCENT), (WITH, "--", OTHER)):
             runs = [run for run in results.of(name, each) if run.cell.key in measured]
             values = mean_spectrum([measured[run.cell.key]["all"] for run in runs])
             ax.plot(np.arange(1, len(values) + 1), values, style, color=colour, label=each)

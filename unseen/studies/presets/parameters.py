@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from unseen.statistics import Spread, over_seeds
 from unseen.studies import objectives
-from unseen.studies.beside import drawn, mean_of, number, spread_text
+from unseen.studies.beside import drawn, mean_of, missing_text, number, spread_text
 from unseen.studies.by_class import interval_text, is_told_apart, over_classes
 from unseen.studies.figures import LINE
 from unseen.studies.plan import Plan, Values
@@ -185,8 +185,8 @@ def _section(factor: Factor, results: Results) -> Section:
         cells = [value]
         for name in results.experiments():
             spread = _scores(results, name).get(value)
-            failed = any(run.state == "failed" for run in results.of(name, value))
-            cells.append("failed" if spread is None and failed else spread_text(spread))
+            missing = missing_text(results.of(name, value))
+            cells.append(missing if spread is None else spread_text(spread))
             cells.append(number(100 * ratios[name].get(value, math.nan)))
         rows.append(cells)
     heads = [factor.key]
@@ -272,7 +272,7 @@ def _network_row(results: Results, name: str) -> list[str]:
     groups = [results.of(objective, name) for objective in results.experiments()]
     done = [run for runs in groups for run in runs if run.state == "done"]
     if not done:
-        return [name, "ours", "failed", "failed"]
+        return [name, "ours", missing_text(*groups), "–"]
     untrained = float(np.mean([run.score(R1, "untrained") for run in done]))
     best = float(np.nanmax([mean_of(runs, R1) for runs in groups]))
     return [name, "ours", number(100 * untrained), number(100 * best)]

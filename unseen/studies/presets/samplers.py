@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from unseen.reports.tables import metric_title
 from unseen.statistics import over_seeds
 from unseen.studies import objectives
-from unseen.studies.beside import drawn, mean_of, number, spread_text
+from unseen.studies.beside import drawn, mean_of, missing_text, number, spread_text
 from unseen.studies.figures import LINE
 from unseen.studies.plan import Plan, Values
 from unseen.studies.preset import METRICS, Ask, Preset
@@ -185,8 +185,7 @@ def _recall_table(results: Results, theirs: Sequence[dict[str, Any]]) -> Table:
         for objective in results.experiments():
             runs = results.of(objective, name)
             scores = [run.score(R1) for run in runs if run.state == "done"]
-            failed = any(run.state == "failed" for run in runs)
-            ours = spread_text(over_seeds(scores)) if scores else "failed" if failed else "–"
+            ours = spread_text(over_seeds(scores)) if scores else missing_text(runs)
             cells += [ours, number(other.get((objective, name)), 2)]
         rows.append(cells)
     return Table(heads, rows, "±: half of the 95 % interval over seeds, where there are several.")
