@@ -215,7 +215,8 @@ def _expected(nets: Found, theirs: Mapping[tuple[str, str], float]) -> list[str]
     others = [n for n in before if n != "NetD" and n not in better]
     told.append(
         "The pooled layer is better than the trained one, its interval above 0, in "
-        f"{', '.join(better) or 'none'}; not so in {', '.join(others) or 'none'} (published: all)."
+        f"{', '.join(better) or 'none'}; not so in {', '.join(others) or 'none'} (published: "
+        "it is better in NetA and NetE)."
     )
     pooled = {net: _test(found, POOLED) for net, found in nets.items()}
     if "NetD" in nets:
@@ -278,7 +279,7 @@ def _over_time(nets: Found) -> Section:
                 f"{net}: at the end {100 * last[POOLED]:.1f} % at the pooled layer and "
                 f"{100 * last[EMBEDDING]:.1f} % at fc6 on validation classes."
             )
-    told.append("The paper finds that both losses leave the pooled layer better than fc6.")
+    told.append("The source draws these curves (figure 3) without numbers.")
     figure = drawn(
         "over_time",
         "Recall@1 of the pooled layer and of fc6 after each epoch, metric loss and classification; "

@@ -124,7 +124,7 @@ class Thesis(Preset):
         return [
             f"Trained: {network}, {ask.epochs} epochs; theirs are whole networks, 100 epochs.",
             f"Data: {ask.data}; the published column is {ask.published_data}.",
-            "The epoch is chosen on validation classes; theirs of the tournament on test classes.",
+            "The epoch is chosen on validation classes; the thesis' tournament sets none aside.",
             "All losses draw 5 items of a class (theirs: some draw at random); values as in the "
             f"thesis, class parameters learn at {CLASS_LR:g}.",
             *(quick if ask.is_quick else []),
