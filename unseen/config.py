@@ -94,14 +94,15 @@ class Scheduling(BaseModel):
 
 
 class Head(BaseModel):
-    """The layers from the pooled descriptor to the embedding: `head.hidden=[512]`."""
+    """The layers from the pooled descriptor to the embedding: `head.hidden=[512]`. start: auto is
+    principal where the layers before are trained already, else default."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     hidden: list[Annotated[int, Field(ge=1)]] = []
     dropout: float = Field(default=0.0, ge=0, lt=1)
     bias: bool = True
-    start: Literal["default", "kaiming", "principal"] = "default"
+    start: Literal["default", "kaiming", "principal"] | Auto = "auto"
 
 
 class Ensemble(BaseModel):

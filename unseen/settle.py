@@ -7,12 +7,13 @@ import numpy as np
 import torch
 
 from unseen import catalogue
-from unseen.config import PLAIN, Config, Head, Part, WeightedPart
+from unseen.config import PLAIN, Config, Part, WeightedPart
 from unseen.contracts import Dataset, FeatureDataset, annotations_of
 from unseen.data.pictures import transforms
 from unseen.data.pictures.decode import UnreadablePictureError
 from unseen.data.pictures.loader import Opening
 from unseen.networks.backbone import FEATURES, IMAGENET, OWN, create_backbone, has_weights
+from unseen.networks.head import PRINCIPAL
 from unseen.networks.network import POOLED
 from unseen.networks.presets import preset_size
 
@@ -31,14 +32,10 @@ def settle(config: Config, dataset: Dataset) -> tuple[Config, list[str]]:
     reasons: list[str] = []
 
     def choose(key: str, value: Any, why: str) -> None:
-        is_open = getattr(config, key) == "auto" or key not in config.model_fields_set
-        if is_open and key not in chosen:
+        if getattr(config, key) == "auto" and key not in chosen:
             chosen[key] = value
             if why:
-                told = (
-                    f"head.start = {value.start}" if isinstance(value, Head) else f"{key} = {value}"
-                )
-                reasons.append(f"{key} = none: {why}" if value is None else f"{told}: {why}")
+                reasons.append(f"{key} = {'none' if value is None else value}: {why}")
 
     for column in config.evaluation_labels:
         known = list(annotations_of(dataset).labels)
@@ -61,7 +58,28 @@ def settle(config: Config, dataset: Dataset) -> tuple[Config, list[str]]:
         if part.weight is None:
             reasons.append(f"weight = {weighted(part).weight:g}: usual with {part.name}")
     chosen["regularizers"] = [weighted(part) for part in config.regularizers]
-    return Config(**(dict(config) | chosen)), reasons
+    settled = Config(**(dict(config) | chosen))
+    if config.head.start == "auto" and not _has_own_head(config):
+        start = PRINCIPAL if _knows_enough(settled) else "default"
+        head = settled.head.model_copy(update={"start": start})
+        settled = Config(**(dict(settled) | {"head": head}))
+        if start == PRINCIPAL:
+            reasons.append(f"head.start = {start}: it begins with what the layers before it know")
+    return settled, reasons
+
+
+def _has_own_head(config: Config) -> bool:
+    return config.network != PLAIN or config.ensemble is not None
+
+
+def _knows_enough(config: Config) -> bool:
+    """Whether the layers before the head are trained, and wide enough to start a head from."""
+    assert isinstance(config.embedding_size, int)
+    is_cut = config.freeze_until is not None and config.weights is not None
+    if config.head.hidden or not (is_cut or config.backbone.startswith(FEATURES)):
+        return False
+    pooled = create_backbone(config.backbone, pooling=str(config.pooling)).num_features
+    return config.embedding_size <= pooled
 
 
 def _settle_pictures(config: Config, dataset: Dataset, choose: Choose) -> None:
@@ -128,8 +146,6 @@ def _settle_network(config: Config, small: bool, choose: Choose) -> tuple[str, s
         frozen = POOLED
         choose("freeze_until", frozen, "its layers know photographs, only the head is trained")
         choose("views", 0, "the head is trained on pictures as they are judged")
-        if config.embedding_size == "auto":
-            choose("head", Head(start="principal"), "it begins with what the layers know")
     if photographs and config.network == PLAIN:
         choose("pooling", "avg+max", "the mean and the maximum, as in the networks of Proxy-Anchor")
         choose("embedding_size", 512, "usual with photographs")
@@ -160,8 +176,7 @@ def _settle_rest_of_network(config: Config, backbone: str, choose: Choose) -> No
 def _needs_body(config: Config) -> bool:
     """Whether something is to act on layers before the head, or the head is not the usual one."""
     on_maps = any(is_on_maps(part) for part in config.regularizers)
-    special = config.network != PLAIN or config.ensemble is not None
-    return on_maps or config.manifold_mixup or special
+    return on_maps or config.manifold_mixup or _has_own_head(config)
 
 
 def is_on_maps(part: Part) -> bool:

@@ -3,12 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from unseen import config as configs
 from unseen.experiment.fit import Fit
-from unseen.experiment.run import train
+from unseen.experiment.run import train, train_and_judge
 from unseen.experiment.setting import Setting, Watch, computing, prepare
 from unseen.networks.network import EmbeddingNetwork
 from unseen.training.run_folder import RunFolder
@@ -44,6 +45,24 @@ def test_the_first_step_finds_the_directions_in_the_head(frozen: str, tmp_path: 
     assert fit.trainer.average is not None
     with fit.trainer.averaged():
         assert torch.equal(fit.network.head.get_parameter("fc1.weight").double(), weight)
+
+
+def test_the_untrained_network_is_what_training_began_with(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    labels = np.repeat(np.arange(12), 10)
+    values = 0.3 * generator.normal(size=(120, 24))
+    values[:, :4] += 3 * generator.normal(size=(12, 4))[labels]  # only these tell classes apart
+    np.savez(tmp_path / "x.npz", features=values.astype(np.float32), labels=labels)
+    words = ["data=arrays", f"data.root={tmp_path / 'x.npz'}", "batch_size=16", "epochs=1"]
+    found = {}
+    for start in ("auto", "default"):
+        told = [*words, "embedding_size=4", f"head.start={start}"]
+        setting = prepare(configs.make(configs.override({}, told)))
+        scores = train_and_judge(setting, tmp_path / start, "test")["scores"]
+        found[start] = scores["untrained"]["metrics"]["recall@1"]["value"]
+    given = scores["features"]["metrics"]["recall@1"]["value"]
+    assert found["auto"] == pytest.approx(given, abs=0.1)
+    assert found["auto"] > found["default"]
 
 
 def test_a_run_that_goes_on_does_not_start_again(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from unseen.experiment.orders import while_training
 from unseen.experiment.replay import keep_broken_step
 from unseen.experiment.setting import Setting, Watch, settled
 from unseen.experiment.source import source_of
+from unseen.experiment.start import keep_start
 from unseen.networks.descriptor import described
 from unseen.networks.frozen_batch_norm import share_statistics
 from unseen.networks.head import PRINCIPAL
@@ -193,6 +194,7 @@ class Fit:
         head = self.network.head
         head.start_from(self._embed_training("pooled").to(self.setting.device))
         head.load_state_dict(self.setting.processes.agreed(head.state_dict))
+        keep_start(self.folder, self.network)
         if self.trainer.average is not None:
             self.trainer.average.restart()
 

@@ -19,6 +19,7 @@ from unseen.experiment.orders import read_at, while_training
 from unseen.experiment.refit import SELECTED
 from unseen.experiment.setting import EMBED_BATCH, Setting, Watch, computing, describe, split_hash
 from unseen.experiment.source import source_of
+from unseen.experiment.start import take_start
 from unseen.training.journal import read
 from unseen.training.run_folder import RunFolder
 
@@ -104,6 +105,7 @@ def embedding_spaces(
     """Test descriptors of the trained and the untrained network."""
     test = setting.split.test
     network = build.network(setting.config).to(setting.device)
+    take_start(folder, network)
     source = source_of(setting, network, watch)
     start = while_training(layer)
     untrained = source.embed(test, watch.of("untrained network"), start)

@@ -1,0 +1,19 @@
+"""What a head started from, where that came from the data (`head.start = "principal"`): kept in the
+run's folder, so that the untrained network of the result is the one training began with."""
+
+from unseen.networks.descriptor import Tappable
+from unseen.networks.network import EmbeddingNetwork
+from unseen.training.run_folder import RunFolder
+
+FILE = "start.safetensors"
+
+
+def keep_start(folder: RunFolder, network: EmbeddingNetwork) -> None:
+    folder.write_tensors(FILE, network.head.state_dict())
+
+
+def take_start(folder: RunFolder, network: Tappable) -> None:
+    """Puts the kept values into a fresh network; does nothing where none were kept."""
+    if folder.has(FILE):
+        assert isinstance(network, EmbeddingNetwork)
+        network.head.load_state_dict(folder.read_tensors(FILE))
