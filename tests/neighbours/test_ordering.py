@@ -1,10 +1,10 @@
-"""NumPy's and torch's way of sorting rows agree, ties and infinities included."""
+"""NumPy's and torch's way of selecting and sorting agree, ties and infinities included."""
 
 import math
 
 import torch
 
-from unseen.neighbours.ordering import in_order, kth_largest
+from unseen.neighbours.ordering import above, in_order, kth_largest
 
 
 def rows(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
@@ -21,7 +21,7 @@ def rows(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
 def test_both_ways_equal_sorting_pairs() -> None:
     for dtype in (torch.float32, torch.float64):
         values, columns = rows(dtype)
-        found = in_order(values, columns)
+        found = in_order(values, columns, 40)
         for row in range(50):
             pairs = sorted(
                 zip(values[row].tolist(), columns[row].tolist(), strict=True),
@@ -29,6 +29,8 @@ def test_both_ways_equal_sorting_pairs() -> None:
             )
             assert found[0][row].tolist() == [value for value, _ in pairs]
             assert found[1][row].tolist() == [column for _, column in pairs]
+        first = in_order(values, columns, 7)
+        assert all(torch.equal(few, full[:, :7]) for few, full in zip(first, found, strict=True))
         assert found[0].dtype == dtype
         assert found[1].dtype == torch.int32
 
@@ -38,3 +40,14 @@ def test_kth_largest() -> None:
     for k in (1, 7, 40):
         expected = values.sort(dim=1, descending=True).values[:, k - 1]
         assert torch.equal(kth_largest(values, k), expected)
+
+
+def test_above_finds_what_clears_the_bar_row_by_row() -> None:
+    values, _ = rows(torch.float32)
+    bar = values.median(dim=1).values
+    bar[7] = -math.inf
+    row, column = (values > bar[:, None]).nonzero(as_tuple=True)
+    for block in (values, values.T.contiguous().T):
+        found = above(block, bar)
+        expected = (row, column, values[row, column])
+        assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))

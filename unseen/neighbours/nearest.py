@@ -1,10 +1,10 @@
 """The largest entries of each row of a matrix product that is never held: exact, block by block.
 
-Each row keeps a bar: a value that its final list cannot fall below. A block of the product is
-first reduced to the maxima of small groups of columns, which cost little beside the product; only
-groups whose maximum clears the bar are looked into, and what clears the bar is noted. The bar rises
-with the notes; when the room for notes is full, only the best are kept. In self-retrieval the
-matrix is symmetric: each block is computed once and offered twice, to its rows and to its columns.
+Each row keeps a bar: a value that its final list cannot fall below. Of a block of the product only
+what clears the bar is noted, and one comparison with everything else costs little beside the
+product. The bar rises with the notes; when the room for notes is full, only the best are kept. In
+self-retrieval the matrix is symmetric: each block is computed once and offered twice, to its rows
+and to its columns.
 
     time     n^2 D / 2 multiply-adds for self-retrieval, Q G D with a gallery; little else
     memory   the lists (8 bytes x 4 keep x rows), one block, and the two factors
@@ -17,7 +17,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from unseen.neighbours.ordering import in_order, kth_largest
+from unseen.neighbours.ordering import above, in_order, kth_largest
 from unseen.neighbours.space import Space
 from unseen.neighbours.workers import in_parallel
 
@@ -25,9 +25,8 @@ Progress = Callable[[int, int], None]  # (done, total)
 Lists = tuple[Tensor, Tensor]  # values and columns of a panel, two [R, keep]
 Exclude = Callable[[Tensor, slice, slice], None]  # sets forbidden entries of a block to -inf
 
-GROUP = 8  # columns per group, a power of two; measured best from 1 to 60 neighbours
+GROUP = 8  # columns that share a maximum in the first bar, a power of two
 ROOM = 4  # notes per row, in lists
-FEW = 8  # rows are looked into one by one once fewer than one in so many has something to note
 
 
 class Best:
@@ -40,7 +39,7 @@ class Best:
         self.used = torch.zeros(num_rows, dtype=torch.int64, device=like.device)
         self.bar = like.new_full((num_rows,), -math.inf)
         self.row_start = torch.arange(num_rows, device=like.device) * self.width
-        self.since_raised, self.is_calm = 0, False
+        self.since_raised = 0
         self.lock = threading.Lock()
 
     def offer(self, block: Tensor, first_column: int) -> None:
@@ -51,10 +50,8 @@ class Best:
                 if bool((self.bar == -math.inf).all()):
                     self._merge(block, first_column)
                     return
-            find = _above_in_few_rows if self.is_calm else _above
-            row, column, value = find(block, self.bar)
+            row, column, value = above(block, self.bar)
             count = torch.bincount(row, minlength=len(self.bar))
-            self.is_calm = int(count.count_nonzero()) * FEW < len(self.bar)
             if int((self.used + count).max()) > self.width:
                 self._compact()
                 if int((self.used + count).max()) > self.width:
@@ -65,15 +62,14 @@ class Best:
     def sorted(self) -> tuple[Tensor, Tensor]:  # two [R, keep]
         """The lists, largest first, equals by column; column -1 where there was nothing left."""
         width = max(self.keep, int(self.used.max()))
-        values, columns = in_order(self.values[:, :width], self.columns[:, :width])
-        values, columns = values[:, : self.keep], columns[:, : self.keep].long()
-        return values.contiguous(), columns.masked_fill_(values == -math.inf, -1)
+        values, columns = in_order(self.values[:, :width], self.columns[:, :width], self.keep)
+        return values, columns.long().masked_fill_(values == -math.inf, -1)
 
     def _note(self, row: Tensor, column: Tensor, value: Tensor, count: Tensor) -> None:
         first_place = self.row_start + self.used - (count.cumsum(0) - count)
-        place = first_place[row] + torch.arange(len(row), device=row.device)
-        self.values.view(-1)[place] = value
-        self.columns.view(-1)[place] = column.int()
+        place = first_place.index_select(0, row) + torch.arange(len(row), device=row.device)
+        self.values.view(-1).scatter_(0, place, value)
+        self.columns.view(-1).scatter_(0, place, column.int())
         self.used += count
         self.since_raised += len(row)
         if 2 * self.since_raised > self.keep * len(self.used):  # the bar is worth raising
@@ -87,8 +83,7 @@ class Best:
     def _compact(self) -> None:
         """Keeps the best notes and raises the bar to the last of them."""
         width = max(self.keep, int(self.used.max()))
-        values, order = self.values[:, :width].topk(self.keep, dim=1, sorted=False)
-        columns = self.columns.gather(1, order)
+        values, columns = in_order(self.values[:, :width], self.columns[:, :width], self.keep)
         self.values[:, self.keep : width] = -math.inf
         self._store(values, columns)
 
@@ -125,36 +120,6 @@ def _folded(block: Tensor, least: int) -> Tensor:
     while block.shape[1] % 2 == 0 and block.shape[1] // 2 >= least:
         block = torch.maximum(*block.chunk(2, dim=1))
     return block
-
-
-def _above(block: Tensor, bar: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Row, column and value of the entries above their row's bar, ordered by row."""
-    num_rows, num_columns = block.shape
-    num_groups = num_columns // GROUP
-    if block.is_contiguous():  # groups interleave: column c is in group c % num_groups
-        grouped = block.view(num_rows, GROUP, num_groups).transpose(1, 2)
-        step, stride = 1, num_groups
-        maxima = _folded(block, num_groups)  # fast for every width; amax is not
-    else:
-        by_column = block.T.view(num_groups, GROUP, num_rows)
-        grouped = by_column.permute(2, 0, 1)
-        step, stride = GROUP, 1
-        maxima = by_column.amax(dim=1).T
-    row, group = (maxima > bar[:, None]).nonzero(as_tuple=True)
-    if len(row) * GROUP * 4 > block.numel():  # so many that looking everywhere is cheaper
-        row, column = (block > bar[:, None]).contiguous().nonzero(as_tuple=True)
-        return row, column, block[row, column]
-    entries = grouped[row, group]  # [hits, GROUP]
-    hit, inside = (entries > bar[row, None]).nonzero(as_tuple=True)
-    return row[hit], group[hit] * step + inside * stride, entries[hit, inside]
-
-
-def _above_in_few_rows(block: Tensor, bar: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The same, sooner when most rows have nothing above their bar: long after the start."""
-    (hit,) = (block.amax(dim=1) > bar).nonzero(as_tuple=True)
-    rows = block[hit]
-    row, column = (rows > bar[hit, None]).nonzero(as_tuple=True)
-    return hit[row], column, rows[row, column]
 
 
 def nearest(
