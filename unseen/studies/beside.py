@@ -144,6 +144,14 @@ def verdict(spread: Spread, published: float) -> str:
     return "holds" if spread.mean * published > 0 else "opposite"
 
 
+def seeds_told(results: Results) -> str:
+    """How far the numbers can be trusted, by the number of seeds."""
+    count = len(results.plan.seeds)
+    if count == 1:
+        return "One seed: a difference of a point or so may be chance."
+    return f"{count} seeds; ±: half of the 95 % interval of the mean over them."
+
+
 def drawn(name: str, caption: str, draw: Callable[[], Figure]) -> Drawn:
     """A figure in the house's style."""
     with matplotlib.rc_context(STYLE):

@@ -86,9 +86,9 @@ def lines(
         style: Any = "o-" if name in solid else "D--"
         ax.plot(x, y, style, color=colour, ms=4, lw=1.5, label=name,
                 mfc=colour if name in solid else "none")  # fmt: skip
-        halves = np.array([0.0 if math.isnan(p.half) else p.half for p in known])
-        if halves.any() and all(isinstance(value, int | float) for value in x):
-            ax.fill_between(x, y - halves, y + halves, color=colour, alpha=0.12, lw=0)
+        halves = [0.0 if math.isnan(p.half) else p.half for p in known]
+        if any(halves):
+            ax.errorbar(x, y, yerr=halves, fmt="none", ecolor=colour, capsize=3, lw=1)
     ax.set(xlabel=x_title, ylabel=y_title)
     ax.grid(axis="y", color=LINE, lw=0.8)
     figure.legend(loc="outside right upper")
@@ -102,7 +102,8 @@ def clouds(panels: Sequence[Cloud]) -> Figure:
         places, classes = np.asarray(panel.places), np.asarray(panel.classes)
         kinds, of_point = np.unique(classes, return_inverse=True)
         colours = np.array(class_colours(len(kinds)))
-        ax.scatter(places[:, 0], places[:, 1], s=7, c=colours[of_point], lw=0)
+        size = 7 if len(places) > 400 else 14
+        ax.scatter(places[:, 0], places[:, 1], s=size, c=colours[of_point], lw=0)
         ax.set_title(panel.title, fontsize=9, loc="left")
         bare(ax)
     return figure

@@ -170,7 +170,7 @@ def section(found: Mapping[str, Any]) -> Section:
     heads += ["scatter ratio", "MMD² same class", "MMD² other classes", "other / same"]
     figures = [
         drawn("missing", "Recall@1 on unseen classes when only a part of the places of each "
-              "picture is averaged; bands: standard deviation over 5 draws.",
+              "picture is averaged; bars: standard deviation over 5 draws.",
               lambda: lines(series, "part of the places kept", "recall@1, %")),
         drawn("scattering", "Vectors at the places of the last map of some training pictures "
               "(dots) and their means (stars), t-SNE, a colour per class, same axes.",

@@ -30,7 +30,7 @@ def test_page(made: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_nothing_finished(unrun: Callable[..., list[Section]]) -> None:
     sections = unrun("horde", "glyphs")
-    assert "Without HORDE recall@1 is – %" in sections[0].found[0]
+    assert "is – % without HORDE" in sections[0].found[0]
     assert "have not both finished" in sections[2].found[0]
 
 

@@ -13,7 +13,7 @@ from scipy.stats import spearmanr
 
 from unseen.reports.tables import metric_title
 from unseen.studies import figures, pair_curves
-from unseen.studies.beside import drawn, fisher, number
+from unseen.studies.beside import drawn, fisher, number, seeds_told
 from unseen.studies.by_class import interval_text, over_classes
 from unseen.studies.charts import Point, lines, point
 from unseen.studies.objectives import CLASS_LR
@@ -258,7 +258,7 @@ def _ratios(found: Results) -> Section:
             f"with {worst} ({known_tests[worst].value:.1f} %); published: highest with 90/10 "
             "(64.4 %), lowest with 70/30 (61.3 %).",
             "Validation recall is far above test recall, because few classes compete. "
-            + _seeds(found),
+            + seeds_told(found),
         ]
     series = {
         "test classes": [tests[f"{CHOSEN} {ratio}"] for ratio in RATIOS],
@@ -272,11 +272,6 @@ def _ratios(found: Results) -> Section:
     )  # fmt: skip
     heads = ["loss", "ratio", "validation %", "test %", "published validation", "published test"]
     return Section("Validation ratios", told, [Table(heads, rows)], [figure])
-
-
-def _seeds(found: Results) -> str:
-    count = len(found.plan.seeds)
-    return f"{count} seeds." if count > 1 else "One seed: differences of a point mean nothing."
 
 
 def _folds(found: Results) -> Section:
