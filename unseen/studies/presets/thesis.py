@@ -358,8 +358,10 @@ def _pair_weights(found: pair_curves.Curves) -> Section:
         loss: max(sides["negative"], key=lambda p: p[1], default=[math.nan, math.nan])
         for loss, sides in found.items()
     }
-    words = "; ".join(f"{loss} at {at[0]:.2f} ({at[1]:.0f} times the mean)" for loss, at in
-                      steepest.items())  # fmt: skip
+    words = "; ".join(
+        f"{loss} at {at[0]:.2f} ({at[1]:.1f} times the mean)" if at[1] > 0 else f"{loss} nowhere"
+        for loss, at in steepest.items()
+    )
     told = (
         f"Pairs of two classes are pushed hardest, by similarity: {words}. Losses with class "
         "parameters have no pairs."
