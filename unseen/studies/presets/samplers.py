@@ -15,6 +15,7 @@ from unseen.reports.tables import metric_title
 from unseen.statistics import over_seeds
 from unseen.studies import objectives
 from unseen.studies.beside import drawn, mean_of, missing_text, number, spread_text
+from unseen.studies.by_class import interval_text, over_classes
 from unseen.studies.figures import LINE
 from unseen.studies.plan import Plan, Values
 from unseen.studies.preset import METRICS, Ask, Preset
@@ -106,14 +107,9 @@ def _compared(results: Results, theirs: Sequence[dict[str, Any]], data: str) -> 
         f"worst with {means[worst]:.1f} %: {means[best] - means[worst]:.1f} points between them.",
         _order_told(means, other, data),
     ]
-    seeds = len(results.plan.seeds)
-    if seeds == 1:
-        told.append(
-            "One seed: differences below about a point are within what another seed would change."
-        )
-    rows = []
-    for name in SAMPLERS:
-        rows.append([name, *[_ratio(each.get(name)) for each in (ours, other)]])
+    if len(results.plan.seeds) == 1:
+        told.append("One seed: intervals below are over test classes, not over seeds.")
+    rows = [[name, *[_ratio(each.get(name)) for each in (ours, other)]] for name in SAMPLERS]
     figure = drawn(
         "relative_performance",
         "Score over that of the best sampler with the same objective and metric, one violin for "
@@ -131,19 +127,18 @@ def _compared(results: Results, theirs: Sequence[dict[str, Any]], data: str) -> 
 def _order_told(
     means: Mapping[str, float], theirs: Mapping[str, Sequence[float]], data: str
 ) -> str:
-    if not theirs:
+    if len(theirs) < 2:
         return f"No published values on {data} for these objectives."
-    published_means = {name: 100 * float(np.mean(values)) for name, values in theirs.items()}
-    first, second = list(published_means)[:2]
-    shared = [name for name in published_means if name in means]
-    ours = sorted(shared, key=lambda name: -means[name])
-    spread = max(published_means.values()) - min(published_means.values())
+    published_means = [100 * float(np.mean(values)) for values in theirs.values()]
+    ours = [name for name in means if name in theirs]  # best first, as theirs
+    places = [
+        f"{name} at place {ours.index(name) + 1}" if name in ours else f"{name} unfinished"
+        for name in list(theirs)[:2]
+    ]
     return (
-        f"Published on {data}: {first} and {second} are best, and {spread:.1f} points lie between "
-        f"best and worst. Ours put {first} at place {ours.index(first) + 1} and {second} at place "
-        f"{ours.index(second) + 1} of {len(ours)}."
-        if {first, second} <= set(ours)
-        else f"Published on {data}: {first} and {second} are best; ours have not finished."
+        f"Published on {data}: {' and '.join(list(theirs)[:2])} are best, and "
+        f"{published_means[0] - published_means[-1]:.1f} points lie between best and worst. Ours "
+        f"have {' and '.join(places)} of {len(ours)}."
     )
 
 
@@ -168,9 +163,11 @@ def _best_told(results: Results, theirs: Sequence[dict[str, Any]]) -> list[str]:
             if row["objective"] == objective and row[R1] is not None
         }  # fmt: skip
         beside = f" Published: {max(other, key=other.__getitem__)} is best." if other else ""
+        found = over_classes(results.of(objective, worst), results.of(objective, best))
         told.append(
             f"{objective}: {best} is best with {100 * scores[best]:.1f} %, {worst} worst with "
-            f"{100 * scores[worst]:.1f} %.{beside}"
+            f"{100 * scores[worst]:.1f} % (difference {interval_text(found)} points over test "
+            f"classes).{beside}"
         )
     return told
 
