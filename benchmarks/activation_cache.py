@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from unseen import build
 from unseen import config as configs
+from unseen.cli.allocator import keep_freed_memory
 from unseen.contracts import Batch, IntArray
 from unseen.data.folder import Folder
 from unseen.data.pictures import transforms
@@ -157,6 +158,7 @@ def main() -> None:
     parser.add_argument("--gradients", action="store_true", help="what rounding does")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
+    keep_freed_memory()  # as `unseen train` does
     dataset = Folder(arguments.photos)
     if arguments.gradients:
         print_gradients(dataset)

@@ -9,6 +9,7 @@ import typer
 from unseen import build
 from unseen import config as configs
 from unseen.build import data_table
+from unseen.cli.allocator import keep_freed_memory
 from unseen.cli.terminal import console, display
 from unseen.experiment.features import write_features
 from unseen.experiment.setting import settled
@@ -37,6 +38,7 @@ def features(
     chosen |= {"weights": None if weights == configs.NOTHING else weights}
     values = {"data": data_table(data)} | chosen
     asked = configs.make(configs.override(values, settings or []))
+    keep_freed_memory()
     with display() as (_, watch):
         dataset = build.dataset(asked.data, watch.of("reading the data"), asked.strict)
         config, _reasons = settle(asked, dataset)

@@ -9,6 +9,7 @@ import typer
 
 from unseen import build
 from unseen import config as configs
+from unseen.cli.allocator import keep_freed_memory
 from unseen.cli.terminal import command_line, console, display, stages
 from unseen.config import Config
 from unseen.contracts import FeatureDataset
@@ -69,6 +70,7 @@ def train(
 def run(config: Config, out: Path | None) -> dict[str, Any]:
     """Trains into a folder and prints the scores; a finished folder is only shown again. Of
     several processes the first one speaks and writes."""
+    keep_freed_memory()
     with joined(config.device) as processes:
         console.quiet = not processes.is_first
         with display() as (_, watch):
