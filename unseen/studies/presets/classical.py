@@ -51,12 +51,13 @@ class Classical(Preset):
         rows: list[Row] = measured.get("rows", [])
         if not rows:
             return [Section("Metrics", ["Nothing has been fitted yet."])]
-        best = max(rows, key=lambda row: row["recall@1"][0])
+        fitted = [row for row in rows if row["method"] != NONE]
+        best = max(fitted, key=lambda row: row["recall@1"][0])
         given = next(row for row in rows if row["space"] == "given")
         told = (
-            f"{_title(best)} is best of {len(rows)} with {_percent(best['recall@1'])} recall@1 on "
-            f"{measured['test_classes']} unseen classes; the features as they are have "
-            f"{_percent(given['recall@1'])}."
+            f"{_title(best)} is the best of {len(fitted)} fitted metrics with "
+            f"{_percent(best['recall@1'])} % recall@1 on {measured['test_classes']} unseen "
+            f"classes; the features as they are have {_percent(given['recall@1'])} %."
         )
         how = (
             f"Fitted once on {measured['train_items']:,} items of {measured['train_classes']} "
@@ -133,7 +134,11 @@ def _compared(ask: Ask, setting: Setting, tell: Told) -> dict[str, Any]:
             done += 1
     tell("fitting metrics", total, total)
     counted = {"train_items": len(train), "train_classes": len(labels.unique())}
-    return {"rows": rows, "size": size, "test_classes": len(asked.unique())} | counted
+    return {
+        "rows": rows,
+        "size": size,
+        "test_classes": len(asked.unique()),
+    } | counted
 
 
 def _method(name: str, ask: Ask) -> Any:
@@ -168,10 +173,8 @@ def _at_most(items: IntArray, labels: IntArray, most: int) -> IntArray:
 
 
 def _title(row: Row) -> str:
-    if row["space"] == "given":
-        return "features as they are"
-    after = "" if row["space"] == "plain" else f" after {row['space']} kernel PCA"
-    return f"{row['method']}{after}"
+    space = "principal components" if row["space"] == "plain" else f"{row['space']} kernel PCA"
+    return f"{row['method']} on {space}"
 
 
 def _percent(ends: list[float]) -> str:
@@ -277,14 +280,15 @@ def _flat(space: Tensor) -> Tensor:  # [n, 2]
 
 def _xor_section(xor: dict[str, Any]) -> Section:
     linear, kernel = (xor["together"][name] for name in ("linear", "gaussian kernel"))
-    able = [method for method, value in kernel.items() if value > 0.95]
-    top = max(linear, key=lambda method: linear[method])
+    able = [method for method in METHODS if kernel[method] > 0.95]
+    top = max(METHODS, key=lambda method: linear[method])
     told = (
         f"No linear metric brings opposite corners together: the best, {top}, has "
         f"{100 * linear[top]:.0f} % R-precision. On features of a Gaussian kernel "
         f"{', '.join(able) or 'none'} can (above 95 %); "
-        + ", ".join(f"{m} {100 * v:.0f} %" for m, v in kernel.items())
-        + ". NCA and LMNN ask only for near neighbours of the own class, which every corner has."
+        + ", ".join(f"{m} {100 * kernel[m]:.0f} %" for m in METHODS)
+        + ". NCA and LMNN ask only for near neighbours of the own class, which every corner has; a metric at 0 "
+        "has put all points in one place, where ties count against it."
     )
     rows = [[m, f"{100 * linear[m]:.1f}", f"{100 * kernel[m]:.1f}"] for m in METHODS]
     order = sorted(xor["moved"], key=lambda title: (title != "data", title[0] != "l"))
