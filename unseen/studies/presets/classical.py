@@ -287,8 +287,8 @@ def _xor_section(xor: dict[str, Any]) -> Section:
         f"{100 * linear[top]:.0f} % R-precision. On features of a Gaussian kernel "
         f"{', '.join(able) or 'none'} can (above 95 %); "
         + ", ".join(f"{m} {100 * kernel[m]:.0f} %" for m in METHODS)
-        + ". NCA and LMNN ask only for near neighbours of the own class, which every corner has; a metric at 0 "
-        "has put all points in one place, where ties count against it."
+        + ". NCA and LMNN ask only for near neighbours of the own class, which every corner "
+        "has; a metric at 0 has put all points in one place, where ties count against it."
     )
     rows = [[m, f"{100 * linear[m]:.1f}", f"{100 * kernel[m]:.1f}"] for m in METHODS]
     order = sorted(xor["moved"], key=lambda title: (title != "data", title[0] != "l"))
