@@ -4,12 +4,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 from unseen.studies import objectives
+from unseen.studies.preset import Ask
+from unseen.studies.presets.losses import objectives_plan
 
 
 def test_names_are_the_published_ones() -> None:
     ours = set(objectives.objectives()) | set(objectives.switched())
     theirs = set(objectives.published("cub200")) - {objectives.UNTRAINED, "untrained"}
     assert ours == theirs
+
+
+def test_head_starts_as_theirs() -> None:
+    """And a user's word goes before it."""
+    assert objectives_plan(Ask("glyphs")).config["head"] == {"start": "default"}
+    asked = Ask("glyphs", settings=("head.start=principal",))
+    assert objectives_plan(asked).config["head"] == {"start": "principal"}
 
 
 def test_page(features: Path, made: Callable[..., Path]) -> None:

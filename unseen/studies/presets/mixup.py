@@ -44,7 +44,8 @@ class Mixup(Preset):
             "objective": {name: known[name] for name in OBJECTIVES},
         }
         about = "Manifold mixup in the set-up of Roth et al. 2020."
-        config = {"freeze_until": None}  # nothing can be mixed in layers that run only once
+        # nothing can be mixed in layers that run only once
+        config = objectives.SET_UP | {"freeze_until": None}
         return [ask.plan("mixup", about, factors, config, seeds=2 if ask.is_quick else 5)]
 
     def measure(self, ask: Ask, results: Mapping[str, Results], tell: Told) -> dict[str, Any]:

@@ -57,7 +57,8 @@ class Factor:
         }
         about = f"{self.title} in the set-up of Roth et al. 2020."
         seeds = 1 if ask.is_quick else 5
-        return ask.plan(f"by_{self.key}", about, factors, self.config, seeds)
+        config = objectives.SET_UP | self.config
+        return ask.plan(f"by_{self.key}", about, factors, config, seeds)
 
 
 ARCHITECTURE = Factor(

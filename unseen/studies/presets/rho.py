@@ -86,7 +86,8 @@ def chance_plan(ask: Ask) -> Plan:
     settings = objectives.objectives()[METHOD]
     values = {f"{chance:g}": objectives.with_switch(settings, chance) for chance in CHANCES}
     about = f"{METHOD} of Roth et al. 2020 by the chance of a switch."
-    return ask.plan(CURVE, about, {"chance": values}, seeds=3 if ask.is_quick else 5)
+    seeds = 3 if ask.is_quick else 5
+    return ask.plan(CURVE, about, {"chance": values}, objectives.SET_UP, seeds)
 
 
 def _gains(results: Results, data: str) -> Section:

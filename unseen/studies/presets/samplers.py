@@ -59,7 +59,8 @@ class Samplers(Preset):
             "objective": {name: known[own] for name, own in chosen},
         }
         about = "The batch samplers of Roth et al. 2020."
-        return [ask.plan("samplers", about, factors, seeds=1 if ask.is_quick else 5)]
+        seeds = 1 if ask.is_quick else 5
+        return [ask.plan("samplers", about, factors, objectives.SET_UP, seeds)]
 
     def sections(
         self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
