@@ -46,7 +46,8 @@ def settle(config: Config, dataset: Dataset) -> tuple[Config, list[str]]:
         _settle_features(config, dataset.features.shape[1], choose)
     else:
         _settle_pictures(config, dataset, choose)
-    choose("lr", USUAL_LR, "usual with AdamW")
+    told = "; sgd often wants ten times as much" if config.optimiser.name == "sgd" else ""
+    choose("lr", USUAL_LR, f"usual with AdamW{told}")
     choose("validation_share", *_validation_share(config))
     usual_batch = HEAD_BATCH if isinstance(dataset, FeatureDataset) else USUAL_BATCH
     choose("batch_size", *_batch_size(config, dataset, usual_batch))

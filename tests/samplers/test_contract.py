@@ -100,20 +100,6 @@ def test_global_random_state_is_neither_read_nor_moved(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_processes_share_the_batch_of_one(name: str, classes_of: Callable[..., Any]) -> None:
-    data = classes_of(SIZES)
-    whole = list(make(name, data))
-    shares = []
-    for rank in range(3):
-        sampler = make(name, data)
-        sampler.for_rank(rank, 3)
-        shares.append(list(sampler))
-    assert [a + b + c for a, b, c in zip(*shares, strict=True)] == whole
-    with pytest.raises(ValueError, match="rank must be 0 to num_ranks - 1"):
-        make(name, data).for_rank(3, 3)
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_describe_counts_what_is_drawn(name: str, classes_of: Callable[..., Any]) -> None:
     items, labels = classes_of([*SIZES, 1, 2])
     sampler = make(name, (items, labels))

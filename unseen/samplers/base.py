@@ -122,7 +122,6 @@ class BatchSampler(ABC):
             )
         self.batch_size, self.seed, self.epoch = batch_size, seed, 0
         self.steps = max(1, len(self.items) // batch_size) if steps is None else steps
-        self.rank, self.num_ranks = 0, 1
         self._known: list[IntArray] | None = None  # the batches of this epoch, once drawn
 
     @abstractmethod
@@ -144,18 +143,8 @@ class BatchSampler(ABC):
             self._known = None
         self.epoch = epoch
 
-    def for_rank(self, rank: int, num_ranks: int) -> None:
-        """Gives one process's share of each batch; the shares in order make up the batch."""
-        if not 0 <= rank < num_ranks <= self.batch_size:
-            raise ValueError(
-                f"rank must be 0 to num_ranks - 1 and num_ranks at most batch_size="
-                f"{self.batch_size}, got rank={rank}, num_ranks={num_ranks}"
-            )
-        self.rank, self.num_ranks = rank, num_ranks
-
     def __iter__(self) -> Iterator[list[int]]:
-        shares = [np.array_split(batch, self.num_ranks)[self.rank] for batch in self.batches()]
-        return (share.tolist() for share in shares)
+        return (batch.tolist() for batch in self.batches())
 
     def __len__(self) -> int:
         return self.steps
