@@ -11,9 +11,7 @@ from unseen.studies.plan import Values
 from unseen.studies.published import table
 
 CLASS_LR = 1e-2
-SET_UP: Values = {
-    "head": {"start": "default"}
-}  # a random layer, as theirs, not principal directions
+SET_UP: Values = {"head": {"start": "default"}}  # random, as theirs
 DISTANCE: Values = {"name": "distance_weighted", "preset": "revisit"}
 UNTRAINED = "Imagenet"  # the source's name of the network before training
 COLUMNS = {"recall@1": "r1", "recall@2": "r2", "f1": "f1", "revisit_map": "map", "nmi": "nmi"}

@@ -253,8 +253,9 @@ def _space_told(found: Mapping[str, Found], theirs: Mapping[str, float]) -> list
     signs = [MEASURES[name] for name in MEASURES if found[name].r * theirs[name] < 0]
     sure = "holds 0" if rho.holds(0.0) else "leaves 0 out"
     return [
-        f"Recall@1 and the spectral decay rho of the training embeddings have r = {_r_text(rho)} "
-        f"over {rho.whole.count} objectives (published {theirs['rho']:.2f}); the interval {sure}.",
+        f"Spectral decay of the training embeddings and recall@1 have r = {rho.r:.2f} over "
+        f"{rho.whole.count} objectives (published {theirs['rho']:.2f}).",
+        f"Its 95 % interval is {rho.whole.low:.2f} to {rho.whole.high:.2f}: it {sure}.",
         f"{rho.decisive} counts most: with any one objective left out r lies between "
         f"{rho.least:.2f} and {rho.largest:.2f}.",
         f"Of the four measures {MEASURES[strongest]} goes most with recall@1 "

@@ -67,7 +67,7 @@ class Toy(Preset):
     ) -> list[Section]:
         sections = [_section(data, measured) for data in DATA]
         first = sections[0]
-        return [Section(first.title, [_headline(measured), *first.found], first.tables,
+        return [Section(first.title, [*_headline(measured), *first.found], first.tables,
                         first.figures), *sections[1:]]  # fmt: skip
 
     def differences(self, ask: Ask) -> list[str]:
@@ -99,7 +99,7 @@ def _plain(runs: Sequence[ToyRun], with_points: bool) -> dict[str, Any]:
     return found
 
 
-def _headline(measured: dict[str, Any]) -> str:
+def _headline(measured: dict[str, Any]) -> list[str]:
     """Which of the regularised set-ups comes nearest to two equal singular values, on both data."""
     shares = {
         title: [over_seeds(measured[_key(data, title)]["shares"]).mean for data in DATA]
@@ -113,10 +113,11 @@ def _headline(measured: dict[str, Any]) -> str:
         if nearest == "paper code"
         else ""
     )
-    return (
-        f"The published picture, two singular values nearly alike, comes from {nearest}{why}. "
-        f"Share of the first value on the two data sets: {nearest} {texts[nearest]}; {others}."
-    )
+    return [
+        f"The published picture comes from the {nearest}{why}.",
+        "It shows two singular values nearly alike. Share of the first one on the two data sets: "
+        f"{nearest} {texts[nearest]}; {others}.",
+    ]
 
 
 def _section(data: str, measured: dict[str, Any]) -> Section:
