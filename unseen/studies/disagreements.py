@@ -2,6 +2,7 @@
 
 import base64
 import io
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,7 @@ def section(stored: dict[str, Any] | None) -> list[Section]:
             f"disagree_{kind['better']}".replace(".", "_"),
             f"Queries (left) with what {kind['better']} finds first, which is right (middle), and "
             f"what {kind['worse']} finds, which is wrong (right); drawn at random.",
-            lambda kind=kind: _figure(kind),  # type: ignore[misc]
+            partial(_figure, kind),
         )
         for kind in stored["kinds"]
         if kind["shown"]

@@ -6,8 +6,10 @@ Source   B. Psomas, Metric Learning: A Deep Dive, Master's thesis, National and 
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
+import matplotlib
 import numpy as np
 from scipy.stats import spearmanr
 
@@ -226,11 +228,9 @@ def _drawn_places(ours: Tournament, theirs: Tournament) -> list[figures.Drawn]:
     made = []
     for name, title, result in (("ours", "Ours", ours), ("published", "Published", theirs)):
         told = f"{title}: {figures.cd_caption(result)}"
-        made.append(
-            drawn(f"places_{name}", told, lambda r=result: figures.critical_difference(r))  # type: ignore[misc]
-        )
+        made.append(drawn(f"places_{name}", told, partial(figures.critical_difference, result)))
         caption = f"{title}: rank of every loss in every experiment; 1 is best."
-        made.append(drawn(f"ranks_{name}", caption, lambda r=result: figures.ranks(r)))  # type: ignore[misc]
+        made.append(drawn(f"ranks_{name}", caption, partial(figures.ranks, result)))
     return made
 
 
@@ -315,14 +315,9 @@ def _tuning(results: Mapping[str, Results], ask: Ask) -> Section:
             + (" with margin 0.8, alpha 18, beta 76; 65.2 before." if loss == CHOSEN else ".")
         )
     heads = ["loss", "chosen", "default R@1 %", "tuned R@1 %", "95 % interval", "published tuned"]
-    return Section("Coordinate search", told, [Table(heads, rows)], _search_figure(found))
-
-
-def _search_figure(found: Results) -> list[figures.Drawn]:
-    return [
-        drawn("search", each.caption, lambda figure=each.figure: figure)  # type: ignore[misc]
-        for each in figures.search(found)
-    ]
+    with matplotlib.rc_context(figures.STYLE):
+        curves = figures.search(found)
+    return Section("Coordinate search", told, [Table(heads, rows)], curves)
 
 
 def _own(found: Results, ask: Ask) -> Section:
