@@ -82,13 +82,13 @@ class Horde(Preset):
         for place, run in enumerate(runs):
             tell("orders and local features", place, len(runs))
             setting, folder = reopen(run.folder)
-            label = next(iter(run.cell.labels.values()))
             found: dict[str, Any] = {"course": _course(folder)}
             with computing(setting):
                 network = stored_network(setting, folder)
                 if setting.config.regularizers and setting.config.ensemble is None:
                     found["orders"] = _by_order(setting, folder, network)
-                if label in (PLAIN, BEST) and isinstance(network, EmbeddingNetwork):
+                looks = run.cell.labels.get("orders") in (PLAIN, BEST)
+                if looks and isinstance(network, EmbeddingNetwork):
                     found["local"] = local_features.looked_at(setting, network)
             measured[run.cell.key] = found
         tell("orders and local features", len(runs), len(runs))
