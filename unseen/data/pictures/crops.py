@@ -78,17 +78,15 @@ def random_area(
     fit, the largest one, centred."""
     narrow, wide = 3 / 4, 4 / 3
     areas = width * height * rng.uniform(*area, _TRIES)
-    ratio = np.exp(rng.uniform(math.log(narrow), math.log(wide), _TRIES))
-    widths = np.sqrt(areas * ratio).round().astype(int)
-    heights = np.sqrt(areas / ratio).round().astype(int)
-    fits = (widths > 0) & (widths <= width) & (heights > 0) & (heights <= height)
-    if fits.any():
-        w, h = int(widths[fits.argmax()]), int(heights[fits.argmax()])
-        left, top = int(rng.integers(width - w + 1)), int(rng.integers(height - h + 1))
-    else:
-        w = max(1, min(width, round(height * wide)))
-        h = max(1, min(height, round(width / narrow)))
-        left, top = (width - w) // 2, (height - h) // 2
+    ratios = np.exp(rng.uniform(math.log(narrow), math.log(wide), _TRIES))
+    for tried, ratio in zip(areas.tolist(), ratios.tolist(), strict=True):  # mostly the first
+        w, h = round(math.sqrt(tried * ratio)), round(math.sqrt(tried / ratio))
+        if 0 < w <= width and 0 < h <= height:
+            left, top = int(rng.integers(width - w + 1)), int(rng.integers(height - h + 1))
+            return Crop((left, top, left + w, top + h), (side, side))
+    w = max(1, min(width, round(height * wide)))
+    h = max(1, min(height, round(width / narrow)))
+    left, top = (width - w) // 2, (height - h) // 2
     return Crop((left, top, left + w, top + h), (side, side))
 
 
