@@ -13,6 +13,11 @@ from torch import Tensor
 from unseen.statistics import Comparison, compare
 from unseen.studies.results import Run
 
+ONE_SEED = (
+    "One seed: intervals below are over test classes, not over seeds; and the best and the worst "
+    "are picked from several, which makes their difference look larger than it is."
+)
+
 
 def over_classes(first: Sequence[Run], second: Sequence[Run]) -> Comparison | None:
     """What the second adds to the first in the study's metric, paired by seed; classes are drawn

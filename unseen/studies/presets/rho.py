@@ -71,7 +71,7 @@ class Rho(Preset):
             _gains(found, ask.published_data),
             _chances(results[CURVE], ask.published_data),
             _spectra(found, measured, ask.published_data),
-            _decay(found, measured, ask.published_data),
+            _decay(found, measured),
         ]
 
     def differences(self, ask: Ask) -> list[str]:
@@ -195,7 +195,7 @@ def _chance_figure(found: Mapping[float, Spread], baseline: float, published: fl
     )  # fmt: skip
     if not math.isnan(published):
         ax.plot(PUBLISHED_CHANCE, published, "D", mfc="none", color=MUTED, ms=7, label="published")
-    ax.set(xlabel="chance of a switch", ylabel="gain in recall@1, points")
+    ax.set(xlabel="chance of a switch", ylabel="gain in recall@1, points", xlim=(0, 0.52))
     ax.grid(axis="y", color=LINE, lw=0.8)
     figure.legend(loc="outside upper right", ncols=3)
     return figure
@@ -264,7 +264,7 @@ def _spectra_figure(
     return figure
 
 
-def _decay(results: Results, measured: dict[str, Any], data: str) -> Section:
+def _decay(results: Results, measured: dict[str, Any]) -> Section:
     decay = {m: float(np.mean(v)) for m, v in by_method(results, measured, "rho").items()}
     recall = {m: 100 * mean_of(results.of("", m), R1) for m in decay}
     switched = set(objectives.switched()) & set(decay)

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from unseen.reports.tables import metric_title
 from unseen.statistics import over_seeds
 from unseen.studies import objectives
 from unseen.studies.beside import drawn, mean_of, missing_text, number, spread_text
-from unseen.studies.by_class import interval_text, over_classes
+from unseen.studies.by_class import ONE_SEED, interval_text, over_classes
 from unseen.studies.figures import LINE
 from unseen.studies.plan import Plan, Values
 from unseen.studies.preset import METRICS, Ask, Preset
@@ -109,7 +108,7 @@ def _compared(results: Results, theirs: Sequence[dict[str, Any]], data: str) -> 
         _order_told(means, other, data),
     ]
     if len(results.plan.seeds) == 1:
-        told.append("One seed: intervals below are over test classes, not over seeds.")
+        told.append(ONE_SEED)
     rows = [[name, *[_ratio(each.get(name)) for each in (ours, other)]] for name in SAMPLERS]
     figure = drawn(
         "relative_performance",
@@ -177,7 +176,7 @@ def _recall_table(results: Results, theirs: Sequence[dict[str, Any]]) -> Table:
     other = {(row["objective"], row["sampler"]): row[R1] for row in theirs}
     heads, rows = ["sampler"], []
     for objective in results.experiments():
-        heads += [f"{objective}, {metric_title(R1)} %", "published"]
+        heads += [objective, "published"]
     for name in SAMPLERS:
         cells = [name]
         for objective in results.experiments():
@@ -186,7 +185,8 @@ def _recall_table(results: Results, theirs: Sequence[dict[str, Any]]) -> Table:
             ours = spread_text(over_seeds(scores)) if scores else missing_text(runs)
             cells += [ours, number(other.get((objective, name)), 2)]
         rows.append(cells)
-    return Table(heads, rows, "±: half of the 95 % interval over seeds, where there are several.")
+    told = "Recall@1 in %, ± half of its 95 % interval over seeds where there are several."
+    return Table(heads, rows, told)
 
 
 def _violins(ours: Mapping[str, Sequence[float]], theirs: Mapping[str, Sequence[float]]) -> Figure:
@@ -194,7 +194,7 @@ def _violins(ours: Mapping[str, Sequence[float]], theirs: Mapping[str, Sequence[
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     names = list(SAMPLERS)[::-1]
     panels = [("ours", ours, "#8fb0d6"), ("published", theirs, "#c9ced5")]
-    axes = figure.subplots(1, 2, sharey=True)
+    axes = figure.subplots(1, 2, sharex=True, sharey=True)
     for ax, (title, ratios, colour) in zip(axes, panels, strict=True):
         for place, name in enumerate(names):
             values = np.asarray(ratios.get(name, ()))
