@@ -85,6 +85,7 @@ class Ask:
             "embedding_size": 128,
             "metrics": METRICS,
         }
+        values |= {} if self.has_pictures else {"head": {"start": "default"}}  # as the sources'
         values = configs.override(values | (config or {}), list(self.settings))
         chosen = list(range(self.seeds or seeds))
         return plans.make(
