@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from unseen.studies import objectives
 from unseen.studies import preset as presets
 from unseen.studies.preset_page import Section
 from unseen.studies.results import read
@@ -54,6 +55,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
         return page.parent
 
     return make
+
+
+@pytest.fixture
+def few_objectives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of Roth et al. that have a partner with the switch, and two more: 7 of 18."""
+    partners = [plain for plain, _ in objectives.switched().values()]
+    few = {name: objectives.objectives()[name] for name in (*partners, "GenLifted", "Softmax")}
+    monkeypatch.setattr(objectives, "objectives", lambda: dict(few))
 
 
 @pytest.fixture

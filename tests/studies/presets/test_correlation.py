@@ -3,16 +3,19 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from unseen.studies.preset import Ask
 from unseen.studies.preset_page import Section
 from unseen.studies.presets.correlation import Correlation
 from unseen.studies.presets.losses import objectives_plan
 
 
+@pytest.mark.usefixtures("few_objectives")
 def test_page(features: Path, made: Callable[..., Path]) -> None:
     folder = made("correlation", features)
     told = (folder / "findings.md").read_text()
-    assert "over 18 objectives (published -0.80)" in told
+    assert "over 7 objectives (published -0.80)" in told
     assert "| R@1 and R@4 |" in told
     assert "| inside over between |" in told
     assert "0.79" in told  # its published r
@@ -21,7 +24,7 @@ def test_page(features: Path, made: Callable[..., Path]) -> None:
     (line,) = [line for line in told.splitlines() if line.startswith("| NMI and F1 |")]
     printed, again = (float(cell) for cell in line.split("|")[4:6])
     assert printed == 0.99
-    assert abs(printed - again) < 0.03  # their tables give their figure
+    assert again > 0.9  # from their tables, over the same seven
 
 
 def test_shares_the_runs_of_losses() -> None:

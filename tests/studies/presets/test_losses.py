@@ -27,5 +27,6 @@ def test_page(features: Path, made: Callable[..., Path]) -> None:
     assert "| Multisimilarity |" in told
     assert "62.8" in told  # published
     assert "is best of 23 objectives" in told
+    assert "Features as given: " in told
     assert "failed" not in told
     assert (folder / "figures" / "objectives.pdf").exists()

@@ -3,12 +3,15 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from unseen.studies.preset import Ask
 from unseen.studies.preset_page import Section
 from unseen.studies.presets.losses import objectives_plan
 from unseen.studies.presets.rho import Rho
 
 
+@pytest.mark.usefixtures("few_objectives")
 def test_page(features: Path, made: Callable[..., Path]) -> None:
     folder = made("rho", features)
     told = (folder / "findings.md").read_text()

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from unseen.reports.tables import metric_title
+from unseen.reports.tables import metric_title, row_title
 from unseen.studies import objectives
 from unseen.studies.beside import agreement, drawn, number, points_figure, score_table
 from unseen.studies.plan import Plan
@@ -45,7 +45,11 @@ class Losses(Preset):
         return [
             Section(
                 "Objectives",
-                [best, *[agreement(found, theirs, metric) for metric in ("recall@1", "nmi")]],
+                [
+                    best,
+                    *_baselines_told(found),
+                    *[agreement(found, theirs, metric) for metric in ("recall@1", "nmi")],
+                ],
                 [score_table(found, theirs, METRICS)],
                 [figure],
             ),
@@ -84,6 +88,20 @@ def set_up_differences(ask: Ask) -> list[str]:
         f"parameters learn at {objectives.CLASS_LR}.",
         "mAP is theirs as released (`revisit_map`), not as described.",
     ]
+
+
+def _baselines_told(results: Results) -> list[str]:
+    """What the objectives must beat, and how many do."""
+    rows = [row for row in standings(results) if "recall@1" in row.scores]
+    scores = [row.scores["recall@1"].mean for row in rows if not row.is_baseline]
+    told = []
+    for row in rows:
+        value = row.scores["recall@1"].mean
+        if row.is_baseline:
+            above = sum(score > value for score in scores)
+            title = row_title(row.method).capitalize()
+            told.append(f"{title}: {100 * value:.1f} %; {above} objectives are above.")
+    return told
 
 
 def _epochs(results: Results, ask: Ask) -> Table:
