@@ -14,7 +14,7 @@ def test_page(made: Callable[..., Path]) -> None:
     folder = made("mixup", "glyphs", "data.max_classes=24", "data.size=16")
     told = (folder / "findings.md").read_text()
     assert "Mixup lowers recall@1 of" in told
-    assert "published" in told
+    assert "raw pixels" in told
     assert "failed" not in told
     assert (folder / "figures" / "spectra.pdf").exists()
 
