@@ -144,6 +144,19 @@ def verdict(spread: Spread, published: float) -> str:
     return "holds" if spread.mean * published > 0 else "opposite"
 
 
+def baselines_told(results: Results, metric: str = "recall@1") -> list[str]:
+    """What there is without training, by experiment where it differs; nothing before a run."""
+    found: dict[str, list[float]] = {}
+    for row in standings(results):
+        if row.is_baseline and metric in row.scores:
+            found.setdefault(row_title(row.method), []).append(100 * row.scores[metric].mean)
+    ends = {name: (f"{min(v):.1f}", f"{max(v):.1f}") for name, v in found.items()}
+    words = [
+        f"{n} {low}" + ("" if low == high else f" to {high}") for n, (low, high) in ends.items()
+    ]
+    return [f"Without training, {metric} in percent: {', '.join(words)}."] if words else []
+
+
 def seeds_told(results: Results) -> str:
     """How far the numbers can be trusted, by the number of seeds."""
     count = len(results.plan.seeds)

@@ -16,6 +16,7 @@ def test_page(features: Path, made: Callable[..., Path]) -> None:
     folder = made("thesis", features, "batch_size=20", "folds=3")
     told = (folder / "findings.md").read_text()
     assert "failed" not in told
+    assert "Without training, recall@1 in percent: " in told
     assert "published: ProxyAnchor first (1.00), NPair last (10.00)" in told
     assert "mean ranks must differ by 3.9" in told  # published, 12 experiments
     assert "| MultiSimilarity | 90/10 |" in told

@@ -14,7 +14,15 @@ from torch import Tensor
 from unseen.evaluation.evaluate import evaluate
 from unseen.statistics import Spread
 from unseen.studies import maps
-from unseen.studies.beside import drawn, gain_text, gains, number, seeds_told, verdict
+from unseen.studies.beside import (
+    baselines_told,
+    drawn,
+    gain_text,
+    gains,
+    number,
+    seeds_told,
+    verdict,
+)
 from unseen.studies.by_class import interval_text, over_classes
 from unseen.studies.charts import Point, bars, lines, point
 from unseen.studies.plan import Plan, Values
@@ -173,7 +181,7 @@ def _with_and_without(results: Mapping[str, Results], theirs: Any, ask: Ask) -> 
             extent = f"{interval_text(over)} over test classes, " if over else ""
             words.append(f"{loss} {_gain_words(gain)} ({extent}published {change:+.1f})")
         told.append(f"The density term changes {metric}, in points: {'; '.join(words)}.")
-    told.append(f"{seeds_told(found)} {_over_seeds(found)}")
+    told += [f"{seeds_told(found)} {_over_seeds(found)}", *baselines_told(found)]
     heads = ["loss", "metric", "without %", "with %", "gain", "95 % over classes"]
     heads += ["published without", "published with", "published gain", "gain is"]
     return Section(

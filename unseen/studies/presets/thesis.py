@@ -15,7 +15,7 @@ from scipy.stats import spearmanr
 
 from unseen.reports.tables import metric_title
 from unseen.studies import figures, pair_curves
-from unseen.studies.beside import drawn, fisher, number, seeds_told
+from unseen.studies.beside import baselines_told, drawn, fisher, number, seeds_told
 from unseen.studies.by_class import interval_text, over_classes
 from unseen.studies.charts import Point, lines, point
 from unseen.studies.objectives import CLASS_LR
@@ -194,6 +194,7 @@ def _tournament(found: Results, ask: Ask) -> Section:
         f"interval {low:.2f} to {high:.2f}, 10 losses).",
         f"{_told_apart(ours)} Published, {_told_apart(theirs)[0].lower()}{_told_apart(theirs)[1:]}",
     ]
+    told += baselines_told(found)
     return Section("Tournament", told, [_places(found, ours, theirs)], _drawn_places(ours, theirs))
 
 
