@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from unseen.reports.embedding_map import class_colours
@@ -89,6 +90,8 @@ def lines(
         halves = [0.0 if math.isnan(p.half) else p.half for p in known]
         if any(halves):
             ax.errorbar(x, y, yerr=halves, fmt="none", ecolor=colour, capsize=3, lw=1)
+    if all(isinstance(p.x, int) for points in series.values() for p in points):
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set(xlabel=x_title, ylabel=y_title)
     ax.grid(axis="y", color=LINE, lw=0.8)
     figure.legend(loc="outside right upper")

@@ -25,7 +25,8 @@ def found(answers: LayerAnswers, dataset: Dataset) -> dict[str, Any] | None:
     last = len(answers.names) - 1
     if last < 1:
         return None
-    other = int(np.nanmean(answers.right[:-1], axis=1).argmax())
+    recall = np.nanmean(answers.right[:-1], axis=1)
+    other = last - 1 - int(recall[::-1].argmax())  # of equals the nearest to the loss
     rng, kinds = np.random.default_rng(SEED), []
     for better, worse in ((other, last), (last, other)):
         differ = np.flatnonzero(

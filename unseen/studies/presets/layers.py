@@ -191,6 +191,7 @@ def _by_layer(nets: Found, ask: Ask) -> Section:
         f"NetA, trained on fc6: the pooled layer before it has {_test(a, POOLED):.1f} % recall@1 "
         f"on unseen classes, fc6 {_test(a, EMBEDDING):.1f} %: a difference of "
         f"{_gain_words(a['gain'])} points, published {change:+.1f}.",
+        _on_training_classes(a, ask),
         *_expected(nets, theirs),
     ]
     rows = []
@@ -205,6 +206,17 @@ def _by_layer(nets: Found, ask: Ask) -> Section:
     heads = ["net", "layer", "size", "train R@1 %", "test R@1 %", "published test"]
     caption = "Layers in the order they run; the loss sits on the last one of each net."
     return Section("By layer", told, [Table(heads, rows, caption)], _bar_figures(nets))
+
+
+def _on_training_classes(net: Mapping[str, Any], ask: Ask) -> str:
+    ours = {row["layer"]: 100 * row["train"] for row in net["layers"]}
+    column = f"{ask.published_data}_train"
+    theirs = {r["layer"]: r[column] for r in table("vo_hays_table3") if r["model"] == "NetA"}
+    return (
+        f"On training classes the pooled layer has {number(ours.get(POOLED))} %, fc6 "
+        f"{number(ours.get(EMBEDDING))} %; published {theirs['penultimate']} and "
+        f"{theirs['output']}: there recall rises towards the loss."
+    )
 
 
 def _expected(nets: Found, theirs: Mapping[tuple[str, str], float]) -> list[str]:
@@ -283,7 +295,7 @@ def _over_time(nets: Found) -> Section:
     figure = drawn(
         "over_time",
         "Recall@1 of the pooled layer and of fc6 after each epoch, metric loss and classification; "
-        "solid on validation classes, dashed on training classes.",
+        "solid on validation classes, dashed on as many training classes.",
         lambda: lines(series, "epoch", "recall@1, %", dashed),
     )
     return Section("Over time, and under classification", told, [], [figure] if series else [])
