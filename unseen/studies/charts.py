@@ -48,14 +48,18 @@ def point(x: Any, runs: Sequence[Run], metric: str) -> Point:
 
 def bars(series: Mapping[str, Mapping[str, Point]], y_title: str) -> Figure:
     """A group of bars for each category, in it a bar of each series; what has no value has no
-    bar."""
+    bar and takes no place."""
     names = list(dict.fromkeys(name for each in series.values() for name in each))
     figure = Figure(figsize=(max(5.0, 1.6 + 0.32 * len(names) * (len(series) + 1)), 3.4))
     figure.set_layout_engine("constrained")
     ax, width = figure.subplots(), 0.8 / max(1, len(series))
+    there = {n: [title for title, v in series.items() if _is_known(v.get(n))] for n in names}
     for place, (title, values) in enumerate(series.items()):
         known = [(i, values[n]) for i, n in enumerate(names) if _is_known(values.get(n))]
-        x = [i + width * (place - (len(series) - 1) / 2) for i, _ in known]
+        x = [
+            i + width * (there[names[i]].index(title) - (len(there[names[i]]) - 1) / 2)
+            for i, _ in known
+        ]
         halves = [0.0 if math.isnan(p.half) else p.half for _, p in known]
         colour = COLOURS[place % len(COLOURS)]
         ax.bar(
