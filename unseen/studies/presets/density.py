@@ -83,7 +83,7 @@ class Density(Preset):
     ) -> list[Section]:
         theirs = _published(ask.published_data)
         return [
-            _with_and_without(results, theirs, ask),
+            _with_and_without(results, theirs),
             _inter_class(results),
             _weights(results),
             _against_others(results),
@@ -163,7 +163,7 @@ def _text(at: Point) -> str:
     return f"{at.value:.1f}" + ("" if math.isnan(at.half) else f" ±{at.half:.1f}")
 
 
-def _with_and_without(results: Mapping[str, Results], theirs: Any, ask: Ask) -> Section:
+def _with_and_without(results: Mapping[str, Results], theirs: Any) -> Section:
     found, rows, told = results["density"], [], [_headline(results["density"])]
     for metric in ("recall@1", "nmi"):
         words = []

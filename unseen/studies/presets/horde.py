@@ -106,7 +106,7 @@ class Horde(Preset):
         }
         return [
             _orders(orders, measured),
-            _losses(results, measured, ask),
+            _losses(results, ask),
             local_features.section(local),
             _course_section(results, measured),
         ]
@@ -287,7 +287,7 @@ def _orders_told(found: Results, measured: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _losses(results: Mapping[str, Results], measured: Mapping[str, Any], ask: Ask) -> Section:
+def _losses(results: Mapping[str, Results], ask: Ask) -> Section:
     theirs = {
         str(r["method"]): r["v1"]
         for r in table("horde_tables12")

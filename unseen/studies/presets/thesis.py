@@ -112,7 +112,7 @@ class Thesis(Preset):
             _tournament(results["thesis_losses"], ask),
             _ratios(results["thesis_ratios"]),
             _folds(results["thesis_folds"]),
-            _tuning(results, ask),
+            _tuning(results),
             _own(results["thesis_own"], ask),
             _pair_weights(measured.get("pair_weights", {})),
         ]
@@ -294,7 +294,7 @@ def _folds(found: Results) -> Section:
     return Section("Cross validation by class", told, [Table(heads, rows)])
 
 
-def _tuning(results: Mapping[str, Results], ask: Ask) -> Section:
+def _tuning(results: Mapping[str, Results]) -> Section:
     found, plain = results["thesis_search"], results["thesis_losses"]
     size = next((e for e in plain.experiments() if e.startswith("embedding_size 128")), "")
     theirs = {str(row["loss"]): row["test_r1"] for row in _protocol("tuned on 90/10")}
