@@ -39,7 +39,7 @@ ENSEMBLE: Values = {
     "trunk_until": "stage2.reduce_norm",
 }
 DIVERGENCE: Values = {"name": "head_divergence", "weight": 0.5}
-QUICK_DATA: Values = {"size": 72, "max_classes": 160}  # of glyphs: a map of 25 places
+QUICK_DATA: Values = {"size": 64, "max_classes": 160}  # of glyphs: a map of 16 places
 THEIRS = {  # our loss -> their rows without and with
     "binomial_deviance": ("Binomial Deviance (Ours)", "Binomial Deviance + HORDE"),
     "contrastive": ("contrastive loss (Ours)", "contrastive loss + HORDE"),
@@ -114,7 +114,7 @@ class Horde(Preset):
     def differences(self, ask: Ask) -> list[str]:
         smaller = (
             [f"Glyphs at {QUICK_DATA['size']} pixels, {QUICK_DATA['max_classes']} classes, so that "
-             "the last map has 25 places."] if _is_glyphs(ask) else []
+             "the last map has 16 places."] if _is_glyphs(ask) else []
         )  # fmt: skip
         return [
             "Network: our usual one for these pictures, from its own start; theirs is GoogLeNet "
@@ -160,7 +160,7 @@ def _plan(
         del config["head"]
     if _is_glyphs(ask):
         config["data"] = {"name": "glyphs"} | QUICK_DATA
-        config["picture_size"] = QUICK_DATA["size"]
+        config |= {"picture_size": QUICK_DATA["size"], "backbone": "small_conv"}
     return ask.plan(name, "High-order moments.", factors, config | (more or {}), seeds)
 
 
