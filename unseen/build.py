@@ -113,9 +113,13 @@ def network(config: Config) -> Tappable:
             config.frozen_bn,
         )
         if config.ensemble is not None:
-            values = config.ensemble.model_dump()
-            return AttentionEnsemble(backbone, config.embedding_size, **values)
-        head = Head(backbone.num_features, config.embedding_size, **config.head.model_dump())
+            return AttentionEnsemble(
+                backbone, config.embedding_size, **config.ensemble.model_dump()
+            )
+        values = config.head.model_dump()
+        if values["start"] == "auto":  # not settled: weights will be loaded, no start is needed
+            values["start"] = "default"
+        head = Head(backbone.num_features, config.embedding_size, **values)
         return EmbeddingNetwork(backbone, head, config.embedding_size)
 
 
