@@ -137,7 +137,9 @@ def test_the_same_seed_gives_the_same_result_byte_for_byte(tmp_path: Path) -> No
         "frozen layers",
     ],
 )
-@pytest.mark.parametrize("stop", [1, 5, 7])
+@pytest.mark.parametrize(
+    "stop", [pytest.param(1, marks=pytest.mark.slow), 5, pytest.param(7, marks=pytest.mark.slow)]
+)
 def test_stopped_and_resumed_equals_never_stopped(
     words: tuple[str, ...], stop: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
