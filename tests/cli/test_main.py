@@ -4,13 +4,17 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from unseen import config as configs
 from unseen.cli import main
+from unseen.cli.train import announce
+from unseen.experiment.setting import prepare
 
 TINY = ["data.max_classes=24", "epochs=2", "batch_size=16", "embedding_size=16"]
 
@@ -298,3 +302,9 @@ def test_a_misspelt_command(capsys: pytest.CaptureFixture[str]) -> None:
         main.app(["trian"])
     assert ended.value.code == 2
     assert "did you mean train?" in capsys.readouterr().err
+
+
+def test_advice_keeps_its_brackets(capsys: pytest.CaptureFixture[str]) -> None:
+    setting = prepare(configs.make(configs.override({}, TINY)))
+    announce(replace(setting, reasons=["pip install 'unseen[pretrained]' brings a network"]))
+    assert "'unseen[pretrained]'" in capsys.readouterr().out

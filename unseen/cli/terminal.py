@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -70,7 +71,7 @@ class Display:
             self.bars.console.print(f"nothing better since epoch {event['best'] + 1}: stopped")
             self.bars.update(self.training, visible=False)
         if event["event"] == "frozen layers":
-            self.bars.console.print(f"[dim]{event['plan']}[/]", soft_wrap=True)
+            self.bars.console.print(f"[dim]{escape(event['plan'])}[/]", soft_wrap=True)
         if event["event"] == "epoch":
             line = f"epoch {event['epoch'] + 1:>3}/{self.epochs}  loss {event['train']['loss']:.3f}"
             on = next((part for part in ("validation", "test") if part in event), None)
@@ -83,7 +84,7 @@ class Display:
             self.bars.console.print(line)
 
     def warn(self, text: str) -> None:
-        self.bars.console.print(f"[yellow]{text}[/]", soft_wrap=True)
+        self.bars.console.print(f"[yellow]{escape(text)}[/]", soft_wrap=True)
 
     def progress(self, what: str, done: int, total: int) -> None:
         if what not in self.tasks:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from unseen import build
 from unseen import config as configs
@@ -79,13 +80,13 @@ def run(config: Config, out: Path | None) -> dict[str, Any]:
         finished = processes.agreed(lambda: finished_result(RunFolder(out), setting))
         result = finished or watched(setting, out)
     if finished:
-        console.print(f"{out} is finished; its scores:")
+        console.print(f"{out} is finished; its scores:", markup=False)
         console.print(tables.score_table(finished))
     elif processes.is_first:
         with display() as (_, watch):
             written = page.write(out, setting.dataset, stages(watch))
         console.print(tables.score_table(result))
-        console.print(f"report: {written}", soft_wrap=True)
+        console.print(f"report: {written}", soft_wrap=True, markup=False)
     return result
 
 
@@ -131,21 +132,21 @@ def announce(setting: Setting) -> None:
         select = "[yellow]the test classes[/]"
     things = "items" if isinstance(setting.dataset, FeatureDataset) else "pictures"
     console.print(
-        f"{data['name']}: {data['items']:,} {things} of {data['classes']:,} classes; train on "
-        f"{split['train_classes']:,}, select on {select}, test on "
+        f"{escape(data['name'])}: {data['items']:,} {things} of {data['classes']:,} classes; train "
+        f"on {split['train_classes']:,}, select on {select}, test on "
         f"{split['test_classes']:,} unseen ones"
     )
     told = setting.dataset.describe()
     if lone := told.get("classes with one picture"):
         console.print(f"  {lone} classes have one picture: not trained on, not asked for")
     for path in told.get("unreadable", [])[:NAMED]:
-        console.print(f"  [yellow]cannot be read, left out:[/] {path}", soft_wrap=True)
+        console.print(f"  [yellow]cannot be read, left out:[/] {escape(str(path))}", soft_wrap=True)
     if (more := told.get("unreadable files", 0) - NAMED) > 0:
         console.print(f"  [yellow]and {more} more that cannot be read[/]")
     if setting.copies is not None:
         announce_copies(setting.copies)
     for reason in setting.reasons:
-        console.print(f"  [dim]{reason}[/]", soft_wrap=True)
+        console.print(f"  [dim]{escape(reason)}[/]", soft_wrap=True)
 
 
 def announce_copies(copies: Copies) -> None:
