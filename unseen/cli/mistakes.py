@@ -19,10 +19,20 @@ OUT_OF_MEMORY = (
 )
 
 
+EXTRAS = {"fastapi": "search", "starlette": "search", "uvicorn": "search"}  # module -> its extra
+
+
 def guarded(command: Callable[[], Any]) -> None:
     """Runs a command; a user's mistake ends in one line of advice and exit code 2."""
     try:
         command()
+    except ModuleNotFoundError as error:
+        module = (error.name or "").partition(".")[0]
+        if module not in EXTRAS:
+            raise
+        told = f"this needs {module}: pip install 'unseen\\[{EXTRAS[module]}]'"
+        errors.print(f"[bold red]unseen:[/] {told}", markup=True, soft_wrap=True)
+        sys.exit(USER_ERROR)
     except (ValueError, OSError, FloatingPointError, MemoryError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and not _is_out_of_memory(error):
             raise
