@@ -11,7 +11,8 @@ PIXELS = 2**20  # that go through a network together
 
 
 def portions(images: Tensor) -> tuple[Tensor, ...]:
-    """A batch [N, channels, height, width] in parts; anything else stays whole."""
-    if images.ndim != 4:
+    """A batch [N, channels, height, width] in parts; anything else stays whole, and so does what a
+    GPU computes at once."""
+    if images.ndim != 4 or images.device.type == "cuda":
         return (images,)
     return images.split(max(1, PIXELS // (images.shape[2] * images.shape[3])))
