@@ -1,6 +1,7 @@
 """Commands work on small data; a user's mistake gets one line of advice and exit code 2."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from PIL import Image
 from unseen import config as configs
 from unseen.cli import main
 from unseen.cli.mistakes import guarded
+from unseen.cli.terminal import console
 from unseen.cli.train import announce
 from unseen.experiment.setting import prepare
 
@@ -321,3 +323,16 @@ def test_a_missing_package_names_its_extra(capsys: pytest.CaptureFixture[str]) -
     assert "this needs fastapi: pip install 'unseen[search]'" in capsys.readouterr().err
     with pytest.raises(ModuleNotFoundError):  # ours to mend, not the user's
         guarded(lambda: __import__("no_such_package_at_all"))
+
+
+@pytest.mark.parametrize("name", sorted(main.COMMANDS))
+def test_help_holds_no_markup(name: str) -> None:
+    found = main.loaded(name)
+    for command in [found, *getattr(found, "commands", {}).values()]:
+        texts = [command.help, *(getattr(option, "help", "") for option in command.params)]
+        assert not [text for text in texts if re.search(r"\[[a-z#/@]", text or "")]  # not shown
+
+
+def test_a_path_keeps_its_brackets(capsys: pytest.CaptureFixture[str]) -> None:
+    console.print("report: birds [old]/report.html")
+    assert "birds [old]/report.html" in capsys.readouterr().out

@@ -20,13 +20,14 @@ NAMED = 10  # groups on the terminal
 def cluster(
     index: Annotated[Path, typer.Argument(help="a folder made by `unseen index build`")],
     groups: Annotated[
-        int | None, typer.Option(min=1, help="how many [chosen by the silhouette]")
+        int | None, typer.Option(min=1, help="how many", show_default="chosen by the silhouette")
     ] = None,
     density: Annotated[
         bool, typer.Option(help="link pictures above a similarity instead of k-means")
     ] = False,
     similarity: Annotated[
-        float | None, typer.Option(help="for --density [the run's calibrated threshold]")
+        float | None,
+        typer.Option(help="for --density", show_default="the run's calibrated threshold"),
     ] = None,
     out: Annotated[Path, typer.Option(help="folder of the pages")] = Path("groups"),
     seed: Annotated[int, typer.Option(help="of k-means")] = 0,

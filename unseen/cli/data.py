@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from unseen import build, settle
 from unseen import config as configs
@@ -135,9 +136,11 @@ def pack(
             )
         done = write(packing, out, workers, watch.of("packing"))
     for name in done.left_out[:NAMED]:
-        console.print(f"  [yellow]cannot be read, left out:[/] {name}", soft_wrap=True)
+        console.print(
+            Text.assemble(("  cannot be read, left out: ", "yellow"), name), soft_wrap=True
+        )
     if (more := len(done.left_out) - NAMED) > 0:
-        console.print(f"  [yellow]and {more} more that cannot be read[/]")
+        console.print(f"  and {more} more that cannot be read", style="yellow")
     console.print(
         f"{done.items:,} pictures in {done.num_bytes / 1e6:,.0f} MB: {done.path}", soft_wrap=True
     )
@@ -158,10 +161,10 @@ def _print(found: Survey) -> None:
         for kind in kinds:
             files = found.with_problem(kind)
             if files:
-                console.print(f"[{colour}]{kind}[/]: {len(files)}")
+                console.print(Text.assemble((kind, colour), f": {len(files)}"))
             for finding in files[: NAMED if colour == "red" else 1]:
                 why = f" ({finding.reason})" if finding.reason else ""
-                console.print(f"  {finding.path}{why}", soft_wrap=True, markup=False)
+                console.print(f"  {finding.path}{why}", soft_wrap=True)
     for name, groups in (("exact copies", found.exact), ("near copies", found.near)):
         _print_copies(name, found, groups)
     table = Table("pictures in a class", "classes")
@@ -169,23 +172,21 @@ def _print(found: Survey) -> None:
         table.add_row(sizes, f"{number:,}")
     console.print(table)
     for line in found.advice():
-        console.print(f"* {line}", soft_wrap=True, markup=False)
+        console.print(f"* {line}", soft_wrap=True)
 
 
 def _print_copies(name: str, found: Survey, groups: list[list[int]]) -> None:
     if not groups:
         return
     across, relabelled = found.across_parts(groups), found.across_classes(groups)
-    console.print(
-        f"[yellow]{name}[/]: {len(groups)} groups of {sum(map(len, groups))} pictures; "
-        f"{len(relabelled)} under several labels, "
-        + (
-            f"[red]{len(across)} on both sides of the split[/]"
-            if across
-            else "none across the split"
-        ),
-        soft_wrap=True,
+    both = (f"{len(across)} on both sides of the split", "red")
+    line = Text.assemble(
+        (name, "yellow"),
+        f": {len(groups)} groups of {sum(map(len, groups))} pictures; "
+        f"{len(relabelled)} under several labels, ",
+        both if across else "none across the split",
     )
+    console.print(line, soft_wrap=True)
     for group in [*across, *(g for g in relabelled if g not in across)][:NAMED]:
         told = [f"{found.findings[i].path} [{found.parts[i] or '-'}]" for i in group[:3]]
-        console.print("  " + " = ".join(told), soft_wrap=True, markup=False)
+        console.print("  " + " = ".join(told), soft_wrap=True)

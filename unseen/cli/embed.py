@@ -20,7 +20,7 @@ def embed(
 ) -> None:
     """Example: unseen embed runs/birds photos/ --out photos.npz
 
-    Writes `vectors` [n, D] and `paths` [n], and `labels` where pictures stand in class folders.
+    Writes `vectors` (n x D) and `paths` (n), and `labels` where pictures stand in class folders.
     """
     trained = Trained.open(run)
     sources = find(images)

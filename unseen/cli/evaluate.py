@@ -25,7 +25,9 @@ def evaluate(
     layers: Annotated[str | None, typer.Option(help="all, or names: stage2,pooled")] = None,
     embeddings: Annotated[Path | None, typer.Option(help="a matrix, .npy")] = None,
     labels: Annotated[Path | None, typer.Option(help="its labels, .npy")] = None,
-    gallery: Annotated[Path | None, typer.Option(help="who answers [the same]")] = None,
+    gallery: Annotated[
+        Path | None, typer.Option(help="who answers", show_default="the same")
+    ] = None,
     gallery_labels: Annotated[Path | None, typer.Option(help="their labels")] = None,
     metrics: Annotated[str, typer.Option(help="of --embeddings")] = ",".join(library.METRICS),
     normalise: Annotated[bool, typer.Option(help="cosine, or Euclidean distance")] = True,

@@ -29,7 +29,9 @@ def export(
     ] = None,
     pictures: Annotated[
         Path | None,
-        typer.Option(help="pictures to check with [some of the run's validation classes]"),
+        typer.Option(
+            help="pictures to check with", show_default="some of the run's validation classes"
+        ),
     ] = None,
 ) -> None:
     """Example: unseen export runs/birds --onnx birds.onnx

@@ -40,7 +40,8 @@ def build(
     label: Label = None,
     by_folder: ByFolder = True,
     store: Annotated[
-        str | None, typer.Option(help="milvus:URI searches there [exact here, faiss when large]")
+        str | None,
+        typer.Option(help="milvus:URI searches there", show_default="exact here, faiss when large"),
     ] = None,
 ) -> None:
     """Example: unseen index build runs/birds photos/ --out birds.index
@@ -129,7 +130,7 @@ def check(index: IndexFolder) -> None:
     with display() as (_, watch):
         problems = verify.verify(index, watch.of("reading"))
     for problem in problems:
-        console.print(f"[red]{problem}[/]", soft_wrap=True)
+        console.print(str(problem), style="red", soft_wrap=True)
     if problems:
         console.print("`unseen index rebuild` makes it again from the pictures")
         raise typer.Exit(1)
@@ -142,7 +143,8 @@ def check(index: IndexFolder) -> None:
 def rebuild(
     index: IndexFolder,
     run: Annotated[
-        Path | None, typer.Option(help="the run to embed with [the one it was made with]")
+        Path | None,
+        typer.Option(help="the run to embed with", show_default="the one it was made with"),
     ] = None,
 ) -> None:
     """Example: unseen index rebuild birds.index --run runs/birds-2
@@ -180,4 +182,4 @@ def _told(done: Ingested, path: Path) -> None:
             soft_wrap=True,
         )
     for problem in done.unreadable[:NAMED]:
-        console.print(f"  [yellow]{problem}[/]", soft_wrap=True)
+        console.print(f"  {problem}", style="yellow", soft_wrap=True)

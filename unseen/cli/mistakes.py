@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rich.console import Console
+from rich.text import Text
 
 errors = Console(stderr=True, highlight=False)
 USER_ERROR = 2
@@ -30,16 +31,20 @@ def guarded(command: Callable[[], Any]) -> None:
         module = (error.name or "").partition(".")[0]
         if module not in EXTRAS:
             raise
-        told = f"this needs {module}: pip install 'unseen\\[{EXTRAS[module]}]'"
-        errors.print(f"[bold red]unseen:[/] {told}", markup=True, soft_wrap=True)
+        told = f"this needs {module}: pip install 'unseen[{EXTRAS[module]}]'"
+        _say("unseen:", told)
         sys.exit(USER_ERROR)
     except (ValueError, OSError, FloatingPointError, MemoryError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and not _is_out_of_memory(error):
             raise
         rank = int(os.environ.get("RANK", "0"))  # of several processes
         who = f"unseen, process {rank}:" if rank else "unseen:"
-        errors.print(f"[bold red]{who}[/] {_line(error)}", markup=True, soft_wrap=True)
+        _say(who, _line(error))
         sys.exit(USER_ERROR)
+
+
+def _say(who: str, told: str) -> None:
+    errors.print(Text.assemble((who, "bold red"), " ", told), soft_wrap=True)
 
 
 def _is_out_of_memory(error: Exception) -> bool:
@@ -55,4 +60,4 @@ def _line(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
         text += ADVICE.get(error.errno or 0, "")
-    return " ".join(text.split()).replace("[", r"\[")
+    return " ".join(text.split())

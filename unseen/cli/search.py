@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from unseen.cli.terminal import console
 from unseen.evaluation.calibrate import Calibration
@@ -53,18 +54,24 @@ def _print(answer: Answer, calibration: Calibration | None, run: Path) -> None:
     for rank, hit in enumerate(answer.hits, start=1):
         said = []
         if hit.probability is not None:
-            said = [f"{100 * hit.probability:.1f} %", "[green]yes[/]" if hit.matched else "no"]
-        label = hit.label if hit.label is not None else "[dim]-[/]"
+            match = Text("yes", style="green") if hit.matched else Text("no")
+            said = [Text(f"{100 * hit.probability:.1f} %"), match]
+        label = hit.label if hit.label is not None else Text("-", style="dim")
         table.add_row(str(rank), f"{hit.similarity:.4f}", *said, label, hit.path)
     console.print(table)
     if calibration is None:
         console.print(f"no probabilities: `unseen calibrate {run}` makes them", soft_wrap=True)
     elif answer.decision == UNKNOWN:
-        console.print(f"[bold]unknown[/]: nothing reaches {calibration.threshold:.4f}")
+        console.print(
+            Text.assemble(("unknown", "bold"), f": nothing reaches {calibration.threshold:.4f}")
+        )
     else:
         console.print(
-            f"[bold]{answer.decision}[/]: the nearest picture reaches {calibration.threshold:.4f}, "
-            f"as at most {100 * calibration.bound:.3g} % of wrong pairs do "
-            f"({calibration.confidence:.0%} confidence)",
+            Text.assemble(
+                (answer.decision or "", "bold"),
+                f": the nearest picture reaches {calibration.threshold:.4f}, as at most "
+                f"{100 * calibration.bound:.3g} % of wrong pairs do "
+                f"({calibration.confidence:.0%} confidence)",
+            ),
             soft_wrap=True,
         )

@@ -32,7 +32,9 @@ study = typer.Typer(
     "Many runs, compared fairly.",
     no_args_is_help=True,
 )
-Jobs = Annotated[int | None, typer.Option(help="worker processes [as many as cores]", min=1)]
+Jobs = Annotated[
+    int | None, typer.Option(help="worker processes", show_default="as many as cores", min=1)
+]
 Storage = Annotated[
     str | None, typer.Option(help="postgresql://user@host/database, shared by several machines")
 ]
@@ -124,12 +126,18 @@ def preset(
     settings: Annotated[
         list[str] | None, typer.Argument(help="key=value for every run, as for `unseen train`")
     ] = None,
-    data: Annotated[str, typer.Option(help="as for `unseen train` [the preset's own]")] = "",
+    data: Annotated[
+        str, typer.Option(help="as for `unseen train`", show_default="the preset's own")
+    ] = "",
     budget: Annotated[
         Budget, typer.Option(help="quick: minutes on two cores; full: as published")
     ] = "quick",
-    seeds: Annotated[int, typer.Option(help="how many [as the preset says]", min=0)] = 0,
-    out: Annotated[Path | None, typer.Option(help="the folder of presets [presets/...]")] = None,
+    seeds: Annotated[
+        int, typer.Option(help="how many", show_default="as the preset says", min=0)
+    ] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="the folder of presets", show_default="presets/...")
+    ] = None,
     jobs: Jobs = None,
 ) -> None:
     """Example: unseen study preset losses --data features.npz

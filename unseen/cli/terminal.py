@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -17,10 +16,11 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
 from unseen.experiment.setting import Watch
 
-console = Console(highlight=False)
+console = Console(highlight=False, markup=False)  # a path may hold brackets
 
 
 def command_line() -> str:
@@ -71,20 +71,23 @@ class Display:
             self.bars.console.print(f"nothing better since epoch {event['best'] + 1}: stopped")
             self.bars.update(self.training, visible=False)
         if event["event"] == "frozen layers":
-            self.bars.console.print(f"[dim]{escape(event['plan'])}[/]", soft_wrap=True)
+            self.bars.console.print(event["plan"], style="dim", soft_wrap=True)
         if event["event"] == "epoch":
-            line = f"epoch {event['epoch'] + 1:>3}/{self.epochs}  loss {event['train']['loss']:.3f}"
+            line = Text(
+                f"epoch {event['epoch'] + 1:>3}/{self.epochs}  loss {event['train']['loss']:.3f}"
+            )
             on = next((part for part in ("validation", "test") if part in event), None)
             if on is not None:
-                star = " [green]best so far[/]" if event["best"] else ""
-                line += (
+                line.append(
                     f"  recall@1 seen {100 * event['train']['recall@1']:.1f}  "
-                    f"{on} {100 * event[on]['recall@1']:.1f}{star}"
+                    f"{on} {100 * event[on]['recall@1']:.1f}"
                 )
+                if event["best"]:
+                    line.append(" best so far", style="green")
             self.bars.console.print(line)
 
     def warn(self, text: str) -> None:
-        self.bars.console.print(f"[yellow]{escape(text)}[/]", soft_wrap=True)
+        self.bars.console.print(text, style="yellow", soft_wrap=True)
 
     def progress(self, what: str, done: int, total: int) -> None:
         if what not in self.tasks:

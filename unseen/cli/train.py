@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
+from rich.text import Text
 
 from unseen import build
 from unseen import config as configs
@@ -37,14 +37,18 @@ def train(
         typer.Argument(help=f"key=value; the keys: {', '.join(Config.model_fields)}"),
     ] = None,
     config: Annotated[Path | None, typer.Option(help="a TOML file of settings")] = None,
-    out: Annotated[Path | None, typer.Option(help="where the run goes [runs/...]")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="where the run goes", show_default="runs/...")
+    ] = None,
     strict: Annotated[bool, typer.Option(help="stop at an unreadable picture")] = False,
     weights: Annotated[
         str | None, typer.Option(help="imagenet, or a file of the backbone's weights")
     ] = None,
     cache: Annotated[
         Path | None,
-        typer.Option(help="what runs share: frozen layers' activations [~/.cache/unseen]"),
+        typer.Option(
+            help="what runs share: frozen layers' activations", show_default="~/.cache/unseen"
+        ),
     ] = None,
 ) -> None:
     """Example: unseen train glyphs loss=margin epochs=5
@@ -80,13 +84,13 @@ def run(config: Config, out: Path | None) -> dict[str, Any]:
         finished = processes.agreed(lambda: finished_result(RunFolder(out), setting))
         result = finished or watched(setting, out)
     if finished:
-        console.print(f"{out} is finished; its scores:", markup=False)
+        console.print(f"{out} is finished; its scores:")
         console.print(tables.score_table(finished))
     elif processes.is_first:
         with display() as (_, watch):
             written = page.write(out, setting.dataset, stages(watch))
         console.print(tables.score_table(result))
-        console.print(f"report: {written}", soft_wrap=True, markup=False)
+        console.print(f"report: {written}", soft_wrap=True)
     return result
 
 
@@ -127,26 +131,31 @@ def announce(setting: Setting) -> None:
     """What will be trained on, and why each automatic choice was made."""
     counts = describe(setting)
     data, split = counts["data"], counts["split"]
-    select = f"{split['validation_classes']:,}"
+    select = Text(f"{split['validation_classes']:,}")
     if setting.config.select == "test":
-        select = "[yellow]the test classes[/]"
+        select = Text("the test classes", style="yellow")
     things = "items" if isinstance(setting.dataset, FeatureDataset) else "pictures"
     console.print(
-        f"{escape(data['name'])}: {data['items']:,} {things} of {data['classes']:,} classes; train "
-        f"on {split['train_classes']:,}, select on {select}, test on "
-        f"{split['test_classes']:,} unseen ones"
+        Text.assemble(
+            f"{data['name']}: {data['items']:,} {things} of {data['classes']:,} classes; train on "
+            f"{split['train_classes']:,}, select on ",
+            select,
+            f", test on {split['test_classes']:,} unseen ones",
+        )
     )
     told = setting.dataset.describe()
     if lone := told.get("classes with one picture"):
         console.print(f"  {lone} classes have one picture: not trained on, not asked for")
     for path in told.get("unreadable", [])[:NAMED]:
-        console.print(f"  [yellow]cannot be read, left out:[/] {escape(str(path))}", soft_wrap=True)
+        console.print(
+            Text.assemble(("  cannot be read, left out: ", "yellow"), str(path)), soft_wrap=True
+        )
     if (more := told.get("unreadable files", 0) - NAMED) > 0:
-        console.print(f"  [yellow]and {more} more that cannot be read[/]")
+        console.print(f"  and {more} more that cannot be read", style="yellow")
     if setting.copies is not None:
         announce_copies(setting.copies)
     for reason in setting.reasons:
-        console.print(f"  [dim]{escape(reason)}[/]", soft_wrap=True)
+        console.print(f"  {reason}", style="dim", soft_wrap=True)
 
 
 def announce_copies(copies: Copies) -> None:
@@ -154,8 +163,14 @@ def announce_copies(copies: Copies) -> None:
     counts = copies.counts()
     if copies.across:
         console.print(
-            f"  [yellow]{copies.across} pictures of training classes have an exact copy in another "
-            f"part of the split, which inflates scores:[/] {'; '.join(copies.examples)}",
+            Text.assemble(
+                (
+                    f"  {copies.across} pictures of training classes have an exact copy in another "
+                    "part of the split, which inflates scores: ",
+                    "yellow",
+                ),
+                "; ".join(copies.examples),
+            ),
             soft_wrap=True,
         )
     elif number := counts["exact copies"]:

@@ -4,7 +4,6 @@ from html import escape
 from typing import Any
 
 from rich.console import Group
-from rich.markup import escape as plain
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -42,7 +41,7 @@ def printed(diagnosis: Json) -> Group:
             lines.append(Padding(Text(f"→ {finding['remedy']}"), (0, 0, 0, 2)))
     table = Table("", "training classes", "unseen classes", title_justify="left")
     for name, title in NUMBERS.items():
-        table.add_row(plain(title), *[_number(diagnosis, part, name) for part in ("train", "test")])
+        table.add_row(Text(title), *[_number(diagnosis, part, name) for part in ("train", "test")])
     return Group(*lines, table, *_robustness_lines(diagnosis))
 
 

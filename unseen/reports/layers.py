@@ -5,8 +5,8 @@ from html import escape
 from typing import Any
 
 import numpy as np
-from rich.markup import escape as plain
 from rich.table import Table
+from rich.text import Text
 
 from unseen.contracts import Dataset
 from unseen.reports.run_folder import LayerAnswers, RunFolder
@@ -36,7 +36,7 @@ def layer_table(table: Json) -> Table:
     for row in table["layers"]:
         style = "bold" if row["test"] == best else ""
         cells = (f"{row['size']:,}", percent(row["train"]), percent(row["test"]))
-        shown.add_row(plain(row["layer"]), *cells, style=style)
+        shown.add_row(Text(row["layer"]), *cells, style=style)
     return shown
 
 

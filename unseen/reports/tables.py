@@ -8,8 +8,8 @@ import re
 from html import escape
 from typing import Any
 
-from rich.markup import escape as plain
 from rich.table import Table
+from rich.text import Text
 
 Json = dict[str, Any]
 
@@ -121,7 +121,7 @@ def score_table(result: Json) -> Table:
     title = "Scores on unseen classes, %" if "selection" in result else "Scores, %"
     if classes is not None and "queries" in counts:
         title = f"Scores on {classes:,} unseen classes, {counts['queries']:,} queries, %"
-    caption = "\n".join([f"±: {interval(result)}", *map(plain, notes(result))])
+    caption = "\n".join([f"±: {interval(result)}", *notes(result)])
     table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
     table.add_column("", no_wrap=True)
     metrics = metric_names(result)
@@ -130,7 +130,7 @@ def score_table(result: Json) -> Table:
     for row in row_names(result):
         style = "bold" if row == "trained" else ""
         cells = [score(result, row, metric) for metric in metrics]
-        table.add_row(plain(row_title(row)), *[_two_lines(cell) for cell in cells], style=style)
+        table.add_row(Text(row_title(row)), *[_two_lines(cell) for cell in cells], style=style)
     return table
 
 

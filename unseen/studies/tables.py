@@ -9,8 +9,8 @@ import math
 from collections.abc import Sequence
 from html import escape
 
-from rich.markup import escape as plain
 from rich.table import Table
+from rich.text import Text
 
 from unseen.reports.tables import ON_TEST, metric_title, row_title
 from unseen.statistics import Spread
@@ -90,7 +90,7 @@ def terminal(results: Results, metrics: Sequence[str] | None = None) -> Table:
     """For the terminal: the first metrics only, experiments as headings, fits 80 columns."""
     made = StudyTable(results, metrics or results.metrics()[:MOST_COLUMNS])
     table = Table(
-        title=plain(results.plan.name), caption="\n".join(made.notes),
+        title=results.plan.name, caption="\n".join(made.notes),
         title_justify="left", caption_justify="left",
     )  # fmt: skip
     for head in made.heads[made.has_experiments :]:
@@ -99,11 +99,11 @@ def terminal(results: Results, metrics: Sequence[str] | None = None) -> Table:
     for row in made.rows:
         if made.has_experiments and row.experiment != last:
             table.add_section()
-            table.add_row(f"[underline]{plain(row.experiment)}[/]")
+            table.add_row(Text(row.experiment, style="underline"))
         last = row.experiment
         style = "bold" if row.is_best else "dim" if row.is_baseline else ""
         style = "red" if row.failed and not row.done else style
-        cells = [plain(cell.partition(" (s ")[0]) for cell in made.cells(row)]
+        cells = [Text(cell.partition(" (s ")[0]) for cell in made.cells(row)]
         table.add_row(*cells[made.has_experiments :], style=style)
     return table
 
