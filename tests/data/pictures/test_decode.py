@@ -148,6 +148,26 @@ def test_jpeg_comes_at_the_smallest_useful_scale(tmp_path, short_side, expected)
     assert near(picture, gradient(800, 600).resize(expected, Image.Resampling.BOX))
 
 
+@pytest.mark.parametrize(
+    "how",
+    [{}, {"subsampling": 0}, {"subsampling": 2}, {"progressive": True}, {"quality": 100}],
+    ids=str,
+)
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+@pytest.mark.parametrize("size", [None, (150, 90), (80, 50), (40, 30), (10, 9)], ids=str)
+def test_the_straight_way_gives_the_pixels_of_pillow(tmp_path, how, mode, size):
+    rng = np.random.default_rng(0)
+    coarse = Image.fromarray(rng.integers(0, 256, (12, 20, 3), dtype=np.uint8))
+    coarse.resize((331, 205), Image.Resampling.BICUBIC).convert(mode).save(
+        tmp_path / "a.jpg", **how
+    )
+    with PictureFile(tmp_path / "a.jpg") as picture:
+        pixels = picture.pixels(size=size)
+    with PictureFile(tmp_path / "a.jpg") as picture:
+        np.testing.assert_array_equal(pixels, np.array(picture.image(size=size)))
+    assert pixels.flags.writeable
+
+
 def test_reduced_and_turned(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6

@@ -23,8 +23,9 @@ from contextlib import contextmanager
 from typing import Self
 
 import numpy as np
+import simplejpeg
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image, ImageFile, ImageOps
 
 Path = str | os.PathLike[str]
 Source = Path | bytes
@@ -84,24 +85,41 @@ class PictureFile:
     ) -> NDArray[np.uint8]:  # [height, width, 3]
         """A box of the upright picture (None: all), perhaps reduced, but not below `size`."""
         with _naming(self.path):
-            image = self.image(box, size)
+            whole = self._whole(box, size)
             if box is None:
-                return np.array(image)
-            scale = round(max(self.size) / max(image.size))
+                return whole
+            height, width = whole.shape[:2]
+            scale = round(max(self.size) / max(height, width))
             left, top, right, bottom = (round(edge / scale) for edge in box)
-            left, top = min(left, image.width - 1), min(top, image.height - 1)
-            return np.array(image.crop((left, top, max(left + 1, right), max(top + 1, bottom))))
+            left, top = min(left, width - 1), min(top, height - 1)
+            return whole[top : max(top + 1, bottom), left : max(left + 1, right)]
 
     def image(self, box: Box | None = None, size: Size | None = None) -> Image.Image:
         """The whole upright picture, perhaps reduced, but so that `box` is not below `size`."""
         with _naming(self.path):
-            if size is not None:
-                left, top, right, bottom = box or (0, 0, *self.size)
-                ratio = max(size[0] / (right - left), size[1] / (bottom - top))
-                if ratio < 1:  # other formats than JPEG ignore it
-                    self._image.draft(None, _scaled(self._image.size, ratio))
+            self._reduce(box, size)
             self._image.load()
             return _as_rgb(_upright(self._image) if self._orientation > 1 else self._image)
+
+    def _whole(self, box: Box | None, size: Size | None) -> NDArray[np.uint8]:
+        """What `image` gives, as an array; most JPEGs come straight from the decoder that
+        Pillow uses too, without the way through Pillow's pixels of four bytes: same levels, a
+        quarter less time."""
+        image = self._image
+        if image.format == "JPEG" and image.mode == "RGB" and self._orientation == 1:
+            self._reduce(box, size)
+            try:
+                return _straight(image)
+            except ValueError:
+                pass  # Pillow forgives more, and says what is wrong with the rest
+        return np.array(self.image(box, size))
+
+    def _reduce(self, box: Box | None, size: Size | None) -> None:
+        if size is not None:
+            left, top, right, bottom = box or (0, 0, *self.size)
+            ratio = max(size[0] / (right - left), size[1] / (bottom - top))
+            if ratio < 1:  # other formats than JPEG ignore it
+                self._image.draft(None, _scaled(self._image.size, ratio))
 
 
 def decode(
@@ -131,8 +149,20 @@ def orientation(image: Image.Image) -> int:
         return 1
 
 
-def _opened(source: Source) -> Image.Image:
+def _opened(source: Source) -> ImageFile.ImageFile:
     return Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=FORMATS)
+
+
+def _straight(image: ImageFile.ImageFile) -> NDArray[np.uint8]:  # [height, width, 3]
+    """An opened JPEG at the size Pillow would decode it to."""
+    stream = image.fp
+    if stream is None:
+        raise ValueError("the file is closed")
+    stream.seek(0)
+    pixels: NDArray[np.uint8] = simplejpeg.decode_jpeg(
+        stream.read(), min_width=image.width, min_height=image.height
+    )
+    return pixels
 
 
 @contextmanager
