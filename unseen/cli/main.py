@@ -5,6 +5,7 @@ Importing torch takes seconds, so the list of commands needs none of them.
 
 import difflib
 import importlib
+import inspect
 import sys
 import warnings
 from importlib.metadata import version
@@ -68,11 +69,21 @@ def loaded(name: str) -> Any:
     """The command itself."""
     module, _, attribute = COMMANDS[name][0].partition(":")
     found = getattr(importlib.import_module(f"unseen.cli.{module}"), attribute)
-    if isinstance(found, typer.Typer):
-        return get_command(found)
-    alone = typer.Typer(**LOOK)
-    alone.command(name)(found)
-    return get_command(alone)
+    if not isinstance(found, typer.Typer):
+        alone = typer.Typer(**LOOK)
+        alone.command(name)(found)
+        found = alone
+    command = get_command(found)
+    for each in [command, *getattr(command, "commands", {}).values()]:
+        each.help = _flowing(each.help or "")
+    return command
+
+
+def _flowing(text: str) -> str:
+    """Without the line breaks of the source, which do not fit the terminal; what is indented
+    stays."""
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(p if p.startswith(" ") else p.replace("\n", " ") for p in paragraphs)
 
 
 app = typer.Typer(name="unseen", cls=Commands, no_args_is_help=True, **LOOK)
