@@ -32,7 +32,7 @@ def test_the_page(run: Path, dataset: Any) -> None:
 
 
 def test_the_terminal() -> None:
-    console = Console(width=80, record=True)
+    console = Console(markup=False, width=80, record=True)
     console.print(diagnosis.printed(TOLD))
     text = console.export_text()
     assert "! A <wide> gap." in text

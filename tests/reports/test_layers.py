@@ -65,7 +65,7 @@ def test_curves_on_test_classes_say_so(with_layers: Path, dataset: Any) -> None:
 
 
 def test_terminal_table() -> None:
-    console = Console(width=80, record=True)
+    console = Console(markup=False, width=80, record=True)
     console.print(layers.layer_table({"layers": ROWS}))
     text = console.export_text()
     assert "po<ol>ed" in text

@@ -12,7 +12,7 @@ Json = dict[str, Any]
 
 
 def in_terminal(result: Json, width: int) -> str:
-    console = Console(width=width, color_system=None)
+    console = Console(markup=False, width=width, color_system=None)
     with console.capture() as capture:
         console.print(tables.score_table(result))
     return capture.get()

@@ -165,14 +165,11 @@ def html_table(result: Json) -> str:
     )
 
 
-def _two_lines(cell: Json | None) -> str:
+def _two_lines(cell: Json | None) -> Text:
     if cell is None:
-        return "–"
-    return (
-        f"{percent(cell['value'])}\n[dim]{half_width(cell)}[/dim]"
-        if half_width(cell)
-        else percent(cell["value"])
-    )
+        return Text("–")
+    value, half = percent(cell["value"]), half_width(cell)
+    return Text.assemble(value, "\n", (half, "dim")) if half else Text(value)
 
 
 def _html_cell(cell: Json | None) -> str:
