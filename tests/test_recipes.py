@@ -11,9 +11,12 @@ from unseen import config as configs
 from unseen.cli.main import app
 from unseen.experiment.run import train_and_judge
 from unseen.experiment.setting import prepare
+from unseen.studies import plan
 from unseen.training.run_folder import RunFolder
 
-RECIPES = sorted((Path(__file__).parent.parent / "recipes").glob("*.toml"))
+FOLDER = Path(__file__).parent.parent / "recipes"
+RECIPES = sorted(FOLDER.glob("*.toml"))
+STUDIES = sorted((FOLDER / "studies").glob("*.toml"))
 SOURCES = ("revisit", "thesis", "horde", "density", "vo_hays")
 
 
@@ -29,6 +32,12 @@ def test_a_recipe_holds_and_explains_itself(path: Path) -> None:
     head = "".join(line for line in path.read_text().splitlines(True) if line.startswith("#"))
     assert f"unseen train recipes/{path.name} data.root=" in head
     assert "# Measured" in head or ("Published" in head and "Not measured here" in head)
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_a_study_holds_and_explains_itself(path: Path) -> None:
+    assert plan.load(path).variants()
+    assert f"unseen study run recipes/studies/{path.name} --out" in path.read_text()
 
 
 @pytest.fixture(scope="module")
