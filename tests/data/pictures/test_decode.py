@@ -4,6 +4,7 @@ import zlib
 
 import numpy as np
 import pytest
+import simplejpeg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -166,6 +167,20 @@ def test_the_straight_way_gives_the_pixels_of_pillow(tmp_path, how, mode, size):
     with PictureFile(tmp_path / "a.jpg") as picture:
         np.testing.assert_array_equal(pixels, np.array(picture.image(size=size)))
     assert pixels.flags.writeable
+
+
+@pytest.mark.parametrize("size", [None, (150, 90), (40, 30)], ids=str)
+def test_what_only_pillow_forgives_comes_as_pillow_reads_it(tmp_path, size):
+    rng = np.random.default_rng(0)
+    Image.fromarray(rng.integers(0, 256, (205, 331, 3), dtype=np.uint8)).save(tmp_path / "a.jpg")
+    whole = (tmp_path / "a.jpg").read_bytes()
+    (tmp_path / "b.jpg").write_bytes(whole[:-2] + b"between" + whole[-2:])  # a warning, no error
+    with PictureFile(tmp_path / "b.jpg") as picture:
+        pixels = picture.pixels(size=size)
+    with PictureFile(tmp_path / "a.jpg") as picture:
+        np.testing.assert_array_equal(pixels, np.array(picture.image(size=size)))
+    with pytest.raises(ValueError, match="extraneous"):
+        simplejpeg.decode_jpeg((tmp_path / "b.jpg").read_bytes())
 
 
 def test_reduced_and_turned(tmp_path):

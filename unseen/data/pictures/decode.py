@@ -98,21 +98,24 @@ class PictureFile:
         """The whole upright picture, perhaps reduced, but so that `box` is not below `size`."""
         with _naming(self.path):
             self._reduce(box, size)
-            self._image.load()
-            return _as_rgb(_upright(self._image) if self._orientation > 1 else self._image)
+            return self._loaded()
+
+    def _loaded(self) -> Image.Image:
+        self._image.load()
+        return _as_rgb(_upright(self._image) if self._orientation > 1 else self._image)
 
     def _whole(self, box: Box | None, size: Size | None) -> NDArray[np.uint8]:
         """What `image` gives, as an array; most JPEGs come straight from the decoder that
         Pillow uses too, without the way through Pillow's pixels of four bytes: same levels, a
         quarter less time."""
+        self._reduce(box, size)
         image = self._image
         if image.format == "JPEG" and image.mode == "RGB" and self._orientation == 1:
-            self._reduce(box, size)
             try:
                 return _straight(image)
             except ValueError:
                 pass  # Pillow forgives more, and says what is wrong with the rest
-        return np.array(self.image(box, size))
+        return np.array(self._loaded())
 
     def _reduce(self, box: Box | None, size: Size | None) -> None:
         if size is not None:
