@@ -17,21 +17,31 @@ from PIL import Image
 CHILD = """
 import json, resource, sys, time, warnings
 from pathlib import Path
+import numpy as np
 warnings.simplefilter("ignore")
 from unseen.data.pictures.decode import PictureFile, UnreadablePictureError, decode
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 account = []
+def pixels(path):
+    try:
+        with PictureFile(path) as waiting:
+            return waiting.pixels()
+    except UnreadablePictureError as error:
+        return None
 for path in sorted(Path(sys.argv[1]).iterdir()):
     began = time.process_time()
+    straight = pixels(path)
     try:
         picture = decode(path)
         assert picture.mode == "RGB"
         assert len(picture.tobytes()) == 3 * picture.width * picture.height
         with PictureFile(path) as waiting:
             assert waiting.pixels((0, 0, 1, 1), (1, 1)).shape[2] == 3
+        assert (straight == np.asarray(picture)).all(), path
         outcome = "read"
     except UnreadablePictureError as error:
         assert str(path) in str(error) and error.reason and "\\n" not in str(error)
+        assert straight is None, path
         outcome = "reported"
     account.append((path.name, outcome, time.process_time() - began))
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
