@@ -336,3 +336,9 @@ def test_help_holds_no_markup(name: str) -> None:
 def test_a_path_keeps_its_brackets(capsys: pytest.CaptureFixture[str]) -> None:
     console.print("report: birds [old]/report.html")
     assert "birds [old]/report.html" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["study", "data", "index"])
+def test_groups_of_commands_offer_no_completion(name: str) -> None:
+    options = [option for each in main.loaded(name).params for option in each.opts]
+    assert "--install-completion" not in options

@@ -144,7 +144,7 @@ def test_bad_values_are_refused(options: dict[str, float], told: str) -> None:
 
 
 def test_too_few_classes_are_refused() -> None:
-    with pytest.raises(ValueError, match="at least 3 classes"):
+    with pytest.raises(ValueError, match="at least 3 validation classes"):
         calibrate(torch.randn(6, 3), torch.tensor([0, 0, 0, 1, 1, 1]))
     with pytest.raises(ValueError, match="two pictures"):
         calibrate(torch.randn(6, 3), torch.arange(6))

@@ -32,6 +32,7 @@ app = typer.Typer(
     help="Example: unseen data check photos/\n\n"
     "Look at pictures before training on them, and pack them into one fast file.",
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode="rich",
 )
 app.command("table")(write_as_table)

@@ -22,6 +22,7 @@ app = typer.Typer(
     help="Example: unseen index build runs/birds photos/ --out birds.index\n\n"
     "Build an index of pictures, add to it, remove from it, check it.",
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode="rich",
 )
 

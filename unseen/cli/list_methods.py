@@ -37,11 +37,11 @@ def list_methods(
 def show(kind: str, name: str) -> None:
     """One method in its own words, its values and what the sources used."""
     entry = catalogue.entry(kind, name)
-    console.print(catalogue.text(kind, name))
-    console.print("\nDefaults " + _values(entry.defaults))
+    console.print(catalogue.text(kind, name), soft_wrap=True)
+    console.print("\nDefaults " + _values(entry.defaults), soft_wrap=True)
     for preset in entry.presets:
         values = catalogue.preset_values(kind, name, preset)
-        console.print(f"Preset   {preset}: {_values(values) or 'the defaults'}")
+        console.print(f"Preset   {preset}: {_values(values) or 'the defaults'}", soft_wrap=True)
 
 
 def _values(values: dict[str, Any]) -> str:

@@ -31,6 +31,7 @@ study = typer.Typer(
     help="Example: unseen study run losses.toml --out studies/losses\n\n"
     "Many runs, compared fairly.",
     no_args_is_help=True,
+    add_completion=False,
 )
 Jobs = Annotated[
     int | None, typer.Option(help="worker processes", show_default="as many as cores", min=1)

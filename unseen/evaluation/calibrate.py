@@ -120,8 +120,9 @@ def calibrate(
     num_classes, gallery = len(labels.unique()), len(labels)
     if num_classes < MIN_CLASSES or num_classes == gallery:
         raise ValueError(
-            f"calibration needs at least {MIN_CLASSES} classes, and one with two pictures, got "
-            f"{gallery} pictures of {num_classes} classes"
+            f"calibration needs at least {MIN_CLASSES} validation classes, and one with two "
+            f"pictures, got {gallery} pictures of {num_classes} classes: train with more classes, "
+            "or with validation_share=0.5"
         )
     with precise(embeddings.device):
         space = make_space(embeddings, normalise=normalise)
