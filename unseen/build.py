@@ -56,7 +56,11 @@ def data_table(data: str, given: Any = None) -> dict[str, Any]:
     if data in names and not Path(data).is_dir():
         return table | {"name": data}
     if "/" not in data and not Path(data).exists():
-        catalogue.known(data, [n for n in names if n != "folder"], "data set (and no such folder)")
+        missing = f"no such file or folder: {data}"
+        if not Path(data).suffix:  # rather a name
+            near = catalogue.advice(data, [name for name in names if name != "folder"])
+            missing += f", and no data set of that name: {near}"
+        raise FileNotFoundError(missing)
     return table | {"name": data_name(Path(data)), "root": data}
 
 

@@ -132,9 +132,13 @@ def known(word: str, words: list[str], what: str) -> str:
     """The word itself if it is one of the words; otherwise a ValueError with the nearest ones."""
     if word in words:
         return word
+    raise ValueError(f"unknown {what} {word!r}: {advice(word, words)}")
+
+
+def advice(word: str, words: list[str]) -> str:
+    """What may have been meant by a word that is none of the words."""
     near = difflib.get_close_matches(word, words, n=3, cutoff=0.5)
-    advice = f"did you mean {' or '.join(near)}?" if near else f"choose from: {', '.join(words)}"
-    raise ValueError(f"unknown {what} {word!r}: {advice}")
+    return f"did you mean {' or '.join(near)}?" if near else f"choose from: {', '.join(words)}"
 
 
 def _section(text: str, head: str) -> str:

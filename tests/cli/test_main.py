@@ -58,7 +58,8 @@ def test_train_evaluate_report(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     out = tmp_path / "run"
     code, text, _ = unseen(capsys, "train", "glyphs", *TINY, "--out", str(out))
     assert code == 0
-    assert "recall@1" in text or "R@1" in text
+    assert text.startswith("glyphs: ")  # no empty line before it
+    assert "R@1" in text
     result = (out / "result.json").read_bytes()
     manifest = json.loads((out / "manifest.json").read_text())
     assert [read["purpose"] for read in manifest["test_reads"]] == ["final evaluation"]
@@ -183,7 +184,11 @@ def test_a_value_a_method_refuses_leaves_no_folder(
     ("words", "told"),
     [
         (["train", "/no/such/folder"], "/no/such/folder"),
-        (["train", "glyps"], "did you mean glyphs"),
+        (
+            ["train", "glyps"],
+            "no such file or folder: glyps, and no data set of that name: did you ",
+        ),
+        (["train", "brids.csv"], "no such file or folder: brids.csv\n"),
         (["train", "cub200"], "data.root=PATH"),
         (["train", "/no/such/table.csv"], "no such file"),
         (["train", "glyphs", "loss=marginn"], "did you mean margin"),
@@ -323,6 +328,20 @@ def test_a_missing_package_names_its_extra(capsys: pytest.CaptureFixture[str]) -
     assert "this needs fastapi: pip install 'unseen[search]'" in capsys.readouterr().err
     with pytest.raises(ModuleNotFoundError):  # ours to mend, not the user's
         guarded(lambda: __import__("no_such_package_at_all"))
+
+
+@pytest.mark.parametrize("name", ["", *main.COMMANDS])
+def test_help_fits_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Nothing is cut, and flags, which take no value, show no type."""
+    monkeypatch.setenv("COLUMNS", "80")
+    commands = getattr(main.loaded(name), "commands", {}) if name else {}
+    for words in [[name] if name else [], *([name, each] for each in commands)]:
+        code, text, _ = unseen(capsys, *words, "--help")
+        assert code == 0
+        assert "…" not in text
+        assert "<bool>" not in text
 
 
 @pytest.mark.parametrize("name", sorted(main.COMMANDS))

@@ -52,6 +52,7 @@ def test_from_a_run_to_an_answer(
     assert unseen(capsys, "train", "glyphs", *TINY, "--out", run)[0] == 0
     code, text, _ = unseen(capsys, "embed", run, photos, "--out", tmp_path / "x.npz")
     assert code == 0
+    assert text == f"9 vectors of 16 numbers: {tmp_path / 'x.npz'}\n"
     with np.load(tmp_path / "x.npz") as arrays:
         assert arrays["vectors"].shape == (9, 16)
         assert arrays["labels"].tolist()[0] == "kind 0"
@@ -107,6 +108,29 @@ def test_from_a_run_to_an_answer(
     code, text, _ = unseen(capsys, "index", "verify", index)
     assert code == 1
     assert "vectors.npy is damaged" in text
+
+
+def test_embed_leaves_out_what_cannot_be_read(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, photos: Path
+) -> None:
+    run, broken, out = tmp_path / "run", tmp_path / "broken", tmp_path / "x.npz"
+    assert unseen(capsys, "train", "glyphs", *TINY, "--out", run)[0] == 0
+    broken.mkdir()
+    for number in range(7):
+        (broken / f"{number}.jpg").write_text("words")
+    whole = (photos / "kind 1" / "0.jpg").read_bytes()
+    (broken / "0.jpg").write_bytes(whole[: len(whole) // 2])
+    code, text, _ = unseen(capsys, "embed", run, broken, photos / "kind 1", "--out", out)
+    assert code == 0
+    assert text.splitlines()[0].endswith("x.npz, 7 files left out")
+    assert f"left out: {broken / '0.jpg'} (the file ends too early)\n" in text
+    assert text.endswith("  and 2 more that cannot be read\n")
+    with np.load(out) as arrays:
+        assert [Path(path).parent.name for path in arrays["paths"]] == ["kind 1"] * 3
+        assert len(arrays["vectors"]) == 3
+    code, _, errors = unseen(capsys, "embed", run, broken, "--out", out)
+    assert code == 2
+    assert "none of the 7 files can be read" in errors
 
 
 def test_mistakes_get_one_line(

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from plotly.offline import get_plotlyjs
 
+from unseen.data.pictures.decode import UnreadablePictureError
 from unseen.reports import page
 from unseen.reports.sections import SEARCH_PAGE
 
@@ -128,6 +129,19 @@ def test_pictures_bear_verdict_and_words(run: Path, dataset: Any) -> None:
     for word, sign in (("right", "✓"), ("wrong", "✗")):
         assert alts.count(word) == made.values("class").count(f"tile {word}") > 0
         assert len(re.findall(rf"{sign} \d\.\d\d", made.text)) == alts.count(word)
+
+
+def test_a_picture_that_cannot_be_read_any_more(
+    run: Path, dataset: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page is written all the same, with as many pictures."""
+
+    def broken(index: int) -> Any:
+        raise UnreadablePictureError(f"{index}.jpg", "the file ends too early")
+
+    before = written(run, dataset)
+    monkeypatch.setattr(dataset, "picture", broken)
+    assert written(run, dataset).values("alt") == before.values("alt")
 
 
 def test_same_run_same_bytes(run: Path, dataset: Any) -> None:

@@ -13,7 +13,7 @@ from rich.text import Text
 from unseen import build, settle
 from unseen import config as configs
 from unseen.build import data_table
-from unseen.cli.terminal import console, display
+from unseen.cli.terminal import console, display, tell_left_out
 from unseen.cli.write_table import table as write_as_table
 from unseen.config import Config
 from unseen.data.pictures import transforms
@@ -136,12 +136,7 @@ def pack(
                 f"about {sizes['raw']} as raw pixels, {sizes['jpeg']} as JPEG (--jpeg 90)"
             )
         done = write(packing, out, workers, watch.of("packing"))
-    for name in done.left_out[:NAMED]:
-        console.print(
-            Text.assemble(("  cannot be read, left out: ", "yellow"), name), soft_wrap=True
-        )
-    if (more := len(done.left_out) - NAMED) > 0:
-        console.print(f"  and {more} more that cannot be read", style="yellow")
+    tell_left_out(done.left_out)
     console.print(
         f"{done.items:,} pictures in {done.num_bytes / 1e6:,.0f} MB: {done.path}", soft_wrap=True
     )

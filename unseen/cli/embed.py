@@ -7,7 +7,8 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from unseen.cli.terminal import console, display
+from unseen.cli.terminal import console, display, tell_left_out
+from unseen.data.pictures.decode import UnreadablePictureError
 from unseen.experiment.trained import Trained
 from unseen.search.durable import replace_bytes
 from unseen.search.ingest import find
@@ -21,11 +22,18 @@ def embed(
     """Example: unseen embed runs/birds photos/ --out photos.npz
 
     Writes `vectors` (n x D) and `paths` (n), and `labels` where pictures stand in class folders.
+    Files that cannot be read are left out and named.
     """
     trained = Trained.open(run)
-    sources = find(images)
+    found = find(images)
+    broken: dict[int, UnreadablePictureError] = {}
     with display() as (_, watch):
-        vectors = trained.embed([source.path for source in sources], watch.of("embedding"))
+        paths, told = [source.path for source in found], watch.of("embedding")
+        vectors = trained.embed(paths, told, broken.__setitem__)
+    left_out = [f"{error.path} ({error.reason})" for _, error in sorted(broken.items())]
+    if len(left_out) == len(found):
+        raise ValueError(f"none of the {len(found):,} files can be read; the first: {left_out[0]}")
+    sources = [source for place, source in enumerate(found) if place not in broken]
     file = io.BytesIO()
     np.savez(
         file,
@@ -34,4 +42,8 @@ def embed(
         labels=np.array([source.label or "" for source in sources]),
     )
     replace_bytes(out, file.getvalue())
-    console.print(f"{len(sources):,} vectors of {vectors.shape[1]} numbers: {out}", soft_wrap=True)
+    less = f", {len(left_out):,} files left out" if left_out else ""
+    console.print(
+        f"{len(sources):,} vectors of {vectors.shape[1]} numbers: {out}{less}", soft_wrap=True
+    )
+    tell_left_out(left_out)

@@ -29,7 +29,9 @@ def evaluate(
         Path | None, typer.Option(help="who answers", show_default="the same")
     ] = None,
     gallery_labels: Annotated[Path | None, typer.Option(help="their labels")] = None,
-    metrics: Annotated[str, typer.Option(help="of --embeddings")] = ",".join(library.METRICS),
+    metrics: Annotated[
+        str, typer.Option(help="of --embeddings", show_default=", ".join(library.METRICS))
+    ] = ",".join(library.METRICS),
     normalise: Annotated[bool, typer.Option(help="cosine, or Euclidean distance")] = True,
     over: Annotated[str, typer.Option(help="intervals over queries or classes")] = "queries",
     approximate: Annotated[bool, typer.Option(help="with a faiss index")] = False,

@@ -1,5 +1,6 @@
 """`unseen features`: any data set through a backbone, once."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -47,6 +48,6 @@ def features(
     console.print(
         f"{len(dataset):,} items, {size:,} features of {config.backbone} "
         f"({'with' if config.weights else 'without'} pretrained weights): {out}. "
-        f"Next: unseen train {out}",
+        f"Next: unseen train {shlex.quote(str(out))}",
         soft_wrap=True,
     )

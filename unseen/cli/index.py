@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from unseen.cli.terminal import console, display
+from unseen.cli.terminal import console, display, tell_left_out
 from unseen.experiment.trained import Trained
 from unseen.search import maintain, verify
 from unseen.search.index import Index
@@ -15,8 +15,6 @@ from unseen.search.ingest import Ingested, find, ingest, model_entry
 from unseen.search.manifest import read
 from unseen.search.stores.milvus import parse
 from unseen.search.writer import Writer
-
-NAMED = 5  # unreadable files named one by one
 
 app = typer.Typer(
     help="Example: unseen index build runs/birds photos/ --out birds.index\n\n"
@@ -182,5 +180,4 @@ def _told(done: Ingested, path: Path) -> None:
             f"the 10 nearest of exact search, on {faiss.num_queries} pictures",
             soft_wrap=True,
         )
-    for problem in done.unreadable[:NAMED]:
-        console.print(f"  {problem}", style="yellow", soft_wrap=True)
+    tell_left_out(done.unreadable)

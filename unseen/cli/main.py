@@ -57,6 +57,9 @@ class Commands(TyperGroup):
             return None
         return TyperCommand(cmd_name, short_help=COMMANDS[cmd_name][1])
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_type_of_flags(super().get_params(ctx))
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name = args[0]
         if name not in COMMANDS:
@@ -76,7 +79,16 @@ def loaded(name: str) -> Any:
     command = get_command(found)
     for each in [command, *getattr(command, "commands", {}).values()]:
         each.help = _flowing(each.help or "")
+        _without_type_of_flags(each.get_params(typer.Context(each)))
     return command
+
+
+def _without_type_of_flags(params: list[Any]) -> list[Any]:
+    """A flag takes no value: `<bool>` beside it would ask for one."""
+    for param in params:
+        if getattr(param, "is_flag", False):
+            param.metavar = ""
+    return params
 
 
 def _flowing(text: str) -> str:

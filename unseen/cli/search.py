@@ -1,6 +1,7 @@
 """`unseen search`: the pictures of an index that are like a given one."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -60,7 +61,10 @@ def _print(answer: Answer, calibration: Calibration | None, run: Path) -> None:
         table.add_row(str(rank), f"{hit.similarity:.4f}", *said, label, hit.path)
     console.print(table)
     if calibration is None:
-        console.print(f"no probabilities: `unseen calibrate {run}` makes them", soft_wrap=True)
+        console.print(
+            f"no probabilities: `unseen calibrate {shlex.quote(str(run))}` makes them",
+            soft_wrap=True,
+        )
     elif answer.decision == UNKNOWN:
         console.print(
             Text.assemble(("unknown", "bold"), f": nothing reaches {calibration.threshold:.4f}")

@@ -37,7 +37,7 @@ Jobs = Annotated[
     int | None, typer.Option(help="worker processes", show_default="as many as cores", min=1)
 ]
 Storage = Annotated[
-    str | None, typer.Option(help="postgresql://user@host/database, shared by several machines")
+    str | None, typer.Option(help="shared by several machines: postgresql://me@server/db")
 ]
 Grace = Annotated[int, typer.Option(help="seconds of silence after which a worker is dead", min=4)]
 Out = Annotated[Path, typer.Option(help="the study's folder")]

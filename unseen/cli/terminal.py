@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,11 +21,22 @@ from rich.text import Text
 from unseen.experiment.setting import Watch
 
 console = Console(highlight=False, markup=False)  # a path may hold brackets
+NAMED = 5  # unreadable files named one by one
 
 
 def command_line() -> str:
     """The command as typed, with the program by its name."""
     return shlex.join(["unseen", *sys.argv[1:]])
+
+
+def tell_left_out(files: Sequence[str], number: int | None = None) -> None:
+    """Files that cannot be read: the first few by name; `number`: of all, if `files` are some."""
+    for file in files[:NAMED]:
+        console.print(
+            Text.assemble(("  cannot be read, left out: ", "yellow"), file), soft_wrap=True
+        )
+    if (more := (number or len(files)) - NAMED) > 0:
+        console.print(f"  and {more:,} more that cannot be read", style="yellow")
 
 
 class Display:
@@ -122,6 +133,7 @@ def display(epochs: int = 0) -> Iterator[tuple[Display, Watch]]:
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
     )
-    with Progress(*columns, console=console, transient=True) as bars:
+    off = not console.is_interactive  # into a file or a pipe: bars that end leave an empty line
+    with Progress(*columns, console=console, transient=True, disable=off) as bars:
         shown = Display(bars, epochs)
         yield shown, Watch([shown.event], shown.progress, shown.warn)

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ from rich.text import Text
 from unseen import build
 from unseen import config as configs
 from unseen.cli.allocator import keep_freed_memory
-from unseen.cli.terminal import command_line, console, display, stages
+from unseen.cli.terminal import command_line, console, display, stages, tell_left_out
 from unseen.config import Config
 from unseen.contracts import FeatureDataset
 from unseen.data.pictures.stored import CACHE_VARIABLE
@@ -21,8 +22,6 @@ from unseen.experiment.setting import Setting, changed_keys, describe, prepare, 
 from unseen.reports import page, tables
 from unseen.training.processes import joined
 from unseen.training.run_folder import RunFolder
-
-NAMED = 5  # unreadable files named one by one
 
 
 def train(
@@ -120,8 +119,8 @@ def watched(setting: Setting, out: Path) -> dict[str, Any]:
                 console.print("stopped in the first epoch; give the same command again")
             else:
                 console.print(
-                    f"stopped; the same command goes on, `unseen evaluate {out}` judges the best "
-                    "so far",
+                    "stopped; the same command goes on, "
+                    f"`unseen evaluate {shlex.quote(str(out))}` judges the best so far",
                     soft_wrap=True,
                 )
             raise
@@ -141,17 +140,13 @@ def announce(setting: Setting) -> None:
             f"{split['train_classes']:,}, select on ",
             select,
             f", test on {split['test_classes']:,} unseen ones",
-        )
+        ),
+        soft_wrap=True,
     )
     told = setting.dataset.describe()
     if lone := told.get("classes with one picture"):
         console.print(f"  {lone} classes have one picture: not trained on, not asked for")
-    for path in told.get("unreadable", [])[:NAMED]:
-        console.print(
-            Text.assemble(("  cannot be read, left out: ", "yellow"), str(path)), soft_wrap=True
-        )
-    if (more := told.get("unreadable files", 0) - NAMED) > 0:
-        console.print(f"  and {more} more that cannot be read", style="yellow")
+    tell_left_out(told.get("unreadable", []), told.get("unreadable files"))
     if setting.copies is not None:
         announce_copies(setting.copies)
     for reason in setting.reasons:

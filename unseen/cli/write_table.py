@@ -1,5 +1,6 @@
 """`unseen data table`: a data set of picture files as a table."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -31,4 +32,5 @@ def table(
         raise ValueError(f"{setting.dataset.name} is no data set of picture files")
     tested = setting.dataset.labels[setting.split.test]
     write_table(dataset, out, tested)
-    console.print(f"{len(dataset):,} pictures: {out}. Next: unseen train {out}", soft_wrap=True)
+    then = f"unseen train {shlex.quote(str(out))}"
+    console.print(f"{len(dataset):,} pictures: {out}. Next: {then}", soft_wrap=True)

@@ -5,6 +5,7 @@ after every epoch and every minute: how often changes nothing but how much is do
 crash.
 """
 
+import shlex
 import time
 from typing import Any, Literal
 
@@ -114,7 +115,8 @@ class Fit:
         except BrokenStepError as error:
             classes = int(self.class_of.max()) + 1
             kept = keep_broken_step(self.folder, config, self.trainer, classes, error)
-            raise FloatingPointError(f"{error}; `unseen replay {kept}` repeats the step") from error
+            again = f"unseen replay {shlex.quote(str(kept))}"
+            raise FloatingPointError(f"{error}; `{again}` repeats the step") from error
         finally:
             self.journal.close()
             self.sinks.close()

@@ -9,6 +9,7 @@ The data the run was trained on are not needed.
 
 import hashlib
 import json
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,7 +27,7 @@ from unseen import build
 from unseen.config import Config
 from unseen.data.pictures.ahead import ahead
 from unseen.data.pictures.crops import Loaded
-from unseen.data.pictures.decode import PictureFile
+from unseen.data.pictures.decode import PictureFile, UnreadablePictureError
 from unseen.experiment.layers import BEST
 from unseen.experiment.orders import FILE, ORDERS, read_at
 from unseen.experiment.setting import settled, stored_config
@@ -88,17 +89,34 @@ class Trained:
         return digest.hexdigest()[:32]
 
     def embed(
-        self, pictures: Sequence[Picture], progress: Callable[[int, int], None] | None = None
+        self,
+        pictures: Sequence[Picture],
+        progress: Callable[[int, int], None] | None = None,
+        broken: Callable[[int, UnreadablePictureError], None] | None = None,
     ) -> Tensor:  # [n, d] float32 on the CPU
-        """Descriptors of pictures, in their order."""
+        """Descriptors of pictures, in their order. `broken` is told the place of each that cannot
+        be read, which then has no row; without it, the first one is an error."""
         if isinstance(pictures, str):
             raise ValueError(f"pictures must be a sequence, got one path: [{pictures!r}]")
+
+        def prepared(place: int) -> Tensor | None:
+            try:
+                return self.prepared(pictures[place])
+            except UnreadablePictureError as error:
+                if broken is None:
+                    raise
+                broken(place, error)
+                return None
+
         parts = [torch.zeros(0, self.network.embedding_size)]
-        images = ahead(self.prepared, pictures, self.threads)
+        images = ahead(prepared, range(len(pictures)), self.threads)
+        done = 0
         while batch := list(islice(images, BATCH)):
-            parts.append(self.vectors(torch.stack(batch)))
+            whole = [image for image in batch if image is not None]
+            parts += [self.vectors(torch.stack(whole))] if whole else []
+            done += len(batch)
             if progress is not None:
-                progress(sum(map(len, parts)), len(pictures))
+                progress(done, len(pictures))
         return torch.cat(parts)
 
     def prepared(self, picture: Picture) -> Tensor:  # [3, s, s]
@@ -141,6 +159,7 @@ def descriptor_of(run: RunFolder) -> str:
     selection = run.read_json("selection.json")
     if "descriptor" not in selection:
         raise ValueError(
-            f"{run.path} has not chosen its best layer yet: `unseen evaluate {run.path}` does"
+            f"{run.path} has not chosen its best layer yet: "
+            f"`unseen evaluate {shlex.quote(str(run.path))}` does"
         )
     return str(selection["descriptor"]["layer"])

@@ -4,6 +4,7 @@ Values per query are paired, and classes are drawn as a whole: pictures of one c
 fail together. Runs judged on different test items are refused.
 """
 
+import shlex
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
@@ -169,7 +170,8 @@ def _tests(
     found: list[TestEmbeddings] = []
     for run, path in zip(runs, paths, strict=True):
         if run.test is None or run.result is None:
-            raise ValueError(f"{path} is not judged yet: `unseen evaluate {path}` does it")
+            judge = f"unseen evaluate {shlex.quote(str(path))}"
+            raise ValueError(f"{path} is not judged yet: `{judge}` does it")
         found.append(run.test)
     prints = [_of_data(run, "fingerprint") for run in runs]
     if prints[0] != prints[1]:

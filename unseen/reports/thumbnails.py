@@ -9,6 +9,7 @@ from html import escape
 from PIL import Image, ImageOps
 
 from unseen.contracts import Dataset, FeatureDataset
+from unseen.data.pictures.decode import UnreadablePictureError
 
 TILE = 96
 
@@ -19,11 +20,19 @@ def tile(index: int, dataset: Dataset, word: str, verdict: str) -> str:
     text = f'{verdict}<bdi class="name" title="{name}">{name}</bdi>'
     if isinstance(dataset, FeatureDataset):
         return text
-    uri = data_uri(fitted(dataset.picture(int(index)), TILE))
+    uri = data_uri(fitted(_picture(dataset, index), TILE))
     return (
         f'<img src="{uri}" alt="{word}: {name}" width="{TILE}" height="{TILE}" decoding="async">'
         f"{text}"
     )
+
+
+def _picture(dataset: Dataset, index: int) -> Image.Image:
+    """A grey square for a file that cannot be read any more: the page has others to show."""
+    try:
+        return dataset.picture(int(index))
+    except UnreadablePictureError:
+        return Image.new("RGB", (TILE, TILE), "lightgrey")
 
 
 def fitted(picture: Image.Image, side: int) -> Image.Image:
@@ -45,6 +54,6 @@ def sheet(dataset: Dataset, indices: Sequence[int], side: int) -> tuple[str, int
     rows = math.ceil(len(indices) / columns)
     canvas = Image.new("RGB", (columns * side, rows * side), "white")
     for place, index in enumerate(indices):
-        tile = ImageOps.pad(dataset.picture(int(index)).convert("RGB"), (side, side), color="white")
+        tile = ImageOps.pad(_picture(dataset, index).convert("RGB"), (side, side), color="white")
         canvas.paste(tile, (place % columns * side, place // columns * side))
     return data_uri(canvas, quality=50), columns

@@ -8,6 +8,7 @@ label.
 
 import io
 import os
+import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -91,7 +92,8 @@ def require_same_model(known: ModelEntry, model: Trained, index: Path) -> None:
     if known.fingerprint != model.fingerprint:
         raise ValueError(
             f"{index} was made with another model (fingerprint {known.fingerprint[:8]}, "
-            f"{model.folder.path} is {model.fingerprint[:8]}): `unseen index rebuild {index}`"
+            f"{model.folder.path} is {model.fingerprint[:8]}): "
+            f"`unseen index rebuild {shlex.quote(str(index))}`"
         )
 
 
@@ -138,8 +140,10 @@ def _prepare(model: Trained, source: Source, id: int | None) -> _Prepared:
     try:
         num_bytes, modified = _state(source.path)
         image, picture = model.prepared(source.path), decode(source.path, THUMBNAIL)
-    except (UnreadablePictureError, OSError) as error:
-        return _Prepared(torch.empty(0), None, str(error))
+    except UnreadablePictureError as error:
+        return _Prepared(torch.empty(0), None, f"{source.path} ({error.reason})")
+    except OSError as error:
+        return _Prepared(torch.empty(0), None, f"{source.path} ({error.strerror or error})")
     file = io.BytesIO()
     fitted(picture, THUMBNAIL).save(file, "WEBP", quality=QUALITY)
     facts = Facts(str(source.path), source.label, num_bytes, modified)

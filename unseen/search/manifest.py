@@ -7,6 +7,7 @@ the content, the spelling, or makes it no JSON at all, and each is noticed.
 
 import hashlib
 import json
+import shlex
 from pathlib import Path
 from typing import Literal
 
@@ -82,7 +83,10 @@ def read(folder: Path) -> Manifest:
     """Raises ValueError when the file is not what was once written."""
     path = folder / NAME
     if not path.exists():
-        raise ValueError(f"{folder} is no index: `unseen index build RUN IMAGES --out {folder}`")
+        raise ValueError(
+            f"{folder} is no index: "
+            f"`unseen index build RUN IMAGES --out {shlex.quote(str(folder))}`"
+        )
     content = path.read_bytes()
     try:
         told = json.loads(content)

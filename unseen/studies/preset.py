@@ -12,6 +12,7 @@ A preset is one file in `presets/` with one class of the same name.
 """
 
 import json
+import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -195,9 +196,9 @@ def remake(path: Path) -> Path:
 
 def command(preset: Preset, ask: Ask) -> str:
     """The command that makes it."""
-    words = ["unseen study preset", preset.name, f"--data {ask.data}", f"--budget {ask.budget}"]
-    words += [f"--seeds {ask.seeds}"] if ask.seeds else []
-    return " ".join([*words, *ask.settings])
+    words = ["unseen", "study", "preset", preset.name, "--data", ask.data, "--budget", ask.budget]
+    words += ["--seeds", str(ask.seeds)] if ask.seeds else []
+    return shlex.join([*words, *ask.settings])
 
 
 def _states(results: Results) -> list[str]:

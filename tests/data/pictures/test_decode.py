@@ -201,7 +201,9 @@ def test_truncated_jpeg_is_named(tmp_path):
     path = tmp_path / "half.jpg"
     gradient(300, 200).save(path)
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    with pytest.raises(UnreadablePictureError, match=r"half\.jpg.*truncated") as caught:
+    with pytest.raises(
+        UnreadablePictureError, match=r"half\.jpg: the file ends too early$"
+    ) as caught:
         decode(path)
     assert caught.value.path == path
     assert "\n" not in str(caught.value)

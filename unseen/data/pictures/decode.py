@@ -39,6 +39,8 @@ _ROWS = 256  # of a deep picture that are brought to 8 bits together
 _IN_MEMORY = "(in memory)"
 _SWAPPED = frozenset({5, 6, 7, 8})  # EXIF orientations that exchange width and height
 ORIENTATION = 0x0112  # the EXIF tag
+ENDS_EARLY = "the file ends too early"
+_ENDED = ("truncated", "unexpected end", "premature end", "not enough image data")  # Pillow says
 
 
 class UnreadablePictureError(ValueError):
@@ -199,7 +201,10 @@ def _reason(error: Exception) -> str:
         return f"too many pixels, the limit is {MAX_PIXELS}"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
-    return " ".join(str(error).split()) or type(error).__name__
+    told = " ".join(str(error).split())
+    if any(word in told.lower() for word in _ENDED):
+        return ENDS_EARLY
+    return told or type(error).__name__
 
 
 def _scaled(size: Size, ratio: float) -> Size:

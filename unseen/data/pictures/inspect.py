@@ -20,7 +20,13 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from unseen.data.pictures import duplicates
-from unseen.data.pictures.decode import FORMATS, PictureFile, UnreadablePictureError, orientation
+from unseen.data.pictures.decode import (
+    ENDS_EARLY,
+    FORMATS,
+    PictureFile,
+    UnreadablePictureError,
+    orientation,
+)
 
 WRONG = ("empty", "missing", "not_picture", "huge", "truncated", "unreadable")
 UNUSUAL = ("animated", "cmyk", "deep", "turned", "tiny", "disguised")
@@ -85,13 +91,12 @@ def inspect_loaded(name: str, digest: bytes, picture: Callable[[], Image.Image])
 
 
 def _kind(error: UnreadablePictureError) -> str:
-    reason = error.reason.lower()
+    reason = error.reason
     if reason == "not a picture":
         return "not_picture"
     if "limit is" in reason:
         return "huge"
-    ended = ("truncated", "unexpected end", "not enough", "premature")
-    return "truncated" if any(word in reason for word in ended) else "unreadable"
+    return "truncated" if reason == ENDS_EARLY else "unreadable"
 
 
 def _unusual(path: Path, image: Image.Image) -> tuple[str, ...]:
