@@ -17,6 +17,7 @@ import torch
 from unseen import catalogue
 from unseen.config import PLAIN, Config, Part
 from unseen.contracts import Dataset, IntArray, Sampler, Split, SplitProtocol
+from unseen.data.official.benchmark import Benchmark
 from unseen.data.pictures import table_file, transforms
 from unseen.data.pictures.pack import is_pack
 from unseen.memory import CrossBatchMemory
@@ -78,6 +79,18 @@ def data_name(path: Path) -> str:
         if recognises is not None and path.is_dir() and recognises(path):
             return name
     return "folder"
+
+
+def data_reasons(part: Part) -> list[str]:
+    """Why class folders of a benchmark are not taken for it: its split would not be theirs."""
+    root = Path(str(part.values.get("root", "")))
+    for name in catalogue.names("data") if part.name == "folder" and root.is_dir() else ():
+        known = catalogue.find("data", name)
+        if issubclass(known, Benchmark):
+            number, needed = known.class_folders_of_it(root), known.expected.classes
+            if 0 < number < needed:
+                return [f"data.name = folder: {number} class folders, {known.title} has {needed}"]
+    return []
 
 
 def split(config: Config, data: Dataset) -> Split:

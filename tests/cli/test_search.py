@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from unseen.cli import main
+from unseen.cli import cluster, main
+from unseen.cli.terminal import console
 
 TINY = ["data.max_classes=40", "epochs=1", "sampler.steps=5", "batch_size=16", "embedding_size=16"]
 
@@ -46,7 +47,10 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_from_a_run_to_an_answer(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, photos: Path
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    photos: Path,
 ) -> None:
     run, index = tmp_path / "run", tmp_path / "my.index"
     assert unseen(capsys, "train", "glyphs", *TINY, "--out", run)[0] == 0
@@ -63,9 +67,17 @@ def test_from_a_run_to_an_answer(
     code, text, _ = unseen(capsys, "index", "add", index, photos)
     assert "added 6, 3 were there" in text
     query = photos / "kind 2" / "1.jpg"
-    code, text, _ = unseen(capsys, "search", index, query, "-k", "2")
+    with monkeypatch.context() as narrow:
+        narrow.setattr(console, "width", 40)
+        code, text, _ = unseen(capsys, "search", index, query, "-k", "2")
     assert code == 0
+    assert text.splitlines()[0].split() == ["similarity", "label", "path"]
+    assert text.splitlines()[1].endswith(f"  kind 2  {query.resolve()}")  # can be copied
     assert "unseen calibrate" in text
+    code, text, _ = unseen(capsys, "refine", run, "--k1", "5", "--k2", "2")
+    assert code == 0
+    assert "R@1" in text
+    assert "recall@1" not in text
 
     code, text, _ = unseen(capsys, "calibrate", run, "--fmr", "0.1")
     assert code == 0
@@ -93,9 +105,11 @@ def test_from_a_run_to_an_answer(
     assert "holds 9 pictures" in text
 
     pages = tmp_path / "groups"
+    monkeypatch.setattr(cluster, "NAMED", 1)
     code, text, _ = unseen(capsys, "cluster", index, "--groups", "3", "--out", pages)
     assert code == 0
     assert "3 groups" in text
+    assert f"  ... and 2 more groups, all in {pages / 'groups.csv'}\n" in text
     assert (pages / "group-003.html").exists()
     assert len((pages / "groups.csv").read_text().splitlines()) == 10
     code, text, _ = unseen(capsys, "cluster", index, "--density", "--out", pages)

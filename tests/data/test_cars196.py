@@ -112,6 +112,13 @@ def test_class_folders(copied: Path) -> None:
     assert dataset.official_test_classes.tolist() == list(range(98, 196))
 
 
+def test_a_few_classes_are_a_plain_folder(tmp_path: Path, make_picture: Make) -> None:
+    names = ["AM General Hummer SUV 2000", *(f"Audi {place} Sedan 2012" for place in range(4))]
+    for name in names:
+        make_picture(tmp_path / name / "1.jpg")
+    assert build.data_name(tmp_path) == "folder"
+
+
 def test_damaged(older: Path) -> None:
     (older / "car_ims" / "000003.jpg").unlink()
     with pytest.raises(ValueError, match=r"1 of 12 listed pictures are missing.*000003.*Stanford"):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from unseen import build
+from unseen.config import Part
 from unseen.data.cub200 import Cub200
 from unseen.data.official.benchmark import Counts
 
@@ -98,6 +99,20 @@ def test_class_folders(copied: Path, layout: str) -> None:
     assert classes_tested(dataset) == [NAMES[number] for number in NUMBERS[4:]]
     assert [dataset.path(i).name for i in range(3)] == ["a.jpg", "b.jpg", "c.jpg"]
     assert np.bincount(dataset.labels).tolist() == [3] * 8
+
+
+def test_a_few_classes_are_a_plain_folder(copied: Path, make_picture: Make) -> None:
+    """Nobody expects the benchmark of them; a note says so, and the whole one needs none."""
+    few = copied.parent / "few"
+    for number in NUMBERS[:7]:
+        make_picture(few / NAMES[number] / "a.jpg")
+    assert build.data_name(few) == "folder"
+    part = Part(name="folder", root=str(few))
+    told = ["data.name = folder: 7 class folders, CUB-200-2011 has 8"]
+    assert build.data_reasons(part) == told
+    assert build.data_reasons(Part(name="folder", root=str(copied))) == []
+    make_picture(few / NAMES[200] / "a.jpg")
+    assert build.data_name(few) == "cub200"
 
 
 def damage_list(root: Path, file: str, change: Callable[[str], str]) -> None:

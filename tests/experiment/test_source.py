@@ -133,12 +133,12 @@ def test_the_plan_is_told_before_anything_is_computed(tmp_path: Path) -> None:
             told.append(event["plan"])
 
     def progress(what: str, done: int, total: int) -> None:
-        if what == "frozen layers":
+        if what == "through the frozen layers":
             assert told
             told.append(f"{done}/{total}")
 
     train_and_judge(setting, tmp_path, "test", Watch([listen], progress))
-    assert told[0].startswith("frozen layers: 0 of ")
+    assert told[0].startswith("0 of ")
     assert any("/" in line for line in told[1:])
 
 
@@ -181,7 +181,7 @@ from unseen.experiment.fit import Fit
 from unseen.training.run_folder import RunFolder
 
 def tell(what, done, total):
-    if what == "frozen layers":
+    if what == "through the frozen layers":
         print(done, flush=True)
         time.sleep(0.2)
 

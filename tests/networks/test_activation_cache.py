@@ -201,7 +201,7 @@ def test_a_finished_cache_is_used_again(make_cache):
     again, _, _ = make_cache()
     assert again.files[0].folder == cache.files[0].folder
     assert again.plan(ITEMS).num_missing == 0
-    assert "36 pictures are ready" in str(again.plan(ITEMS))
+    assert "all 36 pictures have been through the frozen layers; " in str(again.plan(ITEMS))
     again.views.dataset.read.clear()
     again.build(ITEMS)
     assert not again.views.dataset.read
@@ -215,6 +215,8 @@ def test_more_views_and_other_items_share_what_is_there(make_cache, shaken):
     more, _, _ = make_cache(transform=transform, views=2)
     assert more.missing(np.arange(8, 24)) == [(1, 1), (1, 2)]
     assert more.plan(np.arange(8, 24)).num_missing == 16
+    plan = cache.plan(np.arange(6, 12))  # a block has eight
+    assert (plan.num_pictures, plan.num_missing) == (6, 2), "only those that are asked for"
 
 
 def test_what_is_kept_does_not_depend_on_who_asked_first(make_cache, tmp_path):
@@ -317,7 +319,7 @@ def test_plan_tells_size_and_time_before_anything_is_written(make_cache, tmp_pat
     assert plan.num_bytes == 36 * (4 * 4 * 128 * 2 + 128 * 4)
     assert plan.num_missing == plan.num_pictures == 36
     assert plan.seconds > 0
-    assert "0 of 36 pictures are ready, about" in str(plan)
+    assert "0 of 36 pictures have been through the frozen layers, about" in str(plan)
     assert not (tmp_path / "cache").exists()
 
 

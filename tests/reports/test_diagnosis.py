@@ -36,5 +36,16 @@ def test_the_terminal() -> None:
     console.print(diagnosis.printed(TOLD))
     text = console.export_text()
     assert "! A <wide> gap." in text
+    assert "R@1" in text
     assert "→ More classes." in text
     assert "Scatter ratio 0.25" in " ".join(text.split())
+
+
+def test_further_lines_stand_under_the_first() -> None:
+    console = Console(markup=False, width=40, record=True)
+    finding = {"level": "note", "text": "seen " * 10, "remedy": "other " * 10}
+    console.print(diagnosis.printed(TOLD | {"findings": [finding]}))
+    lines = [line.rstrip() for line in console.export_text().splitlines()]
+    seen, other = " ".join(["seen"] * 7), " ".join(["other"] * 6)
+    assert lines[:2] == [f"• {seen}", "  seen seen seen"]
+    assert lines[2:4] == [f"  → {other}", "    other other other other"]

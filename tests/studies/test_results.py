@@ -94,6 +94,20 @@ def test_the_table_in_every_form(finished: Results) -> None:
     assert "Chosen on test" not in text
 
 
+def test_notes_explain_what_is_shown(
+    finished: Results, instant: ModuleType, tmp_path: Path
+) -> None:
+    written, shown = tables.markdown(finished), str(tables.terminal(finished).caption)
+    assert "(s " in written
+    assert "s: standard deviation" in written
+    assert shown.startswith("±: half of the 95 % interval of the mean over runs; p: paired")
+    once = study(instant, tmp_path / "once", seeds=[0])
+    assert "±" not in tables.markdown(once)
+    assert str(tables.terminal(once).caption).startswith("p: paired")
+    alone = study(instant, tmp_path / "alone", seeds=[0], factors={"loss": ["margin"]})
+    assert tables.terminal(alone).caption == ""
+
+
 def test_selection_on_test_classes_is_marked_everywhere(
     instant: ModuleType, tmp_path: Path
 ) -> None:

@@ -54,6 +54,10 @@ def cluster(
     )
     for number, members in enumerate(found.members[:NAMED], start=1):
         console.print(f"  {number:>3}  {len(members):,} pictures")
+    if (more := len(found.members) - NAMED) > 0:
+        console.print(
+            f"  ... and {more:,} more groups, all in {out / 'groups.csv'}", soft_wrap=True
+        )
     console.print(f"contact sheets: {out / 'index.html'}", soft_wrap=True)
 
 

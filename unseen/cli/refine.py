@@ -13,6 +13,7 @@ from unseen.evaluation.evaluate import evaluate
 from unseen.experiment.setting import Setting, Watch, computing, reopen
 from unseen.experiment.trained import Trained
 from unseen.neighbours.space import to_sphere
+from unseen.reports.tables import metric_title
 from unseen.search import refine as refining
 from unseen.search.refine_scores import reranked_scores
 
@@ -40,7 +41,7 @@ def refine(
     table = Table(title="validation classes", title_justify="left")
     table.add_column("")
     for name in METRICS:
-        table.add_column(name, justify="right")
+        table.add_column(metric_title(name), justify="right")
     before = next(iter(rows.values()))
     for name, scores in rows.items():
         cells = [f"{100 * scores[m]:.1f} ({100 * (scores[m] - before[m]):+.1f})" for m in METRICS]

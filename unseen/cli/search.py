@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from unseen.cli.terminal import console
@@ -17,6 +16,8 @@ from unseen.search.answers import UNKNOWN, Answer, ask
 from unseen.search.index import Index
 from unseen.search.ingest import require_same_model
 from unseen.search.maintain import model_of
+
+NUMBERS = ("", "similarity", "same class")  # columns that stand to the right
 
 
 def search(
@@ -47,19 +48,7 @@ def search(
 
 
 def _print(answer: Answer, calibration: Calibration | None, run: Path) -> None:
-    table = Table(box=None, pad_edge=False)
-    columns = ["", "similarity", *(["same class", "match"] if calibration else []), "label", "path"]
-    for title in columns:
-        is_number = title in ("", "similarity", "same class")
-        table.add_column(title, justify="right" if is_number else "left", overflow="fold")
-    for rank, hit in enumerate(answer.hits, start=1):
-        said = []
-        if hit.probability is not None:
-            match = Text("yes", style="green") if hit.matched else Text("no")
-            said = [Text(f"{100 * hit.probability:.1f} %"), match]
-        label = hit.label if hit.label is not None else Text("-", style="dim")
-        table.add_row(str(rank), f"{hit.similarity:.4f}", *said, label, hit.path)
-    console.print(table)
+    _print_hits(answer, ["same class", "match"] if calibration else [])
     if calibration is None:
         console.print(
             f"no probabilities: `unseen calibrate {shlex.quote(str(run))}` makes them",
@@ -79,3 +68,23 @@ def _print(answer: Answer, calibration: Calibration | None, run: Path) -> None:
             ),
             soft_wrap=True,
         )
+
+
+def _print_hits(answer: Answer, judged: list[str]) -> None:
+    """A table whose last column, the path, is never broken: it can be copied."""
+    heads = ["", "similarity", *judged, "label", "path"]
+    rows = [[Text(head, style="bold") for head in heads]]
+    for rank, hit in enumerate(answer.hits, start=1):
+        row = [Text(str(rank)), Text(f"{hit.similarity:.4f}")]
+        if hit.probability is not None:
+            match = Text("yes", style="green") if hit.matched else Text("no")
+            row += [Text(f"{100 * hit.probability:.1f} %"), match]
+        label = Text("-", style="dim") if hit.label is None else Text(hit.label)
+        rows.append([*row, label, Text(hit.path)])
+    for head, *column in zip(*rows, strict=True):
+        if str(head) != "path":
+            width = max(cell.cell_len for cell in (head, *column))
+            for cell in (head, *column):
+                cell.align("right" if str(head) in NUMBERS else "left", width)
+    for row in rows:
+        console.print(Text("  ").join(row), soft_wrap=True)

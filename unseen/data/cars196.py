@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 
 from unseen.data.base import Columns
 from unseen.data.official.benchmark import Benchmark, Counts, Listing
-from unseen.data.official.layouts import below, class_folders, class_names
+from unseen.data.official.layouts import below, class_folders
 
 _UNPACKED = ("devkit", "stanford_cars", "stanford_cars/devkit", "car_devkit/devkit")
 _TRAINED = 98  # classes 1 to 98
-_KNOWN = {"AM General Hummer SUV 2000", "Eagle Talon Hatchback 1998"}
 _WHOLE, _TRAIN = "cars_annos.mat", "cars_train_annos.mat"
 _TEST = "cars_test_annos_withlabels.mat"
 
@@ -36,11 +35,12 @@ class Cars196(Benchmark):
     )
     source = "the page Cars Dataset of Stanford's AI laboratory"
     expected = Counts(train_classes=98, train=8_054, test_classes=98, test=8_131)
+    known_classes = frozenset({"AM General Hummer SUV 2000", "Eagle Talon Hatchback 1998"})
 
     @classmethod
     def recognises(cls, root: Path) -> bool:
         listed = [below(root, file, _UNPACKED) for file in (_WHOLE, _TRAIN)]
-        return any(listed) or bool(_KNOWN & class_names(root))
+        return any(listed) or cls.class_folders_of_it(root) >= cls.expected.classes
 
     def listing(self, root: Path) -> Listing:
         if whole := below(root, _WHOLE, _UNPACKED):

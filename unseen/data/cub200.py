@@ -13,11 +13,10 @@ from pathlib import Path
 
 from unseen.data.base import Columns
 from unseen.data.official.benchmark import Benchmark, Counts, Listing
-from unseen.data.official.layouts import below, class_folders, class_names, rows
+from unseen.data.official.layouts import below, class_folders, rows
 
 _UNPACKED = ("CUB_200_2011",)
 _TRAINED = 100  # classes 1 to 100
-_KNOWN = {"001.Black_footed_Albatross", "200.Common_Yellowthroat"}
 _NUMBERED = re.compile(r"(\d{3})\..+")
 
 
@@ -30,11 +29,12 @@ class Cub200(Benchmark):
     )
     source = "the page Caltech-UCSD Birds-200-2011 of Caltech Vision"
     expected = Counts(train_classes=100, train=5_864, test_classes=100, test=5_924)
+    known_classes = frozenset({"001.Black_footed_Albatross", "200.Common_Yellowthroat"})
 
     @classmethod
     def recognises(cls, root: Path) -> bool:
         listed = below(root, "image_class_labels.txt", _UNPACKED)
-        return listed is not None or bool(_KNOWN & class_names(root))
+        return listed is not None or cls.class_folders_of_it(root) >= cls.expected.classes
 
     def listing(self, root: Path) -> Listing:
         listed = below(root, "image_class_labels.txt", _UNPACKED)

@@ -165,6 +165,7 @@ def prepare(
     with processes.first_ahead():  # it leaves what it has read in the cache
         dataset = dataset or build.dataset(config.data, told, config.strict)
     config, reasons = settle(config, dataset)
+    reasons = build.data_reasons(config.data) + reasons
     split = build.split(config, dataset)
     refuse_shared_classes(dataset, split)
     found = copies(dataset, split, watch.of("looking for copies"))

@@ -115,8 +115,8 @@ class Activations:
         with self.setting.processes.first_ahead():  # the others find what it has kept
             plan = cache.plan(items)
             self.watch.tell({"event": "frozen layers", "plan": str(plan)})
-            workers, told = settled(self.setting.config.workers), self.watch.of("frozen layers")
-            cache.build(items, workers, told, self.setting.if_broken)
+            told = self.watch.of("through the frozen layers")
+            cache.build(items, settled(self.setting.config.workers), told, self.setting.if_broken)
 
 
 Source = Pictures | Activations

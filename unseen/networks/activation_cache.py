@@ -91,7 +91,8 @@ class Views:
 
 @dataclass(frozen=True)
 class Plan:
-    """What building a cache costs: pictures count once per view."""
+    """What building a cache costs. num_pictures: that are asked for; num_missing: those of them
+    that lack some view; the rest counts what is computed and kept with them, block by block."""
 
     folder: Path
     num_bytes: int
@@ -103,11 +104,11 @@ class Plan:
         digits = 0 if self.num_bytes > 1e7 else 1
         size = f"{self.num_bytes / 1e6:,.{digits}f} MB in {self.folder} (safe to delete)"
         if not self.num_missing:
-            return f"frozen layers: {self.num_pictures:,} pictures are ready, {size}"
+            return f"all {self.num_pictures:,} pictures have been through the frozen layers; {size}"
         done = self.num_pictures - self.num_missing
         time_left = f"{self.seconds / 60:.0f} min" if self.seconds > 90 else f"{self.seconds:.0f} s"
         return (
-            f"frozen layers: {done:,} of {self.num_pictures:,} pictures are ready, "
+            f"{done:,} of {self.num_pictures:,} pictures have been through the frozen layers, "
             f"about {time_left} for the others; {size}"
         )
 
@@ -144,11 +145,13 @@ class ActivationCache:
 
     def plan(self, items: IntArray) -> Plan:
         """Size, and time for what is missing, from a trial with a few pictures."""
-        missing = sum(len(self._items_of(block)) for _, block in self.missing(items))
-        pictures = len(self.files) * self._num_pictures(items)
-        seconds = missing * self._seconds_per_picture() if missing else 0.0
-        num_bytes = pictures * self.files[0].record.itemsize
-        return Plan(self.root, num_bytes, pictures, missing, seconds)
+        missing, asked = self.missing(items), np.unique(items)
+        lacking = np.isin(asked // BLOCK, [block for _, block in missing])
+        to_run = sum(len(self._items_of(block)) for _, block in missing)
+        seconds = to_run * self._seconds_per_picture() if to_run else 0.0
+        kept = len(self.files) * self._num_pictures(items)
+        num_bytes = kept * self.files[0].record.itemsize
+        return Plan(self.root, num_bytes, len(asked), int(lacking.sum()), seconds)
 
     def build(
         self,
@@ -157,7 +160,8 @@ class ActivationCache:
         progress: Callable[[int, int], None] | None = None,
         broken: Broken | None = None,
     ) -> None:
-        """Computes what is missing, block by block, and tells (pictures done, pictures in all)."""
+        """Computes what is missing, block by block, and tells (done, all), in pictures of those
+        blocks, once per view."""
         missing, tried = self.missing(items), set[tuple[int, int]]()
         if not missing:
             return

@@ -4,7 +4,6 @@ from html import escape
 from typing import Any
 
 from rich.console import Group
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -16,7 +15,7 @@ Json = dict[str, Any]
 SIGNS = {"good": ("✓", "green"), "note": ("•", "yellow"), "warning": ("!", "bold red")}
 SHOWN = 12
 NUMBERS = {
-    "recall@1": "recall@1",
+    "recall@1": "R@1",
     "intra": "distance within classes (cosine)",
     "inter": "distance between classes",
     "ratio": "their ratio",
@@ -36,13 +35,20 @@ def printed(diagnosis: Json) -> Group:
     lines: list[Any] = []
     for finding in diagnosis["findings"]:
         sign, style = SIGNS[finding["level"]]
-        lines.append(Text(f"{sign} {finding['text']}", style=style))
+        lines.append(_hanging(Text(sign, style), Text(finding["text"], style)))
         if finding["remedy"]:
-            lines.append(Padding(Text(f"→ {finding['remedy']}"), (0, 0, 0, 2)))
+            lines.append(_hanging(Text("  →"), Text(finding["remedy"])))
     table = Table("", "training classes", "unseen classes", title_justify="left")
     for name, title in NUMBERS.items():
         table.add_row(Text(title), *[_number(diagnosis, part, name) for part in ("train", "test")])
     return Group(*lines, table, *_robustness_lines(diagnosis))
+
+
+def _hanging(sign: Text, text: Text) -> Table:
+    """A text whose further lines stand under its first one, not under its sign."""
+    line = Table.grid(padding=(0, 1))
+    line.add_row(sign, text)
+    return line
 
 
 def section(diagnosis: Json, dataset: Dataset) -> str:

@@ -16,19 +16,23 @@ from unseen.reports.tables import ON_TEST, metric_title, row_title
 from unseen.statistics import Spread
 from unseen.studies.results import Results, Standing, standings
 
-NOTE = (
-    "±: half of the 95 % interval of the mean over runs; s: standard deviation of one run; "
+INTERVAL = "±: half of the 95 % interval of the mean over runs"
+DEVIATION = "s: standard deviation of one run"
+TEST = (
     "p: paired test against the best over test classes and seeds, corrected for the number of "
-    "methods (Holm)."
+    "methods (Holm)"
 )
 MOST_COLUMNS = 3  # metrics that a terminal has room for
 
 
 class StudyTable:
-    """Rows and columns as text; the forms below only differ in their marks."""
+    """Rows and columns as text; the forms below only differ in their marks. with_std: scores
+    also give the standard deviation of a run."""
 
-    def __init__(self, results: Results, metrics: Sequence[str] | None = None) -> None:
-        self.results = results
+    def __init__(
+        self, results: Results, metrics: Sequence[str] | None = None, with_std: bool = True
+    ) -> None:
+        self.results, self.with_std = results, with_std
         self.metrics = list(metrics or results.metrics())
         self.rows = standings(results)
         self.has_experiments = len(results.experiments()) > 1
@@ -44,7 +48,9 @@ class StudyTable:
     @property
     def notes(self) -> list[str]:
         """What must be said under the table."""
-        told = [NOTE] + ([ON_TEST] if self.results.on_test else [])
+        signs = self._signs()
+        told = [f"{'; '.join(signs)}."] if signs else []
+        told += [ON_TEST] if self.results.on_test else []
         budgets = {row.tuning_runs for row in self.rows if not row.is_baseline}
         if len(budgets) > 1:
             told.append("Tuning budgets differ: compare with care.")
@@ -52,23 +58,32 @@ class StudyTable:
             told.append("Failed runs are left out of the means, which flatters the method.")
         return told
 
+    def _signs(self) -> list[str]:
+        """The signs that stand in the table, explained."""
+        shown = [row.scores[m] for row in self.rows for m in self.metrics if m in row.scores]
+        has_spread = any(not math.isnan(score.std) for score in shown)
+        has_test = any(not math.isnan(row.p) for row in self.rows)
+        return ([INTERVAL] * has_spread + [DEVIATION] * (has_spread and self.with_std)) + [
+            TEST
+        ] * has_test
+
     def cells(self, row: Standing) -> list[str]:
         """The texts of a row, in the order of the heads."""
         name = row_title(row.method) if row.is_baseline else row.method
         others = [row.experiment] if self.has_experiments else []
         tuned = [str(row.tuning_runs or "")] if self.is_tuned else []
-        scores = [score_text(row, row.scores.get(metric)) for metric in self.metrics]
+        scores = [self._score(row, row.scores.get(metric)) for metric in self.metrics]
         return [*others, name, *scores, p_text(row), runs_text(row), *tuned]
 
-
-def score_text(row: Standing, spread: Spread | None) -> str:
-    """61.4 ±0.8 (s 0.3); `failed` where every run failed."""
-    if spread is None:
-        return "failed" if row.failed and not row.done else "–"
-    text = f"{100 * spread.mean:.1f}"
-    if math.isnan(spread.std):
-        return text
-    return f"{text} ±{50 * (spread.high - spread.low):.1f} (s {100 * spread.std:.1f})"
+    def _score(self, row: Standing, spread: Spread | None) -> str:
+        """61.4 ±0.8 (s 0.3); `failed` where every run failed."""
+        if spread is None:
+            return "failed" if row.failed and not row.done else "–"
+        text = f"{100 * spread.mean:.1f}"
+        if math.isnan(spread.std):
+            return text
+        text += f" ±{50 * (spread.high - spread.low):.1f}"
+        return text + (f" (s {100 * spread.std:.1f})" if self.with_std else "")
 
 
 def p_text(row: Standing) -> str:
@@ -88,7 +103,7 @@ def runs_text(row: Standing) -> str:
 
 def terminal(results: Results, metrics: Sequence[str] | None = None) -> Table:
     """For the terminal: the first metrics only, experiments as headings, fits 80 columns."""
-    made = StudyTable(results, metrics or results.metrics()[:MOST_COLUMNS])
+    made = StudyTable(results, metrics or results.metrics()[:MOST_COLUMNS], with_std=False)
     table = Table(
         title=results.plan.name, caption="\n".join(made.notes),
         title_justify="left", caption_justify="left",
@@ -103,7 +118,7 @@ def terminal(results: Results, metrics: Sequence[str] | None = None) -> Table:
         last = row.experiment
         style = "bold" if row.is_best else "dim" if row.is_baseline else ""
         style = "red" if row.failed and not row.done else style
-        cells = [Text(cell.partition(" (s ")[0]) for cell in made.cells(row)]
+        cells = [Text(cell) for cell in made.cells(row)]
         table.add_row(*cells[made.has_experiments :], style=style)
     return table
 

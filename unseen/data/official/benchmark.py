@@ -12,6 +12,7 @@ from typing import ClassVar, NoReturn
 import numpy as np
 
 from unseen.data.base import Columns, described
+from unseen.data.official.layouts import class_names
 from unseen.data.pictures.files import PictureFiles, Progress, missing
 
 
@@ -25,6 +26,10 @@ class Counts:
     test: int
     query: int = 0
     gallery: int = 0
+
+    @property
+    def classes(self) -> int:
+        return self.train_classes + self.test_classes
 
     def __str__(self) -> str:
         asked = f" ({self.query:,} query, {self.gallery:,} gallery)" if self.query else ""
@@ -50,6 +55,7 @@ class Benchmark(PictureFiles):
     layout: ClassVar[str]  # what stands below the root
     source: ClassVar[str]  # the page to get it from
     expected: ClassVar[Counts]
+    known_classes: ClassVar[frozenset[str]] = frozenset()  # folders by which a copy is recognised
 
     def __init__(self, root: str | Path, progress: Progress | None = None) -> None:
         root = Path(root)
@@ -75,7 +81,14 @@ class Benchmark(PictureFiles):
     @classmethod
     @abstractmethod
     def recognises(cls, root: Path) -> bool:
-        """Whether a folder is meant to be this benchmark, be it whole or not."""
+        """Whether a folder is meant to be this benchmark: it has the official lists, be they whole
+        or not, or folders of all classes."""
+
+    @classmethod
+    def class_folders_of_it(cls, root: Path) -> int:
+        """How many class folders stand there, if some of them are known to be of this benchmark."""
+        names = class_names(root)
+        return len(names) if cls.known_classes & names else 0
 
     @abstractmethod
     def listing(self, root: Path) -> Listing:
