@@ -3,6 +3,7 @@ and selection on test classes shown."""
 
 import json
 import math
+import re
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -82,7 +83,7 @@ def test_holm() -> None:
 
 def test_the_table_in_every_form(finished: Results) -> None:
     made = tables.StudyTable(finished)
-    assert made.heads == ["experiment", "loss", "R@1 %", "NMI %", "p", "runs"]
+    assert made.heads == ["experiment", "loss", "R@1 %", "NMI %", "from the best", "p", "runs"]
     lines = tables.markdown(finished).splitlines()
     assert lines[2].startswith("| **embedding_size 8** | **margin** | **6")
     assert len([line for line in lines if line.startswith("| ")]) == 1 + 8
@@ -106,6 +107,23 @@ def test_notes_explain_what_is_shown(
     assert str(tables.terminal(once).caption).startswith("p: paired")
     alone = study(instant, tmp_path / "alone", seeds=[0], factors={"loss": ["margin"]})
     assert tables.terminal(alone).caption == ""
+
+
+def test_how_far_a_method_is_from_the_best(finished: Results) -> None:
+    made = tables.StudyTable(finished)
+    best, second, *_ = made.rows
+    queries, right = 0, {best.method: 0.0, second.method: 0.0}
+    for method in right:
+        for run in finished.of(best.experiment, method):
+            assert run.per_class is not None
+            right[method] += sum(run.per_class["sums"])
+            queries += sum(run.per_class["counts"])
+    gap = 100 * (right[second.method] - right[best.method]) / (queries / 2)
+    assert made.cells(best)[-3] == ""
+    value, low, high = map(float, re.findall(r"[+-][\d.]+", made.cells(second)[-3]))
+    assert value == pytest.approx(gap, abs=0.05)
+    assert low < value < high
+    assert "from the best" not in tables.StudyTable(finished, in_full=False).heads
 
 
 def test_selection_on_test_classes_is_marked_everywhere(

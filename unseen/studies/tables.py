@@ -2,7 +2,8 @@
 
 Scores are percent: the mean over runs (seeds, folds) with the half width of its 95 % interval, and
 the standard deviation of a single run. A method that failed says so instead of a number. A study
-that selected on test classes says so in every form.
+that selected on test classes says so in every form. All but the terminal, which has no room, also
+show how far each method is from the best, with an interval over test classes.
 """
 
 import math
@@ -14,6 +15,7 @@ from rich.text import Text
 
 from unseen.reports.tables import ON_TEST, metric_title, row_title
 from unseen.statistics import Spread
+from unseen.studies.by_class import interval_text, over_classes
 from unseen.studies.results import Results, Standing, standings
 
 INTERVAL = "±: half of the 95 % interval of the mean over runs"
@@ -22,28 +24,31 @@ TEST = (
     "p: paired test against the best over test classes and seeds, corrected for the number of "
     "methods (Holm)"
 )
+GAP = "from the best: points of {metric}, paired by seed, with the 95 % interval over test classes"
 MOST_COLUMNS = 3  # metrics that a terminal has room for
 
 
 class StudyTable:
-    """Rows and columns as text; the forms below only differ in their marks. with_std: scores
-    also give the standard deviation of a run."""
+    """Rows and columns as text; the forms below only differ in their marks. in_full: also the
+    standard deviation of a run, and how far a method is from the best."""
 
     def __init__(
-        self, results: Results, metrics: Sequence[str] | None = None, with_std: bool = True
+        self, results: Results, metrics: Sequence[str] | None = None, in_full: bool = True
     ) -> None:
-        self.results, self.with_std = results, with_std
+        self.results, self.in_full = results, in_full
         self.metrics = list(metrics or results.metrics())
         self.rows = standings(results)
         self.has_experiments = len(results.experiments()) > 1
         self.is_tuned = bool(results.searches)
+        self._best = {row.experiment: row.method for row in self.rows if row.is_best}
 
     @property
     def heads(self) -> list[str]:
         others = ["experiment"] if self.has_experiments else []
         tuned = ["tuning runs"] if self.is_tuned else []
         scores = [f"{metric_title(metric)} %" for metric in self.metrics]
-        return [*others, self.results.plan.compared, *scores, "p", "runs", *tuned]
+        gaps = ["from the best"] if self.in_full else []
+        return [*others, self.results.plan.compared, *scores, *gaps, "p", "runs", *tuned]
 
     @property
     def notes(self) -> list[str]:
@@ -59,13 +64,18 @@ class StudyTable:
         return told
 
     def _signs(self) -> list[str]:
-        """The signs that stand in the table, explained."""
+        """The signs and columns that stand in the table, explained."""
         shown = [row.scores[m] for row in self.rows for m in self.metrics if m in row.scores]
         has_spread = any(not math.isnan(score.std) for score in shown)
         has_test = any(not math.isnan(row.p) for row in self.rows)
-        return ([INTERVAL] * has_spread + [DEVIATION] * (has_spread and self.with_std)) + [
-            TEST
-        ] * has_test
+        gap = GAP.format(metric=metric_title(self.results.plan.metric))
+        told = {
+            INTERVAL: has_spread,
+            DEVIATION: has_spread and self.in_full,
+            gap: has_test and self.in_full,
+            TEST: has_test,
+        }
+        return [text for text, is_shown in told.items() if is_shown]
 
     def cells(self, row: Standing) -> list[str]:
         """The texts of a row, in the order of the heads."""
@@ -73,7 +83,17 @@ class StudyTable:
         others = [row.experiment] if self.has_experiments else []
         tuned = [str(row.tuning_runs or "")] if self.is_tuned else []
         scores = [self._score(row, row.scores.get(metric)) for metric in self.metrics]
-        return [*others, name, *scores, p_text(row), runs_text(row), *tuned]
+        gaps = [self._gap_text(row)] if self.in_full else []
+        return [*others, name, *scores, *gaps, p_text(row), runs_text(row), *tuned]
+
+    def _gap_text(self, row: Standing) -> str:
+        """-2.1 (-2.9 … -1.4); nothing for the best itself, baselines and what cannot be paired."""
+        best = self._best.get(row.experiment)
+        if best is None or row.is_baseline or row.is_best:
+            return ""
+        of = self.results.of
+        gap = over_classes(of(row.experiment, best), of(row.experiment, row.method))
+        return "" if gap is None else f"{100 * gap.difference.value:+.1f} ({interval_text(gap)})"
 
     def _score(self, row: Standing, spread: Spread | None) -> str:
         """61.4 ±0.8 (s 0.3); `failed` where every run failed."""
@@ -83,7 +103,7 @@ class StudyTable:
         if math.isnan(spread.std):
             return text
         text += f" ±{50 * (spread.high - spread.low):.1f}"
-        return text + (f" (s {100 * spread.std:.1f})" if self.with_std else "")
+        return text + (f" (s {100 * spread.std:.1f})" if self.in_full else "")
 
 
 def p_text(row: Standing) -> str:
@@ -103,7 +123,7 @@ def runs_text(row: Standing) -> str:
 
 def terminal(results: Results, metrics: Sequence[str] | None = None) -> Table:
     """For the terminal: the first metrics only, experiments as headings, fits 80 columns."""
-    made = StudyTable(results, metrics or results.metrics()[:MOST_COLUMNS], with_std=False)
+    made = StudyTable(results, metrics or results.metrics()[:MOST_COLUMNS], in_full=False)
     table = Table(
         title=results.plan.name, caption="\n".join(made.notes),
         title_justify="left", caption_justify="left",
