@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from unseen import config as configs
+from unseen.experiment.diagnose import diagnose
 from unseen.experiment.fit import Fit
 from unseen.experiment.run import train_and_judge
 from unseen.experiment.setting import Setting, Watch, computing, prepare
@@ -92,6 +93,14 @@ def test_another_seed_loss_or_head_shares_the_activations(
     train_and_judge(other, tmp_path / "two", "test")
     assert not [n for n in passed if n > PROBES]
     assert sorted(cache.iterdir()) == files
+
+
+def test_a_diagnosis_takes_what_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    setting, folder = setting_of("freeze_until=pooled"), RunFolder(tmp_path / "run")
+    result = train_and_judge(setting, folder.path, "test")
+    monkeypatch.setattr(Setting, "embed", lambda *_: pytest.fail("pictures were read again"))
+    found = diagnose(setting, folder, Watch())["numbers"]["test"]["recall@1"]
+    assert found == pytest.approx(result["scores"]["trained"]["metrics"]["recall@1"]["value"])
 
 
 def test_frozen_layers_stay_and_the_others_move(tmp_path: Path) -> None:
@@ -177,6 +186,7 @@ import sys, time
 from pathlib import Path
 from unseen import config as configs
 from unseen.experiment.setting import Watch, prepare
+from unseen.experiment.diagnose import diagnose
 from unseen.experiment.fit import Fit
 from unseen.training.run_folder import RunFolder
 

@@ -21,8 +21,9 @@ from unseen.experiment.layers import (
     recall_to_select_by,
     stored_network,
 )
-from unseen.experiment.orders import read_at
+from unseen.experiment.orders import embed_at
 from unseen.experiment.setting import Setting, Watch, computing
+from unseen.experiment.source import source_of
 from unseen.networks.network import EmbeddingNetwork
 from unseen.training.run_folder import RunFolder
 
@@ -38,13 +39,12 @@ def diagnose(
     config, split, labels = setting.config, setting.split, setting.dataset.labels
     seen = monitored_items(split.train, labels, len(split.test), config.seed)
     parts = {"train": seen, "test": split.test}
-    judged = read_at(layer, network, config, folder)
-    _, transform = build.picture_transforms(config, network)
+    source = source_of(setting, network, watch)
     looks: dict[str, Look] = {}
     with computing(setting):
         for part, items in parts.items():
             told = watch.of(f"embedding {part} classes")
-            embeddings = setting.embed(judged, transform, items, told)
+            embeddings = embed_at(layer, source, network, folder, items, told)
             looks[part] = look(embeddings, torch.from_numpy(labels[items]), config.normalise)
             if "recall@1" in looks[part].numbers:  # as it is judged: queries, gallery and groups
                 answers = first_answers(setting, {layer: embeddings}, items)[layer]
@@ -61,7 +61,7 @@ def diagnose(
             "hubs": [[int(split.test[i]), times] for i, times in looks["test"].hubs],
         }
         if with_robustness:
-            diagnosis["robustness"] = _robustness(setting, network, transform, watch)
+            diagnosis["robustness"] = _robustness(setting, network, watch)
     folder.write_json("diagnosis.json", diagnosis)
     return diagnosis
 
@@ -73,11 +73,10 @@ def _layers(setting: Setting, folder: RunFolder, watch: Watch) -> dict[str, floa
     return {n: round(v, 6) for n, v in recall_to_select_by(setting, folder, watch).items()}
 
 
-def _robustness(
-    setting: Setting, network: Any, transform: Any, watch: Watch
-) -> dict[str, Any] | None:
+def _robustness(setting: Setting, network: Any, watch: Watch) -> dict[str, Any]:
     if not isinstance(network, EmbeddingNetwork):
         raise ValueError("the robustness test needs a network with one head and a last map")
+    _, transform = build.picture_transforms(setting.config, network)
     test = setting.split.test
     found = robustness(
         network,

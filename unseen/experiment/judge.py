@@ -15,7 +15,7 @@ from unseen.evaluation.asking import Asking
 from unseen.evaluation.evaluate import Evaluation, evaluate
 from unseen.experiment import broken
 from unseen.experiment.layers import choose_descriptor
-from unseen.experiment.orders import read_at, while_training
+from unseen.experiment.orders import embed_at, while_training
 from unseen.experiment.refit import SELECTED
 from unseen.experiment.setting import EMBED_BATCH, Setting, Watch, computing, describe, split_hash
 from unseen.experiment.source import source_of
@@ -110,13 +110,7 @@ def embedding_spaces(
     start = while_training(layer)
     untrained = source.embed(test, watch.of("untrained network"), start)
     network.load_state_dict(folder.read_tensors("weights.safetensors"))
-    told = watch.of("trained network")
-    if layer == start:
-        trained = source.embed(test, told, layer)
-    else:
-        _, transform = build.picture_transforms(setting.config, network)
-        judged = read_at(layer, network, setting.config, folder)
-        trained = setting.embed(judged, transform, test, told)
+    trained = embed_at(layer, source, network, folder, test, watch.of("trained network"))
     spaces = {"trained": trained, "untrained": untrained}
     if folder.has(f"{SELECTED}/weights.safetensors"):
         network.load_state_dict(folder.read_tensors(f"{SELECTED}/weights.safetensors"))

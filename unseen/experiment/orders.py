@@ -6,9 +6,13 @@ with the principal components in `orders.safetensors`.
 
 from pathlib import Path
 
+from torch import Tensor
+
 from unseen import build
 from unseen.config import Config
+from unseen.contracts import IntArray
 from unseen.experiment.setting import Setting, Watch, settled
+from unseen.experiment.source import Progress, Source
 from unseen.networks.descriptor import Described, Tappable, described
 from unseen.networks.network import EMBEDDING
 from unseen.objective import MinedObjective
@@ -30,6 +34,24 @@ def read_at(
     orders = _of(build.objective(config, 1, network), network, config).to(config.device)
     orders.load_own_state(folder.read_tensors(FILE))
     return orders
+
+
+def embed_at(
+    layer: str,
+    source: Source,
+    network: Tappable,
+    folder: RunFolder,
+    items: IntArray,
+    progress: Progress | None = None,
+) -> Tensor:  # [n, D]
+    """Items at the run's descriptor; frozen layers do not run again where a cache holds them."""
+    if layer != ORDERS:
+        return source.embed(items, progress, layer)
+    setting = source.setting
+    _, transform = build.picture_transforms(setting.config, network)
+    return setting.embed(
+        read_at(layer, network, setting.config, folder), transform, items, progress
+    )
 
 
 def while_training(layer: str) -> str:
