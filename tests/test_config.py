@@ -105,6 +105,8 @@ def test_naming_another_method_forgets_the_old_values() -> None:
         (["head.droput=0.1"], "unknown key of head 'droput': did you mean dropout"),
         (["head.dropout=1.0"], "head.dropout: Input should be less than 1, got 1.0"),
         (["ensemble.num_head=4"], "unknown key of ensemble 'num_head': did you mean num_heads"),
+        (["network=net_a", "mirror=true"], "network = net_a does not go with mirror = true"),
+        (["manifold_mixup=true", "mirror=true"], "mirror sees pairs: leave one out"),
         (
             ["network=net_e", "ensemble.num_heads=4"],
             "network = net_e and ensemble exclude each other",

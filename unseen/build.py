@@ -128,6 +128,7 @@ def network(config: Config) -> Tappable:
             config.weights,
             config.pooling,
             config.frozen_bn,
+            config.mirror,
         )
         if config.ensemble is not None:
             return AttentionEnsemble(

@@ -151,6 +151,7 @@ class Config(BaseModel):
     network: Literal["plain", "net_a", "net_b", "net_c", "net_d", "net_e", "net_f"] = "plain"
     weights: str | None = "auto"  # none: random; imagenet; or a file
     pooling: Literal["own", "avg", "max", "avg+max", "gem"] | Auto = "auto"
+    mirror: bool = False  # the pooled descriptor is the mean of a picture's and its mirror image's
     frozen_bn: Literal["off", "stats", "full"] = "off"
     freeze_until: str | None = "auto"  # a layer or "pooled"; what comes before runs only once
     views: Annotated[int, Field(ge=0)] | Auto = "auto"  # augmented ones kept; 0: as judged
@@ -233,12 +234,18 @@ class Config(BaseModel):
             raise ValueError(f"{' and '.join(special)} exclude each other: leave one out")
         if special and self.head != Head():
             raise ValueError(f"{special[0]} has a head of its own: leave head out")
+        if special and self.mirror:
+            raise ValueError(f"{special[0]} does not go with mirror = true: leave one of them out")
         if self.network != PLAIN and self.pooling not in ("auto", "max"):
             raise ValueError(f"{special[0]} pools by max, got pooling = {self.pooling}")
         if self.freeze_until not in (None, "auto") and self.manifold_mixup:
             raise ValueError(
                 "manifold_mixup mixes pictures and early layers, and freeze_until = "
                 f"{self.freeze_until} runs those only once: leave one of them out"
+            )
+        if self.mirror and self.manifold_mixup:
+            raise ValueError(
+                "manifold_mixup mixes single pictures, mirror sees pairs: leave one out"
             )
         if self.freeze_until is None and self.views not in ("auto", 0):
             raise ValueError(f"views needs freeze_until = <layer>, got views = {self.views}")

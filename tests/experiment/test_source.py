@@ -64,11 +64,15 @@ def in_blocks(setting: Setting, *parts: Any) -> int:
 PROBES = 8  # pictures that only tell shapes and times
 
 
-@pytest.mark.parametrize(("views", "layer"), [(0, "pooled"), (0, "stage1"), (2, "stage1")])
+@pytest.mark.parametrize(
+    ("views", "layer", "mirror"),
+    [(0, "pooled", "false"), (0, "pooled", "true"), (0, "stage1", "false"), (2, "stage1", "false")],
+)
 def test_a_picture_goes_through_frozen_layers_once(
-    views: int, layer: str, tmp_path: Path, passed: list[int]
+    views: int, layer: str, mirror: str, tmp_path: Path, passed: list[int]
 ) -> None:
     words = (f"freeze_until={layer}", f"views={views}", "cache_dtype=float32", "epochs=3")
+    words += (f"mirror={mirror}",)
     setting = setting_of(*words)
     split, whole = setting.split, len(setting.dataset)
     first = train_and_judge(setting, tmp_path / "one", "test")

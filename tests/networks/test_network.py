@@ -45,6 +45,28 @@ def test_map_rule(make_network, images):
             torch.testing.assert_close(found, nn.functional.normalize(expected))
 
 
+def test_a_picture_and_its_mirror_image(make_network, images):
+    """The mean of both pooled descriptors; earlier layers show both side by side."""
+    plain = make_network().eval()
+    body = plain.backbone
+    mirrored = Backbone(body.body, body.num_features, body.input_spec, mirror=True)
+    both = EmbeddingNetwork(mirrored, plain.head).eval()
+    with torch.inference_mode():
+        left, right = plain(images), plain(images.flip(-1))
+        found, swapped = both(images), both(images.flip(-1))
+        stages = [plain.tapped(x, ["stage1"])["stage1"] for x in (images, images.flip(-1))]
+        stage = both.tapped(images, ["stage1"])["stage1"]
+        expected = plain.head((left.pooled + right.pooled) / 2)
+    torch.testing.assert_close(found.embeddings, expected)
+    torch.testing.assert_close(found.pooled, (left.pooled + right.pooled) / 2)
+    torch.testing.assert_close(found.maps, left.maps)
+    torch.testing.assert_close(swapped.embeddings, found.embeddings)
+    assert not torch.allclose(left.embeddings, right.embeddings, atol=1e-4)
+    assert stage.shape[1] == 2 * stages[0].shape[1]
+    parts = nn.functional.normalize(stage.unflatten(1, (2, -1)), dim=2)
+    torch.testing.assert_close(parts, torch.stack(stages, dim=1))
+
+
 def test_layers_that_overwrite_their_input_do_not_spoil_a_tap(images):
     body = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True))
     network = EmbeddingNetwork(Backbone(body, 4, InputSpec(32)), Head(4, 2)).eval()

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from unseen.networks.backbone import Backbone
+from unseen.networks.backbone import Backbone, create_backbone
 from unseen.networks.head import Head
 from unseen.networks.input_spec import InputSpec
 from unseen.networks.network import EmbeddingNetwork
@@ -141,3 +141,17 @@ def test_awkward_networks(kind, told):
     network = EmbeddingNetwork(Backbone(Awkward(kind), 3, InputSpec(8)), Head(3, 2))
     with pytest.raises(ValueError, match=told):
         cut_network(network, "a")
+
+
+def test_a_mirrored_network_is_cut_where_both_pictures_are_one(images):
+    def cut(mirror, layer="pooled"):
+        backbone = create_backbone("small_conv", 32, mirror=mirror)
+        return cut_network(EmbeddingNetwork(backbone, Head(256, 8)).eval(), layer)
+
+    torch.manual_seed(0)
+    prefix, rest = cut(mirror=True)
+    torch.testing.assert_close(rest(prefix(images)).embeddings, rest.network(images).embeddings)
+    torch.manual_seed(0)
+    assert cut(mirror=False).prefix.fingerprint() != prefix.fingerprint()
+    with pytest.raises(ValueError, match="only pooled descriptors are the mean of both"):
+        cut(mirror=True, layer="stage1")

@@ -40,7 +40,7 @@ Picture = str | Path | bytes | Image.Image | NDArray[np.uint8]  # bytes: of a pi
 
 BATCH = 64
 # settings that change a vector
-DECIDING = ("backbone", "network", "pooling", "head", "ensemble", "normalise")
+DECIDING = ("backbone", "network", "pooling", "mirror", "head", "ensemble", "normalise")
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 import unseen.torchvision_operators  # noqa: F401 - before timm, which imports torchvision
@@ -38,7 +39,9 @@ OWN = (
 
 
 class Backbone(nn.Module):
-    """A body, its pooling and how it wants its pictures; `train()` leaves frozen parts frozen."""
+    """A body, its pooling and how it wants its pictures; `train()` leaves frozen parts frozen.
+    mirror: every picture also goes through as its mirror image; the descriptor is the mean of both,
+    the map that of the picture as it is."""
 
     def __init__(
         self,
@@ -47,6 +50,7 @@ class Backbone(nn.Module):
         input_spec: InputSpec,
         pooling: str = OWN,
         frozen_bn: str = "off",
+        mirror: bool = False,
     ) -> None:
         super().__init__()
         if pooling not in (OWN, *POOLINGS):
@@ -56,14 +60,17 @@ class Backbone(nn.Module):
         self.pools_itself = pooling == OWN
         self.pooling = create_pooling("avg" if self.pools_itself else pooling)
         self.has_channels_last = getattr(body, "output_fmt", None) == "NHWC"  # timm says so of Swin
-        self.frozen_bn = frozen_bn
+        self.frozen_bn, self.mirror = frozen_bn, mirror
         self._frozen: list[nn.Module] = []
         self._frozen_parameters = [p for p in body.parameters() if not p.requires_grad]
         freeze_batch_norm(body, frozen_bn)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor | None]:
         """Pooled descriptors [N, P], and the last map [N, C, H, W] if there is one."""
-        return self.pool(self.features(images))
+        if not self.mirror:
+            return self.pool(self.features(images))
+        pooled, maps = self.pool(self.features(with_mirror_images(images)))
+        return pooled.unflatten(0, (-1, 2)).mean(dim=1), maps if maps is None else maps[::2]
 
     def features(self, images: Tensor) -> Tensor:
         """The last map [N, C, H, W] or the last tokens [N, T, C]."""
@@ -74,6 +81,10 @@ class Backbone(nn.Module):
     def features_method(self) -> str:
         """timm's models end in a classifier, which is not ours to run."""
         return "forward_features" if hasattr(self.body, "forward_features") else "forward"
+
+    def extra_repr(self) -> str:
+        """Part of a prefix's fingerprint: what is kept depends on it."""
+        return "mirror" if self.mirror else ""
 
     def pool(self, features: Tensor) -> tuple[Tensor, Tensor | None]:
         if features.ndim == 4:
@@ -110,6 +121,12 @@ class Backbone(nn.Module):
         return self
 
 
+def with_mirror_images(images: Tensor) -> Tensor:  # [2N, C, H, W]
+    """Each picture, and after it its mirror image."""
+    both = torch.stack([images, images.flip(-1)], dim=1).flatten(0, 1)
+    return both.contiguous(memory_format=torch.channels_last)
+
+
 @dataclass(frozen=True)
 class Recipe:
     """How a backbone is made: `make(True)` has ImageNet weights."""
@@ -127,9 +144,12 @@ def create_backbone(
     weights: str | None = None,
     pooling: str = OWN,
     frozen_bn: str = "off",
+    mirror: bool = False,
 ) -> Backbone:
     """A backbone by name. `picture_size` None: the size the network was made for."""
     if name.startswith(FEATURES):
+        if mirror:
+            raise ValueError(f"{name} sees no pictures: leave mirror out")
         return _ready_features(name, weights, pooling)
     recipe = _timm_recipe(name.removeprefix(TIMM), picture_size) if name.startswith(TIMM) else None
     if recipe is None:
@@ -139,7 +159,7 @@ def create_backbone(
         load_weights(body, weights, recipe.classifiers, lambda state: recipe.adapt(state, body))
     spec = recipe.input_spec
     spec = InputSpec(picture_size or spec.size, spec.mean, spec.std)
-    return Backbone(body, recipe.num_features, spec, pooling, frozen_bn)
+    return Backbone(body, recipe.num_features, spec, pooling, frozen_bn, mirror)
 
 
 def _ready_features(name: str, weights: str | None, pooling: str) -> Backbone:

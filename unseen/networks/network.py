@@ -23,7 +23,8 @@ class EmbeddingNetwork(nn.Module):
             raise ValueError(f"the head gives {head.embedding_size} values, not {embedding_size}")
 
     def forward(self, images: Tensor) -> Output:
-        return self.finish(self.backbone.features(images))
+        pooled, maps = self.backbone(images)
+        return Output(self.head(pooled), pooled, maps)
 
     def finish(self, features: Tensor) -> Output:
         """The way from the backbone's last map or tokens to the embedding."""

@@ -135,6 +135,11 @@ def cut_network(network: Cuttable, layer: str) -> Cut:
         backbone.freeze([backbone.body, backbone.pooling], list(backbone.parameters()))
         prefix = Prefix(backbone, layer)
         return Cut(prefix, Rest(network, None, prefix))
+    if backbone.mirror:
+        raise ValueError(
+            f"cannot cut at {layer}: with mirror = true only pooled descriptors are the mean of "
+            f"both pictures; cut at {POOLED}"
+        )
     check_names([layer], [*(name for name, _ in backbone.body.named_modules() if name), POOLED])
     first_part, method = network.first_part()
     if layer not in dict(first_part.named_modules()):
