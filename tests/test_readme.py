@@ -27,3 +27,8 @@ def test_every_folder_it_names_exists() -> None:
     root = Path(__file__).parent.parent
     for name in re.findall(r"`(unseen/[\w./]+|[A-Z]+\.md|benchmarks|tests|docs/[\w.]+)`", README):
         assert (root / name).exists(), name
+
+
+def test_no_guide_has_the_name_of_a_page_that_sphinx_makes() -> None:
+    guides = {path.stem for path in (Path(__file__).parent.parent / "docs").glob("*.md")}
+    assert guides.isdisjoint({"search", "genindex", "modindex"})
