@@ -88,13 +88,15 @@ def test_a_key_depends_on_the_settings_alone() -> None:
         ({"factors": {"loss": ["margin", "margin"]}}, "must differ"),
         ({"factors": {"seed": [0, 1]}}, "seeds are no factor"),
         ({"factors": {"loss": []}}, "has no values"),
-        ({"factors": {}}, "factors"),
+        ({"factors": {}}, r"nothing to compare: give \[factors\], a \[search\] to tune, or both"),
         ({"seeds": [1, 1]}, "seeds must differ"),
         ({"metric": "recall@3"}, "recall@"),
         ({"compare": "sampler"}, "unknown factor"),
         ({"nam": "y"}, "did you mean name"),
         ({"config": {"epochs": 0}}, "epochs"),
-        ({"name": "a/b"}, "name"),
+        ({"name": "a/b"}, "letters, digits, spaces"),
+        ({"name": "cars [old]"}, r"letters, digits, spaces and _ \. \+ - only, got 'cars \[old\]'"),
+        ({"name": 3}, "name"),
         ({"search": {"mode": "tpe", "parameters": [{"key": "lr"}]}}, "either values, or low"),
         (
             {"search": {"mode": "coordinate", "parameters": [{"key": "lr", "low": 1, "high": 2}]}},
@@ -132,6 +134,23 @@ def test_coordinates_go_one_by_one_and_keep_their_best() -> None:
     assert [cell.values["lr"] for cell in final] == [0.2]
     outcomes[found[1].key] = Outcome("failed")
     assert chosen(plan, margin, outcomes) == {"lr": 0.3, "loss.beta": 0.9}
+
+
+def test_a_search_needs_no_factors() -> None:
+    search = {"mode": "coordinate", "parameters": [{"key": "lr", "values": [0.1, 0.2]}]}
+    plan = plans.make({"name": "one", "search": search, "seeds": [0, 1]})
+    assert plan.compared == "study"
+    (variant,) = plan.variants()
+    assert variant.labels == {"study": "one"}
+    found = cells(plan)
+    assert [cell.title for cell in found] == ["one, lr=0.1, seed 0", "one, lr=0.2, seed 0"]
+    outcomes = {cell.key: Outcome("done", cell.parameters["lr"]) for cell in found}
+    final = [cell for cell in known_cells(plan, outcomes) if cell.stage == "final"]
+    assert [(cell.values["lr"], cell.values["seed"]) for cell in final] == [(0.2, 0), (0.2, 1)]
+    assert plans.parse(plan.to_toml()) == plan
+    factor, setting = {"factors": {"epochs": [3]}}, {"config": {"epochs": 3}, "factors": {}}
+    keys = [[cell.key for cell in cells(made(search=search, **v))] for v in (factor, setting)]
+    assert keys[0] == keys[1], "a factor of one value is a setting"
 
 
 def test_the_grids_of_the_thesis() -> None:

@@ -182,6 +182,15 @@ def test_tuned_values_reach_the_final_runs(instant: ModuleType, tmp_path: Path) 
     assert "tuning runs" in text
 
 
+def test_a_study_that_only_tunes(instant: ModuleType, tmp_path: Path) -> None:
+    search = {"mode": "coordinate", "parameters": [{"key": "lr", "values": [0.1, 0.3]}]}
+    results = study(instant, tmp_path, seeds=[0, 1], search=search, factors={})
+    assert [run.cell.parameters for run in results.runs] == [{"lr": 0.3}] * 2
+    assert results.methods() == ["small"]
+    assert tables.StudyTable(results).heads[0] == "study"
+    assert "lr = 0.3" in write(results).read_text()
+
+
 def test_proposals_are_pruned_and_the_best_is_used(instant: ModuleType, tmp_path: Path) -> None:
     parameters = [{"key": "lr", "low": 0.001, "high": 1.0, "log": True}]
     search = {"mode": "tpe", "trials": 8, "parameters": parameters}

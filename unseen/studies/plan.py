@@ -7,7 +7,7 @@
     data = "glyphs"
     epochs = 5
 
-    [factors]                              # every combination is a variant
+    [factors]                              # every combination is a variant; optional with a search
     loss = ["margin", "triplet"]           # a list: values of a setting
     embedding_size = [64, 128]
 
@@ -22,9 +22,9 @@
     parameters = [{ key = "lr", low = 1e-4, high = 1e-2, log = true }]
 
 The first factor (or `compare`) names the methods that tables and tests compare; combinations of the
-other factors are the experiments in which they meet. With `protocol = "k_fold"` every seed runs all
-folds. A run is a cell; its key is a hash of its settings, so a changed study file runs what is new
-and keeps what is the same.
+other factors are the experiments in which they meet. Without factors, a search tunes one method,
+named as the study. With `protocol = "k_fold"` every seed runs all folds. A run is a cell; its key
+is a hash of its settings, so a changed study file runs what is new and keeps what is the same.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from unseen import config as configs
 from unseen.catalogue import known
@@ -44,6 +44,7 @@ from unseen.config import Config
 
 Values = dict[str, Any]
 ALONE = {"threads": 1, "workers": 0}  # several runs share a machine, each on one core
+ONE = "study"  # what tables call the column of the only method, where there are no factors
 
 
 class Parameter(BaseModel):
@@ -95,18 +96,27 @@ class Plan(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str = Field(pattern=r"^[\w .+-]+$")
+    name: str
     about: str = ""
     seeds: list[int] = Field(default=[0, 1, 2], min_length=1)
     metric: str = "recall@1"
     compare: str = ""
     retries: int = Field(default=1, ge=0)
     config: Values = {}
-    factors: dict[str, list[Any] | dict[str, Values]] = Field(min_length=1)
+    factors: dict[str, list[Any] | dict[str, Values]] = {}
     search: Search | None = None
+
+    @field_validator("name")
+    @classmethod
+    def _is_a_plain_name(cls, name: str) -> str:
+        if not re.fullmatch(r"[\w .+-]+", name):
+            raise ValueError(f"use letters, digits, spaces and _ . + - only, got {name!r}")
+        return name
 
     @model_validator(mode="after")
     def _all_runs_can_be_made(self) -> "Plan":
+        if not self.factors and self.search is None:
+            raise ValueError("nothing to compare: give [factors], a [search] to tune, or both")
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"seeds must differ, got {self.seeds}")
         if self.compare:
@@ -123,7 +133,7 @@ class Plan(BaseModel):
     @property
     def compared(self) -> str:
         """The factor whose values are the methods."""
-        return self.compare or next(iter(self.factors))
+        return self.compare or next(iter(self.factors), ONE)
 
     def variants(self) -> list["Variant"]:
         """Every combination of the factors' values."""
@@ -131,6 +141,7 @@ class Plan(BaseModel):
         made = []
         for chosen in itertools.product(*options):
             labels = {name: label for name, (label, _) in zip(self.factors, chosen, strict=True)}
+            labels = labels or {ONE: self.name}
             values = ALONE | self.config
             for _, settings in chosen:
                 for key, value in settings.items():
