@@ -168,3 +168,19 @@ def test_every_variant_gets_the_same_number_of_proposals() -> None:
     plan = made(search={"mode": "tpe", "trials": 7, "parameters": parameters})
     assert [len(search_cells(plan, variant)) for variant in plan.variants()] == [7, 7]
     assert total_cells(plan) == 14 + 6
+
+
+def test_a_stored_plan_compares_the_same_factor() -> None:
+    """TOML writes lists before tables, so the order of the factors is not kept."""
+    text = """
+    name = "term"
+    [factors.term]
+    without = {}
+    with = { regularizers = [{ name = "density" }] }
+    [factors]
+    loss = ["margin", "triplet"]
+    """
+    plan = plans.parse(text)
+    stored = plans.parse(plan.to_toml())
+    assert list(stored.factors) != list(plan.factors)
+    assert stored.compared == plan.compared == "term"

@@ -113,6 +113,14 @@ class Plan(BaseModel):
             raise ValueError(f"use letters, digits, spaces and _ . + - only, got {name!r}")
         return name
 
+    @model_validator(mode="before")
+    @classmethod
+    def _names_what_it_compares(cls, values: Values) -> Values:
+        """The first factor, by its name: a stored file has lists before tables, another order."""
+        factors = values.get("factors")
+        first = next(iter(factors), "") if isinstance(factors, dict) else ""
+        return {"compare": first} | values
+
     @model_validator(mode="after")
     def _all_runs_can_be_made(self) -> "Plan":
         if not self.factors and self.search is None:
