@@ -124,6 +124,9 @@ def test_how_far_a_method_is_from_the_best(finished: Results) -> None:
     assert value == pytest.approx(gap, abs=0.05)
     assert low < value < high
     assert "from the best" not in tables.StudyTable(finished, in_full=False).heads
+    assert f"<td>{value:+.1f}<small>({low:+.1f} … {high:+.1f})</small></td>" in tables.html(
+        finished
+    )
 
 
 def test_selection_on_test_classes_is_marked_everywhere(

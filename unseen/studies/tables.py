@@ -7,6 +7,7 @@ show how far each method is from the best, with an interval over test classes.
 """
 
 import math
+import re
 from collections.abc import Sequence
 from html import escape
 
@@ -196,9 +197,9 @@ def html(results: Results, metrics: Sequence[str] | None = None) -> str:
 
 
 def _html_score(cell: str) -> str:
-    """The spread in small letters under the mean."""
-    mean, sign, rest = cell.partition(" ±")
-    return f"{escape(mean)}<small>±{escape(rest)}</small>" if sign else escape(cell)
+    """The spread, or the interval of a difference, in small letters under the value."""
+    parts = re.fullmatch(r"([+-]?[\d.]+) ([±(].*)", cell)
+    return f"{parts[1]}<small>{escape(parts[2])}</small>" if parts else escape(cell)
 
 
 def _latex(text: str) -> str:
