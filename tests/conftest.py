@@ -1,6 +1,9 @@
-"""One thread per worker, and the fixed batches that numeric checks of losses and miners use."""
+"""One thread and one cache for all, a narrow network for whole runs, and the fixed batches that
+numeric checks of losses and miners use."""
 
 import math
+from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -19,6 +22,28 @@ def on_circle(*degrees: float) -> Tensor:
 def _one_thread() -> None:
     """Small kernels are faster so, and two workers do not fight for two cores."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nothing is written to the user's cache, and characters are drawn once per worker."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("UNSEEN_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def narrow_network() -> Iterator[None]:
+    """The built-in network with a quarter of its channels, for files whose runs are about
+    everything but its size."""
+    from unseen.networks import backbone  # here: tests of single methods need no torchvision
+    from unseen.networks.small_conv import SmallConv
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SmallConv, "num_features", 64)
+        recipe = replace(backbone.RECIPES["small_conv"], num_features=64)
+        patch.setitem(backbone.RECIPES, "small_conv", recipe)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,6 @@
 """`unseen evaluate` of embeddings of any model, and the commands that look at runs."""
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +8,15 @@ import pytest
 
 from unseen.cli import main
 
-TINY = ["data.max_classes=24", "epochs=1", "batch_size=16", "embedding_size=16"]
+TINY = [
+    "data.max_classes=24",
+    "data.size=16",
+    "epochs=1",
+    "batch_size=16",
+    "embedding_size=16",
+    "workers=0",
+]
+pytestmark = pytest.mark.usefixtures("narrow_network")
 
 
 def unseen(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -20,14 +27,6 @@ def unseen(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, s
             main.run()
     printed = capsys.readouterr()
     return int(ended.value.code or 0), printed.out, printed.err
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Nothing is written to the user's cache."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("UNSEEN_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,8 +17,16 @@ from unseen.cli.mistakes import guarded
 from unseen.cli.terminal import console
 from unseen.cli.train import announce
 from unseen.experiment.setting import prepare
+from unseen.studies.worker import Worker
 
-TINY = ["data.max_classes=24", "epochs=2", "batch_size=16", "embedding_size=16"]
+TINY = [
+    "data.max_classes=24",
+    "data.size=16",
+    "epochs=2",
+    "batch_size=16",
+    "embedding_size=16",
+    "workers=0",
+]
 
 
 def unseen(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -30,14 +37,6 @@ def unseen(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, s
             main.run()
     printed = capsys.readouterr()
     return int(ended.value.code or 0), printed.out, printed.err
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Nothing is written to the user's cache."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("UNSEEN_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -254,10 +253,18 @@ def test_layers_of_a_run_and_of_a_backbone(
     assert "did you mean" in unseen(capsys, "layers", "small_con")[2]
 
 
-def test_a_study_runs_and_is_shown(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_study_runs_and_is_shown(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work_here(watcher: Worker, storage: str, grace: int, *rest: object) -> None:
+        Worker(watcher.plan, storage, watcher.out, grace).work()
+
+    # the processes of a study have tests of their own
+    monkeypatch.setattr("unseen.studies.engine._supervise", work_here)
     file = tmp_path / "losses.toml"
     file.write_text(
-        'name = "losses"\nseeds = [0]\n[config]\ndata = {name = "glyphs", max_classes = 24}\n'
+        'name = "losses"\nseeds = [0]\n[config]\n'
+        'data = {name = "glyphs", max_classes = 24, size = 16}\n'
         'epochs = 1\nbatch_size = 16\nmetrics = ["recall@1"]\n'
         'sampler = {name = "samples_per_class", steps = 1}\n'
         '[factors]\nloss = ["margin", "triplet"]\n'

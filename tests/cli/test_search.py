@@ -12,7 +12,15 @@ from PIL import Image
 from unseen.cli import cluster, main
 from unseen.cli.terminal import console
 
-TINY = ["data.max_classes=40", "epochs=1", "sampler.steps=5", "batch_size=16", "embedding_size=16"]
+TINY = [
+    "data.max_classes=40",
+    "epochs=1",
+    "sampler.steps=5",
+    "batch_size=16",
+    "embedding_size=16",
+    "workers=0",
+]
+pytestmark = pytest.mark.usefixtures("narrow_network")
 
 
 def unseen(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
@@ -26,10 +34,8 @@ def unseen(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Nothing is written to the user's cache."""
+def _wide_terminal() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("UNSEEN_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("COLUMNS", "200")
         yield
 

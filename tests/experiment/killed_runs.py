@@ -29,6 +29,7 @@ from unseen.training import checkpoint
 
 SETTINGS = [
     "data.max_classes=24",
+    "data.size=16",
     "batch_size=16",
     "embedding_size=16",
     "epochs=2",

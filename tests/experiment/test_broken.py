@@ -17,6 +17,8 @@ from unseen.experiment.run import train_and_judge
 from unseen.experiment.setting import Setting, Watch, prepare
 from unseen.training.run_folder import RunFolder
 
+pytestmark = pytest.mark.usefixtures("narrow_network")
+
 
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:

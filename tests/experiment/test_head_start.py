@@ -14,12 +14,22 @@ from unseen.experiment.setting import Setting, Watch, computing, prepare
 from unseen.networks.network import EmbeddingNetwork
 from unseen.training.run_folder import RunFolder
 
-WORDS = ["data.max_classes=24", "batch_size=16", "embedding_size=16", "sampler.steps=3", "ema=0.9"]
+pytestmark = pytest.mark.usefixtures("narrow_network")
+
+WORDS = [
+    "data.max_classes=24",
+    "data.size=16",
+    "batch_size=16",
+    "embedding_size=16",
+    "sampler.steps=3",
+    "ema=0.9",
+    "workers=0",
+]
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("UNSEEN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("unseen.experiment.source.cache_folder", lambda: tmp_path / "cache")
     monkeypatch.setattr("unseen.experiment.fit.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
 
 

@@ -2,11 +2,19 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from unseen import config as configs
+from unseen.experiment.fit import Fit
+from unseen.experiment.run import train_and_judge
+from unseen.experiment.setting import Watch, computing, prepare
+from unseen.experiment.source import Activations
+from unseen.training.run_folder import RunFolder
 
 HERE = Path(__file__).parent
 
@@ -16,10 +24,10 @@ HERE = Path(__file__).parent
 )
 def test_a_killed_run_ends_like_one_that_never_was(kills: int, seed: int, tmp_path: Path) -> None:
     paths = [str(HERE.parent.parent), os.environ.get("PYTHONPATH", "")]
-    more = {"PYTHONPATH": os.pathsep.join(paths), "UNSEEN_CACHE": str(tmp_path / "cache")}
+    more = {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, str(HERE / "killed_runs.py"), str(tmp_path), str(kills), str(seed)],
-        env=os.environ | more | {"OMP_NUM_THREADS": "1"},
+        env=os.environ | more,
         capture_output=True,
         text=True,
         timeout=1800,
@@ -33,3 +41,55 @@ def test_a_killed_run_ends_like_one_that_never_was(kills: int, seed: int, tmp_pa
     if kills == 25:
         assert len(found["killed"]) == 6  # every kind of moment
         assert found["damaged"] > 0
+
+
+FROZEN = [
+    "data.max_classes=24",
+    "data.size=16",
+    "epochs=2",
+    "batch_size=16",
+    "embedding_size=16",
+    "sampler.steps=3",
+    "workers=0",
+    "threads=1",
+    'metrics=["recall@1"]',
+    "freeze_until=stage1",
+    "views=1",
+]
+BUILDER = """
+import sys, time
+from pathlib import Path
+from unseen import config as configs
+from unseen.experiment.setting import Watch, prepare
+from unseen.experiment.fit import Fit
+from unseen.training.run_folder import RunFolder
+
+def tell(what, done, total):
+    if what == "through the frozen layers":
+        print(done, flush=True)
+        time.sleep(0.2)
+
+setting = prepare(configs.make(configs.override({}, sys.argv[2:])))
+Fit(setting, RunFolder(Path(sys.argv[1])), Watch([], tell)).run()
+"""
+
+
+def test_a_killed_process_loses_at_most_one_block_of_activations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UNSEEN_CACHE", str(tmp_path / "cache"))
+    setting = prepare(configs.make(configs.override({}, FROZEN)))
+    command = [sys.executable, "-c", BUILDER, str(tmp_path / "run"), *FROZEN]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        done = [int(process.stdout.readline()) for _ in range(2)]
+        process.send_signal(signal.SIGKILL)
+    with computing(setting):
+        fit = Fit(setting, RunFolder(tmp_path / "run"), Watch())
+    assert isinstance(fit.source, Activations)
+    finished = int(fit.source.training.files[0].done().sum())
+    assert 64 * finished >= done[-1], "what was told is on disk"
+    left = len(fit.source.training.missing(setting.split.train))
+    assert left > 0
+    result = train_and_judge(setting, tmp_path / "run", "test")
+    assert result == train_and_judge(setting, tmp_path / "never killed", "test")

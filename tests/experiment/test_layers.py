@@ -2,7 +2,6 @@
 written down."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +17,8 @@ from unseen.experiment.setting import Setting, Watch, prepare
 from unseen.training.journal import read
 from unseen.training.run_folder import RunFolder
 
+pytestmark = pytest.mark.usefixtures("narrow_network")
+
 TINY = [
     "data.max_classes=30",
     "batch_size=16",
@@ -30,20 +31,12 @@ TINY = [
 LAYERS = ["stage1", "stage2", "stage3", "pooled", "embedding"]
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Nothing is written to the user's cache."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("UNSEEN_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
 def setting_of(*words: str) -> Setting:
     return prepare(configs.make(configs.override({}, [*TINY, *words])))
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> tuple[Setting, RunFolder]:
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Setting, RunFolder]:
     setting, path = setting_of("layers_every=2"), tmp_path_factory.mktemp("run")
     train_and_judge(setting, path, "test")
     return setting, RunFolder(path)
@@ -54,7 +47,7 @@ def test_layers_on_train_and_test_classes(run: tuple[Setting, RunFolder]) -> Non
     table = compare_layers(setting, folder, [], Watch())
     assert table == folder.read_json("layers.json")
     assert [row["layer"] for row in table["layers"]] == LAYERS
-    assert [row["size"] for row in table["layers"]] == [64, 128, 256, 256, 16]
+    assert [row["size"] for row in table["layers"]] == [16, 32, 64, 64, 16]
     result = folder.read_json("result.json")["scores"]["trained"]["metrics"]
     assert table["layers"][-1]["test"] == result["recall@1"]["value"]
     network = stored_network(setting, folder)

@@ -3,7 +3,6 @@ result holds the scores of both trainings."""
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,11 @@ from unseen.experiment.setting import Setting, Watch, prepare
 from unseen.training.journal import read
 from unseen.training.run_folder import RunFolder
 
+pytestmark = pytest.mark.usefixtures("narrow_network")
+
 WORDS = [
     "data.max_classes=24",
+    "data.size=16",
     "batch_size=16",
     "embedding_size=16",
     "epochs=3",
@@ -36,14 +38,6 @@ CHOSEN = 1  # the epoch that is best on validation classes, counted from 0
 
 class StoppedError(Exception):
     """A crash at a chosen event."""
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Nothing is written to the user's cache."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("UNSEEN_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 @pytest.fixture(autouse=True)

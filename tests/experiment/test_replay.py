@@ -1,7 +1,6 @@
 """A step that breaks is kept before the weights move, and breaks again when it is repeated."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,11 @@ from unseen.experiment.run import train_and_judge
 from unseen.experiment.setting import Setting, prepare
 from unseen.training.checkpoint import Checkpoints
 
+pytestmark = pytest.mark.usefixtures("narrow_network")
+
 WORDS = [
     "data.max_classes=24",
+    "data.size=16",
     "batch_size=16",
     "embedding_size=16",
     "epochs=2",
@@ -23,14 +25,6 @@ WORDS = [
     'metrics=["recall@1"]',
     "schedule=constant",
 ]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Nothing is written to the user's cache."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("UNSEEN_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 def setting_of(*words: str) -> Setting:

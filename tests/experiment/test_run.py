@@ -1,7 +1,6 @@
 """Whole runs on a few characters: every loss trains, seeds decide, and a stopped run goes on as if
 it had never stopped."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,11 @@ from unseen.experiment.run import train, train_and_judge
 from unseen.experiment.setting import Setting, Watch, prepare
 from unseen.training.run_folder import RunFolder
 
+pytestmark = pytest.mark.usefixtures("narrow_network")
+
 TINY = [
     "data.max_classes=24",
+    "data.size=16",
     "batch_size=16",
     "embedding_size=16",
     "epochs=1",
@@ -26,14 +28,6 @@ TINY = [
     "workers=0",
     'metrics=["recall@1"]',
 ]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Nothing is written to the user's cache."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("UNSEEN_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 def setting_of(*words: str) -> Setting:

@@ -1,8 +1,5 @@
 """Runs with frozen layers: each picture goes through them once, whoever asks; nothing is lost."""
 
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +13,19 @@ from unseen.experiment.diagnose import diagnose
 from unseen.experiment.fit import Fit
 from unseen.experiment.run import train_and_judge
 from unseen.experiment.setting import Setting, Watch, computing, prepare
-from unseen.experiment.source import Activations
 from unseen.networks.split import Prefix
 from unseen.training.run_folder import RunFolder
 
+pytestmark = pytest.mark.usefixtures("narrow_network")
+
 TINY = [
     "data.max_classes=24",
+    "data.size=16",
     "epochs=2",
     "batch_size=16",
     "embedding_size=16",
     "sampler.steps=3",
+    "workers=0",
     "threads=1",
     'metrics=["recall@1"]',
 ]
@@ -33,7 +33,8 @@ TINY = [
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("UNSEEN_CACHE", str(tmp_path / "cache"))
+    """Activations are the test's own, drawn characters are not."""
+    monkeypatch.setattr("unseen.experiment.source.cache_folder", lambda: tmp_path / "cache")
     return tmp_path / "cache" / "activations"
 
 
@@ -183,44 +184,6 @@ def test_regularizers_behind_the_cut_train(tmp_path: Path) -> None:
     setting = setting_of("freeze_until=stage1", "epochs=1", *words)
     train_and_judge(setting, tmp_path, "test")
     assert RunFolder(tmp_path).is_finished
-
-
-BUILDER = """
-import sys, time
-from pathlib import Path
-from unseen import config as configs
-from unseen.experiment.setting import Watch, prepare
-from unseen.experiment.diagnose import diagnose
-from unseen.experiment.fit import Fit
-from unseen.training.run_folder import RunFolder
-
-def tell(what, done, total):
-    if what == "through the frozen layers":
-        print(done, flush=True)
-        time.sleep(0.2)
-
-setting = prepare(configs.make(configs.override({}, sys.argv[2:])))
-Fit(setting, RunFolder(Path(sys.argv[1])), Watch([], tell)).run()
-"""
-
-
-def test_a_killed_process_loses_at_most_one_block(tmp_path: Path, cache: Path) -> None:
-    words = [*TINY, "freeze_until=stage1", "views=1"]
-    command = [sys.executable, "-c", BUILDER, str(tmp_path / "run"), *words]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        done = [int(process.stdout.readline()) for _ in range(2)]
-        process.send_signal(signal.SIGKILL)
-    setting = setting_of("freeze_until=stage1", "views=1")
-    with computing(setting):
-        fit = Fit(setting, RunFolder(tmp_path / "run"), Watch())
-    assert isinstance(fit.source, Activations)
-    finished = int(fit.source.training.files[0].done().sum())
-    assert 64 * finished >= done[-1], "what was told is on disk"
-    left = len(fit.source.training.missing(setting.split.train))
-    assert left > 0
-    result = train_and_judge(setting, tmp_path / "run", "test")
-    assert result == train_and_judge(setting, tmp_path / "never killed", "test")
 
 
 @pytest.mark.parametrize(

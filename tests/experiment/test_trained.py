@@ -1,7 +1,6 @@
 """The run's descriptor: chosen on validation classes, judged, stored, and the same from
 `unseen.load`."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,8 @@ from unseen.experiment.setting import Setting, Watch, prepare
 from unseen.experiment.trained import Trained
 from unseen.training.run_folder import RunFolder
 
+pytestmark = pytest.mark.usefixtures("narrow_network")
+
 TINY = [
     "data.max_classes=30",
     "batch_size=16",
@@ -25,14 +26,6 @@ TINY = [
     "workers=0",
     'metrics=["recall@1"]',
 ]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Nothing is written to the user's cache."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("UNSEEN_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 def setting_of(*words: str) -> Setting:
@@ -46,7 +39,7 @@ def stored(folder: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("asked", "size"),
-    [("embedding", 16), ("stage2", 128), ("best", None), ("orders", 16)],
+    [("embedding", 16), ("stage2", 32), ("best", None), ("orders", 16)],
     ids=str,
 )
 def test_what_is_judged_is_what_is_loaded(asked: str, size: int | None, tmp_path: Path) -> None:

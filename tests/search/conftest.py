@@ -1,6 +1,6 @@
 """A tiny trained run, pictures to search, and rows without pictures."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -26,16 +26,8 @@ TINY = [
 ]
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Nothing is written to the user's cache."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("UNSEEN_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
 @pytest.fixture(scope="session")
-def run(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> Path:
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "tiny"
     train_and_judge(prepare(configs.make(configs.override({}, TINY))), folder, "test")
     return folder

@@ -187,7 +187,7 @@ def test_the_engine_starts_worker_processes_and_real_runs(
 ) -> None:
     monkeypatch.setenv("UNSEEN_CACHE", str(tmp_path / "cache"))
     config = {
-        "data": {"name": "glyphs", "max_classes": 24},
+        "data": {"name": "glyphs", "max_classes": 24, "size": 16},
         "batch_size": 16,
         "epochs": 1,
         "sampler": {"name": "samples_per_class", "steps": 2},

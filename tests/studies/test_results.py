@@ -30,9 +30,11 @@ def study(stub: ModuleType, out: Path, **more: Any) -> Results:
     return read(out)
 
 
-@pytest.fixture
-def finished(instant: ModuleType, tmp_path: Path) -> Results:
-    return study(instant, tmp_path / "a study", seeds=[0, 1, 2])
+@pytest.fixture(scope="module")
+def finished(stub: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Results:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Worker, "_train", stub.instant)
+        return study(stub, tmp_path_factory.mktemp("finished") / "a study", seeds=[0, 1, 2])
 
 
 def test_means_spreads_and_baselines(finished: Results) -> None:

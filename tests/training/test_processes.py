@@ -19,6 +19,7 @@ import pytest
 import torch
 from torch import nn
 
+from unseen.data.glyphs import Glyphs
 from unseen.networks.frozen_batch_norm import share_statistics
 from unseen.training.gradients import WholeBatch
 from unseen.training.heartbeat import LOOKS, Heartbeat
@@ -65,6 +66,7 @@ def found_by_a_pair(folder: Path) -> dict[str, Any]:
 
 def test_two_processes_are_one(tmp_path: Path) -> None:
     """One test, so that the pair starts once however tests are shared among workers."""
+    Glyphs(16, max_classes=24, cache_dir=tmp_path / "cache")  # drawn here, where faces are read
     found = found_by_a_pair(tmp_path)
     assert len(found["gradients"]) >= 12
     assert max(found["gradients"].values()) < 1e-10

@@ -1,6 +1,5 @@
 """Sinks show the journal's numbers, go on after a stop, and say what is not installed."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,10 @@ from unseen.experiment.setting import Watch, prepare
 from unseen.training import sinks
 from unseen.training.journal import read
 
+pytestmark = pytest.mark.usefixtures("narrow_network")
 WORDS = [
     "data.max_classes=24",
+    "data.size=16",
     "batch_size=16",
     "embedding_size=16",
     "epochs=1",
@@ -31,14 +32,6 @@ EPOCH = {
     "train": {"loss": 0.5, "recall@1": 0.9},
     "validation": {"recall@1": 0.8},
 }
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Nothing is written to the user's cache."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("UNSEEN_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 def test_the_numbers_of_events() -> None:

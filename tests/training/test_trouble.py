@@ -69,7 +69,7 @@ def test_a_full_disk_keeps_what_was_whole(file: str, tmp_path: Path) -> None:
 
 def test_a_read_only_folder_is_one_line(tmp_path: Path) -> None:
     script = 'mount -t tmpfs -o ro tmpfs "$1"; exec "$2" -m unseen train glyphs --out "$1/run" $3'
-    words = "data.max_classes=24 epochs=1 batch_size=16 sampler.steps=1"
+    words = "data.max_classes=24 data.size=16 epochs=1 batch_size=16 sampler.steps=1"
     done = in_own_mounts(script, str(tmp_path), sys.executable, words)
     assert done.returncode == 2, done.stderr
     assert done.stderr.strip().splitlines()[-1].startswith("unseen: Read-only file system: ")

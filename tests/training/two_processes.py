@@ -26,6 +26,7 @@ from test_gradients import LABELS, OBJECTIVES, TinyNetwork, gradients_of, make_o
 
 RUN = [  # settings that the command line repeats
     "data.max_classes=24",
+    "data.size=16",
     "batch_size=15",
     "embedding_size=16",
     "epochs=2",

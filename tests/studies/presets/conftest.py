@@ -10,6 +10,7 @@ from unseen.studies import objectives
 from unseen.studies import preset as presets
 from unseen.studies.preset_page import Section
 from unseen.studies.results import read
+from unseen.studies.worker import Worker
 from unseen.training.run_folder import RunFolder
 
 
@@ -37,6 +38,11 @@ def many_classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
+def work_here(watcher: Worker, storage: str, grace: int, *rest: object) -> None:
+    """Runs a study in the process of the test."""
+    Worker(watcher.plan, storage, watcher.out, grace).work()
+
+
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Runs a preset with one seed and one epoch, at a rate that lets methods differ: its folder.
@@ -48,8 +54,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
         ask = presets.Ask(str(data), "quick", words, seeds=1)
         with pytest.MonkeyPatch.context() as patch:  # pages of studies have tests of their own
             patch.setattr(presets.report, "write", lambda results: results.out)
-            patch.setattr("unseen.studies.engine.POLL_SECONDS", 0.1)
-            page = presets.run(presets.find(name), ask, out, jobs=1)
+            patch.setattr("unseen.studies.engine._supervise", work_here)  # so have its processes
+            page = presets.run(presets.find(name), ask, out)
         return page.parent
 
     return make
