@@ -78,7 +78,8 @@ def attempt(setting: Setting, folder: Path, moment: str, number: int) -> None:
     if moment == "evaluation":
         fit.evaluate = judge.evaluate = dying(fit.evaluate, number)
     if moment == "frozen layers":
-        watch.progress = lambda what, done, total: nothing() if what == moment else None
+        told = "through the frozen layers"
+        watch.progress = lambda what, done, total: nothing() if what == told else None
     train_and_judge(setting, folder, "test", watch)
 
 
