@@ -17,6 +17,7 @@ from unseen.cli.mistakes import guarded
 from unseen.cli.terminal import console
 from unseen.cli.train import announce
 from unseen.experiment.setting import prepare
+from unseen.studies import plan as plans
 from unseen.studies.worker import Worker
 
 TINY = [
@@ -257,7 +258,7 @@ def test_a_study_runs_and_is_shown(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def work_here(watcher: Worker, storage: str, grace: int, *rest: object) -> None:
-        Worker(watcher.plan, storage, watcher.out, grace).work()
+        Worker(plans.parse(watcher.plan.to_toml()), storage, watcher.out, grace).work()
 
     # the processes of a study have tests of their own
     monkeypatch.setattr("unseen.studies.engine._supervise", work_here)

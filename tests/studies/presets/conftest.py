@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from unseen.studies import objectives
+from unseen.studies import plan as plans
 from unseen.studies import preset as presets
 from unseen.studies.preset_page import Section
 from unseen.studies.results import read
@@ -39,8 +40,8 @@ def many_classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def work_here(watcher: Worker, storage: str, grace: int, *rest: object) -> None:
-    """Runs a study in the process of the test."""
-    Worker(watcher.plan, storage, watcher.out, grace).work()
+    """Runs a study in the process of the test, from the text that a process of its own is given."""
+    Worker(plans.parse(watcher.plan.to_toml()), storage, watcher.out, grace).work()
 
 
 @pytest.fixture(scope="session")
