@@ -171,7 +171,7 @@ def test_every_variant_gets_the_same_number_of_proposals() -> None:
 
 
 def test_a_stored_plan_compares_the_same_factor() -> None:
-    """TOML writes lists before tables, so the order of the factors is not kept."""
+    """TOML writes lists before tables, in whatever order they were given."""
     text = """
     name = "term"
     [factors.term]
@@ -182,5 +182,8 @@ def test_a_stored_plan_compares_the_same_factor() -> None:
     """
     plan = plans.parse(text)
     stored = plans.parse(plan.to_toml())
-    assert list(stored.factors) != list(plan.factors)
     assert stored.compared == plan.compared == "term"
+    names, again = (
+        [cell.name for v in p.variants() for cell in v.cells(p, {})] for p in (plan, stored)
+    )
+    assert names == again

@@ -115,11 +115,14 @@ class Plan(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _names_what_it_compares(cls, values: Values) -> Values:
-        """The first factor, by its name: a stored file has lists before tables, another order."""
+    def _in_the_order_of_a_stored_file(cls, values: Values) -> Values:
+        """TOML has lists before tables, and the names of runs follow the order of the factors; the
+        first one as given is compared."""
         factors = values.get("factors")
-        first = next(iter(factors), "") if isinstance(factors, dict) else ""
-        return {"compare": first} | values
+        if not isinstance(factors, dict):
+            return values
+        tables_last = dict(sorted(factors.items(), key=lambda item: isinstance(item[1], dict)))
+        return {"compare": next(iter(factors), "")} | values | {"factors": tables_last}
 
     @model_validator(mode="after")
     def _all_runs_can_be_made(self) -> "Plan":
