@@ -29,8 +29,7 @@ pytestmark = pytest.mark.skipif(
 Driver = Any
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Driver]:
+def opened(*more: str) -> Driver:
     options = webdriver.ChromeOptions()
     options.binary_location = CHROMIUM or ""
     for word in (
@@ -38,10 +37,15 @@ def browser() -> Iterator[Driver]:
         "--no-sandbox",
         "--disable-gpu",
         "--disable-dev-shm-usage",
-        "--window-size=1280,1600",
+        *more,
     ):
         options.add_argument(word)
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    return webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Driver]:
+    driver = opened("--window-size=1280,1600")
     yield driver
     driver.quit()
 
@@ -199,25 +203,25 @@ def test_an_upload_that_is_no_picture(page: Driver, tmp_path: Path) -> None:
     [(390, False), (390, True), (1280, True)],
     ids=["phone", "dark phone", "dark"],
 )
-def test_phone_and_dark(
-    browser: Driver, address: str, pictures: Path, width: int, dark: bool
-) -> None:
-    browser.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride",
-        {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width < 600},
-    )
-    feature = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+def test_phone_and_dark(address: str, pictures: Path, width: int, dark: bool) -> None:
+    more = ["--force-dark-mode", "--blink-settings=preferredColorScheme=0"] if dark else []
+    driver = opened("--window-size=1280,900", *more)
     try:
-        browser.get(address)
-        ask(browser, picture(pictures))
-        wide = browser.execute_script("return document.documentElement.scrollWidth")
+        driver.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width < 600},
+        )
+        if dark:
+            feature = {"name": "prefers-color-scheme", "value": "dark"}
+            driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+        driver.get(address)
+        ask(driver, picture(pictures))
+        wide = driver.execute_script("return document.documentElement.scrollWidth")
         assert wide <= width  # nothing sticks out
-        ground = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
+        ground = driver.execute_script("return getComputedStyle(document.body).backgroundColor")
         assert (ground == "rgb(19, 22, 26)") == dark
     finally:
-        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+        driver.quit()
 
 
 def test_the_service_stops_in_the_middle(browser: Driver, library: Library, pictures: Path) -> None:
