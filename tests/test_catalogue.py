@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from unseen import catalogue
+from unseen.names import class_name
 
 
 def test_names_are_the_files_of_a_folder() -> None:
@@ -15,8 +16,8 @@ def test_names_are_the_files_of_a_folder() -> None:
 
 
 def test_class_names() -> None:
-    assert catalogue.class_name("proxy_nca") == "ProxyNca"
-    assert catalogue.class_name("snr") == "Snr"
+    assert class_name("proxy_nca") == "ProxyNca"
+    assert class_name("snr") == "Snr"
 
 
 @pytest.mark.parametrize(

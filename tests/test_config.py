@@ -100,7 +100,7 @@ def test_naming_another_method_forgets_the_old_values() -> None:
         (["ema=1.0"], "ema: Input should be less than 1, got 1.0"),
         (["precision=half"], "precision: Input should be 'float32', 'bf16' or 'fp16', got 'half'"),
         (["patience=0"], "patience: Input should be greater than or equal to 1, got 0"),
-        (['metrics=["recal@1"]'], "unknown metric 'recal@1'; the nearest are: recall"),
+        (['metrics=["recal@1"]'], "unknown metric 'recal': did you mean recall"),
         (["data=glyps"], "unknown data set 'glyps': did you mean glyphs"),
         (["head.droput=0.1"], "unknown key of head 'droput': did you mean dropout"),
         (["head.dropout=1.0"], "head.dropout: Input should be less than 1, got 1.0"),

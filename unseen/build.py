@@ -21,6 +21,7 @@ from unseen.data.official.benchmark import Benchmark
 from unseen.data.pictures import table_file, transforms
 from unseen.data.pictures.pack import is_pack
 from unseen.memory import CrossBatchMemory
+from unseen.names import advice
 from unseen.networks.attention_ensemble import AttentionEnsemble
 from unseen.networks.backbone import create_backbone
 from unseen.networks.descriptor import Tappable
@@ -59,7 +60,7 @@ def data_table(data: str, given: Any = None) -> dict[str, Any]:
     if "/" not in data and not Path(data).exists():
         missing = f"no such file or folder: {data}"
         if not Path(data).suffix:  # rather a name
-            near = catalogue.advice(data, [name for name in names if name != "folder"])
+            near = advice(data, [name for name in names if name != "folder"])
             missing += f", and no data set of that name: {near}"
         raise FileNotFoundError(missing)
     return table | {"name": data_name(Path(data)), "root": data}

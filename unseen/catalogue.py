@@ -1,17 +1,20 @@
 """Every method by name. Names are file names: `losses/proxy_nca.py` holds `ProxyNca`.
 
 There is no list to keep: a file put into one of the folders below is in the catalogue. Names such
-as `pml:CircleLoss` mean a loss or miner of pytorch-metric-learning, when that package is installed.
+as `pml:CircleLoss` mean a loss or miner of pytorch-metric-learning, when that package is installed;
+`./my_loss.py:MyLoss` and what installed packages announce are parts from outside (`outside.py`).
 """
 
-import difflib
 import importlib
 import inspect
-import pkgutil
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from unseen import outside
+from unseen.names import class_name, files_of, known
 
 KINDS = {  # folder -> what one of its methods is called, in configs and messages
     "losses": "loss",
@@ -23,7 +26,7 @@ KINDS = {  # folder -> what one of its methods is called, in configs and message
     "classical": "classical metric",
     "data": "data set",
 }
-_NOT_METHODS = ("base",)
+_CALLS = ("losses", "miners", "regularizers", "metrics", "diagnostics")  # parts that are one call
 _PML = "pml:"
 
 
@@ -39,25 +42,26 @@ class Entry:
 
 
 def names(kind: str) -> list[str]:
-    """The names of a kind, sorted."""
-    package = importlib.import_module(f"unseen.{known(kind, list(KINDS), 'kind')}")
-    modules = pkgutil.iter_modules(package.__path__)
-    return sorted(m.name for m in modules if not m.ispkg and m.name not in _NOT_METHODS)
+    """The names of a kind, sorted, those that installed packages announce among them."""
+    return sorted({*_built_in(kind), *outside.announced(kind)})
 
 
-def find(kind: str, name: str) -> type:
-    """The class of a method; an unknown name is a ValueError that says the nearest ones."""
+def find(kind: str, name: str) -> Any:
+    """The class of a method (or, from outside, a function); an unknown name is a ValueError that
+    says the nearest ones."""
     if name.startswith(_PML):
         return _find_in_pml(kind, name.removeprefix(_PML))
+    if outside.is_reference(name):
+        return outside.find(name)
+    if name not in _built_in(kind) and name in outside.announced(kind):
+        return outside.announced(kind)[name].load()
     known(name, names(kind), KINDS[kind])
-    module = importlib.import_module(f"unseen.{kind}.{name}")
-    found: type = getattr(module, class_name(name))
-    return found
+    return getattr(importlib.import_module(f"unseen.{kind}.{name}"), class_name(name))
 
 
-def class_name(name: str) -> str:
-    """proxy_nca -> ProxyNca."""
-    return "".join(word.capitalize() for word in name.split("_"))
+def _built_in(kind: str) -> list[str]:
+    known(kind, KINDS, "kind")
+    return files_of(importlib.import_module(f"unseen.{kind}").__path__)
 
 
 def entry(kind: str, name: str) -> Entry:
@@ -73,11 +77,12 @@ def entry(kind: str, name: str) -> Entry:
 
 
 def text(kind: str, name: str) -> str:
-    """A method in its own words: the docstring of its module."""
-    return inspect.getdoc(inspect.getmodule(find(kind, name))) or ""
+    """A method in its own words: the docstring of its module, or of itself."""
+    method = find(kind, name)
+    return inspect.getdoc(inspect.getmodule(method)) or inspect.getdoc(method) or ""
 
 
-def parameters(method: type) -> list[inspect.Parameter]:
+def parameters(method: Any) -> list[inspect.Parameter]:
     """The constructor's parameters, without self."""
     return list(inspect.signature(method).parameters.values())
 
@@ -90,10 +95,14 @@ def create(
     **context: Any,
 ) -> Any:
     """An object of a method. `given` are the user's values, over the preset's; `context` holds what
-    the run knows (num_classes, embedding_size, seed, ...): a method gets what it asks for."""
+    the run knows (num_classes, embedding_size, seed, ...): a method gets what it asks for. A
+    function from outside is a loss, miner, ... as it is, with the given values beside the tensors;
+    of other kinds it makes the object."""
     given = given or {}
     check(kind, name, given, preset)
     method = find(kind, name)
+    if inspect.isfunction(method) and kind in _CALLS:
+        return partial(method, **given) if given else method
     takes = {p.name for p in parameters(method)}
     values = {key: value for key, value in context.items() if key in takes}
     return method(**(values | preset_values(kind, name, preset) | given))
@@ -126,19 +135,6 @@ def preset_values(kind: str, name: str, preset: str | None) -> dict[str, Any]:
         return {}
     presets: dict[str, dict[str, Any]] = getattr(find(kind, name), "PRESETS", {})
     return presets[known(preset, sorted(presets), f"preset of {name}")]
-
-
-def known(word: str, words: list[str], what: str) -> str:
-    """The word itself if it is one of the words; otherwise a ValueError with the nearest ones."""
-    if word in words:
-        return word
-    raise ValueError(f"unknown {what} {word!r}: {advice(word, words)}")
-
-
-def advice(word: str, words: list[str]) -> str:
-    """What may have been meant by a word that is none of the words."""
-    near = difflib.get_close_matches(word, words, n=3, cutoff=0.5)
-    return f"did you mean {' or '.join(near)}?" if near else f"choose from: {', '.join(words)}"
 
 
 def _section(text: str, head: str) -> str:

@@ -25,6 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from unseen import catalogue
 from unseen.data.pictures import transforms
 from unseen.evaluation import metric_names
+from unseen.names import known
 from unseen.networks.attention_ensemble import GOOGLENET
 from unseen.training.optimisers import Optimiser, Precision
 from unseen.training.sinks import Name as SinkName
@@ -302,9 +303,9 @@ def make(values: dict[str, Any]) -> Config:
     """A config from plain values; what is wrong is said in one line."""
     values = {key: _as_part(key, value) for key, value in values.items()}
     for key, value in values.items():
-        catalogue.known(key, list(Config.model_fields), "key")
+        known(key, list(Config.model_fields), "key")
         for inner in value if key in TABLES and isinstance(value, dict) else ():
-            catalogue.known(inner, list(TABLES[key].model_fields), f"key of {key}")
+            known(inner, list(TABLES[key].model_fields), f"key of {key}")
     try:
         return Config(**values)
     except ValidationError as error:
@@ -332,7 +333,7 @@ def put(values: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
     """A copy of the values with one of them set, by a key such as `lr` or `loss.beta`."""
     values = json.loads(json.dumps(values))
     *tables, last = key.split(".")
-    catalogue.known(tables[0] if tables else last, list(Config.model_fields), "key")
+    known(tables[0] if tables else last, list(Config.model_fields), "key")
     table = values
     for name in tables:
         default = _default_part(name)

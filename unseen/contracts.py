@@ -10,14 +10,16 @@ neighbours.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 from torch import Tensor
 
 from unseen.tuples import Pairs, Triplets
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
@@ -79,7 +81,7 @@ class Dataset(Protocol):
 
     def __len__(self) -> int: ...
 
-    def picture(self, index: int) -> Image.Image:
+    def picture(self, index: int) -> "Image.Image":
         """The picture as RGB; a data set of features has none and raises ValueError."""
         ...
 

@@ -12,6 +12,7 @@ from unseen.contracts import Dataset, FeatureDataset, annotations_of
 from unseen.data.pictures import transforms
 from unseen.data.pictures.decode import UnreadablePictureError
 from unseen.data.pictures.loader import Opening
+from unseen.names import known
 from unseen.networks.backbone import FEATURES, IMAGENET, OWN, create_backbone, has_weights
 from unseen.networks.head import PRINCIPAL
 from unseen.networks.network import POOLED
@@ -38,8 +39,7 @@ def settle(config: Config, dataset: Dataset) -> tuple[Config, list[str]]:
                 reasons.append(f"{key} = {'none' if value is None else value}: {why}")
 
     for column in config.evaluation_labels:
-        known = list(annotations_of(dataset).labels)
-        catalogue.known(column, known, f"label column of {dataset.name}")
+        known(column, annotations_of(dataset).labels, f"label column of {dataset.name}")
     has_gpu = torch.cuda.is_available()
     choose("device", "cuda" if has_gpu else "cpu", "a GPU" if has_gpu else "there is no GPU")
     if isinstance(dataset, FeatureDataset):

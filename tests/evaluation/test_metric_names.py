@@ -19,7 +19,7 @@ def test_values_after_the_at_sign() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("recal@4", "unknown metric 'recal@4'; the nearest are: recall"),
+        ("recal@4", "unknown metric 'recal': did you mean recall"),
         ("map_at_q", "map_at_r"),
         ("zzz", "recall"),
         ("base", "unknown metric"),

@@ -3,11 +3,11 @@
 Importing torch takes seconds, so the list of commands needs none of them.
 """
 
-import difflib
 import importlib
 import inspect
 import sys
 import warnings
+from contextlib import nullcontext
 from importlib.metadata import version
 from typing import Annotated, Any
 
@@ -16,6 +16,8 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from unseen.cli.mistakes import guarded
+from unseen.names import advice
+from unseen.outside import trusted
 
 COMMANDS = {  # name -> where it is, what it does
     "demo": ("demo:demo", "The whole way on built-in characters, in minutes."),
@@ -39,6 +41,7 @@ COMMANDS = {  # name -> where it is, what it does
     "export": ("export:export", "ONNX, a torch program, a bundle with a model card."),
     "catalogue": ("list_methods:list_methods", "Every loss, miner, sampler, ... by name."),
 }
+TRUST = "--trust"
 LOOK: dict[str, Any] = {
     "add_completion": False,
     "pretty_exceptions_enable": False,
@@ -63,8 +66,7 @@ class Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name = args[0]
         if name not in COMMANDS:
-            near = difflib.get_close_matches(name, COMMANDS, n=1)
-            ctx.fail(f"no command {name!r}" + (f": did you mean {near[0]}?" if near else ""))
+            ctx.fail(f"no command {name!r}: {advice(name, list(COMMANDS))}")
         return name, loaded(name), args[1:]
 
 
@@ -116,10 +118,17 @@ def describe(
     """Example: unseen demo
 
     Metric learning that is judged on classes it has never seen.
+
+    `--trust`, with any command: parts named in a config, run, index or study may come from
+    anywhere (loss=package.module:MyLoss); without it, from below the current folder or from
+    packages that announce them.
     """
 
 
 def run() -> None:
     """Parses the words after `unseen` and runs the command they name."""
     warnings.filterwarnings("ignore", module=r"PIL\.")  # what is wrong with a file we say ourselves
-    guarded(lambda: app(sys.argv[1:]))
+    words = sys.argv[1:]
+    before = words[: words.index("--")] if "--" in words else words  # what follows is no option
+    with trusted() if TRUST in before else nullcontext():
+        guarded(lambda: app([word for word in words if word != TRUST or word not in before]))

@@ -1,12 +1,9 @@
-"""Metrics by name: `recall@4` is Recall(4). A name is a file of unseen/metrics; the name of a
+"""Metrics by name: `recall@4` is Recall(4). A name is that of the catalogue; the name of a
 source stands for the metrics it printed."""
 
-import importlib
 import inspect
-import pkgutil
-from difflib import get_close_matches
 
-from unseen import metrics
+from unseen import catalogue
 from unseen.metrics.base import Clustering, Retrieval, Verification
 
 _RECALLS = [f"recall@{k}" for k in (1, 2, 4, 8)]
@@ -27,12 +24,7 @@ Metric = Retrieval | Clustering | Verification
 def parse_metric(text: str) -> Metric:
     """The metric a name means; what stands after @ is the constructor's first value."""
     name, at, value = text.partition("@")
-    known = sorted(m.name for m in pkgutil.iter_modules(metrics.__path__) if m.name != "base")
-    if name not in known:
-        near = get_close_matches(name, known, n=3, cutoff=0.5) or known
-        raise ValueError(f"unknown metric {text!r}; the nearest are: {', '.join(near)}")
-    module = importlib.import_module(f"unseen.metrics.{name}")
-    metric = getattr(module, "".join(word.capitalize() for word in name.split("_")))
+    metric = catalogue.find("metrics", name)
     if not at:
         return metric()
     if not inspect.signature(metric).parameters:

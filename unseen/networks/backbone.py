@@ -12,7 +12,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
@@ -20,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 import unseen.torchvision_operators  # noqa: F401 - before timm, which imports torchvision
+from unseen.names import advice
 from unseen.networks import bn_inception, efficientnet_lite, torchvision_bodies
 from unseen.networks.efficientnet_lite import efficientnet_lite as lite_body
 from unseen.networks.frozen_batch_norm import freeze_batch_norm, hold_statistics
@@ -227,18 +227,15 @@ def _known(name: str) -> Recipe:
         return RECIPES[name]
     import timm  # noqa: PLC0415 - takes seconds, and only a wrong name needs it here
 
-    near = get_close_matches(name, RECIPES, n=2, cutoff=0.5)
-    near += [TIMM + model for model in get_close_matches(name, timm.list_models(), n=2)]
-    advice = f"did you mean {' or '.join(near)}?" if near else f"choose {', '.join(RECIPES)}"
-    raise ValueError(f"unknown backbone {name!r}: {advice} Any model of timm is timm:<model>")
+    near = advice(name, [*RECIPES, *(TIMM + model for model in timm.list_models())])
+    raise ValueError(f"unknown backbone {name!r}: {near} Any model of timm is timm:<model>")
 
 
 def _timm_recipe(model: str, picture_size: int | None) -> Recipe:
     import timm  # noqa: PLC0415 - takes seconds, and only this branch needs it
 
     if not timm.is_model(model):
-        near = get_close_matches(model, timm.list_models(), n=3) or timm.list_models("resnet*")[:3]
-        raise ValueError(f"timm has no model {model!r}: did you mean {', '.join(near)}?")
+        raise ValueError(f"timm has no model {model!r}: {advice(model, timm.list_models())}")
     published = timm.get_pretrained_cfg(model)
     is_fixed = published is not None and published.fixed_input_size
     size: dict[str, Any] = {"img_size": picture_size} if picture_size and is_fixed else {}

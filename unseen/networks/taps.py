@@ -10,12 +10,12 @@ Rule     a map [N, C, H, W] counts by its maximum over places (or its mean, or G
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from difflib import get_close_matches
 from typing import Any
 
 from torch import Tensor, nn
 
 from unseen.geometry import full_precision, unit
+from unseen.names import advice
 from unseen.networks.pooling import create_pooling
 
 Keep = Callable[[str, Any], None]
@@ -53,9 +53,7 @@ def check_names(names: Sequence[str], known: Sequence[str]) -> None:
     """Unknown layers name their nearest."""
     for name in names:
         if name not in known:
-            near = get_close_matches(name, known, n=3)
-            advice = f"did you mean {', '.join(near)}?" if near else "see the network's layers()"
-            raise ValueError(f"no layer named {name!r}: {advice}")
+            raise ValueError(f"no layer named {name!r}: {advice(name, known)}")
 
 
 @contextmanager

@@ -1,0 +1,59 @@
+"""Names. A file is a class: `losses/proxy_nca.py` holds `ProxyNca`. An unknown name is answered
+with the nearest known ones. Nothing is registered and nothing heavy is imported here."""
+
+import difflib
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+NOT_METHODS = ("base",)
+_LISTED = 40  # names in one answer
+
+
+def known(word: str, words: Iterable[str], what: str) -> str:
+    """The word itself if it is one of the words; otherwise a ValueError with the nearest ones."""
+    words = list(words)
+    if word in words:
+        return word
+    raise ValueError(f"unknown {what} {word!r}: {advice(word, words)}")
+
+
+def advice(word: str, words: Sequence[str]) -> str:
+    """What may have been meant by a word that is none of the words."""
+    near = difflib.get_close_matches(word, words, n=3, cutoff=0.5)
+    if near:
+        return f"did you mean {' or '.join(near)}?"
+    more = f" ... ({len(words):,} in all)" if len(words) > _LISTED else ""
+    return f"choose from: {', '.join(words[:_LISTED])}{more}"
+
+
+def class_name(name: str) -> str:
+    """proxy_nca -> ProxyNca."""
+    return "".join(word.capitalize() for word in name.split("_"))
+
+
+def files_of(path: Iterable[str]) -> list[str]:
+    """The names of the methods in a package's folder, sorted."""
+    modules = pkgutil.iter_modules(path)
+    return sorted(m.name for m in modules if not m.ispkg and m.name not in NOT_METHODS)
+
+
+def classes_of(path: Iterable[str]) -> dict[str, str]:
+    """Class -> file of the methods in a package's folder."""
+    return {class_name(name): name for name in files_of(path)}
+
+
+def lazy(
+    package: str, where: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """`__getattr__`, `__dir__` and `__all__` of a package whose names lie in the modules `where`
+    says, and are imported when they are asked for."""
+
+    def find(name: str) -> Any:
+        if name not in where:
+            near = advice(name, sorted(where))
+            raise AttributeError(f"module {package!r} has no attribute {name!r}: {near}")
+        return getattr(importlib.import_module(f"{package}.{where[name]}"), name)
+
+    return find, lambda: sorted(where), sorted(where)
