@@ -164,7 +164,10 @@ class Index:
         if few or not (asks_milvus or self.manifest.approximate):
             return self.exact.search(queries, k, allowed)
         if asks_milvus:
-            found, last = self._milvus.search(self, queries, k), self._milvus.entry.last_serial
+            asked, last = self._milvus.search(self, queries, k), self._milvus.entry.last_serial
+            if asked is None:
+                return self.exact.search(queries, k, allowed)
+            found = asked
         else:
             found = self._approximate.search(queries, k, allowed)
             last = self._approximate.entry.last_serial

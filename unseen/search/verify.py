@@ -10,7 +10,7 @@ from unseen.search import segment as segments
 from unseen.search.index import Index
 from unseen.search.manifest import Manifest
 from unseen.search.stores import approximate
-from unseen.search.stores.milvus import Milvus
+from unseen.search.stores.milvus import Milvus, UnavailableError
 from unseen.search.writer import LOCK
 
 Progress = Callable[[int, int], None]
@@ -74,6 +74,9 @@ def _in_milvus(index: Index) -> list[str]:
     if entry is None:
         return []
     rows = np.flatnonzero(index.alive & (index.serials <= entry.last_serial))
-    held = Milvus(entry, model.size, model.normalise).vectors(index.serials[rows])
+    try:
+        held = Milvus(entry, model.size, model.normalise).vectors(index.serials[rows])
+    except UnavailableError as error:
+        return [f"{error}: its vectors were not compared"]
     wrong = int((held != index.row_vectors(rows)).any(axis=1).sum())
     return [f"Milvus at {entry.uri} lacks {wrong} of {len(rows)} vectors"] if wrong else []

@@ -13,7 +13,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -30,8 +30,7 @@ from unseen.search.manifest import (
     SegmentEntry,
 )
 from unseen.search.segment import ID, NewPicture, Segment
-from unseen.search.stores import approximate
-from unseen.search.stores.milvus import Milvus
+from unseen.search.stores import approximate, milvus
 
 Progress = Callable[[int, int], None]
 
@@ -110,18 +109,20 @@ class Writer:
             os.replace(other / segments.FOLDER / entry.name, target)
             entries.append(entry.model_copy(update={"name": name}))
         old = self.manifest.milvus
-        if old is not None:
-            self._milvus(old).drop()
         self._commit(
             segments=entries,
             model=taken.model,
             next_serial=taken.next_serial,
             approximate=None,
-            milvus=None if old is None else old.model_copy(update={"last_serial": 0}),
+            milvus=None if old is None else milvus.renewed(old),
         )
+        if old is not None:
+            with suppress(milvus.UnavailableError):  # then it stays, and nothing reads it
+                self._milvus(old).drop()
 
     def use_milvus(self, entry: MilvusEntry) -> None:
-        """Searches go to Milvus from now on."""
+        """Searches go to Milvus from now on; one that cannot be reached is refused."""
+        self._milvus(entry).opened()
         self._commit(milvus=entry, approximate=None)
 
     def refresh_store(
@@ -130,15 +131,24 @@ class Writer:
         """Brings Milvus, or the faiss index of a large collection, in line with the rows."""
         index, known = self.index(), self.manifest.approximate
         if self.manifest.milvus is not None:
-            last = self._milvus(self.manifest.milvus).bring(index, progress)
-            entry = self.manifest.milvus.model_copy(update={"last_serial": last})
-            self._commit(milvus=entry)
+            self._bring(index, self.manifest.milvus, progress)
         elif len(index) <= approximate_above:
             if known is not None:
                 self._commit(approximate=None)
         elif known is None or self._drifted(index, known):
             made = approximate.make(index, self._new_name(), progress=progress)
             self._commit(approximate=made)
+
+    def _bring(self, index: Index, entry: MilvusEntry, progress: Progress | None) -> None:
+        """What cannot be brought now stays in the folder alone, where it is searched exactly."""
+        try:
+            last = self._milvus(entry).bring(index, progress)
+        except milvus.UnavailableError as error:
+            milvus.log.warning(
+                "%s: the index has changed, Milvus follows with its next change", error
+            )
+            return
+        self._commit(milvus=entry.model_copy(update={"last_serial": last}))
 
     def _drifted(self, index: Index, known: ApproximateEntry) -> bool:
         """So much was added or removed since the faiss index was made that it is worth anew."""
@@ -147,8 +157,8 @@ class Writer:
         still = np.isin(covered, live).sum()
         return bool(len(live) - still > MOST_DEAD * len(live) or still < 0.8 * len(covered))
 
-    def _milvus(self, entry: MilvusEntry) -> Milvus:
-        return Milvus(entry, self.manifest.model.size, self.manifest.model.normalise)
+    def _milvus(self, entry: MilvusEntry) -> milvus.Milvus:
+        return milvus.Milvus(entry, self.manifest.model.size, self.manifest.model.normalise)
 
     def _without(self, ids: set[int]) -> list[SegmentEntry]:
         """The segments with the rows of these ids dead."""
