@@ -1,9 +1,11 @@
 """Backbones by name: sizes and layer names of the checkpoints they must load, and their inputs."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
-from unseen.networks.backbone import RECIPES, create_backbone
+from unseen.networks.backbone import RECIPES, backbone_facts, create_backbone
 from unseen.networks.input_spec import IMAGENET_MEAN, IMAGENET_STD
 
 FOURS = ("4a", "4b", "4c", "4d", "4e")
@@ -135,3 +137,39 @@ def test_bad_values():
         create_backbone("small_conv", weights="imagenet")
     with pytest.raises(ValueError, match=r"weights=FILE"):
         create_backbone("bn_inception", weights="imagenet")
+
+
+BODY = """
+from torch import nn
+
+class Body(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 6, 3, stride=2)
+
+    def forward(self, images):
+        return self.conv(images)
+
+def vectors(pretrained: bool = False):
+    return nn.Sequential(Body(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+"""
+
+
+def test_a_body_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_body.py").write_text(BODY)
+    monkeypatch.chdir(tmp_path)
+    backbone = create_backbone("./my_body.py:Body", picture_size=20, pooling="max")
+    pooled, maps = backbone(torch.randn(2, 3, 20, 20))
+    assert maps is not None
+    assert (backbone.num_features, backbone.input_spec.size) == (6, 20)
+    assert torch.equal(pooled, maps.amax(dim=(2, 3)))
+    pooled, maps = create_backbone("./my_body.py:vectors")(torch.randn(2, 3, 16, 16))
+    assert (pooled.shape, maps) == ((2, 6), None)
+    with pytest.raises(ValueError, match="takes no `pretrained`"):
+        create_backbone("./my_body.py:Body", weights="imagenet")
+
+
+@pytest.mark.parametrize("name", ["small_conv", "resnet50", "timm:resnet18", "features:7"])
+def test_facts_are_those_of_the_backbone_itself(name: str) -> None:
+    facts, made = backbone_facts(name), create_backbone(name)
+    assert (facts.num_features, facts.input_spec) == (made.num_features, made.input_spec)

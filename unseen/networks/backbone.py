@@ -6,30 +6,35 @@
     bn_inception                            ours; weights from a file
     timm:<model>                            any model of timm, e.g. timm:resnet18
     features:<size>                         none: the data are descriptors of that size
+    ./my_body.py:MyBody                     from outside (`outside.py`): a class, or a function that
+                                            makes a module, giving maps or vectors
 
 `weights` is None (random), "imagenet", or a file (`weights.py`).
 """
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 import unseen.torchvision_operators  # noqa: F401 - before timm, which imports torchvision
+from unseen import outside
 from unseen.names import advice
 from unseen.networks import bn_inception, efficientnet_lite, torchvision_bodies
 from unseen.networks.efficientnet_lite import efficientnet_lite as lite_body
 from unseen.networks.frozen_batch_norm import freeze_batch_norm, hold_statistics
-from unseen.networks.input_spec import IMAGENET_MEAN, IMAGENET_STD, InputSpec
+from unseen.networks.input_spec import IMAGENET_MEAN, IMAGENET_STD, InputSpec, input_spec_of
 from unseen.networks.pooling import POOLINGS, create_pooling
 from unseen.networks.ready_features import ReadyFeatures
 from unseen.networks.small_conv import SmallConv
 from unseen.networks.torchvision_bodies import torchvision_body
 from unseen.networks.weights import State, load_weights
 
+KIND = "backbones"  # what packages announce them as
 TIMM = "timm:"
 FEATURES = "features:"
 IMAGENET = "imagenet"
@@ -91,6 +96,8 @@ class Backbone(nn.Module):
             maps = features.permute(0, 3, 1, 2) if self.has_channels_last else features
             return self.pooling(maps), maps
         body: Any = self.body
+        if features.ndim == 2 and not hasattr(body, "forward_head"):
+            return features, None
         if features.ndim == 3 and not self.pools_itself:
             patches = features[:, getattr(body, "num_prefix_tokens", 0) :]  # [N, T, C]
             return self.pooling(patches.transpose(1, 2)[..., None]), None
@@ -151,9 +158,7 @@ def create_backbone(
         if mirror:
             raise ValueError(f"{name} sees no pictures: leave mirror out")
         return _ready_features(name, weights, pooling)
-    recipe = _timm_recipe(name.removeprefix(TIMM), picture_size) if name.startswith(TIMM) else None
-    if recipe is None:
-        recipe = _known(name)
+    recipe = _recipe(name, picture_size)
     body = recipe.make(weights == IMAGENET)
     if weights not in (None, IMAGENET):
         load_weights(body, weights, recipe.classifiers, lambda state: recipe.adapt(state, body))
@@ -162,13 +167,55 @@ def create_backbone(
     return Backbone(body, recipe.num_features, spec, pooling, frozen_bn, mirror)
 
 
-def _ready_features(name: str, weights: str | None, pooling: str) -> Backbone:
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a backbone before it is made."""
+
+    num_features: int
+    input_spec: InputSpec
+
+
+@cache
+def backbone_facts(name: str) -> Facts:
+    """Descriptor size and wanted pictures, without the cost of random weights."""
+    if name.startswith(FEATURES):
+        return Facts(_feature_count(name), InputSpec(0))
+    recipe = _recipe(name, None)
+    return Facts(recipe.num_features, recipe.input_spec)
+
+
+def _recipe(name: str, picture_size: int | None) -> Recipe:
+    if name.startswith(TIMM):
+        return _timm_recipe(name.removeprefix(TIMM), picture_size)
+    if name in RECIPES:
+        return RECIPES[name]
+    if outside.is_reference(name):
+        return _outside_recipe(outside.find(name), name, picture_size)
+    if name in outside.announced(KIND):
+        return _outside_recipe(outside.announced(KIND)[name].load(), name, picture_size)
+    import timm  # noqa: PLC0415 - takes seconds, and only a wrong name needs it here
+
+    near = advice(name, [*names(), *(TIMM + model for model in timm.list_models())])
+    raise ValueError(f"unknown backbone {name!r}: {near} Any model of timm is timm:<model>")
+
+
+def names() -> list[str]:
+    """Backbones by name, those that installed packages announce among them."""
+    return [*RECIPES, *sorted(outside.announced(KIND))]
+
+
+def _feature_count(name: str) -> int:
     size = name.removeprefix(FEATURES)
     if not size.isdigit() or int(size) < 1:
         raise ValueError(f"expected {FEATURES}<size>, e.g. {FEATURES}512, got {name!r}")
+    return int(size)
+
+
+def _ready_features(name: str, weights: str | None, pooling: str) -> Backbone:
+    size = _feature_count(name)
     if weights is not None or pooling != OWN:
         raise ValueError(f"{name} is no network: leave weights and pooling out")
-    return Backbone(ReadyFeatures(), int(size), InputSpec(0))
+    return Backbone(ReadyFeatures(), size, InputSpec(0))
 
 
 def has_weights(name: str) -> bool:
@@ -222,15 +269,6 @@ RECIPES = {
 }
 
 
-def _known(name: str) -> Recipe:
-    if name in RECIPES:
-        return RECIPES[name]
-    import timm  # noqa: PLC0415 - takes seconds, and only a wrong name needs it here
-
-    near = advice(name, [*RECIPES, *(TIMM + model for model in timm.list_models())])
-    raise ValueError(f"unknown backbone {name!r}: {near} Any model of timm is timm:<model>")
-
-
 def _timm_recipe(model: str, picture_size: int | None) -> Recipe:
     import timm  # noqa: PLC0415 - takes seconds, and only this branch needs it
 
@@ -252,9 +290,39 @@ def _timm_recipe(model: str, picture_size: int | None) -> Recipe:
             ) from error
         return made
 
-    body: Any = timm.create_model(model, num_classes=0, **size)
+    body = _skeleton(model, size)
     wanted = timm.data.resolve_model_data_config(body)
     spec = InputSpec(wanted["input_size"][-1], wanted["mean"], wanted["std"])
     classifier = body.pretrained_cfg.get("classifier") or ()
     names = (classifier,) if isinstance(classifier, str) else tuple(classifier)
     return Recipe(make, body.num_features, spec, names)
+
+
+def _skeleton(model: str, size: dict[str, Any]) -> Any:
+    """A model of timm without weights, where it can be made so: only its facts are read."""
+    import timm  # noqa: PLC0415
+
+    try:
+        with torch.device("meta"):
+            return timm.create_model(model, num_classes=0, **size)
+    except (NotImplementedError, RuntimeError):  # it computes something while it is made
+        return timm.create_model(model, num_classes=0, **size)
+
+
+def _outside_recipe(make: Any, name: str, picture_size: int | None) -> Recipe:
+    """A class, or a function that makes a module. It may take `pretrained` and say `input_spec`."""
+    takes_weights = "pretrained" in inspect.signature(make).parameters
+
+    def body(weights: bool) -> nn.Module:
+        if weights and not takes_weights:
+            raise ValueError(f"{name} takes no `pretrained`: leave weights out, or give a file")
+        made: nn.Module = make(pretrained=weights) if takes_weights else make()
+        return made
+
+    tried = body(False).eval()
+    spec = input_spec_of(tried, picture_size)
+    with torch.no_grad():
+        given = tried(torch.zeros(1, 3, spec.size, spec.size))
+    if not isinstance(given, Tensor) or given.ndim not in (2, 4):
+        raise ValueError(f"{name} must give a map [N, C, H, W] or a vector [N, P] per picture")
+    return Recipe(body, given.shape[1], spec)

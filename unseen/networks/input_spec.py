@@ -5,11 +5,13 @@ everywhere outside a network.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 Channels = tuple[float, float, float]
 
 IMAGENET_MEAN: Channels = (0.485, 0.456, 0.406)
 IMAGENET_STD: Channels = (0.229, 0.224, 0.225)
+USUAL_SIZE = 224
 
 
 @dataclass(frozen=True)
@@ -19,3 +21,14 @@ class InputSpec:
     size: int
     mean: Channels = (0.5, 0.5, 0.5)
     std: Channels = (0.5, 0.5, 0.5)
+
+
+def input_spec_of(module: Any, picture_size: int | None) -> InputSpec:
+    """How a module of the user's own wants its pictures."""
+    said = getattr(module, "input_spec", InputSpec(USUAL_SIZE))
+    if not isinstance(said, InputSpec):
+        raise ValueError(
+            f"input_spec of {type(module).__name__} must be an unseen.networks.InputSpec, "
+            f"got {said!r}"
+        )
+    return InputSpec(picture_size or said.size, said.mean, said.std)

@@ -1,0 +1,93 @@
+"""A module of the user's own as a network: anything that turns pictures [N, 3, H, W] (or features
+[N, P]) into embeddings [N, D], or into an `Output` if it has maps or several heads to show.
+
+It may say how it wants its pictures: `input_spec = InputSpec(size, mean, std)`. Its layers can be
+read, frozen (`freeze_until=<layer>`) and compared by their own names, like those of built-in ones.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from unseen.contracts import Output
+from unseen.networks.backbone import Backbone
+from unseen.networks.input_spec import InputSpec, input_spec_of
+from unseen.networks.network import EMBEDDING, POOLED
+from unseen.networks.taps import check_names, tap
+
+
+class OwnNetwork(nn.Module):
+    """num_inputs: the length of the features it takes; None: it takes pictures. picture_size: None
+    is what the module says, or 224."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        picture_size: int | None = None,
+        num_inputs: int | None = None,
+        frozen_bn: str = "off",
+    ) -> None:
+        super().__init__()
+        spec = input_spec_of(module, picture_size) if num_inputs is None else InputSpec(0)
+        shape = (2, 3, spec.size, spec.size) if num_inputs is None else (2, num_inputs)
+        output = _tried(module, shape)
+        self.embedding_size = output.embeddings.shape[1]
+        width = output.embeddings.shape[1] if output.maps is None else output.maps.shape[1]
+        self.backbone = Backbone(module, num_inputs or width, spec, frozen_bn=frozen_bn)
+
+    def forward(self, images: Tensor) -> Output:
+        return self.finish(self.backbone.body(images))
+
+    def finish(self, given: Tensor | Output) -> Output:
+        """What the module gave, as an Output."""
+        return given if isinstance(given, Output) else Output(given, given)
+
+    def first_part(self) -> tuple[nn.Module, str]:
+        """The layers a cut may lie in, and the method that runs them."""
+        return self.backbone.body, "forward"
+
+    def warm_up(self, only_new_layers: bool) -> None:
+        """Nobody but its author knows which of its layers are new: all are trained."""
+
+    def layers(self) -> list[str]:
+        """Every name `tapped` takes."""
+        return [*self.named_layers(), POOLED, EMBEDDING]
+
+    def named_layers(self) -> dict[str, nn.Module]:
+        return {name: layer for name, layer in self.backbone.body.named_modules() if name}
+
+    def tapped(
+        self, images: Tensor, names: Sequence[str], pooling: str = "max"
+    ) -> dict[str, Tensor]:
+        """Unit descriptors [N, d] of named layers, by the rule of `taps.py`."""
+        check_names(names, self.layers())
+
+        def run() -> Mapping[str, Tensor]:
+            output = self(images)
+            return {POOLED: output.pooled, EMBEDDING: output.embeddings}
+
+        return tap(run, self.named_layers(), names, num_images=len(images), pooling=pooling)
+
+
+@torch.no_grad()
+def _tried(module: nn.Module, shape: tuple[int, ...]) -> Output:
+    """What the module gives for two blank items; one that cannot be a network is refused here."""
+    parameter = next(module.parameters(), None)
+    if parameter is None:
+        raise ValueError(f"{type(module).__name__} has no parameters: there is nothing to train")
+    name, was_training = type(module).__name__, module.training
+    try:
+        given = module.eval()(torch.zeros(shape, device=parameter.device))
+    except Exception as error:
+        raise ValueError(f"{name} does not take {list(shape)}: {error}") from error
+    finally:
+        module.train(was_training)
+    found = given.embeddings if isinstance(given, Output) else given
+    if not isinstance(found, Tensor) or found.ndim != 2 or len(found) != shape[0]:
+        got = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        raise ValueError(
+            f"{name} must give embeddings [N, D] or an unseen.contracts.Output, got {got} for "
+            f"{list(shape)}"
+        )
+    return given if isinstance(given, Output) else Output(given, given)
