@@ -1,13 +1,15 @@
 """The total is the loss plus weighted regularizers; tuples are counted; parameters are offered."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
 
+from unseen import catalogue
 from unseen.contracts import Output
 from unseen.losses.margin import Margin
 from unseen.losses.multi_similarity import MultiSimilarity
-from unseen.losses.normalized_softmax import NormalizedSoftmax
 from unseen.miners.distance_weighted import DistanceWeighted
 from unseen.miners.multi_similarity import MultiSimilarity as MultiSimilarityMiner
 from unseen.objective import MinedObjective
@@ -69,39 +71,74 @@ def test_own_parameters_have_their_own_rates() -> None:
     assert length["lr"] == 1e-2
 
 
-@pytest.fixture
-def ensemble() -> tuple[Output, Tensor]:
-    generator = torch.Generator().manual_seed(0)
-    heads = torch.randn(12, 3, 4, generator=generator)
+def variants() -> list[tuple[str, str | None]]:
+    """Every loss with its defaults and each source's values that differ in more than rates."""
+    found: dict[str, tuple[str, str | None]] = {}
+    for name in catalogue.names("losses"):
+        for preset in (None, *catalogue.entry("losses", name).presets):
+            values = catalogue.preset_values("losses", name, preset)
+            told = str({k: v for k, v in values.items() if k != "lr"})
+            found.setdefault(f"{name} {told}", (name, preset))
+    return list(found.values())
+
+
+def priced(name: str, preset: str | None) -> tuple[Any, Any]:
+    """A loss for learners of size 4, and the miner it usually goes with."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        loss = catalogue.create("losses", name, {}, preset, num_classes=4, embedding_size=4)
+    usual = catalogue.find("losses", name).usual_miner
+    return loss.double(), None if usual is None else catalogue.create("miners", usual, seed=3)
+
+
+def learners(scale: float = 1.0) -> tuple[Output, Tensor]:
+    """Three learners of twelve items; the last two are longer by `scale` and turned."""
+    draw = torch.Generator().manual_seed(0)
+    heads = torch.randn(12, 3, 4, generator=draw, dtype=torch.float64)
+    heads[:, 1:] = scale * (heads[:, 1:] if scale == 1 else heads[:, 1:].flip(0))
+    heads = heads.requires_grad_()
     return Output(heads.flatten(1), heads.flatten(1), heads=heads), torch.arange(12) % 4
 
 
-def test_learners_are_compared_with_themselves_only(ensemble: tuple[Output, Tensor]) -> None:
-    output, labels = ensemble
+@pytest.mark.parametrize("mined", [True, False])
+@pytest.mark.parametrize(("name", "preset"), variants())
+def test_the_price_of_learners_is_the_mean_of_their_own(
+    name: str, preset: str | None, mined: bool
+) -> None:
+    """The slow twin: every learner's batch by itself, with a miner that stands where it stood."""
+    loss, miner = priced(name, preset)
+    _, again = priced(name, preset)
+    miner, again = (miner, again) if mined else (None, None)
+    output, labels = learners()
     assert output.heads is not None
-    one_by_one = [MultiSimilarity()(head, labels) for head in output.heads.unbind(1)]
-    terms = MinedObjective(MultiSimilarity())(output, labels)
-    torch.testing.assert_close(terms["loss"], torch.stack(one_by_one).mean())
+    prices = []
+    for place in range(3):
+        own = output.heads.detach()[:, place].clone()
+        tuples = None if again is None else again(own, labels)
+        prices.append(loss(own, labels, tuples).item())
+    terms = MinedObjective(loss, miner)(output, labels)
+    assert terms["loss"].item() == pytest.approx(sum(prices) / 3, rel=1e-10)
 
 
-def test_learners_are_mined_one_by_one(ensemble: tuple[Output, Tensor]) -> None:
-    output, labels = ensemble
+@pytest.mark.parametrize(("name", "preset"), variants())
+def test_no_learner_changes_the_gradient_of_another(name: str, preset: str | None) -> None:
+    gradients = []
+    for scale in (1.0, 1.5):
+        loss, miner = priced(name, preset)
+        output, labels = learners(scale)
+        assert output.heads is not None
+        total = MinedObjective(loss, miner)(output, labels)["total"]
+        (gradient,) = torch.autograd.grad(total, output.heads)
+        gradients.append(gradient[:, 0])
+    torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-10, atol=1e-12)
+
+
+def test_tuples_of_all_learners_are_counted() -> None:
+    output, labels = learners()
     assert output.heads is not None
     miner = MultiSimilarityMiner()
-    mined = [miner(head, labels) for head in output.heads.unbind(1)]
+    found = [len(miner(head, labels)[3]) for head in output.heads.unbind(1)]
     terms = MinedObjective(MultiSimilarity(), miner)(output, labels)
-    assert terms["negative_pairs"] == sum(len(pairs[3]) for pairs in mined)
-    prices = [
-        MultiSimilarity()(head, labels, pairs)
-        for head, pairs in zip(output.heads.unbind(1), mined, strict=True)
-    ]
-    torch.testing.assert_close(terms["loss"], torch.stack(prices).mean())
-
-
-def test_class_parameters_see_every_learner(ensemble: tuple[Output, Tensor]) -> None:
-    output, labels = ensemble
-    assert output.heads is not None
-    loss = NormalizedSoftmax(num_classes=4, embedding_size=4)
-    one_by_one = [loss(head, labels) for head in output.heads.unbind(1)]
-    terms = MinedObjective(loss)(output, labels)
-    torch.testing.assert_close(terms["loss"], torch.stack(one_by_one).mean())
+    assert terms["negative_pairs"] == sum(found)
+    switched = MinedObjective(Margin(4), DistanceWeighted(switch=1.0)).double()(output, labels)
+    assert (switched["triplets"], switched["switched"]) == (36, 1)

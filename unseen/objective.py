@@ -2,8 +2,9 @@
 
 The objective counts tuples and collects what regularizers report, so that formulas need not log.
 
-The learners of an ensemble (`Output.heads`) are mined one by one and priced together: only
-embeddings of the same learner are compared, and a mean is taken over the terms of all of them.
+The learners of an ensemble (`Output.heads`) are mined and priced one by one, and their mean is the
+loss: losses sum over the batch, so learners in one batch would be compared with each other.
+(HORDE's code counts the active pairs of all learners together; here each learner has its own.)
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from unseen.contracts import Output
 from unseen.losses.base import LabelLoss
 from unseen.memory import CrossBatchMemory
-from unseen.tuples import Pairs, Triplets, all_pairs, from_indices, relations, stacked
+from unseen.tuples import Pairs, Triplets, from_indices
 
 Weighted = tuple[str, float, nn.Module]  # name, weight, regularizer
 
@@ -54,8 +55,9 @@ class MinedObjective(nn.Module):
     ) -> dict[str, Tensor]:
         """The terms of a batch, given the local halves of all its pictures."""
         learners = [output.embeddings] if output.heads is None else list(output.heads.unbind(1))
-        mined = self._mined(learners, labels)
-        terms = {"loss": self.loss(torch.cat(learners), labels.repeat(len(learners)), mined)}
+        mined = [self._mined(embeddings, labels) for embeddings in learners]
+        prices = [self.loss(x, labels, tuples) for x, tuples in zip(learners, mined, strict=True)]
+        terms = {"loss": torch.stack(prices).mean() if len(prices) > 1 else prices[0]}
         total = terms["loss"]
         if self.memory is not None:
             terms["memory"] = self._against(self.memory, output.embeddings, labels)
@@ -71,15 +73,9 @@ class MinedObjective(nn.Module):
             terms |= {f"{name}.{key}": value for key, value in report.items()}
         return {"total": total, **terms, **counts(mined)}
 
-    def _mined(self, learners: list[Tensor], labels: Tensor) -> Pairs | Triplets | None:
-        """The tuples of each learner; None where the loss is to take all there are."""
-        if self.miner is not None:
-            found = [from_indices(self.miner(embeddings, labels)) for embeddings in learners]
-        elif len(learners) == 1 or isinstance(self.loss, LabelLoss):
-            return None
-        else:  # all tuples of the stacked batch would compare learners with each other
-            found = [all_pairs(*relations(labels))] * len(learners)
-        return stacked(found, len(labels))
+    def _mined(self, embeddings: Tensor, labels: Tensor) -> Pairs | Triplets | None:
+        """The tuples of one learner; None where the loss is to take all there are."""
+        return None if self.miner is None else from_indices(self.miner(embeddings, labels))
 
     def _against(self, memory: CrossBatchMemory, embeddings: Tensor, labels: Tensor) -> Tensor:
         """The loss against earlier batches; then the memory takes this one up."""
@@ -155,17 +151,16 @@ def check_for_memory(loss: nn.Module, miner: Callable[..., Any] | None) -> None:
         )
 
 
-def counts(mined: Pairs | Triplets | None) -> dict[str, Tensor]:
-    """How many tuples were mined, and which share of triplets was switched."""
-    if mined is None:
+def counts(mined: Sequence[Pairs | Triplets | None]) -> dict[str, Tensor]:
+    """How many tuples were mined, over all learners, and which share of triplets was switched."""
+    found = [tuples for tuples in mined if tuples is not None]
+    if not found:
         return {}
-    if isinstance(mined, Pairs):
-        return {
-            "positive_pairs": torch.tensor(float(len(mined.positive))),
-            "negative_pairs": torch.tensor(float(len(mined.negative))),
-        }
-    switched = (mined.anchor == mined.positive).float()
+    if isinstance(found[0], Pairs):
+        names = {"positive_pairs": 1, "negative_pairs": 3}
+        return {n: torch.tensor(float(sum(len(t[at]) for t in found))) for n, at in names.items()}
+    switched = torch.cat([tuples[0] == tuples[1] for tuples in found]).float()
     return {
-        "triplets": torch.tensor(float(len(mined.anchor))),
+        "triplets": torch.tensor(float(len(switched))),
         "switched": switched.mean() if len(switched) else torch.tensor(0.0),
     }

@@ -6,7 +6,6 @@ index the references (the batch itself when there are none). A triplet of the rh
 positive == anchor.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -83,15 +82,6 @@ def join(pairs: Pairs) -> Triplets:
     before = torch.cumsum(count, 0) - count  # triplets of earlier positive pairs
     place = torch.arange(len(owner), device=owner.device) - before[owner] + start[owner]
     return Triplets(pairs.anchor[owner], pairs.positive[owner], pairs.negative[order[place]])
-
-
-def stacked(parts: Sequence[Pairs | Triplets], size: int) -> Pairs | Triplets:
-    """The tuples of several batches of `size` items as those of one batch, one after the other."""
-    columns = zip(*parts, strict=True)
-    moved = [
-        torch.cat([part + place * size for place, part in enumerate(column)]) for column in columns
-    ]
-    return from_indices(tuple(moved))
 
 
 def as_pairs(tuples: Pairs | Triplets) -> Pairs:
