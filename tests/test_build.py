@@ -74,6 +74,40 @@ def test_a_regularizer_weighs_what_its_source_says(words: str, weight: float) ->
     assert part.weight == weight
 
 
+ENSEMBLE = (
+    "ensemble.num_heads=4",
+    "ensemble.masks_at=stage2.reduce",
+    "ensemble.trunk_until=stage2.reduce_norm",
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "weight"),
+    [
+        ('{name="horde"}', 1 / 4),
+        ('{name="horde", preset="horde_products"}', 1 / 3),
+        ('{name="horde", num_orders=3}', 1 / 2),
+        ('{name="horde", weight=1.0}', 1.0),
+        ('{name="head_divergence"}', 0.5),
+    ],
+)
+def test_in_an_ensemble_the_orders_share_one_weight(words: str, weight: float) -> None:
+    (part,) = settled(*ENSEMBLE, f"regularizers=[{words}]").regularizers
+    assert part.weight == weight
+
+
+@pytest.mark.parametrize(("given", "channels"), [("", 256), (", reduce=100", 100)])
+def test_in_an_ensemble_horde_sees_all_maps_reduced_to_the_channels_of_one(
+    given: str, channels: int
+) -> None:
+    words = f'regularizers=[{{name="horde", num_orders=3, dimension=8{given}}}]'
+    config = settled(*ENSEMBLE, "embedding_size=128", words)
+    horde: Any = build.objective(config, 5, build.network(config)).regularizers["horde"]
+    assert horde.moments.reduction.shape == (4 * 256, channels)
+    assert horde.moments.projectors.shape == (3, channels, 8)
+    assert horde.embeddings.shape == (2, 8, 128), "an order is as large as the whole embedding"
+
+
 def test_values_reach_the_usual_miner() -> None:
     miner = settled("loss=margin", "miner.switch=0.35").miner
     assert miner == Part(name="distance_weighted", switch=0.35)

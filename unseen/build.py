@@ -145,11 +145,11 @@ def network(config: Config) -> Tappable:
 def objective(config: Config, num_classes: int, net: Tappable | None = None) -> MinedObjective:
     """Miner, loss and regularizers for `num_classes` training classes; regularizers on maps also
     need the network. Each part draws its starting values alone: none changes those of another. The
-    learners of an ensemble are priced one by one, at their size."""
+    learners of an ensemble are priced one by one, at their size; regularizers see its embedding
+    whole, and the maps of its learners together, reduced to the channels of one."""
     assert isinstance(config.embedding_size, int)
     num_heads = config.ensemble.num_heads if config.ensemble is not None else 1
-    size = config.embedding_size // num_heads
-    context = {"num_classes": num_classes, "embedding_size": size}
+    context = {"num_classes": num_classes, "embedding_size": config.embedding_size}
 
     def create(kind: str, part: Part, **more: Any) -> Any:
         return catalogue.create(kind, part.name, part.values, part.preset, **(context | more))
@@ -161,18 +161,21 @@ def objective(config: Config, num_classes: int, net: Tappable | None = None) -> 
         return create("losses", config.loss, embedding_size=embedding_size, seed=config.seed)
 
     def regularizer(part: Part) -> Any:
-        for_maps = {} if net is None else {"num_channels": num_heads * net.backbone.num_features}
+        for_maps: dict[str, Any] = {}
         if net is not None:
             _refuse_frozen_maps(config, part, net)
+            channels = net.backbone.num_features
+            for_maps = {"num_channels": num_heads * channels}
+            for_maps["reduce"] = None if config.ensemble is None else channels
         own = {"make_loss": loss, "miner": miner(config.seed + 1), "seed": config.seed}
         with seeded(config.seed + 2):
             return create("regularizers", part, **own, **for_maps)
 
     with seeded(config.seed + 1):
-        main = loss(size)
+        main = loss(config.embedding_size // num_heads)
     names = _numbered([part.name for part in config.regularizers])
     parts = [
-        (name, float(weighted(part).weight or 0), regularizer(part))
+        (name, float(weighted(part, config.ensemble is not None).weight or 0), regularizer(part))
         for name, part in zip(names, config.regularizers, strict=True)
     ]
     return MinedObjective(main, miner(config.seed), parts, _memory(config))

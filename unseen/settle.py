@@ -55,10 +55,11 @@ def settle(config: Config, dataset: Dataset) -> tuple[Config, list[str]]:
     if config.miner is not None and config.miner.name == "auto":
         chosen["miner"], why = _usual_miner(config.loss, config.miner)
         reasons.append(f"miner = {chosen['miner'].name if chosen['miner'] else 'none'}: {why}")
-    for part in config.regularizers:
+    in_ensemble = config.ensemble is not None
+    chosen["regularizers"] = [weighted(part, in_ensemble) for part in config.regularizers]
+    for part, settled_part in zip(config.regularizers, chosen["regularizers"], strict=True):
         if part.weight is None:
-            reasons.append(f"weight = {weighted(part).weight:g}: usual with {part.name}")
-    chosen["regularizers"] = [weighted(part) for part in config.regularizers]
+            reasons.append(f"weight = {settled_part.weight:g}: usual with {part.name}")
     settled = Config(**(dict(config) | chosen))
     if config.head.start == "auto" and not _has_own_head(config):
         start = PRINCIPAL if _knows_enough(settled) else "default"
@@ -185,12 +186,16 @@ def is_on_maps(part: Part) -> bool:
     return "num_channels" in {p.name for p in catalogue.parameters(method)}
 
 
-def weighted(part: WeightedPart) -> WeightedPart:
+def weighted(part: WeightedPart, in_ensemble: bool) -> WeightedPart:
     """A regularizer with the weight of its source where none is given."""
     if part.weight is not None:
         return part
     found: Any = catalogue.find("regularizers", part.name)
     weight = found.preset_weights.get(part.preset, found.usual_weight)
+    if in_ensemble and hasattr(found, "weight_in_ensemble"):
+        values = catalogue.entry("regularizers", part.name).defaults
+        values |= catalogue.preset_values("regularizers", part.name, part.preset) | part.values
+        weight = found.weight_in_ensemble(values)
     return part.model_copy(update={"weight": weight})
 
 

@@ -11,15 +11,16 @@ Formula  for the vectors x at the places of a map and projectors W, elementwise 
          own. With trained=False projectors are fixed random signs and there is no E_k: <phi_k(x),
          phi_k(y)> / dimension is then <x, y>^k on average.
 Values   orders 1 to 5 on birds and cars, 1 to 4 on products; dimension 8192; weight 1, in an
-         ensemble 1 / (num_orders - 1) after `reduce` to 1024 channels. Fewer dimensions make high
-         orders noise. Projectors start uniform (Glorot), or +-1; sizes cancel in unit(), so signs
-         see maps divided by their mean length, whose fifth power would be large.
+         ensemble 1 / (num_orders - 1), on the learners' maps together after `reduce` to the
+         channels of one (1024 of GoogLeNet). Fewer dimensions make high orders noise. Projectors
+         start uniform (Glorot), or +-1; sizes cancel in unit(), so signs see maps divided by their
+         mean length, whose fifth power would be large.
 Use      any loss and miner on any network with maps; each order has a loss, and its parameters, of
          its own. `concatenated` gives all orders as one descriptor (reduce it by principal
          components fitted on training items).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -75,6 +76,11 @@ class Horde(Regularizer):
             start = [glorot(dimension, size, generator) for _ in orders]
             self.embeddings = nn.Parameter(torch.stack(start))
         self.losses = nn.ModuleList(make_loss(size) for _ in orders)
+
+    @staticmethod
+    def weight_in_ensemble(values: Mapping[str, Any]) -> float:
+        """What a config that names no weight means: the orders together weigh as much as one."""
+        return 1 / max(1, int(values["num_orders"]) - 1)
 
     def price(self, output: Output, labels: Tensor) -> Tensor:
         return self.global_half(self.local_half(output), labels)
