@@ -15,6 +15,8 @@ from unseen.settle import settle
 class Tiny:
     """Enough of a data set to settle a config."""
 
+    official_test_classes = None
+
     def __init__(self) -> None:
         self.labels = np.repeat(np.arange(60), 12)
 
@@ -173,7 +175,7 @@ def test_photographs_train_a_head_on_a_network_that_knows_them() -> None:
     chosen = (config.backbone, config.weights, config.freeze_until, config.views)
     assert chosen == ("efficientnet_lite0", "imagenet", "pooled", 0)
     assert (config.pooling, config.embedding_size, config.picture_size) == ("avg+max", 512, 224)
-    assert (config.lr, config.batch_size) == (1e-4, 96)
+    assert (config.lr, config.batch_size) == (1e-4, 84)
     assert config.head.start == "principal"
     for told in ("freeze_until = pooled: ", "head.start = principal: "):
         assert any(reason.startswith(told) for reason in reasons)
@@ -205,8 +207,8 @@ def test_a_head_that_was_chosen_stays_as_it_is(words: tuple[str, ...]) -> None:
 
 
 @pytest.mark.usefixtures("installed")
-def test_a_named_backbone_is_trained_as_a_whole() -> None:
-    config, _ = of_photographs("backbone=efficientnet_lite0")
+def test_another_backbone_is_trained_as_a_whole() -> None:
+    config, _ = of_photographs("backbone=resnet50", "weights=imagenet")
     assert (config.weights, config.freeze_until, config.pooling) == ("imagenet", None, "own")
     config, _ = of_photographs("backbone=timm:resnet18", "freeze_until=layer3")
     assert (config.weights, config.views) == (None, 4)

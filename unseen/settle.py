@@ -17,12 +17,13 @@ from unseen.networks.backbone import FEATURES, IMAGENET, OWN, create_backbone, h
 from unseen.networks.head import PRINCIPAL
 from unseen.networks.network import POOLED
 from unseen.networks.presets import preset_size
+from unseen.protocols.half_split import cut_test_classes, enough_share, num_aside
 
 Choose = Callable[[str, Any, str], None]  # key, value if it is "auto", why
 
 SMALL_PICTURE = 64  # up to this many pixels a picture counts as small
 USUAL_BATCH, HEAD_BATCH = 56, 112
-USUAL_LR, HEAD_LR = 1e-3, 1e-4
+USUAL_LR, HEAD_LR, PRETRAINED_LR = 1e-3, 1e-4, 1e-4
 USUAL_VIEWS = 4
 PHOTOGRAPHS = "efficientnet_lite0"  # the network for them, where its weights are installed
 
@@ -48,7 +49,7 @@ def settle(config: Config, dataset: Dataset) -> tuple[Config, list[str]]:
         _settle_pictures(config, dataset, choose)
     told = "; sgd often wants ten times as much" if config.optimiser.name == "sgd" else ""
     choose("lr", USUAL_LR, f"usual with AdamW{told}")
-    choose("validation_share", *_validation_share(config))
+    choose("validation_share", *_validation_share(config, dataset))
     usual_batch = HEAD_BATCH if isinstance(dataset, FeatureDataset) else USUAL_BATCH
     choose("batch_size", *_batch_size(config, dataset, usual_batch))
     choose("epochs", *_epochs(dataset))
@@ -87,10 +88,12 @@ def _knows_enough(config: Config) -> bool:
 def _settle_pictures(config: Config, dataset: Dataset, choose: Choose) -> None:
     side = _typical_side(dataset)
     small = side <= SMALL_PICTURE
-    backbone, frozen = _settle_network(config, small, choose)
+    backbone, weights, frozen = _settle_network(config, small, choose)
     if frozen == POOLED:
         choose("lr", HEAD_LR, "a head on good features soon learns too much")
         choose("batch_size", *_batch_size(config, dataset, HEAD_BATCH))
+    elif weights is not None:
+        choose("lr", PRETRAINED_LR, "pretrained layers soon forget at the rate of new ones")
     own_size = create_backbone(backbone).input_spec.size if backbone != "small_conv" else None
     usual = "small" if small else "base"
     transform = usual if config.transform in (None, "auto") else config.transform
@@ -127,9 +130,11 @@ def _settle_features(config: Config, size: int, choose: Choose) -> None:
     choose("workers", 0, "there is nothing to prepare")
 
 
-def _settle_network(config: Config, small: bool, choose: Choose) -> tuple[str, str | None]:
-    """Photographs, unless the user names a backbone, get pretrained layers that run once and a
-    head that is trained. Returns the backbone, and up to where it is frozen."""
+def _settle_network(
+    config: Config, small: bool, choose: Choose
+) -> tuple[str, str | None, str | None]:
+    """Photographs get pretrained layers that run once and a head that is trained, unless the user
+    names another backbone. Returns the backbone, its weights, and up to where it is frozen."""
     backbone, why = "small_conv", "built in, needs no weights"
     if not small and has_weights(PHOTOGRAPHS):
         backbone, why = PHOTOGRAPHS, "photographs: its ImageNet weights are installed"
@@ -139,10 +144,8 @@ def _settle_network(config: Config, small: bool, choose: Choose) -> tuple[str, s
     backbone = backbone if config.backbone == "auto" else config.backbone
     if backbone.startswith(FEATURES):
         raise ValueError(f"backbone {backbone} is for data of features; this has pictures")
-    installed = has_weights(backbone) and config.network != "net_c"
-    choose("weights", IMAGENET if installed else None, "installed with it" if installed else "")
-    photographs = config.backbone == "auto" and backbone == PHOTOGRAPHS
-    photographs = photographs and config.weights is not None
+    weights = _settle_weights(config, backbone, choose)
+    photographs = not small and backbone == PHOTOGRAPHS and weights is not None
     frozen = None if config.freeze_until == "auto" else config.freeze_until
     if photographs and config.freeze_until == "auto" and not _needs_body(config):
         frozen = POOLED
@@ -154,7 +157,20 @@ def _settle_network(config: Config, small: bool, choose: Choose) -> tuple[str, s
     if frozen is None and config.views not in ("auto", 0):
         raise ValueError(f"views needs freeze_until = <layer>, got views = {config.views}")
     _settle_rest_of_network(config, backbone, choose)
-    return backbone, frozen
+    return backbone, weights, frozen
+
+
+def _settle_weights(config: Config, backbone: str, choose: Choose) -> str | None:
+    if config.weights != "auto":
+        return config.weights
+    installed = has_weights(backbone) and config.network != "net_c"
+    why = "installed with it"
+    if not installed:
+        told = "none are installed with it; weights=imagenet or weights=FILE gives it some"
+        why = "" if backbone == "small_conv" else f"{backbone} starts from random ones: {told}"
+    weights = IMAGENET if installed else None
+    choose("weights", weights, why)
+    return weights
 
 
 def _settle_rest_of_network(config: Config, backbone: str, choose: Choose) -> None:
@@ -218,11 +234,6 @@ def _short_side(data: Dataset, index: int) -> int | None:
         return None  # a run goes on without it
 
 
-def _trainable(data: Dataset) -> int:
-    """About how many classes will train: half of those with a pair, less the validation share."""
-    return int((np.bincount(data.labels) > 1).sum()) // 2
-
-
 def _batch_size(config: Config, data: Dataset, usual: int) -> tuple[int, str]:
     name, preset = config.sampler.name, config.sampler.preset
     values = catalogue.entry("samplers", name).defaults
@@ -230,17 +241,29 @@ def _batch_size(config: Config, data: Dataset, usual: int) -> tuple[int, str]:
     per_class = values.get("per_class", 4)
     if not isinstance(per_class, int) or per_class < 1:
         raise ValueError(f"sampler.per_class must be a whole number from 1, got {per_class!r}")
-    share = config.validation_share if config.validation_share != "auto" else 0.15
-    most = max(2, int(_trainable(data) * (1 - share)) - 1)
+    share = config.validation_share
+    share = _validation_share(config, data)[0] if share == "auto" else share
+    left = _not_tested(data)
+    most = max(2, left - num_aside(share, left) - 1)
     classes = min(max(2, usual // per_class), most)
     return classes * per_class, f"{classes} classes with {per_class} pictures each"
 
 
-def _validation_share(config: Config) -> tuple[float, str]:
+def _validation_share(config: Config, data: Dataset) -> tuple[float, str]:
+    """The source's share, or more of few classes."""
     if config.protocol == "k_fold":
         return 1 / config.folds, "of the training classes, one fold"
-    share = 0.1 if config.protocol == "fixed_validation" else 0.15
-    return share, "of the training classes, to select on"
+    usual = 0.1 if config.protocol == "fixed_validation" else 0.15
+    if annotations_of(data).validation_classes is not None:
+        return usual, "not used: the data name their validation classes"
+    left = _not_tested(data)
+    share = enough_share(usual, left)
+    return share, f"{num_aside(share, left)} of {left} training classes, to select on"
+
+
+def _not_tested(data: Dataset) -> int:
+    """Classes to train and to select on; their number is the same for every seed."""
+    return len(cut_test_classes(data, seed=0)[1])
 
 
 def _epochs(data: Dataset) -> tuple[int, str]:

