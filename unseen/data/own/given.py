@@ -167,10 +167,10 @@ def _hugging_face(data: Any) -> GivenPictures:
     labels = [name for name, kind in kinds.items() if kind == "ClassLabel"]
     labels = labels or [name for name in ("label", "labels", "class") if name in kinds]
     if len(pictures) != 1 or len(labels) != 1:
-        told = ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
+        columns = ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
         raise ValueError(
             "a datasets.Dataset needs one column of pictures and one of class labels, got "
-            f"{told}: keep one of each with select_columns()"
+            f"{columns}: keep one of each with select_columns()"
         )
     names = getattr(data.features[labels[0]], "names", None)
     told = _told(list(data[labels[0]]), names)
