@@ -142,3 +142,27 @@ def test_tuples_of_all_learners_are_counted() -> None:
     assert terms["negative_pairs"] == sum(found)
     switched = MinedObjective(Margin(4), DistanceWeighted(switch=1.0)).double()(output, labels)
     assert (switched["triplets"], switched["switched"]) == (36, 1)
+
+
+def test_a_function_of_two_tensors_is_a_loss() -> None:
+    def spread(embeddings: Tensor, labels: Tensor) -> Tensor:
+        return embeddings.square().mean()
+
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = nn.Parameter(torch.tensor(2.0))
+
+        def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+            return self.scale * embeddings.square().mean()
+
+    x, labels = torch.ones(4, 3), torch.tensor([0, 0, 1, 1])
+    assert MinedObjective(spread)(Output(x, x), labels)["total"] == 1.0
+    own = MinedObjective(
+        Scaled(), None, [("spread", 0.5, lambda output, labels: output.pooled.sum())]
+    )
+    assert own(Output(x, x), labels)["total"] == 2.0 + 0.5 * 12
+    assert len(own.parameter_groups(0.1)) == 1
+    for loss in (spread, Scaled()):
+        with pytest.raises(ValueError, match="leave the miner out"):
+            MinedObjective(loss, lambda embeddings, labels: None)

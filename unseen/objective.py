@@ -7,6 +7,7 @@ loss: losses sum over the batch, so learners in one batch would be compared with
 (HORDE's code counts the active pairs of all learners together; here each learner has its own.)
 """
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from unseen.losses.base import LabelLoss
 from unseen.memory import CrossBatchMemory
 from unseen.tuples import Pairs, Triplets, from_indices
 
-Weighted = tuple[str, float, nn.Module]  # name, weight, regularizer
+Weighted = tuple[str, float, Callable[..., Tensor]]  # name, weight, regularizer
 
 
 class MinedObjective(nn.Module):
@@ -26,7 +27,7 @@ class MinedObjective(nn.Module):
 
     def __init__(
         self,
-        loss: nn.Module,
+        loss: Callable[..., Tensor],
         miner: Callable[..., Any] | None = None,
         regularizers: Sequence[Weighted] = (),
         memory: CrossBatchMemory | None = None,
@@ -35,10 +36,11 @@ class MinedObjective(nn.Module):
         names = [name for name, _, _ in regularizers]
         if len(set(names)) < len(names):
             raise ValueError(f"each regularizer needs a name of its own, got {', '.join(names)}")
+        check_takes_tuples(loss, miner)
         if memory is not None:
             check_for_memory(loss, miner)
-        self.loss, self.miner, self.memory = loss, miner, memory
-        self.regularizers = nn.ModuleDict({name: part for name, _, part in regularizers})
+        self.loss, self.miner, self.memory = as_module(loss, 3), miner, memory
+        self.regularizers = nn.ModuleDict({n: as_module(part, 2) for n, _, part in regularizers})
         self.weights = {name: weight for name, weight, _ in regularizers}
 
     def forward(self, output: Output, labels: Tensor) -> dict[str, Tensor]:
@@ -137,12 +139,56 @@ class MinedObjective(nn.Module):
         return {name: miner for name, miner in found.items() if hasattr(miner, "state_dict")}
 
 
-def check_for_memory(loss: nn.Module, miner: Callable[..., Any] | None) -> None:
+class Call(nn.Module):
+    """A function as a part, or a module that takes two tensors where three might come."""
+
+    def __init__(self, call: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.call = call
+
+    def forward(self, given: Any, labels: Tensor, tuples: None = None) -> Tensor:
+        return self.call(given, labels)
+
+
+def as_module(call: Callable[..., Tensor], number: int) -> nn.Module:
+    """A part that is called with so many arguments: a module that takes them as it is, a function
+    or a module that takes fewer wrapped."""
+    return call if isinstance(call, nn.Module) and _takes(call, number) else Call(call)
+
+
+def check_takes_tuples(loss: Callable[..., Tensor], miner: Callable[..., Any] | None) -> None:
+    """Stops a miner before a loss that would not hear of what it finds."""
+    if miner is not None and not _takes(loss, 3):
+        raise ValueError(
+            f"{_name(loss)} takes embeddings and labels alone: leave the miner out (miner=none), "
+            "or give it a third argument, tuples=None"
+        )
+
+
+def _takes(call: Callable[..., Any], number: int) -> bool:
+    """Whether a call takes so many arguments by place."""
+    try:
+        inspect.signature(getattr(call, "forward", call)).bind(*[None] * number)
+    except TypeError:
+        return False
+    return True
+
+
+def _name(part: Any) -> str:
+    return getattr(part, "__name__", type(part).__name__)
+
+
+def check_for_memory(loss: Callable[..., Tensor], miner: Callable[..., Any] | None) -> None:
     """Stops parts that cannot take references."""
     if isinstance(loss, LabelLoss):
         raise ValueError(
             f"memory holds references for losses on pairs and triplets: {type(loss).__name__} "
             "compares with class parameters; use memory=none, or another loss"
+        )
+    if not _takes(loss, 5):
+        raise ValueError(
+            f"memory gives a loss references, and {_name(loss)} takes none: use memory=none, or "
+            "give it (embeddings, labels, tuples, ref_embeddings, ref_labels)"
         )
     if getattr(miner, "switch", 0):
         raise ValueError(
