@@ -1,6 +1,5 @@
 """`unseen serve`: the search page of an index."""
 
-import json
 import os
 import secrets
 from pathlib import Path
@@ -17,6 +16,14 @@ def serve(
     host: Annotated[str, typer.Option(help="the address to listen at")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
     token: Annotated[str | None, typer.Option(help="ask for this word; `new` makes one up")] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="ask for the word in this file; or set UNSEEN_TOKEN")
+    ] = None,
+    no_token: Annotated[bool, typer.Option("--no-token", help="let everybody in")] = False,
+    proxy: Annotated[
+        list[str] | None,
+        typer.Option(help="address of a proxy before this, whose X-Forwarded-For is believed"),
+    ] = None,
     compare: Annotated[
         Path | None, typer.Option(help="another index of the same pictures: shows what changed")
     ] = None,
@@ -29,29 +36,38 @@ def serve(
     Opens a page on http://127.0.0.1:8000 that finds pictures like the one you drop on it. Only this
     machine can reach it; `--host 0.0.0.0 --token new` lets others in who know the word.
     """
-    word = secrets.token_urlsafe(16) if token == "new" else token
-    if not start.is_loopback(host) and word is None:
-        raise ValueError(
-            f"--host {host} lets every machine that reaches this one look at the pictures: "
-            "add --token new"
-        )
     settings = start.Settings(
         index=str(index.resolve()),
         other=None if compare is None else str(compare.resolve()),
         run=None if run is None else str(run.resolve()),
         host=host,
-        token=word,
+        token=_word(token, token_file, no_token),
         per_minute=per_minute,
+        proxies=proxy or [],
     )
+    start.check(settings, everybody=no_token)
     library, other = start.libraries(settings)  # what cannot be opened stops here, in one line
     told = f"{len(library.shelf.index):,} pictures"
-    asked = "" if word is None else f"/?token={word}"
+    # a word that is kept in a file or a variable is not for the terminal
+    asked = "" if token is None else f"/?token={settings.token}"
     console.print(f"{told}; open http://{_shown(host)}:{port}{asked}", soft_wrap=True)
     if workers == 1:
-        start.run(start.application(settings, library, other), host, port)
-        return
-    os.environ[start.VARIABLE] = json.dumps(vars(settings))
-    start.run_many(host, port, workers)
+        start.run(start.application(settings, library, other), settings, port)
+    else:
+        start.run_many(settings, port, workers)
+
+
+def _word(token: str | None, file: Path | None, no_token: bool) -> str | None:
+    """The word to ask for; one of three ways to say it, before the environment's."""
+    if (token is not None) + (file is not None) + no_token > 1:
+        raise ValueError("give one of --token, --token-file and --no-token")
+    if no_token:
+        return None
+    if file is not None:
+        return file.read_text(encoding="utf-8").strip()
+    if token is not None:
+        return secrets.token_urlsafe(16) if token == "new" else token
+    return os.environ.get("UNSEEN_TOKEN")
 
 
 def _shown(host: str) -> str:

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uvicorn
@@ -12,6 +13,7 @@ from starlette.testclient import TestClient
 
 from unseen.experiment.trained import Trained
 from unseen.search.ingest import find, ingest, model_entry
+from unseen.search.service import start
 from unseen.search.service.app import create_app
 from unseen.search.service.guard import Limits
 from unseen.search.service.library import Library
@@ -49,12 +51,14 @@ def address(library: Library) -> Iterator[str]:
 
 
 class serving:  # noqa: N801  (reads as a verb)
-    """`with serving(app) as url`: uvicorn in a thread, stopped at the end."""
+    """`with serving(app) as url`: uvicorn as `unseen serve` sets it up, in a thread, stopped at the
+    end. `options`: of uvicorn, instead of those."""
 
-    def __init__(self, app: object) -> None:
+    def __init__(self, app: object, **options: Any) -> None:
         self.socket = socket.socket()
         self.socket.bind(("127.0.0.1", 0))
-        config = uvicorn.Config(app, log_level="error", access_log=False)  # type: ignore[arg-type]
+        given = {**start.options(), "log_level": "critical", **options}
+        config = uvicorn.Config(app, **given)  # type: ignore[arg-type]
         self.server = uvicorn.Server(config)
         self.thread = threading.Thread(
             target=self.server.run, kwargs={"sockets": [self.socket]}, daemon=True

@@ -57,13 +57,13 @@ def test_a_body_that_is_too_large_is_refused_said_or_not() -> None:
 
 
 def test_a_token_by_header_address_or_cookie() -> None:
-    asked = client(token="secret word")
+    asked = client(token="a-secret-word")
     assert asked.get("/").status_code == 401
     assert asked.get("/", headers={"authorization": "Bearer wrong"}).status_code == 401
-    assert asked.get("/", headers={"authorization": "Bearer secret word"}).status_code == 200
-    assert asked.get("/", headers={"cookie": 'unseen="secret word"'}).status_code == 200
+    assert asked.get("/", headers={"authorization": "Bearer a-secret-word"}).status_code == 200
+    assert asked.get("/", headers={"cookie": 'unseen="a-secret-word"'}).status_code == 200
     assert asked.get("/", headers={"cookie": "a=\x01; =="}).status_code == 401
-    moved = asked.get("/?token=secret%20word", follow_redirects=False)
+    moved = asked.get("/?token=a%2Dsecret-word", follow_redirects=False)
     assert moved.status_code == 303
     assert "HttpOnly" in moved.headers["set-cookie"]
     assert "SameSite=Strict" in moved.headers["set-cookie"]
@@ -93,24 +93,66 @@ def test_a_body_that_does_not_come_ends() -> None:
 
     guard = Guard(echo, Limits(hosts=None, seconds=0.05))
     assert asyncio.run(called(guard, never)) == 408
-    assert guard.running == 0
+    assert not guard.running
 
 
-def test_so_many_at_once() -> None:
+async def told_at_once(limits: Limits, receive: Any, app: Any, go: asyncio.Event) -> list[int]:
+    """Statuses of five requests that are there at the same time."""
+    guard = Guard(app, limits)
+    asked = [asyncio.create_task(called(guard, receive)) for _ in range(5)]
+    await asyncio.sleep(0.05)
+    go.set()
+    told = list(await asyncio.gather(*asked))
+    assert not guard.running
+    assert guard.held == 0
+    return sorted(told)
+
+
+@pytest.mark.parametrize(("at_once", "each"), [(2, 9), (9, 2)])
+def test_so_many_at_once(at_once: int, each: int) -> None:
     async def all_of_them() -> list[int]:
         go = asyncio.Event()
 
-        async def waits() -> Any:
+        async def whole() -> Any:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def works(scope: Any, receive: Any, send: Any) -> None:
+            await go.wait()
+            await echo(scope, receive, send)
+
+        limits = Limits(hosts=None, at_once=at_once, at_once_each=each, per_minute=0)
+        return await told_at_once(limits, whole, works, go)
+
+    assert asyncio.run(all_of_them()) == [200, 200, 503, 503, 503]
+
+
+def test_a_request_that_is_still_arriving_takes_nobody_s_place() -> None:
+    async def all_of_them() -> list[int]:
+        go = asyncio.Event()
+
+        async def slow() -> Any:
             await go.wait()
             return {"type": "http.request", "body": b"", "more_body": False}
 
-        guard = Guard(echo, Limits(hosts=None, at_once=2, per_minute=0))
-        asked = [asyncio.create_task(called(guard, waits)) for _ in range(5)]
-        await asyncio.sleep(0.05)
-        go.set()
-        return list(await asyncio.gather(*asked))
+        return await told_at_once(Limits(hosts=None, at_once=1, per_minute=0), slow, echo, go)
 
-    assert sorted(asyncio.run(all_of_them())) == [200, 200, 503, 503, 503]
+    assert asyncio.run(all_of_them()) == [200] * 5
+
+
+def test_all_bodies_together_are_limited() -> None:
+    async def all_of_them() -> list[int]:
+        go = asyncio.Event()
+
+        async def half() -> Any:
+            if not go.is_set():
+                await asyncio.sleep(0.01)
+                return {"type": "http.request", "body": b"x" * 40, "more_body": True}
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        limits = Limits(hosts=None, max_held=300, max_bytes=10**6, per_minute=0)
+        return await told_at_once(limits, half, echo, go)
+
+    assert 503 in asyncio.run(all_of_them())
 
 
 @pytest.mark.parametrize("path", ["/", "/deep/er"])
@@ -122,3 +164,47 @@ def test_the_log_names_no_client_and_no_words(path: str, caplog: pytest.LogCaptu
     )
     assert "GET" in told
     assert not any(word in told for word in ("secret", "private", "testclient"))
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"origin": "http://testserver"}, 200),
+        ({"origin": "http://testserver:80"}, 200),
+        ({"origin": "http://testserver:8001"}, 403),
+        ({"origin": "http://evil.example"}, 403),
+        ({"origin": "http://testserver.evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": "http://[broken"}, 403),
+        ({"sec-fetch-site": "same-site"}, 403),
+        ({"sec-fetch-site": "same-origin", "origin": "https://behind.a.proxy"}, 200),
+    ],
+)
+def test_another_origin_may_not_send(headers: dict[str, str], status: int) -> None:
+    assert client().post("/", headers=headers).status_code == status
+
+
+def test_guessing_a_token_is_slowed_down_and_holders_elsewhere_are_not() -> None:
+    guard = Guard(echo, Limits(hosts=None, token="a-secret-word"))
+    guesser, holder = TestClient(guard, client=("10.0.0.1", 1)), TestClient(guard)
+    told = [
+        guesser.get("/", headers={"authorization": f"Bearer guess {turn}"}).status_code
+        for turn in range(30)
+    ]
+    assert set(told[:5]) == {401}
+    assert set(told[-5:]) == {429}
+    right = {"authorization": "Bearer a-secret-word"}
+    assert guesser.get("/", headers=right).status_code == 429  # or guessing would go on
+    assert holder.get("/", headers=right).status_code == 200
+
+
+def test_nobody_without_a_token_asks_for_ever() -> None:
+    asked = client(token="a-secret-word", per_minute=10)
+    assert [asked.get("/").status_code for _ in range(12)] == [401] * 10 + [429] * 2
+    assert asked.get("/", headers={"authorization": "Bearer a-secret-word"}).status_code == 200
+
+
+@pytest.mark.parametrize("token", ["", "short", "not in a header\n", "x" * 11, "é" * 20])
+def test_a_token_that_keeps_nobody_out_is_refused(token: str) -> None:
+    with pytest.raises(ValueError, match="12 letters"):
+        Limits(token=token)

@@ -15,7 +15,6 @@ from typing import Annotated, Any
 import numpy as np
 from fastapi import FastAPI, HTTPException, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import JSONResponse
 from PIL import Image
 from pydantic import BaseModel
 
@@ -23,8 +22,9 @@ from unseen.data.pictures.decode import UnreadablePictureError, decode
 from unseen.reports.embedding_map import class_colours, flatten, sample
 from unseen.search.answers import Answer
 from unseen.search.service.changes import Change, changes
-from unseen.search.service.guard import Guard, Limits, Refused
+from unseen.search.service.guard import Guard, Limits
 from unseen.search.service.library import Library
+from unseen.search.service.tally import Tally
 
 MAX_PIXELS = 40_000_000  # of an upload
 LARGE_SIDE = 1024  # of a picture shown large
@@ -76,7 +76,12 @@ class Found(BaseModel):
     hits: list[Hit]
 
 
-def create_app(library: Library, other: Library | None = None, limits: Limits | None = None) -> Any:
+def create_app(
+    library: Library,
+    other: Library | None = None,
+    limits: Limits | None = None,
+    tally: Tally | None = None,
+) -> Any:
     """The application; with another library also what changed between the two."""
     app = FastAPI(
         title="Unseen search",
@@ -84,7 +89,6 @@ def create_app(library: Library, other: Library | None = None, limits: Limits | 
         docs_url=None,
         redoc_url=None,
     )
-    app.add_exception_handler(Refused, _refused)  # a body that grew too large or never came
     _pages(app)
     _facts(app, library)
     _searches(app, library)
@@ -93,13 +97,7 @@ def create_app(library: Library, other: Library | None = None, limits: Limits | 
     if other is not None:
         _pictures(app, other, "/other")
         _changes(app, library, other)
-    return Guard(app, limits or Limits())
-
-
-def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Refused)
-    content, headers = {"detail": error.reason}, {"connection": "close"}
-    return JSONResponse(content, status_code=error.status, headers=headers)
+    return Guard(app, limits or Limits(), tally)
 
 
 def _pages(app: FastAPI) -> None:

@@ -2,21 +2,27 @@
 
 A request that is refused gets a short JSON answer and a status that says why: 400 wrong host, 401
 no token, 403 from another site, 408 too slow, 413 too large, 429 too often, 503 too many at once.
-Nothing about a client is kept but, for a minute, how often its address asked; logs name the route,
-the status and the time it took.
+A request is in work once all of it has arrived, so that slow ones take nobody's place. Nothing
+about a client is kept but, for a minute, how often its address asked; logs name the route, the
+status and the time it took. What a connection does before there is a request: `connections.py`.
 """
 
 import asyncio
 import hmac
 import json
 import logging
+import re
 import time
-from collections import deque
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from unseen.search.service.tally import Tally, home
 
 COOKIE = "unseen"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -33,18 +39,32 @@ HEADERS = {
 log = logging.getLogger("unseen.serve")
 
 
+TOKEN = re.compile(r"[A-Za-z0-9._~-]{12,}")  # the same in an address, a header and a cookie
+GUESSES = 10  # wrong tokens of one address in a minute
+PORTS = {"http": 80, "https": 443}
+
+
 @dataclass(frozen=True)
 class Limits:
-    """max_bytes: of a request's body. at_once: requests in work. per_minute: requests of one
-    address, 0 for any number. seconds: for a body to arrive. hosts: names the page may be reached
-    by, None for any."""
+    """max_bytes: of a request's body; max_held: of all bodies together. at_once: requests in work,
+    of them at_once_each of one address. per_minute: requests of one address, 0 for any number.
+    seconds: for a body to arrive. hosts: names the page may be reached by, None for any."""
 
     max_bytes: int = 20_000_000
+    max_held: int = 200_000_000
     at_once: int = 32
+    at_once_each: int = 16
     per_minute: int = 1200
     seconds: float = 20.0
     hosts: tuple[str, ...] | None = LOOPBACK
     token: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.token is not None and not TOKEN.fullmatch(self.token):
+            raise ValueError(
+                "a token must have at least 12 letters, digits or - . _ ~, and nothing else: "
+                "--token new makes one up"
+            )
 
 
 class Refused(Exception):  # noqa: N818  (an answer, not a fault)
@@ -56,95 +76,114 @@ class Refused(Exception):  # noqa: N818  (an answer, not a fault)
 
 
 class Guard:
-    """Wraps an application."""
+    """Wraps an application. Several processes may share a tally; the other limits are each one's
+    own."""
 
-    def __init__(self, app: ASGIApp, limits: Limits) -> None:
-        self.app, self.limits = app, limits
-        self.running = 0
-        self.times: dict[str, deque[float]] = {}
+    def __init__(self, app: ASGIApp, limits: Limits, tally: Tally | None = None) -> None:
+        self.app, self.limits, self.tally = app, limits, tally or Tally()
+        self.running: Counter[str] = Counter()  # requests in work of each address
+        self.held = 0  # bytes of bodies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         began, answer = time.perf_counter(), _Answer(send)
-        self.running += 1
+        address = (scope.get("client") or ("?",))[0]
+        body = bytearray()
         try:
-            self._check(scope)
+            self._check(scope, address)
             if self._wants_cookie(scope):
                 await answer.redirect(f"{COOKIE}={self.limits.token}")
-            else:
-                await self.app(scope, self._limited(scope, receive), answer)
+                return
+            await self._fill(body, receive)
+            with self._in_work(address):
+                await self.app(scope, _given(bytes(body), receive), answer)
         except Refused as refused:
             await answer.refuse(refused)
         finally:
-            self.running -= 1
+            self.held -= len(body)
             route = getattr(scope.get("route"), "path", "-")
             took = 1000 * (time.perf_counter() - began)
             log.info("%s %s %s %.0f ms", scope["method"], route, answer.status, took)
 
-    def _check(self, scope: Scope) -> None:
+    def _check(self, scope: Scope, address: str) -> None:
         limits, headers = self.limits, _headers(scope)
         if limits.hosts is not None and _host(headers.get("host", "")) not in limits.hosts:
             raise Refused(400, "this name is not served here")
-        if headers.get("sec-fetch-site") == "cross-site" and scope["method"] != "GET":
+        if scope["method"] not in ("GET", "HEAD") and _is_foreign(
+            headers, scope.get("scheme", "http")
+        ):
             raise Refused(403, "asked from another site")
-        if limits.token is not None and not self._knows_token(scope, headers):
-            raise Refused(401, "a token is needed: open the address that `unseen serve` printed")
-        if self.running > limits.at_once:
-            raise Refused(503, "too many requests at once: try again in a moment")
-        self._count(scope)
+        self._let_in(scope, headers, address)
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > limits.max_bytes:
             raise Refused(413, f"at most {limits.max_bytes} bytes")
 
-    def _knows_token(self, scope: Scope, headers: dict[str, str]) -> bool:
-        given = [headers.get("authorization", "").removeprefix("Bearer "), _asked_token(scope)]
-        try:
-            cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-            given.append(cookie.value if cookie else "")
-        except CookieError:
-            pass
-        wanted = (self.limits.token or "").encode()
-        return any(hmac.compare_digest(word.encode(), wanted) for word in given)
+    def _let_in(self, scope: Scope, headers: dict[str, str], address: str) -> None:
+        """By token, where one is asked for, and so often. An address that guessed too often waits
+        with a right token too: else guessing would go on."""
+        given = [word for word in _given_tokens(scope, headers) if word]
+        wanted, kind = (self.limits.token or "").encode(), "asked"
+        if self.limits.token is not None:
+            if given and self.tally.is_full("guessed", address, GUESSES):
+                raise Refused(429, "too many wrong tokens: wait a minute")
+            if not any(hmac.compare_digest(word.encode(), wanted) for word in given):
+                kind = "guessed" if given else "unknown"
+        per_minute = GUESSES if kind == "guessed" else self.limits.per_minute
+        if per_minute and not self.tally.allows(kind, address, per_minute):
+            raise Refused(429, f"at most {per_minute} requests a minute")
+        if kind != "asked":
+            raise Refused(401, "a token is needed: open the address that `unseen serve` printed")
 
     def _wants_cookie(self, scope: Scope) -> bool:
         """A browser that came with the token in the address gets it as a cookie instead."""
         return self.limits.token is not None and scope["path"] == "/" and bool(_asked_token(scope))
 
-    def _count(self, scope: Scope) -> None:
-        if not self.limits.per_minute:
-            return
-        now, address = time.monotonic(), (scope.get("client") or ("?",))[0]
-        if len(self.times) > 10_000:  # forget addresses that have been silent for a minute
-            self.times = {a: t for a, t in self.times.items() if t and now - t[-1] < 60}
-        times = self.times.setdefault(address, deque())
-        while times and now - times[0] > 60:
-            times.popleft()
-        if len(times) >= self.limits.per_minute:
-            raise Refused(429, f"at most {self.limits.per_minute} requests a minute")
-        times.append(now)
-
-    def _limited(self, scope: Scope, receive: Receive) -> Receive:
-        """A body that grows too large, or comes too slowly, ends the request."""
-        left, until = self.limits.max_bytes, time.monotonic() + self.limits.seconds
-        ended = False
-
-        async def limited() -> Message:
-            nonlocal left, ended
-            if ended:  # only the end of the connection can follow, and that may take long
-                return await receive()
+    async def _fill(self, body: bytearray, receive: Receive) -> None:
+        """All of a request, unless it grows too large or comes too slowly."""
+        until, more = time.monotonic() + self.limits.seconds, True
+        while more:
             try:
                 message = await asyncio.wait_for(receive(), max(0.01, until - time.monotonic()))
             except TimeoutError:
                 raise Refused(408, "the request took too long to arrive") from None
-            left -= len(message.get("body", b""))
-            if left < 0:
+            part = message.get("body", b"")
+            more = message.get("more_body", False)
+            body += part
+            self.held += len(part)
+            if len(body) > self.limits.max_bytes:
                 raise Refused(413, f"at most {self.limits.max_bytes} bytes")
-            ended = not message.get("more_body", False)
-            return message
+            if self.held > self.limits.max_held:
+                raise Refused(503, "too much is being sent at once: try again in a moment")
 
-        return limited
+    @contextmanager
+    def _in_work(self, address: str) -> Iterator[None]:
+        whose = home(address)
+        full = self.running.total() >= self.limits.at_once
+        if full or self.running[whose] >= self.limits.at_once_each:
+            raise Refused(503, "too many requests at once: try again in a moment")
+        self.running[whose] += 1
+        try:
+            yield
+        finally:
+            self.running[whose] -= 1
+            if not self.running[whose]:
+                del self.running[whose]
+
+
+def _given(body: bytes, receive: Receive) -> Receive:
+    """The body in one piece; after it only the end of the connection can follow."""
+    first = True
+
+    async def given() -> Message:
+        nonlocal first
+        if not first:
+            return await receive()
+        first = False
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return given
 
 
 class _Answer:
@@ -187,6 +226,32 @@ def _host(header: str) -> str:
     if header.startswith("["):
         return header[1:].partition("]")[0]
     return header.partition(":")[0].lower()
+
+
+def _is_foreign(headers: dict[str, str], scheme: str) -> bool:
+    """Whether a browser sends this for a page of another site: it says so, or names the page's
+    origin. Other programs say neither."""
+    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    if site is not None:
+        return site not in ("same-origin", "none")
+    if origin is None:
+        return False
+    try:
+        asked, own = urlsplit(origin), urlsplit(f"{scheme}://{headers.get('host', '')}")
+        places = [(url.hostname, url.port or PORTS.get(url.scheme)) for url in (asked, own)]
+    except ValueError:
+        return True
+    return places[0] != places[1] or places[0][0] is None
+
+
+def _given_tokens(scope: Scope, headers: dict[str, str]) -> list[str]:
+    given = [headers.get("authorization", "").removeprefix("Bearer "), _asked_token(scope)]
+    try:
+        cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+        given.append(cookie.value if cookie else "")
+    except CookieError:
+        pass
+    return given
 
 
 def _asked_token(scope: Scope) -> str:

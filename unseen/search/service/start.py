@@ -3,12 +3,15 @@
 import ipaddress
 import json
 import os
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from unseen.search.service.guard import LOOPBACK, Limits
 from unseen.search.service.library import Library
+from unseen.search.service.tally import Tally
 
 VARIABLE = "UNSEEN_SERVE"  # hands the settings to further processes
 
@@ -23,6 +26,13 @@ class Settings:
     host: str = "127.0.0.1"
     token: str | None = None
     per_minute: int = 1200
+    proxies: list[str] = field(default_factory=list)  # whose X-Forwarded-For is believed
+    tally: str | None = None  # a file that processes count in together
+
+    @property
+    def is_open(self) -> bool:
+        """Whether other machines can ask."""
+        return not is_loopback(self.host) or bool(self.proxies)
 
 
 def is_loopback(host: str) -> bool:
@@ -33,6 +43,19 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def check(settings: Settings, everybody: bool) -> None:
+    """Raises ValueError for a token that keeps nobody out, or none where others can ask, unless
+    `everybody` is meant."""
+    Limits(token=settings.token)
+    for proxy in settings.proxies:
+        ipaddress.ip_address(proxy)
+    if settings.is_open and settings.token is None and not everybody:
+        raise ValueError(
+            "every machine that reaches this one could look at the pictures: add --token new, "
+            "or --no-token if everybody may"
+        )
 
 
 def libraries(settings: Settings) -> tuple[Library, Library | None]:
@@ -47,9 +70,10 @@ def application(settings: Settings, library: Library, other: Library | None) -> 
         from unseen.search.service.app import create_app  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise ValueError("the search page needs fastapi: pip install 'unseen[search]'") from error
-    hosts = LOOPBACK if is_loopback(settings.host) else None
+    hosts = None if settings.is_open else LOOPBACK
     limits = Limits(hosts=hosts, token=settings.token, per_minute=settings.per_minute)
-    return create_app(library, other, limits)
+    tally = Tally(None if settings.tally is None else Path(settings.tally))
+    return create_app(library, other, limits, tally)
 
 
 def from_environment() -> Any:
@@ -58,26 +82,43 @@ def from_environment() -> Any:
     return application(settings, *libraries(settings))
 
 
-def run(app: Any, host: str, port: int) -> None:
+def run(app: Any, settings: Settings, port: int) -> None:
     """Serves until it is stopped."""
     import uvicorn  # noqa: PLC0415
 
-    uvicorn.run(app, host=host, port=port, **_options())
+    uvicorn.run(app, host=settings.host, port=port, **options(settings.proxies))
 
 
-def run_many(host: str, port: int, workers: int) -> None:
+def run_many(settings: Settings, port: int, workers: int) -> None:
+    """As `run`, with so many processes that count requests together."""
     import uvicorn  # noqa: PLC0415
 
     name = f"{__name__}:{from_environment.__name__}"
-    uvicorn.run(name, factory=True, host=host, port=port, workers=workers, **_options())
+    with tempfile.TemporaryDirectory(prefix="unseen-") as shared:
+        settings.tally = str(Tally.create(Path(shared) / "tally"))
+        os.environ[VARIABLE] = json.dumps(vars(settings))
+        uvicorn.run(
+            name,
+            factory=True,
+            host=settings.host,
+            port=port,
+            workers=workers,
+            **options(settings.proxies),
+        )
 
 
-def _options() -> dict[str, Any]:
+def options(proxies: Sequence[str] = ()) -> dict[str, Any]:
+    """Of uvicorn. Nobody's X-Forwarded-For is believed unless a proxy was named."""
+    from unseen.search.service.connections import Connection  # noqa: PLC0415
+
     return {
+        "http": Connection,
+        "ws": "none",  # would pass by the guard
         "access_log": False,  # it would name addresses and queries; the guard logs routes
         "log_level": "warning",
         "server_header": False,
+        "proxy_headers": bool(proxies),
+        "forwarded_allow_ips": list(proxies),
         "timeout_keep_alive": 5,
-        "limit_concurrency": 256,
         "h11_max_incomplete_event_size": 64 * 1024,
     }

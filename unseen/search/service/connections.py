@@ -1,0 +1,96 @@
+"""What a connection may do before there is a request: uvicorn's protocol, with a clock.
+
+An application hears of a request once its headers are complete, and so never of connections that
+stay silent or send a letter a minute. Here they end: headers must be complete ten seconds after the
+connection, or the answer before, and an answer must be read. One address holds so many connections;
+when all places are taken, the connection that has waited longest for a request gives way.
+"""
+
+import asyncio
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from unseen.search.service.tally import home
+
+
+class Connection(H11Protocol):
+    """The limits hold for each process. Addresses of a named proxy have no limit of their own."""
+
+    header_seconds = 10.0
+    read_seconds = 20.0  # for an answer that fills the buffers
+    most = 512
+    most_per_address = 48
+
+    _deadline: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
+    _since = 0.0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if not self._is_proxy() and self._of_address() > self.most_per_address:
+            transport.abort()
+            return
+        if len(self.connections) > self.most:
+            self._make_room()
+        self._expect_request()
+
+    def handle_events(self) -> None:
+        super().handle_events()
+        if not self._is_waiting():
+            _cancel(self._deadline)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._is_waiting() and not self.transport.is_closing():
+            self._expect_request()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unread = self.loop.call_later(self.read_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        _cancel(self._unread)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        _cancel(self._deadline)
+        _cancel(self._unread)
+        super().connection_lost(exc)
+
+    def _expect_request(self) -> None:
+        _cancel(self._deadline)
+        self._since = self.loop.time()
+        self._deadline = self.loop.call_later(self.header_seconds, self.transport.abort)
+
+    def _is_waiting(self) -> bool:
+        """No request is being answered."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def _of_address(self) -> int:
+        mine = _address(self)
+        return sum(_address(other) == mine for other in self.connections)
+
+    def _is_proxy(self) -> bool:
+        named = self.config.forwarded_allow_ips if self.config.proxy_headers else []
+        return self.client is not None and self.client[0] in (named or [])
+
+    def _make_room(self) -> None:
+        others = [
+            other
+            for other in self.connections
+            if isinstance(other, Connection) and other is not self and other._is_waiting()
+        ]
+        if others:
+            min(others, key=lambda other: other._since).transport.abort()
+        else:
+            self.transport.abort()
+
+
+def _address(connection: object) -> str:
+    client = getattr(connection, "client", None)
+    return home(client[0]) if client else ""
+
+
+def _cancel(timer: asyncio.TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()
