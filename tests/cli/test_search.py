@@ -2,7 +2,6 @@
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 from PIL import Image
 
 from unseen.cli import cluster, main
-from unseen.cli.terminal import console
 
 TINY = [
     "data.max_classes=40",
@@ -31,13 +29,6 @@ def unseen(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str
             main.run()
     printed = capsys.readouterr()
     return int(ended.value.code or 0), printed.out, printed.err
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _wide_terminal() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COLUMNS", "200")
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -73,9 +64,7 @@ def test_from_a_run_to_an_answer(
     code, text, _ = unseen(capsys, "index", "add", index, photos)
     assert "added 6, 3 were there" in text
     query = photos / "kind 2" / "1.jpg"
-    with monkeypatch.context() as narrow:
-        narrow.setattr(console, "width", 40)
-        code, text, _ = unseen(capsys, "search", index, query, "-k", "2")
+    code, text, _ = unseen(capsys, "search", index, query, "-k", "2")
     assert code == 0
     assert text.splitlines()[0].split() == ["similarity", "label", "path"]
     assert text.splitlines()[1].endswith(f"  kind 2  {query.resolve()}")  # can be copied

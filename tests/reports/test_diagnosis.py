@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+import pytest
 
+from unseen.cli.console import console
 from unseen.reports import diagnosis, page
 
 TOLD: dict[str, Any] = {
@@ -31,21 +32,13 @@ def test_the_page(run: Path, dataset: Any) -> None:
     assert "50% of the places 40.0 ± 1.0" in html
 
 
-def test_the_terminal() -> None:
-    console = Console(markup=False, width=80, record=True)
-    console.print(diagnosis.printed(TOLD))
-    text = console.export_text()
-    assert "! A <wide> gap." in text
-    assert "R@1" in text
-    assert "→ More classes." in text
-    assert "Scatter ratio 0.25" in " ".join(text.split())
-
-
-def test_further_lines_stand_under_the_first() -> None:
-    console = Console(markup=False, width=40, record=True)
-    finding = {"level": "note", "text": "seen " * 10, "remedy": "other " * 10}
-    console.print(diagnosis.printed(TOLD | {"findings": [finding]}))
-    lines = [line.rstrip() for line in console.export_text().splitlines()]
-    seen, other = " ".join(["seen"] * 7), " ".join(["other"] * 6)
-    assert lines[:2] == [f"• {seen}", "  seen seen seen"]
-    assert lines[2:4] == [f"  → {other}", "    other other other other"]
+def test_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    command = "unseen train 'my birds' " + "descriptor=best " * 9
+    finding = {"level": "note", "text": "seen " * 30, "remedy": command}
+    console.print(diagnosis.printed(TOLD | {"findings": [*TOLD["findings"], finding]}))
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines[:2] == ["! A <wide> gap.", "  → More classes."]
+    assert lines[3:5] == [f"• {'seen ' * 30}".rstrip(), f"  → {command}".rstrip()]
+    numbers = next(line.split() for line in lines if "R@1" in line)
+    assert numbers == ["R@1", "91.2", "%", "50.0", "%"]
+    assert lines[-1].endswith("Scatter ratio 0.25.")

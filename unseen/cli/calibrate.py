@@ -33,8 +33,8 @@ def calibrate(
         if (run / "report").exists():
             page.write(run, setting.dataset, stages(watch))
     for line in told(made):
-        console.print(line, soft_wrap=True)
-    console.print(f"written: {run / NAME}", soft_wrap=True)
+        console.print(line)
+    console.print(f"written: {run / NAME}")
 
 
 def told(made: Calibration) -> list[str]:

@@ -50,15 +50,12 @@ def cluster(
     _write(opened, found, out)
     console.print(
         f"{len(found.members):,} groups ({found.why}), {len(found.alone):,} pictures alone",
-        soft_wrap=True,
     )
     for number, members in enumerate(found.members[:NAMED], start=1):
         console.print(f"  {number:>3}  {len(members):,} pictures")
     if (more := len(found.members) - NAMED) > 0:
-        console.print(
-            f"  ... and {more:,} more groups, all in {out / 'groups.csv'}", soft_wrap=True
-        )
-    console.print(f"contact sheets: {out / 'index.html'}", soft_wrap=True)
+        console.print(f"  ... and {more:,} more groups, all in {out / 'groups.csv'}")
+    console.print(f"contact sheets: {out / 'index.html'}")
 
 
 def _similarity(index: Path, given: float | None) -> float:

@@ -23,9 +23,9 @@ def compare(
     """
     pair = compare_runs(first, second)
     console.print(comparison_table(pair))
-    console.print(verdict(pair), soft_wrap=True)
+    console.print(verdict(pair))
     if html is not None:
         with display() as (_, watch):
             setting, _folder = reopen(first, watch)
             write_page(pair, setting.dataset, html)
-        console.print(f"page: {html}", soft_wrap=True)
+        console.print(f"page: {html}")

@@ -72,12 +72,12 @@ def check(
     else:
         _print(found)
         if why_not:
-            console.print(f"* not looked at across the split: {why_not}", soft_wrap=True)
+            console.print(f"* not looked at across the split: {why_not}")
     if fix is not None:
         has_split = split is not None and dataset.official_test_classes is not None
         kept = write_list(found, fix, with_split=has_split)
         if not as_json:
-            console.print(f"{kept:,} of {len(found.findings):,} pictures: {fix}", soft_wrap=True)
+            console.print(f"{kept:,} of {len(found.findings):,} pictures: {fix}")
     if found.has_errors:
         sys.exit(FOUND)
 
@@ -107,7 +107,7 @@ def show(
     training, evaluation = build.picture_transforms(config, build.network(config))
     items = np.linspace(0, len(dataset) - 1, num=min(pictures, len(dataset)), dtype=int).tolist()
     contact_sheet(dataset, items, training, evaluation, views, config.seed).save(out, "PNG")
-    console.print(f"{transform} at {config.picture_size} pixels: {out}", soft_wrap=True)
+    console.print(f"{transform} at {config.picture_size} pixels: {out}")
 
 
 @app.command()
@@ -137,9 +137,7 @@ def pack(
             )
         done = write(packing, out, workers, watch.of("packing"))
     tell_left_out(done.left_out)
-    console.print(
-        f"{done.items:,} pictures in {done.num_bytes / 1e6:,.0f} MB: {done.path}", soft_wrap=True
-    )
+    console.print(f"{done.items:,} pictures in {done.num_bytes / 1e6:,.0f} MB: {done.path}")
 
 
 def _config(data: str, settings: list[str] | None) -> Config:
@@ -160,7 +158,7 @@ def _print(found: Survey) -> None:
                 console.print(Text.assemble((kind, colour), f": {len(files)}"))
             for finding in files[: NAMED if colour == "red" else 1]:
                 why = f" ({finding.reason})" if finding.reason else ""
-                console.print(f"  {finding.path}{why}", soft_wrap=True)
+                console.print(f"  {finding.path}{why}")
     for name, groups in (("exact copies", found.exact), ("near copies", found.near)):
         _print_copies(name, found, groups)
     table = Table("pictures in a class", "classes")
@@ -168,7 +166,7 @@ def _print(found: Survey) -> None:
         table.add_row(sizes, f"{number:,}")
     console.print(table)
     for line in found.advice():
-        console.print(f"* {line}", soft_wrap=True)
+        console.print(f"* {line}")
 
 
 def _print_copies(name: str, found: Survey, groups: list[list[int]]) -> None:
@@ -182,7 +180,7 @@ def _print_copies(name: str, found: Survey, groups: list[list[int]]) -> None:
         f"{len(relabelled)} under several labels, ",
         both if across else "none across the split",
     )
-    console.print(line, soft_wrap=True)
+    console.print(line)
     for group in [*across, *(g for g in relabelled if g not in across)][:NAMED]:
         told = [f"{found.findings[i].path} [{found.parts[i] or '-'}]" for i in group[:3]]
-        console.print("  " + " = ".join(told), soft_wrap=True)
+        console.print("  " + " = ".join(told))

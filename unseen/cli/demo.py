@@ -25,5 +25,4 @@ def demo(
         f"the same character in {recall['trained']:.1%} of queries (raw pixels "
         f"{recall['pixels']:.1%}). "
         "Next: unseen train path/to/your/pictures",
-        soft_wrap=True,
     )

@@ -43,7 +43,5 @@ def embed(
     )
     replace_bytes(out, file.getvalue())
     less = f", {len(left_out):,} files left out" if left_out else ""
-    console.print(
-        f"{len(sources):,} vectors of {vectors.shape[1]} numbers: {out}{less}", soft_wrap=True
-    )
+    console.print(f"{len(sources):,} vectors of {vectors.shape[1]} numbers: {out}{less}")
     tell_left_out(left_out)

@@ -65,5 +65,4 @@ def _pictures(run: Path, given: Path | None) -> list[Picture]:
 def _told(path: Path, difference: float, count: int) -> None:
     console.print(
         f"{path}: differs from PyTorch by at most {difference:.1e} on {count} pictures",
-        soft_wrap=True,
     )

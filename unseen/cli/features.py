@@ -49,5 +49,4 @@ def features(
         f"{len(dataset):,} items, {size:,} features of {config.backbone} "
         f"({'with' if config.weights else 'without'} pretrained weights): {out}. "
         f"Next: unseen train {shlex.quote(str(out))}",
-        soft_wrap=True,
     )

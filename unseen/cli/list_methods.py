@@ -27,7 +27,8 @@ def list_methods(
     if name is not None:
         show(kind, name)
         return
-    table = Table("name", "what it does", Column("paper", overflow="fold"), "defaults")
+    texts = (Column(head, overflow="fold") for head in ("what it does", "paper", "defaults"))
+    table = Table("name", *texts)
     for entry in (catalogue.entry(kind, each) for each in catalogue.names(kind)):
         line = entry.line.partition(": ")[2] or entry.line
         table.add_row(entry.name, line, entry.paper, _values(entry.defaults))
@@ -37,11 +38,11 @@ def list_methods(
 def show(kind: str, name: str) -> None:
     """One method in its own words, its values and what the sources used."""
     entry = catalogue.entry(kind, name)
-    console.print(catalogue.text(kind, name), soft_wrap=True)
-    console.print("\nDefaults " + _values(entry.defaults), soft_wrap=True)
+    console.print(catalogue.text(kind, name))
+    console.print("\nDefaults " + _values(entry.defaults))
     for preset in entry.presets:
         values = catalogue.preset_values(kind, name, preset)
-        console.print(f"Preset   {preset}: {_values(values) or 'the defaults'}", soft_wrap=True)
+        console.print(f"Preset   {preset}: {_values(values) or 'the defaults'}")
 
 
 def _values(values: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ Importing torch takes seconds, so the list of commands needs none of them.
 
 import importlib
 import inspect
+import io
 import sys
 import warnings
 from contextlib import nullcontext
@@ -127,6 +128,9 @@ def describe(
 
 def run() -> None:
     """Parses the words after `unseen` and runs the command they name."""
+    for stream in (sys.stdout, sys.stderr):  # a file's name need not be text that can be written
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     warnings.filterwarnings("ignore", module=r"PIL\.")  # what is wrong with a file we say ourselves
     words = sys.argv[1:]
     before = words[: words.index("--")] if "--" in words else words  # what follows is no option

@@ -6,10 +6,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from rich.console import Console
 from rich.text import Text
 
-errors = Console(stderr=True, highlight=False)
+from unseen.cli.console import errors
+
 USER_ERROR = 2
 DISK_FULL = ". The last checkpoint is whole: make room, then give the same command again"
 READ_ONLY = ". Choose a folder that can be written to, with --out"
@@ -44,7 +44,7 @@ def guarded(command: Callable[[], Any]) -> None:
 
 
 def _say(who: str, told: str) -> None:
-    errors.print(Text.assemble((who, "bold red"), " ", told), soft_wrap=True)
+    errors.print(Text.assemble((who, "bold red"), " ", told))
 
 
 def _is_out_of_memory(error: Exception) -> bool:

@@ -38,8 +38,8 @@ def refine(
             raise ValueError(f"{run} compares raw vectors: post-processing here is for unit ones")
         with computing(setting):
             rows = compared(setting, trained, watch, top, k1, k2)
-    table = Table(title="validation classes", title_justify="left")
-    table.add_column("")
+    table = Table(title="validation classes")
+    table.add_column("", overflow="fold")
     for name in METRICS:
         table.add_column(metric_title(name), justify="right")
     before = next(iter(rows.values()))

@@ -20,11 +20,11 @@ def replay(
     where that starts. The file holds all that is needed: batch, weights, settings.
     """
     found = replays.replay(file)
-    console.print(f"step {found.step}: {found.why or 'it does not break here'}", soft_wrap=True)
+    console.print(f"step {found.step}: {found.why or 'it does not break here'}")
     console.print("terms: " + "  ".join(f"{k} {v:.6g}" for k, v in found.terms.items()))
     if found.layer is not None:
         console.print(f"first that is not finite: {found.layer}")
     if found.parameters:
         more = f" and {len(found.parameters) - SHOWN} more" if found.parameters[SHOWN:] else ""
         console.print(f"gradients not finite: {', '.join(found.parameters[:SHOWN])}{more}")
-    console.print(f"pictures: {', '.join(map(str, found.indices))}", soft_wrap=True)
+    console.print(f"pictures: {', '.join(map(str, found.indices))}")

@@ -20,4 +20,4 @@ def report(
     with display() as (_, watch):
         setting, _folder = reopen(run, watch)
         written = page.write(run, setting.dataset, stages(watch))
-    console.print(f"report: {written}", soft_wrap=True)
+    console.print(f"report: {written}")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.table import Table
 from rich.text import Text
 
 from unseen.cli.terminal import console
@@ -38,13 +39,13 @@ def search(
     calibration = read_calibration(model)
     answer = ask(opened, model.embed([picture]), k, calibration)[0]
     if as_json:
-        console.print_json(json.dumps({"query": str(picture), **answer.to_dict()}))
+        print(json.dumps({"query": str(picture), **answer.to_dict()}, indent=2))
     else:
         _print(answer, calibration, model.folder.path)
     if html is not None:
         sheet.write_answer(html, opened, picture, answer, calibration)
         if not as_json:
-            console.print(f"page: {html}", soft_wrap=True)
+            console.print(f"page: {html}")
 
 
 def _print(answer: Answer, calibration: Calibration | None, run: Path) -> None:
@@ -52,7 +53,6 @@ def _print(answer: Answer, calibration: Calibration | None, run: Path) -> None:
     if calibration is None:
         console.print(
             f"no probabilities: `unseen calibrate {shlex.quote(str(run))}` makes them",
-            soft_wrap=True,
         )
     elif answer.decision == UNKNOWN:
         console.print(
@@ -66,25 +66,18 @@ def _print(answer: Answer, calibration: Calibration | None, run: Path) -> None:
                 f"{100 * calibration.bound:.3g} % of wrong pairs do "
                 f"({calibration.confidence:.0%} confidence)",
             ),
-            soft_wrap=True,
         )
 
 
 def _print_hits(answer: Answer, judged: list[str]) -> None:
-    """A table whose last column, the path, is never broken: it can be copied."""
-    heads = ["", "similarity", *judged, "label", "path"]
-    rows = [[Text(head, style="bold") for head in heads]]
+    """A row is a line that ends in the path, which can be copied."""
+    table = Table(box=None)
+    for head in ("", "similarity", *judged, "label", "path"):
+        table.add_column(head, justify="right" if head in NUMBERS else "left")
     for rank, hit in enumerate(answer.hits, start=1):
         row = [Text(str(rank)), Text(f"{hit.similarity:.4f}")]
         if hit.probability is not None:
             match = Text("yes", style="green") if hit.matched else Text("no")
             row += [Text(f"{100 * hit.probability:.1f} %"), match]
-        label = Text("-", style="dim") if hit.label is None else Text(hit.label)
-        rows.append([*row, label, Text(hit.path)])
-    for head, *column in zip(*rows, strict=True):
-        if str(head) != "path":
-            width = max(cell.cell_len for cell in (head, *column))
-            for cell in (head, *column):
-                cell.align("right" if str(head) in NUMBERS else "left", width)
-    for row in rows:
-        console.print(Text("  ").join(row), soft_wrap=True)
+        table.add_row(*row, Text(hit.label or ""), Text(hit.path))
+    console.print(table)

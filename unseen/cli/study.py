@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 from rich.console import Group
 from rich.live import Live
-from rich.markdown import Markdown
 from rich.text import Text
 
 from unseen.cli.terminal import console, display
@@ -65,7 +64,7 @@ def run(
             console.print("stopped; the same command goes on")
             raise
     console.print(tables.terminal(results))
-    console.print(f"report: {write(results)}", soft_wrap=True)
+    console.print(f"report: {write(results)}")
 
 
 @study.command(short_help="Help with a study that another machine started.")
@@ -97,7 +96,7 @@ def collect(
     weights and embeddings stay on the machine that made them.
     """
     number = engine.collect(name, storage, out)
-    console.print(f"{number} runs fetched into {out}", soft_wrap=True)
+    console.print(f"{number} runs fetched into {out}")
     console.print(tables.terminal(read(out)))
 
 
@@ -112,13 +111,13 @@ def report(
     Markdown and LaTeX, from the run folders alone.
     """
     if (folder / "preset.json").exists():
-        console.print(f"page: {presets.remake(folder)}", soft_wrap=True)
+        console.print(f"page: {presets.remake(folder)}")
         return
     results = read(folder)
     if pages:
         _write_pages(results)
     console.print(tables.terminal(results))
-    console.print(f"report: {write(results)}", soft_wrap=True)
+    console.print(f"report: {write(results)}")
 
 
 @study.command(short_help="Repeat a published study, its numbers beside ours.")
@@ -155,8 +154,8 @@ def preset(
     except KeyboardInterrupt:
         console.print("stopped; the same command goes on")
         raise
-    console.print(Markdown((page_file.parent / "findings.md").read_text()))
-    console.print(f"page: {page_file}", soft_wrap=True)
+    console.print((page_file.parent / "findings.md").read_text())
+    console.print(f"page: {page_file}")
 
 
 def _write_pages(results: Results) -> None:

@@ -1,4 +1,4 @@
-"""What commands share on the terminal: console and progress of long work."""
+"""What commands share on the terminal: the console and the progress of long work."""
 
 import shlex
 import sys
@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -18,9 +17,9 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from unseen.cli.console import console
 from unseen.experiment.setting import Watch
 
-console = Console(highlight=False, markup=False)  # a path may hold brackets
 NAMED = 5  # unreadable files named one by one
 
 
@@ -32,9 +31,7 @@ def command_line() -> str:
 def tell_left_out(files: Sequence[str], number: int | None = None) -> None:
     """Files that cannot be read: the first few by name; `number`: of all, if `files` are some."""
     for file in files[:NAMED]:
-        console.print(
-            Text.assemble(("  cannot be read, left out: ", "yellow"), file), soft_wrap=True
-        )
+        console.print(Text.assemble(("  cannot be read, left out: ", "yellow"), file))
     if (more := (number or len(files)) - NAMED) > 0:
         console.print(f"  and {more:,} more that cannot be read", style="yellow")
 
@@ -69,7 +66,6 @@ class Display:
                 f"descriptor: {event['layer']}, the best of {len(recall)} layers on {event['on']} "
                 f"classes (recall@1 {100 * recall[event['layer']]:.1f}; the embedding has "
                 f"{100 * recall['embedding']:.1f})",
-                soft_wrap=True,
             )
         if event["event"] == "refit":
             self.bars.console.print(
@@ -82,7 +78,7 @@ class Display:
             self.bars.console.print(f"nothing better since epoch {event['best'] + 1}: stopped")
             self.bars.update(self.training, visible=False)
         if event["event"] == "frozen layers":
-            self.bars.console.print(event["plan"], style="dim", soft_wrap=True)
+            self.bars.console.print(event["plan"], style="dim")
         if event["event"] == "epoch":
             line = Text(
                 f"epoch {event['epoch'] + 1:>3}/{self.epochs}  loss {event['train']['loss']:.3f}"
@@ -98,7 +94,7 @@ class Display:
             self.bars.console.print(line)
 
     def warn(self, text: str) -> None:
-        self.bars.console.print(text, style="yellow", soft_wrap=True)
+        self.bars.console.print(text, style="yellow")
 
     def progress(self, what: str, done: int, total: int) -> None:
         if what not in self.tasks:
@@ -125,13 +121,13 @@ def stages(watch: Watch) -> Callable[[str], None]:
 def display(epochs: int = 0) -> Iterator[tuple[Display, Watch]]:
     """Bars with time left while the block runs."""
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.fields[note]}", markup=False),
     )
     off = not console.is_interactive  # into a file or a pipe: bars that end leave an empty line
     with Progress(*columns, console=console, transient=True, disable=off) as bars:

@@ -33,4 +33,4 @@ def table(
     tested = setting.dataset.labels[setting.split.test]
     write_table(dataset, out, tested)
     then = f"unseen train {shlex.quote(str(out))}"
-    console.print(f"{len(dataset):,} pictures: {out}. Next: {then}", soft_wrap=True)
+    console.print(f"{len(dataset):,} pictures: {out}. Next: {then}")

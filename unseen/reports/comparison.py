@@ -58,13 +58,11 @@ def comparison_table(pair: Pair) -> Table:
     one, two = (run.name for run in pair.runs)
     table = Table(
         title=f"{two} against {one}, %",
-        caption="interval: 95 %, over classes; p: two-sided, signs of classes flipped;\n"
+        caption="interval: 95 %, over classes; p: two-sided, signs of classes flipped; "
         "better, worse: queries",
-        title_justify="left",
-        caption_justify="left",
     )
     for head in ("", "first", "second", "change", "interval", "p", "better", "worse"):
-        table.add_column(head, justify="left" if not head else "right", no_wrap=True)
+        table.add_column(head, justify="left" if not head else "right")
     for name, found in pair.compared.items():
         difference = found.difference
         low, high = (f"{100 * end:+.1f}" for end in (difference.low, difference.high))

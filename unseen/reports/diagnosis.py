@@ -4,7 +4,7 @@ from html import escape
 from typing import Any
 
 from rich.console import Group
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from unseen.contracts import Dataset
@@ -35,20 +35,13 @@ def printed(diagnosis: Json) -> Group:
     lines: list[Any] = []
     for finding in diagnosis["findings"]:
         sign, style = SIGNS[finding["level"]]
-        lines.append(_hanging(Text(sign, style), Text(finding["text"], style)))
+        lines.append(Text(f"{sign} {finding['text']}", style))
         if finding["remedy"]:
-            lines.append(_hanging(Text("  →"), Text(finding["remedy"])))
-    table = Table("", "training classes", "unseen classes", title_justify="left")
+            lines.append(Text(f"  → {finding['remedy']}"))
+    table = Table(Column("", overflow="fold"), "training classes", "unseen classes")
     for name, title in NUMBERS.items():
         table.add_row(Text(title), *[_number(diagnosis, part, name) for part in ("train", "test")])
     return Group(*lines, table, *_robustness_lines(diagnosis))
-
-
-def _hanging(sign: Text, text: Text) -> Table:
-    """A text whose further lines stand under its first one, not under its sign."""
-    line = Table.grid(padding=(0, 1))
-    line.add_row(sign, text)
-    return line
 
 
 def section(diagnosis: Json, dataset: Dataset) -> str:

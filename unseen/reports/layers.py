@@ -27,9 +27,7 @@ ON_TEST = (
 
 def layer_table(table: Json) -> Table:
     """For the terminal: one row per layer, from the picture to the loss."""
-    shown = Table(
-        title="R@1 by layer, %", caption=ON_TEST, title_justify="left", caption_justify="left"
-    )
+    shown = Table(title="R@1 by layer, %", caption=ON_TEST)
     for head in ("layer", "size", "train classes", "test classes"):
         shown.add_column(head, justify="left" if head == "layer" else "right")
     best = max(row["test"] for row in table["layers"])

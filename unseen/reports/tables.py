@@ -115,15 +115,15 @@ def counted(counts: dict[str, int]) -> str:
 
 
 def score_table(result: Json) -> Table:
-    """For the terminal: fits 80 columns, the interval below its value."""
+    """For the terminal; in a frame, for which 80 columns do, the interval is below its value."""
     counts = result["scores"][row_names(result)[0]].get("counts", {})
     classes = result.get("split", {}).get("test_classes")
     title = "Scores on unseen classes, %" if "selection" in result else "Scores, %"
     if classes is not None and "queries" in counts:
         title = f"Scores on {classes:,} unseen classes, {counts['queries']:,} queries, %"
     caption = "\n".join([f"±: {interval(result)}", *notes(result)])
-    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
-    table.add_column("", no_wrap=True)
+    table = Table(title=title, caption=caption)
+    table.add_column("")
     metrics = metric_names(result)
     for metric in metrics:
         table.add_column(metric_title(metric).replace("R-precision", "R-prec"), justify="right")

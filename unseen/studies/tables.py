@@ -125,10 +125,7 @@ def runs_text(row: Standing) -> str:
 def terminal(results: Results, metrics: Sequence[str] | None = None) -> Table:
     """For the terminal: the first metrics only, experiments as headings, fits 80 columns."""
     made = StudyTable(results, metrics or results.metrics()[:MOST_COLUMNS], in_full=False)
-    table = Table(
-        title=results.plan.name, caption="\n".join(made.notes),
-        title_justify="left", caption_justify="left",
-    )  # fmt: skip
+    table = Table(title=results.plan.name, caption="\n".join(made.notes))
     for head in made.heads[made.has_experiments :]:
         table.add_column(head, justify="right" if head.endswith("%") else "left")
     last = None
