@@ -72,9 +72,9 @@ def attempt(setting: Setting, folder: Path, moment: str, number: int) -> None:
     if moment == "step":
         watch.listeners.append(lambda event: nothing() if event["event"] == "step" else None)
     if moment == "checkpoint":
-        checkpoint.os.fsync = dying(os.fsync, number)
+        checkpoint.replace_bytes = dying(checkpoint.replace_bytes, number)
     if moment == "rename":
-        Path.replace = dying(Path.replace, number)  # type: ignore[method-assign]
+        os.replace = dying(os.replace, number)
     if moment == "evaluation":
         fit.evaluate = judge.evaluate = dying(fit.evaluate, number)
     if moment == "frozen layers":

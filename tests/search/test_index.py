@@ -136,7 +136,7 @@ def test_a_reader_keeps_what_it_opened(tmp_path: Path, entry: ModelEntry, rows: 
 def test_two_writers_are_refused(tmp_path: Path, entry: ModelEntry) -> None:
     with Writer.create(tmp_path / "i", entry):
         with (
-            pytest.raises(ValueError, match="written to by another process"),
+            pytest.raises(ValueError, match="is being written to by process"),
             Writer.open(tmp_path / "i"),
         ):
             pass

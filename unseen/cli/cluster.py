@@ -8,6 +8,7 @@ import typer
 
 from unseen.cli.terminal import console, display
 from unseen.experiment.calibration import read_calibration
+from unseen.files import replacing
 from unseen.search import sheet
 from unseen.search.groups import Groups, by_density, by_k_means
 from unseen.search.index import Index
@@ -80,7 +81,7 @@ def _write(index: Index, found: Groups, out: Path) -> None:
         overview.append(f'<h2><a href="{name}">{title}</a></h2>{sheet.tiles(index, shown[:8])}')
     heading = f"<h1>{len(found.members):,} groups of {len(ids):,} pictures</h1><p>{found.why}</p>"
     sheet.write_page(out / "index.html", "groups", heading + "".join(overview))
-    with (out / "groups.csv").open("w", newline="") as file:
+    with replacing(out / "groups.csv") as aside, aside.open("w", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(["group", "id", "path"])
         for number, members in enumerate([found.alone, *found.members]):

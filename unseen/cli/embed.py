@@ -10,7 +10,7 @@ import typer
 from unseen.cli.terminal import console, display, tell_left_out
 from unseen.data.pictures.decode import UnreadablePictureError
 from unseen.experiment.trained import Trained
-from unseen.search.durable import replace_bytes
+from unseen.files import replace_bytes
 from unseen.search.ingest import find
 
 

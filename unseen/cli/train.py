@@ -3,6 +3,8 @@
 import itertools
 import os
 import shlex
+from collections.abc import Iterator
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +20,15 @@ from unseen.contracts import FeatureDataset
 from unseen.data.pictures.stored import CACHE_VARIABLE
 from unseen.experiment.leaks import Copies
 from unseen.experiment.run import train_and_judge
-from unseen.experiment.setting import Setting, changed_keys, describe, prepare, steps_per_epoch
+from unseen.experiment.setting import (
+    Setting,
+    as_stored,
+    changed_keys,
+    describe,
+    prepare,
+    steps_per_epoch,
+)
+from unseen.files import InUseError
 from unseen.reports import page, tables
 from unseen.training.processes import joined
 from unseen.training.run_folder import RunFolder
@@ -75,12 +85,14 @@ def run(config: Config, out: Path | None) -> dict[str, Any]:
     """Trains into a folder and prints the scores; a finished folder is only shown again. Of
     several processes the first one speaks and writes."""
     keep_freed_memory()
-    with joined(config.device) as processes:
+    with joined(config.device) as processes, ExitStack() as held:
         console.quiet = not processes.is_first
         with display() as (_, watch):
             setting = prepare(config, watch, processes=processes)
-        out = processes.agreed(lambda: out or usual_folder(setting.config))
-        finished = processes.agreed(lambda: finished_result(RunFolder(out), setting))
+        out = processes.agreed(lambda: claimed(setting, out, held))
+        folder = RunFolder(out, processes)
+        setting = as_stored(setting, folder)
+        finished = folder.read_json("result.json") if folder.is_finished else None
         result = finished or watched(setting, out)
     if finished:
         console.print(f"{out} is finished; its scores:")
@@ -93,17 +105,38 @@ def run(config: Config, out: Path | None) -> dict[str, Any]:
     return result
 
 
-def finished_result(folder: RunFolder, setting: Setting) -> dict[str, Any] | None:
-    """The scores of a run that is finished; a run with other settings is not touched."""
+def claimed(setting: Setting, out: Path | None, held: ExitStack) -> Path:
+    """The folder of a run, this process's alone as long as `held` lives; a finished one is only
+    read. A run with other settings is not touched: without `out` the next name is tried."""
+    for path in [out] if out else usual_folders(setting.config):
+        folder = RunFolder(path)
+        if not (changed := other_settings(folder, setting)):
+            if folder.is_finished:
+                return path
+            purpose = as_stored(setting, folder).config.hash()
+            try:
+                lock = held.enter_context(ExitStack())
+                lock.enter_context(folder.lock(purpose))
+            except InUseError as error:
+                if out or (error.owner is not None and error.owner.purpose == purpose):
+                    raise
+                continue
+            if not (changed := other_settings(folder, setting)):  # nobody was faster
+                return path
+            lock.close()
+        if out:
+            raise ValueError(
+                f"{path} holds a run with other settings ({', '.join(changed)}): "
+                "choose another --out"
+            )
+    raise AssertionError("names never end")
+
+
+def other_settings(folder: RunFolder, setting: Setting) -> list[str]:
+    """Keys in which a stored run differs from one that would go on with it."""
     if not folder.is_started:
-        return None
-    changed = changed_keys(folder, setting.config)
-    if changed:
-        raise ValueError(
-            f"{folder.path} holds a run with other settings ({', '.join(changed)}): "
-            "choose another --out"
-        )
-    return folder.read_json("result.json") if folder.is_finished else None
+        return []
+    return changed_keys(folder, as_stored(setting, folder).config)
 
 
 def watched(setting: Setting, out: Path) -> dict[str, Any]:
@@ -113,7 +146,7 @@ def watched(setting: Setting, out: Path) -> dict[str, Any]:
     with display(setting.config.epochs) as (shown, watch):
         shown.start_training(steps_per_epoch(setting))
         try:
-            return train_and_judge(setting, out, command_line(), watch)
+            return train_and_judge(setting, out, command_line(), watch, lock=nullcontext())
         except KeyboardInterrupt:
             if not RunFolder(out).file("weights.safetensors").exists():
                 console.print("stopped in the first epoch; give the same command again")
@@ -174,14 +207,11 @@ def announce_copies(copies: Copies) -> None:
         )
 
 
-def usual_folder(config: Config) -> Path:
-    """Named by data, loss and seed; a run with other settings of that name gets the next number."""
+def usual_folders(config: Config) -> Iterator[Path]:
+    """Named by data, loss and seed; further ones have a number."""
     path = Path(str(config.data.values.get("root", config.data.name))).resolve()
     data = path.name if path.is_dir() else path.stem
     name = f"{data}-{config.loss.name.replace(':', '_')}-seed{config.seed}"
-    for number in itertools.count(1):
-        path = Path("runs") / (name if number == 1 else f"{name}-{number}")
-        folder = RunFolder(path)
-        if not folder.is_started or not changed_keys(folder, config):
-            return path
-    raise AssertionError("count never ends")
+    yield Path("runs") / name
+    for number in itertools.count(2):
+        yield Path("runs") / f"{name}-{number}"

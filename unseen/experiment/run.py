@@ -1,30 +1,48 @@
-"""The whole way of a run: training, or going on with it, then one reading of the test classes."""
+"""The whole way of a run: training, or going on with it, then one reading of the test classes.
 
+One process at a time: whoever comes to a folder that is being trained in is told by whom. A caller
+that has claimed the folder before hands in its `lock`.
+"""
+
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from unseen.experiment.fit import Fit
 from unseen.experiment.judge import judge
 from unseen.experiment.refit import refit
-from unseen.experiment.setting import Setting, Watch, computing, describe
+from unseen.experiment.setting import Setting, Watch, as_stored, computing, describe
 from unseen.training.run_folder import RunFolder
+
+Claim = AbstractContextManager[Any]  # of a run folder, see `RunFolder.lock`
 
 
 def train_and_judge(
-    setting: Setting, out: Path, command: str, watch: Watch | None = None
+    setting: Setting,
+    out: Path,
+    command: str,
+    watch: Watch | None = None,
+    lock: Claim | None = None,
 ) -> dict[str, Any]:
     """Trains, or goes on training, then judges; returns what stands in result.json."""
-    selection = train(setting, out, command, watch)
-    folder = RunFolder(out, setting.processes)
-    result = judge(setting, folder, selection, "final evaluation", watch or Watch())
-    folder.note_end()
+    folder, watch = RunFolder(out, setting.processes), watch or Watch()
+    setting = as_stored(setting, folder)
+    with lock or folder.lock(setting.config.hash()):
+        selection = _train(setting, folder, command, watch)
+        result = judge(setting, folder, selection, "final evaluation", watch)
+        folder.note_end()
     return result
 
 
 def train(setting: Setting, out: Path, command: str, watch: Watch | None = None) -> dict[str, Any]:
     """Trains, or goes on training; returns what was selected. The test classes are not read."""
-    watch = watch or Watch()
     folder = RunFolder(out, setting.processes)
+    setting = as_stored(setting, folder)
+    with folder.lock(setting.config.hash()):
+        return _train(setting, folder, command, watch or Watch())
+
+
+def _train(setting: Setting, folder: RunFolder, command: str, watch: Watch) -> dict[str, Any]:
     with computing(setting):  # a value that a method refuses stops here, before anything is written
         fit = Fit(setting, folder, watch)
     if not folder.is_started:

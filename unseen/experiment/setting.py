@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -30,6 +30,7 @@ from unseen.training.run_folder import RunFolder
 from unseen.training.trainer import Event, Listener
 
 EMBED_BATCH = 256
+BY_MACHINE = ("device", "threads", "workers")  # what "auto" settles by where it runs
 Number = TypeVar("Number", int, float)
 
 
@@ -61,6 +62,7 @@ class Setting:
     copies: Copies | None = None
     broken: BrokenPictures = field(default_factory=BrokenPictures)
     processes: Processes = field(default_factory=Processes)
+    asked: Config | None = None  # the config before it was settled
 
     @property
     def device(self) -> torch.device:
@@ -164,12 +166,13 @@ def prepare(
     told = watch.of("reading the data")
     with processes.first_ahead():  # it leaves what it has read in the cache
         dataset = dataset or build.dataset(config.data, told, config.strict)
-    config, reasons = settle(config, dataset)
+    asked = config
+    config, reasons = settle(asked, dataset)
     reasons = build.data_reasons(config.data) + reasons
     split = build.split(config, dataset)
     refuse_shared_classes(dataset, split)
     found = copies(dataset, split, watch.of("looking for copies"))
-    return Setting(config, dataset, split, reasons, copies=found, processes=processes)
+    return Setting(config, dataset, split, reasons, copies=found, processes=processes, asked=asked)
 
 
 def reopen(path: Path, watch: Watch | None = None) -> tuple[Setting, RunFolder]:
@@ -182,6 +185,24 @@ def reopen(path: Path, watch: Watch | None = None) -> tuple[Setting, RunFolder]:
 
 def stored_config(folder: RunFolder) -> Config:
     return configs.make(configs.load(folder.file("config.toml")))
+
+
+def as_stored(setting: Setting, folder: RunFolder) -> Setting:
+    """A run goes on with what "auto" was settled to where it began, on whatever machine."""
+    if setting.asked is None or not folder.is_started:
+        return setting
+    stored, asked = dict(stored_config(folder)), dict(setting.asked)
+    kept = {key: stored[key] for key in BY_MACHINE if asked[key] == "auto"}
+    differing = {k: v for k, v in kept.items() if getattr(setting.config, k) != v}
+    if differing.get("device") and not torch.cuda.is_available():
+        raise ValueError(
+            f"{folder.path} was trained on {kept['device']}, which is not here: go on where there "
+            "is one, or start anew with another --out"
+        )
+    reasons = [r for r in setting.reasons if r.partition(" = ")[0] not in differing]
+    reasons += [f"{key} = {value}: as when the run began" for key, value in differing.items()]
+    config = setting.config.model_copy(update=differing)
+    return replace(setting, config=config, reasons=reasons)
 
 
 def changed_keys(folder: RunFolder, config: Config) -> list[str]:

@@ -24,6 +24,7 @@ from unseen.experiment.trained import Trained
 from unseen.export.inference import INPUT, OUTPUT, describe
 from unseen.export.onnx_file import write_onnx
 from unseen.export.torch_program import write_program
+from unseen.files import flush_folder
 from unseen.training.run_folder import RunFolder
 
 
@@ -49,6 +50,7 @@ def write_bundle(trained: Trained, out: Path, pictures: Tensor) -> dict[str, flo
         made.write_text("README.md", card(trained, calibration))
         made.write_text("SHA256SUMS", _sums(aside))
         os.replace(aside, out)
+        flush_folder(out.parent)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     return differences

@@ -1,7 +1,6 @@
 """An ONNX file of a run, for any number of pictures at once, checked with onnxruntime."""
 
 import json
-import os
 import warnings
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
@@ -21,6 +20,7 @@ from unseen.export.inference import (
     inference,
     require_close,
 )
+from unseen.files import replacing
 
 
 def write_onnx(trained: Trained, out: Path, pictures: Tensor) -> float:
@@ -31,9 +31,8 @@ def write_onnx(trained: Trained, out: Path, pictures: Tensor) -> float:
         import onnxruntime  # noqa: F401, PLC0415
     except ImportError as error:
         raise ValueError("ONNX needs its packages: pip install 'unseen[onnx]'") from error
-    module, aside = inference(trained), out.with_name(f".{out.name}.part")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    try:
+    module = inference(trained)
+    with replacing(out) as aside:
         with torch.no_grad(), warnings.catch_warnings(), redirect_stdout(StringIO()):
             warnings.simplefilter("ignore")  # of the exporter, about itself
             with redirect_stderr(StringIO()):
@@ -52,9 +51,6 @@ def write_onnx(trained: Trained, out: Path, pictures: Tensor) -> float:
         onnx.save(model, str(aside))
         difference = compared(aside, module, pictures)
         require_close(difference, "the ONNX file")
-        os.replace(aside, out)
-    finally:
-        aside.unlink(missing_ok=True)
     return difference
 
 

@@ -1,6 +1,5 @@
 """A torch.export program of a run: opens with torch alone, `torch.export.load(FILE).module()`."""
 
-import os
 import warnings
 from pathlib import Path
 
@@ -9,14 +8,14 @@ from torch import Tensor
 
 from unseen.experiment.trained import Trained
 from unseen.export.inference import example, inference, require_close
+from unseen.files import replacing
 
 
 def write_program(trained: Trained, out: Path, pictures: Tensor) -> float:
     """Writes the file if it says what PyTorch says; returns the largest difference on `pictures`
     [N, 3, s, s] uint8."""
-    module, aside = inference(trained), out.with_name(f".{out.stem}.part.pt2")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    try:
+    module = inference(trained)
+    with replacing(out) as aside:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of the exporter, about itself
             shapes = ({0: torch.export.Dim("batch", min=1)},)
@@ -28,7 +27,4 @@ def write_program(trained: Trained, out: Path, pictures: Tensor) -> float:
             parts = [(opened(pictures), expected), (opened(pictures[:1]), expected[:1])]
         difference = max(float((made - known).abs().max()) for made, known in parts)
         require_close(difference, "the torch program")
-        os.replace(aside, out)
-    finally:
-        aside.unlink(missing_ok=True)
     return difference

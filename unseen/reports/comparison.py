@@ -16,6 +16,7 @@ import torch
 from rich.table import Table
 
 from unseen.contracts import Dataset
+from unseen.files import replace_bytes
 from unseen.reports import queries, run_folder
 from unseen.reports.queries import Found
 from unseen.reports.run_folder import RunFolder, TestEmbeddings
@@ -125,10 +126,7 @@ def write_page(pair: Pair, dataset: Dataset, out: Path) -> Path:
         f"<p>Each row: a query, its nearest pictures with run 1, {names[0]}, then with run 2, "
         f"{names[1]}.</p>{body}</main></body></html>\n"
     )
-    out.parent.mkdir(parents=True, exist_ok=True)
-    temporary = out.with_name(out.name + ".part")
-    temporary.write_text(html, encoding="utf-8")
-    temporary.replace(out)
+    replace_bytes(out, html.encode())
     return out
 
 

@@ -5,7 +5,6 @@ the page's script, so that a figure follows the reader's light or dark setting.
 """
 
 import io
-import os
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from unseen.contracts import Dataset
+from unseen.files import replace_bytes
 from unseen.reports import queries, run_folder
 from unseen.reports.run_folder import RunFolder
 
@@ -115,13 +115,9 @@ def _draw_row(
 
 
 def _save(figure: Figure, out: Path) -> None:
-    """Writes the PNG under a temporary name, then renames it."""
     file = io.BytesIO()
     FigureCanvasAgg(figure).print_png(file, metadata={"Software": None})
-    out.parent.mkdir(parents=True, exist_ok=True)
-    temporary = out.with_name(out.name + ".part")
-    temporary.write_bytes(file.getvalue())
-    os.replace(temporary, out)
+    replace_bytes(out, file.getvalue())
 
 
 def _epochs_of(run: RunFolder, steps: np.ndarray) -> np.ndarray:

@@ -8,7 +8,6 @@ file and are put into the page; a content security policy forbids it to load any
 import base64
 import gzip
 import json
-import os
 from collections.abc import Callable
 from functools import cache
 from html import escape
@@ -19,6 +18,7 @@ from typing import Any
 from plotly.offline import get_plotlyjs
 
 from unseen.contracts import Dataset
+from unseen.files import replace_bytes
 from unseen.reports import (
     diagnosis,
     figures,
@@ -46,10 +46,7 @@ def write(run: Path, dataset: Dataset, progress: Callable[[str], None] | None = 
     folder = run_folder.read(run)
     html = render(folder, dataset, say)
     out = run / "report" / "index.html"
-    out.parent.mkdir(exist_ok=True)
-    temporary = out.with_name("index.html.part")
-    temporary.write_text(html, encoding="utf-8")
-    os.replace(temporary, out)
+    replace_bytes(out, html.encode())
     return out
 
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from unseen.search.durable import replace_bytes
+from unseen.files import replace_bytes
 
 NAME = "manifest.json"
 

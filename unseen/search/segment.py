@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unseen.search.durable import flush_folder, sha256, write_bytes
+from unseen.files import flush_folder, sha256, write_bytes
 from unseen.search.manifest import SegmentEntry
 
 FOLDER = "segments"

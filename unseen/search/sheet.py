@@ -8,9 +8,9 @@ from pathlib import Path
 
 from unseen.data.pictures.decode import decode
 from unseen.evaluation.calibrate import Calibration
+from unseen.files import replace_bytes
 from unseen.reports.thumbnails import data_uri, fitted
 from unseen.search.answers import UNKNOWN, Answer, Hit
-from unseen.search.durable import replace_bytes
 from unseen.search.index import Index
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"

@@ -9,7 +9,6 @@ tidied away. A crash in between leaves files that nobody reads; the next writer 
 Segments are merged eight at a time, so their number grows with the logarithm of the pictures.
 """
 
-import fcntl
 import os
 import shutil
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -18,9 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
+from unseen.files import Lock, flush_folder, is_aside
 from unseen.search import manifest as manifests
 from unseen.search import segment as segments
-from unseen.search.durable import flush_folder
 from unseen.search.index import Index
 from unseen.search.manifest import (
     ApproximateEntry,
@@ -52,9 +51,9 @@ class Writer:
     @classmethod
     @contextmanager
     def open(cls, path: Path) -> Iterator["Writer"]:
-        """Raises ValueError while another process writes."""
+        """Raises `InUseError` while another process writes."""
         manifests.read(path)
-        with _locked(path):
+        with Lock(path / LOCK):
             yield cls(path, manifests.read(path))
 
     @classmethod
@@ -62,9 +61,9 @@ class Writer:
     def create(cls, path: Path, model: ModelEntry) -> Iterator["Writer"]:
         """An empty index in a new or empty folder."""
         path.mkdir(parents=True, exist_ok=True)
-        with _locked(path):
-            others = [entry.name for entry in path.iterdir() if entry.name != LOCK]
-            if others and others != [f"{manifests.NAME}.part"]:
+        with Lock(path / LOCK):
+            names = {entry.name for entry in path.iterdir()} - {LOCK}
+            if not all(is_aside(name) for name in names):
                 raise ValueError(f"{path} is not empty and no index: choose another --out")
             manifests.write(path, Manifest(model=model))
             yield cls(path, manifests.read(path))
@@ -196,6 +195,9 @@ class Writer:
         """Removes what the manifest does not name: replaced files, and those of a crash."""
         known = {entry.name: entry.files for entry in self.manifest.segments}
         faiss = self.manifest.approximate
+        for file in self.path.iterdir():
+            if is_aside(file.name):
+                file.unlink()
         self._tidy_folder(segments.FOLDER, known)
         self._tidy_folder(approximate.FOLDER, {faiss.name: faiss.files} if faiss else {})
 
@@ -240,13 +242,3 @@ def _tier(entry: SegmentEntry) -> int:
     while rows > FIRST_TIER:
         tier, rows = tier + 1, rows // FANOUT
     return tier
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with (path / LOCK).open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ValueError(f"{path} is being written to by another process") from error
-        yield

@@ -13,7 +13,6 @@ dead         a worker that sent no heartbeat for `grace` seconds, or whose proce
              machine: its trial fails without an error, and the cell is enqueued again
 """
 
-import fcntl
 import json
 import os
 import sqlite3
@@ -28,6 +27,7 @@ from typing import Any
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
+from unseen.files import Lock
 from unseen.studies.plan import Cell
 from unseen.studies.search import Outcome
 
@@ -206,9 +206,7 @@ class Queue:
         if self.lock is None:
             yield
             return
-        self.lock.parent.mkdir(parents=True, exist_ok=True)
-        with self.lock.open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        with Lock(self.lock, wait=True):
             yield
 
 

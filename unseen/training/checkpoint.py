@@ -1,19 +1,19 @@
 """Checkpoints that survive a crash at any moment, and are never trusted blindly.
 
 A checkpoint is one file: a checksum line and a torch archive of tensors and plain values, read back
-with `weights_only`. It is written under a temporary name and renamed; the one before is kept. A
-damaged file is named and skipped.
+with `weights_only`. The one before is kept. A damaged file is named and skipped.
 """
 
 import hashlib
 import io
-import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from unseen.files import replace_bytes
 
 KEPT = 2
 _DIGEST_BYTES = 32
@@ -33,19 +33,8 @@ class Checkpoints:
         stream = io.BytesIO()
         torch.save(state, stream)
         content = stream.getvalue()
-        self.folder.mkdir(parents=True, exist_ok=True)
         place = self.folder / f"{number:010d}.pt"
-        temporary = place.with_suffix(".tmp")
-        try:
-            with temporary.open("wb") as file:
-                file.write(hashlib.sha256(content).digest() + content)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(place)
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, str(place)) from error
-        finally:
-            temporary.unlink(missing_ok=True)
+        replace_bytes(place, hashlib.sha256(content).digest() + content)
         for old in self._files()[KEPT:]:
             old.unlink()
 
@@ -73,4 +62,4 @@ class Checkpoints:
             self.folder.rmdir()
 
     def _files(self) -> list[Path]:
-        return sorted(self.folder.glob("*.pt"), reverse=True)
+        return sorted(self.folder.glob("[0-9]*.pt"), reverse=True)

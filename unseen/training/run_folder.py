@@ -1,19 +1,17 @@
-"""A run on disk. Files are written under a temporary name and renamed: a crash leaves the old or
-the new one, never half of one.
+"""A run on disk. A crash leaves the old file or the new one, never half of one; one process writes.
 
-    config.toml      the settled config          weights.safetensors  the selected network
-    manifest.json    what, when, with what       objective.safetensors  the loss's own parameters
-    journal.jsonl    one event per line          embeddings/  the test embeddings, per-query values
-    result.json      the scores: no times or     report/      the page
-                     paths, so it can be compared byte for byte
-    refit/           with refit = true: the second training; selected/: the weights before it
+config.toml      the settled config          weights.safetensors  the selected network
+manifest.json    what, when, with what       objective.safetensors  the loss's own parameters
+journal.jsonl    one event per line          embeddings/  the test embeddings, per-query values
+result.json      the scores: no times or     report/      the page
+                 paths, so it can be compared byte for byte
+refit/           with refit = true: the second training; selected/: the weights before it
 """
 
 import json
-import os
 import platform
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from contextlib import AbstractContextManager, nullcontext
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,7 @@ import torch
 from safetensors.torch import load_file, save
 from torch import Tensor
 
+from unseen.files import Lock, now, replacing
 from unseen.training.processes import Processes
 
 _VERSIONED = ("torch", "torchvision", "timm", "numpy", "scikit-learn", "pillow", "matplotlib")
@@ -48,6 +47,10 @@ class RunFolder:
         """Trained to the end and judged; a run that was stopped can be judged too, and goes on."""
         return self.is_started and bool(self.read_json("manifest.json")["finished"])
 
+    def lock(self, purpose: str = "") -> AbstractContextManager[Any]:
+        """Nobody else trains here while the block runs; of several processes the first holds it."""
+        return Lock(self.file(".lock"), purpose) if self.writes else nullcontext()
+
     def file(self, name: str) -> Path:
         return self.path / name
 
@@ -60,7 +63,7 @@ class RunFolder:
         return content
 
     def write_text(self, name: str, text: str) -> None:
-        self._write(name, lambda place: place.write_text(text))
+        self.write_bytes(name, text.encode())
 
     def write_bytes(self, name: str, content: bytes) -> None:
         self._write(name, lambda place: place.write_bytes(content))
@@ -102,7 +105,7 @@ class RunFolder:
                 "finished": False,
                 "platform": platform.platform(),
                 "python": platform.python_version(),
-                "started": _now(),
+                "started": now(),
                 "test_reads": [],
                 "unseen": metadata.version("unseen"),
                 "versions": {name: metadata.version(name) for name in _VERSIONED},
@@ -112,32 +115,20 @@ class RunFolder:
     def note_test_read(self, purpose: str, config_hash: str) -> None:
         """Every look at the test classes is written down, before it is taken."""
         manifest = self.read_json("manifest.json")
-        read = {"time": _now(), "purpose": purpose, "config_hash": config_hash}
+        read = {"time": now(), "purpose": purpose, "config_hash": config_hash}
         self.write_json("manifest.json", manifest | {"test_reads": [*manifest["test_reads"], read]})
 
     def note(self, key: str, content: Mapping[str, Any]) -> None:
         """One more thing the manifest tells, with its time."""
         manifest = self.read_json("manifest.json")
-        self.write_json("manifest.json", manifest | {key: {"time": _now(), **content}})
+        self.write_json("manifest.json", manifest | {key: {"time": now(), **content}})
 
     def note_end(self) -> None:
         manifest = self.read_json("manifest.json")
-        self.write_json("manifest.json", manifest | {"finished": True, "ended": _now()})
+        self.write_json("manifest.json", manifest | {"finished": True, "ended": now()})
 
     def _write(self, name: str, write: Callable[[Path], Any]) -> None:
         if not self.writes:
             return
-        place = self.file(name)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        temporary = place.with_name(f".{place.name}.{os.getpid()}.tmp")
-        try:
-            write(temporary)
-            temporary.replace(place)
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, str(place)) from error
-        finally:
-            temporary.unlink(missing_ok=True)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+        with replacing(self.file(name)) as aside:
+            write(aside)

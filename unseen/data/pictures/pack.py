@@ -33,6 +33,7 @@ from unseen.data.pictures import crops, duplicates
 from unseen.data.pictures.ahead import ahead
 from unseen.data.pictures.decode import UnreadablePictureError
 from unseen.data.pictures.loader import Opening
+from unseen.files import flush_folder
 
 MAGIC = b"UNSEENP1"
 _RECORD = struct.Struct("<4sIIIII32s")  # mark, position, width, height, length, CRC-32, SHA-256
@@ -168,6 +169,7 @@ def write(
                 progress(index + 1, len(packing.dataset))
         _finish(file, packing.dataset, records)
     os.replace(part, out)
+    flush_folder(out.parent)
     left_out = [item_name(packing.dataset, r.position) for r in records if not r.length]
     return Outcome(out, out.stat().st_size, len(records) - len(left_out), left_out)
 

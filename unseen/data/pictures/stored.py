@@ -7,7 +7,6 @@ cut or foreign file gets None and makes the arrays again.
 import hashlib
 import io
 import os
-import tempfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +14,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from unseen.files import replace_bytes
 
 CACHE_VARIABLE = "UNSEEN_CACHE"
 _DIGEST_BYTES = 32
@@ -26,19 +27,10 @@ def cache_folder() -> Path:
 
 
 def save(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Writes under a name of its own and renames: a reader sees the old file or the new one."""
     buffer = io.BytesIO()
     np.savez(buffer, **dict(arrays))  # type: ignore[arg-type]  # its stub has allow_pickle first
     payload = buffer.getvalue()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(hashlib.sha256(payload).digest() + payload)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    replace_bytes(path, hashlib.sha256(payload).digest() + payload)
 
 
 def load(path: Path) -> dict[str, NDArray[Any]] | None:

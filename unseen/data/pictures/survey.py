@@ -1,6 +1,5 @@
 """All pictures of a data set looked at once: what is wrong, copies, class sizes, advice."""
 
-import csv
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from unseen.contracts import IntArray
-from unseen.data.pictures import duplicates
+from unseen.data.pictures import duplicates, table_file
 from unseen.data.pictures.ahead import ahead
 from unseen.data.pictures.inspect import WRONG, Finding
 
@@ -157,20 +156,14 @@ def write_list(found: Survey, out: Path, with_split: bool = False) -> int:
     """The clean files as a CSV of path, label and perhaps split; paths are relative to it where
     they lie below."""
     base = Path(os.path.abspath(out)).parent
-    temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
     kept = found.clean()
-    try:
-        with temporary.open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(["path", "label", "split"] if with_split else ["path", "label"])
-            for i in kept:
-                path = Path(os.path.abspath(found.findings[i].path))
-                within = path.relative_to(base) if path.is_relative_to(base) else path
-                row = [str(within), found.labels[i], found.parts[i]]
-                writer.writerow(row if with_split else row[:2])
-        temporary.replace(out)
-    finally:
-        temporary.unlink(missing_ok=True)
+    paths = [Path(os.path.abspath(found.findings[i].path)) for i in kept]
+    columns = {
+        "path": [str(p.relative_to(base) if p.is_relative_to(base) else p) for p in paths],
+        "label": [found.labels[i] for i in kept],
+    }
+    columns |= {"split": [found.parts[i] for i in kept]} if with_split else {}
+    table_file.write(out, columns)
     return len(kept)
 
 

@@ -2,10 +2,11 @@
 
 import csv
 import io
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from unseen.files import replacing
 
 EDGES = ("x_1", "y_1", "x_2", "y_2")  # columns of the part of a picture that counts
 PARQUET = (".parquet", ".pq")
@@ -26,17 +27,16 @@ def read(path: Path) -> Columns:
 
 
 def write(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
-    """Written under a temporary name and renamed."""
-    temporary = path.with_name(f".{path.name}.part")
-    if path.suffix.lower() in PARQUET:
-        arrow, parquet = _arrow()
-        parquet.write_table(arrow.table(dict(columns)), temporary)
-    else:
-        with temporary.open("w", newline="", encoding="utf-8") as file:
+    """The whole file or none."""
+    with replacing(path) as aside:
+        if path.suffix.lower() in PARQUET:
+            arrow, parquet = _arrow()
+            parquet.write_table(arrow.table(dict(columns)), aside)
+            return
+        with aside.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(columns)
             writer.writerows(zip(*columns.values(), strict=True))
-    os.replace(temporary, path)
 
 
 def _read_csv(path: Path) -> Columns:

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unseen.search.durable import flush_folder, sha256, write_bytes
+from unseen.files import flush_folder, sha256, write_bytes
 from unseen.search.manifest import ApproximateEntry
 from unseen.search.stores.exact import Found, Mask
 

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from unseen.files import replace_bytes
+
 Name = Literal["tensorboard", "wandb", "mlflow"]
 PACKAGES = {"tensorboard": "tensorboard", "wandb": "wandb", "mlflow": "mlflow"}
 
@@ -76,10 +78,8 @@ def remembered(folder: Path, sink: str) -> str | None:
 
 
 def remember(folder: Path, sink: str, name: str) -> None:
-    place = folder / "sinks.json"
-    temporary = place.with_suffix(".tmp")
-    temporary.write_text(json.dumps(_names(folder) | {sink: name}) + "\n")
-    temporary.replace(place)
+    names = json.dumps(_names(folder) | {sink: name}) + "\n"
+    replace_bytes(folder / "sinks.json", names.encode())
 
 
 def _names(folder: Path) -> dict[str, str]:

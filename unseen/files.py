@@ -1,0 +1,174 @@
+"""Files on disks that fill up, lose power and rot, in folders that two processes want at once.
+
+    replace_bytes(path, content)     readers see the old file or the new one, whatever happens
+    with replacing(path) as aside:   the same, for whoever writes to a path on their own
+    with Lock(folder / ".lock"):     one writer at a time
+
+Every file of the toolkit that counts passes here: written aside, flushed, renamed (`os.fsync` and
+`os.replace` are the two moments a crash can choose), its folder flushed.
+"""
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import socket
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO, Self
+
+CHUNK = 1 << 20
+_NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK)
+_PATIENCE = 1.0  # seconds for an owner to write down who it is
+
+
+def write_bytes(path: Path, content: bytes) -> str:
+    """Writes and flushes a file that nobody knows of yet; returns its SHA-256."""
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    return hashlib.sha256(content).hexdigest()
+
+
+def replace_bytes(path: Path, content: bytes) -> None:
+    with replacing(path) as aside:
+        aside.write_bytes(content)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A path to write to, with the same ending; it becomes `path` when the block has come to its
+    end, and nothing is left of it otherwise. Folders are made; a failure names `path`."""
+    aside = path.with_name(f".{path.stem}.{uuid.uuid4().hex[:8]}.part{path.suffix}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield aside
+        with aside.open("rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+        flush_folder(path.parent)
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def is_aside(name: str) -> bool:
+    """Whether a file of this name was left by a writer that was killed."""
+    return name.startswith(".") and ".part" in name
+
+
+def flush_folder(path: Path) -> None:
+    """Makes names in a folder, new or gone, survive a power cut."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Who holds a lock, and what for."""
+
+    pid: int
+    host: str
+    since: str
+    purpose: str = ""
+
+
+class InUseError(ValueError):
+    """Somebody else writes; `owner` is None if nothing could be learnt about them."""
+
+    def __init__(self, folder: Path, owner: Owner | None) -> None:
+        who = "another process"
+        if owner is not None:
+            who = f"process {owner.pid} on {owner.host} since {owner.since}"
+        super().__init__(
+            f"{folder} is being written to by {who}: wait until it has ended, or choose another "
+            "folder"
+        )
+        self.owner = owner
+
+
+class Lock:
+    """One writer at a time, here and on other machines that see the same disk. The system frees the
+    lock of a process that dies. purpose: told to whoever comes meanwhile. wait: until it is free,
+    instead of an `InUseError`."""
+
+    def __init__(self, path: Path, purpose: str = "", wait: bool = False) -> None:
+        self.path, self.purpose, self.wait = path, purpose, wait
+
+    def __enter__(self) -> Self:
+        self._made_folder = not self.path.parent.exists()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        while True:
+            file = self.path.open("ab+")
+            try:
+                self._acquire(file)
+                if self._is_current(file):
+                    break
+            except BaseException:
+                file.close()
+                raise
+            file.close()  # its last owner has just put it away
+        own = Owner(os.getpid(), socket.gethostname(), now(), self.purpose)
+        file.truncate(0)
+        file.write(json.dumps(asdict(own)).encode())
+        file.flush()
+        self._file = file
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.path.unlink(missing_ok=True)
+        if self._made_folder:
+            with suppress(OSError):  # something was written there
+                self.path.parent.rmdir()
+        self._file.close()
+
+    def _acquire(self, file: BinaryIO) -> None:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if self.wait else fcntl.LOCK_NB))
+        except BlockingIOError as error:
+            raise InUseError(self.path.parent, _owner(file)) from error
+        except OSError as error:
+            if error.errno in _NO_LOCKS:
+                told = "this disk knows no locks, so two runs could mix: choose another one"
+                raise OSError(error.errno, told, str(self.path.parent)) from error
+            raise
+
+    def _is_current(self, file: BinaryIO) -> bool:
+        """Whether what was locked still lies there."""
+        try:
+            return os.path.samestat(os.fstat(file.fileno()), os.stat(self.path))
+        except FileNotFoundError:
+            return False
+
+
+def _owner(file: BinaryIO) -> Owner | None:
+    """What the owner wrote down, which it does right after it got the lock."""
+    patience = time.monotonic() + _PATIENCE
+    while time.monotonic() < patience:
+        file.seek(0)
+        with suppress(ValueError, TypeError):
+            return Owner(**json.loads(file.read()))
+        time.sleep(0.01)
+    return None
