@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from unseen import build
@@ -27,9 +28,13 @@ class Tiny:
         return Image.new("RGB", (40, 48))
 
 
-def settled(*words: str) -> configs.Config:
+def told_of(*words: str) -> tuple[configs.Config, list[str]]:
     dataset: Any = Tiny()
-    return settle(configs.make(configs.override({}, list(words))), dataset)[0]
+    return settle(configs.make(configs.override({}, list(words))), dataset)
+
+
+def settled(*words: str) -> configs.Config:
+    return told_of(*words)[0]
 
 
 @pytest.mark.parametrize(
@@ -124,6 +129,50 @@ def test_batches_fit_the_samplers_preset(preset: str) -> None:
     items = np.arange(400)
     sampler = build.sampler(config, items, dataset.labels)
     assert all(len(batch) == config.batch_size for batch in sampler)
+
+
+@pytest.mark.parametrize(
+    ("words", "normalise"),
+    [
+        (("loss=multi_similarity",), True),
+        (("loss=generalized_lifted",), False),
+        (("loss=angular",), False),
+        (("loss=angular", "loss.n_pair=false"), True),
+        (("loss=n_pair",), False),
+        (("loss=n_pair", "loss.preset=revisit"), False),
+        (("loss=n_pair", "loss.preset=thesis"), True),
+        (("loss=n_pair", "loss.preset=thesis", "loss.normalise=false"), False),
+        (("loss=n_pair", "normalise=true"), True),
+        (("loss=n_pair", "descriptor=pooled"), True),
+        (("loss=margin", "normalise=false"), False),
+        (("loss=snr", "loss.normalise=false"), False),
+    ],
+)
+def test_embeddings_are_judged_by_the_distance_the_loss_trains(
+    words: tuple[str, ...], normalise: bool
+) -> None:
+    state = torch.get_rng_state()
+    config, reasons = told_of(*words)
+    assert config.normalise is normalise
+    assert any("normalise" in reason for reason in reasons) == (
+        not normalise and "normalise=false" not in words
+    )
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("loss=proxy_anchor",), True),
+        (("loss=proxy_anchor", "loss.lr=0.1"), False),
+        (("loss=softmax",), False),  # learns as the network
+        (("loss=smooth_triplet",), False),  # its scale is fixed
+        (("loss=smooth_triplet", "loss.learn_scale=true"), True),
+        (("loss=margin", "loss.preset=revisit"), True),
+    ],
+)
+def test_the_rate_of_the_losss_parameters_is_told(words: tuple[str, ...], told: bool) -> None:
+    assert any(reason.startswith("loss.lr = ") for reason in told_of(*words)[1]) == told
 
 
 def test_nothing_is_left_automatic() -> None:

@@ -207,7 +207,7 @@ def sampler(config: Config, items: IntArray, labels: IntArray) -> Sampler:
         items=items,
         labels=labels[items],
         batch_size=config.batch_size,
-        normalise=config.normalise,
+        normalise=config.by_cosine,
         seed=config.seed,
     )
     return made

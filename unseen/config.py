@@ -193,7 +193,7 @@ class Config(BaseModel):
     layers_every: int = Field(default=0, ge=0)
 
     descriptor: str = "embedding"
-    normalise: bool = True
+    normalise: bool | Auto = "auto"  # judge by the cosine; false: by the Euclidean distance
     evaluation_labels: list[str] = []  # further label columns to judge by, beside the class
     metrics: list[str] = [
         "recall@1",
@@ -268,6 +268,12 @@ class Config(BaseModel):
             told = f"schedule.warm_up must be below epochs={self.epochs}"
             raise ValueError(f"{told}, got {self.schedule.warm_up}")
         return self
+
+    @property
+    def by_cosine(self) -> bool:
+        """Whether embeddings are compared as unit vectors; else raw, by Euclidean distance."""
+        assert self.normalise != "auto", "the config is not settled"
+        return self.normalise
 
     def hash(self) -> str:
         """Changes when anything that a result depends on changes."""

@@ -12,10 +12,11 @@ from unseen.contracts import Dataset, FeatureDataset, annotations_of
 from unseen.data.pictures import transforms
 from unseen.data.pictures.decode import UnreadablePictureError
 from unseen.data.pictures.loader import Opening
+from unseen.losses.base import Loss
 from unseen.names import known
 from unseen.networks.backbone import FEATURES, IMAGENET, OWN, create_backbone, has_weights
 from unseen.networks.head import PRINCIPAL
-from unseen.networks.network import POOLED
+from unseen.networks.network import EMBEDDING, POOLED
 from unseen.networks.presets import preset_size
 from unseen.protocols.half_split import cut_test_classes, enough_share, num_aside
 
@@ -56,6 +57,7 @@ def settle(config: Config, dataset: Dataset) -> tuple[Config, list[str]]:
     if config.miner is not None and config.miner.name == "auto":
         chosen["miner"], why = _usual_miner(config.loss, config.miner)
         reasons.append(f"miner = {chosen['miner'].name if chosen['miner'] else 'none'}: {why}")
+    reasons += _settle_by_loss(config, choose)
     in_ensemble = config.ensemble is not None
     chosen["regularizers"] = [weighted(part, in_ensemble) for part in config.regularizers]
     for part, settled_part in zip(config.regularizers, chosen["regularizers"], strict=True):
@@ -276,6 +278,25 @@ def _threads(small: bool) -> tuple[int, str]:
     if small:  # threads that wait for each other in short steps lose more than they gain when busy
         return 1, "small pictures: the steps are too short to share"
     return torch.get_num_threads(), "all cores"
+
+
+def _settle_by_loss(config: Config, choose: Choose) -> list[str]:
+    """Embeddings are judged by the distance the loss trains, other layers by the cosine. Returns
+    the rate of the loss's own parameters, where nobody gave it."""
+    name, reasons = config.loss.name, []
+    if issubclass(catalogue.find("losses", name), Loss):
+        small = {"num_classes": 2, "embedding_size": 2, "seed": 0}
+        with torch.random.fork_rng(devices=[]):  # a loss only to be asked: its values decide
+            loss: Loss = catalogue.create(
+                "losses", name, config.loss.values, config.loss.preset, **small
+            )
+        if config.descriptor == EMBEDDING and loss.judged_raw:
+            choose("normalise", False, f"{name} compares raw embeddings: Euclidean distance")
+        learns = any(parameter.requires_grad for parameter in loss.parameters())
+        if learns and loss.own_lr is not None and "lr" not in config.loss.values:
+            reasons.append(f"loss.lr = {loss.own_lr:g}: of the parameters of {name}, its own")
+    choose("normalise", True, "")
+    return reasons
 
 
 def _usual_miner(loss: Part, asked: Part) -> tuple[Part | None, str]:

@@ -47,6 +47,7 @@ def random_run(folder: Path, backbone: str, *words: str) -> Trained:
         "device=cpu",
         "threads=1",
         "workers=0",
+        "normalise=true",
         "transform=small" if backbone == "small_conv" else "transform=base",
     ]
     config = configs.make(configs.override({}, [*values, *words]))

@@ -9,6 +9,17 @@ from unseen.losses.base import LabelLoss
 
 NAMES = [n for n in catalogue.names("losses") if issubclass(catalogue.find("losses", n), LabelLoss)]
 
+# of proxies, centres, class vectors and boundaries, where none is given
+PUBLISHED_RATES = {
+    "arcface": 5e-4,
+    "margin": 5e-4,
+    "normalized_softmax": 2e-3,
+    "proxy_anchor": 1e-2,
+    "proxy_nca": 5e-4,
+    "proxy_repulsion": 1e-2,
+    "soft_triple": 1e-2,
+}
+
 
 def build(name: str, preset: str | None = None, **given: object) -> LabelLoss:
     torch.manual_seed(0)
@@ -48,10 +59,20 @@ def test_parameter_groups_hold_every_parameter_once_with_its_rate_and_decay(name
     loss = build(name)
     (group,) = loss.parameter_groups(1e-4)
     assert {id(p) for p in group["params"]} == {id(p) for p in loss.parameters()}
-    assert group["lr"] == pytest.approx(1e-4 * loss.lr_factor)
     assert group.get("weight_decay") == loss.own_weight_decay
     (group,) = build(name, lr=0.03).parameter_groups(1e-4)
     assert group["lr"] == 0.03
+    (group,) = build(name, lr=None).parameter_groups(1e-4)
+    assert group["lr"] == 1e-4
+
+
+@pytest.mark.parametrize("name", [*NAMES, "margin"])
+def test_the_own_rate_does_not_follow_that_of_the_run(name: str) -> None:
+    rates = {build(name).parameter_groups(lr)[0]["lr"] for lr in (1e-5, 1e-3)}
+    if name == "softmax":  # a layer like the network's
+        assert rates == {1e-5, 1e-3}
+    else:
+        assert rates == {PUBLISHED_RATES[name]}
 
 
 @pytest.mark.parametrize("name", NAMES)

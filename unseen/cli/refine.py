@@ -34,7 +34,7 @@ def refine(
     trained = Trained.open(run)
     with display() as (_, watch):
         setting, _folder = reopen(run, watch)
-        if not setting.config.normalise:
+        if not setting.config.by_cosine:
             raise ValueError(f"{run} compares raw vectors: post-processing here is for unit ones")
         with computing(setting):
             rows = compared(setting, trained, watch, top, k1, k2)

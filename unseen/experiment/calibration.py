@@ -33,7 +33,7 @@ def calibrate_run(
             torch.from_numpy(setting.dataset.labels[items]),
             fmr=fmr,
             confidence=confidence,
-            normalise=setting.config.normalise,
+            normalise=setting.config.by_cosine,
             seed=setting.config.seed,
             progress=watch.of("comparing pairs"),
         )

@@ -45,7 +45,7 @@ def diagnose(
         for part, items in parts.items():
             told = watch.of(f"embedding {part} classes")
             embeddings = embed_at(layer, source, network, folder, items, told)
-            looks[part] = look(embeddings, torch.from_numpy(labels[items]), config.normalise)
+            looks[part] = look(embeddings, torch.from_numpy(labels[items]), config.by_cosine)
             if "recall@1" in looks[part].numbers:  # as it is judged: queries, gallery and groups
                 answers = first_answers(setting, {layer: embeddings}, items)[layer]
                 looks[part].numbers["recall@1"] = answers.recall
@@ -83,7 +83,7 @@ def _robustness(setting: Setting, network: Any, watch: Watch) -> dict[str, Any]:
         setting.batches(transform, test),
         len(test),
         setting.device,
-        normalise=setting.config.normalise,
+        normalise=setting.config.by_cosine,
         seed=setting.config.seed,
         progress=watch.of("hiding local features"),
     )

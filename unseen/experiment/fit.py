@@ -257,7 +257,7 @@ class Fit:
     def _recall(self, embeddings: Tensor, items: IntArray) -> dict[str, float]:
         """Recall@1 among some items; a quick look between epochs, without intervals."""
         asked = self.setting.asking(items).arguments(embeddings)
-        normalise = self.setting.config.normalise
+        normalise = self.setting.config.by_cosine
 
         def recall() -> float:
             score = evaluate(**asked, metrics=(SELECT_BY,), normalise=normalise, resamples=0)

@@ -87,7 +87,7 @@ def _score(setting: Setting, name: str, space: Tensor, asking: Asking, watch: Wa
             progress=watch.of(f"judging {name}"),
         )
 
-    normalise = config.normalise or name in ("pixels", "features")
+    normalise = config.by_cosine or name in ("pixels", "features")
     if name == "trained":
         return measured()
     how = (config.metrics, normalise, config.seed, config.evaluation_labels)

@@ -117,7 +117,7 @@ def first_answers(
     for name, descriptor in descriptors.items():
         broken = bool(len(broken_rows(descriptor)))
         values = torch.zeros_like(descriptor) if broken else descriptor
-        normalise = setting.config.normalise or name != EMBEDDING
+        normalise = setting.config.by_cosine or name != EMBEDDING
         neighbours = retrieve(**asking.arguments(values), depth=1, normalise=normalise)
         right = torch.full((len(items),), math.nan, dtype=torch.float64)
         nearest = torch.full((len(items),), -1)

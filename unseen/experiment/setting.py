@@ -102,7 +102,7 @@ class Setting:
         batches = self.batches(transform, own)
         parts = embed_layers(network, layers, batches, len(own), self.device, progress)
         found = {name: self._gathered(rows, len(items)) for name, rows in parts.items()}
-        if EMBEDDING in found and not self.config.normalise:
+        if EMBEDDING in found and not self.config.by_cosine:
             found[EMBEDDING] = self.embed(network, transform, items, progress)
         return found
 

@@ -134,7 +134,7 @@ class Trained:
             if images.ndim == 4:
                 images = images.contiguous(memory_format=torch.channels_last)
             found = self.network(images).embeddings.float().cpu()
-        return (to_sphere(found) if self.config.normalise else found).clone()
+        return (to_sphere(found) if self.config.by_cosine else found).clone()
 
 
 def opened(picture: Picture) -> PictureFile | Loaded:

@@ -12,7 +12,8 @@ Formula  cosines S, inner products G of raw embeddings x, t = tan(alpha)^2, over
 
          `n_pair=False` leaves out the first term; `penalty="norm"` takes |x| instead of its square.
 Values   alpha 45 degrees, weight 2, nu 0.005 (Roth et al.; their code: norm).
-Use      n_pair miner (one random positive per anchor); without it all positive pairs.
+Use      n_pair miner (one random positive per anchor); without it all positive pairs. With the
+         first term a run judges raw embeddings by Euclidean distance.
 """
 
 import math
@@ -63,6 +64,7 @@ class Angular(Loss):
         self.weight, self.nu, self.penalty, self.n_pair = weight, nu, penalty, n_pair
         self.tangent = math.tan(math.radians(alpha)) ** 2
         self.scale_invariant = not n_pair and nu == 0
+        self.judged_raw = n_pair
 
     def price(self, batch: Comparison) -> Tensor:
         anchor, positive = batch.positive_pairs()  # [P]

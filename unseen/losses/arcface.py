@@ -10,10 +10,10 @@ Formula  theta[i,c] the angle between embedding i and class vector c, y the clas
          averaged over the batch. cos(theta + margin) = cos theta cos margin - sin theta sin margin
          needs no arccos. Beyond theta = pi - margin the cosine would rise again: there the own
          logit is scale * (cos theta - margin sin margin), which keeps falling.
-Values   scale 64, margin 0.5 radians (paper). Roth et al. 2020: scale 16, class vectors at 5e-4;
-         their code clamps all cosines to be positive (`clamp`), and before February 2021 its margin
-         cancelled, so that their printed scores are probably those of margin 0. Psomas' thesis:
-         28.6 degrees; its code has scale 220 and never trains the class vectors.
+Values   scale 64, margin 0.5 radians (paper), class vectors at 5e-4 (Roth et al. 2020, with scale
+         16; their code clamps all cosines to be positive (`clamp`), and before February 2021 its
+         margin cancelled, so that their printed scores are probably those of margin 0). Psomas'
+         thesis: 28.6 degrees, at 1e-4; its code has scale 220 and never trains the class vectors.
 Use      any sampler, no miner.
 """
 
@@ -45,7 +45,7 @@ class Arcface(LabelLoss):
         scale: float = 64.0,
         margin: float = 0.5,
         clamp: bool = False,
-        lr: float | None = None,
+        lr: float | None = 5e-4,
     ) -> None:
         super().__init__(num_classes, embedding_size, lr)
         if scale <= 0:

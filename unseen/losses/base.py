@@ -180,8 +180,11 @@ class Loss(nn.Module, ABC):
     # arguments that weigh terms which need no tuples: with these at 0 an empty batch costs 0
     batch_free_weights: ClassVar[tuple[str, ...]] = ()
 
-    own_lr: float | None = None  # of the loss's parameters; None: lr_factor times the run's
-    lr_factor: float = 1.0
+    # it compares raw embeddings, so they are judged by their Euclidean distance, not by the cosine
+    judged_raw: bool = False
+
+    # of the loss's parameters, whatever the run's; None: the run's. A rate of Adam or AdamW
+    own_lr: float | None = None
     # decay would pull proxies and boundaries to 0; None: as the run decays the network
     own_weight_decay: float | None = 0.0
 
@@ -214,8 +217,7 @@ class Loss(nn.Module, ABC):
         own = list(self.parameters())
         if not own:
             return []
-        own_lr = lr * self.lr_factor if self.own_lr is None else self.own_lr
-        group = {"params": own, "lr": own_lr}
+        group = {"params": own, "lr": lr if self.own_lr is None else self.own_lr}
         if self.own_weight_decay is None:  # the optimiser fills in its own
             return [group]
         return [group | {"weight_decay": self.own_weight_decay}]
@@ -237,7 +239,7 @@ class MatrixLoss(Loss):
 class LabelLoss(Loss):
     """Abstract: a loss of embeddings and class labels alone (proxies, classifiers).
 
-    lr: the class parameters' own learning rate; None: lr_factor times the run's.
+    lr: the class parameters' own learning rate; None: the run's.
     """
 
     def __init__(self, num_classes: int, embedding_size: int, lr: float | None = None) -> None:

@@ -10,7 +10,7 @@ Formula  Euclidean distances d of raw embeddings x, positives P(a), negatives N(
 
          over the anchors that have both; `penalty="norm"` takes |x| instead of its square.
 Values   margin 1, nu 0.005 (Roth et al.; their code: norm).
-Use      samples_per_class sampler, no miner; judge raw embeddings by Euclidean distance.
+Use      samples_per_class sampler, no miner. A run judges its raw embeddings by Euclidean distance.
 """
 
 import math
@@ -27,6 +27,7 @@ class GeneralizedLifted(Loss):
     """margin: how much farther negatives are to be. nu: weight of the penalty on lengths."""
 
     scale_invariant = False
+    judged_raw = True
     batch_free_weights = ("nu",)
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "revisit": {},

@@ -63,6 +63,7 @@ class LiftedStructure(Loss):
         self.form, self.margin, self.alpha, self.beta = form, margin, alpha, beta
         self.measure = unit_distance if normalise else distance
         self.scale_invariant = normalise
+        self.judged_raw = not normalise
 
     def price(self, batch: Comparison) -> Tensor:
         if self.form == "pairs":

@@ -8,7 +8,8 @@ Formula  over triplets (a, p, n), Euclidean distances d of unit embeddings, boun
 
          with `normaliser="active_triplets"` the divisor is the number of triplets with an active
          term, which is what the code of Roth et al. computes.
-Values   margin 0.2, boundary starting at 1.2 (paper); per class and learned with rate 5e-4 (Roth).
+Values   margin 0.2, boundary starting at 1.2 (paper); per class and learned at 5e-4 (Roth et al.);
+         Psomas' thesis: margin 0.5, one boundary at 5e-5, fixed in its code.
 Use      samples_per_class sampler; distance_weighted miner. Roth also start the boundary at 0.6.
 """
 
@@ -40,7 +41,7 @@ class Margin(Loss):
         beta: float = 1.2,
         boundary: str = "per_class",
         normaliser: str = "active_terms",
-        lr: float | None = None,
+        lr: float | None = 5e-4,
     ) -> None:
         super().__init__()
         check_choice("boundary", boundary, ("per_class", "shared", "fixed"))

@@ -16,7 +16,7 @@ Values   nu 0.005, all negatives (Roth et al.; their code: norm, embeddings over
          prescale 0.25); unit embeddings, no penalty (Li et al.; Psomas' code); nu 0.02 (Psomas'
          text); cosines and all positives (Jacob et al.).
 Use      n_pair miner (one positive per anchor, or one pair per class); without it all positive
-         pairs.
+         pairs. A run judges raw embeddings by Euclidean distance.
 """
 
 import math
@@ -72,6 +72,7 @@ class NPair(Loss):
         self.nu, self.penalty, self.prescale = nu, penalty, prescale
         self.normalise = normalise
         self.scale_invariant = normalise and nu == 0
+        self.judged_raw = not normalise
 
     def price(self, batch: Comparison) -> Tensor:
         if self.prescale != 1:

@@ -7,8 +7,8 @@ Formula  S[i,c] the cosine between item i and proxy c, C all classes, C+ those p
              L = mean over c in C+ of log(1 + sum over i in c of exp(-alpha * (S[i,c] - delta)))
                + mean over c in C  of log(1 + sum over other i of exp(alpha * (S[i,c] + delta)))
 
-Values   alpha 32, delta 0.1; proxies learn 100 times as fast as the network (paper, Psomas'
-         thesis).
+Values   alpha 32, delta 0.1, proxies at 1e-2 and decayed by 1e-4 (authors' code and Psomas' thesis:
+         100 times the network's 1e-4).
 Use      any sampler, no miner.
 """
 
@@ -28,7 +28,6 @@ class ProxyAnchor(LabelLoss):
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"thesis": {}, "thesis_code": {}}
 
-    lr_factor = 100.0
     own_weight_decay = 1e-4
 
     def __init__(
@@ -37,7 +36,7 @@ class ProxyAnchor(LabelLoss):
         embedding_size: int,
         alpha: float = 32.0,
         delta: float = 0.1,
-        lr: float | None = None,
+        lr: float | None = 1e-2,
     ) -> None:
         super().__init__(num_classes, embedding_size, lr)
         if alpha <= 0:

@@ -41,7 +41,7 @@ class ProxyNca(LabelLoss):
         embedding_size: int,
         scale: float = 9.0,
         include_positive: bool = False,
-        lr: float | None = None,
+        lr: float | None = 5e-4,
     ) -> None:
         super().__init__(num_classes, embedding_size, lr)
         if scale <= 0:

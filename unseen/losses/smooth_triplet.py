@@ -8,8 +8,8 @@ Formula  squared Euclidean distances q of unit embeddings:
 
          (the paper prints the two distances in the other order). `normalise=False` takes q of raw
          embeddings instead, which find their own scale.
-Values   scale 4 (paper); their code learns it from 4 on with rate 0.01 and decay 5e-5, and its
-         hand-written gradient is half of the true one, hence factor 1/2.
+Values   scale 4 (paper); their code learns it from 4 on (`learn_scale`) with rate 0.01 and decay
+         5e-5, and its hand-written gradient is half of the true one, hence factor 1/2.
 Use      samples_per_class sampler with 2 per class; no miner: all triplets count.
 """
 
@@ -35,7 +35,7 @@ class SmoothTriplet(Loss):
         learn_scale: bool = False,
         normalise: bool = True,
         factor: float = 1.0,
-        lr: float | None = None,
+        lr: float | None = 0.01,
         weight_decay: float = 0.0,
     ) -> None:
         super().__init__()
@@ -44,6 +44,7 @@ class SmoothTriplet(Loss):
         self.scale = nn.Parameter(torch.tensor(float(scale)), requires_grad=learn_scale)
         self.measure = unit_squared_distance if normalise else squared_distance
         self.scale_invariant = normalise
+        self.judged_raw = not normalise
         self.factor, self.own_lr, self.own_weight_decay = factor, lr, weight_decay
 
     def price(self, batch: Comparison) -> Tensor:

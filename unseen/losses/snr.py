@@ -37,6 +37,7 @@ class Snr(Loss):
         check_not_negative(margin=margin, weight=weight)
         self.margin, self.weight, self.normalise = margin, weight, normalise
         self.scale_invariant = normalise
+        self.judged_raw = not normalise
 
     def price(self, batch: Comparison) -> Tensor:
         total, active, count = batch.hinge_triplets(self._ratios, self.margin)

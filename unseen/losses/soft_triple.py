@@ -11,8 +11,8 @@ Formula  s[i,c,k] the cosine between item i and centre k of class c, y the class
 
          The second term lets centres that are not needed merge.
 Values   10 centres, scale 20, temperature 0.1, margin 0.01, tau 0.2 (paper, where the temperature
-         is gamma). Roth et al. 2020: 2 centres, scale 8, at 1e-5. Psomas' thesis gives gamma as
-         1/temperature.
+         is gamma), centres at 1e-2 (authors' code). Roth et al. 2020: 2 centres, scale 8, at 1e-5.
+         Psomas' thesis: at 1e-4, tuned 5e-5, in its code 1e-2; it gives gamma as 1/temperature.
 Use      any sampler, no miner. One centre with tau 0 and margin 0 is normalized_softmax.
 """
 
@@ -55,7 +55,7 @@ class SoftTriple(LabelLoss):
         temperature: float = 0.1,
         margin: float = 0.01,
         tau: float = 0.2,
-        lr: float | None = None,
+        lr: float | None = 1e-2,
     ) -> None:
         super().__init__(num_classes, embedding_size, lr)
         if centres < 1:
