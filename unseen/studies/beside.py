@@ -20,6 +20,8 @@ from unseen.studies.preset_page import Table
 from unseen.studies.results import Results, Run, Standing, standings
 
 Published = Mapping[str, Mapping[str, float]]  # row -> metric -> percent
+UNPUBLISHED = "not published"
+UNSURE = "not told apart from 0"
 
 
 def score_table(results: Results, published: Published, metrics: Sequence[str]) -> Table:
@@ -61,6 +63,11 @@ def missing_text(*groups: Sequence[Run]) -> str:
 def number(value: float | None, digits: int = 1) -> str:
     """A published value; a dash where there is none."""
     return "–" if value is None or math.isnan(value) else f"{value:.{digits}f}"
+
+
+def signed(value: float, digits: int = 1) -> str:
+    """A published difference; a dash where there is none."""
+    return "–" if math.isnan(value) else f"{value:+.{digits}f}"
 
 
 def points_figure(results: Results, published: Published, metric: str) -> Figure:
@@ -139,9 +146,19 @@ def gain_text(spread: Spread) -> str:
 
 def verdict(spread: Spread, published: float) -> str:
     """Whether a published gain (percent points) is seen: its sign, outside of our interval of 0."""
-    if math.isnan(spread.low) or spread.low <= 0 <= spread.high:
-        return "not told apart from 0"
-    return "holds" if spread.mean * published > 0 else "opposite"
+    return judged(spread.mean, (spread.low, spread.high), published)
+
+
+def judged(ours: float, interval: tuple[float, float], published: float) -> str:
+    """A verdict needs a published difference, and an interval of ours that leaves 0 out."""
+    low, high = interval
+    if math.isnan(published):
+        return UNPUBLISHED
+    if math.isnan(low) or low <= 0 <= high:
+        return UNSURE
+    if published == 0:
+        return "published without one"
+    return "holds" if ours * published > 0 else "opposite"
 
 
 def baselines_told(results: Results, metric: str = "recall@1") -> list[str]:

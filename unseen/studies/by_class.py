@@ -4,6 +4,7 @@ It says how far a difference would hold on other classes, not with other seeds; 
 the other half.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from unseen.statistics import Comparison, compare
+from unseen.studies.beside import judged
 from unseen.studies.results import Run
 
 ONE_SEED = (
@@ -50,9 +52,10 @@ def is_told_apart(found: Comparison | None) -> bool:
 
 def class_verdict(found: Comparison | None, published: float) -> str:
     """Whether a published difference is seen outside of the interval, as `beside.verdict` says."""
-    if found is None or not is_told_apart(found):
-        return "not told apart from 0"
-    return "holds" if found.difference.value * published > 0 else "opposite"
+    if found is None:
+        return judged(math.nan, (math.nan, math.nan), published)
+    ours = found.difference
+    return judged(ours.value, (ours.low, ours.high), published)
 
 
 def _per_query(sums: Sequence[float], counts: Sequence[int]) -> Tensor:  # [Q]

@@ -42,17 +42,15 @@ def objectives() -> dict[str, Values]:
     }
 
 
-def switched() -> dict[str, tuple[str, Values]]:
-    """Published name with the rho switch -> (its name without, settings)."""
+def switched(data: str) -> dict[str, tuple[str, Values]]:
+    """Published name with the rho switch on one of their data sets -> (its name without,
+    settings): "R-SNR (D, p = 0.3)" -> "SNR (D)" with the chance that they took there."""
     found = {}
-    for name, plain, chance in (
-        ("R-Contrastive (D, p = 0.4)", "Contrastive (D)", 0.4),
-        ("R-Margin (D, beta = 0.6, p = 0.4)", "Margin (D, beta = 0.6)", 0.4),
-        ("R-Margin (D, beta = 1.2, p = 0.35)", "Margin (D, beta = 1.2)", 0.35),
-        ("R-SNR (D, p = 0.3)", "SNR (D)", 0.3),
-        ("R-Triplet (D, p = 0.4)", "Triplet (D)", 0.4),
-    ):
-        found[name] = (plain, with_switch(objectives()[plain], chance))
+    for name in published(data):
+        told = re.fullmatch(r"R-(.+), p = ([\d.]+)\)", name)
+        if told:
+            plain, chance = f"{told[1]})", float(told[2])
+            found[name] = (plain, with_switch(objectives()[plain], chance))
     return found
 
 

@@ -21,6 +21,7 @@ from unseen.studies.beside import (
     gains,
     number,
     seeds_told,
+    signed,
     verdict,
 )
 from unseen.studies.by_class import interval_text, over_classes
@@ -172,14 +173,14 @@ def _with_and_without(results: Mapping[str, Results], theirs: Any) -> Section:
             gain = _gain(first, second, metric)
             old, new = theirs.get(loss, {}).get(metric), theirs.get(f"da_{loss}", {}).get(metric)
             change = new - old if old is not None and new is not None else math.nan
-            said = "–" if gain is None or math.isnan(change) else verdict(gain, change)
+            said = "–" if gain is None else verdict(gain, change)
             cells = [_text(point(0, runs, metric)) for runs in (first, second)]
             over = over_classes(first, second) if metric == "recall@1" else None
             cells += [_gain_words(gain), interval_text(over)]
-            cells += [number(old), number(new), f"{change:+.1f}", said]
+            cells += [number(old), number(new), signed(change), said]
             rows.append([loss, metric, *cells])
             extent = f"{interval_text(over)} over test classes, " if over else ""
-            words.append(f"{loss} {_gain_words(gain)} ({extent}published {change:+.1f})")
+            words.append(f"{loss} {_gain_words(gain)} ({extent}published {signed(change)})")
         told.append(f"The density term changes {metric}, in points: {'; '.join(words)}.")
     told += [f"{seeds_told(found)} {_over_seeds(found)}", *baselines_told(found)]
     heads = ["loss", "metric", "without %", "with %", "gain", "95 % over classes"]

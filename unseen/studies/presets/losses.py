@@ -63,7 +63,9 @@ class Losses(Preset):
 def objectives_plan(ask: Ask) -> Plan:
     """All objectives with and without the switch; `rho` and `correlation` look at the same runs."""
     values = objectives.objectives()
-    values |= {name: settings for name, (_, settings) in objectives.switched().items()}
+    values |= {
+        name: settings for name, (_, settings) in objectives.switched(ask.published_data).items()
+    }
     about = "Every objective of Roth et al. 2020."
     # `correlation` asks for recall@4
     config = objectives.SET_UP | {"metrics": [*METRICS, "recall@4"]}

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from unseen.statistics import Spread, over_seeds
 from unseen.studies import objectives
 from unseen.studies.beside import (
+    UNSURE,
     drawn,
     gain_text,
     gains,
@@ -22,6 +23,7 @@ from unseen.studies.beside import (
     missing_text,
     number,
     plain_text,
+    signed,
     verdict,
 )
 from unseen.studies.by_class import class_verdict, interval_text, over_classes
@@ -37,9 +39,7 @@ from unseen.studies.training_space import by_method, mean_spectrum, of_runs, spe
 
 CURVE = "switch_chance"
 CHANCES = (0.0, 0.125, 0.25, 0.375, 0.5)
-UNSURE = "not told apart from 0"  # the verdict where an interval holds 0
-METHOD, PUBLISHED_CHANCE = "Margin (D, beta = 0.6)", 0.4
-PUBLISHED_SWITCHED = "R-Margin (D, beta = 0.6, p = 0.4)"
+METHOD = "Margin (D, beta = 0.6)"
 R1 = "recall@1"
 
 
@@ -51,6 +51,13 @@ class Gain(NamedTuple):
     published: float
     over_seeds: str
     over_classes: str
+
+
+class At(NamedTuple):
+    """A published gain and the chance of a switch it was found at."""
+
+    chance: float
+    gain: float
 
 
 class Rho(Preset):
@@ -71,14 +78,13 @@ class Rho(Preset):
             _gains(found, ask.published_data),
             _chances(results[CURVE], ask.published_data),
             _spectra(found, measured, ask.published_data),
-            _decay(found, measured),
+            _decay(found, measured, ask.published_data),
         ]
 
     def differences(self, ask: Ask) -> list[str]:
         return [
             *set_up_differences(ask),
-            "The chances of the switch are theirs for CUB-200 on every data set; on Cars-196 they "
-            "took 0.35, on Online Products 0.15 for all.",
+            f"The chances of the switch are theirs for {ask.published_data}.",
             "Spectra are of the training classes less a tenth for validation; theirs of all.",
         ]
 
@@ -94,14 +100,14 @@ def chance_plan(ask: Ask) -> Plan:
 
 def _gains(results: Results, data: str) -> Section:
     theirs, rows, told = objectives.published(data), [], []
-    for name, (plain, _) in objectives.switched().items():
+    for name, (plain, _) in objectives.switched(data).items():
         first, second = results.of("", plain), results.of("", name)
         published = _published_gain(theirs, plain, name)
         try:
             gain = gains(first, second, R1)
         except ValueError:  # no two runs of the same seed
             missing = [missing_text(first), missing_text(second)]
-            rows.append([plain, *missing, "–", "–", number(published, 2), "–", "–"])
+            rows.append([plain, *missing, "–", "–", signed(published, 2), "–", "–"])
             continue
         found = over_classes(first, second)
         words = [verdict(gain, published), class_verdict(found, published)]
@@ -109,7 +115,7 @@ def _gains(results: Results, data: str) -> Section:
             Gain(plain, gain, published, *["open" if word == UNSURE else word for word in words])
         )
         scores = [f"{100 * mean_of(runs, R1):.1f}" for runs in (first, second)]
-        texts = [gain_text(gain), interval_text(found), f"{published:+.2f}"]
+        texts = [gain_text(gain), interval_text(found), signed(published, 2)]
         rows.append([plain, *scores, *texts, told[-1].over_seeds, told[-1].over_classes])
     heads = ["objective", "R@1 %", "with it", "gain", "over classes", "published"]
     heads += ["by seeds", "by classes"]
@@ -117,7 +123,7 @@ def _gains(results: Results, data: str) -> Section:
         "Gain: points of recall@1, paired by seed, ± half of its 95 % interval over seeds. Over "
         "classes: the 95 % interval when test classes are drawn anew and seeds stay. Last columns: "
         "whether the published gain holds, the opposite is seen, or, with 0 inside of the "
-        "interval, the question is open."
+        "interval, the question is open; nothing is judged where no gain was published."
     )
     return Section("Gains", _gains_told(told, data), [Table(heads, rows, caption)])
 
@@ -126,15 +132,16 @@ def _gains_told(told: Sequence[Gain], data: str) -> list[str]:
     if not told:
         return ["No pair of runs with and without the switch has finished."]
     best, worst = (pick(told, key=lambda each: each.gain.mean) for pick in (max, min))
-    most = max(told, key=lambda each: each.published)
+    known = [each for each in told if not math.isnan(each.published)]
+    most = max(known, key=lambda each: each.published, default=None)
+    theirs = "nothing" if most is None else f"by up to {signed(most.published)} ({most.objective})"
     ups, seeds = sum(each.gain.mean > 0 for each in told), min(each.gain.count for each in told)
     few = f" With {seeds} seed{'s' * (seeds > 1)} the former says little." if seeds < 3 else ""
     return [
         f"The rho switch raises recall@1 of {ups} of {len(told)} objectives; published on {data}: "
-        f"{sum(each.published > 0 for each in told)}.",
+        f"{sum(each.published > 0 for each in known)} of {len(known)}.",
         f"It changes recall@1 between {gain_text(worst.gain)} ({worst.objective}) and "
-        f"{gain_text(best.gain)} points ({best.objective}); published: by up to "
-        f"{most.published:+.1f} ({most.objective}).",
+        f"{gain_text(best.gain)} points ({best.objective}); published: {theirs}.",
         f"Published gains by the interval over seeds: {_counted([g.over_seeds for g in told])}; "
         f"by that over test classes: {_counted([g.over_classes for g in told])}.{few}",
     ]
@@ -147,6 +154,15 @@ def _counted(words: Sequence[str]) -> str:
 
 def _published_gain(theirs: Mapping[str, Mapping[str, float]], plain: str, switched: str) -> float:
     return theirs.get(switched, {}).get(R1, math.nan) - theirs.get(plain, {}).get(R1, math.nan)
+
+
+def _published_at(data: str) -> At:
+    """Their gain of the method of the curve, and the chance that they took on a data set."""
+    ((name, (_, settings)),) = (
+        (name, of) for name, of in objectives.switched(data).items() if of[0] == METHOD
+    )
+    gain = _published_gain(objectives.published(data), METHOD, name)
+    return At(float(settings["miner"]["switch"]), gain)
 
 
 def _chances(results: Results, data: str) -> Section:
@@ -163,14 +179,14 @@ def _chances(results: Results, data: str) -> Section:
             continue
         shown = [gain_text(found[chance]), interval_text(over_classes(plain, others))]
         rows.append([f"{chance:g}", f"{100 * score:.1f}", *(shown if chance else ["–", "–"])])
-    theirs = _published_gain(objectives.published(data), METHOD, PUBLISHED_SWITCHED)
+    theirs = _published_at(data)
     told = "No run without the switch has finished: there is nothing to compare with."
     if len(found) > 1:
         best = max((c for c in found if c), key=lambda c: found[c].mean)
         told = (
             f"{METHOD} has {100 * mean_of(plain, R1):.1f} % without the switch; of the chances "
             f"tried {best:g} is best with {gain_text(found[best])} points. Published: "
-            f"{theirs:+.2f} at {PUBLISHED_CHANCE}."
+            f"{signed(theirs.gain, 2)} at {theirs.chance:g}."
         )
     caption = "Gain over chance 0: paired by seed, ± over seeds; then the interval over classes."
     table = Table(["chance", "R@1 %", "gain", "over classes"], rows, caption)
@@ -183,7 +199,7 @@ def _chances(results: Results, data: str) -> Section:
     return Section("By the chance of a switch", [told], [table], [figure] if found else [])
 
 
-def _chance_figure(found: Mapping[float, Spread], baseline: float, published: float) -> Figure:
+def _chance_figure(found: Mapping[float, Spread], baseline: float, published: At) -> Figure:
     figure = Figure(figsize=(6, 3.4), layout="constrained")
     ax = figure.subplots()
     x = [chance for chance in found if chance]
@@ -193,8 +209,10 @@ def _chance_figure(found: Mapping[float, Spread], baseline: float, published: fl
         x, [100 * found[c].mean for c in x], yerr=np.nan_to_num(halves), fmt="o-", color=ACCENT,
         capsize=3, ms=5, label="ours, 95 % interval",
     )  # fmt: skip
-    if not math.isnan(published):
-        ax.plot(PUBLISHED_CHANCE, published, "D", mfc="none", color=MUTED, ms=7, label="published")
+    if not math.isnan(published.gain):
+        ax.plot(
+            published.chance, published.gain, "D", mfc="none", color=MUTED, ms=7, label="published"
+        )
     ax.set(xlabel="chance of a switch", ylabel="gain in recall@1, points", xlim=(0, 0.52))
     ax.grid(axis="y", color=LINE, lw=0.8)
     figure.legend(loc="outside upper right", ncols=3)
@@ -205,7 +223,7 @@ def _spectra(results: Results, measured: dict[str, Any], data: str) -> Section:
     decay = by_method(results, measured, "rho")
     shares = by_method(results, measured, "classes")
     theirs, rows, down = RHO[data], [], []
-    pairs = [(plain, name) for name, (plain, _) in objectives.switched().items()]
+    pairs = [(plain, name) for name, (plain, _) in objectives.switched(data).items()]
     known = [pair for pair in pairs if all(name in decay for name in pair)]
     for plain, name in known:
         first = [float(np.mean([values[0] for values in shares[each]])) for each in (plain, name)]
@@ -264,16 +282,17 @@ def _spectra_figure(
     return figure
 
 
-def _decay(results: Results, measured: dict[str, Any]) -> Section:
+def _decay(results: Results, measured: dict[str, Any], data: str) -> Section:
     decay = {m: float(np.mean(v)) for m, v in by_method(results, measured, "rho").items()}
     recall = {m: 100 * mean_of(results.of("", m), R1) for m in decay}
-    switched = set(objectives.switched()) & set(decay)
+    pairs = {n: plain for n, (plain, _) in objectives.switched(data).items() if n in decay}
+    switched = set(pairs)
     if not switched or len(decay) < 4:
         return Section("Decay and recall", ["Too few runs have finished to compare."])
     moved = [
         (decay[name] - decay[plain], recall[name] - recall[plain])
-        for name, (plain, _) in objectives.switched().items()
-        if name in decay and plain in decay
+        for name, plain in pairs.items()
+        if plain in decay
     ]
     flatter = [change for fall, change in moved if fall < 0]
     told = [
@@ -287,7 +306,7 @@ def _decay(results: Results, measured: dict[str, Any]) -> Section:
         "Recall@1 on test classes against the spectral decay rho of the training embeddings, mean "
         "over seeds; squares: with the switch, at the end of an arrow from the same objective "
         "without it.",
-        lambda: _decay_figure(decay, recall, switched),
+        lambda: _decay_figure(decay, recall, pairs),
     )
     return Section("Decay and recall", told, figures=[figure])
 
@@ -298,15 +317,15 @@ def _ends(values: Iterable[float]) -> str:
 
 
 def _decay_figure(
-    decay: Mapping[str, float], recall: Mapping[str, float], switched: set[str]
+    decay: Mapping[str, float], recall: Mapping[str, float], pairs: Mapping[str, str]
 ) -> Figure:
     figure = Figure(figsize=(8.5, 4.8), layout="constrained")
     ax = figure.subplots()
-    for name, (plain, _) in objectives.switched().items():
-        if name in decay and plain in decay:
+    for name, plain in pairs.items():
+        if plain in decay:
             ends = [(decay[each], recall[each]) for each in (plain, name)]
             ax.annotate("", ends[1], ends[0], arrowprops={"arrowstyle": "->", "color": MUTED})
-    numbered_points(ax, {m: (decay[m], recall[m]) for m in decay}, switched)
+    numbered_points(ax, {m: (decay[m], recall[m]) for m in decay}, set(pairs))
     ax.set(xlabel="spectral decay rho (training classes)", ylabel="R@1 (test classes), %")
     name_list(figure, ax)
     return figure
