@@ -29,6 +29,7 @@ from unseen.studies.plan import Plan
 from unseen.studies.queue import GRACE, Queue, study_names
 from unseen.studies.results import Results, read
 from unseen.studies.search import search_cells
+from unseen.studies.stored_notes import checked, note
 from unseen.studies.worker import Worker
 from unseen.training.run_folder import RunFolder
 
@@ -106,11 +107,12 @@ def collect(name: str, storage: str, out: Path) -> int:
     RunFolder(out).write_text("study.toml", plan.to_toml())
     worker = Worker(plan, storage, out)
     worker.outcomes()
+    found = {key: checked(files, key) for key, files in _newest_files(worker).items()}
     fetched = 0
-    for key, files in _newest_files(worker).items():
+    for key, files in found.items():
         folder = RunFolder(out / "runs" / worker.cells[key].name)
-        state = folder.file("state.json")
-        if not state.exists() or json.loads(files["state.json"]) != folder.read_json("state.json"):
+        known = folder.has("state.json") and folder.read_json("state.json")
+        if json.loads(files["state.json"]) != known:
             fetched += 1
             for file, text in files.items():
                 folder.write_text(file, text)
@@ -122,9 +124,9 @@ def _newest_files(worker: Worker) -> dict[str, dict[str, str]]:
     found = {}
     for queue in worker.queues.values():
         for trial in queue.trials():
-            key, files = trial.user_attrs.get("cell", ""), trial.user_attrs.get("files")
-            if key in worker.cells and files:
-                found[key] = files
+            told = note(trial)
+            if told.cell in worker.cells and told.files:
+                found[told.cell] = told.files
     return found
 
 
@@ -133,7 +135,7 @@ def stored_plan(name: str, storage: str) -> Plan:
     if name not in study_names(storage):
         raise ValueError(f"the storage holds no study {name!r}: start it with `unseen study run`")
     text = Queue(storage, name).study.user_attrs.get("plan")
-    if text is None:
+    if not isinstance(text, str):
         raise ValueError(f"{name!r} in the storage was not made by `unseen study run`")
     return plans.parse(text)
 
@@ -149,13 +151,13 @@ def progress(watcher: Worker) -> Progress:
     running, failed = [], {}
     for queue in watcher.queues.values():
         for trial in queue.trials():
-            title = trial.user_attrs.get("title", "")
+            told = note(trial)
             if trial.state == optuna.trial.TrialState.RUNNING:
-                running.append(title)
-            if "error" in trial.user_attrs and trial.user_attrs["cell"] in watcher.cells:
-                failed[title] = trial.user_attrs["error"]
+                running.append(told.title)
+            if told.error is not None and told.cell in watcher.cells:
+                failed[told.title] = told.error
             elif trial.state == optuna.trial.TrialState.COMPLETE:
-                failed.pop(title, None)
+                failed.pop(told.title, None)
     ended = sum(key in outcomes for key in watcher.cells)
     return Progress(ended, watcher.total, tuple(running), failed)
 

@@ -44,6 +44,11 @@ from unseen.config import Config
 
 Values = dict[str, Any]
 ALONE = {"threads": 1, "workers": 0}  # several runs share a machine, each on one core
+# Columns and attributes that every run has; a factor of the same name would hide them.
+RESERVED = (
+    "cell", "title", "attempt", "worker", "error", "files", "parameters",
+    "seed", "fold", "state", "folder", "seconds", "epoch",
+)  # fmt: skip
 ONE = "study"  # what tables call the column of the only method, where there are no factors
 
 
@@ -69,6 +74,17 @@ class Parameter(BaseModel):
         if self.low is not None and self.high is not None and self.low >= self.high:
             raise ValueError(f"{self.key}: low must be below high, got {self.low}, {self.high}")
         return self
+
+    def allows(self, value: Any) -> bool:
+        """Whether a search can have proposed a value."""
+        if self.values:
+            return value in self.values
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return False
+        assert self.low is not None
+        assert self.high is not None
+        slack = 1e-9 * max(abs(self.low), abs(self.high))
+        return self.low - slack <= value <= self.high + slack
 
 
 class Search(BaseModel):
@@ -135,11 +151,23 @@ class Plan(BaseModel):
         for parameter in self.search.parameters if self.search else ():
             for factor in parameter.where:
                 known(factor, list(self.factors), "factor")
+        titles: dict[str, str] = {}
         for variant in self.variants():
             for cell in variant.cells(self, {}):
                 config = configs.make(cell.values)
                 known(self.metric, config.metrics, "metric of the runs")
+                self._refuse_names({*RESERVED, *config.metrics})
+                if titles.setdefault(cell.key, cell.title) != cell.title:
+                    raise ValueError(f"{titles[cell.key]!r} and {cell.title!r} are the same run")
         return self
+
+    def _refuse_names(self, taken: set[str]) -> None:
+        tuned = {parameter.key for parameter in self.search.parameters} if self.search else set()
+        for factor in self.factors:
+            if factor in taken:
+                raise ValueError(f"a factor cannot be called {factor}: tables have a column of it")
+            if factor in tuned:
+                raise ValueError(f"{factor} is a factor and tuned: leave it out of one of the two")
 
     @property
     def compared(self) -> str:

@@ -13,8 +13,8 @@ dead         a worker that sent no heartbeat for `grace` seconds, or whose proce
              machine: its trial fails without an error, and the cell is enqueued again
 """
 
-import json
 import os
+import re
 import sqlite3
 import threading
 import time
@@ -30,6 +30,7 @@ from optuna.trial import FrozenTrial, TrialState
 from unseen.files import Lock
 from unseen.studies.plan import Cell
 from unseen.studies.search import Outcome
+from unseen.studies.stored_notes import note
 
 GRACE = 60  # seconds
 OPEN = (TrialState.WAITING, TrialState.RUNNING)
@@ -69,8 +70,8 @@ class Queue:
         """Every trial that counts, in order: of two with the same attempt the earlier one."""
         first: dict[tuple[str, int], FrozenTrial] = {}
         for trial in self.study.get_trials(deepcopy=False):
-            place = (trial.user_attrs.get("cell", ""), trial.user_attrs.get("attempt", 0))
-            first.setdefault(place, trial)
+            told = note(trial)
+            first.setdefault((told.cell, told.attempt), trial)
         return list(first.values())
 
     def outcomes(self) -> dict[str, Outcome]:
@@ -120,7 +121,7 @@ class Queue:
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             optuna.storages.fail_stale_trials(self.study)
         for trial in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-            if is_gone(trial.user_attrs.get("worker", "")):
+            if is_gone(note(trial).worker):
                 self.fail(trial, None)
 
     @contextmanager
@@ -180,18 +181,18 @@ class Queue:
         for trial in trials:
             if trial.state in ENDED:
                 value = trial.value if trial.state == TrialState.COMPLETE else None
-                tuned = json.loads(trial.user_attrs.get("parameters", "{}"))
                 state: Any = ENDED[trial.state]
+                tuned = note(trial).parameters
                 return Outcome(state, float("nan") if value is None else value, tuned)
-        failed = [trial for trial in trials if "error" in trial.user_attrs]
+        failed = [trial for trial in trials if note(trial).error is not None]
         is_open = any(trial.state in OPEN for trial in trials)
         return Outcome("failed") if len(failed) > self.retries and not is_open else None
 
     def _add(self, cell: Cell, trials: list[FrozenTrial]) -> None:
-        attempt = 1 + max((trial.user_attrs["attempt"] for trial in trials), default=0)
+        attempt = 1 + max((note(trial).attempt for trial in trials), default=0)
         told = {"cell": cell.key, "title": cell.title, "attempt": attempt}
         begun = trials[-1].params if trials else {}  # what a sampler proposed stays
-        self.study.enqueue_trial(begun, user_attrs=told | cell.labels)
+        self.study.enqueue_trial(begun, user_attrs=cell.labels | told)
 
     def _end(self, trial: FrozenTrial, state: TrialState, value: float | None = None) -> None:
         with suppress(optuna.exceptions.UpdateFinishedTrialError):  # another one was faster
@@ -218,7 +219,7 @@ def worker_name() -> str:
 def is_gone(worker: str) -> bool:
     """Whether a process of this very machine has ended; of others we cannot know."""
     machine, _, pid = worker.rpartition(":")
-    if not machine or machine != _machine():
+    if not machine or machine != _machine() or not re.fullmatch(r"[1-9]\d{0,8}", pid):
         return False
     try:
         os.kill(int(pid), 0)
@@ -241,7 +242,7 @@ def _machine() -> str:
 def _by_cell(trials: list[FrozenTrial]) -> dict[str, list[FrozenTrial]]:
     cells: dict[str, list[FrozenTrial]] = {}
     for trial in trials:
-        cells.setdefault(trial.user_attrs.get("cell", ""), []).append(trial)
+        cells.setdefault(note(trial).cell, []).append(trial)
     return cells
 
 

@@ -63,13 +63,27 @@ def chosen(plan: Plan, variant: Variant, outcomes: Mapping[str, Outcome]) -> dic
     done = [(c, o) for c, o in ended if o.state == "done" and not math.isnan(o.value)]
     if plan.search is not None and plan.search.mode == "tpe":
         best = max(done, key=lambda pair: pair[1].value, default=None)
-        return dict(best[1].parameters or {}) if best else {}
+        return _tuned(plan, variant, best[1].parameters or {}) if best else {}
     kept: dict[str, tuple[float, Any]] = {}
     for cell, outcome in done:
         ((key, value),) = cell.parameters.items()
         if key not in kept or outcome.value > kept[key][0]:
             kept[key] = (outcome.value, value)
     return {key: value for key, (_, value) in kept.items()}
+
+
+def _tuned(plan: Plan, variant: Variant, found: Mapping[str, Any]) -> dict[str, Any]:
+    """What a search proposed, as far as it can have: it was stored by who knows whom."""
+    parameters = {parameter.key: parameter for parameter in parameters_of(plan, variant)}
+    for key, value in found.items():
+        if key not in parameters or not parameters[key].allows(value):
+            raise ValueError(f"the search of {plan.name} cannot have found {key} = {value!r}")
+    return dict(found)
+
+
+def all_tuned(plan: Plan, outcomes: Mapping[str, Outcome]) -> bool:
+    """Whether every variant's values are known, so that `known_cells` are all there will be."""
+    return all(chosen(plan, variant, outcomes) is not None for variant in plan.variants())
 
 
 def known_cells(plan: Plan, outcomes: Mapping[str, Outcome]) -> list[Cell]:

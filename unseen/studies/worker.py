@@ -7,6 +7,7 @@ had finished but was not yet reported is only reported.
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ import optuna
 import torch
 from optuna.trial import FrozenTrial
 
-from unseen import build
 from unseen import config as configs
 from unseen.contracts import Dataset
 from unseen.evaluation.evaluate import Evaluation
@@ -25,17 +25,18 @@ from unseen.studies.plan import Cell, Parameter, Plan, Values
 from unseen.studies.queue import GRACE, Queue
 from unseen.studies.search import (
     Outcome,
+    all_tuned,
     known_cells,
     parameters_of,
     search_cells,
     total_cells,
 )
+from unseen.studies.stored_notes import JSON_FILES, note
 from unseen.training import journal
 from unseen.training.checkpoint import Checkpoints
 from unseen.training.run_folder import RunFolder
 
 IDLE_SECONDS = 0.5
-SMALL_FILES = ("cell.json", "config.toml", "manifest.json", "selection.json", "result.json")
 
 
 class Worker:
@@ -75,7 +76,7 @@ class Worker:
         outcomes = self.outcomes()
         for place, queue in self.queues.items():
             queue.enqueue([cell for cell in self.cells.values() if _queue_of(cell) == place])
-        return len(self.cells) >= self.total and all(key in outcomes for key in self.cells)
+        return all_tuned(self.plan, outcomes) and all(key in outcomes for key in self.cells)
 
     def retry(self) -> None:
         """Gives every failed cell another chance."""
@@ -92,7 +93,7 @@ class Worker:
         return outcomes
 
     def _run(self, queue: Queue, trial: FrozenTrial) -> None:
-        key = trial.user_attrs["cell"]
+        key = note(trial).cell
         if key not in self.cells:
             self.outcomes()
         if key not in self.cells:
@@ -134,13 +135,10 @@ class Worker:
 
     def _train(self, cell: Cell, values: Values, folder: RunFolder, watch: Watch) -> None:
         config = configs.make(values)
-        name = config.data.model_dump_json()
-        if name not in self.data:
-            self.data[name] = build.dataset(config.data)
-        prepared = prepare(config, watch, self.data[name])
-        setting = Setting(
-            prepared.config, prepared.dataset, prepared.split, prepared.reasons, self.known_scores
-        )
+        name = f"{config.data.model_dump_json()} strict={config.strict}"
+        prepared = prepare(config, watch, self.data.get(name))
+        self.data[name] = prepared.dataset
+        setting = replace(prepared, known_scores=self.known_scores)
         command = f"unseen study: {self.plan.name}, {cell.title}"
         if cell.stage == "search":
             train(setting, folder.path, command, watch)
@@ -207,7 +205,7 @@ def suggest(trial: optuna.Trial, parameter: Parameter) -> Any:
 
 def small_files(folder: RunFolder) -> dict[str, str]:
     """What other machines need of a run: its small files, and the journal's epochs."""
-    names = (*SMALL_FILES, "per_class.json", "state.json")
+    names = ("config.toml", *JSON_FILES)
     files = {n: folder.file(n).read_text() for n in names if folder.file(n).exists()}
     epochs = [e for e in journal.read(folder.file("journal.jsonl")) if e["event"] == "epoch"]
     return files | {"journal.jsonl": "".join(json.dumps(event) + "\n" for event in epochs)}

@@ -1,0 +1,144 @@
+"""What a storage says of a trial, checked: whoever can write to the storage may have written it.
+
+    note(trial)              its user attributes, of the right types
+    checked(files, key)      the small files of a run: known names, limited sizes, right shapes
+
+Only what is checked here is believed or written to a disk; anything else is a ValueError that names
+the trial or the file.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from optuna.trial import FrozenTrial
+from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError, field_validator
+
+from unseen import config as configs
+
+MOST_BYTES = 4 * 2**20  # of a file; those of the largest published data set have a tenth
+MOST_WORDS = 2000  # letters of a title or an error
+
+
+class Note(BaseModel):
+    """The user attributes of a trial. `files`: unchecked; `parameters`: what a search proposed."""
+
+    model_config = ConfigDict(frozen=True, strict=True)
+
+    cell: str = ""
+    title: str = ""
+    attempt: int = Field(default=0, ge=0)
+    worker: str = ""
+    error: str | None = None
+    files: dict[str, str] = {}
+    parameters: Json[dict[str, Any]] = {}
+
+    @field_validator("title", "error")
+    @classmethod
+    def _can_be_printed(cls, text: str | None) -> str | None:
+        """One line without a terminal's commands."""
+        if text is None:
+            return None
+        shown = "".join(letter if letter.isprintable() else " " for letter in text[:MOST_WORDS])
+        return " ".join(shown.split())
+
+
+class _Shape(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+
+class _Cell(_Shape):
+    key: str
+    parameters: dict[str, Any]
+
+
+class _State(_Shape):
+    state: Literal["done", "failed", "pruned"]
+    seconds: float
+    error: str
+
+
+class _Selection(_Shape):
+    on: str
+    value: float
+    epoch: int | None = None
+
+
+class _Value(_Shape):
+    value: float | None
+
+
+class _Row(_Shape):
+    metrics: dict[str, _Value]
+
+
+class _Result(_Shape):
+    scores: dict[str, _Row]
+
+
+class _PerClass(_Shape):
+    metric: str
+    classes: list[int]
+    sums: list[float]
+    counts: list[int]
+
+
+class _Event(_Shape):
+    event: Literal["epoch"]
+
+
+# In this order they are written: a run has ended when it has a state.
+JSON_FILES: dict[str, type[_Shape]] = {
+    "cell.json": _Cell,
+    "manifest.json": _Shape,
+    "selection.json": _Selection,
+    "result.json": _Result,
+    "per_class.json": _PerClass,
+    "state.json": _State,
+}
+NAMES = ("config.toml", "journal.jsonl", *JSON_FILES)
+
+
+def note(trial: FrozenTrial) -> Note:
+    """What a trial says of itself."""
+    known = {name: trial.user_attrs[name] for name in Note.model_fields if name in trial.user_attrs}
+    try:
+        return Note(**known)
+    except ValidationError as error:
+        raise ValueError(
+            f"trial {trial.number} in the storage is not one of `unseen study`: {_first(error)}"
+        ) from None
+
+
+def checked(files: Mapping[str, str], key: str) -> dict[str, str]:
+    """The small files of the run of a cell, in the order to write them."""
+    for name, text in files.items():
+        if name not in NAMES:
+            raise ValueError(f"the storage names a file that no run leaves: {name!r}")
+        if len(text.encode()) > MOST_BYTES:
+            raise ValueError(f"{name} in the storage is larger than {MOST_BYTES:,} bytes")
+        try:
+            _check(name, text, key)
+        except ValueError as error:  # of pydantic, JSON and TOML, too
+            told = _first(error) if isinstance(error, ValidationError) else str(error)
+            raise ValueError(f"{name} in the storage is not what a run leaves: {told}") from None
+    if "state.json" not in files:
+        raise ValueError("the storage holds files of a run without state.json")
+    return {name: files[name] for name in NAMES if name in files}
+
+
+def _check(name: str, text: str, key: str) -> None:
+    if name == "config.toml":
+        configs.make(configs.parse(text))
+    elif name == "journal.jsonl":
+        for line in text.splitlines():
+            _Event.model_validate(json.loads(line))
+    else:
+        found = JSON_FILES[name].model_validate(json.loads(text))
+        if isinstance(found, _Cell) and found.key != key:
+            raise ValueError(f"it is of the cell {found.key!r}, not {key}")
+
+
+def _first(error: ValidationError) -> str:
+    told = error.errors()[0]
+    return f"{'.'.join(str(part) for part in told['loc'])}: {told['msg']}"
