@@ -15,6 +15,7 @@ TITLES = {
     "metrics": "Metrics",
     "diagnostics": "Diagnostics",
     "classical": "Classical metrics",
+    "protocols": "Protocols",
     "data": "Data sets",
 }
 

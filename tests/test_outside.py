@@ -142,3 +142,17 @@ def test_references_are_told_from_other_names() -> None:
         assert not outside.is_reference(name)
     values = {"loss": {"name": "a.b:Loss"}, "regularizers": [{"name": "./x.py:R"}], "seed": 0}
     assert outside.references_in(values) == {"a.b:Loss", "./x.py:R"}
+
+
+def test_objects_are_known_while_they_are_held(here: Path) -> None:
+    given = catalogue.create("losses", "./my_losses.py:MeanLength", {"scale": 4.0})
+    name = outside.object_name(given)
+    assert outside.short_name(name) == "MeanLength"
+    with outside.holding({name: given}):
+        made = catalogue.create("losses", name, num_classes=3)
+        assert made.scale == 4.0
+        assert made is not given
+        with pytest.raises(ValueError, match="is an object with its own values"):
+            catalogue.create("losses", name, {"scale": 1.0})
+    with pytest.raises(ValueError, match=r"MeanLength was given to unseen\.fit"):
+        catalogue.create("losses", name)

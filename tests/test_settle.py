@@ -1,6 +1,5 @@
 """Automatic choices: what is named as auto would have chosen it changes nothing else."""
 
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,6 @@ from PIL import Image
 
 from unseen import config as configs
 from unseen.config import Config
-from unseen.networks.backbone import create_backbone
 from unseen.protocols.half_split import HalfSplit, enough_share, num_aside
 from unseen.settle import settle
 
@@ -18,7 +16,6 @@ AUTOMATIC = [
     for name, field in Config.model_fields.items()
     if "auto" in (field.default, getattr(field.default, "name", None))
 ]
-MADE_ONCE = cache(create_backbone)
 
 
 class Pictures:
@@ -54,7 +51,6 @@ def settled(dataset: Any, values: dict[str, Any]) -> Config:
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the weights of EfficientNet-Lite were installed, and no others."""
     monkeypatch.setattr("unseen.settle.has_weights", lambda name: "lite" in name)
-    monkeypatch.setattr("unseen.settle.create_backbone", MADE_ONCE)
 
 
 def test_every_automatic_key_is_known_here() -> None:

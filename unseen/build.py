@@ -23,15 +23,13 @@ from unseen.data.pictures.pack import is_pack
 from unseen.memory import CrossBatchMemory
 from unseen.names import advice
 from unseen.networks.attention_ensemble import AttentionEnsemble
-from unseen.networks.backbone import create_backbone
+from unseen.networks.backbone import FEATURES, create_backbone
 from unseen.networks.descriptor import Tappable
 from unseen.networks.head import Head
 from unseen.networks.network import EmbeddingNetwork
+from unseen.networks.own_network import own_network
 from unseen.networks.presets import create_preset
 from unseen.objective import MinedObjective
-from unseen.protocols.fixed_validation import FixedValidation
-from unseen.protocols.half_split import HalfSplit
-from unseen.protocols.k_fold import KFold
 from unseen.settle import is_on_maps, weighted
 from unseen.training import schedules
 from unseen.training.optimisers import Descent, create_optimiser, network_groups
@@ -98,11 +96,13 @@ def split(config: Config, data: Dataset) -> Split:
     """Class-disjoint train, validation and test items. With `select = "test"` nothing is set aside
     for validation: as in the papers that do so, all training classes are trained on."""
     assert isinstance(config.validation_share, float)
-    protocol: SplitProtocol = HalfSplit(config.validation_share)
-    if config.protocol == "fixed_validation":
-        protocol = FixedValidation(config.validation_share, config.split_seed)
-    if config.protocol == "k_fold":
-        protocol = KFold(config.folds, config.split_seed)
+    protocol: SplitProtocol = catalogue.create(
+        "protocols",
+        config.protocol,
+        validation_share=config.validation_share,
+        split_seed=config.split_seed,
+        folds=config.folds,
+    )
     cut = protocol(data, config.seed)[config.fold]
     if config.select == "validation":
         return cut
@@ -115,6 +115,11 @@ def network(config: Config) -> Tappable:
     assert config.picture_size != "auto", "the config is not settled"
     assert isinstance(config.embedding_size, int)
     with seeded(config.seed):
+        if config.has_own_network:
+            features = config.backbone.removeprefix(FEATURES)
+            num_inputs = int(features) if features != config.backbone else None
+            size = config.picture_size
+            return own_network(config.network, size, num_inputs, config.frozen_bn, config.weights)
         if config.network != PLAIN:
             return create_preset(
                 config.network,

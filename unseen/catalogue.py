@@ -7,6 +7,7 @@ as `pml:CircleLoss` mean a loss or miner of pytorch-metric-learning, when that p
 
 import importlib
 import inspect
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,9 +25,11 @@ KINDS = {  # folder -> what one of its methods is called, in configs and message
     "metrics": "metric",
     "diagnostics": "diagnostic",
     "classical": "classical metric",
+    "protocols": "protocol",
     "data": "data set",
 }
-_CALLS = ("losses", "miners", "regularizers", "metrics", "diagnostics")  # parts that are one call
+# parts that are one call
+_CALLS = ("losses", "miners", "regularizers", "metrics", "diagnostics", "protocols")
 _PML = "pml:"
 
 
@@ -47,10 +50,12 @@ def names(kind: str) -> list[str]:
 
 
 def find(kind: str, name: str) -> Any:
-    """The class of a method (or, from outside, a function); an unknown name is a ValueError that
-    says the nearest ones."""
+    """The class of a method (or, from outside, a function or an object); an unknown name is a
+    ValueError that says the nearest ones."""
     if name.startswith(_PML):
         return _find_in_pml(kind, name.removeprefix(_PML))
+    if outside.is_object(name):
+        return outside.held(name)
     if outside.is_reference(name):
         return outside.find(name)
     if name not in _built_in(kind) and name in outside.announced(kind):
@@ -83,7 +88,9 @@ def text(kind: str, name: str) -> str:
 
 
 def parameters(method: Any) -> list[inspect.Parameter]:
-    """The constructor's parameters, without self."""
+    """The constructor's parameters, without self; an object has been made already."""
+    if not makes_parts(method):
+        return []
     return list(inspect.signature(method).parameters.values())
 
 
@@ -103,13 +110,24 @@ def create(
     method = find(kind, name)
     if inspect.isfunction(method) and kind in _CALLS:
         return partial(method, **given) if given else method
+    if not makes_parts(method):
+        return method if kind == "data" else deepcopy(method)  # a run trains a copy of its own
     takes = {p.name for p in parameters(method)}
     values = {key: value for key, value in context.items() if key in takes}
     return method(**(values | preset_values(kind, name, preset) | given))
 
 
+def makes_parts(method: Any) -> bool:
+    """Whether a call of what was found makes the part: a class or function, not an object."""
+    return inspect.isclass(method) or inspect.isroutine(method)
+
+
 def check(kind: str, name: str, given: dict[str, Any], preset: str | None = None) -> None:
     """A ValueError where there is no method, preset or parameter, or a value has a wrong type."""
+    if outside.is_object(name):  # it is known where it is held, and has its values
+        if given or preset is not None:
+            raise ValueError(f"{name} is an object with its own values: leave {kind} values out")
+        return
     preset_values(kind, name, preset)
     takes = {p.name: p.annotation for p in parameters(find(kind, name))}
     if "kwargs" in takes:  # classes of other libraries may pass theirs on

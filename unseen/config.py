@@ -22,17 +22,21 @@ from typing import Annotated, Any, Literal
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from unseen import catalogue
+from unseen import catalogue, outside
 from unseen.data.pictures import transforms
 from unseen.evaluation import metric_names
 from unseen.names import known
 from unseen.networks.attention_ensemble import GOOGLENET
+from unseen.networks.backbone import FEATURES, OWN
+from unseen.networks.pooling import POOLINGS
+from unseen.networks.presets import PRESETS
 from unseen.training.optimisers import Optimiser, Precision
 from unseen.training.sinks import Name as SinkName
 
 Auto = Literal["auto"]
 NOTHING = "none"
 PLAIN = "plain"  # a backbone and a head, as the other keys say
+OWN_NETWORK = "own"  # the backbone of a network from outside
 
 
 class Part(BaseModel):
@@ -149,9 +153,9 @@ class Config(BaseModel):
     workers: Annotated[int, Field(ge=0)] | Auto = "auto"
 
     backbone: str = "auto"
-    network: Literal["plain", "net_a", "net_b", "net_c", "net_d", "net_e", "net_f"] = "plain"
+    network: str = PLAIN  # or net_a ... net_f (`networks/presets.py`), or one from outside
     weights: str | None = "auto"  # none: random; imagenet; or a file
-    pooling: Literal["own", "avg", "max", "avg+max", "gem"] | Auto = "auto"
+    pooling: str = "auto"  # own, avg, max, avg+max, gem
     mirror: bool = False  # the pooled descriptor is the mean of a picture's and its mirror image's
     frozen_bn: Literal["off", "stats", "full"] = "off"
     freeze_until: str | None = "auto"  # a layer or "pooled"; what comes before runs only once
@@ -183,7 +187,7 @@ class Config(BaseModel):
     refit: bool = False
     sinks: list[SinkName] = []
 
-    protocol: Literal["half_split", "fixed_validation", "k_fold"] = "half_split"
+    protocol: str = "half_split"
     validation_share: Annotated[float, Field(gt=0, lt=1)] | Auto = "auto"
     split_seed: int = Field(default=0, ge=0)  # draws the classes of the last two protocols
     folds: int = Field(default=10, ge=2)
@@ -195,15 +199,7 @@ class Config(BaseModel):
     descriptor: str = "embedding"
     normalise: bool | Auto = "auto"  # judge by the cosine; false: by the Euclidean distance
     evaluation_labels: list[str] = []  # further label columns to judge by, beside the class
-    metrics: list[str] = [
-        "recall@1",
-        "recall@2",
-        "recall@4",
-        "recall@8",
-        "map_at_r",
-        "r_precision",
-        "nmi",
-    ]
+    metrics: list[str] = list(metric_names.USUAL)
 
     @model_validator(mode="after")
     def _parts_exist(self) -> "Config":
@@ -213,8 +209,13 @@ class Config(BaseModel):
             parts.append(("miners", self.miner))
         for kind, part in parts:
             catalogue.check(kind, part.name, part.values, part.preset)
+        catalogue.check("protocols", self.protocol, {})
+        if not self.has_own_network:
+            known(self.network, [PLAIN, *PRESETS], "network")
+        known(self.pooling, ["auto", OWN, *POOLINGS], "pooling")
         for metric in self.metrics:
-            metric_names.parse_metric(metric)
+            if not outside.is_object(metric):
+                metric_names.parse_metric(metric)
         if self.transform not in (None, "auto"):
             transforms.known(self.transform)
         return self
@@ -233,11 +234,15 @@ class Config(BaseModel):
         special += ["ensemble"] if self.ensemble is not None else []
         if len(special) > 1:
             raise ValueError(f"{' and '.join(special)} exclude each other: leave one out")
+        if self.has_own_network and (self.backbone != "auto" or self.pooling != "auto"):
+            is_settled = self.backbone == OWN_NETWORK or self.backbone.startswith(FEATURES)
+            if not is_settled or self.pooling not in ("auto", OWN):
+                raise ValueError(f"{special[0]} is all there is: leave backbone and pooling out")
         if special and self.head != Head():
             raise ValueError(f"{special[0]} has a head of its own: leave head out")
         if special and self.mirror:
             raise ValueError(f"{special[0]} does not go with mirror = true: leave one of them out")
-        if self.network != PLAIN and self.pooling not in ("auto", "max"):
+        if self.network in PRESETS and self.pooling not in ("auto", "max"):
             raise ValueError(f"{special[0]} pools by max, got pooling = {self.pooling}")
         if self.freeze_until not in (None, "auto") and self.manifold_mixup:
             raise ValueError(
@@ -274,6 +279,11 @@ class Config(BaseModel):
         """Whether embeddings are compared as unit vectors; else raw, by Euclidean distance."""
         assert self.normalise != "auto", "the config is not settled"
         return self.normalise
+
+    @property
+    def has_own_network(self) -> bool:
+        """Whether the network comes from outside, and is all there is of one."""
+        return outside.is_reference(self.network) or outside.is_object(self.network)
 
     def hash(self) -> str:
         """Changes when anything that a result depends on changes."""

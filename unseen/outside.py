@@ -1,8 +1,9 @@
-"""Parts from outside the package, by name:
+"""Parts from outside the package, by name or as objects:
 
     my_package.my_module:MyLoss     a class (or function) of an importable module
     ./my_loss.py:MyLoss             of a file
     my_idea                         announced by an installed package (below)
+    object:my_module:MyLoss         an object that was given to `unseen.fit`, known while it runs
 
     [project.entry-points."unseen.parts"]
     "losses.my_idea" = "my_package.my_idea:MyIdea"
@@ -19,13 +20,14 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 from unseen.names import known
@@ -34,6 +36,10 @@ GROUP = "unseen.parts"
 TRUST_VARIABLE = "UNSEEN_TRUST"  # processes that this one starts trust what it trusts
 _LIBRARIES = ("pml", "timm")  # what stands behind these is a name in that library
 _REFERENCE = re.compile(r"(?P<where>[^:]+):(?P<name>[A-Za-z_]\w*)")
+
+
+OBJECT = "object:"
+_held: ContextVar[Mapping[str, Any]] = ContextVar("_held", default=MappingProxyType({}))
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,41 @@ def find(reference: str) -> Any:
     return getattr(module, known(name, public, f"name in {where}"))
 
 
+def is_object(name: str) -> bool:
+    """Whether a name stands for an object that somebody gave."""
+    return name.startswith(OBJECT)
+
+
+def object_name(part: Any) -> str:
+    """What a config calls an object, class or function that was given in place of a name."""
+    made = _definition(part)
+    return f"{OBJECT}{made.__module__}:{made.__qualname__}"
+
+
+def short_name(name: str) -> str:
+    """What a part is called in tables and folders: ./my_loss.py:MyLoss -> MyLoss."""
+    return name.rpartition(":")[2] if is_object(name) or is_reference(name) else name
+
+
+@contextmanager
+def holding(objects: Mapping[str, Any]) -> Iterator[None]:
+    """Objects by their names, found like other parts while the block runs."""
+    token = _held.set({**_held.get(), **objects})
+    try:
+        yield
+    finally:
+        _held.reset(token)
+
+
+def held(name: str) -> Any:
+    """The object behind a name."""
+    if name not in _held.get():
+        raise ValueError(
+            f"{name.removeprefix(OBJECT)} was given to unseen.fit as an object: give it again"
+        )
+    return _held.get()[name]
+
+
 def announced(kind: str) -> dict[str, EntryPoint]:
     """What installed packages announce of a kind: name -> entry point."""
     prefix = f"{kind}."
@@ -85,7 +126,7 @@ def announced(kind: str) -> dict[str, EntryPoint]:
 
 def origin_of(part: Any) -> Origin | None:
     """Where a class, function or object comes from; None for our own."""
-    made = part if inspect.isclass(part) or inspect.isroutine(part) else type(part)
+    made = _definition(part)
     if made.__module__.partition(".")[0] == "unseen":
         return None
     qualified = f"{made.__module__}:{made.__qualname__}"
@@ -169,6 +210,12 @@ def _refuse_stranger(reference: str, *places: Path) -> None:
 def _is_below(place: Path, here: Path) -> bool:
     """Below the current folder, and no package that is only installed there."""
     return place.is_relative_to(here) and not {"site-packages", "dist-packages"} & set(place.parts)
+
+
+def _definition(part: Any) -> Any:
+    """The class or function behind an object, class, function or function with values bound."""
+    part = part.func if isinstance(part, partial) else part
+    return part if inspect.isclass(part) or inspect.isroutine(part) else type(part)
 
 
 @cache

@@ -7,17 +7,18 @@ import numpy as np
 import torch
 
 from unseen import catalogue
-from unseen.config import PLAIN, Config, Part, WeightedPart
+from unseen.config import OWN_NETWORK, PLAIN, Config, Part, WeightedPart
 from unseen.contracts import Dataset, FeatureDataset, annotations_of
 from unseen.data.pictures import transforms
 from unseen.data.pictures.decode import UnreadablePictureError
 from unseen.data.pictures.loader import Opening
 from unseen.losses.base import Loss
 from unseen.names import known
-from unseen.networks.backbone import FEATURES, IMAGENET, OWN, create_backbone, has_weights
+from unseen.networks.backbone import FEATURES, IMAGENET, OWN, backbone_facts, has_weights
 from unseen.networks.head import PRINCIPAL
 from unseen.networks.network import EMBEDDING, POOLED
-from unseen.networks.presets import preset_size
+from unseen.networks.own_network import own_network
+from unseen.networks.presets import PRESETS, preset_size
 from unseen.protocols.half_split import cut_test_classes, enough_share, num_aside
 
 Choose = Callable[[str, Any, str], None]  # key, value if it is "auto", why
@@ -83,11 +84,14 @@ def _knows_enough(config: Config) -> bool:
     is_cut = config.freeze_until is not None and config.weights is not None
     if config.head.hidden or not (is_cut or config.backbone.startswith(FEATURES)):
         return False
-    pooled = create_backbone(config.backbone, pooling=str(config.pooling)).num_features
+    pooled = backbone_facts(config.backbone).num_features
     return config.embedding_size <= pooled
 
 
 def _settle_pictures(config: Config, dataset: Dataset, choose: Choose) -> None:
+    if config.has_own_network:
+        _settle_own_network(config, choose)
+        return
     side = _typical_side(dataset)
     small = side <= SMALL_PICTURE
     backbone, weights, frozen = _settle_network(config, small, choose)
@@ -96,7 +100,7 @@ def _settle_pictures(config: Config, dataset: Dataset, choose: Choose) -> None:
         choose("batch_size", *_batch_size(config, dataset, HEAD_BATCH))
     elif weights is not None:
         choose("lr", PRETRAINED_LR, "pretrained layers soon forget at the rate of new ones")
-    own_size = create_backbone(backbone).input_spec.size if backbone != "small_conv" else None
+    own_size = backbone_facts(backbone).input_spec.size if backbone != "small_conv" else None
     usual = "small" if small else "base"
     transform = usual if config.transform in (None, "auto") else config.transform
     choose(
@@ -113,6 +117,22 @@ def _settle_pictures(config: Config, dataset: Dataset, choose: Choose) -> None:
     choose("workers", 1 if small else 2, "pictures are prepared while the network computes")
 
 
+def _settle_own_network(config: Config, choose: Choose) -> None:
+    """A network from outside says its sizes itself."""
+    asked = config.picture_size if isinstance(config.picture_size, int) else None
+    network = own_network(config.network, asked)
+    choose("backbone", OWN_NETWORK, "the network is your own")
+    choose("picture_size", network.backbone.input_spec.size, "as your network says, or usual")
+    choose("embedding_size", network.embedding_size, "what your network gives")
+    choose("transform", "base", "crops and mirroring")
+    choose("weights", None, "")
+    choose("freeze_until", None, "")
+    choose("pooling", OWN, "")
+    choose("views", 0 if config.freeze_until in ("auto", None) else USUAL_VIEWS, "")
+    choose("threads", *_threads(small=False))
+    choose("workers", 2, "pictures are prepared while the network computes")
+
+
 def _settle_features(config: Config, size: int, choose: Choose) -> None:
     backbone = f"{FEATURES}{size}"
     if config.backbone not in ("auto", backbone):
@@ -126,6 +146,12 @@ def _settle_features(config: Config, size: int, choose: Choose) -> None:
     if config.freeze_until not in ("auto", None):
         raise ValueError(f"the data are features: nothing to freeze, got {config.freeze_until!r}")
     choose("weights", None, "")
+    if config.has_own_network:
+        made = own_network(config.network, None, size)
+        choose("embedding_size", made.embedding_size, "what your network gives")
+        choose("pooling", OWN, "")
+        choose("freeze_until", None, "")
+        choose("views", 0, "")
     _settle_rest_of_network(config, backbone, choose)
     choose("lr", HEAD_LR, "a head on good features soon learns too much")
     choose("threads", 1, "the steps are too short to share")
@@ -176,7 +202,7 @@ def _settle_weights(config: Config, backbone: str, choose: Choose) -> str | None
 
 
 def _settle_rest_of_network(config: Config, backbone: str, choose: Choose) -> None:
-    if config.network != PLAIN:
+    if config.network in PRESETS:
         size = preset_size(config.network, backbone)
         if config.embedding_size not in ("auto", size):
             raise ValueError(
@@ -209,7 +235,8 @@ def weighted(part: WeightedPart, in_ensemble: bool) -> WeightedPart:
     if part.weight is not None:
         return part
     found: Any = catalogue.find("regularizers", part.name)
-    weight = found.preset_weights.get(part.preset, found.usual_weight)
+    weight = getattr(found, "preset_weights", {}).get(part.preset)
+    weight = getattr(found, "usual_weight", 1.0) if weight is None else weight
     if in_ensemble and hasattr(found, "weight_in_ensemble"):
         values = catalogue.entry("regularizers", part.name).defaults
         values |= catalogue.preset_values("regularizers", part.name, part.preset) | part.values

@@ -1,5 +1,9 @@
-import pytest
+from pathlib import Path
 
+import pytest
+import torch
+
+from unseen.evaluation.evaluate import evaluate
 from unseen.evaluation.metric_names import parse_metric
 from unseen.metrics.fnmr_at_fmr import FnmrAtFmr
 from unseen.metrics.map_at_1000 import MapAt1000
@@ -33,3 +37,24 @@ def test_values_after_the_at_sign() -> None:
 def test_bad_names(name: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse_metric(name)
+
+
+def test_metrics_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from unseen.metrics.base import Retrieval\n"
+        "class First(Retrieval):\n"
+        "    def depth(self, max_relevant): return 1\n"
+        "    def on_queries(self, neighbours): return neighbours.matches[:, 0].double()\n"
+        "def first(neighbours): return neighbours.matches[:, 0].float()\n"
+        "class Wrong: pass\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    embeddings = torch.randn(30, 4, generator=torch.Generator().manual_seed(0))
+    labels = torch.arange(30) % 5
+    names = ["recall@1", "./mine.py:First", "./mine.py:first"]
+    found = evaluate(embeddings, labels, metrics=[*names, Recall(2)])
+    values = [score.value for score in found.values.values()]
+    assert values[0] == values[1] == values[2] <= values[3]
+    assert list(found.values) == [*names, "Recall"]
+    with pytest.raises(ValueError, match="must be a subclass of Retrieval"):
+        evaluate(embeddings, labels, metrics=["./mine.py:Wrong"])

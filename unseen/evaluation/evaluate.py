@@ -26,13 +26,13 @@ import torch
 from torch import Tensor
 
 from unseen.evaluation.measure import Effort, Judges, Measured, item_labels, measure, worst
-from unseen.evaluation.metric_names import parse_metric
+from unseen.evaluation.metric_names import USUAL as METRICS
+from unseen.evaluation.metric_names import Metric, metric_name, parse_metric
 from unseen.evaluation.relevance import Relevance
 from unseen.neighbours.nearest import Progress
 from unseen.neighbours.space import broken_rows, make_space, precise
 from unseen.statistics import RESAMPLES, bootstrap, class_average
 
-METRICS = ("recall@1", "recall@2", "recall@4", "recall@8", "map_at_r", "r_precision", "nmi")
 Labels = Tensor | Mapping[str, Tensor]
 
 
@@ -94,7 +94,7 @@ def evaluate(
     positions: Tensor | None = None,
     ignore_groups: Tensor | None = None,
     gallery_ignore_groups: Tensor | None = None,
-    metrics: Sequence[str] = METRICS,
+    metrics: Sequence[str | Metric] = METRICS,
     normalise: bool = True,
     missing: Literal["error", "count"] = "error",
     intervals: Literal["queries", "classes"] = "queries",
@@ -106,8 +106,8 @@ def evaluate(
 ) -> Evaluation:
     """Scores of embeddings [Q, D] with labels [Q]; the other arguments as in `retrieve`.
 
-    `starts` and `seed` are those of k-means, `seed` also of the bootstrap. `progress` hears of
-    thousandths.
+    `metrics` are names, or objects of one's own (`metrics/base.py`). `starts` and `seed` are those
+    of k-means, `seed` also of the bootstrap. `progress` hears of thousandths.
     """
     if intervals not in ("queries", "classes"):
         raise ValueError(f"intervals must be 'queries' or 'classes', got {intervals!r}")
@@ -117,7 +117,7 @@ def evaluate(
         raise ValueError("embeddings must hold at least one item")
     if missing not in ("error", "count"):
         raise ValueError(f"missing must be 'error' or 'count', got {missing!r}")
-    wanted = {name: parse_metric(name) for name in metrics}
+    wanted = {metric_name(m): parse_metric(m) if isinstance(m, str) else m for m in metrics}
     broken = _num_broken(embeddings) + _num_broken(gallery_embeddings)
     if broken:  # labels are still checked and counted
         embeddings = torch.zeros_like(embeddings)

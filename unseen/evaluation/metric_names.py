@@ -2,12 +2,18 @@
 source stands for the metrics it printed."""
 
 import inspect
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
 
 from unseen import catalogue
+from unseen.contracts import Neighbours
 from unseen.metrics.base import Clustering, Retrieval, Verification
 
 _RECALLS = [f"recall@{k}" for k in (1, 2, 4, 8)]
 _MORE_RECALLS = [*_RECALLS, "recall@16", "recall@32"]
+USUAL = (*_RECALLS, "map_at_r", "r_precision", "nmi")
 PRESETS: dict[str, list[str]] = {
     "revisit": [*_RECALLS, "f1", "revisit_hit_rate", "nmi"],  # the mAP of their text
     "revisit_code": [*_RECALLS, "f1", "revisit_map", "nmi"],  # the mAP of their tables
@@ -21,16 +27,44 @@ PRESETS: dict[str, list[str]] = {
 Metric = Retrieval | Clustering | Verification
 
 
+class CallMetric(Retrieval):
+    """A function of `Neighbours` as a metric: it looks as deep as the largest class reaches."""
+
+    def __init__(self, call: Callable[[Neighbours], Tensor]) -> None:
+        self.call = call
+
+    def depth(self, max_relevant: int) -> int:
+        return max(1, max_relevant)
+
+    def on_queries(self, neighbours: Neighbours) -> Tensor:
+        return self.call(neighbours).double()
+
+
+def metric_name(metric: str | Metric) -> str:
+    """What a metric is called in results."""
+    return metric if isinstance(metric, str) else type(metric).__name__
+
+
 def parse_metric(text: str) -> Metric:
     """The metric a name means; what stands after @ is the constructor's first value."""
-    name, at, value = text.partition("@")
-    metric = catalogue.find("metrics", name)
+    name, at, value = text.rpartition("@") if "@" in text else (text, "", "")
+    metric: Any = catalogue.find("metrics", name)
+    if isinstance(metric, Metric):  # an object that was given
+        return metric
+    if inspect.isfunction(metric):
+        return CallMetric(metric)
+    if not (inspect.isclass(metric) and issubclass(metric, Metric)):
+        raise ValueError(
+            f"{name} must be a subclass of Retrieval, Clustering or Verification of "
+            "unseen.metrics.base, or a function of Neighbours"
+        )
+    make: Callable[..., Metric] = metric
     if not at:
-        return metric()
+        return make()
     if not inspect.signature(metric).parameters:
         raise ValueError(f"metric {name} takes no value, got {text!r}")
     try:
         number = float(value)
     except ValueError:
         raise ValueError(f"after @ in {text!r} there must be a number") from None
-    return metric(int(number) if number.is_integer() else number)
+    return make(int(number) if number.is_integer() else number)

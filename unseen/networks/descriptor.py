@@ -16,9 +16,10 @@ from torch import Tensor, nn
 from unseen.contracts import Output
 from unseen.networks.attention_ensemble import AttentionEnsemble
 from unseen.networks.network import EMBEDDING, POOLED, EmbeddingNetwork
+from unseen.networks.own_network import OwnNetwork
 from unseen.networks.taps import check_names, hooked
 
-Tappable = EmbeddingNetwork | AttentionEnsemble
+Tappable = EmbeddingNetwork | AttentionEnsemble | OwnNetwork
 _BETWEEN = (  # layers that only hand on what the one before them computed
     nn.Dropout,
     nn.Dropout2d,

@@ -6,15 +6,18 @@ read, frozen (`freeze_until=<layer>`) and compared by their own names, like thos
 """
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 
 import torch
 from torch import Tensor, nn
 
+from unseen import outside
 from unseen.contracts import Output
 from unseen.networks.backbone import Backbone
 from unseen.networks.input_spec import InputSpec, input_spec_of
 from unseen.networks.network import EMBEDDING, POOLED
 from unseen.networks.taps import check_names, tap
+from unseen.networks.weights import load_weights
 
 
 class OwnNetwork(nn.Module):
@@ -68,6 +71,24 @@ class OwnNetwork(nn.Module):
             return {POOLED: output.pooled, EMBEDDING: output.embeddings}
 
         return tap(run, self.named_layers(), names, num_images=len(images), pooling=pooling)
+
+
+def own_network(
+    name: str,
+    picture_size: int | None = None,
+    num_inputs: int | None = None,
+    frozen_bn: str = "off",
+    weights: str | None = None,
+) -> OwnNetwork:
+    """A network from outside by its name: a class or a function makes it, an object is copied.
+    weights: a file."""
+    found = outside.held(name) if outside.is_object(name) else outside.find(name)
+    module = deepcopy(found) if isinstance(found, nn.Module) else found()
+    if not isinstance(module, nn.Module):
+        raise ValueError(f"{name} must be or make an nn.Module, got {type(module).__name__}")
+    if weights is not None:
+        load_weights(module, weights, (), lambda state: state)
+    return OwnNetwork(module, picture_size, num_inputs, frozen_bn)
 
 
 @torch.no_grad()

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from unseen.networks.backbone import IMAGENET, create_backbone
+from unseen.networks.backbone import IMAGENET, backbone_facts, create_backbone
 from unseen.networks.frozen_batch_norm import batch_norms
 from unseen.networks.head import Head
 from unseen.networks.network import EmbeddingNetwork
@@ -72,7 +72,7 @@ def create_preset(
 
 def preset_size(name: str, backbone: str = "vgg16_bn") -> int:
     """The embedding size of a network of the paper."""
-    return SIZE if PRESETS[name].num_layers else create_backbone(backbone).num_features
+    return SIZE if PRESETS[name].num_layers else backbone_facts(backbone).num_features
 
 
 def reset_last_convolution(body: nn.Module) -> list[str]:
