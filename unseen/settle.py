@@ -89,11 +89,11 @@ def _knows_enough(config: Config) -> bool:
 
 
 def _settle_pictures(config: Config, dataset: Dataset, choose: Choose) -> None:
-    if config.has_own_network:
-        _settle_own_network(config, choose)
-        return
     side = _typical_side(dataset)
     small = side <= SMALL_PICTURE
+    if config.has_own_network:
+        _settle_own_network(config, small, choose)
+        return
     backbone, weights, frozen = _settle_network(config, small, choose)
     if frozen == POOLED:
         choose("lr", HEAD_LR, "a head on good features soon learns too much")
@@ -101,13 +101,8 @@ def _settle_pictures(config: Config, dataset: Dataset, choose: Choose) -> None:
     elif weights is not None:
         choose("lr", PRETRAINED_LR, "pretrained layers soon forget at the rate of new ones")
     own_size = backbone_facts(backbone).input_spec.size if backbone != "small_conv" else None
-    usual = "small" if small else "base"
-    transform = usual if config.transform in (None, "auto") else config.transform
-    choose(
-        "transform",
-        usual,
-        "small pictures: shifts and turns, no mirroring" if small else "crops and mirroring",
-    )
+    transform = _transform(small)[0] if config.transform in (None, "auto") else config.transform
+    choose("transform", *_transform(small))
     size = transforms.usual_size(transform, own_size or (side if small else SMALL_PICTURE))
     why = f"{backbone} was made for it" if own_size else f"the pictures are about {side} px"
     if own_size and size != own_size:
@@ -117,19 +112,19 @@ def _settle_pictures(config: Config, dataset: Dataset, choose: Choose) -> None:
     choose("workers", 1 if small else 2, "pictures are prepared while the network computes")
 
 
-def _settle_own_network(config: Config, choose: Choose) -> None:
+def _settle_own_network(config: Config, small: bool, choose: Choose) -> None:
     """A network from outside says its sizes itself."""
     asked = config.picture_size if isinstance(config.picture_size, int) else None
     network = own_network(config.network, asked)
     choose("backbone", OWN_NETWORK, "the network is your own")
     choose("picture_size", network.backbone.input_spec.size, "as your network says, or usual")
     choose("embedding_size", network.embedding_size, "what your network gives")
-    choose("transform", "base", "crops and mirroring")
+    choose("transform", *_transform(small))
     choose("weights", None, "")
     choose("freeze_until", None, "")
     choose("pooling", OWN, "")
     choose("views", 0 if config.freeze_until in ("auto", None) else USUAL_VIEWS, "")
-    choose("threads", *_threads(small=False))
+    choose("threads", *_threads(small))
     choose("workers", 2, "pictures are prepared while the network computes")
 
 
@@ -299,6 +294,12 @@ def _epochs(data: Dataset) -> tuple[int, str]:
     images = len(data) // 2
     epochs = int(np.clip(round(80_000 / max(1, images)), 5, 60))
     return epochs, f"about {epochs * images:,} pictures seen in training"
+
+
+def _transform(small: bool) -> tuple[str, str]:
+    if small:
+        return "small", "small pictures: shifts and turns, no mirroring"
+    return "base", "crops and mirroring"
 
 
 def _threads(small: bool) -> tuple[int, str]:
