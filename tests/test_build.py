@@ -9,7 +9,7 @@ from PIL import Image
 
 from unseen import build
 from unseen import config as configs
-from unseen.config import Part
+from unseen.config_tables import Part
 from unseen.settle import settle
 
 

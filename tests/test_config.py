@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from unseen import config as configs
-from unseen.config import Config, Part
+from unseen.config import Config
+from unseen.config_tables import Part
 from unseen.evaluation.metric_names import PRESETS
 
 

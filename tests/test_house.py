@@ -37,6 +37,7 @@ ORDER = [
     "classical",
     "protocols",
     "training",
+    "config_tables",
     "config",
     "settle",
     "build",

@@ -15,7 +15,8 @@ import numpy as np
 import torch
 
 from unseen import catalogue
-from unseen.config import PLAIN, Config, Part
+from unseen.config import PLAIN, Config
+from unseen.config_tables import Part
 from unseen.contracts import Dataset, IntArray, Sampler, Split, SplitProtocol
 from unseen.data.official.benchmark import Benchmark
 from unseen.data.pictures import table_file, transforms

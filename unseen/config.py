@@ -23,112 +23,28 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from unseen import catalogue, outside
+from unseen.config_tables import (
+    Auto,
+    Ensemble,
+    Head,
+    Memory,
+    Optimising,
+    Part,
+    Scheduling,
+    WeightedPart,
+)
 from unseen.data.pictures import transforms
 from unseen.evaluation import metric_names
 from unseen.names import known
-from unseen.networks.attention_ensemble import GOOGLENET
 from unseen.networks.backbone import FEATURES, OWN
 from unseen.networks.pooling import POOLINGS
 from unseen.networks.presets import PRESETS
-from unseen.training.optimisers import Optimiser, Precision
+from unseen.training.optimisers import Precision
 from unseen.training.sinks import Name as SinkName
 
-Auto = Literal["auto"]
 NOTHING = "none"
 PLAIN = "plain"  # a backbone and a head, as the other keys say
 OWN_NETWORK = "own"  # the backbone of a network from outside
-
-
-class Part(BaseModel):
-    """A method by name with its values; the method's constructor says which there are."""
-
-    model_config = ConfigDict(frozen=True, extra="allow", strict=True)
-
-    name: str
-    preset: str | None = None
-
-    @property
-    def values(self) -> dict[str, Any]:
-        return dict(self.model_extra or {})
-
-
-class WeightedPart(Part):
-    """A regularizer and what it weighs in the total; None: the weight its source used."""
-
-    weight: float | None = None
-
-
-class Optimising(BaseModel):
-    """How a gradient moves the weights. momentum: of sgd; None is 0.9. backbone_factor: the
-    learning rate of pretrained layers over that of new ones. clip_norm: the longest gradient."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    name: Optimiser = "adamw"
-    momentum: Annotated[float, Field(ge=0, lt=1)] | None = None
-    backbone_factor: float = Field(default=1.0, gt=0)
-    clip_norm: Annotated[float, Field(gt=0)] | None = None
-
-    @model_validator(mode="after")
-    def _momentum_is_of_sgd(self) -> "Optimising":
-        if self.momentum is not None and self.name != "sgd":
-            raise ValueError(f"momentum is a value of optimiser=sgd, not of {self.name}")
-        return self
-
-
-class Scheduling(BaseModel):
-    """How the learning rate goes. milestones: epochs after which `step` multiplies it by gamma.
-    warm_up: first epochs, in which only layers without pretraining and the loss's own parameters
-    are trained."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    name: Literal["constant", "cosine", "step"] = "cosine"
-    milestones: list[Annotated[int, Field(ge=1)]] = []
-    gamma: float = Field(default=0.1, gt=0, le=1)
-    warm_up: int = Field(default=0, ge=0)
-
-    @model_validator(mode="after")
-    def _milestones_are_of_step(self) -> "Scheduling":
-        if (self.name == "step") != bool(self.milestones):
-            raise ValueError(
-                "schedule=step needs milestones, the epochs after which the rate falls, and only "
-                f"it has them: schedule.milestones=[10,20]; got {self.milestones} for {self.name}"
-            )
-        return self
-
-
-class Head(BaseModel):
-    """The layers from the pooled descriptor to the embedding: `head.hidden=[512]`. start: auto is
-    principal where the layers before are trained already, else default."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    hidden: list[Annotated[int, Field(ge=1)]] = []
-    dropout: float = Field(default=0.0, ge=0, lt=1)
-    bias: bool = True
-    start: Literal["default", "kaiming", "principal"] | Auto = "auto"
-
-
-class Ensemble(BaseModel):
-    """Learners that look at one map through masks: `ensemble.num_heads=8` asks for one."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    num_heads: int = Field(default=8, ge=1)
-    masks_at: str = GOOGLENET[0]
-    trunk_until: str = GOOGLENET[1]
-
-
-class Memory(BaseModel):
-    """Embeddings of earlier batches as references (cross-batch memory). size: how many. start_step:
-    before it nothing is kept. weight: of the loss against them."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    size: int = Field(default=1024, ge=1)
-    start_step: int = Field(default=0, ge=0)
-    weight: float = Field(default=1.0, gt=0)
 
 
 TABLES: dict[str, type[BaseModel]] = {

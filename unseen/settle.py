@@ -7,7 +7,8 @@ import numpy as np
 import torch
 
 from unseen import catalogue
-from unseen.config import OWN_NETWORK, PLAIN, Config, Part, WeightedPart
+from unseen.config import OWN_NETWORK, PLAIN, Config
+from unseen.config_tables import Part, WeightedPart
 from unseen.contracts import Dataset, FeatureDataset, annotations_of
 from unseen.data.pictures import transforms
 from unseen.data.pictures.decode import UnreadablePictureError
@@ -312,7 +313,8 @@ def _settle_by_loss(config: Config, choose: Choose) -> list[str]:
     """Embeddings are judged by the distance the loss trains, other layers by the cosine. Returns
     the rate of the loss's own parameters, where nobody gave it."""
     name, reasons = config.loss.name, []
-    if issubclass(catalogue.find("losses", name), Loss):
+    found = catalogue.find("losses", name)
+    if isinstance(found, Loss) or (isinstance(found, type) and issubclass(found, Loss)):
         small = {"num_classes": 2, "embedding_size": 2, "seed": 0}
         with torch.random.fork_rng(devices=[]):  # a loss only to be asked: its values decide
             loss: Loss = catalogue.create(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from unseen import build
-from unseen.config import Part
+from unseen.config_tables import Part
 from unseen.data.cub200 import Cub200
 from unseen.data.official.benchmark import Counts
 
