@@ -1,12 +1,16 @@
 """What is written is found again, exactly; changes are whole; two writers are refused."""
 
+import subprocess
+import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from unseen.search import writer as writers
 from unseen.search.index import Index
 from unseen.search.manifest import ModelEntry
 from unseen.search.segment import NewPicture
@@ -186,3 +190,81 @@ def test_bad_queries_are_refused(
         index.search(np.zeros((1, 7), dtype=np.float32))
     with pytest.raises(ValueError, match="k must be at least 1"):
         index.search(np.ones((1, 8), dtype=np.float32), k=0)
+
+
+# Opens indexes, cuts a file of each in place and asks: a message or, on a bare map, a SIGBUS.
+CUTTING = """
+import sys
+from pathlib import Path
+import numpy as np
+from unseen.search.index import Index
+for word in sys.argv[1:]:
+    path = Path(word)
+    index = Index.open(path)
+    index.search(np.ones((1, 8), dtype=np.float32))
+    with next(path.rglob(path.name)).open("r+b") as file:
+        file.truncate(200)
+    try:
+        found = index.search(np.ones((1, 8), dtype=np.float32), k=900)
+        told = [(index.picture(int(id)), index.thumbnail(int(id))) for id in found.ids[0]]
+        index.vectors(), list(index.every())
+        print("as it was")
+    except ValueError as error:
+        print(error)
+"""
+
+
+def test_a_file_cut_while_it_is_open_is_an_error_not_the_end(
+    tmp_path: Path, entry: ModelEntry, rows: Rows
+) -> None:
+    names = ["vectors.npy", "rows.npy", "pictures.jsonl", "thumbnails.bin"]
+    for name in names:
+        with Writer.create(tmp_path / name, entry) as writer:
+            writer.add(rows(1000))
+    words = [sys.executable, "-c", CUTTING, *(str(tmp_path / name) for name in names)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for name, told in zip(names, done.stdout.splitlines(), strict=True):
+        held = name == "rows.npy"  # in memory
+        assert told == "as it was" if held else f"{name} is damaged" in told
+        with pytest.raises(ValueError, match=f"{name} is damaged"):
+            list(Index.open(tmp_path / name).every()), Index.open(tmp_path / name).thumbnail(900)
+
+
+@pytest.mark.parametrize("content", [b"", b"x", b"\x93NUMPY\x01\x00"])
+@pytest.mark.parametrize("name", ["vectors.npy", "rows.npy"])
+def test_files_that_are_no_arrays_are_told(
+    tmp_path: Path, entry: ModelEntry, rows: Rows, name: str, content: bytes
+) -> None:
+    with Writer.create(tmp_path / "i", entry) as writer:
+        writer.add(rows(5))
+    next(tmp_path.rglob(name)).write_bytes(content)
+    with pytest.raises(ValueError, match=f"{name} is damaged"):
+        Index.open(tmp_path / "i")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
+def test_vectors_that_are_no_place_are_refused_at_the_door(
+    tmp_path: Path, entry: ModelEntry, rows: Rows, value: float
+) -> None:
+    good, bad = rows(2)
+    vector = bad.vector.astype(np.float64)
+    vector[3] = value
+    with Writer.create(tmp_path / "i", entry) as writer:
+        with pytest.raises(ValueError, match=r"/p1\.jpg: its vector"):
+            writer.add([good, replace(bad, vector=vector)])
+        with pytest.raises(ValueError, match=r"/p1\.jpg: its vector"):
+            writer.add([replace(bad, vector=7 * bad.vector)])  # nearer to all than any other
+        assert len(writer.index()) == 0
+
+
+def test_verify_names_pictures_whose_vector_is_no_place(
+    tmp_path: Path, entry: ModelEntry, rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some = rows(4)
+    some[2].vector[:] = np.nan
+    with Writer.create(tmp_path / "i", entry) as writer:
+        monkeypatch.setattr(writers, "require_places", lambda *_: None)
+        writer.add(some)
+    (told,) = verify(tmp_path / "i")
+    assert "/p2.jpg" in told

@@ -23,7 +23,7 @@ from torch import Tensor
 from unseen.neighbours.space import require_finite, to_sphere
 from unseen.search import manifest as manifests
 from unseen.search.manifest import Manifest
-from unseen.search.segment import ID, SERIAL, Facts, Segment
+from unseen.search.segment import ID, SERIAL, DamagedError, Facts, Segment
 from unseen.search.stores.approximate import Approximate
 from unseen.search.stores.exact import Exact, Found, Mask, best_of
 from unseen.search.stores.milvus import Milvus
@@ -58,15 +58,19 @@ class Index:
         self.path, self.manifest = path, manifest
         self.segments = [Segment(path, entry) for entry in manifest.segments]
         rows = [segment.rows for segment in self.segments]
-        self._rows = np.concatenate(rows) if rows else np.zeros((0, 4), dtype=np.int64)
+        self._rows = np.concatenate([np.zeros((0, 4), dtype=np.int64), *rows])
         self._starts = np.cumsum([0, *(len(part) for part in rows)])
+        for segment, start in zip(self.segments, self._starts.tolist(), strict=False):
+            segment.rows = self._rows[start : start + len(segment.rows)]  # held once
+            if segment.vectors.shape[1] != manifest.model.size:
+                raise DamagedError(segment.folder / "vectors.npy")
         alive = [segment.alive for segment in self.segments]
         self.alive: Mask = np.concatenate(alive) if alive else np.zeros(0, dtype=bool)
         self.exact = Exact([s.vectors for s in self.segments], manifest.model.normalise)
 
     @classmethod
     def open(cls, path: str | PathLike[str]) -> "Index":
-        """Raises ValueError for a folder that is no index or is damaged."""
+        """Raises ValueError for a folder that is no index, DamagedError for a damaged one."""
         place = Path(path)
         for left in reversed(range(TRIES)):
             manifest = manifests.read(place)
@@ -74,12 +78,17 @@ class Index:
                 return cls(place, manifest)
             except FileNotFoundError as error:
                 if not left or manifests.read(place) == manifest:
-                    raise ValueError(f"{error.filename} is missing: unseen index verify") from error
+                    raise DamagedError(Path(error.filename), "it is missing") from error
         raise AssertionError("the last try returns or raises")
 
     def newer(self) -> bool:
-        """Whether a writer has changed the index since it was opened."""
-        return manifests.read(self.path).generation != self.manifest.generation
+        """Whether a writer has changed the index since it was opened, or put another there."""
+        return manifests.read(self.path) != self.manifest
+
+    def require_whole(self) -> None:
+        """Raises DamagedError when a file that is mapped into memory has shrunk since."""
+        for segment in self.segments:
+            segment.require_whole()
 
     def __len__(self) -> int:
         return int(self.alive.sum())
@@ -96,6 +105,7 @@ class Index:
         filter: Collection[int] | Ids | None = None,
     ) -> Neighbours:
         """The k nearest pictures of each vector [Q, D], all or those whose ids `filter` holds."""
+        self.require_whole()
         queries = self._queries(vectors)
         if k < 1:
             raise ValueError(f"k must be at least 1, got {k}")
@@ -121,6 +131,7 @@ class Index:
 
     def vectors(self, ids: Collection[int] | Ids | None = None) -> NDArray[np.float32]:
         """Vectors [n, D] of some pictures, or of all in the order of `ids`."""
+        self.require_whole()
         if ids is None:
             parts = [s.vectors[s.alive] for s in self.segments]
             empty = np.zeros((0, self.manifest.model.size), dtype=np.float32)

@@ -23,7 +23,7 @@ from unseen.data.pictures.decode import UnreadablePictureError, decode
 from unseen.experiment.trained import Trained
 from unseen.reports.thumbnails import fitted
 from unseen.search.manifest import ModelEntry
-from unseen.search.segment import Facts, NewPicture
+from unseen.search.segment import NO_PLACE, Facts, NewPicture, are_places
 from unseen.search.writer import Writer
 
 Progress = Callable[[int, int], None]
@@ -155,11 +155,17 @@ def _embedded(
 ) -> Iterator[list[NewPicture]]:
     """Batches with their vectors."""
     waiting: list[_Prepared] = []
+    entry = model_entry(model)
 
     def batch() -> list[NewPicture]:
         vectors = model.vectors(torch.stack([item.image for item in waiting])).numpy()
-        pairs = zip(waiting, vectors, strict=True)
-        made = [replace(item.picture, vector=vector) for item, vector in pairs if item.picture]
+        made = []
+        for item, vector, right in zip(waiting, vectors, are_places(vectors, entry), strict=True):
+            assert item.picture is not None
+            if right:
+                made.append(replace(item.picture, vector=vector))
+            else:
+                done.unreadable.append(f"{item.picture.facts.path} ({NO_PLACE})")
         waiting.clear()
         return made
 

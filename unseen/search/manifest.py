@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from unseen.files import replace_bytes
 
 NAME = "manifest.json"
+NEWER = ("identity",)  # fields that came after version 0.1
 
 
 class Entry(BaseModel):
@@ -66,6 +67,7 @@ class Manifest(Entry):
     """Everything an index consists of."""
 
     format: Literal[1] = 1
+    identity: str = ""  # random: an index deleted and built anew is another. None in version 0.1
     generation: int = 0
     next_id: int = 1
     next_serial: int = 1
@@ -99,7 +101,8 @@ def read(folder: Path) -> Manifest:
 
 
 def _spelled(manifest: Manifest) -> bytes:
-    body = manifest.model_dump()
+    unset = {name for name in NEWER if not getattr(manifest, name)}
+    body = manifest.model_dump(exclude=unset)  # as before there were such fields
     digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
     text = json.dumps({"index": body, "sha256": digest}, indent=1, sort_keys=True)
     return f"{text}\n".encode()

@@ -7,12 +7,16 @@
 
 An id belongs to a picture for ever; a serial number to one row: a picture that changed gets a new
 row under its old id. Serial numbers rise from row to row and from segment to segment.
+
+Vectors are mapped into memory, the rest is read. A map of a file that somebody cuts kills the
+process that looks at it (SIGBUS), so whoever looks asks `require_whole` first.
 """
 
 import io
 import json
 import os
 import shutil
+import weakref
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,12 +26,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unseen.files import flush_folder, sha256, write_bytes
-from unseen.search.manifest import SegmentEntry
+from unseen.search.manifest import ModelEntry, SegmentEntry
 
 FOLDER = "segments"
 SERIAL, ID, LINE, THUMBNAIL = range(4)
+LONGEST = 1.001  # a unit vector, rounded
+NO_PLACE = "its vector is not finite, or far too long"
 
 Rows = NDArray[np.int64]
+
+
+class DamagedError(ValueError):
+    """A file of an index that is not as it was written."""
+
+    def __init__(self, path: Path, why: str = "its content does not make sense") -> None:
+        super().__init__(f"{path} is damaged: {why}")
 
 
 @dataclass(frozen=True)
@@ -51,36 +64,93 @@ class NewPicture:
 
 
 class Segment:
-    """The rows of one folder, mapped into memory. Reading needs no further opening of files."""
+    """The rows of one folder. Reading needs no further opening of files."""
 
     def __init__(self, index: Path, entry: SegmentEntry) -> None:
         self.folder, self.entry = index / FOLDER / entry.name, entry
-        self.vectors: NDArray[np.float32] = self._array("vectors.npy")
-        self.rows: Rows = self._array("rows.npy")
+        self._vectors = Held(self.folder / "vectors.npy")
+        self._lines = Held(self.folder / "pictures.jsonl")
+        self._thumbnails = Held(self.folder / "thumbnails.bin")
+        # copy on write: torch refuses to look at what it may not write to
+        self.vectors: NDArray[np.float32] = self._array("vectors.npy", 2, mmap_mode="c")
+        self.rows: Rows = self._array("rows.npy", 2)
         self.alive = np.ones(entry.rows, dtype=bool)
         if entry.dead is not None:
-            self.alive[np.load(self.folder / entry.dead)] = False
-        self._lines = _mapped(self.folder / "pictures.jsonl")
-        self._thumbnails = _mapped(self.folder / "thumbnails.bin")
+            try:
+                self.alive[self._array(entry.dead, 1)] = False
+            except IndexError as error:
+                raise DamagedError(self.folder / entry.dead) from error
+
+    def require_whole(self) -> None:
+        """Raises DamagedError when the mapped file has shrunk since."""
+        self._vectors.require_whole()
 
     def facts(self, row: int) -> Facts:
-        return Facts(**json.loads(self._slice(self._lines, row, LINE)))
+        return self._facts(self.line(row))
+
+    def line(self, row: int) -> bytes:
+        return self._slice(self._lines, row, LINE)
 
     def thumbnail(self, row: int) -> bytes:
         return self._slice(self._thumbnails, row, THUMBNAIL)
 
     def every_facts(self) -> list[Facts]:
         """Of all rows, dead ones too."""
-        return [Facts(**json.loads(line)) for line in self._lines.tobytes().splitlines()]
+        lines = self._lines.read(0, self._lines.size).splitlines()
+        if len(lines) != self.entry.rows:
+            raise DamagedError(self._lines.path)
+        return [self._facts(line) for line in lines]
 
-    def _slice(self, content: NDArray[np.uint8], row: int, column: int) -> bytes:
+    def _facts(self, line: bytes) -> Facts:
+        try:
+            return Facts(**json.loads(line))
+        except (ValueError, TypeError) as error:
+            raise DamagedError(self._lines.path) from error
+
+    def _slice(self, file: "Held", row: int, column: int) -> bytes:
         starts = self.rows[row : row + 2, column]
-        end = int(starts[1]) if len(starts) > 1 else len(content)
-        return content[int(starts[0]) : end].tobytes()
+        end = int(starts[1]) if len(starts) > 1 else file.size
+        return file.read(int(starts[0]), end)
 
-    def _array(self, name: str) -> Any:
-        # copy on write: torch refuses to look at what it may not write to
-        return np.load(self.folder / name, mmap_mode="c")
+    def _array(self, name: str, ndim: int, **how: Any) -> Any:
+        path = self.folder / name
+        try:
+            array = np.load(path, **how)
+        except FileNotFoundError:
+            raise
+        except Exception as error:  # of bytes that are no array, nearly anything
+            raise DamagedError(path) from error
+        if array.ndim != ndim or (ndim == 2 and len(array) != self.entry.rows):
+            raise DamagedError(path)
+        return array
+
+
+class Held:
+    """An open file that is read in pieces, each of them whole."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self._file = path, os.open(path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._file)
+        self.size = os.fstat(self._file).st_size
+
+    def read(self, start: int, end: int) -> bytes:
+        content = os.pread(self._file, max(0, end - start), max(0, start))
+        if len(content) != end - start:
+            raise DamagedError(self.path, "it is shorter than it was")
+        return content
+
+    def require_whole(self) -> None:
+        if os.fstat(self._file).st_size < self.size:
+            raise DamagedError(self.path, "it is shorter than it was")
+
+
+def are_places(vectors: NDArray[Any], model: ModelEntry) -> NDArray[np.bool_]:  # [n, D] -> [n]
+    """Whether vectors can be searched for. One that is not finite, or lies far outside the sphere
+    of the others, would be found first by every search."""
+    squares = np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64)
+    longest = LONGEST if model.normalise else np.sqrt(np.finfo(np.float32).max) / 4
+    found: NDArray[np.bool_] = squares <= longest**2  # of NaN neither
+    return found
 
 
 def write(
@@ -106,7 +176,7 @@ def merge(index: Path, name: str, segments: Sequence[Segment]) -> SegmentEntry:
     for segment in segments:
         check(segment.folder, segment.entry.files)
     live = [(s, int(row)) for s in segments for row in np.flatnonzero(s.alive)]
-    lines = [s._slice(s._lines, row, LINE) for s, row in live]
+    lines = [s.line(row) for s, row in live]
     thumbnails = [s.thumbnail(row) for s, row in live]
     rows = np.concatenate([s.rows[s.alive] for s in segments])
     rows[:, LINE], rows[:, THUMBNAIL] = _starts(lines), _starts(thumbnails)
@@ -132,7 +202,7 @@ def check(folder: Path, files: dict[str, str]) -> None:
         if not path.exists():
             raise ValueError(f"{path} is missing")
         if sha256(path) != digest:
-            raise ValueError(f"{path} is damaged: its checksum does not match")
+            raise DamagedError(path, "its checksum does not match")
 
 
 def _write(
@@ -170,9 +240,3 @@ def _npy(array: NDArray[Any]) -> bytes:
     file = io.BytesIO()
     np.save(file, array)
     return file.getvalue()
-
-
-def _mapped(path: Path) -> NDArray[np.uint8]:
-    if path.stat().st_size == 0:
-        return np.zeros(0, dtype=np.uint8)
-    return np.memmap(path, dtype=np.uint8, mode="r")

@@ -9,6 +9,7 @@ from unseen.search import manifest as manifests
 from unseen.search import segment as segments
 from unseen.search.index import Index
 from unseen.search.manifest import Manifest
+from unseen.search.segment import DamagedError
 from unseen.search.stores import approximate
 from unseen.search.stores.milvus import Milvus, UnavailableError
 from unseen.search.writer import LOCK
@@ -32,7 +33,10 @@ def verify(path: Path, progress: Progress | None = None) -> list[str]:
                 problems.append(str(error))
         if progress is not None:
             progress(done, len(folders))
-    return problems or _inconsistencies(Index(path, manifest))
+    try:
+        return problems or _inconsistencies(Index(path, manifest))
+    except DamagedError as error:  # whole files whose content was wrong when it was written
+        return [str(error)]
 
 
 def parts(path: Path, manifest: Manifest) -> dict[Path, dict[str, str]]:
@@ -62,9 +66,9 @@ def _inconsistencies(index: Index) -> list[str]:
     if ids and max(ids) >= index.manifest.next_id:
         problems.append("an id is higher than the manifest allows")
     for segment in index.segments:
-        rows = segment.entry.rows
-        if not rows == len(segment.rows) == len(segment.vectors) == len(segment.every_facts()):
-            problems.append(f"{segment.folder} does not hold {rows} of everything")
+        facts = segment.every_facts()
+        wrong = segment.alive & ~segments.are_places(segment.vectors, index.manifest.model)
+        problems += [f"{facts[row].path}: {segments.NO_PLACE}" for row in np.flatnonzero(wrong)]
     return problems + _in_milvus(index)
 
 

@@ -14,6 +14,7 @@ import shutil
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from uuid import uuid4
 
 import numpy as np
 
@@ -65,7 +66,7 @@ class Writer:
             names = {entry.name for entry in path.iterdir()} - {LOCK}
             if not all(is_aside(name) for name in names):
                 raise ValueError(f"{path} is not empty and no index: choose another --out")
-            manifests.write(path, Manifest(model=model))
+            manifests.write(path, Manifest(identity=uuid4().hex, model=model))
             yield cls(path, manifests.read(path))
 
     def index(self) -> Index:
@@ -77,6 +78,7 @@ class Writer:
         their ids once everything is on the disk."""
         if not pictures:
             return []
+        require_places(pictures, self.manifest.model)
         known, next_id = self.manifest, self.manifest.next_id
         fresh = iter(range(next_id, next_id + len(pictures)))
         ids = [next(fresh) if p.id is None else p.id for p in pictures]
@@ -222,6 +224,15 @@ class Writer:
 
     def _num_alive(self) -> int:
         return sum(entry.rows - entry.num_dead for entry in self.manifest.segments)
+
+
+def require_places(pictures: Sequence[NewPicture], model: ModelEntry) -> None:
+    """Raises ValueError for a vector that cannot be searched for."""
+    vectors = np.stack([picture.vector for picture in pictures])
+    if vectors.shape[1:] != (model.size,):
+        raise ValueError(f"vectors must have {model.size} numbers, got {vectors.shape[1:]}")
+    for place in np.flatnonzero(~segments.are_places(vectors, model))[:1]:
+        raise ValueError(f"{pictures[place].facts.path}: {segments.NO_PLACE}")
 
 
 def _mergeable(entries: Sequence[SegmentEntry]) -> slice | None:

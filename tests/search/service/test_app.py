@@ -30,7 +30,7 @@ def test_an_upload_finds_what_the_index_finds(
 ) -> None:
     path = first_picture(pictures)
     found = client.post("/api/search?k=7", content=path.read_bytes()).json()
-    expected = ask(library.shelf.index, library.model.embed([path]), 7)[0]
+    expected = ask(library.shelf.index, library.shelf.model.embed([path]), 7)[0]
     assert [hit["id"] for hit in found["hits"]] == [hit.id for hit in expected.hits]
     assert found["hits"][0]["name"] == path.name
     assert found["decision"] is None
@@ -117,7 +117,7 @@ def test_the_map_is_drawn_once_and_kept(client: TestClient, library: Library) ->
     while (response := client.get("/api/map")).status_code == 202:
         pass
     drawn = response.json()
-    assert drawn == json.loads(json.dumps(map_of(library)))
+    assert drawn == json.loads(json.dumps(map_of(library.shelf.index)))
     assert sorted(drawn["ids"]) == library.shelf.index.ids.tolist()
     assert max(map(abs, drawn["x"] + drawn["y"])) == pytest.approx(1.0)
 
@@ -147,6 +147,6 @@ def test_an_index_that_grew_is_seen(
     new.mkdir(parents=True)
     shutil.copy(first_picture(pictures), new / "one.png")
     with Writer.open(copy) as writer:
-        ingest(writer, library.model, find([new.parent]))
+        ingest(writer, library.shelf.model, find([new.parent]))
     assert len(library.shelf.index) == 31
     assert "newcomer" in library.shelf.by_label

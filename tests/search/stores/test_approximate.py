@@ -68,6 +68,14 @@ def test_recall_and_changes(
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
     assert "faiss.index is damaged" in verify(path)[0]
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    index = Index.open(path)
+    index.search(queries[:1])
+    with file.open("r+b") as opened:
+        opened.truncate(10)
+    with pytest.raises(ValueError, match=r"faiss\.index is damaged"):
+        index.search(queries[:1])
 
 
 def test_the_choice_is_explained() -> None:

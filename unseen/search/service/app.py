@@ -8,21 +8,24 @@ import io
 import math
 import threading
 from dataclasses import asdict
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from typing import Annotated, Any
 
 import numpy as np
 from fastapi import FastAPI, HTTPException, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse
 from PIL import Image
 from pydantic import BaseModel
 
-from unseen.data.pictures.decode import UnreadablePictureError, decode
+from unseen.data.pictures.decode import UnreadablePictureError, check, decode
 from unseen.reports.embedding_map import class_colours, flatten, sample
 from unseen.search.answers import Answer
+from unseen.search.index import Index
+from unseen.search.segment import DamagedError
 from unseen.search.service.changes import Change, changes
-from unseen.search.service.guard import Guard, Limits
+from unseen.search.service.guard import Guard, Limits, log
 from unseen.search.service.library import Library
 from unseen.search.service.tally import Tally
 
@@ -89,6 +92,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
+    app.add_exception_handler(DamagedError, _damaged)
     _pages(app)
     _facts(app, library)
     _searches(app, library)
@@ -98,6 +102,11 @@ def create_app(
         _pictures(app, other, "/other")
         _changes(app, library, other)
     return Guard(app, limits or Limits(), tally)
+
+
+def _damaged(request: Request, error: Exception) -> Response:
+    log.error("%s", error)  # with its path, which is nobody else's
+    return JSONResponse({"detail": "the index is damaged: `unseen index repair`"}, status_code=503)
 
 
 def _pages(app: FastAPI) -> None:
@@ -124,6 +133,7 @@ def _facts(app: FastAPI, library: Library) -> None:
         return {
             "status": "ok",
             "pictures": len(index),
+            "identity": index.manifest.identity,
             "generation": index.manifest.generation,
             "model": index.manifest.model.fingerprint,
         }
@@ -131,8 +141,8 @@ def _facts(app: FastAPI, library: Library) -> None:
     @app.get("/api/index")
     def index() -> dict[str, Any]:
         """Labels with their numbers of pictures, and what the threshold means."""
-        shelf, calibration = library.shelf, library.calibration
-        told = None
+        shelf = library.shelf
+        calibration, told = shelf.calibration, None
         if calibration is not None:
             told = {
                 "threshold": calibration.threshold,
@@ -156,18 +166,20 @@ def _searches(app: FastAPI, library: Library) -> None:
         content = await request.body()
 
         def asked() -> Answer:
+            shelf = library.shelf  # one model and one index for the whole request
             try:
-                picture = decode(content, max_pixels=MAX_PIXELS)
+                check(content, MAX_PIXELS)
+                vector = shelf.embed(content if part is None else _cut(decode(content), part))
             except UnreadablePictureError as error:
                 raise HTTPException(400, f"this is no picture: {error.reason}") from error
-            return _or_404(lambda: library.by_vector(library.embed(_cut(picture, part)), k, label))
+            return _or_404(lambda: shelf.by_vector(vector, k, label))
 
         return _found(await run_in_threadpool(asked))
 
     @app.get("/api/search/{id}", responses={404: {"description": "no such picture or label"}})
     def search_by_id(id: Id, k: K = 24, label: Label = None) -> Found:
         """The other pictures nearest to a picture of the index."""
-        return _found(_or_404(lambda: library.by_id(id, k, label)))
+        return _found(_or_404(lambda: library.shelf.by_id(id, k, label)))
 
 
 def _pictures(app: FastAPI, library: Library, prefix: str) -> None:
@@ -194,32 +206,35 @@ def _pictures(app: FastAPI, library: Library, prefix: str) -> None:
 
 
 def _map(app: FastAPI, library: Library) -> None:
-    kept: dict[int, dict[str, Any]] = {}  # by generation
+    kept: dict[Index, dict[str, Any]] = {}  # one
     making = threading.Lock()
 
-    def made(generation: int) -> None:
+    def made(index: Index) -> None:
         with making:
-            if generation in kept:
+            if index in kept:
                 return
-            drawn = map_of(library)
+            try:
+                drawn = map_of(index)
+            except Exception:
+                log.exception("the map of %s cannot be drawn", index.path)
+                drawn = {"status": "cannot be drawn", "ids": []}
             kept.clear()
-            kept[generation] = drawn
+            kept[index] = drawn
 
     @app.get("/api/map", responses={202: {"description": "being drawn: ask again"}})
     def embedding_map(response: Response) -> dict[str, Any]:
         """Places of a sample of the pictures (t-SNE), their labels and colours."""
-        generation = library.shelf.index.manifest.generation
-        if generation not in kept:
-            if not making.locked():
-                threading.Thread(target=made, args=(generation,), daemon=True).start()
-            response.status_code = 202
-            return {"status": "being drawn"}
-        return kept[generation]
+        index = library.shelf.index
+        if (drawn := kept.get(index)) is not None:
+            return drawn
+        if not making.locked():
+            threading.Thread(target=made, args=(index,), daemon=True).start()
+        response.status_code = 202
+        return {"status": "being drawn"}
 
 
-def map_of(library: Library) -> dict[str, Any]:
+def map_of(index: Index) -> dict[str, Any]:
     """Two coordinates within -1..1 for at most 3,000 pictures."""
-    index = library.shelf.index
     facts = list(index.every())
     names = sorted({fact.label for _, fact in facts if fact.label is not None})
     place_of: dict[str | None, int] = {name: place for place, name in enumerate(names)}
@@ -243,9 +258,11 @@ def map_of(library: Library) -> dict[str, Any]:
 
 
 def _changes(app: FastAPI, library: Library, other: Library) -> None:
-    @cache
-    def compared() -> list[Change]:
-        return changes(library.shelf.index, other.shelf.index)
+    comparing = threading.Lock()
+
+    @lru_cache(maxsize=1)
+    def compared(first: Index, second: Index) -> list[Change]:
+        return changes(first, second)
 
     @app.get("/api/changes")
     def what_changed(
@@ -253,7 +270,8 @@ def _changes(app: FastAPI, library: Library, other: Library) -> None:
         count: Annotated[int, Query(ge=1, le=MOST)] = 24,
     ) -> dict[str, Any]:
         """Pictures asked of both runs, those whose verdict changed first."""
-        found = compared()
+        with comparing:
+            found = compared(library.shelf.index, other.shelf.index)
         gained = sum(c.right is False and c.other_right is True for c in found)
         lost = sum(c.right is True and c.other_right is False for c in found)
         shown = [asdict(change) for change in found[start : start + count]]
@@ -262,12 +280,14 @@ def _changes(app: FastAPI, library: Library, other: Library) -> None:
     @app.get("/other/api/search/{id}", responses={404: {"description": "no such picture or label"}})
     def search_other(id: Id, k: K = 24, label: Label = None) -> Found:
         """As /api/search/{id}, of the other index."""
-        return _found(_or_404(lambda: other.by_id(id, k, label)))
+        return _found(_or_404(lambda: other.shelf.by_id(id, k, label)))
 
 
 def _or_404(look_up: Any) -> Any:
     try:
         return look_up()
+    except DamagedError:
+        raise
     except ValueError as error:
         raise HTTPException(404, "no such picture or label") from error
 

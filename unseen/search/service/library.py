@@ -1,13 +1,15 @@
-"""What the service answers from: an index, its model and calibration, always the newest whole one.
+"""What the service answers from: an index with its model and calibration, always the newest whole
+ones that belong together.
 
-Requests come in threads. An index that was opened never changes, so a request keeps the one it
-began with; another is opened when a writer has made a newer one, looked for every two seconds.
+Requests come in threads. What was opened never changes, so a request takes the shelf once and
+answers from it; another is made when a writer has changed the index, looked for every two seconds.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,22 +25,35 @@ from unseen.search.ingest import require_same_model
 from unseen.search.maintain import model_of
 
 LOOK_EVERY = 2.0  # seconds
+log = logging.getLogger("unseen.serve")
 
 
 @dataclass(frozen=True)
 class Shelf:
-    """An opened index with its labels looked up once."""
+    """An opened index, the model that made its vectors, and its labels looked up once. Embedding
+    is done by one request at a time: the network already uses every core it was given."""
 
     index: Index
+    model: Trained
+    calibration: Calibration | None
     by_label: dict[str, Ids]
+    _embedding: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @classmethod
-    def of(cls, index: Index) -> "Shelf":
+    def open(cls, path: Path, run: Path | None, before: "Shelf | None" = None) -> "Shelf":
+        """The model is read again only where the index was made with another."""
+        index = Index.open(path)
+        made_by = index.manifest.model
+        if before is not None and before.index.manifest.model.fingerprint == made_by.fingerprint:
+            model = before.model
+        else:
+            model = _model(index, run)
         found: dict[str, list[int]] = {}
         for id, facts in index.every():
             if facts.label is not None:
                 found.setdefault(facts.label, []).append(id)
-        return cls(index, {name: np.array(found[name]) for name in sorted(found)})
+        by_label = {name: np.array(found[name]) for name in sorted(found)}
+        return cls(index, model, read_calibration(model), by_label)
 
     def labelled(self, label: str) -> Ids:
         """Ids with a label; a ValueError where there is no such label."""
@@ -46,39 +61,8 @@ class Shelf:
             raise ValueError(f"no picture has the label {label!r}")
         return self.by_label[label]
 
-
-class Library:
-    """Opens an index for the service. Embedding is done by one request at a time: the network
-    already uses every core it was given."""
-
-    def __init__(self, index: Path, run: Path | None = None) -> None:
-        model = model_of(index, run)
-        opened = Index.open(index)
-        require_same_model(opened.manifest.model, model, index)
-        # pictures come one by one: no worker processes
-        alone = model.config.model_copy(update={"workers": 0})
-        self.model: Trained = replace(model, config=alone)
-        self.calibration: Calibration | None = read_calibration(model)
-        self.path, self._shelf = index, Shelf.of(opened)
-        self._looked = time.monotonic()
-        self._reopening, self._embedding = threading.Lock(), threading.Lock()
-
-    @property
-    def shelf(self) -> Shelf:
-        """The newest index, or the last one that could be opened."""
-        due = time.monotonic() - self._looked > LOOK_EVERY
-        if due and self._reopening.acquire(blocking=False):
-            try:
-                if self._shelf.index.newer():
-                    self._shelf = Shelf.of(Index.open(self.path))
-            except ValueError:
-                pass  # being rebuilt, or damaged: what is open still answers
-            finally:
-                self._looked = time.monotonic()
-                self._reopening.release()
-        return self._shelf
-
-    def embed(self, picture: Image.Image) -> NDArray[np.float32]:  # [1, D]
+    def embed(self, picture: bytes | Image.Image) -> NDArray[np.float32]:  # [1, D]
+        """bytes: of a picture file, which is read as those of the index were."""
         with self._embedding:
             vector: NDArray[np.float32] = self.model.embed([picture]).numpy()
         return vector
@@ -87,11 +71,46 @@ class Library:
         self, vector: NDArray[np.float32], k: int, label: str | None, without: Sequence[int] = ()
     ) -> Answer:
         """The k nearest pictures, of one label or of all, without those named."""
-        shelf = self.shelf
-        allowed = None if label is None else shelf.labelled(label)
-        found = ask(shelf.index, vector, k + len(without), self.calibration, allowed)[0]
+        allowed = None if label is None else self.labelled(label)
+        found = ask(self.index, vector, k + len(without), self.calibration, allowed)[0]
         return Answer([hit for hit in found.hits if hit.id not in without][:k])
 
     def by_id(self, id: int, k: int, label: str | None) -> Answer:
         """The nearest other pictures of a picture of the index."""
-        return self.by_vector(self.shelf.index.vectors([id]), k, label, without=[id])
+        return self.by_vector(self.index.vectors([id]), k, label, without=[id])
+
+
+class Library:
+    """Keeps the newest shelf. run: where the model is, if not where the index says."""
+
+    def __init__(self, index: Path, run: Path | None = None) -> None:
+        self.path, self.run = index, run
+        self._shelf = Shelf.open(index, run)
+        self._looked = time.monotonic()
+        self._reopening = threading.Lock()
+
+    @property
+    def shelf(self) -> Shelf:
+        """The newest, or the last one that could be opened."""
+        due = time.monotonic() - self._looked > LOOK_EVERY
+        if due and self._reopening.acquire(blocking=False):
+            try:
+                if self._shelf.index.newer():
+                    self._shelf = Shelf.open(self.path, self.run, self._shelf)
+            except Exception as error:  # gone, being rebuilt, damaged: what is open still answers
+                log.warning("%s cannot be opened, the last one answers: %s", self.path, error)
+            finally:
+                self._looked = time.monotonic()
+                self._reopening.release()
+        return self._shelf
+
+
+def _model(index: Index, run: Path | None) -> Trained:
+    """From where `run` says, or where the index says: a rebuilt index may be another run's."""
+    model = model_of(index.path, run)
+    if run is not None and model.fingerprint != index.manifest.model.fingerprint:
+        told = Path(index.manifest.model.run)
+        model = Trained.open(told) if told.exists() else model
+    require_same_model(index.manifest.model, model, index.path)
+    # pictures come one by one: no worker processes
+    return replace(model, config=model.config.model_copy(update={"workers": 0}))

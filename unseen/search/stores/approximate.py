@@ -21,6 +21,7 @@ from torch import Tensor
 
 from unseen.files import flush_folder, sha256, write_bytes
 from unseen.search.manifest import ApproximateEntry
+from unseen.search.segment import DamagedError, Held
 from unseen.search.stores.exact import Found, Mask
 
 if TYPE_CHECKING:
@@ -46,7 +47,11 @@ class Approximate:
     def __init__(self, index: "Index", entry: ApproximateEntry) -> None:
         self.folder, self.entry = index.path / FOLDER / entry.name, entry
         self.vectors, self.normalise = index.row_vectors, index.manifest.model.normalise
-        serials = np.load(self.folder / "serials.npy", mmap_mode="r")
+        self._file = Held(self.folder / "faiss.index")
+        try:
+            serials = np.load(self.folder / "serials.npy")
+        except (ValueError, EOFError) as error:
+            raise DamagedError(self.folder / "serials.npy") from error
         rows = np.searchsorted(index.serials, serials).clip(max=max(0, len(index.serials) - 1))
         self.known = index.serials[rows] == serials if len(index.serials) else serials < 0
         self.rows = rows
@@ -63,6 +68,8 @@ class Approximate:
         self, queries: Tensor, wanted: int, usable: Mask | None, effort: int | None = None
     ) -> NDArray[np.int64]:
         faiss = _faiss()
+        opened = self._opened
+        self._file.require_whole()
         selector: dict[str, Any] = {}
         if usable is not None:
             bits = np.packbits(usable, bitorder="little")
@@ -74,9 +81,11 @@ class Approximate:
             parameters = faiss.SearchParametersIVF(nprobe=effort, **selector)
         # faiss.contrib.torch_utils, which some packages import, puts a `search` without parameters
         # in the place of the first one and keeps that under another name
-        search = getattr(self._faiss_index, "search_numpy", self._faiss_index.search)
+        search = getattr(opened, "search_numpy", opened.search)
         _, places = search(queries.numpy(), wanted, params=parameters)
         found: NDArray[np.int64] = places
+        if (found >= len(self.rows)).any():
+            raise DamagedError(self._file.path)
         return found
 
     def _settled(self, queries: Tensor, rows: Tensor, k: int) -> Found:
@@ -95,9 +104,12 @@ class Approximate:
         return torch.cat(values), torch.cat(best)
 
     @cached_property
-    def _faiss_index(self) -> Any:
+    def _opened(self) -> Any:
         faiss = _faiss()
-        return faiss.read_index(str(self.folder / "faiss.index"), faiss.IO_FLAG_MMAP_IFC)
+        try:
+            return faiss.read_index(str(self._file.path), faiss.IO_FLAG_MMAP_IFC)
+        except RuntimeError as error:
+            raise DamagedError(self._file.path) from error
 
 
 def choose(count: int, size: int) -> tuple[Kind, str]:

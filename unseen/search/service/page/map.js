@@ -25,7 +25,8 @@ export class EmbeddingMap {
     try {
       const data = await fetchMap();
       if (!data.ids.length) {
-        this.status.textContent = "There are too few pictures for a map.";
+        this.status.textContent =
+          data.status === "cannot be drawn" ? "The map cannot be drawn." : "There are too few pictures for a map.";
         return;
       }
       this.data = data;
