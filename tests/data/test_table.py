@@ -1,5 +1,6 @@
 """Tables of pictures: columns by any name, OpenMetricLearning's format both ways, mistakes."""
 
+import csv
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -209,3 +210,28 @@ def test_files_that_are_no_table(tmp_path: Path, content: bytes, told: str) -> N
         Table(tmp_path / "x.parquet")
     with pytest.raises(FileNotFoundError, match="no such file"):
         Table(tmp_path / "none.csv")
+
+
+def test_a_spreadsheet_takes_no_cell_for_a_formula(tmp_path: Path) -> None:
+    texts = [
+        "=cmd|' /C calc'!A0",
+        "+a",
+        "-b",
+        "@c",
+        "\td",
+        "\re",
+        "＝f",
+        "'=g",
+        "''-h",
+        "'i",
+        "j=1",
+    ]
+    numbers = ["-1", "+2.5", "-1e-3", "7"]
+    columns: Columns = {"label": [*texts, *numbers], "=column": ["x"] * 15}
+    file = written(tmp_path, columns)
+    with file.open(newline="", encoding="utf-8") as stream:
+        head, *rows = csv.reader(stream)
+    cells = [*head, *(row[0] for row in rows[: len(texts)])]
+    assert not [cell for cell in cells if cell[0] in "=+-@\t\r＝"]
+    assert [row[0] for row in rows[len(texts) :]] == numbers
+    assert table_file.read(file) == columns

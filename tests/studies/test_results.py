@@ -1,6 +1,7 @@
 """Tables from run folders: means and intervals by hand, tests that find what is there, failures
 and selection on test classes shown."""
 
+import csv
 import json
 import math
 import re
@@ -10,13 +11,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from unseen.reports.sections import SEARCH_PAGE
 from unseen.statistics import holm
-from unseen.studies import tables
+from unseen.studies import charts, tables
+from unseen.studies.document import saved
 from unseen.studies.engine import local_storage
-from unseen.studies.figures import draw_all
+from unseen.studies.figures import Drawn, draw_all
 from unseen.studies.report import write
 from unseen.studies.results import Results, paired_p, read, standings
 from unseen.studies.worker import Worker
@@ -223,3 +226,34 @@ def test_rows(finished: Results) -> None:
     assert rows[0]["state"] == "done"
     assert rows[0]["recall@1"] == pytest.approx(2 * rows[0]["nmi"])
     assert json.dumps(rows)
+
+
+def test_labels_are_no_formulas_and_no_commands(instant: ModuleType, tmp_path: Path) -> None:
+    """A price list: two dollars, a backslash, and what a spreadsheet would compute."""
+    label = r"=1+1 for $5 or $6 \n~^ {50 %}"
+    factors = {"price": {label: {"lr": 0.1}, "b$$": {"lr": 0.2}, "$x_$": {"lr": 0.3}}}
+    results = study(instant, tmp_path, factors=factors, seeds=[0])
+    page = write(results)
+    assert "for $5 or $6" in page.read_text()
+    written = r"=1+1 for \$5 or \$6 \textbackslash{}n\textasciitilde{}\textasciicircum{} \{50 \%\}"
+    assert f"{written} & " in (page.parent / "table.tex").read_text()
+    with (page.parent / "runs.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row["price"] for row in rows] == [f"'{label}", "b$$", "$x_$"]
+
+
+@pytest.mark.parametrize("scale", ["log", "symlog"])
+def test_logarithmic_axes_are_labelled_without_formulas(tmp_path: Path, scale: str) -> None:
+    def ticks(which: str) -> list[str]:
+        return [tick.get_text() for tick in ax.get_yticklabels(which=which)]
+
+    figure = Figure()
+    ax = figure.subplots()
+    charts.logarithmic(ax, scale).plot([1, 2], [0.001, 1000])
+    saved(Drawn("wide", "", figure), RunFolder(tmp_path))
+    assert {"1", "10", "100"} <= set(ticks("major"))
+    ax.set_ylim(20, 60)  # without a power of ten
+    saved(Drawn("narrow", "", figure), RunFolder(tmp_path))
+    texts = [text for text in ticks("both") if text]
+    assert not [text for text in texts if "$" in text]
+    assert scale == "symlog" or "30" in texts

@@ -1,14 +1,13 @@
 """`unseen cluster`: the pictures of an index in groups of their kind."""
 
-import csv
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from unseen.cli.terminal import console, display
+from unseen.data.pictures import table_file
 from unseen.experiment.calibration import read_calibration
-from unseen.files import replacing
 from unseen.search import sheet
 from unseen.search.groups import Groups, by_density, by_k_means
 from unseen.search.index import Index
@@ -81,8 +80,9 @@ def _write(index: Index, found: Groups, out: Path) -> None:
         overview.append(f'<h2><a href="{name}">{title}</a></h2>{sheet.tiles(index, shown[:8])}')
     heading = f"<h1>{len(found.members):,} groups of {len(ids):,} pictures</h1><p>{found.why}</p>"
     sheet.write_page(out / "index.html", "groups", heading + "".join(overview))
-    with replacing(out / "groups.csv") as aside, aside.open("w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["group", "id", "path"])
-        for number, members in enumerate([found.alone, *found.members]):
-            rows.writerows([number or "", int(id), index.picture(id).path] for id in ids[members])
+    columns: dict[str, list[Any]] = {"group": [], "id": [], "path": []}
+    for number, members in enumerate([found.alone, *found.members]):
+        columns["group"] += [number or ""] * len(members)
+        columns["id"] += ids[members].tolist()
+        columns["path"] += [index.picture(id).path for id in ids[members]]
+    table_file.write(out / "groups.csv", columns)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogFormatter, MaxNLocator
 from numpy.typing import NDArray
 
 from unseen.reports.embedding_map import class_colours
@@ -133,6 +133,15 @@ def pictures(places: NDArray[np.float64], tiles: Sequence[NDArray[np.uint8]]) ->
     ax.set(xlim=(-0.01, 1.03), ylim=(-0.01, 1.03))
     bare(ax)
     return figure
+
+
+def logarithmic(ax: Any, scale: str = "log", **values: float) -> Any:
+    """A vertical axis in powers of ten, as plain numbers: no text here is read as a formula."""
+    ax.set_yscale(scale, **values)
+    ax.yaxis.set_major_formatter("{x:g}")
+    if scale == "log":
+        ax.yaxis.set_minor_formatter(LogFormatter())  # numbers where powers of ten are too few
+    return ax
 
 
 def bare(ax: Any) -> None:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 
+import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_pdf import FigureCanvasPdf
 
 from unseen.reports.page import POLICY
-from unseen.studies.figures import Drawn
+from unseen.studies.figures import STYLE, Drawn
 from unseen.training.run_folder import RunFolder
 
 DPI = 144
@@ -29,10 +30,11 @@ class Part:
 def saved(drawn: Drawn, folder: RunFolder) -> str:
     """Writes PNG and PDF into figures/; the picture as a data URI."""
     png, pdf = io.BytesIO(), io.BytesIO()
-    drawn.figure.set_dpi(DPI)
-    FigureCanvasAgg(drawn.figure).print_png(png, metadata={"Software": None})
-    drawn.figure.set_dpi(72)
-    FigureCanvasPdf(drawn.figure).print_pdf(pdf, metadata={"CreationDate": None})
+    with matplotlib.rc_context(STYLE):  # some ticks are made only now
+        drawn.figure.set_dpi(DPI)
+        FigureCanvasAgg(drawn.figure).print_png(png, metadata={"Software": None})
+        drawn.figure.set_dpi(72)
+        FigureCanvasPdf(drawn.figure).print_pdf(pdf, metadata={"CreationDate": None})
     for name, content in (("png", png), ("pdf", pdf)):
         folder.write_bytes(f"figures/{drawn.name}.{name}", content.getvalue())
     return "data:image/png;base64," + base64.b64encode(png.getvalue()).decode()

@@ -35,6 +35,7 @@ STYLE: dict[Any, Any] = {
     "axes.edgecolor": MUTED,
     "axes.grid": False,
     "svg.hashsalt": "unseen",
+    "text.parse_math": False,  # two $ in a name are no formula
 }
 
 

@@ -18,7 +18,7 @@ from unseen.contracts import Output
 from unseen.diagnostics.pair_weights import PairWeights
 from unseen.experiment.setting import stored_config
 from unseen.losses.base import LabelLoss
-from unseen.studies.charts import COLOURS
+from unseen.studies.charts import COLOURS, logarithmic
 from unseen.studies.figures import LINE
 from unseen.studies.results import Run
 from unseen.training.run_folder import RunFolder
@@ -83,7 +83,7 @@ def figure(found: Curves) -> Figure:
             ax.plot(*points.T, "o-", ms=3, color=COLOURS[place % len(COLOURS)], label=label)
         same = "pairs of one class" if side == "positive" else "pairs of two classes"
         ax.set_title(same, fontsize=9, loc="left")
-        ax.set_yscale("symlog", linthresh=0.01)
+        logarithmic(ax, "symlog", linthresh=0.01)
         ax.set_ylim(bottom=0)
         ax.set(xlabel="cosine similarity", ylabel="|dL/dS| over its mean")
         ax.grid(axis="y", color=LINE, lw=0.8)

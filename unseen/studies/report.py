@@ -8,13 +8,13 @@ report/runs.csv          every run with all its scores
 Made from the run folders alone: the same runs give the same page.
 """
 
-import csv
 import io
 import math
 import shlex
 from html import escape
 from pathlib import Path
 
+from unseen.data.pictures.table_file import write_csv
 from unseen.reports.sections import search_with
 from unseen.reports.tables import ON_TEST, metric_title
 from unseen.studies import tables
@@ -181,10 +181,9 @@ def _runs(results: Results) -> str:
 
 def _csv(results: Results) -> str:
     rows = [row | {"folder": Path(row["folder"]).name} for row in results.rows()]
+    heads = list(dict.fromkeys(head for row in rows for head in row))
     stream = io.StringIO()
-    writer = csv.DictWriter(stream, fieldnames=list(dict.fromkeys(k for row in rows for k in row)))
-    writer.writeheader()
-    writer.writerows(rows)
+    write_csv(stream, [heads, *([row.get(head, "") for head in heads] for row in rows)])
     return stream.getvalue()
 
 

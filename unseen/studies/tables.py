@@ -27,6 +27,12 @@ TEST = (
 )
 GAP = "from the best: points of {metric}, paired by seed, with the 95 % interval over test classes"
 MOST_COLUMNS = 3  # metrics that a terminal has room for
+LATEX = str.maketrans(
+    {sign: f"\\{sign}" for sign in "&%$#_{}"}
+    | {sign: f"${sign}$" for sign in "<>|"}
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    | {"±": r"$\pm$", "–": "--"}
+)
 
 
 class StudyTable:
@@ -200,6 +206,4 @@ def _html_score(cell: str) -> str:
 
 
 def _latex(text: str) -> str:
-    for sign in "&%$#_{}":
-        text = text.replace(sign, f"\\{sign}")
-    return text.replace("±", "$\\pm$").replace("–", "--").replace("<", "$<$")
+    return " ".join(text.split()).translate(LATEX)

@@ -1,10 +1,15 @@
-"""Tables on disk: CSV (also tab or semicolon separated) or Parquet, as columns of text."""
+"""Tables on disk: CSV (also tab or semicolon separated) or Parquet, as columns of text.
+
+A spreadsheet computes what begins with = + - @, a tab or a new line, whoever named it so. Such a
+text is written to CSV with ' in front, and read without it; numbers stay as they are.
+"""
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from unseen.files import replacing
 
@@ -12,6 +17,7 @@ EDGES = ("x_1", "y_1", "x_2", "y_2")  # columns of the part of a picture that co
 PARQUET = (".parquet", ".pq")
 SUFFIXES = (".csv", ".tsv", *PARQUET)
 _SNIFFED = 1 << 16  # characters that decide on the separator
+_COMPUTED = re.compile(r"'*[=+\-@\t\r\n＝＋－＠]")
 
 Columns = dict[str, list[str]]
 
@@ -34,22 +40,38 @@ def write(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
             parquet.write_table(arrow.table(dict(columns)), aside)
             return
         with aside.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(columns)
-            writer.writerows(zip(*columns.values(), strict=True))
+            write_csv(file, [list(columns), *zip(*columns.values(), strict=True)])
+
+
+def write_csv(file: TextIO, rows: Iterable[Sequence[Any]]) -> None:
+    """Rows whose texts a spreadsheet takes for texts."""
+    lines = io.StringIO(newline="")
+    csv.writer(lines).writerows([_safe_cell(cell) for cell in row] for row in rows)
+    file.write(lines.getvalue().replace("\r\n", "\n"))  # \r in a cell was quoted
+
+
+def _safe_cell(cell: Any) -> Any:
+    if not isinstance(cell, str) or not _COMPUTED.match(cell):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell
 
 
 def _read_csv(path: Path) -> Columns:
     try:
-        text = path.read_text(encoding="utf-8-sig")  # spreadsheets put a mark in front
+        with path.open(encoding="utf-8-sig", newline="") as file:  # spreadsheets put a mark first
+            text = file.read()
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8 text: {error.reason}") from error
-    first = text[:_SNIFFED].partition("\n")[0]
+    first = re.split(r"[\r\n]", text[:_SNIFFED], maxsplit=1)[0]
     separator = max(",;\t", key=first.count)
-    rows = list(csv.reader(io.StringIO(text), delimiter=separator))
+    rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
     if not rows:
         raise ValueError(f"{path} is empty")
-    head, body = [name.strip() for name in rows[0]], [row for row in rows[1:] if row]
+    head, body = [_own_text(name) for name in rows[0]], [row for row in rows[1:] if row]
     if len(set(head)) < len(head):
         raise ValueError(f"{path} has two columns of the same name: {', '.join(head)}")
     for number, row in enumerate(body, start=2):
@@ -58,7 +80,12 @@ def _read_csv(path: Path) -> Columns:
                 f"{path}, row {number}: expected {len(head)} entries as in the first line, "
                 f"got {len(row)}"
             )
-    return {name: [row[place].strip() for row in body] for place, name in enumerate(head)}
+    return {name: [_own_text(row[place]) for row in body] for place, name in enumerate(head)}
+
+
+def _own_text(cell: str) -> str:
+    text = cell.strip()
+    return text.removeprefix("'") if _COMPUTED.match(text) else text
 
 
 def _read_parquet(path: Path) -> Columns:

@@ -15,6 +15,7 @@ from unseen.statistics import Spread, over_seeds
 from unseen.studies import objectives
 from unseen.studies.beside import drawn, gain_text, gains, mean_of, missing_text, plain_text
 from unseen.studies.by_class import interval_text, over_classes
+from unseen.studies.charts import logarithmic
 from unseen.studies.figures import ACCENT
 from unseen.studies.numbered import OTHER
 from unseen.studies.plan import Plan
@@ -158,7 +159,7 @@ def _figure(results: Results, measured: dict[str, Any], names: Sequence[str]) ->
             runs = [run for run in results.of(name, each) if run.cell.key in measured]
             values = mean_spectrum([measured[run.cell.key]["all"] for run in runs])
             ax.plot(np.arange(1, len(values) + 1), values, style, color=colour, label=each)
-        ax.set_yscale("log")
+        logarithmic(ax)
         ax.set_title(name, fontsize=9, loc="left")
         ax.set_xlabel("singular value")
     axes[0].set_ylabel("share of the sum")

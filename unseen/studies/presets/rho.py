@@ -27,6 +27,7 @@ from unseen.studies.beside import (
     verdict,
 )
 from unseen.studies.by_class import class_verdict, interval_text, over_classes
+from unseen.studies.charts import logarithmic
 from unseen.studies.figures import ACCENT, LINE, MUTED
 from unseen.studies.numbered import OTHER, name_list, numbered_points
 from unseen.studies.plan import Plan
@@ -272,7 +273,7 @@ def _spectra_figure(
             ):
                 values = mean_spectrum(found[method])
                 ax.plot(range(1, len(values) + 1), values, style, color=colour, label=label)
-            ax.set_yscale("log")
+            logarithmic(ax)
             ax.set_title(plain if row == 0 else "", fontsize=8, loc="left")
     grid[0, 0].set_ylabel("all items")
     grid[1, 0].set_ylabel("mean over classes")
