@@ -23,7 +23,7 @@ def test_many_steps_are_averaged_in_groups(run: Path) -> None:
     steps = [
         {"event": "step", "step": s, "epoch": 0, "terms": {"total": s % 2}} for s in range(4000)
     ]
-    (run / "journal.jsonl").write_text("\n".join(json.dumps(step) for step in steps))
+    (run / "journal.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
     figure = figures.loss_figure(run_folder.read(run))
     assert figure is not None
     (trace,) = figure["data"]

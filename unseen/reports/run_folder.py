@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unseen.training import journal
+
 Json = dict[str, Any]
 
 
@@ -70,7 +72,7 @@ def read(folder: Path) -> RunFolder:
     if not any((folder / name).exists() for name in ("config.toml", "journal.jsonl")):
         raise FileNotFoundError(f"{folder} is no run: it has neither config.toml nor journal.jsonl")
     config_text = _text(folder / "config.toml")
-    events = _events(folder / "journal.jsonl")
+    events = journal.read(folder / "journal.jsonl")
     return RunFolder(
         name=folder.resolve().name,
         config=tomllib.loads(config_text),
@@ -89,19 +91,6 @@ def read(folder: Path) -> RunFolder:
 
 def _text(file: Path) -> str:
     return file.read_text(encoding="utf-8") if file.exists() else ""
-
-
-def _events(file: Path) -> list[Json]:
-    """The journal's lines; the last one may be cut off where the run was broken off."""
-    lines = _text(file).splitlines()
-    events = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            events.append(json.loads(line))
-        except json.JSONDecodeError as error:
-            if number < len(lines):
-                raise ValueError(f"{file}, line {number}, is no JSON: {error}") from error
-    return events
 
 
 def _latest(events: list[Json], kind: str, key: str) -> list[Json]:

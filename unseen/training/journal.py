@@ -1,4 +1,6 @@
-"""The journal: one JSON object per line, flushed as it happens: a crash loses at most one line."""
+"""The journal: one JSON object per line, flushed as it happens: a crash loses at most one line.
+
+Everybody reads it here."""
 
 import json
 import os
@@ -30,18 +32,28 @@ class Journal:
 
 
 def append(path: Path, event: dict[str, Any]) -> None:
-    """One more event at the end of a journal."""
-    journal = Journal(path, keep=path.stat().st_size if path.exists() else 0)
+    """One more event at the end of a journal, in the place of a line that was cut off."""
+    content = path.read_bytes() if path.exists() else b""
+    journal = Journal(path, keep=content.rfind(b"\n") + 1)
     journal(event)
     journal.close()
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """All whole lines; a line cut off by a crash is left out."""
-    events = []
-    for line in path.read_text().splitlines() if path.exists() else []:
-        try:
-            events.append(json.loads(line))
-        except json.JSONDecodeError:
-            break
-    return events
+    """All events. A last line that was cut off by a crash is left out; any other damage is an error
+    that names its line."""
+    *lines, _ = path.read_bytes().split(b"\n") if path.exists() else [b""]
+    return [_event(line, path, number) for number, line in enumerate(lines, start=1)]
+
+
+def _event(line: bytes, path: Path, number: int) -> dict[str, Any]:
+    try:
+        event = json.loads(line.decode())
+        if isinstance(event, dict) and "event" in event:
+            return event
+        why = "no event"
+    except ValueError as error:
+        why = str(error)
+    raise ValueError(
+        f"{path}, line {number}, is damaged ({why}): delete this line to go on without it"
+    )
