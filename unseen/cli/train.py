@@ -92,7 +92,7 @@ def run(config: Config, out: Path | None) -> dict[str, Any]:
         out = processes.agreed(lambda: claimed(setting, out, held))
         folder = RunFolder(out, processes)
         setting = as_stored(setting, folder)
-        finished = folder.read_json("result.json") if folder.is_finished else None
+        finished = folder.read_json("result.json") if is_done(folder) else None
         result = finished or watched(setting, out)
     if finished:
         console.print(f"{out} is finished; its scores:")
@@ -111,7 +111,7 @@ def claimed(setting: Setting, out: Path | None, held: ExitStack) -> Path:
     for path in [out] if out else usual_folders(setting.config):
         folder = RunFolder(path)
         if not (changed := other_settings(folder, setting)):
-            if folder.is_finished:
+            if is_done(folder):
                 return path
             purpose = as_stored(setting, folder).config.hash()
             try:
@@ -130,6 +130,11 @@ def claimed(setting: Setting, out: Path | None, held: ExitStack) -> Path:
                 "choose another --out"
             )
     raise AssertionError("names never end")
+
+
+def is_done(folder: RunFolder) -> bool:
+    """Finished, and whole: a damaged network is restored, as after a stop."""
+    return folder.is_finished and folder.is_whole
 
 
 def other_settings(folder: RunFolder, setting: Setting) -> list[str]:

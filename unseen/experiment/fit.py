@@ -22,6 +22,7 @@ from unseen.experiment.orders import while_training
 from unseen.experiment.replay import keep_broken_step
 from unseen.experiment.setting import Setting, Watch, settled
 from unseen.experiment.source import source_of
+from unseen.experiment.start import FILE as START
 from unseen.experiment.start import keep_start
 from unseen.networks.descriptor import described
 from unseen.networks.frozen_batch_norm import share_statistics
@@ -219,9 +220,15 @@ class Fit:
             self.folder.write_json("selection.json", self.best)
 
     def _keep_weights(self) -> None:
-        self.folder.write_tensors("weights.safetensors", self.network.state_dict())
-        objective = self.trainer.objective.state_dict()
-        self.folder.write_tensors("objective.safetensors", objective)
+        self.folder.keep("weights.safetensors", self.network.state_dict())
+        self.folder.keep("objective.safetensors", self.trainer.objective.state_dict())
+
+    def _is_whole(self, best: dict[str, Any], step: int) -> bool:
+        """Whether all that was kept before a checkpoint is there, or could be restored."""
+        names = ["weights.safetensors", "objective.safetensors"] if best["value"] >= 0 else []
+        if self.setting.config.head.start == PRINCIPAL and step:
+            names.append(START)
+        return all(self.folder.mend(name, self.watch.warn) for name in names)
 
     def _note_broken(self, event: Event) -> None:
         self.journal(event)
@@ -246,6 +253,11 @@ class Fit:
         """Takes up the newest checkpoint; returns how much of the journal belongs to it."""
         state = self.setting.processes.agreed(lambda: self.checkpoints.newest(self.watch.warn))
         if state is None:
+            return 0
+        if not self._is_whole(state["best"], state["trainer"]["place"]["step"]):
+            self.watch.warn("training starts anew, which gives the same result")
+            if self.folder.writes:
+                self.checkpoints.clear()
             return 0
         self.trainer.load_state_dict(state["trainer"])
         self.sampler.load_state_dict(state["sampler"])

@@ -105,15 +105,15 @@ def embedding_spaces(
     """Test descriptors of the trained and the untrained network."""
     test = setting.split.test
     network = build.network(setting.config).to(setting.device)
-    take_start(folder, network)
+    take_start(folder, network, setting.config.head.start)
     source = source_of(setting, network, watch)
     start = while_training(layer)
     untrained = source.embed(test, watch.of("untrained network"), start)
-    network.load_state_dict(folder.read_tensors("weights.safetensors"))
+    folder.fill(network, "weights.safetensors")
     trained = embed_at(layer, source, network, folder, test, watch.of("trained network"))
     spaces = {"trained": trained, "untrained": untrained}
     if folder.has(f"{SELECTED}/weights.safetensors"):
-        network.load_state_dict(folder.read_tensors(f"{SELECTED}/weights.safetensors"))
+        folder.fill(network, f"{SELECTED}/weights.safetensors")
         spaces["before_refit"] = source.embed(test, watch.of("before the refit"), start)
     return spaces
 

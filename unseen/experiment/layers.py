@@ -78,7 +78,7 @@ def stored_network(setting: Setting, folder: RunFolder) -> Tappable:
             f"{folder.path} has no weights yet: it was stopped before its first epoch ended"
         )
     network = build.network(setting.config).to(setting.device)
-    network.load_state_dict(folder.read_tensors("weights.safetensors"))
+    folder.fill(network, "weights.safetensors")
     return network
 
 

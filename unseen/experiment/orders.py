@@ -62,10 +62,9 @@ def while_training(layer: str) -> str:
 def fit_orders(setting: Setting, folder: RunFolder, network: Tappable, watch: Watch) -> Path:
     """Fits the components on the training items with the kept weights, and stores them."""
     config, train = setting.config, setting.split.train
-    state = folder.read_tensors("objective.safetensors")
     num_classes = len(set(setting.dataset.labels[train].tolist()))
     objective = build.objective(config, num_classes, network)
-    objective.load_state_dict(state)
+    folder.fill(objective, "objective.safetensors")
     orders = _of(objective, network, config).to(setting.device)
     _, transform = build.picture_transforms(config, network)
     told = watch.of("orders of the training pictures")

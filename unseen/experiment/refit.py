@@ -16,7 +16,7 @@ from unseen.experiment.fit import Fit
 from unseen.experiment.layers import BEST, choose_descriptor
 from unseen.experiment.setting import Setting, Watch
 from unseen.training.journal import append
-from unseen.training.run_folder import RunFolder
+from unseen.training.run_folder import COPIES, RunFolder
 
 SELECTED = "selected"  # where the weights from before the refit are kept
 
@@ -46,7 +46,8 @@ def refit(
     fit.run()
     for name in ("weights.safetensors", "objective.safetensors"):
         if not folder.has(f"{SELECTED}/{name}"):
-            folder.write_tensors(f"{SELECTED}/{name}", folder.read_tensors(name))
+            selected = f"{COPIES}/{name}" if folder.has(f"{COPIES}/{name}") else name
+            folder.write_tensors(f"{SELECTED}/{name}", folder.read_tensors(selected))
         folder.write_tensors(name, second.read_tensors(name))
     folder.write_json("selection.json", selection)
     return choose_descriptor(whole, folder, selection, watch)

@@ -2,6 +2,7 @@
 run's folder, so that the untrained network of the result is the one training began with."""
 
 from unseen.networks.descriptor import Tappable
+from unseen.networks.head import PRINCIPAL
 from unseen.networks.network import EmbeddingNetwork
 from unseen.training.run_folder import RunFolder
 
@@ -9,11 +10,11 @@ FILE = "start.safetensors"
 
 
 def keep_start(folder: RunFolder, network: EmbeddingNetwork) -> None:
-    folder.write_tensors(FILE, network.head.state_dict())
+    folder.keep(FILE, network.head.state_dict())
 
 
-def take_start(folder: RunFolder, network: Tappable) -> None:
-    """Puts the kept values into a fresh network; does nothing where none were kept."""
-    if folder.has(FILE):
+def take_start(folder: RunFolder, network: Tappable, start: str) -> None:
+    """Puts the kept values into a fresh network, where `head.start` says there are some."""
+    if start == PRINCIPAL:
         assert isinstance(network, EmbeddingNetwork)
-        network.head.load_state_dict(folder.read_tensors(FILE))
+        folder.fill(network.head, FILE)

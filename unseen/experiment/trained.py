@@ -65,7 +65,7 @@ class Trained:
             config = config.model_copy(update={"device": "cpu"})
         # starting weights would be replaced at once, and may not be on this machine
         network = build.network(config.model_copy(update={"weights": None}))
-        network.load_state_dict(run.read_tensors("weights.safetensors"))
+        run.fill(network, "weights.safetensors")
         _, transform = build.picture_transforms(config, network.to(config.device))
         return cls(run, config, read_at(layer, network, config, run).eval(), transform, layer)
 

@@ -4,21 +4,26 @@ Reads `.safetensors`, and `.pth`/`.pt` as plain tensors (`weights_only`: a file 
 file may hold the state dict itself or keep it under "state_dict"; the weights of one of our own
 runs give their backbone. Classifier layers of the pretraining are left out by name, nothing else
 is.
+
+Files of our own are safetensors with a checksum over names, types, shapes and values among their
+metadata, so that a flipped bit is an error and not another network.
 """
 
-from collections.abc import Callable, Sequence
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
 from torch import Tensor, nn
 
 State = dict[str, Tensor]
 OWN_PREFIX = "backbone.body."  # how a backbone's tensors are called in the weights of a run
 SHOWN = 8  # names listed per kind of trouble
+CHECKSUM = "sha256"
 
 
 def load_weights(
@@ -39,6 +44,41 @@ def load_weights(
     fill(body, state, str(path))
 
 
+def packed(tensors: Mapping[str, Tensor]) -> bytes:
+    """A safetensors file with its checksum."""
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    return save(plain, {CHECKSUM: _digest(plain)})
+
+
+def read_tensors(path: Path) -> State:
+    """The tensors of a safetensors file; one of ours is compared with its checksum."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, RuntimeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is no weights file that can be read: {error}") from error
+    if CHECKSUM in metadata and metadata[CHECKSUM] != _digest(state):
+        raise ValueError(f"{path} is damaged: its checksum differs")
+    return state
+
+
+def is_whole(path: Path) -> bool:
+    try:
+        read_tensors(path)
+    except (ValueError, OSError):
+        return False
+    return True
+
+
+def _digest(tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name}\0{tensor.dtype}\0{list(tensor.shape)}\0".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
 def fill(body: nn.Module, state: State, source: str) -> None:
     """Loads a state dict whole or not at all; counters of old batch norms may be missing."""
     wanted = body.state_dict()
@@ -52,7 +92,7 @@ def fill(body: nn.Module, state: State, source: str) -> None:
     troubles = {"missing": missing, "unexpected": unexpected, "of another shape": misshapen}
     told = [f"{len(names)} {kind}: {_some(names)}" for kind, names in troubles.items() if names]
     if told:
-        raise ValueError(f"the weights in {source} do not fit this backbone; {'; '.join(told)}")
+        raise ValueError(f"the weights in {source} do not fit this network; {'; '.join(told)}")
     body.load_state_dict(state, strict=False)
 
 
@@ -62,10 +102,10 @@ def read_state(path: Path) -> State:
         raise ValueError(f"no such weights file: {path} (weights is none, imagenet or a file)")
     try:
         if path.suffix == ".safetensors":
-            found: Any = load_file(path)
+            found: Any = read_tensors(path)
         else:
             found = torch.load(path, map_location="cpu", weights_only=True)
-    except (SafetensorError, UnpicklingError, RuntimeError, EOFError, KeyError) as error:
+    except (UnpicklingError, RuntimeError, EOFError, KeyError) as error:
         reason = str(error).splitlines()[0]
         raise ValueError(f"{path} is no weights file that can be read: {reason}") from error
     if isinstance(found, dict) and isinstance(found.get("state_dict"), dict):

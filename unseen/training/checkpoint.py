@@ -56,7 +56,7 @@ class Checkpoints:
 
     def clear(self) -> None:
         """A finished run needs none."""
-        for place in self._files():
+        for place in (*self._files(), *self.folder.glob("*.safetensors")):
             place.unlink()
         if self.folder.exists() and not any(self.folder.iterdir()):
             self.folder.rmdir()

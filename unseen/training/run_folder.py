@@ -1,11 +1,13 @@
-"""A run on disk. A crash leaves the old file or the new one, never half of one; one process writes.
+"""A run on disk. A crash leaves the old file or the new one, never half of one; one process writes;
+tensors have a checksum.
 
-config.toml      the settled config          weights.safetensors  the selected network
-manifest.json    what, when, with what       objective.safetensors  the loss's own parameters
-journal.jsonl    one event per line          embeddings/  the test embeddings, per-query values
-result.json      the scores: no times or     report/      the page
-                 paths, so it can be compared byte for byte
-refit/           with refit = true: the second training; selected/: the weights before it
+    config.toml      the settled config          weights.safetensors  the selected network
+    manifest.json    what, when, with what       objective.safetensors  the loss's own parameters
+    journal.jsonl    one event per line          embeddings/  the test embeddings, per-query values
+    result.json      the scores: no times or     report/      the page
+                     paths, so it can be compared byte for byte
+    refit/           with refit = true: the second training; selected/: the weights before it
+    checkpoint/      where training stands, and a second copy of what it has kept
 """
 
 import json
@@ -18,13 +20,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save
-from torch import Tensor
+from torch import Tensor, nn
 
-from unseen.files import Lock, now, replacing
+from unseen.files import Lock, now, replace_bytes, replacing
+from unseen.networks.weights import fill, is_whole, packed, read_tensors
 from unseen.training.processes import Processes
 
 _VERSIONED = ("torch", "torchvision", "timm", "numpy", "scikit-learn", "pillow", "matplotlib")
+
+
+COPIES = "checkpoint"
+AGAIN = "the command of the run (in manifest.json), given again, restores it or trains anew"
 
 
 class RunFolder:
@@ -51,6 +57,12 @@ class RunFolder:
         """Nobody else trains here while the block runs; of several processes the first holds it."""
         return Lock(self.file(".lock"), purpose) if self.writes else nullcontext()
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the trained network can be read."""
+        names = ("weights.safetensors", "objective.safetensors")
+        return self.processes.agreed(lambda: all(is_whole(self.file(name)) for name in names))
+
     def file(self, name: str) -> Path:
         return self.path / name
 
@@ -72,8 +84,29 @@ class RunFolder:
         self.write_text(name, json.dumps(content, indent=2, sort_keys=True) + "\n")
 
     def write_tensors(self, name: str, tensors: Mapping[str, Tensor]) -> None:
-        packed = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
-        self._write(name, lambda place: place.write_bytes(save(packed)))
+        self.write_bytes(name, packed(tensors))
+
+    def keep(self, name: str, tensors: Mapping[str, Tensor]) -> None:
+        """Writes tensors that training will not make again, twice: see `mend`."""
+        content = packed(tensors)
+        self.write_bytes(name, content)
+        self.write_bytes(f"{COPIES}/{name}", content)
+
+    def mend(self, name: str, warn: Callable[[str], None]) -> bool:
+        """Whether what was kept is whole; if it was lost or damaged it is restored first."""
+
+        def mended() -> bool:
+            place, copy = self.file(name), self.file(f"{COPIES}/{name}")
+            if is_whole(place):
+                return True
+            if not is_whole(copy):
+                warn(f"{place} is lost or damaged, and so is its copy in {copy.parent}")
+                return False
+            replace_bytes(place, copy.read_bytes())
+            warn(f"{place} was lost or damaged: restored from {copy}")
+            return True
+
+        return self.processes.agreed(mended)
 
     def write_state(self, name: str, state: Mapping[str, Any]) -> None:
         """Tensors and plain values in one file."""
@@ -85,8 +118,21 @@ class RunFolder:
         self._write(name, write)
 
     def read_tensors(self, name: str) -> dict[str, Tensor]:
-        tensors: dict[str, Tensor] = self.processes.agreed(lambda: load_file(self.file(name)))
-        return tensors
+        """Damaged or missing files are named, with what to do."""
+
+        def read() -> dict[str, Tensor]:
+            try:
+                return read_tensors(self.file(name))
+            except FileNotFoundError as error:
+                raise ValueError(f"{self.file(name)} is missing: {AGAIN}") from error
+            except ValueError as error:
+                raise ValueError(f"{error}: {AGAIN}") from error
+
+        return self.processes.agreed(read)
+
+    def fill(self, module: nn.Module, name: str) -> None:
+        """Puts the tensors of a file into a module."""
+        fill(module, self.read_tensors(name), str(self.file(name)))
 
     def write_arrays(self, name: str, **arrays: Any) -> None:
         def write(place: Path) -> None:

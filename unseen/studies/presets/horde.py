@@ -183,7 +183,7 @@ def _by_order(setting: Setting, folder: RunFolder, network: Any) -> dict[str, fl
     train, test = setting.split.train, setting.split.test
     num_classes = len(set(setting.dataset.labels[train].tolist()))
     objective = build.objective(setting.config, num_classes, network)
-    objective.load_state_dict(folder.read_tensors("objective.safetensors"))
+    folder.fill(objective, "objective.safetensors")
     horde = objective.regularizers["horde"]
     assert isinstance(horde, Regularizer)
     size = network.embedding_size

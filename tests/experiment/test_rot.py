@@ -1,0 +1,147 @@
+"""What was kept rots or is lost: it is noticed, named, restored from its copy, or trained anew."""
+
+import random
+from pathlib import Path
+
+import pytest
+import torch
+
+from unseen import config as configs
+from unseen.cli.train import run
+from unseen.experiment.run import train_and_judge
+from unseen.experiment.setting import Setting, Watch, prepare
+from unseen.experiment.trained import Trained
+from unseen.networks.weights import packed, read_tensors
+from unseen.training.run_folder import RunFolder
+
+TINY = [
+    "data.max_classes=24",
+    "data.size=16",
+    "epochs=3",
+    "sampler.steps=2",
+    "batch_size=16",
+    "embedding_size=8",
+    "workers=0",
+    "loss=margin",
+    'metrics=["recall@1"]',
+]
+PRINCIPAL = ["freeze_until=pooled", "head.start=principal"]
+
+pytestmark = pytest.mark.usefixtures("narrow_network")
+
+
+def setting_of(*words: str) -> Setting:
+    return prepare(configs.make(configs.override({}, [*TINY, *words])))
+
+
+def stop_after(epoch: int) -> Watch:
+    def listen(event: dict[str, object]) -> None:
+        if event["event"] == "step" and event["epoch"] == epoch:
+            raise KeyboardInterrupt
+
+    return Watch([listen])
+
+
+def flip(path: Path, place: int = -1, bit: int = 0) -> None:
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1 << bit
+    path.write_bytes(content)
+
+
+def lose(path: Path) -> None:
+    path.unlink()
+
+
+def test_no_flipped_bit_passes_for_other_weights(tmp_path: Path) -> None:
+    tensors = {
+        "layer.weight": torch.randn(3, 4),
+        "layer.count": torch.tensor(7),
+        "half": torch.randn(5).bfloat16(),
+        "none": torch.zeros(0, 2),
+    }
+    path, draw = tmp_path / "weights.safetensors", random.Random(0)
+    path.write_bytes(packed(tensors))
+    whole = path.read_bytes()
+    for _ in range(200):
+        path.write_bytes(whole)
+        flip(path, draw.randrange(len(whole)), draw.randrange(8))
+        try:
+            found = read_tensors(path)
+        except ValueError:
+            continue
+        assert found.keys() == tensors.keys()
+        assert all(torch.equal(found[name], tensors[name]) for name in tensors)
+
+
+def test_files_of_others_need_no_checksum(tmp_path: Path) -> None:
+    from safetensors.torch import save_file  # here: ours are written by `packed`
+
+    save_file({"weight": torch.ones(2)}, tmp_path / "theirs.safetensors")
+    assert read_tensors(tmp_path / "theirs.safetensors")["weight"].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "objective.safetensors"])
+@pytest.mark.parametrize("harm", [flip, lose])
+def test_what_was_kept_before_a_stop_is_restored(name: str, harm: object, tmp_path: Path) -> None:
+    setting, told = setting_of(), list[str]()
+    whole = train_and_judge(setting, tmp_path / "whole", "test")
+    with pytest.raises(KeyboardInterrupt):
+        train_and_judge(setting, tmp_path / "run", "test", stop_after(2))
+    assert callable(harm)
+    harm(tmp_path / "run" / name)
+    result = train_and_judge(setting, tmp_path / "run", "test", Watch(warn=told.append))
+    assert result == whole
+    assert len(told) == 1
+    assert str(tmp_path / "run" / name) in told[0]
+    assert "restored" in told[0]
+    for kept in ("weights.safetensors", "objective.safetensors"):
+        assert RunFolder(tmp_path / "run").file(kept).read_bytes() == (
+            (tmp_path / "whole" / kept).read_bytes()
+        )
+
+
+def test_weights_lost_with_their_copy_are_trained_anew(tmp_path: Path) -> None:
+    setting, told = setting_of(), list[str]()
+    whole = train_and_judge(setting, tmp_path / "whole", "test")
+    with pytest.raises(KeyboardInterrupt):
+        train_and_judge(setting, tmp_path / "run", "test", stop_after(2))
+    (tmp_path / "run" / "weights.safetensors").unlink()
+    flip(tmp_path / "run" / "checkpoint" / "weights.safetensors")
+    result = train_and_judge(setting, tmp_path / "run", "test", Watch(warn=told.append))
+    assert result == whole
+    assert "training starts anew" in told[-1]
+    places = [sorted(p.name for p in (tmp_path / n).rglob("*.pt")) for n in ("run", "whole")]
+    assert places[0] == places[1], "no checkpoint of the lost training is left"
+
+
+def test_the_start_of_a_head_is_restored(tmp_path: Path) -> None:
+    setting = setting_of(*PRINCIPAL)
+    whole = train_and_judge(setting, tmp_path / "whole", "test")
+    with pytest.raises(KeyboardInterrupt):
+        train_and_judge(setting, tmp_path / "run", "test", stop_after(1))
+    (tmp_path / "run" / "start.safetensors").unlink()
+    assert train_and_judge(setting, tmp_path / "run", "test") == whole
+
+
+def test_a_finished_run_says_that_it_is_damaged_and_its_command_restores_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    config = configs.make(configs.override({}, TINY))
+    result = train_and_judge(prepare(config), out, "test")
+    vectors = Trained.open(out).vectors(torch.zeros(1, 3, 16, 16))
+    flip(out / "weights.safetensors")
+    with pytest.raises(ValueError, match=r"weights.safetensors is damaged.*the command of the run"):
+        Trained.open(out)
+    assert run(config, out) == result
+    assert "is finished" not in capsys.readouterr().out
+    assert torch.equal(Trained.open(out).vectors(torch.zeros(1, 3, 16, 16)), vectors)
+    assert run(config, out) == result
+    assert "is finished" in capsys.readouterr().out
+
+
+def test_the_weights_of_another_run_are_one_line(tmp_path: Path) -> None:
+    train_and_judge(setting_of("epochs=1"), tmp_path, "test")
+    RunFolder(tmp_path).write_tensors("weights.safetensors", {"other": torch.ones(1)})
+    with pytest.raises(ValueError, match=r"do not fit this network; .* missing"):
+        Trained.open(tmp_path)
