@@ -8,7 +8,7 @@ import pytest
 
 from unseen import config as configs
 from unseen.config import Config
-from unseen.config_tables import Part
+from unseen.config_tables import Mixing, Part
 from unseen.evaluation.metric_names import PRESETS
 
 
@@ -21,6 +21,8 @@ from unseen.evaluation.metric_names import PRESETS
         ["optimiser=sgd", "optimiser.momentum=0.8", "optimiser.clip_norm=10.0", "ema=0.99"],
         ["schedule=step", "schedule.milestones=[5, 10]", "schedule.warm_up=1", "precision=bf16"],
         ["ensemble.num_heads=4", "freeze_until=layer1", "views=2", "weights=none"],
+        ["manifold_mixup=true"],
+        ['manifold_mixup.layers=["input", "stage1"]', "manifold_mixup.concentration=0.5"],
         ["data.max_classes=20", "epochs=2", "head.hidden=[64, 32]", 'metrics=["recall@1"]'],
     ],
 )
@@ -38,6 +40,26 @@ def test_overrides() -> None:
     assert config.loss == Part(name="multi_similarity", alpha=4.0)
     config = configs.make(configs.override({"loss": "margin"}, ["loss.beta=0.6"]))
     assert config.loss == Part(name="margin", beta=0.6)
+
+
+def test_mixup_is_a_word_or_a_table() -> None:
+    def of(*words: str) -> Any:
+        return configs.make(configs.override({}, list(words))).manifold_mixup
+
+    assert of() == of("manifold_mixup=false") == of("manifold_mixup=none") is False
+    assert of("manifold_mixup=true") == Mixing()
+    assert of("manifold_mixup.concentration=1.0") == Mixing(concentration=1.0)
+    assert of("manifold_mixup=true", "manifold_mixup.layers=['input']") == Mixing(layers=["input"])
+    for word in ("manifold_mixup.concentration=0", "manifold_mixup.layers=[]", "manifold_mixup=3"):
+        with pytest.raises(ValueError, match=r"^manifold_mixup"):
+            of(word)
+
+
+def test_stored_configs_that_say_true_or_false_of_mixup_are_read() -> None:
+    old = configs.parse("manifold_mixup = true\nseed = 3")
+    assert configs.make(old).manifold_mixup == Mixing()
+    assert not configs.make(old | {"manifold_mixup": False}).manifold_mixup
+    assert Config().model_dump()["manifold_mixup"] is False, "and hashed as before"
 
 
 def test_a_regularizer_by_its_name_alone() -> None:

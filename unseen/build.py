@@ -33,6 +33,7 @@ from unseen.networks.presets import create_preset
 from unseen.objective import MinedObjective
 from unseen.settle import is_on_maps, weighted
 from unseen.training import schedules
+from unseen.training.manifold_mixup import ManifoldMixup
 from unseen.training.optimisers import Descent, create_optimiser, network_groups
 
 
@@ -194,6 +195,13 @@ def _memory(config: Config) -> CrossBatchMemory | None:
         raise ValueError("memory holds one embedding per picture: use ensemble=none or memory=none")
     assert isinstance(config.embedding_size, int)
     return CrossBatchMemory(embedding_size=config.embedding_size, **config.memory.model_dump())
+
+
+def mixup(config: Config, net: Tappable) -> ManifoldMixup | None:
+    """Manifold mixup, where the config asks for it."""
+    if not config.manifold_mixup:
+        return None
+    return ManifoldMixup(net, **config.manifold_mixup.model_dump(), seed=config.seed)
 
 
 def _numbered(names: list[str]) -> list[str]:

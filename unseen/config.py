@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from unseen import catalogue, outside
 from unseen.config_tables import (
@@ -28,6 +28,7 @@ from unseen.config_tables import (
     Ensemble,
     Head,
     Memory,
+    Mixing,
     Optimising,
     Part,
     Scheduling,
@@ -53,6 +54,7 @@ TABLES: dict[str, type[BaseModel]] = {
     "optimiser": Optimising,
     "schedule": Scheduling,
     "memory": Memory,
+    "manifold_mixup": Mixing,
 }
 
 
@@ -88,7 +90,7 @@ class Config(BaseModel):
     loss: Part = Part(name="multi_similarity")
     regularizers: list[WeightedPart] = []
     memory: Memory | None = None
-    manifold_mixup: bool = False
+    manifold_mixup: Mixing | Literal[False] = False
 
     batch_size: Annotated[int, Field(ge=2)] | Auto = "auto"
     micro_batch: Annotated[int, Field(ge=1)] | None = None  # pictures that are embedded at a time
@@ -116,6 +118,14 @@ class Config(BaseModel):
     normalise: bool | Auto = "auto"  # judge by the cosine; false: by the Euclidean distance
     evaluation_labels: list[str] = []  # further label columns to judge by, beside the class
     metrics: list[str] = list(metric_names.USUAL)
+
+    @field_validator("manifold_mixup", mode="before")
+    @classmethod
+    def _mixing(cls, given: Any) -> Any:
+        """True and None are short for a table of defaults and for none."""
+        if given is True:
+            return {}
+        return False if given is None else given
 
     @model_validator(mode="after")
     def _parts_exist(self) -> "Config":
@@ -270,7 +280,10 @@ def put(values: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
     for name in tables:
         default = _default_part(name)
         current = table.setdefault(name, default)
-        table[name] = current if isinstance(current, dict) else {"name": current}
+        is_plain = current is None or isinstance(current, bool)  # no method's name
+        table[name] = (
+            current if isinstance(current, dict) else {} if is_plain else {"name": current}
+        )
         table = table[name]
     table[last] = value
     return values

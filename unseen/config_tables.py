@@ -100,3 +100,14 @@ class Memory(BaseModel):
     size: int = Field(default=1024, ge=1)
     start_step: int = Field(default=0, ge=0)
     weight: float = Field(default=1.0, gt=0)
+
+
+class Mixing(BaseModel):
+    """Manifold mixup: `manifold_mixup=true` asks for it. layers: where pictures are mixed, `input`
+    or layers that everything passes through; None is all of these but the last. concentration: of
+    the shares, from Beta(c, c)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    layers: Annotated[list[str], Field(min_length=1)] | None = None
+    concentration: float = Field(default=2.0, gt=0)

@@ -218,7 +218,7 @@ def _settle_rest_of_network(config: Config, backbone: str, choose: Choose) -> No
 def _needs_body(config: Config) -> bool:
     """Whether something is to act on layers before the head, or the head is not the usual one."""
     on_maps = any(is_on_maps(part) for part in config.regularizers)
-    return on_maps or config.manifold_mixup or _has_own_head(config)
+    return on_maps or bool(config.manifold_mixup) or _has_own_head(config)
 
 
 def is_on_maps(part: Part) -> bool:

@@ -1,17 +1,27 @@
-"""Manifold mixup: nothing mixed is the plain step, mixing is linear, draws repeat, hooks leave no
-trace."""
+"""Manifold mixup: nothing mixed is the plain step, everything is mixed or nothing, mixing is
+linear, draws repeat, hooks leave no trace."""
 
+from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from unseen.contracts import Output
+from unseen.contracts import Batch, Output
 from unseen.losses.multi_similarity import MultiSimilarity
+from unseen.networks.attention_ensemble import AttentionEnsemble
+from unseen.networks.backbone import create_backbone
+from unseen.networks.head import Head
+from unseen.networks.network import EmbeddingNetwork
+from unseen.networks.presets import create_preset
 from unseen.objective import MinedObjective
 from unseen.regularizers.global_orthogonal import GlobalOrthogonal
-from unseen.training.manifold_mixup import INPUT, ManifoldMixup, early_layers, mixed_terms
+from unseen.training import schedules
+from unseen.training.manifold_mixup import INPUT, ManifoldMixup, mixed_terms
+from unseen.training.optimisers import Descent, create_optimiser
+from unseen.training.trainer import Trainer
 
 LABELS = torch.tensor([0, 0, 1, 1, 2, 2])
 PARTNER = torch.tensor([3, 0, 2, 5, 1, 4])
@@ -42,6 +52,9 @@ class Network(nn.Module):
         pooled = self.backbone.body(images)
         return Output(pooled, pooled)
 
+    def first_part(self) -> tuple[nn.Module, str]:
+        return self.backbone.body, "forward"
+
 
 @pytest.fixture
 def step() -> SimpleNamespace:
@@ -53,7 +66,7 @@ def step() -> SimpleNamespace:
     return SimpleNamespace(network=network, objective=objective, images=images)
 
 
-LAYERS = [INPUT, "backbone.body.stem", "backbone.body.stage1"]
+LAYERS = [INPUT, "stem", "stage1"]
 
 
 @pytest.mark.parametrize("layer", LAYERS)
@@ -72,9 +85,7 @@ def test_mixing_at_a_layer_equals_doing_it_by_hand(step: SimpleNamespace) -> Non
     embeddings = body.stage2(body.stage1(hidden.relu()).relu())
     out = Output(embeddings, embeddings)
     own, other = step.objective(out, LABELS), step.objective(out, LABELS[PARTNER])
-    mixed = mixed_terms(
-        step.network, step.objective, step.images, LABELS, share, PARTNER, "backbone.body.stem"
-    )
+    mixed = mixed_terms(step.network, step.objective, step.images, LABELS, share, PARTNER, "stem")
     for name in own:
         torch.testing.assert_close(mixed[name], share * own[name] + (1 - share) * other[name])
     assert mixed["mixup"].item() == pytest.approx(share)
@@ -90,43 +101,139 @@ def test_where_labels_agree_the_weights_add_up_to_one(step: SimpleNamespace) -> 
 
 
 def test_draws_depend_on_seed_and_step_alone(step: SimpleNamespace) -> None:
-    mixup = ManifoldMixup(seed=4)
+    mixup = ManifoldMixup(step.network, seed=4)
 
     def terms(at: int, by: ManifoldMixup = mixup) -> tuple[float, float]:
-        found = by(step.network, step.objective, step.images, LABELS, at)
+        found = by(step.objective, step.images, LABELS, at)
         return found["mixup"].item(), found["total"].item()
 
     first = [terms(at) for at in range(5)]
     assert [terms(at) for at in (3, 1)] == [first[3], first[1]], "any order, as after a resume"
     assert len(set(first)) == 5
-    assert terms(0, ManifoldMixup(seed=5)) != first[0]
+    assert terms(0, ManifoldMixup(step.network, seed=5)) != first[0]
 
 
-def test_shares_follow_beta_two_two(step: SimpleNamespace) -> None:
-    mixup = ManifoldMixup(layers=[INPUT])
-    shares = torch.tensor(
-        [
-            mixup(step.network, step.objective, step.images, LABELS, at)["mixup"].item()
-            for at in range(400)
-        ]
-    )
-    assert float(shares.mean()) == pytest.approx(0.5, abs=5 * (0.05 / 400) ** 0.5)
-    assert float(shares.var()) == pytest.approx(0.05, rel=0.25)
+@pytest.mark.parametrize("concentration", [2.0, 0.5])
+def test_shares_follow_beta(step: SimpleNamespace, concentration: float) -> None:
+    mixup = ManifoldMixup(step.network, [INPUT], concentration)
+    nothing: Any = lambda output, labels: {}  # noqa: E731
+    shares = [mixup(nothing, step.images, LABELS, at)["mixup"].item() for at in range(400)]
+    variance = 1 / (4 * (2 * concentration + 1))
+    drawn = torch.tensor(shares)
+    assert float(drawn.mean()) == pytest.approx(0.5, abs=5 * (variance / 400) ** 0.5)
+    assert float(drawn.var()) == pytest.approx(variance, rel=0.25)
 
 
 def test_no_hook_is_left_behind_even_after_an_error(step: SimpleNamespace) -> None:
-    layer = "backbone.body.stem"
+    layer = "stem"
     with pytest.raises(RuntimeError):
         mixed_terms(step.network, step.objective, step.images[:, :2], LABELS, 0.5, PARTNER, layer)
     mixed_terms(step.network, step.objective, step.images, LABELS, 0.5, PARTNER, layer)
-    assert not step.network.get_submodule(layer)._forward_hooks
+    assert not step.network.backbone.body.stem._forward_hooks
 
 
-def test_layers_are_chosen_or_checked(step: SimpleNamespace) -> None:
-    assert early_layers(step.network) == ["backbone.body.stem", "backbone.body.stage1"]
-    with pytest.raises(ValueError, match=r"no layer named stage9: choose from input, backbone"):
-        ManifoldMixup(["stage9"])(step.network, step.objective, step.images, LABELS, 0)
+def plain(name: str) -> EmbeddingNetwork:
+    backbone = create_backbone(name)
+    return EmbeddingNetwork(backbone, Head(backbone.num_features, 8))
+
+
+def ensemble() -> AttentionEnsemble:
+    backbone = create_backbone("small_conv")
+    return AttentionEnsemble(backbone, 8, 2, "stage2.reduce", "stage2.reduce_norm")
+
+
+NETWORKS: dict[str, tuple[Callable[[], Any], int]] = {  # and how many layers are mixed
+    "small_conv": (lambda: plain("small_conv"), 4),
+    "resnet18": (lambda: plain("timm:resnet18"), 5),
+    "bn_inception": (lambda: plain("bn_inception"), 15),
+    "net_a": (lambda: create_preset("net_a", weights=None), 25),
+    "ensemble": (ensemble, 4),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_all_that_is_known_of_a_picture_is_mixed(name: str) -> None:
+    """Wholly replaced by its partner at any of the usual places, a picture is its partner."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        network = NETWORKS[name][0]().eval()
+        images = torch.randn(2, 3, 32, 32)
+    partner = torch.tensor([1, 0])
+    seen: list[Tensor] = []
+
+    def objective(output: Output, labels: Tensor) -> dict[str, Tensor]:
+        seen.append(output.embeddings)
+        return {}
+
+    places = ManifoldMixup(network).layers
+    assert len(places) == 1 + NETWORKS[name][1]
+    with torch.no_grad():
+        own = network(images).embeddings
+        for place in places:
+            asked: Any = objective
+            mixed_terms(network, asked, images, LABELS[:2], 0.0, partner, place)
+            wrong = (seen[-1] - own[partner]).norm() / (own - own[partner]).norm()
+            assert wrong < 1e-3, place
+
+
+@pytest.mark.parametrize(
+    ("name", "layer", "told"),
+    [
+        ("bn_inception", "inception_3a_1x1", "not only its output is needed after it"),
+        ("resnet18", "layer1.0.conv1", "not only its output is needed after it"),
+        ("ensemble", "stage2", "runs 0 times in a forward pass"),
+        ("ensemble", "stage3", "no layer named 'stage3'"),
+        ("small_conv", "stage9", "no layer named 'stage9': did you mean stage"),
+    ],
+)
+def test_a_place_that_does_not_mix_everything_is_refused(name: str, layer: str, told: str) -> None:
+    with pytest.raises(ValueError, match=rf"manifold_mixup\.layers: .*{told}"):
+        ManifoldMixup(NETWORKS[name][0](), [INPUT, layer])
+
+
+def test_a_network_without_places_is_refused_unless_its_input_is_named() -> None:
+    network = plain("features:4")
+    with pytest.raises(ValueError, match="finds no layer that everything passes through"):
+        ManifoldMixup(network)
+    assert ManifoldMixup(network, [INPUT]).layers == [INPUT]
+
+
+def test_values_are_checked(step: SimpleNamespace) -> None:
     with pytest.raises(ValueError, match="concentration must be above 0, got 0"):
-        ManifoldMixup(concentration=0)
+        ManifoldMixup(step.network, concentration=0)
     with pytest.raises(ValueError, match="at least one layer"):
-        ManifoldMixup([])
+        ManifoldMixup(step.network, [])
+
+
+def test_memories_are_told_the_embeddings_of_unmixed_pictures() -> None:
+    """And batch norms see no picture more often than without a memory."""
+    told: list[tuple[Tensor, Tensor]] = []
+
+    def trained(listens: bool) -> tuple[nn.Module, Tensor]:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            network, images = Network(), torch.randn(6, 4)
+            network.backbone.body.stem = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5))
+        still = create_optimiser("sgd", [{"params": network.parameters(), "lr": 0.0}], 0.0)
+        trainer = Trainer(
+            network,
+            MinedObjective(MultiSimilarity()),
+            Descent(still, schedules.constant()),
+            torch.device("cpu"),
+            seed=0,
+            mixup=ManifoldMixup(network),
+        )
+        if listens:
+            trainer.embedded.append(lambda indices, rows: told.append((indices, rows)))
+        batch = Batch(images, LABELS, torch.arange(10, 16))
+        trainer.epoch([batch], torch.arange(3), lambda event: None)
+        assert network.training
+        return network, images
+
+    alone, images = trained(False)
+    watched, _ = trained(True)
+    ((indices, rows),) = told
+    assert indices.tolist() == list(range(10, 16))
+    torch.testing.assert_close(rows, watched.eval()(images).embeddings)
+    for name, value in alone.state_dict().items():
+        assert torch.equal(value, watched.state_dict()[name]), name

@@ -33,7 +33,6 @@ from unseen.training import sinks
 from unseen.training.checkpoint import Checkpoints
 from unseen.training.guards import BrokenStepError, collapse
 from unseen.training.journal import Journal, read
-from unseen.training.manifold_mixup import ManifoldMixup
 from unseen.training.run_folder import RunFolder
 from unseen.training.trainer import Event, Trainer
 
@@ -70,7 +69,7 @@ class Fit:
             build.descent(config, self.network, objective, len(self.sampler)),
             setting.device,
             config.seed,
-            ManifoldMixup(seed=config.seed) if config.manifold_mixup else None,
+            build.mixup(config, self.network),
             config.ema,
             setting.processes,
             config.micro_batch,

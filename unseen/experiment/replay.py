@@ -26,7 +26,6 @@ from unseen.contracts import Batch
 from unseen.networks.split import cut_network
 from unseen.networks.taps import hooked
 from unseen.training.guards import BrokenStepError
-from unseen.training.manifold_mixup import ManifoldMixup
 from unseen.training.run_folder import RunFolder
 from unseen.training.trainer import Trainer
 
@@ -79,7 +78,7 @@ def replay(path: Path) -> Replayed:
         build.descent(config, network, objective, steps_per_epoch=1),
         torch.device(config.device),
         config.seed,
-        ManifoldMixup(seed=config.seed) if config.manifold_mixup else None,
+        build.mixup(config, network),
     )
     model.load_state_dict(state["network"])
     objective.load_state_dict(state["objective"])

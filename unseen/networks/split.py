@@ -6,13 +6,13 @@ blocks are cut at their ends. "pooled" is the last possible cut; then only the h
 
 The forward pass is read with torch.fx, which looks inside only those modules that contain the
 layer; all others stay whole, so any network can be cut whose outer structure does not depend on
-values.
+values. The same reading finds the layers through which everything passes.
 """
 
 import hashlib
 import inspect
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -22,6 +22,8 @@ from unseen.contracts import Output
 from unseen.networks.backbone import Backbone
 from unseen.networks.network import EMBEDDING, POOLED
 from unseen.networks.taps import check_names, tap
+
+LARGE = 0.8  # of all weights: a layer that holds more is no place but a network of its own
 
 
 class Cuttable(Protocol):
@@ -164,34 +166,89 @@ def split_body(body: nn.Module, method: str, layer: str) -> tuple[fx.GraphModule
     return _piece(body, graph, None, calls[0]), _piece(body, graph, calls[0], _result(graph))
 
 
-class _Opener(fx.Tracer):
-    """Looks inside only those modules that contain the layer."""
+def passages(network: Cuttable) -> list[str]:
+    """Layers through whose output everything passes, in order, with weights between one and the
+    next and after the last. Blocks stay whole, but one that holds most of the weights is looked
+    into. Empty where the network cannot be read."""
+    body, method = network.first_part()
+    opened: list[str] = []
+    found: list[str] = []
+    while True:
+        try:
+            graph, other = _traced(body, method, opened)
+        except Exception:  # whatever a forward pass makes of a stand-in for its tensor
+            return found
+        if str(graph) != str(other):
+            return found
+        every = list(_passages(body, graph))
+        is_whole = body is network.backbone.body  # otherwise more weights follow
+        found = [name for name, is_last in every if not (is_last and is_whole)]
+        blocks = [name for name, _ in every if list(body.get_submodule(name).children())]
+        most = LARGE * _num_weights(body)
+        large = [name for name in blocks if _num_weights(body.get_submodule(name)) > most]
+        if not large:
+            return found
+        opened += large
 
-    def __init__(self, layer: str, method: str) -> None:
+
+def _passages(body: nn.Module, graph: fx.Graph) -> Iterator[tuple[str, bool]]:
+    """The only ways of a graph that have weights between them, and whether none come after."""
+    calls = [node for node in graph.nodes if node.op == "call_module"]
+    times = Counter(node.target for node in calls)
+    has_weights = [_num_weights(body.get_submodule(str(node.target))) > 0 for node in calls]
+    start = 0
+    for place, node in enumerate(calls):
+        is_new = any(has_weights[start : place + 1])
+        if is_new and times[node.target] == 1 and _is_only_way(graph, node):
+            yield str(node.target), not any(has_weights[place + 1 :])
+            start = place + 1
+
+
+def _num_weights(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+class _Opener(fx.Tracer):
+    """Looks inside the named modules only."""
+
+    def __init__(self, opened: Sequence[str], method: str) -> None:
         super().__init__()
-        self.layer, self.traced_func_name = layer, method
+        self.opened, self.traced_func_name = opened, method
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return not self.layer.startswith(f"{module_qualified_name}.")
+        return module_qualified_name not in self.opened
 
 
 def _graph(body: nn.Module, method: str, layer: str) -> fx.Graph:
     """The forward pass; outside its layers it must be the same in training and evaluation."""
-    outer = layer.rpartition(".")[0]
-    advice = f"cut at {outer} or at {POOLED} instead" if outer else f"cut at {POOLED} instead"
-    graphs = []
-    for mode in (True, False):
-        with _mode_of_outer_modules(body, layer, mode):
-            try:
-                graphs.append(_Opener(layer, method).trace(body, _defaults(body, method)))
-            except Exception as error:  # whatever a forward pass makes of a stand-in for its tensor
-                reason = str(error).splitlines()[0]
-                raise ValueError(f"cannot cut at {layer}: {reason}; {advice}") from error
-    if str(graphs[0]) != str(graphs[1]):
+    parts = layer.split(".")
+    around = [".".join(parts[:i]) for i in range(1, len(parts))]
+    advice = f"cut at {around[-1]} or at {POOLED} instead" if around else f"cut at {POOLED} instead"
+    try:
+        training, evaluating = _traced(body, method, around)
+    except Exception as error:  # whatever a forward pass makes of a stand-in for its tensor
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"cannot cut at {layer}: {reason}; {advice}") from error
+    if str(training) != str(evaluating):
         raise ValueError(
             f"cannot cut at {layer}: the layers around it run otherwise in training; {advice}"
         )
-    return graphs[0]
+    return training
+
+
+def _traced(body: nn.Module, method: str, opened: Sequence[str]) -> tuple[fx.Graph, fx.Graph]:
+    """The forward pass in training and in evaluation, with a look into some modules."""
+    around = [body, *(body.get_submodule(name) for name in opened)]
+    before, graphs = [module.training for module in around], []
+    try:
+        for mode in (True, False):
+            for module in around:
+                module.training = mode
+            graphs.append(_Opener(opened, method).trace(body, _defaults(body, method)))
+    finally:
+        for module, was in zip(around, before, strict=True):
+            module.training = was
+    return graphs[0], graphs[1]
 
 
 def _defaults(body: nn.Module, method: str) -> dict[str, Any]:
@@ -200,29 +257,13 @@ def _defaults(body: nn.Module, method: str) -> dict[str, Any]:
     return {p.name: p.default for p in parameters if p.default is not p.empty}
 
 
-@contextmanager
-def _mode_of_outer_modules(body: nn.Module, layer: str, mode: bool) -> Iterator[None]:
-    parts = layer.split(".")
-    outer = [body.get_submodule(".".join(parts[:i])) for i in range(len(parts))]
-    before = [module.training for module in outer]
-    try:
-        for module in outer:
-            module.training = mode
-        yield
-    finally:
-        for module, was in zip(outer, before, strict=True):
-            module.training = was
-
-
 def _check_only_way(graph: fx.Graph, cut: fx.Node, layer: str) -> None:
     """Nothing that depends on the pictures may reach the result but through the cut."""
-    needed = _leading_to(_result(graph), stop=None)
-    if cut not in needed:
-        raise ValueError(f"cannot cut at {layer}: the embedding does not depend on it")
-    reached = _leading_to(_result(graph), stop=cut)
-    if not any(node.op == "placeholder" for node in reached):
+    if _is_only_way(graph, cut):
         return
-    after = _following(cut)
+    if cut not in _leading_to(_result(graph), stop=None):
+        raise ValueError(f"cannot cut at {layer}: the embedding does not depend on it")
+    reached, after = _leading_to(_result(graph), stop=cut), _following(cut)
     pictures = {n for node in graph.nodes if node.op == "placeholder" for n in _following(node)}
     crossing = [
         node
@@ -236,6 +277,12 @@ def _check_only_way(graph: fx.Graph, cut: fx.Node, layer: str) -> None:
         f"cannot cut at {layer}: not only its output is needed after it, but also that of {names}; "
         f"cut at the end of the block instead, e.g. at {outer}"
     )
+
+
+def _is_only_way(graph: fx.Graph, cut: fx.Node) -> bool:
+    is_needed = cut in _leading_to(_result(graph), stop=None)
+    reached = _leading_to(_result(graph), stop=cut)
+    return is_needed and not any(node.op == "placeholder" for node in reached)
 
 
 def _leading_to(end: fx.Node, stop: fx.Node | None) -> set[fx.Node]:

@@ -9,9 +9,13 @@ Formula  per batch a share s from Beta(2, 2), a permutation and a layer; there h
              L = s objective(output, y) + (1 - s) objective(output, y[permutation])
 
          each with its own mined tuples; where both labels agree the weights add up to 1.
-Values   Beta(2, 2); layers: the input and the body's children up to the last but one (our choice).
+Values   Beta(2, 2); places: the input, and every layer of the body through which all that is known
+         of a picture passes, but for the last (`passages` of `networks/split.py`; our choice): a
+         layer inside a branch would leave the others unmixed under mixed labels. In an ensemble
+         these are the layers up to where its masks act.
 Use      a control: it compresses the space more and lowers recall. Pass it to the trainer in place
          of its plain step. Draws depend on seed and step alone, so a resumed run repeats them.
+         Samplers that remember embeddings are told those of the pictures themselves.
 """
 
 from collections.abc import Sequence
@@ -21,53 +25,67 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from unseen.networks.split import Cuttable, passages, split_body
+from unseen.networks.taps import check_names
+
 INPUT = "input"
 
 
 class ManifoldMixup:
-    """layers: `input` or names of modules of the network; None: chosen as the docstring says."""
+    """layers: `input`, or names of layers of the network's body; None: chosen as the docstring
+    says."""
 
     def __init__(
-        self, layers: Sequence[str] | None = None, concentration: float = 2.0, seed: int = 0
+        self,
+        network: Cuttable,
+        layers: Sequence[str] | None = None,
+        concentration: float = 2.0,
+        seed: int = 0,
     ) -> None:
         if concentration <= 0:
             raise ValueError(f"concentration must be above 0, got {concentration}")
         if layers is not None and not layers:
             raise ValueError("layers must name at least one layer, or be None")
-        self.layers, self.concentration, self.seed = layers, concentration, seed
+        self.network, self.concentration, self.seed = network, concentration, seed
+        self.layers = usual_places(network) if layers is None else checked(network, layers)
 
     def __call__(
-        self, network: nn.Module, objective: nn.Module, images: Tensor, labels: Tensor, step: int
+        self, objective: nn.Module, images: Tensor, labels: Tensor, step: int
     ) -> dict[str, Tensor]:
         """The objective's terms, mixed; `mixup` is the share of the first pictures."""
         generator = np.random.default_rng([self.seed, step])
         share = float(generator.beta(self.concentration, self.concentration))
         partner = torch.from_numpy(generator.permutation(len(images))).to(images.device)
-        layer = str(generator.choice(self._layers(network)))
-        return mixed_terms(network, objective, images, labels, share, partner, layer)
-
-    def _layers(self, network: nn.Module) -> list[str]:
-        modules = dict(network.named_modules())
-        if self.layers is None:
-            return [INPUT, *early_layers(network)]
-        unknown = [name for name in self.layers if name != INPUT and name not in modules]
-        if unknown:
-            raise ValueError(
-                f"the network has no layer named {', '.join(unknown)}: "
-                f"choose from {', '.join([INPUT, *early_layers(network)])} or any module's name"
-            )
-        return list(self.layers)
+        layer = str(generator.choice(self.layers))
+        return mixed_terms(self.network, objective, images, labels, share, partner, layer)
 
 
-def early_layers(network: Any) -> list[str]:
-    """The children of the network's body that have parameters, but for the last."""
-    children = network.backbone.body.named_children()
-    named = [name for name, child in children if any(True for _ in child.parameters())]
-    return [f"backbone.body.{name}" for name in named[:-1]]
+def usual_places(network: Cuttable) -> list[str]:
+    """The input and the layers everything passes through."""
+    found = passages(network)
+    if not found:
+        raise ValueError(
+            "manifold_mixup finds no layer that everything passes through: name some with "
+            'manifold_mixup.layers, ["input"] mixes the pictures alone'
+        )
+    return [INPUT, *found]
+
+
+def checked(network: Cuttable, layers: Sequence[str]) -> list[str]:
+    """The layers as given; one that does not mix everything is refused."""
+    body, method = network.first_part()
+    try:
+        check_names(layers, [INPUT, *(name for name, _ in body.named_modules() if name)])
+        for layer in layers:
+            if layer != INPUT:
+                split_body(body, method, layer)
+    except ValueError as error:
+        raise ValueError(f"manifold_mixup.layers: {error}") from error
+    return list(layers)
 
 
 def mixed_terms(
-    network: nn.Module,
+    network: Any,
     objective: nn.Module,
     images: Tensor,
     labels: Tensor,
@@ -83,7 +101,7 @@ def mixed_terms(
     if layer == INPUT:
         output = network(mix(images))
     else:
-        module = network.get_submodule(layer)
+        module = network.backbone.body.get_submodule(layer)
         hook = module.register_forward_hook(lambda module, inputs, output: mix(output))
         try:
             output = network(images)

@@ -16,9 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from unseen.contracts import Batch
+from unseen.geometry import full_precision
 from unseen.objective import MinedObjective
 from unseen.training.averaging import Averaging
-from unseen.training.gradients import WholeBatch, reseed
+from unseen.training.gradients import Outcome, WholeBatch, reseed
 from unseen.training.guards import BrokenStepError, trouble_with
 from unseen.training.manifold_mixup import ManifoldMixup
 from unseen.training.optimisers import Descent
@@ -136,20 +137,27 @@ class Trainer:
         """The terms of the whole batch; gradients are filled in."""
         seed = self.seed * 1_000_003 + self.place.step  # for dropout and its like
         with torch.random.fork_rng(devices=_devices(self.device)):
-            if self.mixup is not None:
-                return self._mixed_backward(self.mixup, batch, seed)
-            outcome = self.whole_batch(*batch, seed)
+            if self.mixup is None:
+                outcome = self.whole_batch(*batch, seed)
+            else:
+                outcome = self._mixed_backward(self.mixup, batch, seed)
         for listener in self.embedded:
             listener(outcome.indices, outcome.embeddings)
         return outcome.terms
 
-    def _mixed_backward(self, mixup: ManifoldMixup, batch: Batch, seed: int) -> dict[str, Tensor]:
+    def _mixed_backward(self, mixup: ManifoldMixup, batch: Batch, seed: int) -> Outcome:
+        """What is told of a picture is its own embedding: it passes the network once more."""
         reseed(seed, self.device)
-        images, labels, step = batch.images, batch.labels, self.place.step
         with self.descent.autocast():
-            terms = mixup(self.network, self.objective, images, labels, step)
+            terms = mixup(self.objective, batch.images, batch.labels, self.place.step)
         self.descent.backward(terms["total"])
-        return terms
+        embeddings = batch.images.new_zeros(0)
+        if self.embedded:
+            self.network.eval()  # statistics of batch norms see each batch once
+            with torch.no_grad(), self.descent.autocast():
+                embeddings = full_precision(self.network(batch.images).embeddings)
+            self.network.train()
+        return Outcome(terms, batch.indices, embeddings)
 
     def averaged(self) -> AbstractContextManager[None]:
         """While the block runs the network has the weights to judge and to keep."""

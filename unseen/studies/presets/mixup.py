@@ -62,8 +62,8 @@ class Mixup(Preset):
     def differences(self, ask: Ask) -> list[str]:
         return [
             *set_up_differences(ask),
-            "Layers that are mixed: the input and every stage of the network but the last; the "
-            "source does not name its own.",
+            "Places where pictures are mixed: the input and every stage that everything passes "
+            "through, but the last; the source does not name its own.",
             "The source prints a figure without numbers, and calls the stronger decay a lower rho; "
             "as defined, stronger decay is a higher rho.",
         ]
