@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from unseen.networks.attention_ensemble import AttentionEnsemble
-from unseen.networks.backbone import create_backbone
+from unseen.networks.backbone import Backbone, create_backbone
+from unseen.networks.input_spec import InputSpec
 from unseen.networks.split import cut_network
 
 
@@ -88,6 +89,17 @@ def test_on_another_backbone_every_parameter_learns():
     ensemble.warm_up(only_new_layers=True)
     trainable = {name.split(".")[0] for name, p in ensemble.named_parameters() if p.requires_grad}
     assert trainable == {"masks", "head"}
+
+
+def test_what_is_frozen_stays_so_in_the_trunk_as_well():
+    body = create_backbone("timm:resnet18").body
+    body.layer3[1].conv1.weight.requires_grad_(False)
+    backbone = Backbone(body, 512, InputSpec(32))
+    ensemble = AttentionEnsemble(backbone, 32, 4, "layer3.0", "layer3.1")
+    ensemble.warm_up(only_new_layers=True)
+    ensemble.warm_up(only_new_layers=False)
+    frozen = [name for name, p in ensemble.named_parameters() if not p.requires_grad]
+    assert frozen == ["backbone.body.layer3.1.conv1.weight", "trunk.layer3.1.conv1.weight"]
 
 
 @pytest.mark.parametrize("layer", ["layer1.1", "layer2.1", "layer3.0"])

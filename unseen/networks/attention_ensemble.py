@@ -63,6 +63,7 @@ class AttentionEnsemble(nn.Module):
         for mask in self.masks.weight.data.chunk(num_heads):
             nn.init.xavier_uniform_(mask)
         nn.init.zeros_(self.masks.bias)
+        self._trained_trunk = [p for p in self.trunk.parameters() if p.requires_grad]
         self.head = nn.Linear(backbone.num_features, embedding_size // num_heads, bias=False)
 
     def forward(self, images: Tensor) -> Output:
@@ -93,7 +94,7 @@ class AttentionEnsemble(nn.Module):
     def warm_up(self, only_new_layers: bool) -> None:
         """True: only masks, pooling and head are trained. False: all that is not frozen is."""
         self.backbone.set_trainable(not only_new_layers)
-        for parameter in self.trunk.parameters():
+        for parameter in self._trained_trunk:
             parameter.requires_grad_(not only_new_layers)
 
     def layers(self) -> list[str]:

@@ -8,12 +8,14 @@ Formula  spread D of a class in the batch: mean squared distance of its unit emb
              L = mean (D - alpha)^2 - mean alpha
                  + 1/C^2 sum over i, j of (q_j alpha_i - q_i alpha_j)^2
 
-         over the C classes with two images or more in the batch. The last term keeps targets in
-         proportion to the data and equals 2 [(sum q^2)(sum alpha^2) - (sum q alpha)^2] / C^2.
+         over the C classes with two images or more in the batch (equation 8 prints C for the whole
+         set, Algorithm 1 has a batch). The last term keeps targets in proportion to the data and
+         equals 2 [(sum q^2)(sum alpha^2) - (sum q alpha)^2] / C^2.
          Without it alpha tends to D + 1/2: a constant pull outwards that the loss must hold.
 Values   weight 10, alpha from 0.5, eta 0.5 (paper). d0="initial": D0 of the raw pooled descriptors
          of the initial network over the whole training set, divided by its mean over classes (our
-         choice, the paper is silent); "batch": of the batch at hand; "none": no last term.
+         choice, the paper is silent); "batch": of the batch at hand, as it is; "none": no last
+         term.
          lr_factor: alpha's learning rate over the run's; at 1e-5 alpha hardly moves, try 10 to 100.
 Use      10 images per class: a spread of n images comes out (n - 1)/n of the true one (`unbiased`
          corrects that). whole_classes sampler on small classes. Targets take no weight decay;

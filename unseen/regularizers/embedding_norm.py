@@ -2,8 +2,10 @@
 
 Source   K. Sohn, Improved Deep Metric Learning with Multi-class N-pair Loss Objective, NeurIPS 2016
 Formula  the mean of |x|^2 over the batch's raw embeddings, or with power="length" of |x|.
-Values   weight 0.005 with n_pair, angular and generalised lifted (Roth et al.), 0.02 with n_pair
-         (Psomas). Those losses can also hold the penalty themselves: use one of the two.
+Values   weight 0.005 with n_pair, angular and generalised lifted (Roth et al., who print |x|^2 and
+         whose code takes |x|), 0.02 with n_pair (Psomas; the original code multiplies it by 0.25,
+         which gives 0.005 again). Those losses can also hold the penalty themselves: use one of the
+         two.
 Use      losses on raw embeddings. With a loss on unit vectors it acts on nothing but the length,
          which then changes the effective learning rate.
 """

@@ -14,7 +14,9 @@ Values   orders 1 to 5 on birds and cars, 1 to 4 on products; dimension 8192; we
          ensemble 1 / (num_orders - 1), on the learners' maps together after `reduce` to the
          channels of one (1024 of GoogLeNet). Fewer dimensions make high orders noise. Projectors
          start uniform (Glorot), or +-1; sizes cancel in unit(), so signs see maps divided by their
-         mean length, whose fifth power would be large.
+         mean length, whose fifth power would be large. (Algorithm 1 starts every projector from
+         +-1 / sqrt(dimension); the authors' code as here. The text's "5 high-order moments" are
+         orders 1 to 5.)
 Use      any loss and miner on any network with maps; each order has a loss, and its parameters, of
          its own. `concatenated` gives all orders as one descriptor (reduce it by principal
          components fitted on training items).

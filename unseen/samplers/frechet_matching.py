@@ -10,6 +10,8 @@ Formula  means m, m* and covariances S, S* (divided by count - 1) of a candidate
          With H = (S*)^(1/2) and the centred candidate B, the last trace is the sum of the singular
          values of B H / sqrt(count - 1): exact although S is singular when a batch has fewer items
          than dimensions, and from the smaller of two Gram matrices. In float64.
+         (The released code adds 1e-8 to the diagonal of a general square root and drops imaginary
+         parts; it cannot select this sampler, whose name it does not import.)
 Values   per_class 2, pool 1024 (paper), 10 candidates (code, whose pool has 512).
 Use      a study of batches; with samples_per_class (2 per class) the best one of the paper.
 """

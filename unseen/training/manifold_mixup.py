@@ -13,9 +13,10 @@ Values   Beta(2, 2); places: the input, and every layer of the body through whic
          of a picture passes, but for the last (`passages` of `networks/split.py`; our choice): a
          layer inside a branch would leave the others unmixed under mixed labels. In an ensemble
          these are the layers up to where its masks act.
-Use      a control: it compresses the space more and lowers recall. Pass it to the trainer in place
-         of its plain step. Draws depend on seed and step alone, so a resumed run repeats them.
-         Samplers that remember embeddings are told those of the pictures themselves.
+Use      a control: it compresses the space more and lowers recall (the supplement calls stronger
+         decay a lower rho; as defined it is a higher one). Pass it to the trainer in place of its
+         plain step. Draws depend on seed and step alone, so a resumed run repeats them. Samplers
+         that remember embeddings are told those of the pictures themselves.
 """
 
 from collections.abc import Sequence
