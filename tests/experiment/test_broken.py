@@ -96,7 +96,7 @@ def test_frozen_layers_go_on_without_broken_pictures_until_they_are_back(
     assert train_and_judge(mended, tmp_path / "third", "test")["unreadable_pictures"] == 0
     marks = [path.read_bytes() for path in (tmp_path / "cache" / "activations").glob("*/done")]
     assert len(marks) == 1 + views
-    assert set(b"".join(marks)) == {1}
+    assert set(b"".join(mark[::5] for mark in marks)) == {1}  # each has a checksum behind it
 
 
 def test_frozen_layers_stop_at_a_broken_picture_if_strict(

@@ -1,6 +1,7 @@
 """What was kept rots or is lost: it is noticed, named, restored from its copy, or trained anew."""
 
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ TINY = [
     "loss=margin",
     'metrics=["recall@1"]',
 ]
+RUNS = ("whole", "deleted", "rotten")
 PRINCIPAL = ["freeze_until=pooled", "head.start=principal"]
 
 pytestmark = pytest.mark.usefixtures("narrow_network")
@@ -145,3 +147,29 @@ def test_the_weights_of_another_run_are_one_line(tmp_path: Path) -> None:
     RunFolder(tmp_path).write_tensors("weights.safetensors", {"other": torch.ones(1)})
     with pytest.raises(ValueError, match=r"do not fit this network; .* missing"):
         Trained.open(tmp_path)
+
+
+@pytest.mark.parametrize("layer", ["stage1", "pooled"])
+def test_a_cache_that_is_deleted_or_rots_while_it_is_used_changes_nothing(
+    layer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UNSEEN_CACHE", str(tmp_path / "cache"))
+    setting, told = setting_of(f"freeze_until={layer}", "views=1"), list[str]()
+    whole = train_and_judge(setting, tmp_path / "whole", "test")
+
+    def delete(event: dict[str, object]) -> None:
+        if event["event"] == "step" and event["step"] == 3:
+            shutil.rmtree(tmp_path / "cache" / "activations")
+
+    watch = Watch([delete], warn=told.append)
+    assert train_and_judge(setting, tmp_path / "deleted", "test", watch) == whole
+    assert told
+    assert all("made again" in text for text in told)
+    for records in (tmp_path / "cache").rglob("records"):
+        flip(records, 100, bit=6)
+    told.clear()
+    watch = Watch(warn=told.append)
+    assert train_and_judge(setting, tmp_path / "rotten", "test", watch) == whole
+    assert any(text.startswith("1 of") for text in told)
+    weights = {(tmp_path / run / "weights.safetensors").read_bytes() for run in RUNS}
+    assert len(weights) == 1

@@ -1,5 +1,7 @@
 """The activation cache: never stale, never lost, and how near it is to the uncached run."""
 
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -66,6 +68,13 @@ def calibrated(network):
         network(torch.rand(64, 3, 32, 32, generator=torch.Generator().manual_seed(0)) - 0.5)
     network.backbone.frozen_bn = "stats"
     return network.train()
+
+
+def kept(cache, view=0):
+    """The records of all items, whole."""
+    records, lost = cache.files[view].read(ITEMS)
+    assert not lost
+    return records
 
 
 def images_of(cache, indices, view=0):
@@ -142,9 +151,9 @@ def test_a_dark_channel_stays_dark(make_cache, make_network):
     network.backbone.body.stage2.refine_norm.bias.data[3] = 0
     cache, _, _ = make_cache(network)
     cache.build(ITEMS)
-    values = cache.files[0].records()["values"]
-    assert cache.files[0].records()["scale"].shape == (36, 128)
-    assert np.isfinite(cache.files[0].records()["scale"]).all()
+    values, scale = kept(cache)["values"], kept(cache)["scale"]
+    assert scale.shape == (36, 128)
+    assert np.isfinite(scale).all()
     assert values.any()
 
 
@@ -173,7 +182,7 @@ def test_resumes_after_an_interruption_at_any_block(make_cache, shaken, stop_aft
     assert len(again.views.dataset.read) <= 8 * left + 2
     for view in (0, 1):
         expected = again.prefix(images_of(again, ITEMS.tolist(), view))
-        found = activation_cache._unpacked(again.files[view].records()[:])
+        found = activation_cache._unpacked(kept(again, view))
         torch.testing.assert_close(found, expected, rtol=1e-2, atol=1e-2)
 
 
@@ -182,7 +191,7 @@ def test_a_block_that_was_not_finished_is_made_again(make_cache, monkeypatch):
     put = ActivationFile._put
 
     def dies_before_the_mark(self, name, offset, content):
-        if name == "done" and offset == 2:
+        if name == "done" and offset == 2 * 5:
             raise KeyboardInterrupt
         put(self, name, offset, content)
 
@@ -224,10 +233,10 @@ def test_what_is_kept_does_not_depend_on_who_asked_first(make_cache, tmp_path):
     cache.build(np.array([33]))
     cache.build(np.array([3, 17]))
     cache.build(ITEMS)
-    by_parts = np.array(cache.files[0].records())
+    by_parts = kept(cache)
     (tmp_path / "cache").rename(tmp_path / "old")
     cache.build(ITEMS)
-    assert np.array_equal(cache.files[0].records(), by_parts)
+    assert np.array_equal(kept(cache), by_parts)
 
 
 def test_a_second_process_takes_what_the_first_has_left(make_cache, monkeypatch):
@@ -266,6 +275,73 @@ def test_anything_that_matters_makes_another_cache(make_cache, make_network, noi
         assert cache.plan(ITEMS).num_missing == cache.plan(ITEMS).num_pictures
 
 
+def flip(path, place, bit=0):
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1 << bit
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("file", ["records", "done"])
+@pytest.mark.parametrize("dtype", ["int16", "float32"])
+def test_a_flipped_bit_costs_its_block_alone(make_cache, file, dtype):
+    cache, _, _ = make_cache(dtype=dtype)
+    cache.build(ITEMS)
+    whole = [batch.images for batch in cache.evaluation_batches(ITEMS, 7)]
+    size = (cache.files[0].folder / file).stat().st_size
+    flip(cache.files[0].folder / file, size * 5 // 9)  # in the third of five blocks
+    again, _, _ = make_cache(dtype=dtype)
+    told = []
+    again.warn = told.append
+    again.views.dataset.read.clear()
+    found = [batch.images for batch in again.evaluation_batches(ITEMS, 7)]
+    assert all(torch.equal(one, two) for one, two in zip(found, whole, strict=True))
+    assert len(told) == 1
+    assert told[0].startswith("1 of 5 blocks")
+    assert set(range(16, 24)) <= set(again.views.dataset.read) <= {0, 1, *range(16, 24)}
+    third, _, _ = make_cache(dtype=dtype)
+    third.warn = lambda text: pytest.fail("it was mended on the disk")
+    assert torch.equal(next(third.evaluation_batches(ITEMS, 36)).images, torch.cat(whole))
+
+
+@pytest.mark.parametrize("moment", ["between epochs", "while batches are read"])
+def test_a_deleted_cache_is_made_again_while_it_is_used(make_cache, shaken, moment, monkeypatch):
+    monkeypatch.setattr(activation_cache, "AHEAD", 0)
+    cache, _, _ = make_cache(views=2, transform=shaken(0.5))
+    told = []
+    cache.warn = told.append
+    cache.build(ITEMS)
+    sampler = Lists(*ITEMS.reshape(6, 6).tolist())
+    whole = [batch.images for batch in cache.training_batches(sampler, 1, seed=0)]
+    batches = cache.training_batches(sampler, 1, seed=0)
+    found = [next(batches).images] if moment == "while batches are read" else []
+    shutil.rmtree(cache.root)
+    found += [batch.images for batch in batches]
+    assert all(torch.equal(one, two) for one, two in zip(found, whole, strict=True))
+    assert len(told) == 2, "once for each view"
+    assert not cache.missing(ITEMS)
+
+
+def test_a_cache_deleted_while_it_is_built_is_built(make_cache):
+    cache, _, _ = make_cache()
+
+    def delete(done, total):
+        if done == 16:
+            shutil.rmtree(cache.root)
+
+    cache.build(ITEMS, progress=delete)
+    assert len(next(cache.evaluation_batches(ITEMS[16:], 36)).images) == 20
+
+
+def test_what_never_stays_is_an_error(make_cache, monkeypatch):
+    cache, _, _ = make_cache()
+    cache.build(ITEMS)
+    shutil.rmtree(cache.root)
+    monkeypatch.setattr(ActivationFile, "write", lambda *_: None)
+    cache.built[:] = True
+    with pytest.raises(OSError, match="does not stay"):
+        next(cache.evaluation_batches(ITEMS, 36))
+
+
 @pytest.mark.parametrize("file", ["key.json", "done", "records"])
 def test_what_does_not_fit_is_made_again(make_cache, file):
     cache, _, _ = make_cache()
@@ -280,7 +356,9 @@ def test_what_does_not_fit_is_made_again(make_cache, file):
 def test_views_differ_and_are_drawn_from_seed_epoch_and_batch(make_cache, shaken):
     cache, _, _ = make_cache(views=4, transform=shaken(0.5), dtype="float32")
     cache.build(ITEMS)
-    stored = torch.stack([activation_cache._unpacked(f.records()[[5]])[0] for f in cache.files])
+    stored = torch.stack(
+        [activation_cache._unpacked(kept(cache, v))[5] for v in range(len(cache.files))]
+    )
     assert not torch.allclose(stored[0], stored[1])
     two = Lists([5] * 12, [5] * 12)
     drawn = [[b.images for b in cache.training_batches(two, epoch, 0)] for epoch in (0, 0, 1)]

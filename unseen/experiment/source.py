@@ -72,12 +72,12 @@ class Activations:
         root = cache_folder() / "activations"
         training, judging = build.picture_transforms(config, network)
         self.judging = ActivationCache(
-            root, prefix, Views(setting.dataset, judging), config.cache_dtype
+            root, prefix, Views(setting.dataset, judging), config.cache_dtype, watch.warn
         )
         self.training = self.judging
         if count := settled(config.views):
             views = Views(setting.dataset, training, count, of_the_same_class)
-            self.training = ActivationCache(root, prefix, views, config.cache_dtype)
+            self.training = ActivationCache(root, prefix, views, config.cache_dtype, watch.warn)
 
     def prepare(self, trained_on: IntArray, judged_on: IntArray) -> None:
         """Runs the frozen layers on what training needs, before it starts."""

@@ -9,7 +9,8 @@
 
 Each view is a file in a folder named after a hash of everything it depends on: weights before the
 cut, data, transform, view and precision. Other weights or pictures have another name, so a stale
-file is never found; what lies under the right name but does not fit is made again. Runs that differ
+file is never found; what lies under the right name but does not fit is made again, and so is what
+is found damaged or deleted while it is read. Runs that differ
 after the cut only (loss, head, split, seed) share their files, and so do processes that fill them
 at the same time. Pictures are computed in fixed blocks of the data set, so what is kept does not
 depend on who asked first.
@@ -53,6 +54,7 @@ from unseen.data.pictures.decode import UnreadablePictureError
 from unseen.data.pictures.loader import Broken, StandIn, evaluation_batches
 from unseen.data.pictures.transforms import Transform
 from unseen.networks.activation_file import (
+    ATTEMPTS,
     BLOCK,
     WHOLE,
     WITH_STAND_INS,
@@ -65,8 +67,9 @@ from unseen.networks.split import Prefix
 
 AHEAD = 2  # batches read while one is computed on
 GROUP = 16  # blocks handed to the loader at once; between groups we look what others have done
-LAYOUT = 2  # raise when the files change their meaning
+LAYOUT = 3  # raise when the files change their meaning
 DTYPES = ("int16", "float32")
+Order = tuple[IntArray, IntArray]  # items, and the view of each
 _LARGEST = np.iinfo(np.int16).max
 
 
@@ -116,10 +119,19 @@ class Plan:
 class ActivationCache:
     """Activations of a frozen prefix in memory-mapped files, one per view."""
 
-    def __init__(self, root: Path, prefix: Prefix, views: Views, dtype: str = "int16") -> None:
+    def __init__(
+        self,
+        root: Path,
+        prefix: Prefix,
+        views: Views,
+        dtype: str = "int16",
+        warn: Callable[[str], None] = lambda text: None,
+    ) -> None:
         if dtype not in DTYPES:
             raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
         self.root, self.prefix, self.views, self.dtype = root, prefix, views, dtype
+        self.warn = warn
+        self.broken: Broken | None = None  # who was told of unreadable pictures in the build
         record = _record(tuple(_to_file(self._run(prefix, self._few(1))).shape[1:]), dtype)
         key = views.key() | {"weights": prefix.fingerprint(), "layout": LAYOUT, "dtype": dtype}
         self.files: list[ActivationFile] = []
@@ -128,6 +140,7 @@ class ActivationCache:
             digest = hashlib.sha256(json.dumps(own_key, sort_keys=True).encode()).hexdigest()
             file = ActivationFile(root / digest[:24], own_key, len(views.dataset), record)
             self.files.append(file)
+        self.built = np.zeros((views.count, self.files[0].num_blocks), dtype=bool)
 
     def missing(self, items: IntArray) -> list[tuple[int, int]]:
         """(view, block) of what some items need and is not there yet, or not whole."""
@@ -162,6 +175,7 @@ class ActivationCache:
     ) -> None:
         """Computes what is missing, block by block, and tells (done, all), in pictures of those
         blocks, once per view."""
+        self.broken = broken
         missing, tried = self.missing(items), set[tuple[int, int]]()
         if not missing:
             return
@@ -227,24 +241,50 @@ class ActivationCache:
                 broken(errors.pop(0))
             yield len(batch.images)
 
-    def _read_ahead(self, orders: Iterable[tuple[IntArray, IntArray]]) -> Iterator[Batch]:
-        done = np.stack([file.done() for file in self.files])  # [views, blocks]
-        waiting: deque[Future[Batch]] = deque()
+    def _read_ahead(self, orders: Iterable[Order]) -> Iterator[Batch]:
+        self.built |= np.stack([file.done() for file in self.files])
+        waiting: deque[tuple[Order, Future[Batch | None]]] = deque()
         with ThreadPoolExecutor(1, thread_name_prefix="activations") as reader:
             for order in orders:
-                waiting.append(reader.submit(self._read, done, *order))
+                if not self.built[order[1], order[0] // BLOCK].all():
+                    told = "this activation cache is not built yet: call build(items) first"
+                    raise ValueError(told)
+                waiting.append((order, reader.submit(self._read, *order)))
                 if len(waiting) > AHEAD:
-                    yield waiting.popleft().result()
+                    yield self._whole(*waiting.popleft())
             while waiting:
-                yield waiting.popleft().result()
+                yield self._whole(*waiting.popleft())
 
-    def _read(self, done: NDArray[np.bool_], indices: IntArray, views: IntArray) -> Batch:
-        if not done[views, indices // BLOCK].all():
-            raise ValueError("this activation cache is not built yet: call build(items) first")
+    def _whole(self, order: Order, read: "Future[Batch | None]") -> Batch:
+        batch = read.result()
+        return self._mended(*order) if batch is None else batch
+
+    def _mended(self, indices: IntArray, views: IntArray) -> Batch:
+        """A batch some of whose blocks were lost or damaged since they were built: they, and what
+        else is gone, are made again as they were."""
+        for _ in range(ATTEMPTS):
+            for view in np.unique(views).tolist():
+                _, lost = self.files[view].read(indices[views == view])
+                gone = np.flatnonzero(self.built[view] & ~self.files[view].done())
+                if blocks := sorted({*lost, *gone.tolist()}):
+                    self.warn(
+                        f"{len(blocks)} of {int(self.built[view].sum())} blocks of activations in "
+                        f"{self.files[view].folder} were lost or damaged: they are made again"
+                    )
+                    deque(self._fill(view, blocks, self._fast_prefix(), 0, self.broken), maxlen=0)
+            batch = self._read(indices, views)
+            if batch is not None:
+                return batch
+        raise OSError(f"what is written to {self.root} does not stay: choose another --cache")
+
+    def _read(self, indices: IntArray, views: IntArray) -> Batch | None:
+        """None if something of it is lost or damaged."""
         found = np.empty(len(indices), dtype=self.files[0].record)
         for view in np.unique(views):
             here = views == view
-            found[here] = self.files[view].records()[indices[here]]
+            found[here], lost = self.files[view].read(indices[here])
+            if lost:
+                return None
         labels = torch.from_numpy(self.views.dataset.labels[indices])
         return Batch(_unpacked(found), labels, torch.from_numpy(indices))
 
