@@ -117,6 +117,12 @@ def test_from_a_run_to_an_answer(
     code, text, _ = unseen(capsys, "index", "verify", index)
     assert code == 1
     assert "vectors.npy is damaged" in text
+    assert "unseen index repair" in text
+    code, text, _ = unseen(capsys, "index", "repair", index)
+    assert code == 0
+    assert "added 9" in text
+    assert unseen(capsys, "index", "verify", index)[0] == 0
+    assert "nothing to repair" in unseen(capsys, "index", "repair", index)[1]
 
 
 def test_embed_leaves_out_what_cannot_be_read(

@@ -1,5 +1,6 @@
 """`unseen index`: build and keep an index of pictures."""
 
+import shlex
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -10,6 +11,7 @@ import typer
 from unseen.cli.terminal import console, display, tell_left_out
 from unseen.experiment.trained import Trained
 from unseen.search import maintain, verify
+from unseen.search import repair as mend
 from unseen.search.index import Index
 from unseen.search.ingest import Ingested, find, ingest, model_entry
 from unseen.search.manifest import read
@@ -29,6 +31,9 @@ Images = Annotated[list[Path], typer.Argument(help="picture files, or folders of
 Label = Annotated[str | None, typer.Option(help="of all these pictures")]
 ByFolder = Annotated[bool, typer.Option("--folder-labels/--no-labels", help="root/<class>/**")]
 Run = Annotated[Path | None, typer.Option(help="the run, if it is no longer where it was")]
+RemoveMissing = Annotated[
+    bool, typer.Option("--remove-missing", help="also when many files are gone at once")
+]
 
 
 @app.command()
@@ -103,17 +108,18 @@ def update(
         list[Path] | None, typer.Argument(help="also add what is new in these")
     ] = None,
     run: Run = None,
+    remove_missing: RemoveMissing = False,
 ) -> None:
     """Example: unseen index update birds.index photos/
 
     Brings the index in line with the files: changed ones are embedded again under their old id,
-    vanished ones are removed.
+    vanished ones are removed, and get their id again if they come back.
     """
     model = maintain.model_of(index, run)
     new = find(images) if images else []
 
     def work(writer: Writer, progress: Callable[[int, int], None]) -> Ingested:
-        gone, done = maintain.update(writer, model, new, progress)
+        gone, done = maintain.update(writer, model, new, progress, remove_missing=remove_missing)
         console.print(f"{gone:,} files are gone and were removed")
         return done
 
@@ -131,7 +137,11 @@ def check(index: IndexFolder) -> None:
     for problem in problems:
         console.print(str(problem), style="red", soft_wrap=True)
     if problems:
-        console.print("`unseen index rebuild` makes it again from the pictures")
+        console.print(
+            f"`unseen index repair {shlex.quote(str(index))}` keeps what is whole and embeds the "
+            "rest again",
+            soft_wrap=True,
+        )
         raise typer.Exit(1)
     for _ in verify.leftovers(index)[:1]:
         console.print("a stopped writer left files behind; the next one removes them")
@@ -145,16 +155,35 @@ def rebuild(
         Path | None,
         typer.Option(help="the run to embed with", show_default="the one it was made with"),
     ] = None,
+    remove_missing: RemoveMissing = False,
 ) -> None:
     """Example: unseen index rebuild birds.index --run runs/birds-2
 
     Embeds all its pictures again from their files, for a new or changed model. The old index
-    answers until the new one is whole.
+    answers until the new one is whole. Stopped or killed, the same command goes on.
     """
     model = Trained.open(run or Path(read(index).model.run))
     with display() as (_, watch):
-        done = maintain.rebuild(index, model, watch.of("embedding"))
+        done = maintain.rebuild(index, model, watch.of("embedding"), remove_missing=remove_missing)
     _told(done, index)
+
+
+@app.command()
+def repair(index: IndexFolder, run: Run = None, remove_missing: RemoveMissing = False) -> None:
+    """Example: unseen index repair birds.index
+
+    Mends what `unseen index verify` found: keeps what is whole, embeds the other pictures again
+    from their files, and says what could not be saved. Stopped or killed, the same command goes on.
+    """
+    with display() as (_, watch):
+        if not verify.verify(index, watch.of("reading")):
+            console.print(f"{index}: nothing to repair", soft_wrap=True)
+            return
+        done = mend.repair(index, run, watch.of("embedding"), remove_missing=remove_missing)
+    for sentence in done.told:
+        console.print(f"not saved: {sentence}", style="yellow", soft_wrap=True)
+    console.print(f"{done.kept:,} pictures were whole", soft_wrap=True)
+    _told(done.again, index)
 
 
 def _add(

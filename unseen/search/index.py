@@ -22,8 +22,8 @@ from torch import Tensor
 
 from unseen.neighbours.space import require_finite, to_sphere
 from unseen.search import manifest as manifests
-from unseen.search.manifest import Manifest
-from unseen.search.segment import ID, SERIAL, DamagedError, Facts, Segment
+from unseen.search.manifest import DamagedError, Manifest
+from unseen.search.segment import ID, SERIAL, Facts, Segment
 from unseen.search.stores.approximate import Approximate
 from unseen.search.stores.exact import Exact, Found, Mask, best_of
 from unseen.search.stores.milvus import Milvus

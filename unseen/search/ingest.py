@@ -107,14 +107,16 @@ def ingest(
     ids: Mapping[str, int] | None = None,
 ) -> Ingested:
     """Embeds and adds what is not there yet; with `replace_changed` also files that changed. `ids`
-    are those that new pictures get by their path; without, they are numbered."""
+    are those that new pictures get by their path; without, one that was there before its file went
+    away gets its old one, others are numbered."""
     require_same_model(writer.manifest.model, model, writer.path)
     known = {facts.path: (id, facts) for id, facts in writer.index().every()}
     wanted: list[tuple[Source, int | None]] = []
+    numbered = ids or writer.vanished()
     for source in sources:
         path = str(source.path)
         if path not in known:
-            wanted.append((source, (ids or {}).get(path)))
+            wanted.append((source, numbered.get(path)))
         elif replace_changed and _changed(source, known[path][1]):
             wanted.append((source, known[path][0]))
     done = Ingested(same=len(sources) - len(wanted))
@@ -131,8 +133,12 @@ def ingest(
 
 def _changed(source: Source, facts: Facts) -> bool:
     """The file is another, or its label is."""
-    same_label = source.label in (None, facts.label)
-    return not same_label or _state(source.path) != (facts.num_bytes, facts.modified)
+    if source.label not in (None, facts.label):
+        return True
+    try:
+        return _state(source.path) != (facts.num_bytes, facts.modified)
+    except FileNotFoundError:
+        return False  # what is known of it stays
 
 
 def _prepare(model: Trained, source: Source, id: int | None) -> _Prepared:

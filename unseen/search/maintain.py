@@ -9,10 +9,14 @@ from unseen.experiment.trained import Trained
 from unseen.search import manifest as manifests
 from unseen.search.index import Index
 from unseen.search.ingest import Ingested, Source, ingest, model_entry
+from unseen.search.manifest import ApproximateEntry, ModelEntry, SegmentEntry
+from unseen.search.segment import Facts
 from unseen.search.verify import verify
-from unseen.search.writer import Writer
+from unseen.search.writer import ASIDE, Writer
 
 Progress = Callable[[int, int], None]
+
+MOST_MISSING = 0.1  # share of the files that may be gone without anybody having said so
 
 
 def model_of(index: Path, run: Path | None = None) -> Trained:
@@ -42,36 +46,98 @@ def named(index: Index, words: Sequence[str]) -> list[int]:
     return found
 
 
+def require_files(paths: Sequence[str], index: Path) -> None:
+    """Raises ValueError when so many files are gone that a disk may not be mounted: more than a
+    tenth, or all below a folder that is now empty."""
+    gone = [Path(path) for path in paths if not Path(path).exists()]
+    empty = next(
+        (folder for folder in map(_nearest_folder, gone) if not any(folder.iterdir())), None
+    )
+    if len(gone) <= MOST_MISSING * len(paths) and empty is None:
+        return
+    where = f"{empty} is empty" if empty is not None else f"{gone[0]} is one"
+    raise ValueError(
+        f"{len(gone):,} of {len(paths):,} files of {index} are gone ({where}): is a disk not "
+        "mounted? If they are meant to go, --remove-missing"
+    )
+
+
+def _nearest_folder(path: Path) -> Path:
+    return next(folder for folder in path.parents if folder.is_dir())
+
+
 def update(
-    writer: Writer, model: Trained, new: Sequence[Source], progress: Progress | None = None
+    writer: Writer,
+    model: Trained,
+    new: Sequence[Source],
+    progress: Progress | None = None,
+    *,
+    remove_missing: bool = False,
 ) -> tuple[int, Ingested]:
     """Removes pictures whose file is gone, renews those whose file or label changed, adds new
     ones; returns how many were removed and what became of the rest."""
     known = [(id, Source(Path(f.path), f.label)) for id, f in writer.index().every()]
+    if not remove_missing:
+        require_files([str(source.path) for _, source in known], writer.path)
     gone = [id for id, source in known if not source.path.exists()]
     sources = {source.path: source for _, source in known if source.path.exists()}
     for source in new:
         if source.label is not None or source.path not in sources:
             sources[source.path] = source
     done = ingest(writer, model, list(sources.values()), progress, replace_changed=True)
-    return writer.remove(gone) if gone else 0, done
+    return writer.remove(gone, vanished=True) if gone else 0, done
 
 
-def rebuild(path: Path, model: Trained, progress: Progress | None = None) -> Ingested:
+def rebuild(
+    path: Path, model: Trained, progress: Progress | None = None, *, remove_missing: bool = False
+) -> Ingested:
     """The same pictures with the vectors of another model, under their old ids: made aside, then
     put in the place of the old ones at once. Goes on where a stopped rebuild was."""
-    aside, entry = path.with_name(f".{path.name}.rebuild"), model_entry(model)
-    with Writer.open(path) as old:  # nobody else writes meanwhile
-        begun = (aside / manifests.NAME).exists() and not verify(aside)
-        if not begun or manifests.read(aside).model != entry:
-            shutil.rmtree(aside, ignore_errors=True)
-            begun = False
-        pictures = list(old.index().every())
-        ids = {facts.path: id for id, facts in pictures}
+    with Writer.open(path) as writer:  # nobody else writes meanwhile
+        pictures = list(writer.index().every())
+        if not remove_missing:
+            require_files([facts.path for _, facts in pictures], path)
+        return remake(writer, model, pictures, progress)
+
+
+def remake(
+    writer: Writer,
+    model: Trained,
+    pictures: Sequence[tuple[int, Facts]],
+    progress: Progress | None = None,
+    *,
+    keep: Sequence[SegmentEntry] = (),
+    vanished: dict[str, int] | None = None,
+    approximate: ApproximateEntry | None = None,
+) -> Ingested:
+    """Embeds pictures aside, under these ids; they and the segments to keep are then the index."""
+    aside, entry = writer.path / ASIDE, model_entry(model)
+    if not (begun := _is_begun(aside, entry, writer.manifest.next_serial if keep else 0)):
+        shutil.rmtree(aside, ignore_errors=True)
+    open_aside = Writer.open(aside) if begun else None
+    with open_aside or Writer.create(aside, entry, writer.manifest.next_serial) as other:
+        wanted = {id: (facts.path, facts.label) for id, facts in pictures}
+        made = [(id, (facts.path, facts.label)) for id, facts in other.index().every()]
+        # removed, or put in anew, since this was begun: it stays so
+        if stale := [id for id, told in made if wanted.get(id) != told]:
+            other.remove(stale)
         sources = [Source(Path(facts.path), facts.label) for _, facts in pictures]
-        with Writer.open(aside) if begun else Writer.create(aside, entry) as writer:
-            done = ingest(writer, model, sources, progress, ids=ids)
-        old.become(aside)
-        old.refresh_store()
+        ids = {facts.path: id for id, facts in pictures}
+        done = ingest(other, model, sources, progress, replace_changed=True, ids=ids)
+        there = set(other.index().ids.tolist())
+    left_out = {facts.path: id for id, facts in pictures if id not in there}
+    vanished = writer.vanished() if vanished is None else vanished
+    writer.take(aside, keep, vanished | left_out, approximate)
+    writer.refresh_store()
     shutil.rmtree(aside)
     return done
+
+
+def _is_begun(aside: Path, entry: ModelEntry, first_serial: int) -> bool:
+    """Whether a stopped one left rows that can be used: whole, of this model, and after those
+    that are kept."""
+    if not (aside / manifests.NAME).exists() or verify(aside):
+        return False
+    index = Index.open(aside)
+    serials = index.serials
+    return index.manifest.model == entry and (not len(serials) or int(serials[0]) >= first_serial)

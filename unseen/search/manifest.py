@@ -16,7 +16,15 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from unseen.files import replace_bytes
 
 NAME = "manifest.json"
-NEWER = ("identity",)  # fields that came after version 0.1
+COPY = "manifest.copy.json"  # for repair, should the first be damaged
+NEWER = ("identity", "vanished")  # fields that came after version 0.1
+
+
+class DamagedError(ValueError):
+    """A file of an index that is not as it was written."""
+
+    def __init__(self, path: Path, why: str = "its content does not make sense") -> None:
+        super().__init__(f"{path} is damaged: {why}. `unseen index repair` mends it")
 
 
 class Entry(BaseModel):
@@ -63,6 +71,13 @@ class MilvusEntry(Entry):
     last_serial: int = 0
 
 
+class VanishedEntry(Entry):
+    """A file of the ids of pictures whose files went away, for when they come back."""
+
+    name: str
+    sha256: str
+
+
 class Manifest(Entry):
     """Everything an index consists of."""
 
@@ -75,28 +90,30 @@ class Manifest(Entry):
     segments: list[SegmentEntry] = []
     approximate: ApproximateEntry | None = None
     milvus: MilvusEntry | None = None
+    vanished: VanishedEntry | None = None
 
 
 def write(folder: Path, manifest: Manifest) -> None:
-    replace_bytes(folder / NAME, _spelled(manifest))
+    for name in (COPY, NAME):  # the change counts with the second
+        replace_bytes(folder / name, _spelled(manifest))
 
 
-def read(folder: Path) -> Manifest:
+def read(folder: Path, name: str = NAME) -> Manifest:
     """Raises ValueError when the file is not what was once written."""
-    path = folder / NAME
-    if not path.exists():
+    path = folder / name
+    if not path.exists() and not (folder / COPY).exists():
         raise ValueError(
             f"{folder} is no index: "
             f"`unseen index build RUN IMAGES --out {shlex.quote(str(folder))}`"
         )
-    content = path.read_bytes()
+    content = path.read_bytes() if path.exists() else b""
     try:
         told = json.loads(content)
         manifest = Manifest.model_validate(told["index"])
     except (ValueError, KeyError, TypeError, ValidationError) as error:
-        raise ValueError(f"{path} is damaged: it cannot be read") from error
+        raise DamagedError(path, "it cannot be read") from error
     if _spelled(manifest) != content:
-        raise ValueError(f"{path} is damaged: its checksum does not match")
+        raise DamagedError(path, "its checksum does not match")
     return manifest
 
 

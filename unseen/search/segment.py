@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unseen.files import flush_folder, sha256, write_bytes
-from unseen.search.manifest import ModelEntry, SegmentEntry
+from unseen.search.manifest import DamagedError, ModelEntry, SegmentEntry
 
 FOLDER = "segments"
 SERIAL, ID, LINE, THUMBNAIL = range(4)
@@ -34,13 +34,6 @@ LONGEST = 1.001  # a unit vector, rounded
 NO_PLACE = "its vector is not finite, or far too long"
 
 Rows = NDArray[np.int64]
-
-
-class DamagedError(ValueError):
-    """A file of an index that is not as it was written."""
-
-    def __init__(self, path: Path, why: str = "its content does not make sense") -> None:
-        super().__init__(f"{path} is damaged: {why}")
 
 
 @dataclass(frozen=True)
@@ -188,11 +181,17 @@ def bury(index: Path, entry: SegmentEntry, dead: Rows, generation: int) -> Segme
     """The segment with these rows, and those already dead, no longer counting."""
     folder = index / FOLDER / entry.name
     name = f"dead-{generation:08d}.npy"
-    digest = write_bytes(folder / name, _npy(np.sort(dead)))
+    names = (name, copy_of(name))  # or damage to it would bring removed pictures back
+    new = {each: write_bytes(folder / each, _npy(np.sort(dead))) for each in names}
     flush_folder(folder)
-    files = {file: sha for file, sha in entry.files.items() if file != entry.dead}
-    changes = {"files": files | {name: digest}, "dead": name, "num_dead": len(dead)}
+    old = () if entry.dead is None else (entry.dead, copy_of(entry.dead))
+    files = {file: sha for file, sha in entry.files.items() if file not in old}
+    changes = {"files": files | new, "dead": name, "num_dead": len(dead)}
     return entry.model_copy(update=changes)
+
+
+def copy_of(dead: str) -> str:
+    return dead.replace(".npy", ".copy.npy")
 
 
 def check(folder: Path, files: dict[str, str]) -> None:
@@ -200,7 +199,7 @@ def check(folder: Path, files: dict[str, str]) -> None:
     for name, digest in files.items():
         path = folder / name
         if not path.exists():
-            raise ValueError(f"{path} is missing")
+            raise DamagedError(path, "it is missing")
         if sha256(path) != digest:
             raise DamagedError(path, "its checksum does not match")
 

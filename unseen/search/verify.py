@@ -8,11 +8,10 @@ import numpy as np
 from unseen.search import manifest as manifests
 from unseen.search import segment as segments
 from unseen.search.index import Index
-from unseen.search.manifest import Manifest
-from unseen.search.segment import DamagedError
+from unseen.search.manifest import DamagedError, Manifest
 from unseen.search.stores import approximate
 from unseen.search.stores.milvus import Milvus, UnavailableError
-from unseen.search.writer import LOCK
+from unseen.search.writer import ASIDE, LOCK
 
 Progress = Callable[[int, int], None]
 
@@ -21,6 +20,8 @@ def verify(path: Path, progress: Progress | None = None) -> list[str]:
     """What is wrong, one sentence each; nothing when all is well."""
     try:
         manifest = manifests.read(path)
+        if (path / manifests.COPY).exists():  # version 0.1 made none
+            manifests.read(path, manifests.COPY)
     except ValueError as error:
         return [str(error)]
     problems = []
@@ -44,6 +45,8 @@ def parts(path: Path, manifest: Manifest) -> dict[Path, dict[str, str]]:
     found = {path / segments.FOLDER / entry.name: entry.files for entry in manifest.segments}
     if manifest.approximate is not None:
         found[path / approximate.FOLDER / manifest.approximate.name] = manifest.approximate.files
+    if manifest.vanished is not None:
+        found[path] = {manifest.vanished.name: manifest.vanished.sha256}
     return found
 
 
@@ -51,8 +54,9 @@ def leftovers(path: Path) -> list[Path]:
     """Files that the manifest does not name: of a writer that was killed. The next one tidies."""
     folders = parts(path, manifests.read(path))
     known = {folder / name for folder, files in folders.items() for name in files}
-    known |= {path / manifests.NAME, path / LOCK}
-    return sorted({file for file in path.rglob("*") if not file.is_dir()} - known)
+    known |= {path / manifests.NAME, path / manifests.COPY, path / LOCK}
+    found = {file for file in path.rglob("*") if not file.is_dir()} - known
+    return sorted(file for file in found if path / ASIDE not in file.parents)
 
 
 def _inconsistencies(index: Index) -> list[str]:

@@ -9,6 +9,7 @@ tidied away. A crash in between leaves files that nobody reads; the next writer 
 Segments are merged eight at a time, so their number grows with the logarithm of the pictures.
 """
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -18,7 +19,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from unseen.files import Lock, flush_folder, is_aside
+from unseen.files import Lock, flush_folder, is_aside, write_bytes
 from unseen.search import manifest as manifests
 from unseen.search import segment as segments
 from unseen.search.index import Index
@@ -28,6 +29,7 @@ from unseen.search.manifest import (
     MilvusEntry,
     ModelEntry,
     SegmentEntry,
+    VanishedEntry,
 )
 from unseen.search.segment import ID, NewPicture, Segment
 from unseen.search.stores import approximate, milvus
@@ -35,6 +37,8 @@ from unseen.search.stores import approximate, milvus
 Progress = Callable[[int, int], None]
 
 LOCK = "lock"
+ASIDE = "rebuild"  # the folder of what will take the place of rows
+VANISHED = "vanished-"
 APPROXIMATE_ABOVE = 200_000  # pictures; up to here every search compares with all of them
 FIRST_TIER = 1024  # rows; segments up to this size count as equally small
 FANOUT = 8
@@ -59,14 +63,15 @@ class Writer:
 
     @classmethod
     @contextmanager
-    def create(cls, path: Path, model: ModelEntry) -> Iterator["Writer"]:
+    def create(cls, path: Path, model: ModelEntry, first_serial: int = 1) -> Iterator["Writer"]:
         """An empty index in a new or empty folder."""
         path.mkdir(parents=True, exist_ok=True)
         with Lock(path / LOCK):
             names = {entry.name for entry in path.iterdir()} - {LOCK}
             if not all(is_aside(name) for name in names):
                 raise ValueError(f"{path} is not empty and no index: choose another --out")
-            manifests.write(path, Manifest(identity=uuid4().hex, model=model))
+            empty = Manifest(identity=uuid4().hex, model=model, next_serial=first_serial)
+            manifests.write(path, empty)
             yield cls(path, manifests.read(path))
 
     def index(self) -> Index:
@@ -86,40 +91,75 @@ class Writer:
         replaced = {p.id for p in pictures if p.id is not None}
         self._commit(
             segments=[*self._without(replaced), entry],
-            next_id=next(fresh, next_id + len(pictures)),
+            next_id=max(next(fresh, next_id + len(pictures)), *(id + 1 for id in ids)),
             next_serial=known.next_serial + len(pictures),
         )
         self._merge()
         return ids
 
-    def remove(self, ids: Collection[int]) -> int:
-        """Takes pictures out; returns how many there were."""
-        before = self._num_alive()
-        self._commit(segments=self._without(set(ids)))
+    def remove(self, ids: Collection[int], vanished: bool = False) -> int:
+        """Takes pictures out; returns how many there were. vanished: their files went away, and
+        should these come back, they get their ids again."""
+        before, gone = self._num_alive(), set(ids)
+        known = {path: id for path, id in self.vanished().items() if id not in gone}
+        if vanished:
+            known |= {facts.path: id for id, facts in self.index().every() if id in gone}
+        self._commit(segments=self._without(gone), vanished=self._remembered(known))
         self._merge()
         return before - self._num_alive()
 
-    def become(self, other: Path) -> None:
-        """Takes over the rows and the model of another index, which loses them."""
-        taken = manifests.read(other)
+    def vanished(self) -> dict[str, int]:
+        """Ids of pictures whose files went away, by their paths."""
+        entry = self.manifest.vanished
+        if entry is None:
+            return {}
+        segments.check(self.path, {entry.name: entry.sha256})
+        known: dict[str, int] = json.loads((self.path / entry.name).read_bytes())
+        return known
+
+    def take(
+        self,
+        other: Path,
+        keep: Sequence[SegmentEntry],
+        vanished: dict[str, int],
+        approximate: ApproximateEntry | None = None,
+    ) -> None:
+        """Of its own segments only these, and the rows and the model of another index."""
+        taken, known = manifests.read(other), self.manifest
         entries = []
         for place, entry in enumerate(taken.segments):
             name = f"{self._new_name()}-{place}"
             target = self.path / segments.FOLDER / name
-            target.parent.mkdir(exist_ok=True)
-            os.replace(other / segments.FOLDER / entry.name, target)
+            shutil.rmtree(target, ignore_errors=True)
+            shutil.copytree(
+                other / segments.FOLDER / entry.name, target, copy_function=_link_or_copy
+            )
+            flush_folder(target)
             entries.append(entry.model_copy(update={"name": name}))
-        old = self.manifest.milvus
+        flush_folder(self.path / segments.FOLDER)
+        old = known.milvus
         self._commit(
-            segments=entries,
+            segments=[*keep, *entries],
             model=taken.model,
-            next_serial=taken.next_serial,
-            approximate=None,
-            milvus=None if old is None else milvus.renewed(old),
+            next_id=max(known.next_id, taken.next_id),
+            next_serial=max(known.next_serial, taken.next_serial),
+            approximate=approximate,
+            milvus=old if old is None or keep else milvus.renewed(old),
+            vanished=self._remembered(vanished),
         )
-        if old is not None:
+        if old is not None and not keep:
             with suppress(milvus.UnavailableError):  # then it stays, and nothing reads it
                 self._milvus(old).drop()
+
+    def keep(
+        self,
+        entries: Sequence[SegmentEntry],
+        vanished: dict[str, int],
+        approximate: ApproximateEntry | None,
+    ) -> None:
+        """Of its segments only these."""
+        remembered = self._remembered(vanished)
+        self._commit(segments=list(entries), vanished=remembered, approximate=approximate)
 
     def use_milvus(self, entry: MilvusEntry) -> None:
         """Searches go to Milvus from now on; one that cannot be reached is refused."""
@@ -186,6 +226,13 @@ class Writer:
             kept[run] = [merged] if merged.rows else []
             self._commit(segments=kept)
 
+    def _remembered(self, vanished: dict[str, int]) -> VanishedEntry | None:
+        if not vanished:
+            return None
+        name = f"{VANISHED}{self.manifest.generation + 1:08d}.json"
+        digest = write_bytes(self.path / name, json.dumps(vanished, sort_keys=True).encode())
+        return VanishedEntry(name=name, sha256=digest)
+
     def _commit(self, **changes: object) -> None:
         generation = self.manifest.generation + 1
         changed = self.manifest.model_copy(update={"generation": generation, **changes})
@@ -197,8 +244,10 @@ class Writer:
         """Removes what the manifest does not name: replaced files, and those of a crash."""
         known = {entry.name: entry.files for entry in self.manifest.segments}
         faiss = self.manifest.approximate
+        gone = self.manifest.vanished
         for file in self.path.iterdir():
-            if is_aside(file.name):
+            old = file.name.startswith(VANISHED) and (gone is None or file.name != gone.name)
+            if old or is_aside(file.name):
                 file.unlink()
         self._tidy_folder(segments.FOLDER, known)
         self._tidy_folder(approximate.FOLDER, {faiss.name: faiss.files} if faiss else {})
@@ -233,6 +282,14 @@ def require_places(pictures: Sequence[NewPicture], model: ModelEntry) -> None:
         raise ValueError(f"vectors must have {model.size} numbers, got {vectors.shape[1:]}")
     for place in np.flatnonzero(~segments.are_places(vectors, model))[:1]:
         raise ValueError(f"{pictures[place].facts.path}: {segments.NO_PLACE}")
+
+
+def _link_or_copy(source: str, target: str) -> None:
+    """The same file under a second name, where the disk can; the first stays whole."""
+    try:
+        os.link(source, target)
+    except OSError:
+        write_bytes(Path(target), Path(source).read_bytes())
 
 
 def _mergeable(entries: Sequence[SegmentEntry]) -> slice | None:

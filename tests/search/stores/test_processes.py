@@ -191,7 +191,7 @@ def test_a_rebuilt_index_has_a_collection_of_its_own(
         aside.add(rows(300, first=400))
         aside.index()
     with used_elsewhere(collection), Writer.open(collection) as writer:
-        writer.become(tmp_path / "aside")
+        writer.take(tmp_path / "aside", keep=[], vanished={})
         writer.refresh_store()
     with Writer.open(collection) as writer:
         writer.refresh_store()

@@ -23,7 +23,7 @@ from unseen.data.pictures.decode import UnreadablePictureError, check, decode
 from unseen.reports.embedding_map import class_colours, flatten, sample
 from unseen.search.answers import Answer
 from unseen.search.index import Index
-from unseen.search.segment import DamagedError
+from unseen.search.manifest import DamagedError
 from unseen.search.service.changes import Change, changes
 from unseen.search.service.guard import Guard, Limits, log
 from unseen.search.service.library import Library

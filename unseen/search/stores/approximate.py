@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unseen.files import flush_folder, sha256, write_bytes
-from unseen.search.manifest import ApproximateEntry
-from unseen.search.segment import DamagedError, Held
+from unseen.search.manifest import ApproximateEntry, DamagedError
+from unseen.search.segment import Held
 from unseen.search.stores.exact import Found, Mask
 
 if TYPE_CHECKING:

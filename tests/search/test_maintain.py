@@ -1,0 +1,303 @@
+"""What is gone, stopped or damaged: nothing is lost that is still known, nothing comes back."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from unseen.experiment.trained import Trained
+from unseen.search import ingest as ingesting
+from unseen.search import manifest as manifests
+from unseen.search import segment as segments
+from unseen.search import writer as writers
+from unseen.search.index import Index
+from unseen.search.ingest import find, ingest, model_entry
+from unseen.search.maintain import rebuild, update
+from unseen.search.repair import repair
+from unseen.search.verify import leftovers, verify
+from unseen.search.writer import Writer
+
+
+@pytest.fixture
+def photos(tmp_path: Path, pictures: Path) -> Path:
+    shutil.copytree(pictures, tmp_path / "photos")
+    return tmp_path / "photos"
+
+
+@pytest.fixture
+def index(tmp_path: Path, model: Trained, photos: Path) -> Path:
+    """Two segments, of classes 0 to 2 and 3 to 5; of the first one a picture was removed."""
+    path = tmp_path / "my.index"
+    with Writer.create(path, model_entry(model)) as writer:
+        for some in ((0, 1, 2), (3, 4, 5)):
+            named = [source for source in find([photos]) if int(str(source.label)[-1]) in some]
+            ingest(writer, model, named)
+        writer.remove([2])
+    return path
+
+
+def known(path: Path) -> dict[str, int]:
+    return {facts.path: id for id, facts in Index.open(path).every()}
+
+
+class Counted:
+    """A model that counts what it embeds, and can be told to stop like a kill would."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, stop_after: int | None = None) -> None:
+        self.paths: list[str] = []
+        prepare = ingesting._prepare
+
+        def counting(model: Trained, source: ingesting.Source, id: int | None) -> object:
+            if stop_after is not None and len(self.paths) >= stop_after:
+                raise KeyboardInterrupt
+            self.paths.append(str(source.path))
+            return prepare(model, source, id)
+
+        monkeypatch.setattr(ingesting, "_prepare", counting)
+        for name in ("BATCH", "COMMIT"):
+            monkeypatch.setattr(ingesting, name, 2)
+
+
+# a disk that is not mounted
+
+
+def test_update_on_an_empty_mount_point_is_refused(
+    index: Path, photos: Path, model: Trained, tmp_path: Path
+) -> None:
+    before = known(index)
+    photos.rename(tmp_path / "elsewhere")
+    photos.mkdir()
+    for work in (
+        lambda: update_of(index, model),
+        lambda: rebuild(index, model),
+    ):
+        with pytest.raises(ValueError, match="--remove-missing"):
+            work()
+        assert known(index) == before
+    assert update_of(index, model, remove_missing=True) == 29
+    assert known(index) == {}
+    photos.rmdir()
+    (tmp_path / "elsewhere").rename(photos)
+    update_of(index, model, photos)
+    assert {path: id for path, id in known(index).items() if path in before} == before
+    assert verify(index) == []
+    assert leftovers(index) == []
+
+
+def update_of(index: Path, model: Trained, *places: Path, remove_missing: bool = False) -> int:
+    with Writer.open(index) as writer:
+        new = find(places) if places else []
+        return update(writer, model, new, remove_missing=remove_missing)[0]
+
+
+def test_a_small_disk_that_is_not_mounted_is_noticed_by_its_empty_folder(
+    index: Path, photos: Path, model: Trained
+) -> None:
+    for file in sorted((photos / "class 3").iterdir())[:2]:
+        file.unlink()  # two of 29, deleted by hand: followed
+    assert update_of(index, model) == 2
+    shutil.rmtree(photos / "class 4")  # a class deleted, more than a tenth: asked
+    with pytest.raises(ValueError, match="5 of 27"):
+        update_of(index, model)
+    update_of(index, model, remove_missing=True)
+    for file in (photos / "class 3").iterdir():
+        file.rename(photos / file.name)
+    with pytest.raises(ValueError, match="class 3 is empty"):
+        update_of(index, model)
+
+
+def test_an_explicit_removal_is_not_taken_back(index: Path, photos: Path, model: Trained) -> None:
+    file = photos / "class 5" / "0.png"
+    id = known(index)[str(file.resolve())]
+    content = file.read_bytes()
+    file.unlink()
+    assert update_of(index, model) == 1
+    file.write_bytes(content)
+    update_of(index, model, photos)
+    assert known(index)[str(file.resolve())] == id
+    with Writer.open(index) as writer:
+        writer.remove([id])
+        assert str(file.resolve()) not in writer.vanished()
+
+
+# a rebuild that is stopped
+
+
+def test_a_stopped_rebuild_goes_on_and_what_was_removed_meanwhile_stays_removed(
+    index: Path, model: Trained, photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = known(index)
+    with monkeypatch.context() as patch:
+        stopped = Counted(patch, stop_after=15)
+        with pytest.raises(KeyboardInterrupt):
+            rebuild(index, model)
+    assert known(index) == before
+    assert verify(index) == []
+    done = len(Index.open(index / "rebuild"))
+    assert 5 < done <= len(stopped.paths)
+    assert verify(index / "rebuild") == []
+    gone = [id for id in before.values() if id % 3 == 0]
+    with Writer.open(index) as writer:
+        writer.remove(gone)
+        Image.new("RGB", (40, 40), "red").save(photos / "class 0" / "new.png")
+        ingest(writer, model, find([photos / "class 0" / "new.png"]))
+    expected = known(index)
+    with monkeypatch.context() as patch:
+        rest = Counted(patch)
+        rebuild(index, model)
+    assert known(index) == expected
+    assert len(rest.paths) <= len(before) + 1 - done
+    assert verify(index) == []
+    assert not (index / "rebuild").exists()
+
+
+# damage
+
+
+def first(path: Path) -> Path:
+    return path / segments.FOLDER / manifests.read(path).segments[0].name
+
+
+def flipped(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 4
+    file.write_bytes(content)
+
+
+def emptied(file: Path) -> None:
+    file.write_bytes(b"")
+
+
+Damage = Callable[[Path], None]
+
+
+@pytest.mark.parametrize("damage", [flipped, emptied, Path.unlink])
+@pytest.mark.parametrize(
+    "name", ["vectors.npy", "thumbnails.bin", "dead-*.npy", "manifest.json", "manifest.copy.json"]
+)
+def test_repair_keeps_what_is_whole_and_embeds_the_rest_again(
+    index: Path, model: Trained, name: str, damage: Damage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, vectors = known(index), Index.open(index).vectors()
+    place = index if name.startswith("manifest") else first(index)
+    damage(sorted(place.glob(name))[-1])
+    assert verify(index) != [] or name == "manifest.copy.json"  # its absence is no damage
+    again = Counted(monkeypatch)
+    done = repair(index)
+    assert known(index) == before
+    ids = sorted(before.values())
+    wanted = vectors[np.argsort([*before.values()])]
+    np.testing.assert_allclose(Index.open(index).vectors(ids), wanted, atol=1e-5)
+    assert len(again.paths) == (14 if name in ("vectors.npy", "thumbnails.bin") else 0)
+    assert done.kept == 29 - len(again.paths)
+    assert verify(index) == []
+    assert leftovers(index) == []
+
+
+@pytest.mark.parametrize("damage", [flipped, emptied, Path.unlink])
+def test_repair_without_ids_gives_new_ones_and_says_so(index: Path, damage: Damage) -> None:
+    before = known(index)
+    damage(first(index) / "rows.npy")
+    done = repair(index)
+    after = known(index)
+    assert set(after) == set(before)  # the removed one stays removed
+    assert any("new ones" in sentence for sentence in done.told)
+    assert {id for path, id in after.items() if id != before[path]} == set(range(31, 45))
+    assert verify(index) == []
+
+
+def test_repair_without_paths_says_what_is_lost(index: Path) -> None:
+    before = known(index)
+    flipped(first(index) / "pictures.jsonl")
+    done = repair(index)
+    assert len(known(index)) == 28  # a line that does not fit its file is not believed
+    assert known(index).items() <= before.items()
+    assert "cannot be read" in done.told[0]
+    (first(index) / "pictures.jsonl").unlink()
+    done = repair(index)
+    assert "cannot be read" in done.told[0]
+    assert verify(index) == []
+
+
+def test_repair_never_brings_a_removed_picture_back(index: Path, model: Trained) -> None:
+    before = known(index)
+    for file in first(index).glob("dead-*"):
+        file.unlink()
+    done = repair(index)
+    assert "not known which" in done.told[0]
+    assert len(known(index)) == 15
+    with Writer.open(index) as writer:  # whoever adds them again finds them under their ids
+        ingest(writer, model, [ingesting.Source(Path(path)) for path in before])
+    assert known(index) == before
+
+
+def test_repair_of_both_manifests_is_refused_in_one_line(index: Path) -> None:
+    for name in (manifests.NAME, manifests.COPY):
+        emptied(index / name)
+    with pytest.raises(ValueError, match="unseen index build"):
+        repair(index)
+
+
+def test_repair_embeds_vectors_again_that_are_no_place(
+    index: Path, model: Trained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = known(index)
+    nan = np.full(16, np.nan, dtype=np.float32)
+    with monkeypatch.context() as patch, Writer.open(index) as writer:
+        patch.setattr(writers, "require_places", lambda *_: None)
+        facts = [facts for _, facts in writer.index().every()][:3]
+        writer.add([segments.NewPicture(f, nan, b"", before[f.path]) for f in facts])
+    assert len(verify(index)) == 3
+    again = Counted(monkeypatch)
+    repair(index)
+    assert len(again.paths) == 3
+    assert known(index) == before
+    assert np.isfinite(Index.open(index).vectors()).all()
+    assert verify(index) == []
+
+
+def test_a_stopped_repair_goes_on(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = known(index)
+    flipped(first(index) / "vectors.npy")
+    with monkeypatch.context() as patch:
+        Counted(patch, stop_after=9)
+        with pytest.raises(KeyboardInterrupt):
+            repair(index)
+    again = Counted(monkeypatch)
+    repair(index)
+    assert 0 < len(again.paths) < 14
+    assert known(index) == before
+    assert verify(index) == []
+
+
+def test_a_picture_that_the_network_cannot_place_is_left_out_and_named(
+    tmp_path: Path, model: Trained, photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vectors = Trained.vectors
+
+    def spoilt(self: Trained, images: torch.Tensor) -> torch.Tensor:
+        made = vectors(self, images)
+        made[0, 0] = np.nan
+        return made
+
+    monkeypatch.setattr(Trained, "vectors", spoilt)
+    with Writer.create(tmp_path / "i", model_entry(model)) as writer:
+        done = ingest(writer, model, find([photos]))
+    assert (done.added, len(done.unreadable)) == (29, 1)
+    assert "0.png (its vector" in done.unreadable[0]
+
+
+def test_an_index_of_version_0_1_is_read_and_written_as_before(index: Path) -> None:
+    """It had no identity, no copy of its manifest, and remembered no vanished pictures."""
+    old = manifests.read(index).model_copy(update={"identity": "", "vanished": None})
+    manifests.write(index, old)
+    (index / manifests.COPY).unlink()
+    assert b"identity" not in (index / manifests.NAME).read_bytes()
+    assert verify(index) == []
+    with Writer.open(index) as writer:
+        writer.remove([3])
+    assert len(Index.open(index)) == 28
