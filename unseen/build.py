@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from unseen import catalogue
-from unseen.config import PLAIN, Config
+from unseen.config import OWN_DATA, PLAIN, Config
 from unseen.config_tables import Part
 from unseen.contracts import Dataset, IntArray, Sampler, Split, SplitProtocol
 from unseen.data.official.benchmark import Benchmark
@@ -41,6 +41,11 @@ def dataset(
     part: Part, progress: Callable[[int, int], None] | None = None, strict: bool = False
 ) -> Dataset:
     """The data set a config names; `strict`: a file that cannot be read is an error."""
+    if part.name == OWN_DATA:
+        raise ValueError(
+            "this run was trained on a data set given from Python, which has no name: say where "
+            "the same items lie, with --data PATH (from Python: reopen(run, dataset=...))"
+        )
     wanted = {p.name: p.default for p in catalogue.parameters(catalogue.find("data", part.name))}
     if wanted.get("root") is inspect.Parameter.empty and "root" not in part.values:
         raise ValueError(f"{part.name} must be told where: data.root=PATH, or `unseen train PATH`")
@@ -64,6 +69,17 @@ def data_table(data: str, given: Any = None) -> dict[str, Any]:
             missing += f", and no data set of that name: {near}"
         raise FileNotFoundError(missing)
     return table | {"name": data_name(Path(data)), "root": data}
+
+
+def moved_data(part: Part, data: str) -> Part:
+    """The data part of a config whose items now lie elsewhere. A folder stays what it was taken
+    for; anything else is taken for what it looks like."""
+    given = {key: value for key, value in part.values.items() if key != "root"}
+    was_folder = "root" in part.values and part.name not in ("arrays", "packed", "table")
+    if was_folder and Path(data).is_dir():
+        return Part(**{"name": part.name, "root": data} | given)
+    table = data_table(data)
+    return Part(**table | (given if table["name"] == part.name else {}))
 
 
 def data_name(path: Path) -> str:

@@ -8,7 +8,7 @@ log. Shapes: N anchors, M references, D embedding size, C classes, Q queries, G 
 neighbours.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
@@ -90,8 +90,29 @@ class Dataset(Protocol):
         ...
 
     def fingerprint(self) -> str:
-        """A hash that changes when an item, a label or the order changes."""
+        """A hash that changes when an item, its content, a label or the order changes."""
         ...
+
+
+@runtime_checkable
+class IdentifiedDataset(Protocol):
+    """A data set whose items can be known again, one by one; all of ours are. Of one that cannot, a
+    run compares `fingerprint()`, and items are their positions."""
+
+    def item_ids(self) -> list[str]:
+        """A name for each item, the same wherever the data lie; no two are alike."""
+        ...
+
+    def digests(self, progress: Callable[[int, int], None] | None = None) -> list[bytes]:
+        """32 bytes for each item that change when its content changes: copies have the same."""
+        ...
+
+
+def item_ids_of(dataset: Dataset) -> list[str]:
+    """The names of a data set's items; their positions where it has none."""
+    if isinstance(dataset, IdentifiedDataset):
+        return dataset.item_ids()
+    return [f"item {index}" for index in range(len(dataset))]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import torch
 
 from unseen import config as configs
 from unseen.cli.train import claimed, run
-from unseen.experiment.run import train_and_judge
+from unseen.experiment.run import begin, train_and_judge
 from unseen.experiment.setting import Setting, as_stored, prepare, stored_config
 from unseen.files import InUseError
 from unseen.training.run_folder import RunFolder
@@ -99,8 +99,7 @@ def with_threads(setting: Setting, count: int) -> Setting:
 def test_a_run_goes_on_with_its_threads_on_another_machine(held: ExitStack) -> None:
     there = with_threads(setting_of(), 7)
     out = claimed(there, None, held)
-    RunFolder(out).start_manifest("test", {}, there.config.hash())
-    RunFolder(out).write_text("config.toml", there.config.to_toml())
+    begin(there, RunFolder(out), "test")
     held.close()
     here = setting_of()
     assert here.config.threads == 1

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from unseen.cli.terminal import console, display, stages
+from unseen.cli.terminal import MovedData, console, display, stages
 from unseen.evaluation.calibrate import Calibration
 from unseen.experiment.calibration import NAME, calibrate_run
 from unseen.experiment.setting import reopen
@@ -19,6 +19,7 @@ def calibrate(
         float, typer.Option(help="share of pairs of different classes that may be matched")
     ] = 1e-3,
     confidence: Annotated[float, typer.Option(help="of the bound")] = 0.95,
+    data: MovedData = None,
 ) -> None:
     """Example: unseen calibrate runs/birds --fmr 1e-3
 
@@ -28,7 +29,7 @@ def calibrate(
     """
     trained = Trained.open(run)
     with display() as (_, watch):
-        setting, _folder = reopen(run, watch)
+        setting, _folder = reopen(run, watch, data)
         made = calibrate_run(setting, trained, watch, fmr, confidence)
         if (run / "report").exists():
             page.write(run, setting.dataset, stages(watch))

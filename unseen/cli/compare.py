@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from unseen.cli.terminal import console, display
+from unseen.cli.terminal import MovedData, console, display
 from unseen.experiment.setting import reopen
 from unseen.reports.comparison import compare_runs, comparison_table, verdict, write_page
 
@@ -14,6 +14,7 @@ def compare(
     first: Annotated[Path, typer.Argument(help="a judged run")],
     second: Annotated[Path, typer.Argument(help="another, on the same test items")],
     html: Annotated[Path | None, typer.Option(help="a page of the queries that changed")] = None,
+    data: MovedData = None,
 ) -> None:
     """Example: unseen compare runs/glyphs-margin-seed0 runs/glyphs-triplet-seed0
 
@@ -26,6 +27,6 @@ def compare(
     console.print(verdict(pair))
     if html is not None:
         with display() as (_, watch):
-            setting, _folder = reopen(first, watch)
+            setting, _folder = reopen(first, watch, data)
             write_page(pair, setting.dataset, html)
         console.print(f"page: {html}")

@@ -63,7 +63,7 @@ def check(
         dataset = build.dataset(config.data, watch.of("reading the data"))
         split, why_not = None, ""
         try:
-            split = prepare(config, watch, dataset).split
+            split = prepare(config, watch, dataset, is_named=True).split
         except ValueError as error:
             why_not = str(error)
         found = checked(dataset, split, workers, watch.of("looking at pictures"))

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from unseen.cli.terminal import console, display
+from unseen.cli.terminal import MovedData, console, display
 from unseen.experiment.diagnose import diagnose as look_at
 from unseen.experiment.setting import reopen
 from unseen.reports.diagnosis import printed
@@ -16,6 +16,7 @@ def diagnose(
     robustness: Annotated[
         bool, typer.Option(help="also recall with a part of each picture's local features")
     ] = False,
+    data: MovedData = None,
 ) -> None:
     """Example: unseen diagnose runs/glyphs-multi_similarity-seed0
 
@@ -24,6 +25,6 @@ def diagnose(
     it too, with the suspects' pictures: unseen report RUN.
     """
     with display() as (_, watch):
-        setting, folder = reopen(run, watch)
+        setting, folder = reopen(run, watch, data)
         diagnosis = look_at(setting, folder, watch, with_robustness=robustness)
     console.print(printed(diagnosis))

@@ -6,13 +6,14 @@ from typing import Annotated
 import torch
 import typer
 
-from unseen.cli.terminal import console, display
+from unseen.cli.terminal import MovedData, console, display
 from unseen.evaluation import evaluate as library
 from unseen.evaluation.approximate import approximate as through_index
 from unseen.evaluation.cost import cost
 from unseen.evaluation.files import read_embeddings, read_labels
 from unseen.experiment.judge import judge
 from unseen.experiment.layers import compare_layers
+from unseen.experiment.other_data import on_other_data
 from unseen.experiment.setting import reopen
 from unseen.reports import layers as layer_tables
 from unseen.reports import tables
@@ -35,19 +36,27 @@ def evaluate(
     normalise: Annotated[bool, typer.Option(help="cosine, or Euclidean distance")] = True,
     over: Annotated[str, typer.Option(help="intervals over queries or classes")] = "queries",
     approximate: Annotated[bool, typer.Option(help="with a faiss index")] = False,
+    data: MovedData = None,
+    on: Annotated[
+        str | None, typer.Option(help="judge a run on other data: a folder, a table, ...")
+    ] = None,
 ) -> None:
     """Example: unseen evaluate runs/glyphs-multi_similarity-seed0
 
-    Reads the test classes with the stored network, also of a run that was stopped, and writes
-    result.json. The manifest keeps count of every such reading. `--layers all` compares the run's
-    layers on training and test classes instead. Embeddings of any model are judged with
+    Reads the test classes with the stored network, also of a run that was stopped: the items the
+    run was trained with, whatever has come to its data since. Each reading is a file of its own in
+    readings/, and the manifest keeps count. `--layers all` compares the run's layers on training
+    and test classes instead. `--on OTHER` judges all classes of other data that the run was not
+    trained on. Embeddings of any model are judged with
 
     unseen evaluate --embeddings x.npy --labels y.npy
     """
     if (run is None) == (embeddings is None):
         raise ValueError("give a run's folder, or --embeddings x.npy --labels y.npy")
     if run is not None:
-        _run(run, layers)
+        if on is not None and (layers is not None or data is not None):
+            raise ValueError("--on goes without --layers and --data")
+        _run(run, layers, data, on)
         return
     if embeddings is None or labels is None or (gallery is None) != (gallery_labels is None):
         raise ValueError("--embeddings goes with --labels, --gallery with --gallery-labels")
@@ -62,16 +71,17 @@ def evaluate(
     _exact(items, names, wanted, normalise, over)
 
 
-def _run(run: Path, layers: str | None) -> None:
+def _run(run: Path, layers: str | None, data: str | None, on: str | None) -> None:
     with display() as (_, watch):
-        setting, folder = reopen(run, watch)
+        setting, folder = on_other_data(run, on, watch) if on else reopen(run, watch, data)
         if not folder.file("weights.safetensors").exists():
             raise ValueError(
                 f"{run} has no weights yet: it was stopped before its first epoch ended"
             )
         if layers is None:
             selection = folder.read_json("selection.json")
-            result = judge(setting, folder, selection, "unseen evaluate", watch)
+            purpose = f"unseen evaluate --on {on}" if on else "unseen evaluate"
+            result = judge(setting, folder, selection, purpose, watch, on)
         else:
             asked = [] if layers == "all" else layers.split(",")
             compared = compare_layers(setting, folder, asked, watch)

@@ -6,7 +6,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from unseen.cli.terminal import console, display
+from unseen.cli.terminal import MovedData, console, display
 from unseen.experiment.setting import reopen
 from unseen.experiment.trained import Picture, Trained
 from unseen.export.bundle import write_bundle
@@ -33,6 +33,7 @@ def export(
             help="pictures to check with", show_default="some of the run's validation classes"
         ),
     ] = None,
+    data: MovedData = None,
 ) -> None:
     """Example: unseen export runs/birds --onnx birds.onnx
 
@@ -42,7 +43,7 @@ def export(
     if onnx is None and program is None and bundle is None:
         raise ValueError("nothing to write: give --onnx FILE, --torch FILE or --bundle FOLDER")
     trained = Trained.open(run)
-    asked = as_input(trained, _pictures(run, pictures))
+    asked = as_input(trained, _pictures(run, pictures, data))
     if onnx is not None:
         _told(onnx, write_onnx(trained, onnx, asked), len(asked))
     if program is not None:
@@ -52,11 +53,11 @@ def export(
             _told(bundle / name, difference, len(asked))
 
 
-def _pictures(run: Path, given: Path | None) -> list[Picture]:
+def _pictures(run: Path, given: Path | None, data: str | None) -> list[Picture]:
     if given is not None:
         return [source.path for source in find([given])[:CHECKED]]
     with display() as (_, watch):
-        setting, _folder = reopen(run, watch)
+        setting, _folder = reopen(run, watch, data)
     items = setting.split.validation
     some = items[np.linspace(0, len(items) - 1, CHECKED, dtype=int)]
     return [setting.dataset.picture(int(item)) for item in some]

@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 from torch import Tensor
 
-from unseen.cli.terminal import console, display
+from unseen.cli.terminal import MovedData, console, display
 from unseen.evaluation.evaluate import evaluate
 from unseen.experiment.setting import Setting, Watch, computing, reopen
 from unseen.experiment.trained import Trained
@@ -25,6 +25,7 @@ def refine(
     top: Annotated[int, typer.Option(min=1, help="neighbours that expand a query")] = 3,
     k1: Annotated[int, typer.Option(min=1, help="of k-reciprocal re-ranking")] = 20,
     k2: Annotated[int, typer.Option(min=1, help="of k-reciprocal re-ranking")] = 6,
+    data: MovedData = None,
 ) -> None:
     """Example: unseen refine runs/birds
 
@@ -33,7 +34,7 @@ def refine(
     """
     trained = Trained.open(run)
     with display() as (_, watch):
-        setting, _folder = reopen(run, watch)
+        setting, _folder = reopen(run, watch, data)
         if not setting.config.by_cosine:
             raise ValueError(f"{run} compares raw vectors: post-processing here is for unit ones")
         with computing(setting):

@@ -12,9 +12,10 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
+from unseen import build
 from unseen.cli.terminal import console, display
 from unseen.contracts import Dataset
-from unseen.experiment.setting import prepare, stored_config
+from unseen.experiment.setting import reopen, stored_config
 from unseen.reports import page
 from unseen.studies import engine, tables
 from unseen.studies import plan as plans
@@ -165,10 +166,13 @@ def _write_pages(results: Results) -> None:
         done = [run for run in results.runs if run.state == "done"]
         for place, each in enumerate(done):
             watch.progress("pages of runs", place, len(done))
-            config = stored_config(RunFolder(each.folder))
-            name = config.data.model_dump_json()
-            data[name] = data.get(name) or prepare(config).dataset
-            page.write(each.folder, data[name])
+            folder = RunFolder(each.folder)
+            part = stored_config(folder).data
+            name = part.model_dump_json()
+            shown = data[name] = data.get(name) or build.dataset(part)
+            if folder.has("weights.safetensors"):  # not of another machine, whose pictures stayed
+                shown = reopen(each.folder, dataset=shown)[0].dataset
+            page.write(each.folder, shown)
         watch.progress("pages of runs", len(done), len(done))
 
 

@@ -4,8 +4,9 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -20,6 +21,9 @@ from rich.text import Text
 from unseen.cli.console import console
 from unseen.experiment.setting import Watch
 
+MovedData = Annotated[
+    str | None, typer.Option("--data", help="where the run's items lie now", show_default="as then")
+]
 NAMED = 5  # unreadable files named one by one
 
 

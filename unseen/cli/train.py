@@ -18,6 +18,7 @@ from unseen.cli.terminal import command_line, console, display, stages, tell_lef
 from unseen.config import Config
 from unseen.contracts import FeatureDataset
 from unseen.data.pictures.stored import CACHE_VARIABLE
+from unseen.experiment.items import changes_since
 from unseen.experiment.leaks import Copies
 from unseen.experiment.run import train_and_judge
 from unseen.experiment.setting import (
@@ -59,6 +60,9 @@ def train(
             help="what runs share: frozen layers' activations", show_default="~/.cache/unseen"
         ),
     ] = None,
+    accept_changes: Annotated[
+        bool, typer.Option(help="a new run if the data of the last one have changed")
+    ] = False,
 ) -> None:
     """Example: unseen train glyphs loss=margin epochs=5
 
@@ -78,10 +82,10 @@ def train(
     if cache is not None:
         os.environ[CACHE_VARIABLE] = str(cache)
     settled = configs.make(configs.override(values, settings or []))
-    run(settled, out)
+    run(settled, out, accept_changes)
 
 
-def run(config: Config, out: Path | None) -> dict[str, Any]:
+def run(config: Config, out: Path | None, accept_changes: bool = False) -> dict[str, Any]:
     """Trains into a folder and prints the scores; a finished folder is only shown again. Of
     several processes the first one speaks and writes."""
     keep_freed_memory()
@@ -89,7 +93,7 @@ def run(config: Config, out: Path | None) -> dict[str, Any]:
         console.quiet = not processes.is_first
         with display() as (_, watch):
             setting = prepare(config, watch, processes=processes)
-        out = processes.agreed(lambda: claimed(setting, out, held))
+        out = processes.agreed(lambda: claimed(setting, out, held, accept_changes))
         folder = RunFolder(out, processes)
         setting = as_stored(setting, folder)
         finished = folder.read_json("result.json") if is_done(folder) else None
@@ -105,12 +109,22 @@ def run(config: Config, out: Path | None) -> dict[str, Any]:
     return result
 
 
-def claimed(setting: Setting, out: Path | None, held: ExitStack) -> Path:
+def claimed(
+    setting: Setting, out: Path | None, held: ExitStack, accept_changes: bool = False
+) -> Path:
     """The folder of a run, this process's alone as long as `held` lives; a finished one is only
-    read. A run with other settings is not touched: without `out` the next name is tried."""
-    for path in [out] if out else usual_folders(setting.config):
+    read. A run with other settings is not touched: without `out` the next name is tried. A run that
+    began with other items is an error, or passed over."""
+    changes = ""
+    for path in names(setting.config, out):
         folder = RunFolder(path)
-        if not (changed := other_settings(folder, setting)):
+        changed = other_settings(folder, setting)
+        if found := other_items(folder, setting, changed):
+            changes = changes or found
+            continue
+        if not changed:
+            if changes and not accept_changes and not folder.is_started:
+                raise ValueError(f"{changes}. --accept-changes trains a new run on them")
             if is_done(folder):
                 return path
             purpose = as_stored(setting, folder).config.hash()
@@ -118,13 +132,13 @@ def claimed(setting: Setting, out: Path | None, held: ExitStack) -> Path:
                 lock = held.enter_context(ExitStack())
                 lock.enter_context(folder.lock(purpose))
             except InUseError as error:
-                if out or (error.owner is not None and error.owner.purpose == purpose):
+                if path == out or (error.owner is not None and error.owner.purpose == purpose):
                     raise
                 continue
             if not (changed := other_settings(folder, setting)):  # nobody was faster
                 return path
             lock.close()
-        if out:
+        if path == out:
             raise ValueError(
                 f"{path} holds a run with other settings ({', '.join(changed)}): "
                 "choose another --out"
@@ -135,6 +149,15 @@ def claimed(setting: Setting, out: Path | None, held: ExitStack) -> Path:
 def is_done(folder: RunFolder) -> bool:
     """Finished, and whole: a damaged network is restored, as after a stop."""
     return folder.is_finished and folder.is_whole
+
+
+def other_items(folder: RunFolder, setting: Setting, changed: list[str]) -> str:
+    """What has become of the items of a stored run, if nothing else is different: what "auto" is
+    settled to depends on the items."""
+    asked = setting.asked or setting.config
+    if not folder.is_started or any(getattr(asked, key) != "auto" for key in changed):
+        return ""
+    return changes_since(folder, setting.dataset)
 
 
 def other_settings(folder: RunFolder, setting: Setting) -> list[str]:
@@ -212,11 +235,11 @@ def announce_copies(copies: Copies) -> None:
         )
 
 
-def usual_folders(config: Config) -> Iterator[Path]:
-    """Named by data, loss and seed; further ones have a number."""
+def names(config: Config, out: Path | None) -> Iterator[Path]:
+    """`out`, or a name by data, loss and seed; further ones have a number."""
     path = Path(str(config.data.values.get("root", config.data.name))).resolve()
     data = path.name if path.is_dir() else path.stem
-    name = f"{data}-{config.loss.name.replace(':', '_')}-seed{config.seed}"
-    yield Path("runs") / name
+    first = out or Path("runs") / f"{data}-{config.loss.name.replace(':', '_')}-seed{config.seed}"
+    yield first
     for number in itertools.count(2):
-        yield Path("runs") / f"{name}-{number}"
+        yield first.with_name(f"{first.name}-{number}")

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from unseen.data.base import Columns, described
+from unseen.data.pictures.item_digests import Progress, row_digests, row_ids
 
 FURTHER = "label_"  # the names of further label columns begin with it
 NAMES = "label_names"
@@ -64,6 +65,12 @@ class Arrays:
 
     def picture(self, index: int) -> Image.Image:
         raise ValueError(f"{self.root} holds features, no pictures")
+
+    def item_ids(self) -> list[str]:
+        return row_ids(len(self))
+
+    def digests(self, progress: Progress | None = None) -> list[bytes]:
+        return row_digests(self.features)
 
     def describe(self) -> dict[str, Any]:
         counts = np.bincount(self.labels)

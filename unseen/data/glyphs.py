@@ -14,7 +14,6 @@ import hashlib
 import inspect
 import json
 import unicodedata
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -27,8 +26,7 @@ from PIL import Image, features
 
 from unseen.contracts import IntArray
 from unseen.data.pictures import characters, distort, stored
-
-Progress = Callable[[int, int], None]  # (done, total)
+from unseen.data.pictures.item_digests import Progress, row_digests
 
 _ORDER_SEED = (
     1789  # shuffles the classes once and for all: which are tested is part of the data set
@@ -70,6 +68,7 @@ class Glyphs:
                 stored.save(path, arrays)
         self._pixels: NDArray[np.uint8] = arrays["pixels"]  # [n, size, size]
         self._pixels.flags.writeable = False
+        self._ids: list[str] = arrays["ids"].tolist()
         self.labels: IntArray = arrays["labels"]
         self.label_names: list[str] = arrays["label_names"].tolist()
         self.official_test_classes: IntArray | None = arrays["test_classes"]
@@ -83,6 +82,13 @@ class Glyphs:
     def arrays(self) -> NDArray[np.uint8]:  # [n, size, size]
         """Every picture at once, grey, not to be written to."""
         return self._pixels
+
+    def item_ids(self) -> list[str]:
+        """Character, face, number of the picture."""
+        return list(self._ids)
+
+    def digests(self, progress: Progress | None = None) -> list[bytes]:
+        return row_digests(self._pixels)
 
     def describe(self) -> dict[str, Any]:
         counts = np.bincount(self.labels)
@@ -124,7 +130,7 @@ class Glyphs:
         groups = characters.alike()
         order = np.random.default_rng(_ORDER_SEED).permutation(len(groups))[: self.max_classes]
         classes = np.sort(order)
-        pixels, labels = [], []
+        pixels, labels, ids = [], [], []
         for label, group in enumerate(groups[c] for c in classes):
             for place, face in enumerate(characters.FACES):
                 held = [code for code in group if code in characters.covered(face)]
@@ -134,6 +140,7 @@ class Glyphs:
                     if drawing is not None:
                         pixels.append(distort.distort(drawing, self.size, rng))
                         labels.append(label)
+                        ids.append(f"{group[0]:04x}/{face}/{copy}")
             if progress:
                 progress(label + 1, len(classes))
         names = [" ".join(map(chr, groups[c])) for c in classes]
@@ -141,6 +148,7 @@ class Glyphs:
             "pixels": np.stack(pixels),
             "labels": np.array(labels, dtype=np.int64),
             "label_names": np.array(names),
+            "ids": np.array(ids),
             # Every other class of the shuffle: a character keeps its half whatever max_classes is.
             "test_classes": np.sort(np.searchsorted(classes, order[1::2])).astype(np.int64),
         }

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from unseen.data.base import Columns, described
+from unseen.data.pictures.item_digests import Progress, row_digests, row_ids
 
 _TRAIN, _TEST = ("train",), ("t10k", "test")
 _BYTES = 8  # the IDX code of unsigned bytes
@@ -67,6 +68,12 @@ class MnistLike:
     def arrays(self) -> NDArray[np.uint8]:  # [n, height, width]
         """Every picture at once, grey, not to be written to."""
         return self._pixels
+
+    def item_ids(self) -> list[str]:
+        return row_ids(len(self))
+
+    def digests(self, progress: Progress | None = None) -> list[bytes]:
+        return row_digests(self._pixels)
 
     def describe(self) -> dict[str, Any]:
         counts = np.bincount(self.labels)

@@ -7,6 +7,7 @@ source, small crops are softer. Each picture's checksum is compared when it is f
 one is an error that names it, and a run goes on as with any file that breaks.
 """
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from PIL import Image
 from unseen.contracts import IntArray
 from unseen.data.pictures.crops import Loaded, Picture
 from unseen.data.pictures.decode import PictureFile, UnreadablePictureError
+from unseen.data.pictures.item_digests import Progress, numbered
 from unseen.data.pictures.pack import Pack
 
 
@@ -48,12 +50,16 @@ class Packed:
         with self.opened(index) as picture:
             return Image.fromarray(picture.pixels())
 
-    def item_name(self, index: int) -> str:
-        return self._pack.name(index)
+    def item_ids(self) -> list[str]:
+        """Those of the source."""
+        return numbered(self._pack.arrays["names"].tolist())
 
-    def digests(self) -> list[bytes]:
-        """Of the files the pictures were packed from."""
-        return [row.tobytes() for row in self._pack.arrays["digests"]]
+    def digests(self, progress: Progress | None = None) -> list[bytes]:
+        """Of the file a picture was packed from, and of what was packed."""
+        packed = self._pack.records[:, 1:5]  # width, height, length, checksum
+        sources = self._pack.arrays["digests"]
+        pairs = zip(sources, packed, strict=True)
+        return [hashlib.sha256(one.tobytes() + two.tobytes()).digest() for one, two in pairs]
 
     def describe(self) -> dict[str, Any]:
         counts = np.bincount(self.labels)

@@ -4,11 +4,13 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from unseen.contracts import Dataset, Split
+from unseen.contracts import Dataset, IdentifiedDataset, Split
 from unseen.data.pictures.decode import UnreadablePictureError
 from unseen.data.pictures.inspect import Finding, inspect, inspect_loaded
+from unseen.data.pictures.item_digests import learn
+from unseen.data.pictures.loader import Opening
 from unseen.data.pictures.survey import Survey, survey
-from unseen.experiment.leaks import Filed, Fingerprinted, parts
+from unseen.experiment.leaks import Filed, parts
 
 PARTS = ("train", "validation", "test", "")
 
@@ -23,10 +25,11 @@ def checked(
     looks: list[Callable[[], Finding]]
     if isinstance(dataset, Filed):
         looks = [partial(inspect, dataset.path(i)) for i in range(len(dataset))]
-    elif isinstance(dataset, Fingerprinted):
+    elif isinstance(dataset, IdentifiedDataset) and isinstance(dataset, Opening):
+        items = zip(dataset.item_ids(), dataset.digests(), strict=True)
         looks = [
-            partial(inspect_loaded, dataset.item_name(i), digest, partial(dataset.picture, i))
-            for i, digest in enumerate(dataset.digests())
+            partial(inspect_loaded, f"{dataset.name}: {name}", digest, partial(dataset.picture, i))
+            for i, (name, digest) in enumerate(items)
         ]
     else:
         raise ValueError(f"{dataset.name} has no picture files to check")
@@ -39,4 +42,8 @@ def checked(
         looks.append(partial(inspect, Path(error.path)))
         labels.append(Path(error.path).parent.name)
         of_split.append("")
-    return survey(looks, labels, of_split, workers, progress)
+    found = survey(looks, labels, of_split, workers, progress)
+    if isinstance(dataset, Filed) and hasattr(dataset, "root"):
+        # all files were read: what is kept of them is true again, whatever their times said
+        learn(dataset.root, {look.path: look.digest for look in found.findings if look.digest})
+    return found

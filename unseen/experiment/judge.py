@@ -14,15 +14,18 @@ from unseen.data.pictures import transforms
 from unseen.evaluation.asking import Asking
 from unseen.evaluation.evaluate import Evaluation, evaluate
 from unseen.experiment import broken
+from unseen.experiment.items import split_hash
 from unseen.experiment.layers import choose_descriptor
 from unseen.experiment.orders import embed_at, while_training
 from unseen.experiment.refit import SELECTED
-from unseen.experiment.setting import EMBED_BATCH, Setting, Watch, computing, describe, split_hash
+from unseen.experiment.setting import EMBED_BATCH, Setting, Watch, computing, describe
 from unseen.experiment.source import source_of
 from unseen.experiment.start import take_start
 from unseen.training.journal import read
+from unseen.training.readings import OTHER, note_reading
 from unseen.training.run_folder import RunFolder
 
+FINAL = "final evaluation"
 PIXEL_SIDE = 32  # the raw-pixel baseline compares pictures at this size
 
 
@@ -32,25 +35,36 @@ def judge(
     selection: dict[str, Any],
     purpose: str,
     watch: Watch,
+    on: str | None = None,
 ) -> dict[str, Any]:
-    """Writes result.json and the embeddings; the manifest notes the reading first. Several
-    processes embed the pictures together; the first one judges and writes."""
+    """A reading of the test classes, which the manifest notes first. The final evaluation writes
+    result.json and the embeddings; any other a file of its own, and the embeddings only where there
+    are none of a final one. on: names data other than the run's own. Several processes embed the
+    pictures together; the first one judges and writes."""
     setting.broken.remember(read(folder.file("journal.jsonl")))
     setting.broken.tell = lambda event: watch.warn(broken.line(event))
     selection = choose_descriptor(setting, folder, selection, watch)
     folder.note_test_read(purpose, setting.config.hash())
+    keeps = purpose == FINAL or not (on or folder.has("result.json"))
+
+    def judged() -> dict[str, Any]:
+        scores = _scores(setting, spaces, watch)
+        if keeps:
+            keep_embeddings(folder, spaces["trained"], setting, scores)
+        return _result(setting, selection, scores)
+
     with computing(setting):
         spaces = embedding_spaces(setting, folder, selection["descriptor"]["layer"], watch)
-        return setting.processes.agreed(lambda: _judged(setting, folder, spaces, selection, watch))
+        result = setting.processes.agreed(judged)
+    if purpose == FINAL:
+        folder.write_json("result.json", result)
+    else:
+        note_reading(folder, purpose, result | ({OTHER: on} if on else {}))
+    return result
 
 
-def _judged(
-    setting: Setting,
-    folder: RunFolder,
-    spaces: dict[str, Tensor],
-    selection: dict[str, Any],
-    watch: Watch,
-) -> dict[str, Any]:
+def _scores(setting: Setting, spaces: dict[str, Tensor], watch: Watch) -> dict[str, Evaluation]:
+    """Of every space, by the class and by further labels."""
     config, split = setting.config, setting.split
     spaces = spaces | given_space(setting, watch)
     asking = setting.asking(split.test, config.evaluation_labels)
@@ -58,9 +72,15 @@ def _judged(
     scores = {name: score.by("") for name, score in found.items()}
     for column in config.evaluation_labels:
         scores |= {f"{name} by {column}": score.by(column) for name, score in found.items()}
-    keep_embeddings(folder, spaces["trained"], setting, scores)
+    return scores
+
+
+def _result(
+    setting: Setting, selection: dict[str, Any], scores: dict[str, Evaluation]
+) -> dict[str, Any]:
+    config = setting.config
     watched = {"monitor": "test"} if config.monitor == "test" else {}
-    result = describe(setting) | {
+    return describe(setting) | {
         "config_hash": config.hash(),
         "scores": {name: score.to_dict() for name, score in scores.items()},
         "seed": config.seed,
@@ -68,8 +88,6 @@ def _judged(
         "unreadable_pictures": len(setting.broken.paths),
         **watched,
     }
-    folder.write_json("result.json", result)
-    return result
 
 
 def _score(setting: Setting, name: str, space: Tensor, asking: Asking, watch: Watch) -> Evaluation:

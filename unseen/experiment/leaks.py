@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from unseen.contracts import Dataset, IntArray, Split
+from unseen.contracts import Dataset, IdentifiedDataset, Split
 from unseen.data.pictures import duplicates
 
 NAMED = 3  # pairs of copies that are named one by one
@@ -23,15 +23,6 @@ class Filed(Protocol):
     """A data set of files."""
 
     def path(self, index: int) -> Path: ...
-
-
-@runtime_checkable
-class Fingerprinted(Protocol):
-    """A data set that knows a hash of each item's content."""
-
-    def digests(self) -> list[bytes]: ...
-
-    def item_name(self, index: int) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -55,10 +46,11 @@ def copies(
     dataset: Dataset, split: Split, progress: Callable[[int, int], None] | None = None
 ) -> Copies | None:
     """Exact copies among the items; None where items have no content to compare."""
-    groups = exact_groups(dataset, progress)
-    if groups is None:
+    if not isinstance(dataset, IdentifiedDataset):
         return None
+    groups = duplicates.same(dataset.digests(progress))
     part = parts(len(dataset), split)
+    ids = dataset.item_ids()
     across = relabelled = 0
     examples: list[str] = []
     for group in groups:
@@ -67,25 +59,10 @@ def copies(
             across += sum(part[i] in (0, 1) for i in group)
             pairs = ((i, j) for i, j in combinations(group, 2) if part[i] != part[j])
             i, j = next(pairs)
-            examples.append(f"{name_of(dataset, i)} = {name_of(dataset, j)}")
+            examples.append(f"{ids[i]} = {ids[j]}")
         if len({int(dataset.labels[i]) for i in group}) > 1:
             relabelled += len(group)
     return Copies(groups, across, relabelled, examples[:NAMED])
-
-
-def exact_groups(
-    dataset: Dataset, progress: Callable[[int, int], None] | None = None
-) -> duplicates.Groups | None:
-    if isinstance(dataset, Fingerprinted):
-        return duplicates.same(dataset.digests())
-    if not isinstance(dataset, Filed):
-        return None
-    groups = duplicates.exact([dataset.path(i) for i in range(len(dataset))], progress)
-    boxes: IntArray | None = getattr(dataset, "boxes", None)
-    if boxes is None:
-        return groups
-    marked = [(i, (number, *boxes[i].tolist())) for number, g in enumerate(groups) for i in g]
-    return duplicates.grouped(marked)  # parts of one picture are no copies of each other
 
 
 def parts(num_items: int, split: Split) -> np.ndarray:  # [n]: 0 train, 1 validation, 2 test, or -1
@@ -93,14 +70,6 @@ def parts(num_items: int, split: Split) -> np.ndarray:  # [n]: 0 train, 1 valida
     for number, items in enumerate((split.train, split.validation, split.test)):
         part[items] = number
     return part
-
-
-def name_of(dataset: Dataset, index: int) -> str:
-    if isinstance(dataset, Filed):
-        return str(dataset.path(index))
-    if isinstance(dataset, Fingerprinted):
-        return dataset.item_name(index)
-    return f"item {index} ({dataset.label_names[dataset.labels[index]]})"
 
 
 def refuse_shared_classes(dataset: Dataset, split: Split) -> None:

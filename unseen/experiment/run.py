@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from unseen.experiment.fit import Fit
-from unseen.experiment.judge import judge
+from unseen.experiment.items import items_of, refuse_other_items
+from unseen.experiment.judge import FINAL, judge
 from unseen.experiment.refit import refit
 from unseen.experiment.setting import Setting, Watch, as_stored, computing, describe
 from unseen.training.run_folder import RunFolder
@@ -29,7 +30,7 @@ def train_and_judge(
     setting = as_stored(setting, folder)
     with lock or folder.lock(setting.config.hash()):
         selection = _train(setting, folder, command, watch)
-        result = judge(setting, folder, selection, "final evaluation", watch)
+        result = judge(setting, folder, selection, FINAL, watch)
         folder.note_end()
     return result
 
@@ -43,11 +44,20 @@ def train(setting: Setting, out: Path, command: str, watch: Watch | None = None)
 
 
 def _train(setting: Setting, folder: RunFolder, command: str, watch: Watch) -> dict[str, Any]:
+    """A run that began with other items is not touched."""
+    if folder.is_started:
+        refuse_other_items(folder, setting.dataset, setting.split)
     with computing(setting):  # a value that a method refuses stops here, before anything is written
         fit = Fit(setting, folder, watch)
     if not folder.is_started:
-        folder.start_manifest(command, describe(setting), setting.config.hash())
-        folder.write_text("config.toml", setting.config.to_toml())
+        begin(setting, folder, command)
     with computing(setting):
         selection = fit.run()
         return refit(setting, folder, selection, watch) if setting.config.refit else selection
+
+
+def begin(setting: Setting, folder: RunFolder, command: str) -> None:
+    """Writes down what the run is about; with its config a run has begun."""
+    items = items_of(setting.dataset, setting.split).write(folder)
+    folder.start_manifest(command, describe(setting) | {"items": items}, setting.config.hash())
+    folder.write_text("config.toml", setting.config.to_toml())

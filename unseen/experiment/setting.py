@@ -1,6 +1,5 @@
 """What a run is about: a settled config, its data and its split; and who watches it."""
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -13,13 +12,22 @@ from torch import Tensor
 
 from unseen import build
 from unseen import config as configs
-from unseen.config import Config
-from unseen.contracts import Batch, Dataset, IntArray, Split, annotations_of
+from unseen.config import OWN_DATA, Config
+from unseen.config_tables import Part
+from unseen.contracts import (
+    Batch,
+    Dataset,
+    IdentifiedDataset,
+    IntArray,
+    Split,
+    annotations_of,
+)
 from unseen.data.pictures.loader import evaluation_batches
 from unseen.evaluation.asking import Asking
 from unseen.evaluation.embed import embed, embed_layers
 from unseen.evaluation.evaluate import Evaluation
 from unseen.experiment.broken import BrokenPictures
+from unseen.experiment.items import read_items, refuse_other_items, split_hash
 from unseen.experiment.leaks import Copies, copies, refuse_shared_classes
 from unseen.networks.descriptor import Described, Tappable
 from unseen.networks.network import EMBEDDING
@@ -160,27 +168,64 @@ def prepare(
     watch: Watch | None = None,
     dataset: Dataset | None = None,
     processes: Processes | None = None,
+    is_named: bool = False,
 ) -> Setting:
-    """Opens the data (unless it is given), settles the config and cuts the classes."""
+    """Opens the data (unless it is given), settles the config and cuts the classes. is_named: the
+    config says where the given data set comes from; otherwise nobody else can open it."""
     watch, processes = watch or Watch(), processes or Processes()
+    if dataset is not None and not is_named:
+        config = config.model_copy(update={"data": Part(name=OWN_DATA)})
     told = watch.of("reading the data")
     with processes.first_ahead():  # it leaves what it has read in the cache
         dataset = dataset or build.dataset(config.data, told, config.strict)
+        _read(dataset, watch)
     asked = config
     config, reasons = settle(asked, dataset)
     reasons = build.data_reasons(config.data) + reasons
     split = build.split(config, dataset)
     refuse_shared_classes(dataset, split)
-    found = copies(dataset, split, watch.of("looking for copies"))
+    found = copies(dataset, split)
     return Setting(config, dataset, split, reasons, copies=found, processes=processes, asked=asked)
 
 
-def reopen(path: Path, watch: Watch | None = None) -> tuple[Setting, RunFolder]:
-    """The setting of a stored run."""
-    folder = RunFolder(path)
+def reopen(
+    path: Path,
+    watch: Watch | None = None,
+    data: str | None = None,
+    dataset: Dataset | None = None,
+) -> tuple[Setting, RunFolder]:
+    """The setting of a stored run: its items and its split. data: where the items lie now;
+    dataset: or the data set itself. Items that have come since are left out; where some are lost
+    or changed, a ValueError says which."""
+    folder, watch = RunFolder(path), watch or Watch()
     if not folder.is_started:
         raise ValueError(f"{path} is not a run: it has no config.toml. `unseen train` makes one.")
-    return prepare(stored_config(folder), watch), folder
+    config, kept = stored_config(folder), read_items(folder)
+    if dataset is None:
+        part = config.data if data is None else build.moved_data(config.data, data)
+        dataset = build.dataset(part, watch.of("reading the data"), config.strict)
+    _read(dataset, watch)
+    if kept is None:
+        split = build.split(settle(config, dataset)[0], dataset)
+        refuse_other_items(folder, dataset, split)
+    else:
+        changes = kept.changes(dataset)
+        if changes.any_lost:
+            raise ValueError(
+                f"the data of {path} have changed since it was trained: {changes}. Put them back, "
+                "or say where the same items lie now, with --data PATH"
+            )
+        if changes.added:
+            watch.warn(f"left out, because {path} was not trained with them: {changes}")
+        dataset, split = kept.found_in(dataset), kept.split
+    config, reasons = settle(config, dataset)
+    return Setting(config, dataset, split, reasons, copies=copies(dataset, split)), folder
+
+
+def _read(dataset: Dataset, watch: Watch) -> None:
+    """What items hold, under a bar: files that nobody has read before take their time."""
+    if isinstance(dataset, IdentifiedDataset):
+        dataset.digests(watch.of("reading what is in the pictures"))
 
 
 def stored_config(folder: RunFolder) -> Config:
@@ -231,15 +276,6 @@ def describe(setting: Setting) -> dict[str, Any]:
     told |= setting.copies.counts() if setting.copies else {}
     data = told | {"name": dataset.name, "fingerprint": dataset.fingerprint()}
     return {"data": data, "split": counts}
-
-
-def split_hash(split: Split) -> str:
-    """Changes when any item changes its part."""
-    digest = hashlib.sha256()
-    asking = [items for items in (split.query, split.gallery) if items is not None]
-    for items in (split.train, split.validation, split.test, *asking):
-        digest.update(len(items).to_bytes(8, "little") + np.ascontiguousarray(items).tobytes())
-    return digest.hexdigest()[:16]
 
 
 def settled(value: Number | str) -> Number:

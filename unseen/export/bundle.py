@@ -10,7 +10,6 @@ It is made aside and renamed: a folder of that name is whole.
 
 import hashlib
 import importlib.util
-import json
 import os
 import shutil
 from pathlib import Path
@@ -25,6 +24,7 @@ from unseen.export.inference import INPUT, OUTPUT, describe
 from unseen.export.onnx_file import write_onnx
 from unseen.export.torch_program import write_program
 from unseen.files import flush_folder
+from unseen.training.readings import result_of
 from unseen.training.run_folder import RunFolder
 
 
@@ -59,8 +59,7 @@ def write_bundle(trained: Trained, out: Path, pictures: Tensor) -> dict[str, flo
 def card(trained: Trained, calibration: Calibration | None) -> str:
     """The model card."""
     config, told = trained.config, describe(trained)
-    result = trained.folder.file("result.json")
-    scores = json.loads(result.read_text()) if result.exists() else None
+    scores = result_of(trained.folder.path)
     crop = f", then a {told['crop']} crop" if told["crop"] else ""
     return f"""# {trained.folder.path.resolve().name}
 

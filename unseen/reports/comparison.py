@@ -170,6 +170,12 @@ def _tests(
             raise ValueError(f"{path} is not judged yet: `{judge}` does it")
         found.append(run.test)
     prints = [_of_data(run, "fingerprint") for run in runs]
+    old = [run.name for run in runs if "items" not in run.manifest.get("data", {})]
+    if prints[0] != prints[1] and len(old) == 1:
+        raise ValueError(
+            f"{old[0]} was made by version 0.1, whose fingerprints were others: whether both runs "
+            "were judged on the same items cannot be known. Train it again"
+        )
     if prints[0] != prints[1]:
         names = [_of_data(run, "name") for run in runs]
         raise ValueError(

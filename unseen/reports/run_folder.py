@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unseen.training import journal
+from unseen.training.readings import result_of
 
 Json = dict[str, Any]
 
@@ -80,7 +81,7 @@ def read(folder: Path) -> RunFolder:
         manifest=json.loads(_text(folder / "manifest.json") or "{}"),
         steps=_latest(events, "step", key="step"),
         epochs=_latest(events, "epoch", key="epoch"),
-        result=json.loads(_text(folder / "result.json") or "null"),
+        result=result_of(folder),
         test=_embeddings(folder / "embeddings" / "test.npz"),
         layers=json.loads(_text(folder / "layers.json") or "null"),
         layer_answers=_layer_answers(folder / "embeddings" / "layers.npz"),

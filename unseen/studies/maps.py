@@ -14,9 +14,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from unseen import build
 from unseen.contracts import FeatureDataset
-from unseen.experiment.setting import stored_config
+from unseen.experiment.setting import reopen
 from unseen.reports import run_folder
 from unseen.reports.embedding_map import FEWEST_POINTS, flatten, sample
 from unseen.reports.thumbnails import sheet
@@ -25,7 +24,6 @@ from unseen.studies.charts import Cloud, clouds, pictures
 from unseen.studies.figures import Drawn
 from unseen.studies.preset import Told
 from unseen.studies.results import Run
-from unseen.training.run_folder import RunFolder
 
 CLASSES, MOST_POINTS, TILE, SEED = 10, 1500, 32, 0
 
@@ -50,7 +48,7 @@ def of_test(run: Run, tell: Told) -> dict[str, Any] | None:
     points = np.random.default_rng(SEED).permutation(points)
     places = flatten(test.embeddings[points], normalise=True)
     found = {"places": np.round(places, 2).tolist(), "classes": test.labels[points].tolist()}
-    dataset = build.dataset(stored_config(RunFolder(run.folder)).data)
+    dataset = reopen(run.folder)[0].dataset
     if not isinstance(dataset, FeatureDataset):
         uri, columns = sheet(dataset, test.indices[points].tolist(), TILE)
         found |= {"sheet": uri, "columns": columns}

@@ -20,7 +20,7 @@ from unseen.diagnostics.class_spectrum import ClassSpectrum
 from unseen.diagnostics.spectrum import Spectrum
 from unseen.diagnostics.spread import Spread
 from unseen.experiment.layers import stored_network
-from unseen.experiment.setting import Setting, Watch, computing, prepare, stored_config
+from unseen.experiment.setting import Setting, Watch, computing, reopen, stored_config
 from unseen.experiment.source import source_of
 from unseen.neighbours.space import broken_rows
 from unseen.studies.preset import Told
@@ -46,7 +46,7 @@ def of_runs(
         name = config.data.model_dump_json()
         if name not in opened:
             opened[name] = build.dataset(config.data)
-        setting = prepare(config, dataset=opened[name])
+        setting, _ = reopen(run.folder, dataset=opened[name])
         embeddings = _embedded(setting, folder)
         if not len(broken_rows(embeddings)):
             labels = torch.from_numpy(setting.dataset.labels[setting.split.train])

@@ -136,7 +136,7 @@ class Worker:
     def _train(self, cell: Cell, values: Values, folder: RunFolder, watch: Watch) -> None:
         config = configs.make(values)
         name = f"{config.data.model_dump_json()} strict={config.strict}"
-        prepared = prepare(config, watch, self.data.get(name))
+        prepared = prepare(config, watch, self.data.get(name), is_named=True)
         self.data[name] = prepared.dataset
         setting = replace(prepared, known_scores=self.known_scores)
         command = f"unseen study: {self.plan.name}, {cell.title}"

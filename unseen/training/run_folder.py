@@ -6,6 +6,8 @@ tensors have a checksum.
     journal.jsonl    one event per line          embeddings/  the test embeddings, per-query values
     result.json      the scores: no times or     report/      the page
                      paths, so it can be compared byte for byte
+    items.npz        what it is about: names,    readings/    judgements after the training
+                     labels, hashes, the split
     refit/           with refit = true: the second training; selected/: the weights before it
     checkpoint/      where training stands, and a second copy of what it has kept
 """

@@ -14,26 +14,6 @@ def scene(seed: int, width: int = 200, height: int = 150) -> Image.Image:
     return coarse.resize((width, height), Image.Resampling.BICUBIC)
 
 
-def test_exact_reads_only_files_of_equal_size(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    contents = [b"aa", b"bb", b"aa", b"ccc", b"bb", b"dddd", b"aa"]
-    paths = [tmp_path / str(k) for k in range(len(contents))]
-    for path, content in zip(paths, contents, strict=True):
-        path.write_bytes(content)
-    read = []
-    honest = duplicates.digest
-    monkeypatch.setattr(duplicates, "digest", lambda path: read.append(path) or honest(path))
-    seen = []
-    found = duplicates.exact(
-        [*paths, tmp_path / "gone", tmp_path / "gone too"], lambda *p: seen.append(p)
-    )
-    assert found == [[0, 2, 6], [1, 4]]
-    assert paths[3] not in read
-    assert paths[5] not in read
-    assert seen[-1] == (5, 5)
-
-
 def test_the_hash_counts_darker_cells() -> None:
     ramp = np.tile(np.arange(0, 90, 10, dtype=np.uint8), (8, 1))
     brighter, _ = duplicates.look(Image.fromarray(ramp))

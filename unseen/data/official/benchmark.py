@@ -3,6 +3,7 @@ file is missing, no class is in two parts. What is wrong is told beside what was
 the data come from.
 """
 
+import os
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -75,6 +76,7 @@ class Benchmark(PictureFiles):
             self._refuse(root, f"{some}, the first is {lost[0]}")
         name = type(self).__module__.rpartition(".")[2]
         super().__init__(root, name, listing.paths, told)
+        self.base = Path(os.path.commonpath(listing.paths))  # the root may be the folder above
         if listing.names is not None:
             self.label_names = [listing.names.get(label, label) for label in told.label_names]
 

@@ -1,6 +1,6 @@
 """Copies among pictures: the same bytes, or nearly the same look.
 
-Exact   same size and same SHA-256; files whose size nobody shares are not read.
+Exact   same SHA-256.
 Near    two pictures whose difference hashes are close and whose thumbnails agree. The hash has a
         bit for each of 8 x 8 cells of the grey picture: is the cell darker than the one to its
         right. Resizing, re-encoding and small changes of light flip few bits. Pairs within 3 of 64
@@ -10,8 +10,7 @@ Near    two pictures whose difference hashes are close and whose thumbnails agre
 """
 
 import hashlib
-import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -26,25 +25,12 @@ _BANDS = MAX_BITS + 1
 _CHUNK = 1 << 20
 
 Groups = list[list[int]]  # positions, rising; groups by their first member
-Progress = Callable[[int, int], None]
 
 
 def digest(path: Path) -> bytes:
     """SHA-256 of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").digest()
-
-
-def exact(paths: Sequence[Path], progress: Progress | None = None) -> Groups:
-    """Groups of files with the same content. Files that are gone have no copies."""
-    sizes = grouped(enumerate(map(_size, paths)))
-    shared = [place for group in sizes for place in group if _size(paths[place]) >= 0]
-    digests: list[tuple[int, bytes]] = []
-    for done, place in enumerate(sorted(shared), start=1):
-        digests.append((place, digest(paths[place])))
-        if progress is not None:
-            progress(done, len(shared))
-    return grouped(digests)
 
 
 def same(digests: Iterable[bytes]) -> Groups:
@@ -123,10 +109,3 @@ def grouped(marked: Iterable[tuple[int, object]]) -> Groups:
     for place, mark in marked:
         groups.setdefault(mark, []).append(place)
     return sorted(group for group in groups.values() if len(group) > 1)
-
-
-def _size(path: Path) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return -1

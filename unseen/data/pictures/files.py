@@ -1,8 +1,9 @@
 """Pictures in files: what every data set on disk shares once it knows its paths and labels."""
 
 import hashlib
+import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
@@ -15,20 +16,20 @@ from unseen.contracts import Annotations, IntArray
 from unseen.data.base import Described
 from unseen.data.pictures.crops import Loaded, Picture
 from unseen.data.pictures.decode import PictureFile, UnreadablePictureError, check, decode
-
-Progress = Callable[[int, int], None]  # (done, total)
+from unseen.data.pictures.item_digests import Progress, file_digests, numbered
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff"})
-_SAMPLED_BYTES = 1 << 14  # of each end of a file, for the fingerprint
+_SAMPLED_BYTES = 1 << 14  # of each end of a file, for the fingerprint of 0.1
 _THREADS = 8
 
 
 class PictureFiles:
     """A base to build on: paths, labels, and the part of each picture that counts: `boxes` [n, 4]
-    hold left, top, right, bottom in pixels; a negative right edge means the whole picture."""
+    hold left, top, right, bottom in pixels; a negative right edge means the whole picture. `base`:
+    where the paths in ids begin."""
 
     def __init__(self, root: Path, name: str, paths: Sequence[Path], told: Described) -> None:
-        self.root, self.name = root, name
+        self.root, self.base, self.name = root, root, name
         self._paths = list(paths)
         self.labels, self.label_names = told.labels, told.label_names
         self.official_test_classes = told.test_classes
@@ -36,6 +37,7 @@ class PictureFiles:
         self.group_names = told.group_names
         self.boxes: IntArray | None = None
         self.skipped: list[UnreadablePictureError] = []
+        self._digests: list[bytes] | None = None
 
     def __len__(self) -> int:
         return len(self._paths)
@@ -72,13 +74,30 @@ class PictureFiles:
             "unreadable": [str(error.path) for error in self.skipped],
         }
 
-    def fingerprint(self) -> str:
-        """Hashes names, labels, boxes, file sizes and both ends of every file: quick on large data,
-        and no picture is re-encoded without changing its size or its ends."""
-        return self._fingerprint
+    def item_ids(self) -> list[str]:
+        """The path below `base`, and the box where there is one; what is listed twice gets a
+        number."""
+        return list(self._ids)
 
-    @cached_property
-    def _fingerprint(self) -> str:
+    def digests(self, progress: Progress | None = None) -> list[bytes]:
+        """Of each file, with its box: parts of one picture are no copies of each other."""
+        if self._digests is None:
+            found = file_digests(self.root, self._paths, progress)
+            for index in range(len(self) if self.boxes is not None else 0):
+                found[index] = hashlib.sha256(found[index] + self._mark(index).encode()).digest()
+            self._digests = found
+        return list(self._digests)
+
+    def fingerprint(self) -> str:
+        """Hashes names, labels and the content of every file."""
+        told = [self._ids, self.labels.tolist(), [str(name) for name in self.label_names]]
+        digest = hashlib.sha256(json.dumps(told).encode())
+        digest.update(b"".join(self.digests()))
+        return digest.hexdigest()
+
+    def fingerprint_of_0_1(self) -> str:
+        """As version 0.1 made it, from file sizes and both ends of every file: its runs store no
+        items, and are known by it."""
         digest = hashlib.sha256()
         with ThreadPoolExecutor(_THREADS) as pool:
             contents = pool.map(_sample, self._paths)
@@ -88,6 +107,15 @@ class PictureFiles:
         if self.boxes is not None:
             digest.update(self.boxes.tobytes())
         return digest.hexdigest()
+
+    @cached_property
+    def _ids(self) -> list[str]:
+        below = (Path(os.path.relpath(path, self.base)).as_posix() for path in self._paths)
+        return numbered(name + self._mark(index) for index, name in enumerate(below))
+
+    def _mark(self, index: int) -> str:
+        box = self._box(index)
+        return "" if box is None else f" [{','.join(map(str, box))}]"
 
     def _box(self, index: int) -> list[int] | None:
         if self.boxes is None or self.boxes[index, 2] < 0:

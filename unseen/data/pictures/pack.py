@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from unseen.contracts import Annotations, Dataset, annotations_of
+from unseen.contracts import Annotations, Dataset, annotations_of, item_ids_of
 from unseen.data.pictures import crops, duplicates
 from unseen.data.pictures.ahead import ahead
 from unseen.data.pictures.decode import UnreadablePictureError
@@ -170,7 +170,8 @@ def write(
         _finish(file, packing.dataset, records)
     os.replace(part, out)
     flush_folder(out.parent)
-    left_out = [item_name(packing.dataset, r.position) for r in records if not r.length]
+    ids = item_ids_of(packing.dataset)
+    left_out = [ids[record.position] for record in records if not record.length]
     return Outcome(out, out.stat().st_size, len(records) - len(left_out), left_out)
 
 
@@ -213,12 +214,12 @@ def _finish(file: BinaryIO, dataset: Dataset, records: list[Record]) -> None:
     items = np.array([record.position for record in kept], dtype=np.int64)
     if not kept:
         raise ValueError("none of the pictures can be read: there is nothing to pack")
-    told = annotations_of(dataset)
+    told, ids = annotations_of(dataset), item_ids_of(dataset)
     arrays: dict[str, Any] = {
         "records": np.array([record[:6] for record in kept], dtype=np.int64),
         "labels": dataset.labels[items],
         "label_names": np.array([str(name) for name in dataset.label_names]),
-        "names": np.array([item_name(dataset, int(i)) for i in items]),
+        "names": np.array([ids[i] for i in items]),
         "digests": np.frombuffer(b"".join(r.digest for r in kept), np.uint8).reshape(-1, 32),
     }
     if dataset.official_test_classes is not None:
@@ -300,15 +301,6 @@ def is_pack(path: Path) -> bool:
         return False
     with path.open("rb") as file:
         return file.read(len(MAGIC)) == MAGIC
-
-
-def item_name(dataset: Dataset, index: int) -> str:
-    """The file an item comes from, within the data set's folder where it has one."""
-    path = getattr(dataset, "path", None)
-    if path is None:
-        return f"{index}"
-    found, root = Path(path(index)), getattr(dataset, "root", None)
-    return str(found.relative_to(root)) if root and found.is_relative_to(root) else str(found)
 
 
 def _read_header(file: BinaryIO) -> dict[str, Any] | None:

@@ -1,0 +1,69 @@
+"""Some items of a data set, in an order of one's own, under labels of one's own: what a stored run
+is about, whatever has come to its data since."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from unseen.contracts import Annotations, Dataset, FeatureDataset, IdentifiedDataset, IntArray
+
+_BY_INDEX = ("path", "opened")  # what a data set may offer for one item
+_BY_ROW = ("boxes",)  # and for all
+
+
+class ChosenItems:
+    """places: positions in `dataset`. labels, label_names, annotations: of the chosen items.
+    fingerprint: what the data set had when it held these items and no others."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        places: IntArray,
+        labels: IntArray,
+        label_names: Sequence[str],
+        annotations: Annotations,
+        fingerprint: str,
+    ) -> None:
+        self.name, self.labels, self.label_names = dataset.name, labels, label_names
+        self.annotations = annotations
+        self.official_test_classes: IntArray | None = None
+        self._dataset, self._places, self._fingerprint = dataset, places, fingerprint
+        for name in _BY_INDEX:
+            if hasattr(dataset, name):
+                setattr(self, name, self._of_item(getattr(dataset, name)))
+        for name in _BY_ROW:
+            rows = getattr(dataset, name, None)
+            if rows is not None:
+                setattr(self, name, rows[places])
+        if isinstance(dataset, IdentifiedDataset):
+            ids, digests = dataset.item_ids(), dataset.digests()
+            self.item_ids = lambda: [ids[place] for place in places]
+            self.digests = lambda progress=None: [digests[place] for place in places]
+        if isinstance(dataset, FeatureDataset):
+            self.features = dataset.features[places]
+        if hasattr(dataset, "arrays"):
+            pixels = dataset.arrays()[places]
+            self.arrays = lambda: pixels
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def picture(self, index: int) -> Image.Image:
+        return self._dataset.picture(int(self._places[index]))
+
+    def describe(self) -> dict[str, Any]:
+        counts = np.bincount(self.labels)
+        return {
+            "items": len(self),
+            "classes": len(self.label_names),
+            "smallest class": int(counts.min()),
+            "largest class": int(counts.max()),
+        }
+
+    def fingerprint(self) -> str:
+        return self._fingerprint
+
+    def _of_item(self, of: Callable[[int], Any]) -> Callable[[int], Any]:
+        return lambda index: of(int(self._places[index]))
