@@ -81,6 +81,20 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def shown(path: str | os.PathLike[str]) -> str:
+    """A path as text; bytes of a name that is not UTF-8 are spelled out."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def is_text(path: str | os.PathLike[str]) -> bool:
+    """Whether a path can be written down as UTF-8."""
+    try:
+        os.fspath(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 

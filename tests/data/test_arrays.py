@@ -109,7 +109,8 @@ def test_the_fingerprint_sees_every_change(file: Path, tmp_path: Path) -> None:
     [
         ({"features": np.zeros(72)}, r"must be \[n, P\] numbers"),
         ({"features": np.array([["a"]] * 72)}, r"must be \[n, P\] numbers"),
-        ({"features": np.full((72, 2), np.nan)}, "72 rows .* not finite, the first is row 0"),
+        ({"features": np.full((72, 2), np.nan)}, "72 rows .* not finite .* the first is row 0"),
+        ({"features": np.full((72, 2), 1e39)}, "72 rows .* beyond .* the largest float32"),
         ({"labels": np.zeros(71, int)}, r"labels .* must be \[72\], got \[71\]"),
         ({"labels": np.zeros(72)}, "integers or words"),
         ({"labels": np.zeros(72, int)}, "1 classes .* at least 4"),

@@ -1,3 +1,5 @@
+import json
+import os
 import shutil
 from pathlib import Path
 
@@ -7,6 +9,8 @@ from PIL import Image
 
 from unseen import contracts
 from unseen.data.folder import Folder
+from unseen.data.pictures.decode import UnreadablePictureError
+from unseen.experiment.check import checked
 
 
 def one_line(error: BaseException) -> str:
@@ -70,7 +74,10 @@ def test_unreadable_files_are_left_out_and_named(root):
     assert told["smallest class"] == 1
     assert told["largest class"] == 3
     assert told["unreadable files"] == 2
-    assert told["unreadable"] == [str(root / "ant" / "bad.jpg"), str(root / "cat" / "1.png")]
+    assert told["unreadable"] == [
+        f"{root / 'ant' / 'bad.jpg'} (not a picture)",
+        f"{root / 'cat' / '1.png'} (not a picture)",
+    ]
     with pytest.raises(ValueError, match=r"ant.bad\.jpg: not a picture") as caught:
         Folder(root, strict=True)
     one_line(caught.value)
@@ -153,3 +160,40 @@ def test_progress(root):
     seen = []
     Folder(root, progress=lambda done, total: seen.append((done, total)))
     assert seen == [(done, 13) for done in range(1, 14)]
+
+
+@pytest.fixture
+def strange(root):
+    """A pipe, and a name that is not UTF-8, among the pictures."""
+    os.mkfifo(root / "ant" / "pipe.png")
+    named = os.fsencode(root / "bee") + b"/\xff.png"
+    paint(root / "bee" / "x.png")
+    os.rename(root / "bee" / "x.png", named)
+    return root
+
+
+def test_pipes_and_names_that_are_not_utf_8_are_left_out_and_named(strange):
+    data = Folder(strange)
+    assert len(data) == 13
+    pipe, named = data.describe()["unreadable"]
+    assert pipe == f"{strange / 'ant' / 'pipe.png'} (a pipe, socket or device, not a file)"
+    assert named == f"{strange / 'bee'}/\\xff.png (its name is not UTF-8: rename it)"
+    named.encode()
+    assert data.fingerprint()
+    with pytest.raises(UnreadablePictureError, match="a pipe"):
+        Folder(strange, strict=True)
+
+
+def test_a_class_whose_name_is_not_utf_8_is_left_out_and_named(root):
+    os.rename(root / "dog", os.fsencode(root) + b"/d\xffg")
+    data = Folder(root)
+    assert data.label_names == ["ant", "bee", "cat", "elk"]
+    assert len(data.describe()["unreadable"]) == 3
+
+
+def test_the_check_of_pictures_names_them_and_does_not_wait(strange):
+    data = Folder(strange)
+    found = checked(data, None)
+    wrong = found.to_dict()["problems"]["unreadable"]
+    assert [Path(entry["path"]).name for entry in wrong] == ["pipe.png", "\\xff.png"]
+    json.dumps(found.to_dict()).encode()

@@ -1,3 +1,5 @@
+import hashlib
+import io
 import shutil
 from pathlib import Path
 
@@ -201,3 +203,63 @@ def test_bad_values_and_full_disks(
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 9, 1))  # type: ignore[attr-defined]
     with pytest.raises(OSError, match=r"needs about .* GB .*--jpeg"):
         write(Packing(folder, 64), tmp_path / "photos.pack")
+
+
+FORGERIES = {
+    "no records": {"records": None},
+    "no labels": {"labels": None},
+    "labels of no class": {"labels": np.full(16, 9)},
+    "labels in words": {"labels": np.array(["a"] * 16)},
+    "too few labels": {"labels": np.zeros(3, np.int64)},
+    "records beyond the file": {"records": np.full((16, 6), 2**40)},
+    "records before the file": {"records": np.full((16, 6), -5)},
+    "flat records": {"records": np.zeros(16, np.int64)},
+    "no digests": {"digests": np.zeros((2, 2), np.uint8)},
+    "test classes of another set": {"test_classes": np.array([77])},
+    "queries of another set": {"query": np.array([True])},
+    "further labels without words": {"further/colour": np.zeros(16, np.int64)},
+}
+
+
+@pytest.mark.parametrize("forged", FORGERIES.values(), ids=FORGERIES)
+def test_a_whole_file_that_was_forged_is_one_line(
+    forged: dict[str, np.ndarray | None], folder: Folder, tmp_path: Path
+) -> None:
+    path = tmp_path / "photos.pack"
+    write(Packing(folder, short_side=48), path)
+    arrays = dict(Packed(path)._pack.arrays) | forged
+    written(path, **{name: array for name, array in arrays.items() if array is not None})
+    with pytest.raises(ValueError, match="is no packed copy that can be used"):
+        Packed(path)
+
+
+def written(path: Path, **arrays: np.ndarray) -> None:
+    """Another index with a right checksum in the place of the old one."""
+    content = path.read_bytes()
+    place, _, _, magic = pack._TRAILER.unpack(content[-pack._TRAILER.size :])
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    index = buffer.getvalue()
+    digest = hashlib.sha256(index).digest()
+    tail = pack._TRAILER.pack(place, len(index), digest, magic)
+    path.write_bytes(content[:place] + index + tail)
+
+
+@pytest.mark.parametrize("quality", [None, 90])
+def test_no_flipped_bit_passes_for_another_picture(
+    folder: Folder, tmp_path: Path, quality: int | None
+) -> None:
+    path, draw = tmp_path / "photos.pack", np.random.default_rng(0)
+    write(Packing(folder, 24, quality), path)
+    whole = path.read_bytes()
+    expected = [pixels(Packed(path), i) for i in range(16)]
+    for place in draw.integers(0, len(whole), 60).tolist():
+        content = bytearray(whole)
+        content[place] ^= 1 << int(draw.integers(8))
+        path.write_bytes(content)
+        try:
+            data = Packed(path)
+            found = [pixels(data, i) for i in range(16)]
+        except ValueError:
+            continue
+        assert all(map(np.array_equal, found, expected))

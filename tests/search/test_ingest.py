@@ -62,16 +62,23 @@ def test_what_is_there_is_passed_over_and_broken_files_are_told(
     photos = tmp_path / "photos"
     shutil.copytree(pictures, photos)
     (photos / "class 1" / "broken.jpg").write_bytes(b"not a picture")
+    os.mkfifo(photos / "class 1" / "pipe.png")
+    shutil.copyfile(
+        next((photos / "class 0").iterdir()), os.fsencode(photos / "class 1") + b"/\xff.png"
+    )
     path = tmp_path / "i"
     with Writer.create(path, model_entry(model)) as writer:
         done = ingest(writer, model, find([photos / "class 0", photos / "class 1"]))
-    assert (done.added, done.same, len(done.unreadable)) == (10, 0, 1)
-    assert "broken.jpg" in done.unreadable[0]
+    assert (done.added, done.same, len(done.unreadable)) == (10, 0, 3)
+    told = " ".join(done.unreadable)
+    assert "broken.jpg (not a picture)" in told
+    assert "pipe.png (a pipe, socket or device, not a file)" in told
+    assert "\\xff.png (its name is not UTF-8: rename it)" in told
     heard: list[tuple[int, int]] = []
     with Writer.open(path) as writer:
         done = ingest(writer, model, find([photos]), lambda *told: heard.append(told))
     assert (done.added, done.same) == (20, 10)
-    assert heard[-1] == (31, 31)
+    assert heard[-1] == (33, 33)
     assert Index.open(path).labels["class 5"] == 5
     assert "class 0" not in Index.open(path).labels  # its folder was the root: no class above it
 

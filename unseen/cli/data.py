@@ -22,6 +22,7 @@ from unseen.data.pictures.pack import Packing, write
 from unseen.data.pictures.survey import Survey, write_list
 from unseen.experiment.check import checked
 from unseen.experiment.setting import prepare
+from unseen.files import shown
 from unseen.reports.contact_sheet import contact_sheet
 
 FOUND = 1  # the exit code when something is wrong with the data
@@ -158,7 +159,7 @@ def _print(found: Survey) -> None:
                 console.print(Text.assemble((kind, colour), f": {len(files)}"))
             for finding in files[: NAMED if colour == "red" else 1]:
                 why = f" ({finding.reason})" if finding.reason else ""
-                console.print(f"  {finding.path}{why}")
+                console.print(f"  {shown(finding.path)}{why}")
     for name, groups in (("exact copies", found.exact), ("near copies", found.near)):
         _print_copies(name, found, groups)
     table = Table("pictures in a class", "classes")

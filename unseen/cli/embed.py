@@ -30,7 +30,7 @@ def embed(
     with display() as (_, watch):
         paths, told = [source.path for source in found], watch.of("embedding")
         vectors = trained.embed(paths, told, broken.__setitem__)
-    left_out = [f"{error.path} ({error.reason})" for _, error in sorted(broken.items())]
+    left_out = [error.line for _, error in sorted(broken.items())]
     if len(left_out) == len(found):
         raise ValueError(f"none of the {len(found):,} files can be read; the first: {left_out[0]}")
     sources = [source for place, source in enumerate(found) if place not in broken]

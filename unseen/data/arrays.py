@@ -105,10 +105,12 @@ def _checked(features: NDArray[Any], root: str | Path) -> NDArray[Any]:
     shape = list(features.shape)
     if features.ndim != 2 or min(shape) < 1 or features.dtype.kind not in "fiu":
         raise ValueError(f"features of {root} must be [n, P] numbers, got {features.dtype} {shape}")
-    broken = np.flatnonzero(~np.isfinite(features).all(axis=1))
+    most = np.finfo(np.float32).max  # a network computes in float32
+    broken = np.flatnonzero(~(np.abs(features) <= most).all(axis=1))
     if len(broken):
         raise ValueError(
-            f"{len(broken)} rows of features of {root} are not finite, the first is row {broken[0]}"
+            f"{len(broken)} rows of features of {root} are not finite or beyond {most:.2g}, the "
+            f"largest float32; the first is row {broken[0]}"
         )
     return features
 

@@ -50,10 +50,9 @@ def _refuse_few(
     root: Path, kept: dict[str, list[Path]], skipped: list[UnreadablePictureError]
 ) -> None:
     if not kept:
-        first = skipped[0]
         raise ValueError(
             f"none of the {len(skipped)} pictures under {root} can be read; "
-            f"the first: {first.path} ({first.reason})"
+            f"the first: {skipped[0].line}"
         )
     if len(kept) < MIN_CLASSES:
         raise ValueError(

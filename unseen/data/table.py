@@ -56,7 +56,7 @@ class Table(PictureFiles):
         if len(skipped) == len(paths):
             raise ValueError(
                 f"none of the {len(paths)} pictures of {file} can be read; the first: "
-                f"{skipped[0].path} ({skipped[0].reason})"
+                f"{skipped[0].line}"
             )
         damaged = {error.path for error in skipped}
         rows = [row for row, place in enumerate(paths) if place not in damaged]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from unseen.data.pictures.decode import UnreadablePictureError
+from unseen.files import shown
 
 EVENT = "unreadable"
 
@@ -21,7 +22,7 @@ class BrokenPictures:
         self.tell: Callable[[dict[str, Any]], None] = lambda event: None
 
     def __call__(self, error: UnreadablePictureError) -> None:
-        path = str(error.path)
+        path = shown(error.path)
         if path not in self.paths:
             self.paths.add(path)
             self.tell({"event": EVENT, "path": path, "reason": error.reason})

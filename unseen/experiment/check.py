@@ -11,6 +11,7 @@ from unseen.data.pictures.item_digests import learn
 from unseen.data.pictures.loader import Opening
 from unseen.data.pictures.survey import Survey, survey
 from unseen.experiment.leaks import Filed, parts
+from unseen.files import shown
 
 PARTS = ("train", "validation", "test", "")
 
@@ -40,7 +41,7 @@ def checked(
     skipped: list[UnreadablePictureError] = getattr(dataset, "skipped", [])
     for error in skipped:
         looks.append(partial(inspect, Path(error.path)))
-        labels.append(Path(error.path).parent.name)
+        labels.append(shown(Path(error.path).parent.name))
         of_split.append("")
     found = survey(looks, labels, of_split, workers, progress)
     if isinstance(dataset, Filed) and hasattr(dataset, "root"):

@@ -21,6 +21,7 @@ from unseen.data.folder import pictures_in
 from unseen.data.pictures.ahead import ahead
 from unseen.data.pictures.decode import UnreadablePictureError, decode
 from unseen.experiment.trained import Trained
+from unseen.files import shown
 from unseen.reports.thumbnails import fitted
 from unseen.search.manifest import ModelEntry
 from unseen.search.segment import NO_PLACE, Facts, NewPicture, are_places
@@ -147,9 +148,9 @@ def _prepare(model: Trained, source: Source, id: int | None) -> _Prepared:
         num_bytes, modified = _state(source.path)
         image, picture = model.prepared(source.path), decode(source.path, THUMBNAIL)
     except UnreadablePictureError as error:
-        return _Prepared(torch.empty(0), None, f"{source.path} ({error.reason})")
+        return _Prepared(torch.empty(0), None, error.line)
     except OSError as error:
-        return _Prepared(torch.empty(0), None, f"{source.path} ({error.strerror or error})")
+        return _Prepared(torch.empty(0), None, f"{shown(source.path)} ({error.strerror or error})")
     file = io.BytesIO()
     fitted(picture, THUMBNAIL).save(file, "WEBP", quality=QUALITY)
     facts = Facts(str(source.path), source.label, num_bytes, modified)

@@ -188,8 +188,8 @@ def _arrays(values: NDArray[Any], labels: Any) -> Dataset:
             "arrays must be features [n, P] or uint8 pictures [n, height, width(, 3)], got "
             f"{values.dtype} {list(values.shape)}"
         )
-    if not np.isfinite(values).all():
-        raise ValueError("features must be finite numbers")
+    if not (np.abs(values) <= np.finfo(np.float32).max).all():
+        raise ValueError("features must be finite numbers that float32 can hold")
     return GivenFeatures(values, told)
 
 

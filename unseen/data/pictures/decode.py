@@ -3,7 +3,8 @@
 EXIF orientation is applied, transparency laid over white, the first frame of an animation taken,
 16-bit and float greys brought to 8 bits, CMYK and palettes turned to RGB. A small file can claim a
 gigapixel, or thousands of scans over the same pixels: both are refused before anything is decoded.
-Only formats of photographs and drawings are tried, none that runs a program.
+Only formats of photographs and drawings are tried, none that runs a program. Pipes and devices are
+no files, and a name that is not UTF-8 cannot be written to any table or page: both are refused.
 
     decode("photo.jpg")                        a whole picture
     decode(uploaded_bytes, max_pixels=10**7)   bytes from elsewhere, with a tighter limit
@@ -18,6 +19,7 @@ by at most half a pixel of the decoded picture, and grey levels by about one.
 import io
 import math
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Self
@@ -26,6 +28,8 @@ import numpy as np
 import simplejpeg
 from numpy.typing import NDArray
 from PIL import Image, ImageFile, ImageOps
+
+from unseen.files import is_text, shown
 
 Path = str | os.PathLike[str]
 Source = Path | bytes
@@ -47,8 +51,13 @@ class UnreadablePictureError(ValueError):
     """A picture that cannot be used. `path` says which, `reason` why."""
 
     def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"cannot read picture {path}: {reason}")
+        super().__init__(f"cannot read picture {shown(path)}: {reason}")
         self.path, self.reason = path, reason
+
+    @property
+    def line(self) -> str:
+        """Which file, and why."""
+        return f"{shown(self.path)} ({self.reason})"
 
 
 class PictureFile:
@@ -155,7 +164,14 @@ def orientation(image: Image.Image) -> int:
 
 
 def _opened(source: Source) -> ImageFile.ImageFile:
-    return Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=FORMATS)
+    if isinstance(source, bytes):
+        return Image.open(io.BytesIO(source), formats=FORMATS)
+    kind = os.stat(source).st_mode
+    if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):  # to open a pipe is to wait for its writer
+        raise UnreadablePictureError(source, "a pipe, socket or device, not a file")
+    if not is_text(source):
+        raise UnreadablePictureError(source, "its name is not UTF-8: rename it")
+    return Image.open(source, formats=FORMATS)
 
 
 def _straight(image: ImageFile.ImageFile) -> NDArray[np.uint8]:  # [height, width, 3]

@@ -71,7 +71,7 @@ class PictureFiles:
             "largest class": int(counts.max()),
             "classes with one picture": int((counts == 1).sum()),
             "unreadable files": len(self.skipped),
-            "unreadable": [str(error.path) for error in self.skipped],
+            "unreadable": [error.line for error in self.skipped],
         }
 
     def item_ids(self) -> list[str]:

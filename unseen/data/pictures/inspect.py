@@ -11,6 +11,7 @@ What is wrong cannot be trained on; what is unusual is read, and worth knowing.
 """
 
 import os
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,10 +65,11 @@ class Finding:
 def inspect(path: Path) -> Finding:
     """Reads the file once, decodes it once, as small as may be."""
     try:
-        if not path.stat().st_size:
+        state = path.stat()
+        if stat.S_ISREG(state.st_mode) and not state.st_size:
             return Finding(path, ("empty",), "no bytes")
-        digest = duplicates.digest(path)
         with PictureFile(path) as picture:
+            digest = duplicates.digest(path)
             unusual = _unusual(path, picture.header)
             size = picture.size
             small = picture.image(size=_LOOKED_AT)

@@ -18,6 +18,7 @@ import json
 import os
 import shutil
 import struct
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -258,8 +259,12 @@ class Pack:
         if hashlib.sha256(index).digest() != digest:
             raise ValueError(f"{path} is damaged: the checksum of its index differs")
         self.header, self.index_digest = header, digest
-        with np.load(io.BytesIO(index), allow_pickle=False) as arrays:
-            self.arrays: dict[str, NDArray[Any]] = dict(arrays)
+        try:  # a checksum says that the index is whole, not who wrote it
+            with np.load(io.BytesIO(index), allow_pickle=False) as arrays:
+                self.arrays: dict[str, NDArray[Any]] = dict(arrays)
+            _refuse_forged(header, self.arrays, place)
+        except (ValueError, KeyError, TypeError, OSError, EOFError, zipfile.BadZipFile) as error:
+            raise ValueError(f"{path} is no packed copy that can be used: {error}") from error
         self.records = self.arrays["records"]
         # copy on write: pixels may be called writable, and the file stays as it is
         self._bytes = np.memmap(path, np.uint8, "c")
@@ -295,6 +300,38 @@ class Pack:
         return self.header["quality"] is None
 
 
+def _refuse_forged(header: dict[str, Any], arrays: dict[str, NDArray[Any]], end: int) -> None:
+    """Whether everything an index must have is there and fits together; `end`: of the records."""
+
+    def require(right: Any, what: str) -> None:
+        if not right:
+            raise ValueError(f"its {what} cannot be right")
+
+    records, labels, items = arrays["records"], arrays["labels"], len(arrays["names"])
+    classes = len(arrays["label_names"])
+    require(records.shape == (items, 6) and records.dtype == np.int64, "records")
+    _, width, height, length, _, offset = records.T
+    require(((records >= 0) & (records < 2**48)).all(), "records")
+    require(((width > 0) & (height > 0) & (length > 0)).all(), "sizes")
+    require((offset + length <= end).all(), "places")
+    if header["quality"] is None:
+        require((width * height * 3 == length).all(), "sizes")
+    require(int(header["short_side"]) > 0 and isinstance(header["name"], str), "header")
+    require(arrays["digests"].shape == (items, 32), "digests")
+    named = {"labels": (labels, classes)}
+    for key in (key for key in arrays if key.startswith(_FURTHER)):
+        words = arrays[_MEANING + key.removeprefix(_FURTHER)]
+        named[key] = (arrays[key], len(words))
+    for key, (column, number) in named.items():
+        require(column.shape == (items,) and column.dtype.kind == "i", key)
+        require(((column >= 0) & (column < number)).all(), key)
+    for key in ("test_classes", "validation_classes"):
+        some = arrays.get(key, np.zeros(0, np.int64))
+        require(some.dtype.kind == "i" and np.isin(some, np.arange(classes)).all(), key)
+    for key in ("query", "gallery", "ignore_groups"):
+        require(key not in arrays or arrays[key].shape == (items,), key)
+
+
 def is_pack(path: Path) -> bool:
     """Whether a file begins like a packed copy."""
     if not path.is_file():
@@ -312,7 +349,7 @@ def _read_header(file: BinaryIO) -> dict[str, Any] | None:
         header: dict[str, Any] = json.loads(file.read(min(length, 1 << 16)))
     except ValueError:
         return None
-    return header
+    return header if isinstance(header, dict) else None
 
 
 def _as_jpeg(pixels: crops.Pixels, quality: int) -> bytes:

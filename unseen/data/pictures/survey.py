@@ -14,6 +14,7 @@ from unseen.contracts import IntArray
 from unseen.data.pictures import duplicates, table_file
 from unseen.data.pictures.ahead import ahead
 from unseen.data.pictures.inspect import WRONG, Finding
+from unseen.files import shown
 
 Progress = Callable[[int, int], None]
 
@@ -114,7 +115,7 @@ class Survey:
 
     def to_dict(self) -> dict[str, Any]:
         def paths(groups: duplicates.Groups) -> list[list[str]]:
-            return [[str(self.findings[i].path) for i in group] for group in groups]
+            return [[shown(self.findings[i].path) for i in group] for group in groups]
 
         problems = sorted({p for finding in self.findings for p in finding.problems})
         return {
@@ -128,7 +129,7 @@ class Survey:
             "near_copies_across_classes": paths(self.across_classes(self.near)),
             "near_copies_across_split": paths(self.across_parts(self.near)),
             "problems": {
-                p: [{"path": str(f.path), "reason": f.reason} for f in self.with_problem(p)]
+                p: [{"path": shown(f.path), "reason": f.reason} for f in self.with_problem(p)]
                 for p in problems
             },
             "usable": len(self.usable),
