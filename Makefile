@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check
 
-.PHONY: demo test test-slow lint types docs clean
+.PHONY: demo test test-slow lint types docs locked clean
 
 demo: $(VENV)/.installed
 	$(BIN)/unseen demo
@@ -25,6 +25,15 @@ types: $(VENV)/.installed-dev
 
 docs: $(VENV)/.installed-docs
 	$(BIN)/sphinx-build -W -q docs docs/_build
+
+# As CI installs: every file compared with its hash, built with what is pinned. CUDA=1: the index's build of torch.
+locked:
+	rm -rf $(VENV)
+	$(PYTHON) -m venv $(VENV)
+	$(if $(CUDA),$(PIP) install --require-hashes -r requirements-lock-cuda.txt)
+	$(PIP) install --require-hashes -r requirements-lock.txt
+	$(PIP) install --no-deps --no-build-isolation -e .
+	touch $(VENV)/.installed $(VENV)/.installed-dev $(VENV)/.installed-docs
 
 clean:
 	rm -rf $(VENV)

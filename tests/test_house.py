@@ -14,6 +14,7 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 # Data flows downwards; a module imports only from its own line or lines above it.
 ORDER = [
     "torchvision_operators",
+    "extras",
     "files",
     "names",
     "outside",

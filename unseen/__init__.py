@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     load = Trained.open
 
 __all__ = ["evaluate", "load"]
+__version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:

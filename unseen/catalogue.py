@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from unseen import outside
+from unseen.extras import install_command
 from unseen.names import class_name, files_of, known
 
 KINDS = {  # folder -> what one of its methods is called, in configs and messages
@@ -176,7 +177,7 @@ def _find_in_pml(kind: str, name: str) -> type:
         package = importlib.import_module(f"pytorch_metric_learning.{kind}")
     except ModuleNotFoundError as error:
         raise ValueError(
-            f"pml:{name} needs pytorch-metric-learning: pip install 'unseen[pml]'"
+            f"pml:{name} needs pytorch-metric-learning: {install_command('pml')}"
         ) from error
     classes = [key for key, value in vars(package).items() if inspect.isclass(value)]
     found: type = getattr(package, known(name, sorted(classes), "pytorch-metric-learning class"))

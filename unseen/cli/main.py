@@ -9,13 +9,13 @@ import io
 import sys
 import warnings
 from contextlib import nullcontext
-from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+import unseen
 from unseen.cli.mistakes import guarded
 from unseen.names import advice
 from unseen.outside import trusted
@@ -106,7 +106,7 @@ app = typer.Typer(name="unseen", cls=Commands, no_args_is_help=True, **LOOK)
 
 def _print_version(asked: bool) -> None:
     if asked:
-        typer.echo(f"unseen {version('unseen')}")
+        typer.echo(f"unseen {unseen.__version__}")
         raise typer.Exit
 
 

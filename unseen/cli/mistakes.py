@@ -9,6 +9,7 @@ from typing import Any
 from rich.text import Text
 
 from unseen.cli.console import errors
+from unseen.extras import install_command
 
 USER_ERROR = 2
 DISK_FULL = ". The last checkpoint is whole: make room, then give the same command again"
@@ -31,7 +32,7 @@ def guarded(command: Callable[[], Any]) -> None:
         module = (error.name or "").partition(".")[0]
         if module not in EXTRAS:
             raise
-        told = f"this needs {module}: pip install 'unseen[{EXTRAS[module]}]'"
+        told = f"this needs {module}: {install_command(EXTRAS[module])}"
         _say("unseen:", told)
         sys.exit(USER_ERROR)
     except (ValueError, OSError, FloatingPointError, MemoryError, RuntimeError) as error:

@@ -19,6 +19,7 @@ from unseen.contracts import Neighbours
 from unseen.evaluation.metric_names import parse_metric
 from unseen.evaluation.relevance import Relevance
 from unseen.evaluation.retrieve import retrieve
+from unseen.extras import install_command
 from unseen.metrics.base import Retrieval
 from unseen.neighbours.space import Space, make_space, precise
 
@@ -91,7 +92,7 @@ def _index(space: Space, cells: int, seed: int) -> tuple[Any, str]:
     try:
         import faiss  # noqa: PLC0415 - optional
     except ModuleNotFoundError as error:
-        raise ValueError("--approximate needs faiss: pip install 'unseen[search]'") from error
+        raise ValueError(f"--approximate needs faiss: {install_command('search')}") from error
     items = _rows(space.gallery if space.centre is not None else space.right)
     number = max(1, min(int(4 * math.sqrt(len(items))), len(items) // 39))  # faiss warns below 39
     metric = faiss.METRIC_L2 if space.centre is not None else faiss.METRIC_INNER_PRODUCT

@@ -20,6 +20,7 @@ from unseen.export.inference import (
     inference,
     require_close,
 )
+from unseen.extras import install_command
 from unseen.files import replacing
 
 
@@ -30,7 +31,7 @@ def write_onnx(trained: Trained, out: Path, pictures: Tensor) -> float:
         import onnx  # noqa: PLC0415
         import onnxruntime  # noqa: F401, PLC0415
     except ImportError as error:
-        raise ValueError("ONNX needs its packages: pip install 'unseen[onnx]'") from error
+        raise ValueError(f"ONNX needs its packages: {install_command('onnx')}") from error
     module = inference(trained)
     with replacing(out) as aside:
         with torch.no_grad(), warnings.catch_warnings(), redirect_stdout(StringIO()):

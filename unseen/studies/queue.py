@@ -27,6 +27,7 @@ from typing import Any
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
+from unseen.extras import install_command
 from unseen.files import Lock
 from unseen.studies.plan import Cell
 from unseen.studies.search import Outcome
@@ -45,7 +46,7 @@ def address(storage: str) -> str:
         import psycopg  # noqa: F401, PLC0415
     except ModuleNotFoundError as error:
         raise ValueError(
-            "a PostgreSQL storage needs psycopg: pip install 'unseen[fleet]'"
+            f"a PostgreSQL storage needs psycopg: {install_command('fleet')}"
         ) from error
     return storage.replace("postgresql://", "postgresql+psycopg://", 1)
 

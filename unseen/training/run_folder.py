@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+import unseen
 from unseen.files import Lock, now, replace_bytes, replacing
 from unseen.networks.weights import fill, is_whole, packed, read_tensors
 from unseen.training.processes import Processes
@@ -155,7 +156,7 @@ class RunFolder:
                 "python": platform.python_version(),
                 "started": now(),
                 "test_reads": [],
-                "unseen": metadata.version("unseen"),
+                "unseen": unseen.__version__,
                 "versions": {name: metadata.version(name) for name in _VERSIONED},
             },
         )

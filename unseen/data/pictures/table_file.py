@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+from unseen.extras import install_command
 from unseen.files import replacing
 
 EDGES = ("x_1", "y_1", "x_2", "y_2")  # columns of the part of a picture that counts
@@ -105,5 +106,5 @@ def _arrow() -> tuple[Any, Any]:
         import pyarrow  # noqa: PLC0415 - an extra
         from pyarrow import parquet  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        raise ValueError("Parquet needs pyarrow: pip install 'unseen[parquet]'") from error
+        raise ValueError(f"Parquet needs pyarrow: {install_command('parquet')}") from error
     return pyarrow, parquet

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from unseen.extras import install_command
 from unseen.search.service.guard import LOOPBACK, Limits
 from unseen.search.service.library import Library
 from unseen.search.service.tally import Tally
@@ -69,7 +70,7 @@ def application(settings: Settings, library: Library, other: Library | None) -> 
     try:
         from unseen.search.service.app import create_app  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        raise ValueError("the search page needs fastapi: pip install 'unseen[search]'") from error
+        raise ValueError(f"the search page needs fastapi: {install_command('search')}") from error
     hosts = None if settings.is_open else LOOPBACK
     limits = Limits(hosts=hosts, token=settings.token, per_minute=settings.per_minute)
     tally = Tally(None if settings.tally is None else Path(settings.tally))

@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from unseen.extras import install_command
 from unseen.files import flush_folder, sha256, write_bytes
 from unseen.search.manifest import ApproximateEntry, DamagedError
 from unseen.search.segment import Held
@@ -192,5 +193,5 @@ def _faiss() -> Any:
     try:
         import faiss  # noqa: PLC0415
     except ImportError as error:
-        raise ValueError("large indexes need faiss: pip install 'unseen[search]'") from error
+        raise ValueError(f"large indexes need faiss: {install_command('search')}") from error
     return faiss

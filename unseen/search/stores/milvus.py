@@ -25,6 +25,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from unseen.extras import install_command
 from unseen.search.manifest import MilvusEntry
 from unseen.search.stores.exact import Found
 
@@ -218,7 +219,7 @@ class Milvus:
         try:
             from pymilvus import MilvusClient, MilvusException  # noqa: PLC0415
         except ImportError as error:
-            raise ValueError("Milvus needs its client: pip install 'unseen[milvus]'") from error
+            raise ValueError(f"Milvus needs its client: {install_command('milvus')}") from error
         for name in ("pymilvus", "milvus_lite"):  # they print tracebacks of what is said here
             logging.getLogger(name).setLevel(logging.CRITICAL)
         try:

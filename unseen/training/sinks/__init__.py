@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from unseen.extras import install_command
 from unseen.files import replace_bytes
 
 Name = Literal["tensorboard", "wandb", "mlflow"]
@@ -51,7 +52,7 @@ def check(names: Sequence[str]) -> None:
     """Stops before anything is written where a package is missing."""
     for name in names:
         if importlib.util.find_spec(PACKAGES[name]) is None:
-            raise ValueError(f"sinks: {name} is not installed: pip install 'unseen[tracking]'")
+            raise ValueError(f"sinks: {name} is not installed: {install_command('tracking')}")
 
 
 def numbers_of(event: Mapping[str, Any]) -> dict[str, float]:

