@@ -69,15 +69,16 @@ def test_the_averaged_weights_are_the_ones_kept(tmp_path: Path) -> None:
 def test_training_stops_when_nothing_gets_better(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scores = iter([0.5, 0.6, 0.6, 0.55, 0.9])
-    recall = {"train": 0.9}
+    scores = iter([0.4, 0.5, 0.6, 0.6, 0.55, 0.9])  # the start's first
     monkeypatch.setattr(
         Fit,
-        "_recall",
+        "_scores",
         lambda self, embeddings, items: {
-            "recall@1": recall["train"] if items is self.monitored else next(scores)
+            "recall@1": 0.9 if items is self.monitored else next(scores),
+            "map_at_r": 0.5,
         },
     )
+    monkeypatch.setattr("unseen.experiment.selection.FEW", 0)
     result = train_and_judge(setting_of("epochs=9", "patience=2"), tmp_path, "test")
     assert result["selection"]["epoch"] == 1
     assert result["selection"]["stopped_after"] == 4

@@ -96,8 +96,7 @@ def test_looking_changes_nothing_and_watching_test_classes_is_marked(
     assert set(epochs[0]["layers"]) == {"train", "validation", "test"}
     manifest = json.loads((tmp_path / "manifest.json").read_text())
     assert [read["purpose"] for read in manifest["test_reads"]] == [
-        "watched, epoch 1",
-        "watched, epoch 2",
+        *(f"watched, epoch {epoch}" for epoch in range(3)),
         "final evaluation",
     ]
     assert "monitor" not in run[1].read_json("result.json")

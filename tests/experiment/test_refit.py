@@ -49,9 +49,10 @@ def choose_epoch(patch: pytest.MonkeyPatch) -> None:
     """The same epoch is always the best one, and every step is kept."""
 
     def recall(self: Fit, embeddings: Any, items: Any) -> dict[str, float]:
-        return {"recall@1": 0.5 if self.trainer.place.epoch - 1 == CHOSEN else 0.1}
+        value = 0.5 if self.trainer.place.epoch - 1 == CHOSEN else 0.1
+        return {"recall@1": value, "map_at_r": value}
 
-    patch.setattr(Fit, "_recall", recall)
+    patch.setattr(Fit, "_scores", recall)
     patch.setattr("unseen.experiment.fit.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
 
 

@@ -14,6 +14,8 @@ from plotly.offline import get_plotlyjs
 
 from unseen.data.pictures.decode import UnreadablePictureError
 from unseen.reports import page
+from unseen.reports.figures import recall_figure
+from unseen.reports.run_folder import read
 from unseen.reports.sections import SEARCH_PAGE
 
 VOID = {"meta", "img", "input", "link", "br", "hr"}
@@ -62,11 +64,33 @@ def test_says_the_result(run: Path, dataset: Any) -> None:
     assert "raw pixels: 43.2 %" in text
     for number in ("81.2 79.2–82.2", "34.6", "86.7", "71.2", "80.7"):  # 80.7: class average
         assert number in text
-    for fact in ("margin (beta 1.25)", "epoch 2 of 3", "recall@1 on validation classes (77.7 %)"):
+    for fact in ("margin (beta 1.25)", "epoch 2, the best on validation classes (77.7 %)"):
         assert fact in text
     assert "95 % interval over queries" in text
     for fact in ("unseen train 'a<b'", "2025-01-02T03:04:05", "final score", "5b117", "abc123"):
         assert fact in text
+
+
+def test_a_result_below_its_start_is_the_headline(
+    run: Path, dataset: Any, result: dict[str, Any]
+) -> None:
+    start = {"title": "ImageNet weights, head at its start", "kind": "pretrained"}
+    gain = {"recall@1": {"before": 0.908, "after": 0.8, "low": -0.15, "high": -0.06}}
+    (run / "result.json").write_text(json.dumps(result | {"start": start, "gain": gain}))
+    html = page.write(run, dataset).read_text()
+    assert '<h1><span class="warning">Training made it worse: recall@1 80.0%' in html
+    assert "What to try: A lower lr" in html
+    assert "ImageNet weights, head at its start" in html
+
+
+def test_the_curve_begins_with_the_start(run: Path) -> None:
+    event = {"event": "start", "epoch": -1, "step": 0, "validation": {"recall@1": 0.25}}
+    journal = run / "journal.jsonl"
+    journal.write_text(json.dumps(event) + "\n" + journal.read_text())
+    figure = recall_figure(read(run))
+    assert figure is not None
+    (validation,) = [trace for trace in figure["data"] if "validation" in trace["name"]]
+    assert (validation["x"][0], validation["y"][0]) == (0, 25.0)
 
 
 def test_glyphs_are_called_characters(run: Path, dataset: Any, result: dict[str, Any]) -> None:

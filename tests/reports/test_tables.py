@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 
 from unseen.reports import tables
 
@@ -73,3 +74,37 @@ def test_a_choice_on_test_classes_is_marked_everywhere(result: Json, make: Any) 
     arguments = (100,) if make is in_terminal else ()
     assert "Chosen on test classes" not in make(honest, *arguments)
     assert "Chosen on test classes" in make(marked, *arguments)
+
+
+def worse(result: dict[str, Any]) -> dict[str, Any]:
+    start = {"title": "ImageNet weights, head at its start", "kind": "frozen"}
+    gain = {"before": 0.908, "after": 0.8, "low": -0.15, "high": -0.06}
+    return result | {"start": start, "gain": {"recall@1": gain}}
+
+
+def test_a_result_below_its_start_is_said_first_and_in_red(result: dict[str, Any]) -> None:
+    title = tables.score_table(worse(result)).title
+    assert isinstance(title, Text)
+    assert title.plain.startswith("Training made it worse: recall@1 80.0% after training, 90.8%")
+    assert "red" in str(title.spans[0].style)
+    assert tables.no_gain(result) is None, "a result of version 0.1"
+
+
+def test_the_start_of_a_pretrained_network_is_called_what_it_is(result: dict[str, Any]) -> None:
+    for shown in (tables.markdown_table(worse(result)), tables.html_table(worse(result))):
+        assert "ImageNet weights, head at its start" in shown
+        assert "untrained network" not in shown
+    assert "untrained network" in tables.markdown_table(result)
+
+
+@pytest.mark.parametrize(
+    ("selection", "words"),
+    [
+        ({"epoch": 4}, "epoch 5, the best on validation classes"),
+        ({"epoch": 4, "mean_of_epochs": 3}, "by the mean of 3 epochs"),
+        ({"epoch": -1}, "the start: no epoch is better on validation classes"),
+        ({"epoch": 4, "kept": "last"}, "epoch 5, the last: too few validation classes"),
+    ],
+)
+def test_the_kept_epoch_in_words(selection: dict[str, Any], words: str) -> None:
+    assert words in tables.kept(selection | {"on": "validation"})

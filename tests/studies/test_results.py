@@ -20,7 +20,7 @@ from unseen.studies import charts, tables
 from unseen.studies.document import saved
 from unseen.studies.engine import local_storage
 from unseen.studies.figures import Drawn, draw_all
-from unseen.studies.report import write
+from unseen.studies.report import headline, write
 from unseen.studies.results import Results, paired_p, read, standings
 from unseen.studies.worker import Worker
 from unseen.training.run_folder import RunFolder
@@ -58,6 +58,25 @@ def test_means_spreads_and_baselines(finished: Results) -> None:
     assert rows[3].is_baseline
     assert rows[3].scores["recall@1"].mean == pytest.approx(0.11)
     assert rows[3].done == 3
+
+
+def test_methods_that_tie_with_their_start_are_not_called_best(
+    finished: Results, stub: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def equal(worker: Worker, cell: Any, values: Any, folder: RunFolder, watch: Any) -> None:
+        stub.instant(worker, cell, values, folder, watch)
+        result = folder.read_json("result.json")
+        for row in ("trained", "untrained"):
+            result["scores"][row]["metrics"]["recall@1"]["value"] = 0.919
+        folder.write_json("result.json", result)
+
+    assert "margin (embedding_size 8) is best of 3" in headline(finished)
+    monkeypatch.setattr(Worker, "_train", equal)
+    told = headline(study(stub, tmp_path / "b"))
+    assert "is best of" not in told
+    assert told.startswith('<span class="warning">Training added nothing beyond chance')
+    assert all(method in told for method in ("margin", "contrastive", "triplet"))
+    assert "(embedding_size 8) tie by R@1 on unseen classes: <em>91.9" in told
 
 
 def test_the_paired_test_tells_a_real_difference_from_none(finished: Results) -> None:

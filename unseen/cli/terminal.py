@@ -79,21 +79,24 @@ class Display:
             self.epochs = event["epochs"]
             self.start_training(event["steps"])
         if event["event"] == "stopped_early" and self.training is not None:
-            self.bars.console.print(f"nothing better since epoch {event['best'] + 1}: stopped")
+            since = f"epoch {event['best'] + 1}" if event["best"] >= 0 else "the start"
+            self.bars.console.print(f"nothing better since {since}: stopped")
             self.bars.update(self.training, visible=False)
         if event["event"] == "frozen layers":
             self.bars.console.print(event["plan"], style="dim")
-        if event["event"] == "epoch":
-            line = Text(
-                f"epoch {event['epoch'] + 1:>3}/{self.epochs}  loss {event['train']['loss']:.3f}"
-            )
+        if event["event"] in ("start", "epoch"):
+            line = Text("before training")
+            if event["event"] == "epoch":
+                place, loss = event["epoch"] + 1, event["train"]["loss"]
+                line = Text(f"epoch {place:>3}/{self.epochs}  loss {loss:.3f}")
             on = next((part for part in ("validation", "test") if part in event), None)
             if on is not None:
                 line.append(
                     f"  recall@1 seen {100 * event['train']['recall@1']:.1f}  "
-                    f"{on} {100 * event[on]['recall@1']:.1f}"
+                    f"{on} {100 * event[on]['recall@1']:.1f}  "
+                    f"mAP@R {100 * event[on]['map_at_r']:.1f}"
                 )
-                if event["best"]:
+                if event["best"] and event["event"] == "epoch":
                     line.append(" best so far", style="green")
             self.bars.console.print(line)
 

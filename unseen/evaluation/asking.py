@@ -42,6 +42,11 @@ class Asking:
             **groups,
         }
 
+    def query_labels(self) -> Tensor:  # [Q]
+        """The classes of the items that ask."""
+        labels = self.labels[""] if isinstance(self.labels, Mapping) else self.labels
+        return labels if self.query is None else labels[self.query]
+
 
 def _rows(labels: Labels, rows: Tensor) -> Labels:
     if isinstance(labels, Mapping):

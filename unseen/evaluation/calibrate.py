@@ -121,8 +121,7 @@ def calibrate(
     if num_classes < MIN_CLASSES or num_classes == gallery:
         raise ValueError(
             f"calibration needs at least {MIN_CLASSES} validation classes, and one with two "
-            f"pictures, got {gallery} pictures of {num_classes} classes: train with more classes, "
-            "or with validation_share=0.5"
+            f"pictures, got {gallery} pictures of {num_classes} classes"
         )
     with precise(embeddings.device):
         space = make_space(embeddings, normalise=normalise)

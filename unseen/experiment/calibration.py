@@ -6,9 +6,11 @@ test classes stay unread.
 
 import json
 
+import numpy as np
 import torch
 
-from unseen.evaluation.calibrate import Calibration, calibrate
+from unseen.evaluation.calibrate import MIN_CLASSES, Calibration, calibrate
+from unseen.experiment.selection import more_validation_classes
 from unseen.experiment.setting import Setting, Watch, computing
 from unseen.experiment.trained import Trained
 
@@ -24,6 +26,17 @@ def calibrate_run(
 ) -> Calibration:
     """Embeds the validation classes, fits, writes."""
     items = setting.split.validation
+    classes = len(np.unique(setting.dataset.labels[items]))
+    if classes < MIN_CLASSES:
+        raise ValueError(
+            f"calibration needs at least {MIN_CLASSES} validation classes, the run has {classes}: "
+            f"train again. {more_validation_classes(setting)}"
+        )
+    if setting.config.refit:
+        watch.warn(
+            "refit has trained on the validation classes too: on new classes wrong pairs are more "
+            "similar, and right ones less, than what is measured here"
+        )
     with computing(setting):
         embeddings = setting.embed(
             trained.network, trained.transform, items, watch.of("embedding validation classes")

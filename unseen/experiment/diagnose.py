@@ -13,6 +13,7 @@ import torch
 from unseen import build
 from unseen.contracts import IntArray
 from unseen.evaluation.diagnose import Look, findings, look
+from unseen.evaluation.gain import verdict
 from unseen.evaluation.robustness import robustness
 from unseen.experiment.fit import monitored_items
 from unseen.experiment.layers import (
@@ -25,6 +26,7 @@ from unseen.experiment.orders import embed_at
 from unseen.experiment.setting import Setting, Watch, computing
 from unseen.experiment.source import source_of
 from unseen.networks.network import EmbeddingNetwork
+from unseen.training.readings import result_of
 from unseen.training.run_folder import RunFolder
 
 
@@ -52,6 +54,8 @@ def diagnose(
         recall = selection["descriptor"].get("recall") or _layers(setting, folder, watch)
         numbers = {part: found.numbers for part, found in looks.items()}
         told_of = findings(numbers["train"], numbers["test"], recall, layer)
+        if gained := verdict(result_of(folder.path) or {}):
+            told_of = [gained, *told_of]
         diagnosis: dict[str, Any] = {
             "descriptor": layer,
             "findings": [asdict(finding) for finding in told_of],

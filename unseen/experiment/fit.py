@@ -20,9 +20,10 @@ from unseen.experiment import broken
 from unseen.experiment.layers import BEST, named_layers, recall_by_layer
 from unseen.experiment.orders import while_training
 from unseen.experiment.replay import keep_broken_step
+from unseen.experiment.selection import SELECT_BY, START, TIE_BY, Selection, too_few_to_select
 from unseen.experiment.setting import Setting, Watch, settled
 from unseen.experiment.source import source_of
-from unseen.experiment.start import FILE as START
+from unseen.experiment.start import FILE as START_FILE
 from unseen.experiment.start import keep_start
 from unseen.networks.descriptor import described
 from unseen.networks.frozen_batch_norm import share_statistics
@@ -36,7 +37,6 @@ from unseen.training.journal import Journal, read
 from unseen.training.run_folder import RunFolder
 from unseen.training.trainer import Event, Trainer
 
-SELECT_BY = "recall@1"
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
 
 
@@ -51,7 +51,8 @@ class Fit:
         the best ones."""
         config, dataset, split = setting.config, setting.dataset, setting.split
         self.setting, self.folder, self.watch = setting, folder, watch
-        self.epochs, self.selects = epochs or settled(config.epochs), epochs is None
+        self.epochs = settled(config.epochs) if epochs is None else epochs
+        self.selects = epochs is None
         sinks.check(config.sinks)
         self.network = build.network(config)
         if setting.processes.are_several and setting.device.type == "cuda":
@@ -83,12 +84,8 @@ class Fit:
         self.looked_at = {"train": self.monitored, config.select: self.selected_on}
         if config.monitor == "test":  # last: the others are looked at as without it
             self.looked_at["test"] = split.test
-        self.best: dict[str, Any] = {
-            "on": config.select,
-            "metric": SELECT_BY,
-            "epoch": -1,
-            "value": -1.0,
-        }
+        num_classes = len(np.unique(dataset.labels[self.selected_on]))
+        self.selection = Selection(config.select, num_classes)
         self.checkpoints = Checkpoints(folder.file("checkpoint"), folder.writes)
         self.saved_at = time.monotonic()
 
@@ -102,7 +99,12 @@ class Fit:
         self.setting.broken.remember(read(path))
         self.setting.broken.tell = self._note_broken
         try:
+            is_new = self.selects and self.trainer.place.step == 0
+            if is_new and (advice := too_few_to_select(self.setting)) is not None:
+                self._warn(advice)
             self._prepare()
+            if is_new:
+                self._look_at_start()
             while not self._is_over():
                 event = self._epoch()
                 if self.selects:
@@ -120,12 +122,12 @@ class Fit:
         finally:
             self.journal.close()
             self.sinks.close()
-        return self.best
+        return self.selection.best
 
     def _is_over(self) -> bool:
         """All epochs are done, or nothing got better on the classes to select on for too long."""
         patience, epoch = self.setting.config.patience, self.trainer.place.epoch
-        waited = epoch - 1 - self.best["epoch"]
+        waited = epoch - 1 - self.selection.best["epoch"]
         is_stale = self.selects and patience is not None and waited >= patience
         return is_stale or epoch >= self.epochs
 
@@ -135,9 +137,9 @@ class Fit:
                 self._keep_weights()
         epochs = self.trainer.place.epoch
         if epochs < self.epochs:
-            self.best = self.best | {"stopped_after": epochs}
-            self.folder.write_json("selection.json", self.best)
-            self._tell({"event": "stopped_early", "epochs": epochs, "best": self.best["epoch"]})
+            best = self.selection.best = self.selection.best | {"stopped_after": epochs}
+            self.folder.write_json("selection.json", best)
+            self._tell({"event": "stopped_early", "epochs": epochs, "best": best["epoch"]})
 
     def _epoch(self) -> Event:
         config, place = self.setting.config, self.trainer.place
@@ -149,8 +151,15 @@ class Fit:
         batches = self.source.training_batches(self.sampler, place.epoch, place.step_in_epoch)
         return self.trainer.epoch(batches, self.class_of, self._after_step)
 
+    def _look_at_start(self) -> None:
+        """What training begins with is a candidate like every epoch."""
+        event: Event = {"event": "start", "epoch": START, "step": 0}
+        self._look(event)
+        self._select(event)
+        self._tell(event)
+
     def _look(self, event: Event) -> None:
-        """Recall on training classes and those to select on; a collapsed space is warned about."""
+        """Scores on training classes and those to select on; a collapsed space is warned about."""
         config = self.setting.config
         if config.select == "test":
             self.folder.note_test_read(f"selection, epoch {event['epoch'] + 1}", config.hash())
@@ -158,13 +167,14 @@ class Fit:
             self.folder.note_test_read(f"watched, epoch {event['epoch'] + 1}", config.hash())
         for name, items in self.looked_at.items():
             embeddings = self.source.embed(items, layer=self.layer)
-            event[name] = event.get(name, {}) | self._recall(embeddings, items)
+            event[name] = event.get(name, {}) | self._scores(embeddings, items)
+        if event["epoch"] == START:
+            return
         if config.layers_every and (event["epoch"] + 1) % config.layers_every == 0:
             event["layers"] = self._layers()
         advice = collapse(embeddings)
         if advice is not None:
-            self.journal({"event": "warning", "step": event["step"], "text": advice})
-            self.watch.warn(f"epoch {event['epoch'] + 1}: {advice}")
+            self._warn(f"epoch {event['epoch'] + 1}: {advice}")
 
     def _layers(self) -> dict[str, dict[str, float]]:
         """Recall of every usual layer on the classes looked at."""
@@ -211,12 +221,11 @@ class Fit:
             self._save()
 
     def _select(self, event: Event) -> None:
-        value = event[self.best["on"]][SELECT_BY]
-        event["best"] = value > self.best["value"]
-        if event["best"]:
-            self.best = self.best | {"epoch": event["epoch"], "value": value}
+        taken = self.selection.takes(event["epoch"], event[self.setting.config.select])
+        event["best"] = taken and not self.selection.keeps_last
+        if taken:
             self._keep_weights()
-            self.folder.write_json("selection.json", self.best)
+            self.folder.write_json("selection.json", self.selection.best)
 
     def _keep_weights(self) -> None:
         self.folder.keep("weights.safetensors", self.network.state_dict())
@@ -226,8 +235,12 @@ class Fit:
         """Whether all that was kept before a checkpoint is there, or could be restored."""
         names = ["weights.safetensors", "objective.safetensors"] if best["value"] >= 0 else []
         if self.setting.config.head.start == PRINCIPAL and step:
-            names.append(START)
+            names.append(START_FILE)
         return all(self.folder.mend(name, self.watch.warn) for name in names)
+
+    def _warn(self, text: str) -> None:
+        self.journal({"event": "warning", "step": self.trainer.place.step, "text": text})
+        self.watch.warn(text)
 
     def _note_broken(self, event: Event) -> None:
         self.journal(event)
@@ -242,7 +255,8 @@ class Fit:
         state = {
             "trainer": self.trainer.state_dict(),
             "sampler": self.sampler.state_dict(),
-            "best": self.best,
+            "best": self.selection.best,
+            "selection": self.selection.state_dict(),
             "journal": self.journal.size(),
         }
         self.checkpoints.save(self.trainer.place.step, state)
@@ -260,26 +274,27 @@ class Fit:
             return 0
         self.trainer.load_state_dict(state["trainer"])
         self.sampler.load_state_dict(state["sampler"])
-        self.best = state["best"]
+        self.selection.go_on(state["best"], state.get("selection"))
         place = self.trainer.place
         self.watch.tell({"event": "resumed", "epoch": place.epoch, "step": place.step})
         return int(state["journal"])
 
-    def _recall(self, embeddings: Tensor, items: IntArray) -> dict[str, float]:
-        """Recall@1 among some items; a quick look between epochs, without intervals."""
+    def _scores(self, embeddings: Tensor, items: IntArray) -> dict[str, float]:
+        """What epochs are compared by; a quick look between them, without intervals."""
         asked = self.setting.asking(items).arguments(embeddings)
         normalise = self.setting.config.by_cosine
+        metrics = (SELECT_BY, TIE_BY) if items is self.selected_on else (SELECT_BY,)
 
-        def recall() -> float:
-            score = evaluate(**asked, metrics=(SELECT_BY,), normalise=normalise, resamples=0)
+        def scores() -> dict[str, float]:
+            score = evaluate(**asked, metrics=metrics, normalise=normalise, resamples=0)
             if not score.counts["queries"]:
                 raise ValueError(
                     f"none of {len(items)} items can be found: nothing else of their class answers "
                     "them. Do the ignore groups hold whole classes?"
                 )
-            return score.values[SELECT_BY].value
+            return {metric: score.values[metric].value for metric in metrics}
 
-        return {SELECT_BY: self.setting.processes.agreed(recall)}
+        return self.setting.processes.agreed(scores)
 
 
 def training_classes(labels: IntArray, train: IntArray) -> Tensor:

@@ -11,6 +11,7 @@ from torch import Tensor
 from unseen import build
 from unseen.contracts import FeatureDataset, IntArray, annotations_of
 from unseen.data.pictures import transforms
+from unseen.evaluation import gain
 from unseen.evaluation.asking import Asking
 from unseen.evaluation.evaluate import Evaluation, evaluate
 from unseen.experiment import broken
@@ -20,7 +21,7 @@ from unseen.experiment.orders import embed_at, while_training
 from unseen.experiment.refit import SELECTED
 from unseen.experiment.setting import EMBED_BATCH, Setting, Watch, computing, describe
 from unseen.experiment.source import source_of
-from unseen.experiment.start import take_start
+from unseen.experiment.start import start_of, take_start
 from unseen.training.journal import read
 from unseen.training.readings import OTHER, note_reading
 from unseen.training.run_folder import RunFolder
@@ -86,8 +87,15 @@ def _result(
         "seed": config.seed,
         "selection": selection,
         "unreadable_pictures": len(setting.broken.paths),
+        **_training_gain(setting, scores),
         **watched,
     }
+
+
+def _training_gain(setting: Setting, scores: dict[str, Evaluation]) -> dict[str, Any]:
+    labels = setting.asking(setting.split.test).query_labels()
+    found = gain.gains(scores["untrained"], scores["trained"], labels, setting.config.seed)
+    return gain.to_dict(start_of(setting.config), found)
 
 
 def _score(setting: Setting, name: str, space: Tensor, asking: Asking, watch: Watch) -> Evaluation:

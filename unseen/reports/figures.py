@@ -52,10 +52,10 @@ def loss_figure(run: RunFolder) -> Json | None:
 
 
 def recall_figure(run: RunFolder, metric: str = "recall@1") -> Json | None:
-    """Recall after each epoch, on training classes and on validation classes."""
-    traces = []
+    """Recall before training and after each epoch, on training and on validation classes."""
+    traces, looks = [], [*([run.start] if run.start else []), *run.epochs]
     for part, (title, colour, dash, _) in PARTS.items():
-        events = [e for e in run.epochs if (e.get(part) or {}).get(metric) is not None]
+        events = [e for e in looks if (e.get(part) or {}).get(metric) is not None]
         if not events:
             continue
         x = [event["epoch"] + 1 for event in events]

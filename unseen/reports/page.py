@@ -81,7 +81,6 @@ def render(run: RunFolder, dataset: Dataset, say: Callable[[str], None]) -> str:
 
 def _curves(run: RunFolder, drawn: Json) -> str:
     """Frames for the curves, with a sentence that says what they show."""
-    chosen = figures.chosen_epoch(run)
     lines = {"loss": "Training loss", "recall": "Recall@1"}
     keys = {"loss": "", "recall": _key(drawn["recall"])}
     plots = "".join(
@@ -92,11 +91,8 @@ def _curves(run: RunFolder, drawn: Json) -> str:
     )
     if not plots:
         return "<p>The journal holds no step yet.</p>"
-    on = tables.chosen_on_test(run.result) if run.result else False
-    kept = ""
-    if chosen is not None:
-        where = "test" if on else "validation"
-        kept = f"<p>Dashed line: epoch {chosen}, the best on {where} classes, was kept.</p>"
+    selection = (run.result or {}).get("selection") or {}
+    kept = f"<p>Dashed line, kept: {tables.kept(selection)}.</p>" if "epoch" in selection else ""
     return f'{kept}<div class="curves">{plots}</div>'
 
 
@@ -146,7 +142,8 @@ def _document(run: RunFolder, parts: list[tuple[str, str, str]], drawn: Json) ->
 
 def _notices(run: RunFolder) -> str:
     """What a reader must know before the numbers."""
-    texts = []
+    found = tables.no_gain(run.result)
+    texts = [] if found is None else [f"What to try: {found.remedy}"]
     if run.result is None:
         done = f"after {len(run.epochs)} of {run.config.get('epochs', '?')} epochs"
         texts.append(

@@ -64,6 +64,7 @@ class RunFolder:
     layer_answers: LayerAnswers | None = None
     diagnosis: Json | None = None
     calibration: Json | None = None
+    start: Json | None = None  # the event before the first step
 
 
 def read(folder: Path) -> RunFolder:
@@ -87,6 +88,7 @@ def read(folder: Path) -> RunFolder:
         layer_answers=_layer_answers(folder / "embeddings" / "layers.npz"),
         diagnosis=json.loads(_text(folder / "diagnosis.json") or "null"),
         calibration=json.loads(_text(folder / "calibration.json") or "null"),
+        start=next((event for event in events if event.get("event") == "start"), None),
     )
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from unseen.contracts import Dataset, FeatureDataset
 from unseen.reports import queries, tables
-from unseen.reports.figures import chosen_epoch
 from unseen.reports.queries import Found
 from unseen.reports.run_folder import RunFolder, TestEmbeddings
 from unseen.reports.thumbnails import tile
@@ -49,7 +48,10 @@ def headline(run: RunFolder) -> str:
     for row in ("pixels", "features"):
         if given := tables.score(run.result, row, "recall@1"):
             text += f"; {tables.row_title(row)}: {_percent(given)}"
-    return text
+    found = tables.no_gain(run.result)
+    if found is None:
+        return text
+    return f'<span class="{found.level}">{escape(found.text)}</span> {text}'
 
 
 def head_bars(result: Json) -> str:
@@ -65,7 +67,7 @@ def head_bars(result: Json) -> str:
             place = f"left:{100 * low:.2f}%;width:{100 * (high - low):.2f}%"
             span = f'<span class="range" style="{place}"></span>'
         items += (
-            f'<li{_main(row)}><span class="name">{escape(tables.row_title(row))}</span>'
+            f'<li{_main(row)}><span class="name">{escape(tables.row_title(row, result))}</span>'
             f'<span class="track"><span class="fill" style="width:{100 * cell["value"]:.2f}%">'
             f'</span>{span}</span><span class="number">{_percent(cell)}</span></li>\n'
         )
@@ -218,11 +220,11 @@ def _selection_facts(run: RunFolder) -> Json:
         return {}
     value = selection.get("value")
     reached = f" ({100 * value:.1f} %)" if value is not None else ""
-    epoch, again = chosen_epoch(run), selection.get("refit")
+    again = selection.get("refit")
     refit = f"{again['epochs']} epochs on all {again['train_classes']} classes" if again else None
     return {
-        "model kept": f"epoch {epoch} of {run.config.get('epochs', len(run.epochs))}",
-        "chosen by": f"{selection['metric']} on {selection.get('on')} classes{reached}",
+        "model kept": f"{tables.kept(selection)}{reached}",
+        "epochs trained": len(run.epochs),
         "descriptor": tables.descriptor(run.result or {}) or "the embedding",
     } | ({"trained again": refit} if refit else {})
 

@@ -11,13 +11,16 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from unseen.evaluation.diagnose import Finding
+from unseen.evaluation.gain import UNTRAINED, start_title, verdict
+
 Json = dict[str, Any]
 
 WATCHED = "Test classes were watched during training."
 ROWS = {
     "trained": "trained network",
     "before_refit": "before the refit",
-    "untrained": "untrained network",
+    "untrained": UNTRAINED,
     "pixels": "raw pixels",
     "features": "features as given",
 }
@@ -50,10 +53,11 @@ def row_names(result: Json) -> list[str]:
     return known + sorted(set(result["scores"]) - set(known))
 
 
-def row_title(name: str) -> str:
-    """What a row is called in every table."""
+def row_title(name: str, result: Json | None = None) -> str:
+    """What a row is called in every table; the start of a run by what that result calls it."""
     row, _, column = name.partition(" by ")
-    return ROWS.get(row, row) + (f" by {column}" if column else "")
+    title = start_title(result or {}) if row == "untrained" else ROWS.get(row, row)
+    return title + (f" by {column}" if column else "")
 
 
 def score(result: Json, row: str, metric: str) -> Json | None:
@@ -95,6 +99,18 @@ def descriptor(result: Json) -> str:
     return "" if layer == "embedding" else f"Descriptor: {layer}."
 
 
+def kept(selection: Json) -> str:
+    """Which weights are the run's, and why, in words."""
+    epoch, on = int(selection["epoch"]) + 1, selection.get("on")
+    if selection.get("kept") == "last":
+        return f"epoch {epoch}, the last: too few {on} classes to choose by"
+    mean = selection.get("mean_of_epochs")
+    by = f", by the mean of {mean} epochs" if mean else ""
+    if not epoch:
+        return f"the start: no epoch is better on {on} classes{by}"
+    return f"epoch {epoch}, the best on {on} classes{by}"
+
+
 def notes(result: Json) -> list[str]:
     """What a reader must know with the numbers."""
     watched = result.get("monitor") == "test" and not chosen_on_test(result)
@@ -122,7 +138,7 @@ def score_table(result: Json) -> Table:
     if classes is not None and "queries" in counts:
         title = f"Scores on {classes:,} unseen classes, {counts['queries']:,} queries, %"
     caption = "\n".join([f"±: {interval(result)}", *notes(result)])
-    table = Table(title=title, caption=caption)
+    table = Table(title=_with_verdict(title, result), caption=caption)
     table.add_column("")
     metrics = metric_names(result)
     for metric in metrics:
@@ -130,8 +146,23 @@ def score_table(result: Json) -> Table:
     for row in row_names(result):
         style = "bold" if row == "trained" else ""
         cells = [score(result, row, metric) for metric in metrics]
-        table.add_row(Text(row_title(row)), *[_two_lines(cell) for cell in cells], style=style)
+        name = Text(row_title(row, result).replace(", ", ",\n"))
+        table.add_row(name, *[_two_lines(cell) for cell in cells], style=style)
     return table
+
+
+def no_gain(result: Json | None) -> Finding | None:
+    """What a reader must know before any score: training has added nothing, or has harmed."""
+    found = verdict(result or {})
+    return None if found is None or found.level == "good" else found
+
+
+def _with_verdict(title: str, result: Json) -> Text:
+    found = no_gain(result)
+    if found is None:
+        return Text(title)
+    style = "bold red" if found.level == "warning" else "bold yellow"
+    return Text.assemble((found.text, style), f"\n{found.remedy}\n\n", title)
 
 
 def markdown_table(result: Json) -> str:
@@ -144,7 +175,7 @@ def markdown_table(result: Json) -> str:
     for row in row_names(result):
         cells = [score(result, row, metric) for metric in metrics]
         texts = [f"{percent(c['value'])} {half_width(c)}".strip() if c else "–" for c in cells]
-        lines.append(f"| {row_title(row)} | " + " | ".join(texts) + " |")
+        lines.append(f"| {row_title(row, result)} | " + " | ".join(texts) + " |")
     return "\n".join([*lines, "", " ".join([f"±: {interval(result)}.", *notes(result)])]) + "\n"
 
 
@@ -156,7 +187,7 @@ def html_table(result: Json) -> str:
     for row in row_names(result):
         cells = "".join(f"<td>{_html_cell(score(result, row, metric))}</td>" for metric in metrics)
         mark = ' class="main"' if row == "trained" else ""
-        body += f'<tr{mark}><th scope="row">{escape(row_title(row))}</th>{cells}</tr>\n'
+        body += f'<tr{mark}><th scope="row">{escape(row_title(row, result))}</th>{cells}</tr>\n'
     note = f'<caption class="warning">{ON_TEST}</caption>' if chosen_on_test(result) else ""
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="Score table">'

@@ -15,13 +15,17 @@ from html import escape
 from pathlib import Path
 
 from unseen.data.pictures.table_file import write_csv
+from unseen.evaluation.gain import verdict
 from unseen.reports.sections import search_with
-from unseen.reports.tables import ON_TEST, metric_title
+from unseen.reports.tables import ON_TEST, metric_title, row_title
 from unseen.studies import tables
 from unseen.studies.document import Part, document, fact, figure, saved
 from unseen.studies.figures import Drawn, draw_all, played
 from unseen.studies.results import Results, Run, standings
 from unseen.training.run_folder import RunFolder
+
+SAME = 5e-4  # scores that look equal in percent with one digit
+NAMED = 5  # methods a headline names
 
 
 def write(results: Results, extra: list[tuple[str, str]] | None = None) -> Path:
@@ -48,19 +52,39 @@ def write(results: Results, extra: list[tuple[str, str]] | None = None) -> Path:
 
 
 def headline(results: Results) -> str:
-    """The result in one sentence."""
-    rows = [row for row in standings(results) if not row.is_baseline and row.scores]
+    """The result in one sentence: first of all whether training has added anything."""
+    standing = standings(results)
+    rows = [row for row in standing if not row.is_baseline and row.scores]
     if not rows:
         return f"{escape(results.plan.name)}: no run has finished yet"
     metric = results.plan.metric
     best = max(rows, key=lambda row: row.scores[metric].mean)
-    value = f"{100 * best.scores[metric].mean:.1f}&nbsp;%"
+    reached, title = best.scores[metric].mean, escape(metric_title(metric))
     where = f" ({escape(best.experiment)})" if best.experiment else ""
-    count = len(results.methods())
-    return (
-        f"{escape(best.method)}{where} is best of {count} by {escape(metric_title(metric))} on "
-        f"unseen classes: <em>{value}</em>"
-    )
+    tied = [
+        row.method
+        for row in rows
+        if row.experiment == best.experiment and reached - row.scores[metric].mean < SAME
+    ]
+    value, count = f"<em>{100 * reached:.1f}&nbsp;%</em>", len(results.methods())
+    told = f"{escape(best.method)}{where} is best of {count} by {title} on unseen classes: {value}"
+    if len(tied) > 1:
+        names = ", ".join(tied) if len(tied) < count or count <= NAMED else f"all {count}"
+        told = f"{escape(names)}{where} tie by {title} on unseen classes: {value}"
+    starts = [row for row in standing if row.method == "untrained" and metric in row.scores]
+    start = next((row for row in starts if row.experiment == best.experiment), None)
+    runs = [run for run in results.of(best.experiment, best.method) if run.state == "done"]
+    if start is None or _adds_something(runs, reached - start.scores[metric].mean):
+        return told
+    name = escape(row_title("untrained", runs[0].result))
+    before = f"{name} {100 * start.scores[metric].mean:.1f}&nbsp;%"
+    return f'<span class="warning">Training added nothing beyond chance to {before}.</span> {told}'
+
+
+def _adds_something(runs: list[Run], gain: float) -> bool:
+    """Some run is better than its start beyond chance; where runs do not say, their mean is."""
+    verdicts = [found.level for run in runs if (found := verdict(run.result or {})) is not None]
+    return "good" in verdicts if verdicts else gain >= SAME
 
 
 def _finished(results: Results) -> list[Run]:

@@ -86,7 +86,8 @@ class StudyTable:
 
     def cells(self, row: Standing) -> list[str]:
         """The texts of a row, in the order of the heads."""
-        name = row_title(row.method) if row.is_baseline else row.method
+        some = next((run.result for run in self.results.runs if run.result), None)
+        name = row_title(row.method, some) if row.is_baseline else row.method
         others = [row.experiment] if self.has_experiments else []
         tuned = [str(row.tuning_runs or "")] if self.is_tuned else []
         scores = [self._score(row, row.scores.get(metric)) for metric in self.metrics]

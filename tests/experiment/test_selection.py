@@ -1,0 +1,149 @@
+"""The epoch that is kept: the start counts, equals are told apart, few classes do not decide."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from unseen import build
+from unseen import config as configs
+from unseen.experiment.calibration import calibrate_run
+from unseen.experiment.fit import Fit
+from unseen.experiment.run import train, train_and_judge
+from unseen.experiment.selection import START, Selection
+from unseen.experiment.setting import Setting, Watch, prepare
+from unseen.experiment.trained import Trained
+from unseen.training.journal import read
+from unseen.training.run_folder import RunFolder
+
+MANY = 50
+
+
+def kept(recall: Sequence[float], precision: Sequence[float] | None = None, classes: int = MANY):  # type: ignore[no-untyped-def]
+    """The epoch that is kept where these are the scores of the start and of each epoch."""
+    selection = Selection("validation", classes)
+    for place, value in enumerate(recall):
+        more = 0.0 if precision is None else precision[place]
+        selection.takes(place + START, {"recall@1": value, "map_at_r": more})
+    return selection.best["epoch"]
+
+
+def test_the_start_is_kept_where_no_epoch_is_better() -> None:
+    assert kept([0.9, 0.8, 0.9, 0.85]) == START
+    assert kept([0.9, 0.8, 0.91, 0.85]) == 1
+
+
+def test_equal_recall_is_decided_by_precision_then_by_the_earlier_epoch() -> None:
+    assert kept([0.9, 1.0, 1.0, 1.0, 1.0], [0.5, 0.6, 0.8, 0.8, 0.7]) == 1
+    assert kept([0.9, 1.0, 1.0], [0.9, 0.5, 0.5]) == 0
+
+
+def test_few_classes_select_by_a_mean_over_epochs() -> None:
+    jump = [0.5, 0.9, 0.5, 0.7, 0.8, 0.8, 0.8, 0.6]
+    assert kept(jump) == 0, "one lucky epoch"
+    means = [np.mean(jump[max(0, i - 2) : i + 1]) for i in range(len(jump))]
+    assert kept(jump, classes=9) == int(np.argmax(means)) + START == 5
+
+
+def test_too_few_classes_select_nothing() -> None:
+    assert kept([0.9, 1.0, 0.5, 0.4], classes=2) == 2
+    assert kept([0.9, 1.0, 0.5, 0.4], classes=3) == 0
+
+
+def test_a_selection_goes_on_as_if_never_stopped() -> None:
+    values = torch.rand(20, 2, generator=torch.Generator().manual_seed(1)).double().tolist()
+    for classes in (2, 5, MANY):
+        whole, first, second = (Selection("validation", classes) for _ in range(3))
+        for epoch, (recall, precision) in enumerate(values):
+            scores = {"recall@1": recall, "map_at_r": precision}
+            taken = whole.takes(epoch, scores)
+            half = first if epoch < 7 else second
+            if epoch == 7:
+                second.go_on(first.best, first.state_dict())
+            assert half.takes(epoch, scores) == taken
+        assert second.best == whole.best
+
+
+class Discs:
+    """Pictures of one grey per class, with noise."""
+
+    name = "discs"
+    official_test_classes = None
+
+    def __init__(self, classes: int) -> None:
+        self.labels = np.repeat(np.arange(classes), 5)
+        self.label_names = [str(c) for c in range(classes)]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def picture(self, index: int) -> Image.Image:
+        grey = 40 + 9 * int(self.labels[index]) + index % 5
+        return Image.new("RGB", (16, 16), (grey, 255 - grey, grey))
+
+    def describe(self) -> dict[str, Any]:
+        return {"items": len(self), "classes": len(self.label_names)}
+
+    def fingerprint(self) -> str:
+        return f"discs {len(self)}"
+
+
+def setting_of(classes: int, *words: str) -> Setting:
+    tiny = ["workers=0", "epochs=2", "embedding_size=8", 'metrics=["recall@1"]', *words]
+    config = configs.make(configs.override({}, tiny))
+    return prepare(config, dataset=Discs(classes))  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("narrow_network")
+def test_too_few_validation_classes_are_told_before_training(tmp_path: Path) -> None:
+    told: list[str] = []
+    watch = Watch([lambda event: told.append(event["event"])], warn=told.append)
+    setting = setting_of(10)
+    selection = train(setting, tmp_path, "test", watch)
+    assert selection["epoch"] == 1
+    assert selection["kept"] == "last"
+    advice = told[0]
+    for words in ("2 validation classes are too few", "the last one is kept", "calibrate"):
+        assert words in advice
+    assert "validation_share=0.6 sets 3 of 5 aside" in advice
+    assert told[1] == "start"
+    assert not any(event.get("best") for event in read(tmp_path / "journal.jsonl"))
+    with pytest.raises(ValueError, match=r"validation_share=0\.6 sets 3 of 5 aside"):
+        calibrate_run(setting, Trained.open(tmp_path), Watch())
+
+
+@pytest.mark.usefixtures("narrow_network")
+def test_the_share_that_is_advised_lets_the_run_be_calibrated(tmp_path: Path) -> None:
+    told: list[str] = []
+    setting = setting_of(10, "validation_share=0.6")
+    train(setting, tmp_path, "test", Watch(warn=told.append))
+    assert not any("too few" in text for text in told)
+    assert calibrate_run(setting, Trained.open(tmp_path), Watch()).classes == 3
+
+
+@pytest.mark.usefixtures("narrow_network")
+def test_training_that_only_harms_keeps_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    falling = iter([0.9, 0.8, 0.7])
+    monkeypatch.setattr(
+        Fit,
+        "_scores",
+        lambda self, embeddings, items: {
+            "recall@1": 0.9 if items is self.monitored else next(falling),
+            "map_at_r": 0.5,
+        },
+    )
+    setting = setting_of(20, "refit=true")
+    result = train_and_judge(setting, tmp_path, "test")
+    assert result["selection"]["epoch"] == START
+    assert result["selection"]["refit"]["epochs"] == 0
+    kept = RunFolder(tmp_path).read_tensors("weights.safetensors")
+    start = build.network(setting.config).state_dict()
+    assert all(torch.equal(kept[name], start[name]) for name in start)
+    scores = result["scores"]
+    assert scores["trained"]["metrics"] == scores["untrained"]["metrics"]

@@ -1,0 +1,90 @@
+"""Which epoch of a run is kept: the best on the classes to select on, and how sure that choice is.
+
+score    recall@1; of equals the higher mAP@R, of equals in both the earlier epoch
+start    the network before its first step is a candidate too, as epoch -1: where no epoch is
+         better, training has not helped, and the run says so
+few      with fewer than 10 classes both scores are means of an epoch and the two before it: one
+         confusable pair of classes makes single epochs jump
+too few  with fewer than 3 nothing is chosen: the last epoch is kept
+"""
+
+from typing import Any
+
+import numpy as np
+
+from unseen.evaluation.calibrate import MIN_CLASSES
+from unseen.experiment.setting import Setting
+
+SELECT_BY, TIE_BY = "recall@1", "map_at_r"
+FEW, TOO_FEW = 10, 3
+WINDOW = 3  # epochs a mean is over where few classes select
+START = -1
+
+Scores = tuple[float, ...]
+
+
+class Selection:
+    """The best epoch so far; `best` is what the run's folder keeps of it."""
+
+    def __init__(self, on: str, num_classes: int) -> None:
+        self.keeps_last = num_classes < TOO_FEW
+        self.window = WINDOW if num_classes < FEW else 1
+        self.best: dict[str, Any] = {"on": on, "metric": SELECT_BY, "epoch": START, "value": -1.0}
+        if self.keeps_last:
+            self.best["kept"] = "last"
+        elif self.window > 1:
+            self.best["mean_of_epochs"] = self.window
+        self.highest: Scores = (-1.0, -1.0)
+        self.recent: list[Scores] = []
+
+    def takes(self, epoch: int, scores: dict[str, float]) -> bool:
+        """Whether an epoch is better than all before it; each must be shown once, in order."""
+        self.recent = [*self.recent, (scores[SELECT_BY], scores[TIE_BY])][-self.window :]
+        reached = tuple(sum(values) / len(values) for values in zip(*self.recent, strict=True))
+        is_better = self.keeps_last or reached > self.highest
+        if is_better:
+            self.highest = reached
+            self.best = self.best | {"epoch": epoch, "value": scores[SELECT_BY]}
+        return is_better
+
+    def state_dict(self) -> dict[str, Any]:
+        """What choosing goes on with, beside `best`."""
+        return {"highest": self.highest, "recent": self.recent}
+
+    def go_on(self, best: dict[str, Any], state: dict[str, Any] | None) -> None:
+        """After a stop; version 0.1 kept nothing but the best."""
+        self.best = self.best | best
+        state = state or {"highest": (best["value"], -1.0), "recent": []}
+        self.highest, self.recent = tuple(state["highest"]), [tuple(s) for s in state["recent"]]
+
+
+def too_few_to_select(setting: Setting) -> str | None:
+    """What follows from validation classes that are too few, and what to do; None: they are not."""
+    classes = _num_classes(setting, setting.split.validation)
+    if setting.config.select == "test" or classes >= TOO_FEW:
+        return None
+    told = "patience has no effect, " if setting.config.patience is not None else ""
+    return (
+        f"{classes} validation classes are too few to choose an epoch by: the last one is kept, "
+        f"{told}and `unseen calibrate` will not be possible. {more_validation_classes(setting)}"
+    )
+
+
+def more_validation_classes(setting: Setting) -> str:
+    """How a run can have enough of them to calibrate on."""
+    config, split = setting.config, setting.split
+    if config.select == "test":
+        return "With select=test none are set aside: train with select=validation."
+    if config.protocol == "k_fold":
+        return "Set fewer folds."
+    classes = _num_classes(setting, np.concatenate([split.train, split.validation]))
+    if classes >= MIN_CLASSES + 2:
+        return (
+            f"validation_share={MIN_CLASSES / classes:.2g} sets {MIN_CLASSES} of {classes} aside."
+        )
+    more = 2 * (MIN_CLASSES + 2)
+    return f"Add classes: with {more} in all, {MIN_CLASSES} can be set aside and two trained on."
+
+
+def _num_classes(setting: Setting, items: Any) -> int:
+    return len(np.unique(setting.dataset.labels[items]))
