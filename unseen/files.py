@@ -112,13 +112,13 @@ class Owner:
 class InUseError(ValueError):
     """Somebody else writes; `owner` is None if nothing could be learnt about them."""
 
-    def __init__(self, folder: Path, owner: Owner | None) -> None:
+    def __init__(self, place: Path, owner: Owner | None) -> None:
         who = "another process"
         if owner is not None:
             who = f"process {owner.pid} on {owner.host} since {owner.since}"
         super().__init__(
-            f"{folder} is being written to by {who}: wait until it has ended, or choose another "
-            "folder"
+            f"{place} is being written to by {who}: wait until it has ended, or choose another "
+            "place"
         )
         self.owner = owner
 
@@ -126,10 +126,12 @@ class InUseError(ValueError):
 class Lock:
     """One writer at a time, here and on other machines that see the same disk. The system frees the
     lock of a process that dies. purpose: told to whoever comes meanwhile. wait: until it is free,
-    instead of an `InUseError`."""
+    instead of an `InUseError`. of: what is locked, if not the folder of the lock."""
 
-    def __init__(self, path: Path, purpose: str = "", wait: bool = False) -> None:
-        self.path, self.purpose, self.wait = path, purpose, wait
+    def __init__(
+        self, path: Path, purpose: str = "", wait: bool = False, of: Path | None = None
+    ) -> None:
+        self.path, self.purpose, self.wait, self.of = path, purpose, wait, of or path.parent
 
     def __enter__(self) -> Self:
         self._made_folder = not self.path.parent.exists()
@@ -162,11 +164,11 @@ class Lock:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | (0 if self.wait else fcntl.LOCK_NB))
         except BlockingIOError as error:
-            raise InUseError(self.path.parent, _owner(file)) from error
+            raise InUseError(self.of, _owner(file)) from error
         except OSError as error:
             if error.errno in _NO_LOCKS:
                 told = "this disk knows no locks, so two runs could mix: choose another one"
-                raise OSError(error.errno, told, str(self.path.parent)) from error
+                raise OSError(error.errno, told, str(self.of)) from error
             raise
 
     def _is_current(self, file: BinaryIO) -> bool:

@@ -13,6 +13,7 @@ from unseen.data.packed import Packed
 from unseen.data.pictures import pack, transforms
 from unseen.data.pictures.decode import UnreadablePictureError
 from unseen.data.pictures.pack import Packing, write
+from unseen.files import InUseError
 
 MEAN, STD = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
 
@@ -203,6 +204,18 @@ def test_bad_values_and_full_disks(
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 9, 1))  # type: ignore[attr-defined]
     with pytest.raises(OSError, match=r"needs about .* GB .*--jpeg"):
         write(Packing(folder, 64), tmp_path / "photos.pack")
+
+
+def test_two_processes_do_not_mix_their_copies(folder: Folder, tmp_path: Path) -> None:
+    out = tmp_path / "photos.pack"
+
+    def second(done: int, total: int) -> None:
+        with pytest.raises(InUseError, match=r"photos\.pack is being written to by process"):
+            write(Packing(folder, short_side=48), out)
+
+    write(Packing(folder, short_side=48), out, progress=second)
+    assert len(Packed(out)) == 16
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["photos", "photos.pack"]
 
 
 FORGERIES = {

@@ -163,18 +163,24 @@ class RunFolder:
 
     def note_test_read(self, purpose: str, config_hash: str) -> None:
         """Every look at the test classes is written down, before it is taken."""
-        manifest = self.read_json("manifest.json")
         read = {"time": now(), "purpose": purpose, "config_hash": config_hash}
-        self.write_json("manifest.json", manifest | {"test_reads": [*manifest["test_reads"], read]})
+        self._note(lambda manifest: {"test_reads": [*manifest["test_reads"], read]})
 
     def note(self, key: str, content: Mapping[str, Any]) -> None:
         """One more thing the manifest tells, with its time."""
-        manifest = self.read_json("manifest.json")
-        self.write_json("manifest.json", manifest | {key: {"time": now(), **content}})
+        self._note(lambda _: {key: {"time": now(), **content}})
 
     def note_end(self) -> None:
-        manifest = self.read_json("manifest.json")
-        self.write_json("manifest.json", manifest | {"finished": True, "ended": now()})
+        self._note(lambda _: {"finished": True, "ended": now()})
+
+    def _note(self, more: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        """A run may be judged while it trains: whoever notes something waits for the other. Of
+        several processes, none goes on before it is written."""
+        if self.writes:
+            with Lock(self.file(".manifest.lock"), wait=True):
+                manifest = json.loads(self.file("manifest.json").read_text())
+                self.write_json("manifest.json", manifest | more(manifest))
+        self.processes.wait()
 
     def _write(self, name: str, write: Callable[[Path], Any]) -> None:
         if not self.writes:

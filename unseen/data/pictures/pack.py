@@ -34,7 +34,7 @@ from unseen.data.pictures import crops, duplicates
 from unseen.data.pictures.ahead import ahead
 from unseen.data.pictures.decode import UnreadablePictureError
 from unseen.data.pictures.loader import Opening
-from unseen.files import flush_folder
+from unseen.files import Lock, flush_folder
 
 MAGIC = b"UNSEENP1"
 _RECORD = struct.Struct("<4sIIIII32s")  # mark, position, width, height, length, CRC-32, SHA-256
@@ -145,13 +145,17 @@ class Outcome:
 def write(
     packing: Packing, out: Path, workers: int = 2, progress: Progress | None = None
 ) -> Outcome:
-    """Packs into `out`, or goes on with it."""
+    """Packs into `out`, or goes on with it; one process at a time."""
+    with Lock(out.with_name(f".{out.name}.lock"), of=out):
+        return _write(packing, out, workers, progress)
+
+
+def _write(packing: Packing, out: Path, workers: int, progress: Progress | None) -> Outcome:
     header = packing.header()
     if out.exists():
         if is_pack(out) and Pack(out).header == header:
             return Outcome(out, out.stat().st_size, len(Pack(out).records))
         raise ValueError(f"{out} exists and is another file: choose another --out")
-    out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_name(out.name + ".part")
     done = _taken_up(part, header)
     if not done:
