@@ -49,6 +49,7 @@ ORDER = [
     "studies",
     "search",
     "cli",
+    "api",
 ]
 METHOD_KINDS = [kind for kind in catalogue.KINDS if kind != "data"]
 METHODS = [(kind, name) for kind in METHOD_KINDS for name in catalogue.names(kind)]

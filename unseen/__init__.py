@@ -1,26 +1,52 @@
-"""Unseen: deep metric learning that is judged on classes it has never seen."""
+"""Unseen: deep metric learning that is judged on classes it has never seen.
 
-from typing import TYPE_CHECKING, Any
+    run = unseen.fit("photos/", loss="proxy_anchor")     train, select, judge on unseen classes
+    unseen.evaluate(embeddings, labels)                  any embeddings, honestly
+    unseen.load("runs/a").embed(["a.jpg"])               a trained run at work
+    from unseen import losses, miners, samplers, ...     every method by its class
 
-if TYPE_CHECKING:
-    from unseen.evaluation.evaluate import evaluate
-    from unseen.experiment.trained import Trained
+Everything is found when it is asked for: importing torch takes seconds.
+"""
 
-    load = Trained.open
+import importlib
+from typing import Any
 
-__all__ = ["evaluate", "load"]
 __version__ = "0.1.0"
+_PLACES = {  # name -> where it is
+    "Index": "search.index:Index",
+    "MetricLearner": "estimator:MetricLearner",
+    "Output": "contracts:Output",
+    "Run": "api:Run",
+    "calibrate": "evaluation.calibrate:calibrate",
+    "compare": "api:compare",
+    "diagnose": "api:diagnose",
+    "evaluate": "evaluation.evaluate:evaluate",
+    "fit": "api:fit",
+    "load": "api:load",
+    "study": "api:study",
+}
+_PACKAGES = (
+    "classical",
+    "data",
+    "diagnostics",
+    "losses",
+    "metrics",
+    "miners",
+    "networks",
+    "protocols",
+    "regularizers",
+    "samplers",
+)
 
 
 def __getattr__(name: str) -> Any:
-    """`unseen.evaluate` and `unseen.load` are found when asked for: importing torch takes
-    seconds."""
-    if name == "evaluate":
-        from unseen.evaluation.evaluate import evaluate  # noqa: PLC0415
-
-        return evaluate
-    if name == "load":
-        from unseen.experiment.trained import Trained  # noqa: PLC0415
-
-        return Trained.open
+    if name in _PACKAGES:
+        return importlib.import_module(f"unseen.{name}")
+    if name in _PLACES:
+        module, _, attribute = _PLACES[name].partition(":")
+        return getattr(importlib.import_module(f"unseen.{module}"), attribute)
     raise AttributeError(f"module 'unseen' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*_PLACES, *_PACKAGES, "__version__"])

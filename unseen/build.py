@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from unseen import catalogue
-from unseen.config import OWN_DATA, PLAIN, Config
+from unseen.config import PLAIN, Config
 from unseen.config_tables import Part
 from unseen.contracts import Dataset, IntArray, Sampler, Split, SplitProtocol
 from unseen.data.official.benchmark import Benchmark
@@ -41,11 +41,6 @@ def dataset(
     part: Part, progress: Callable[[int, int], None] | None = None, strict: bool = False
 ) -> Dataset:
     """The data set a config names; `strict`: a file that cannot be read is an error."""
-    if part.name == OWN_DATA:
-        raise ValueError(
-            "this run was trained on a data set given from Python, which has no name: say where "
-            "the same items lie, with --data PATH (from Python: reopen(run, dataset=...))"
-        )
     wanted = {p.name: p.default for p in catalogue.parameters(catalogue.find("data", part.name))}
     if wanted.get("root") is inspect.Parameter.empty and "root" not in part.values:
         raise ValueError(f"{part.name} must be told where: data.root=PATH, or `unseen train PATH`")

@@ -44,7 +44,6 @@ from unseen.training.optimisers import Precision
 from unseen.training.sinks import Name as SinkName
 
 NOTHING = "none"
-OWN_DATA = "own"  # given as an object: nobody else can open them
 PLAIN = "plain"  # a backbone and a head, as the other keys say
 OWN_NETWORK = "own"  # the backbone of a network from outside
 
@@ -131,7 +130,7 @@ class Config(BaseModel):
     @model_validator(mode="after")
     def _parts_exist(self) -> "Config":
         parts = [("losses", self.loss), ("samplers", self.sampler)]
-        parts += [("data", self.data)] if self.data.name != OWN_DATA else []
+        parts += [("data", self.data)]
         parts += [("regularizers", part) for part in self.regularizers]
         if self.miner is not None and self.miner.name != "auto":
             parts.append(("miners", self.miner))

@@ -112,7 +112,8 @@ def held(name: str) -> Any:
     """The object behind a name."""
     if name not in _held.get():
         raise ValueError(
-            f"{name.removeprefix(OBJECT)} was given to unseen.fit as an object: give it again"
+            f"{name.removeprefix(OBJECT)} was an object given from Python, which has no name: give "
+            "it again, or, if it is the data, say where the same items lie with --data PATH"
         )
     return _held.get()[name]
 

@@ -14,7 +14,7 @@ from PIL import Image
 from unseen import config as configs
 from unseen.cli import main
 from unseen.cli.mistakes import guarded
-from unseen.cli.train import announce
+from unseen.cli.show_run import announce
 from unseen.experiment.setting import prepare
 from unseen.extras import install_command
 from unseen.studies import plan as plans

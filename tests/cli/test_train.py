@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from unseen import config as configs
-from unseen.cli.train import claimed, run
+from unseen.cli.train import run
+from unseen.experiment.claim import claimed
 from unseen.experiment.run import begin, train_and_judge
 from unseen.experiment.setting import Setting, as_stored, prepare, stored_config
 from unseen.files import InUseError

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unseen import build
+from unseen import build, outside
 from unseen import config as configs
-from unseen.config import OWN_DATA, Config
+from unseen.config import Config
 from unseen.config_tables import Part
 from unseen.contracts import (
     Batch,
@@ -174,7 +174,7 @@ def prepare(
     config says where the given data set comes from; otherwise nobody else can open it."""
     watch, processes = watch or Watch(), processes or Processes()
     if dataset is not None and not is_named:
-        config = config.model_copy(update={"data": Part(name=OWN_DATA)})
+        config = config.model_copy(update={"data": Part(name=outside.object_name(dataset))})
     told = watch.of("reading the data")
     with processes.first_ahead():  # it leaves what it has read in the cache
         dataset = dataset or build.dataset(config.data, told, config.strict)

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from unseen.evaluation.diagnose import Finding
 from unseen.evaluation.gain import UNTRAINED, start_title, verdict
+from unseen.outside import short_name
 
 Json = dict[str, Any]
 
@@ -43,7 +44,8 @@ def metric_names(result: Json) -> list[str]:
 
 
 def metric_title(name: str) -> str:
-    """recall@1 -> R@1, map_at_r -> mAP@R."""
+    """recall@1 -> R@1, map_at_r -> mAP@R, ./mine.py:First -> First."""
+    name = short_name(name)
     return METRICS.get(name, name.replace("recall@", "R@"))
 
 

@@ -23,6 +23,7 @@ from unseen.data.pictures.decode import UnreadablePictureError, decode
 from unseen.experiment.trained import Trained
 from unseen.files import shown
 from unseen.reports.thumbnails import fitted
+from unseen.search.index import Index
 from unseen.search.manifest import ModelEntry
 from unseen.search.segment import NO_PLACE, Facts, NewPicture, are_places
 from unseen.search.writer import Writer
@@ -130,6 +131,18 @@ def ingest(
             finished = done.same + done.added + done.changed + len(done.unreadable)
             progress(finished, len(sources))
     return done
+
+
+def build_index(
+    model: Trained, places: Sequence[Path], out: Path, progress: Progress | None = None
+) -> Index:
+    """An index of the pictures in some places, or more of them in one that is there already;
+    stopped, the same call goes on."""
+    exists = (out / "manifest.json").exists()
+    with Writer.open(out) if exists else Writer.create(out, model_entry(model)) as writer:
+        ingest(writer, model, find(places), progress)
+        writer.refresh_store()
+    return Index.open(out)
 
 
 def _changed(source: Source, facts: Facts) -> bool:

@@ -1,0 +1,92 @@
+"""A run on the terminal or in a notebook: what it is about, bars with time left, how to go on."""
+
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.text import Text
+
+from unseen.cli.terminal import console, display, tell_left_out
+from unseen.contracts import FeatureDataset
+from unseen.experiment.leaks import Copies
+from unseen.experiment.setting import Setting, Watch, describe, steps_per_epoch
+from unseen.training.processes import Processes
+from unseen.training.run_folder import RunFolder
+
+
+class Shown:
+    """A run under bars with time left; of several processes the first one speaks."""
+
+    @contextmanager
+    def preparing(self, processes: Processes) -> Iterator[Watch]:
+        console.quiet = not processes.is_first
+        with display() as (_, watch):
+            yield watch
+
+    @contextmanager
+    def training(self, setting: Setting, out: Path) -> Iterator[Watch]:
+        announce(setting)
+        assert isinstance(setting.config.epochs, int)
+        try:
+            with display(setting.config.epochs) as (shown, watch):
+                shown.start_training(steps_per_epoch(setting))
+                yield watch
+        except KeyboardInterrupt:
+            if not RunFolder(out).file("weights.safetensors").exists():
+                console.print("stopped in the first epoch; give the same command again")
+            else:
+                console.print(
+                    "stopped; the same command goes on, "
+                    f"`unseen evaluate {shlex.quote(str(out))}` judges the best so far",
+                    soft_wrap=True,
+                )
+            raise
+
+
+def announce(setting: Setting) -> None:
+    """What will be trained on, and why each automatic choice was made."""
+    counts = describe(setting)
+    data, split = counts["data"], counts["split"]
+    select = Text(f"{split['validation_classes']:,}")
+    if setting.config.select == "test":
+        select = Text("the test classes", style="yellow")
+    things = "items" if isinstance(setting.dataset, FeatureDataset) else "pictures"
+    console.print(
+        Text.assemble(
+            f"{data['name']}: {data['items']:,} {things} of {data['classes']:,} classes; train on "
+            f"{split['train_classes']:,}, select on ",
+            select,
+            f", test on {split['test_classes']:,} unseen ones",
+        ),
+        soft_wrap=True,
+    )
+    told = setting.dataset.describe()
+    if lone := told.get("classes with one picture"):
+        console.print(f"  {lone} classes have one picture: not trained on, not asked for")
+    tell_left_out(told.get("unreadable", []), told.get("unreadable files"))
+    if setting.copies is not None:
+        announce_copies(setting.copies)
+    for reason in setting.reasons:
+        console.print(f"  {reason}", style="dim", soft_wrap=True)
+
+
+def announce_copies(copies: Copies) -> None:
+    """Copies on both sides of the split make a score look better than it is."""
+    counts = copies.counts()
+    if copies.across:
+        console.print(
+            Text.assemble(
+                (
+                    f"  {copies.across} pictures of training classes have an exact copy in another "
+                    "part of the split, which inflates scores: ",
+                    "yellow",
+                ),
+                "; ".join(copies.examples),
+            ),
+            soft_wrap=True,
+        )
+    elif number := counts["exact copies"]:
+        console.print(
+            f"  {number} exact copies, none across the split; `unseen data check` names them"
+        )

@@ -1,0 +1,85 @@
+"""Which folder a run gets: a free name, its own one again after a stop, never another run's."""
+
+import itertools
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+from unseen.config import Config
+from unseen.experiment.items import changes_since
+from unseen.experiment.setting import Setting, as_stored, changed_keys
+from unseen.files import InUseError
+from unseen.outside import short_name
+from unseen.training.run_folder import RunFolder
+
+
+def claimed(
+    setting: Setting, out: Path | None, held: ExitStack, accept_changes: bool = False
+) -> Path:
+    """The folder of a run, this process's alone as long as `held` lives; a finished one is only
+    read. A run with other settings is not touched: without `out` the next name is tried. A run that
+    began with other items is an error, or passed over."""
+    changes = ""
+    for path in names(setting.config, out):
+        folder = RunFolder(path)
+        changed = other_settings(folder, setting)
+        if found := other_items(folder, setting, changed):
+            changes = changes or found
+            continue
+        if not changed:
+            if changes and not accept_changes and not folder.is_started:
+                raise ValueError(
+                    f"{changes}. --accept-changes (accept_changes=True) trains a new run on them"
+                )
+            if is_done(folder):
+                return path
+            purpose = as_stored(setting, folder).config.hash()
+            try:
+                lock = held.enter_context(ExitStack())
+                lock.enter_context(folder.lock(purpose))
+            except InUseError as error:
+                if path == out or (error.owner is not None and error.owner.purpose == purpose):
+                    raise
+                continue
+            if not (changed := other_settings(folder, setting)):  # nobody was faster
+                return path
+            lock.close()
+        if path == out:
+            raise ValueError(
+                f"{path} holds a run with other settings ({', '.join(changed)}): "
+                "choose another --out"
+            )
+    raise AssertionError("names never end")
+
+
+def is_done(folder: RunFolder) -> bool:
+    """Finished, and whole: a damaged network is restored, as after a stop."""
+    return folder.is_finished and folder.is_whole
+
+
+def other_items(folder: RunFolder, setting: Setting, changed: list[str]) -> str:
+    """What has become of the items of a stored run, if nothing else is different: what "auto" is
+    settled to depends on the items."""
+    asked = setting.asked or setting.config
+    if not folder.is_started or any(getattr(asked, key) != "auto" for key in changed):
+        return ""
+    return changes_since(folder, setting.dataset)
+
+
+def other_settings(folder: RunFolder, setting: Setting) -> list[str]:
+    """Keys in which a stored run differs from one that would go on with it."""
+    if not folder.is_started:
+        return []
+    return changed_keys(folder, as_stored(setting, folder).config)
+
+
+def names(config: Config, out: Path | None) -> Iterator[Path]:
+    """`out`, or a name by data, loss and seed; further ones have a number."""
+    root = config.data.values.get("root", short_name(config.data.name))
+    path = Path(str(root)).resolve()
+    data = path.name if path.is_dir() else path.stem
+    loss = short_name(config.loss.name).replace(":", "_")
+    first = out or Path("runs") / f"{data}-{loss}-seed{config.seed}"
+    yield first
+    for number in itertools.count(2):
+        yield first.with_name(f"{first.name}-{number}")
