@@ -1,5 +1,6 @@
 """`unseen data check`, `show` and `pack` on small folders."""
 
+import hashlib
 import json
 import struct
 import sys
@@ -10,6 +11,8 @@ import pytest
 from PIL import Image
 
 from unseen.cli import main
+from unseen.data.folder import Folder
+from unseen.data.pictures import item_digests
 
 
 def unseen(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -38,6 +41,18 @@ def test_check_a_clean_folder(capsys: pytest.CaptureFixture[str], photos: Path) 
     assert code == 0
     assert "32 files, 32 usable, 8 classes" in text
     assert "samples_per_class" in text
+
+
+def test_check_reads_every_file_anew(
+    capsys: pytest.CaptureFixture[str], photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is kept of a file that changed and has its old times is wrong until then."""
+    monkeypatch.setattr(item_digests, "_YOUNG", 0)
+    first = photos / "class 0" / "0.png"
+    item_digests.learn(photos, {first: b"x" * 32})
+    assert Folder(photos).digests()[0] == b"x" * 32
+    assert unseen(capsys, "data", "check", str(photos))[0] == 0
+    assert Folder(photos).digests()[0] == hashlib.sha256(first.read_bytes()).digest()
 
 
 def test_check_names_what_is_wrong(

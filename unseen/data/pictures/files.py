@@ -110,8 +110,14 @@ class PictureFiles:
 
     @cached_property
     def _ids(self) -> list[str]:
-        below = (Path(os.path.relpath(path, self.base)).as_posix() for path in self._paths)
-        return numbered(name + self._mark(index) for index, name in enumerate(below))
+        base = os.path.join(self.base, "")
+
+        def name(index: int) -> str:
+            path = os.fspath(self._paths[index])
+            below = path[len(base) :] if path.startswith(base) else os.path.relpath(path, base)
+            return below.replace(os.sep, "/") + self._mark(index)
+
+        return numbered(name(index) for index in range(len(self)))
 
     def _mark(self, index: int) -> str:
         box = self._box(index)
