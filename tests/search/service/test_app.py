@@ -9,6 +9,7 @@ from PIL import Image
 from starlette.testclient import TestClient
 
 from unseen.search.answers import ask
+from unseen.search.index import Index, Picture
 from unseen.search.service.app import map_of
 from unseen.search.service.changes import changes
 from unseen.search.service.library import Library
@@ -96,13 +97,8 @@ def test_pictures_by_id(client: TestClient, library: Library, pictures: Path) ->
 def test_a_picture_whose_file_is_gone_is_shown_small(
     client: TestClient, library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from unseen.data.pictures.decode import UnreadablePictureError
-    from unseen.search.service import app as application
-
-    def gone(path: str, **_: object) -> Image.Image:
-        raise UnreadablePictureError(path, "no such file")
-
-    monkeypatch.setattr(application, "decode", gone)
+    gone = Picture(1, "/no/such/file.png", None)
+    monkeypatch.setattr(Index, "picture", lambda self, id: gone)
     assert client.get("/api/pictures/1").headers["content-type"] == "image/webp"
 
 

@@ -10,26 +10,26 @@ import threading
 from dataclasses import asdict
 from functools import cache, lru_cache
 from importlib import resources
+from pathlib import Path as FilePath
 from typing import Annotated, Any
 
 import numpy as np
 from fastapi import FastAPI, HTTPException, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
-from PIL import Image
 from pydantic import BaseModel
 
-from unseen.data.pictures.decode import UnreadablePictureError, check, decode
+from unseen.data.pictures.decode import UnreadablePictureError
 from unseen.reports.embedding_map import class_colours, flatten, sample
 from unseen.search.answers import Answer
 from unseen.search.index import Index
 from unseen.search.manifest import DamagedError
 from unseen.search.service.changes import Change, changes
+from unseen.search.service.decoding import BusyError, Reader
 from unseen.search.service.guard import Guard, Limits, log
 from unseen.search.service.library import Library
 from unseen.search.service.tally import Tally
 
-MAX_PIXELS = 40_000_000  # of an upload
 LARGE_SIDE = 1024  # of a picture shown large
 MOST = 100  # results of one request
 STATIC = {
@@ -92,14 +92,16 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
+    reader = Reader()
     app.add_exception_handler(DamagedError, _damaged)
+    app.add_exception_handler(BusyError, _busy)
     _pages(app)
     _facts(app, library)
-    _searches(app, library)
-    _pictures(app, library, "")
+    _searches(app, library, reader)
+    _pictures(app, library, reader, "")
     _map(app, library)
     if other is not None:
-        _pictures(app, other, "/other")
+        _pictures(app, other, reader, "/other")
         _changes(app, library, other)
     return Guard(app, limits or Limits(), tally)
 
@@ -107,6 +109,11 @@ def create_app(
 def _damaged(request: Request, error: Exception) -> Response:
     log.error("%s", error)  # with its path, which is nobody else's
     return JSONResponse({"detail": "the index is damaged: `unseen index repair`"}, status_code=503)
+
+
+def _busy(request: Request, error: Exception) -> Response:
+    told = {"detail": "too many large pictures at once: try again in a moment"}
+    return JSONResponse(told, status_code=503, headers={"retry-after": "2"})
 
 
 def _pages(app: FastAPI) -> None:
@@ -153,7 +160,7 @@ def _facts(app: FastAPI, library: Library) -> None:
         return {"pictures": len(shelf.index), "labels": labels, "calibration": told}
 
 
-def _searches(app: FastAPI, library: Library) -> None:
+def _searches(app: FastAPI, library: Library, reader: Reader) -> None:
     refused: Responses = {
         400: {"description": "not a picture"},
         404: {"description": "no such label"},
@@ -168,8 +175,7 @@ def _searches(app: FastAPI, library: Library) -> None:
         def asked() -> Answer:
             shelf = library.shelf  # one model and one index for the whole request
             try:
-                check(content, MAX_PIXELS)
-                vector = shelf.embed(content if part is None else _cut(decode(content), part))
+                vector = shelf.embed(reader.upload(content, part))
             except UnreadablePictureError as error:
                 raise HTTPException(400, f"this is no picture: {error.reason}") from error
             return _or_404(lambda: shelf.by_vector(vector, k, label))
@@ -182,7 +188,7 @@ def _searches(app: FastAPI, library: Library) -> None:
         return _found(_or_404(lambda: library.shelf.by_id(id, k, label)))
 
 
-def _pictures(app: FastAPI, library: Library, prefix: str) -> None:
+def _pictures(app: FastAPI, library: Library, reader: Reader, prefix: str) -> None:
     missing: Responses = {404: {"description": "no such picture"}}
 
     @app.get(f"{prefix}/api/pictures/{{id}}/thumbnail", responses=missing, response_class=Response)
@@ -196,7 +202,7 @@ def _pictures(app: FastAPI, library: Library, prefix: str) -> None:
         """The picture as a JPEG of at most 1024 pixels; its thumbnail where the file is gone."""
         found = _or_404(lambda: library.shelf.index.picture(id))
         try:
-            image = decode(found.path, short_side=LARGE_SIDE)
+            image = reader.shown(FilePath(found.path))
         except UnreadablePictureError:
             return thumbnail(id)
         image.thumbnail((LARGE_SIDE, LARGE_SIDE))
@@ -320,15 +326,6 @@ def _box(text: str | None) -> tuple[float, float, float, float] | None:
     ):
         raise HTTPException(422, "box must lie within the picture, as shares from 0 to 1")
     return left, top, min(width, 1 - left), min(height, 1 - top)
-
-
-def _cut(picture: Image.Image, box: tuple[float, float, float, float] | None) -> Image.Image:
-    if box is None:
-        return picture
-    left, top = int(box[0] * picture.width), int(box[1] * picture.height)
-    right = max(left + 1, round((box[0] + box[2]) * picture.width))
-    bottom = max(top + 1, round((box[1] + box[3]) * picture.height))
-    return picture.crop((left, top, right, bottom))
 
 
 @cache

@@ -90,7 +90,7 @@ class Guard:
             return
         began, answer = time.perf_counter(), _Answer(send)
         address = (scope.get("client") or ("?",))[0]
-        body = bytearray()
+        body = _Body()
         try:
             self._check(scope, address)
             if self._wants_cookie(scope):
@@ -98,11 +98,11 @@ class Guard:
                 return
             await self._fill(body, receive)
             with self._in_work(address):
-                await self.app(scope, _given(bytes(body), receive), answer)
+                await self.app(scope, body.given(receive), answer)
         except Refused as refused:
             await answer.refuse(refused)
         finally:
-            self.held -= len(body)
+            self.held -= body.size
             route = getattr(scope.get("route"), "path", "-")
             took = 1000 * (time.perf_counter() - began)
             log.info("%s %s %s %.0f ms", scope["method"], route, answer.status, took)
@@ -140,7 +140,7 @@ class Guard:
         """A browser that came with the token in the address gets it as a cookie instead."""
         return self.limits.token is not None and scope["path"] == "/" and bool(_asked_token(scope))
 
-    async def _fill(self, body: bytearray, receive: Receive) -> None:
+    async def _fill(self, body: "_Body", receive: Receive) -> None:
         """All of a request, unless it grows too large or comes too slowly."""
         until, more = time.monotonic() + self.limits.seconds, True
         while more:
@@ -150,9 +150,9 @@ class Guard:
                 raise Refused(408, "the request took too long to arrive") from None
             part = message.get("body", b"")
             more = message.get("more_body", False)
-            body += part
+            body.add(part)
             self.held += len(part)
-            if len(body) > self.limits.max_bytes:
+            if body.size > self.limits.max_bytes:
                 raise Refused(413, f"at most {self.limits.max_bytes} bytes")
             if self.held > self.limits.max_held:
                 raise Refused(503, "too much is being sent at once: try again in a moment")
@@ -172,18 +172,28 @@ class Guard:
                 del self.running[whose]
 
 
-def _given(body: bytes, receive: Receive) -> Receive:
-    """The body in one piece; after it only the end of the connection can follow."""
-    first = True
+class _Body:
+    """What has arrived of a request; handed on once, in one piece."""
 
-    async def given() -> Message:
-        nonlocal first
-        if not first:
-            return await receive()
-        first = False
-        return {"type": "http.request", "body": body, "more_body": False}
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        self.size = 0
 
-    return given
+    def add(self, part: bytes) -> None:
+        self.parts.append(part)
+        self.size += len(part)
+
+    def given(self, receive: Receive) -> Receive:
+        """After the body only the end of the connection can follow."""
+        waiting: list[Message] = [
+            {"type": "http.request", "body": b"".join(self.parts), "more_body": False}
+        ]
+        self.parts = []
+
+        async def given() -> Message:
+            return waiting.pop() if waiting else await receive()
+
+        return given
 
 
 class _Answer:

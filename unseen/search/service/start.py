@@ -116,7 +116,7 @@ def options(proxies: Sequence[str] = ()) -> dict[str, Any]:
         "http": Connection,
         "ws": "none",  # would pass by the guard
         "access_log": False,  # it would name addresses and queries; the guard logs routes
-        "log_level": "warning",
+        "log_level": "error",  # a line for each wrong request would fill the disk
         "server_header": False,
         "proxy_headers": bool(proxies),
         "forwarded_allow_ips": list(proxies),
