@@ -66,7 +66,7 @@ def test_mistakes_get_one_line(capsys: pytest.CaptureFixture[str], foreign: list
         ([], "give a run's folder, or --embeddings"),
         (foreign[:2], "--embeddings goes with --labels"),
         ([*foreign, "--gallery", foreign[1]], "--gallery with --gallery-labels"),
-        ([*foreign, "--metrics", "recal@1"], "unknown metric 'recal@1'"),
+        ([*foreign, "--metrics", "recal@1"], "unknown metric 'recal'"),
         ([*foreign, "--over", "weeks"], "--over must be queries or classes, got weeks"),
     ):
         code, _, errors = unseen(capsys, "evaluate", *words)

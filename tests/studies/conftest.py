@@ -43,7 +43,7 @@ def scenario() -> Callable[..., dict[str, Any]]:
             [sys.executable, str(STUB), *words],
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=1800,
             check=False,
             env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(STUB.parents[2])},
         )

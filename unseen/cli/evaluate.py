@@ -99,7 +99,7 @@ def _exact(
 ) -> None:
     price = cost(len(items[0]), items[0].shape[1], len(items[1]) if len(items) > 1 else None)
     if price.seconds > LONG:
-        console.print(f"exact retrieval: {price}. --approximate is faster", soft_wrap=True)
+        console.print(f"exact retrieval: {price}. --approximate is faster")
     with display() as (_, watch):
         found = library.evaluate(
             items[0],
@@ -112,7 +112,7 @@ def _exact(
             progress=watch.of("judging"),
         )
     console.print(tables.score_table({"scores": {"embeddings": found.to_dict()}}))
-    console.print(tables.counted(found.counts), soft_wrap=True)
+    console.print(tables.counted(found.counts))
 
 
 def _approximate(
@@ -131,5 +131,4 @@ def _approximate(
     console.print(
         f"{found.index}: it finds the true nearest neighbour of {found.found_nearest:.1%} of "
         f"{found.checked:,} queries asked exactly",
-        soft_wrap=True,
     )

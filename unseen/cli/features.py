@@ -28,7 +28,7 @@ def features(
         list[str] | None, typer.Argument(help="key=value, e.g. picture_size=224 data.split=none")
     ] = None,
 ) -> None:
-    """Example: unseen features photos/ --backbone efficientnet_lite0 --out photos.npz
+    """Example: unseen features photos/ --backbone resnet50 --out photos.npz
 
     Then `unseen train photos.npz` trains a head on them, in seconds. The same command again goes on
     where it was stopped. Official splits, queries, groups and further labels go with the features.

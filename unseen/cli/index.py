@@ -135,12 +135,11 @@ def check(index: IndexFolder) -> None:
     with display() as (_, watch):
         problems = verify.verify(index, watch.of("reading"))
     for problem in problems:
-        console.print(str(problem), style="red", soft_wrap=True)
+        console.print(str(problem), style="red")
     if problems:
         console.print(
             f"`unseen index repair {shlex.quote(str(index))}` keeps what is whole and embeds the "
             "rest again",
-            soft_wrap=True,
         )
         raise typer.Exit(1)
     for _ in verify.leftovers(index)[:1]:
@@ -177,12 +176,12 @@ def repair(index: IndexFolder, run: Run = None, remove_missing: RemoveMissing = 
     """
     with display() as (_, watch):
         if not verify.verify(index, watch.of("reading")):
-            console.print(f"{index}: nothing to repair", soft_wrap=True)
+            console.print(f"{index}: nothing to repair")
             return
         done = mend.repair(index, run, watch.of("embedding"), remove_missing=remove_missing)
     for sentence in done.told:
-        console.print(f"not saved: {sentence}", style="yellow", soft_wrap=True)
-    console.print(f"{done.kept:,} pictures were whole", soft_wrap=True)
+        console.print(f"not saved: {sentence}", style="yellow")
+    console.print(f"{done.kept:,} pictures were whole")
     _told(done.again, index)
 
 
@@ -207,6 +206,5 @@ def _told(done: Ingested, path: Path) -> None:
         console.print(
             f"searched by faiss ({faiss.kind}: {faiss.why}); finds {100 * faiss.recall:.1f} % of "
             f"the 10 nearest of exact search, on {faiss.num_queries} pictures",
-            soft_wrap=True,
         )
     tell_left_out(done.unreadable)

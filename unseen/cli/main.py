@@ -135,4 +135,5 @@ def run() -> None:
     words = sys.argv[1:]
     before = words[: words.index("--")] if "--" in words else words  # what follows is no option
     with trusted() if TRUST in before else nullcontext():
-        guarded(lambda: app([word for word in words if word != TRUST or word not in before]))
+        kept = [word for word in words if word != TRUST or word not in before]
+        guarded(lambda: sys.exit(app(kept, standalone_mode=False)))

@@ -42,10 +42,22 @@ def guarded(command: Callable[[], Any]) -> None:
         who = f"unseen, process {rank}:" if rank else "unseen:"
         _say(who, _line(error))
         sys.exit(USER_ERROR)
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # typer's, on words it does not understand
+            raise
+        if type(error).__name__ != "NoArgsIsHelpError":  # whose help is printed already
+            _say("unseen:", _on_words(error))
+        sys.exit(USER_ERROR)
 
 
 def _say(who: str, told: str) -> None:
     errors.print(Text.assemble((who, "bold red"), " ", told))
+
+
+def _on_words(error: Any) -> str:
+    told = " ".join(error.format_message().split()).removesuffix(".")
+    context = getattr(error, "ctx", None)
+    return told + (f" (`{context.command_path} --help` says more)" if context else "")
 
 
 def _is_out_of_memory(error: Exception) -> bool:

@@ -50,7 +50,7 @@ def serve(
     told = f"{len(library.shelf.index):,} pictures"
     # a word that is kept in a file or a variable is not for the terminal
     asked = "" if token is None else f"/?token={settings.token}"
-    console.print(f"{told}; open http://{_shown(host)}:{port}{asked}", soft_wrap=True)
+    console.print(f"{told}; open http://{_shown(host)}:{port}{asked}")
     if workers == 1:
         start.run(start.application(settings, library, other), settings, port)
     else:

@@ -39,7 +39,6 @@ class Shown:
                 console.print(
                     "stopped; the same command goes on, "
                     f"`unseen evaluate {shlex.quote(str(out))}` judges the best so far",
-                    soft_wrap=True,
                 )
             raise
 
@@ -59,7 +58,6 @@ def announce(setting: Setting) -> None:
             select,
             f", test on {split['test_classes']:,} unseen ones",
         ),
-        soft_wrap=True,
     )
     told = setting.dataset.describe()
     if lone := told.get("classes with one picture"):
@@ -68,7 +66,7 @@ def announce(setting: Setting) -> None:
     if setting.copies is not None:
         announce_copies(setting.copies)
     for reason in setting.reasons:
-        console.print(f"  {reason}", style="dim", soft_wrap=True)
+        console.print(f"  {reason}", style="dim")
 
 
 def announce_copies(copies: Copies) -> None:
@@ -84,7 +82,6 @@ def announce_copies(copies: Copies) -> None:
                 ),
                 "; ".join(copies.examples),
             ),
-            soft_wrap=True,
         )
     elif number := counts["exact copies"]:
         console.print(

@@ -76,7 +76,7 @@ def work(
     jobs: Jobs = None,
     grace: Grace = GRACE,
 ) -> None:
-    """Example: unseen study work losses --storage postgresql://me@server/studies --out /tmp/losses
+    """Example: unseen study work losses --storage postgresql://server/db --out here
 
     Claims runs of the study until it is done, and takes over those of machines that died. Data must
     lie where the study file says. The small files of each run go to the storage as well.
@@ -91,7 +91,7 @@ def collect(
     storage: Annotated[str, typer.Option(help="postgresql://user@host/database")],
     out: Out,
 ) -> None:
-    """Example: unseen study collect losses --storage postgresql://me@server/studies --out losses
+    """Example: unseen study collect losses --storage postgresql://server/db --out l
 
     Writes a run folder for each finished run that is not here yet: settings, scores, curves;
     weights and embeddings stay on the machine that made them.

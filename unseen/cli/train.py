@@ -79,5 +79,5 @@ def run(config: Config, out: Path | None, accept_changes: bool = False) -> dict[
         with display() as (_, watch):
             written = page.write(fitted.path, fitted.setting.dataset, stages(watch))
         console.print(tables.score_table(fitted.result))
-        console.print(f"report: {written}", soft_wrap=True)
+        console.print(f"report: {written}")
     return fitted.result
