@@ -77,9 +77,9 @@ async def siege(url: str, number: int, connections: int, pixels: int) -> None:
                 reader, writer = await asyncio.open_connection(
                     place.hostname, place.port, local_addr=(f"127.0.0.{2 + which % 8}", 0)
                 )
-                writer.write(content(which, r))
-                await asyncio.wait_for(reader.read(2000), 20)
-                writer.close()
+                with contextlib.closing(writer):
+                    writer.write(content(which, r))
+                    await asyncio.wait_for(reader.read(2000), 20)
 
     await asyncio.gather(*(attacker(which) for which in range(connections)))
 

@@ -203,7 +203,7 @@ def _pictures(app: FastAPI, library: Library, reader: Reader, prefix: str) -> No
         found = _or_404(lambda: library.shelf.index.picture(id))
         try:
             image = reader.shown(FilePath(found.path))
-        except UnreadablePictureError:
+        except (UnreadablePictureError, BusyError):
             return thumbnail(id)
         image.thumbnail((LARGE_SIDE, LARGE_SIDE))
         written = io.BytesIO()

@@ -24,9 +24,11 @@ class Connection(H11Protocol):
     _deadline: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
     _since = 0.0
+    _home = ""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._home = home(self.client[0]) if self.client else ""
         if not self._is_proxy() and self._of_address() > self.most_per_address:
             transport.abort()
             return
@@ -67,8 +69,7 @@ class Connection(H11Protocol):
         return self.cycle is None or self.cycle.response_complete
 
     def _of_address(self) -> int:
-        mine = _address(self)
-        return sum(_address(other) == mine for other in self.connections)
+        return sum(getattr(other, "_home", None) == self._home for other in self.connections)
 
     def _is_proxy(self) -> bool:
         named = self.config.forwarded_allow_ips if self.config.proxy_headers else []
@@ -84,11 +85,6 @@ class Connection(H11Protocol):
             min(others, key=lambda other: other._since).transport.abort()
         else:
             self.transport.abort()
-
-
-def _address(connection: object) -> str:
-    client = getattr(connection, "client", None)
-    return home(client[0]) if client else ""
 
 
 def _cancel(timer: asyncio.TimerHandle | None) -> None:

@@ -1,9 +1,10 @@
 """Pictures from strangers, decoded within bounded memory.
 
 A file of two kilobytes can hold forty million pixels, and needs up to 24 bytes for each while it is
-decoded. Small pictures, and JPEGs that libjpeg reduces while it reads them, are decoded here. Every
-other one is decoded and reduced by a child process that may take MEMORY bytes and SECONDS seconds,
-one picture at a time; what it does not manage is refused. The child stays for the next picture.
+decoded. Small pictures, but for WebP and AVIF, and JPEGs that libjpeg reduces while it reads them,
+are decoded here. Every other one is decoded and reduced by a child process that may take MEMORY
+bytes and SECONDS seconds, one picture at a time; what it does not manage is refused. The child
+stays for the next picture.
 """
 
 import math
@@ -141,7 +142,10 @@ def reduced(content: bytes, box: Box = WHOLE) -> Image.Image:
 
 
 def _is_large(content: bytes, *, boxed: bool) -> bool:
-    """Whether decoding needs much memory; raises UnreadablePictureError for what is no picture."""
+    """Whether decoding needs much memory; raises UnreadablePictureError for what is no picture.
+    Of WebP and AVIF opening alone takes room for all pixels, and stops every other thread."""
+    if content[8:12] == b"WEBP" or content[4:8] == b"ftyp":
+        return True
     with PictureFile(content, MAX_PIXELS, name="(uploaded)") as picture:
         header = picture.header
         cheap = header.format == "JPEG" and not header.info.get("progressive") and not boxed
