@@ -85,6 +85,24 @@ def test_unit_rows_are_exact_and_a_zero_row_stays_zero() -> None:
     assert not geometry.unit(torch.zeros(2, 3)).any()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_every_row_but_zero_is_brought_to_unit_length(dtype: torch.dtype) -> None:
+    rows = torch.tensor([[3.0, 4.0], [0.0, 0.0]], dtype=dtype, requires_grad=True)
+    for scale in (1e15, 1.0, 1e-7, 1e-12, 1e-18):
+        found = geometry.unit(rows * scale)
+        torch.testing.assert_close(found, rows.new_tensor([[0.6, 0.8], [0.0, 0.0]]))
+    (gradient,) = torch.autograd.grad(found[1].sum(), rows)
+    assert gradient.isfinite().all()  # nothing says where a zero row should turn
+
+
+@pytest.mark.parametrize("name", ["squared_distance", "unit_squared_distance", "cosine_distance"])
+@pytest.mark.parametrize("paired", [True, False])
+def test_a_row_is_at_no_distance_from_itself(name: str, paired: bool) -> None:
+    x = torch.randn(40, 64, generator=torch.Generator().manual_seed(0))
+    found = getattr(geometry, name)(x, paired=paired)
+    assert not (found if paired else found.diagonal()).any()
+
+
 def test_full_precision() -> None:
     assert geometry.full_precision(X.half()).dtype == torch.float32
     assert geometry.full_precision(X.bfloat16()).dtype == torch.float32

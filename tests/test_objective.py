@@ -7,12 +7,20 @@ import torch
 from torch import Tensor, nn
 
 from unseen import catalogue
+from unseen import config as configs
 from unseen.contracts import Output
+from unseen.losses.base import LabelLoss
 from unseen.losses.margin import Margin
 from unseen.losses.multi_similarity import MultiSimilarity
 from unseen.miners.distance_weighted import DistanceWeighted
 from unseen.miners.multi_similarity import MultiSimilarity as MultiSimilarityMiner
 from unseen.objective import MinedObjective
+
+LABEL_LOSSES = [
+    name
+    for name in catalogue.names("losses")
+    if issubclass(catalogue.find("losses", name), LabelLoss)
+]
 
 
 class Length(nn.Module):
@@ -47,6 +55,19 @@ def test_mined_pairs_are_priced_and_counted(batch: tuple[Output, Tensor]) -> Non
     mined = MultiSimilarityMiner()(batch[0].embeddings, batch[1])
     assert terms["loss"] == MultiSimilarity()(batch[0].embeddings, batch[1], mined)
     assert terms["positive_pairs"] == len(mined[0])
+
+
+@pytest.mark.parametrize("name", LABEL_LOSSES)
+def test_a_miner_before_a_loss_on_labels_is_refused(name: str) -> None:
+    loss = catalogue.create("losses", name, num_classes=4, embedding_size=8)
+    with pytest.raises(ValueError, match=r"takes no tuples.*miner=none"):
+        MinedObjective(loss, DistanceWeighted())
+    for more in ({"miner": "distance_weighted"}, {"miner": {"name": "random", "switch": 0.3}}):
+        with pytest.raises(ValueError, match=rf"{name} takes no tuples.*miner=none"):
+            configs.make({"loss": name} | more)
+    with pytest.raises(ValueError, match=rf"{name} takes no references.*memory=none"):
+        configs.make({"loss": name, "memory": {"size": 64}})
+    assert configs.make({"loss": name, "miner": None}).miner is None
 
 
 def test_switched_triplets_are_counted(batch: tuple[Output, Tensor]) -> None:

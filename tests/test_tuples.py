@@ -65,17 +65,15 @@ def test_conversions_leave_their_own_kind_alone() -> None:
     assert tuples.as_pairs(pairs) is pairs
 
 
-def test_counts_and_masks() -> None:
-    triplets = Triplets(*torch.tensor([(0, 2, 1), (0, 2, 3), (4, 4, 1)]).T)
-    positive, negative = tuples.pair_counts(triplets, 6, 6)
-    assert positive[0, 2] == 2
-    assert positive[4, 4] == 1  # a tuple of the rho switch
-    assert positive.sum() == negative.sum() == 3
+def test_masks() -> None:
+    triplets = Triplets(*torch.tensor([(0, 2, 1), (0, 2, 3), (4, 4, 1)]).T)  # the last is switched
     pos, neg = tuples.pair_masks(triplets, 6, 6)
     assert listed(*pos.nonzero(as_tuple=True)) == [(0, 2), (4, 4)]
     assert listed(*neg.nonzero(as_tuple=True)) == [(0, 1), (0, 3), (4, 1)]
-    shape = tuples.pair_counts(Pairs(*torch.tensor([[0], [8], [5], [0]])), 6, 9)[0].shape
-    assert shape == (6, 9)
+    pos, neg = tuples.pair_masks(Pairs(*torch.tensor([[0], [8], [5], [0]])), 6, 9)
+    assert pos.shape == neg.shape == (6, 9)
+    assert pos[0, 8]
+    assert neg[5, 0]
 
 
 def test_bare_indices_are_named() -> None:
@@ -90,7 +88,7 @@ def test_nothing_gives_nothing() -> None:
     nothing = torch.empty(0, dtype=torch.long)
     empty = Pairs(nothing, nothing, nothing, nothing)
     assert all(len(t) == 0 for t in tuples.join(empty))
-    assert not tuples.pair_counts(empty, 3, 3)[0].any()
+    assert not tuples.pair_masks(empty, 3, 3)[0].any()
     pos, neg = tuples.relations(nothing)
     assert pos.shape == neg.shape == (0, 0)
 

@@ -36,6 +36,7 @@ from unseen.config_tables import (
 )
 from unseen.data.pictures import transforms
 from unseen.evaluation import metric_names
+from unseen.losses.base import LabelLoss
 from unseen.names import known
 from unseen.networks.backbone import FEATURES, OWN
 from unseen.networks.pooling import POOLINGS
@@ -145,6 +146,17 @@ class Config(BaseModel):
                 metric_names.parse_metric(metric)
         if self.transform not in (None, "auto"):
             transforms.known(self.transform)
+        return self
+
+    @model_validator(mode="after")
+    def _loss_hears_of_tuples(self) -> "Config":
+        given = {"miner": self.miner, "memory": self.memory}
+        for key, what in (("miner", "tuples"), ("memory", "references")):
+            asked = given[key] not in (None, Part(name="auto"))
+            if asked and issubclass(catalogue.find("losses", self.loss.name), LabelLoss):
+                raise ValueError(
+                    f"{self.loss.name} takes no {what}: leave the {key} out, {key}=none"
+                )
         return self
 
     @model_validator(mode="after")

@@ -26,15 +26,17 @@ def full_precision(x: Tensor) -> Tensor:
 
 
 def unit(x: Tensor) -> Tensor:
-    """Rows on the unit sphere. A zero row stays zero."""
+    """Rows on the unit sphere. A zero row stays zero (in float32 all below 1e-19 are taken as such,
+    their squares being none) and its gradient passes as it is."""
     if not x.requires_grad:
         return x * _inverse_lengths(x)
     rows: Tensor = _Unit.apply(x)
     return rows
 
 
-def _inverse_lengths(x: Tensor) -> Tensor:  # [..., 1]; the bound keeps a zero row finite
-    return x.square().sum(dim=-1, keepdim=True).clamp_(min=1e-12).rsqrt_()
+def _inverse_lengths(x: Tensor) -> Tensor:  # [..., 1]; 1 for a zero row
+    squares = x.square().sum(dim=-1, keepdim=True)
+    return torch.threshold_(squares, torch.finfo(x.dtype).tiny, 1.0).rsqrt_()
 
 
 class _Unit(torch.autograd.Function):
@@ -70,7 +72,10 @@ def cosine(x: Tensor, y: Tensor | None = None, paired: bool = False) -> Tensor:
 
 def cosine_distance(x: Tensor, y: Tensor | None = None, paired: bool = False) -> Tensor:
     """1 - cos: half the squared distance of the rows' directions."""
-    return 1 - cosine(x, y, paired)
+    if paired:  # so that an item is at no distance from itself
+        return _unit_squares(x, y, paired) / 2
+    dist = 1 - cosine(x, y)
+    return _zero_diagonal(dist) if y is None else dist
 
 
 def squared_distance(x: Tensor, y: Tensor | None = None, paired: bool = False) -> Tensor:
@@ -80,7 +85,7 @@ def squared_distance(x: Tensor, y: Tensor | None = None, paired: bool = False) -
 
 def distance(x: Tensor, y: Tensor | None = None, paired: bool = False) -> Tensor:
     """Euclidean distances of raw rows."""
-    return _roots(_squares(x, y, paired), y is None)
+    return _roots(_squares(x, y, paired))
 
 
 def unit_squared_distance(x: Tensor, y: Tensor | None = None, paired: bool = False) -> Tensor:
@@ -90,7 +95,7 @@ def unit_squared_distance(x: Tensor, y: Tensor | None = None, paired: bool = Fal
 
 def unit_distance(x: Tensor, y: Tensor | None = None, paired: bool = False) -> Tensor:
     """Euclidean distances of the rows' directions."""
-    return _roots(_unit_squares(x, y, paired), y is None)
+    return _roots(_unit_squares(x, y, paired))
 
 
 UNIT_DISTANCES: dict[str, Measure] = {  # what an argument `distance` may be
@@ -102,7 +107,7 @@ UNIT_DISTANCES: dict[str, Measure] = {  # what an argument `distance` may be
 
 def safe_sqrt(squares: Tensor) -> Tensor:
     """Square root; at 0, and below it by rounding, it is 0 and so is its gradient."""
-    return _roots(squares, False)
+    return _roots(squares)
 
 
 def _squares(x: Tensor, y: Tensor | None, paired: bool) -> Tensor:
@@ -147,16 +152,19 @@ class _Gram(torch.autograd.Function):
 
 
 class _OwnSquares(torch.autograd.Function):
-    """Squared distances of rows to each other; of unit rows the lengths are known."""
+    """Squared distances of rows to each other; of unit rows the lengths are known. A row is at 0
+    from itself (in float32 rounding would put it at a distance of about 3e-4)."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, is_unit: bool) -> Tensor:
         ctx.save_for_backward(x)
         ctx.is_unit = is_unit
         if is_unit:
-            return torch.addmm(x.new_full((1, 1), 2.0), x, x.T, alpha=-2)
-        norm = x.square().sum(dim=1)
-        return torch.addmm(norm[None, :], x, x.T, alpha=-2).add_(norm[:, None])
+            squares = torch.addmm(x.new_full((1, 1), 2.0), x, x.T, alpha=-2)
+        else:
+            norm = x.square().sum(dim=1)
+            squares = torch.addmm(norm[None, :], x, x.T, alpha=-2).add_(norm[:, None])
+        return squares.fill_diagonal_(0.0)
 
     @staticmethod
     @once_differentiable
@@ -174,28 +182,32 @@ def _not_negative(squares: Tensor) -> Tensor:
     return squares
 
 
-def _roots(squares: Tensor, is_symmetric: bool) -> Tensor:
-    roots: Tensor = _Roots.apply(squares, is_symmetric)
+def _zero_diagonal(dist: Tensor) -> Tensor:
+    """Likewise between a row and itself."""
+    dist.detach().fill_diagonal_(0.0)
+    return dist
+
+
+def _roots(squares: Tensor) -> Tensor:
+    roots: Tensor = _Roots.apply(squares)
     return roots
 
 
 class _Roots(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, squares: Tensor, is_symmetric: bool) -> Tensor:
+    def forward(ctx: Any, squares: Tensor) -> Tensor:
         smallest = 1e-12 if squares.dtype == torch.float64 else 1e-8
         roots = squares.clamp(min=smallest).sqrt_()
         F.threshold(roots, 1.0001 * math.sqrt(smallest), 0.0, inplace=True)
-        if is_symmetric:  # in float32 an item would otherwise be about 3e-4 away from itself
-            roots.fill_diagonal_(0.0)
         ctx.save_for_backward(roots)
         return roots
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
         (roots,) = ctx.saved_tensors
         slope = F.threshold(roots, 0.0, math.inf).mul_(2)  # no gradient where the root is 0
-        return torch.div(grad, slope, out=slope), None
+        return torch.div(grad, slope, out=slope)
 
 
 def log_sum_exp(values: Tensor, where: Tensor, dim: int = 1, scale: float = 1.0) -> Tensor:

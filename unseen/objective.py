@@ -158,6 +158,11 @@ def as_module(call: Callable[..., Tensor], number: int) -> nn.Module:
 
 def check_takes_tuples(loss: Callable[..., Tensor], miner: Callable[..., Any] | None) -> None:
     """Stops a miner before a loss that would not hear of what it finds."""
+    if miner is not None and isinstance(loss, LabelLoss):
+        raise ValueError(
+            f"{type(loss).__name__} compares with class parameters and takes no tuples: leave the "
+            "miner out (miner=none), or choose a loss on pairs or triplets"
+        )
     if miner is not None and not _takes(loss, 3):
         raise ValueError(
             f"{_name(loss)} takes embeddings and labels alone: leave the miner out (miner=none), "

@@ -43,6 +43,28 @@ def from_indices(indices: tuple[Tensor, ...]) -> Pairs | Triplets:
     )
 
 
+def check_lengths(tuples: Pairs | Triplets) -> None:
+    """Stops lists that do not fit together."""
+    pairs = as_pairs(tuples)
+    if pairs[0].numel() != pairs[1].numel() or pairs[2].numel() != pairs[3].numel():
+        raise ValueError(
+            "tuples must name as many anchors as positives and as negatives, got "
+            f"{', '.join(str(len(column)) for column in tuples)}"
+        )
+
+
+def check_within(tuples: Pairs | Triplets, labels: Tensor, ref_labels: Tensor | None) -> None:
+    """Stops indices that no item, or no reference, has."""
+    for name, column in zip(tuples._fields, tuples, strict=True):
+        kind, seen = "items", labels
+        if ref_labels is not None and not name.startswith("anchor"):
+            kind, seen = "references", ref_labels
+        low, high = (int(end) for end in column.aminmax()) if len(column) else (0, -1)
+        if low < 0 or high >= len(seen):
+            what = f"{kind} 0 to {len(seen) - 1}"
+            raise ValueError(f"tuples must point at {what}, got {name} {low} to {high}")
+
+
 def relations(
     labels: Tensor, ref_labels: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:  # two bool [N, M]
@@ -104,29 +126,10 @@ def pair_masks(
 
     def mark(anchor: Tensor, reference: Tensor) -> Tensor:
         flat = torch.zeros(num_anchors * num_references, dtype=torch.bool, device=anchor.device)
-        flat.index_fill_(0, anchor * num_references + reference, True)
+        flat.scatter_(0, torch.add(reference, anchor, alpha=num_references), True)
         return flat.view(num_anchors, num_references)
 
     return (
         mark(pairs.anchor, pairs.positive),
         mark(pairs.anchor_of_negative, pairs.negative),
-    )
-
-
-def pair_counts(
-    tuples: Pairs | Triplets, num_anchors: int, num_references: int
-) -> tuple[Tensor, Tensor]:  # two float [N, M]
-    """How often each pair occurs."""
-    pairs = as_pairs(tuples)
-    size = num_anchors * num_references
-
-    def count(anchor: Tensor, reference: Tensor) -> Tensor:
-        place = anchor * num_references + reference
-        once = torch.ones(len(place), device=place.device)
-        flat = torch.zeros(size, device=place.device).index_add_(0, place, once)
-        return flat.view(num_anchors, num_references)
-
-    return (
-        count(pairs.anchor, pairs.positive),
-        count(pairs.anchor_of_negative, pairs.negative),
     )

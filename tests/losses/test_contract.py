@@ -312,6 +312,53 @@ def test_no_tuples_means_all_tuples_and_references_are_columns(
 
 
 @pytest.mark.parametrize("name", TUPLE_NAMES)
+def test_tuples_that_point_outside_are_refused(name: str) -> None:
+    """Instead of meaning another pair: 9 of a batch of 4 is neither item 1 nor an IndexError."""
+    loss = make(name)
+    x, y = batch()
+    x, y, rx, ry = x[:4], torch.tensor([0, 0, 1, 1]), x[4:], y[4:]
+    within, nobody = torch.tensor([0, 2]), torch.tensor([0])
+    for wrong in (torch.tensor([1, 9]), torch.tensor([1, 4]), torch.tensor([1, -1])):
+        listed = [(wrong, within, within), (within, wrong, within), (within, within, wrong)]
+        listed += [(within, within, wrong, within), (within, within, within, wrong)]
+        for tuples in listed:
+            with pytest.raises(ValueError, match="tuples must point at items 0 to 3"):
+                loss(x, y, tuples)
+    far = torch.tensor([7, 5])
+    assert loss(x, y, Triplets(within, far, far), rx, ry).isfinite()  # 8 references
+    with pytest.raises(ValueError, match="tuples must point at references 0 to 7"):
+        loss(x, y, Triplets(within, far, far + 1), rx, ry)
+    with pytest.raises(ValueError, match="tuples must point at items 0 to 3"):
+        loss(x, y, Triplets(far, far, far), rx, ry)
+    for wrong in ((nobody, within, within), (within, within, within, nobody)):
+        with pytest.raises(ValueError, match="as many"):
+            loss(x, y, wrong)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if indexes_by_label(name)])
+def test_labels_without_a_parameter_are_refused(name: str) -> None:
+    loss = make(name)
+    x, y = batch()
+    for wrong in (-1, CLASSES):
+        with pytest.raises(ValueError, match=f"labels must be 0 to {CLASSES - 1}.*{wrong}"):
+            loss(x, torch.where(y == 1, wrong, y))
+
+
+@pytest.mark.parametrize(("name", "preset"), VARIANTS)
+def test_short_embeddings_have_a_direction_too(name: str, preset: str | None) -> None:
+    loss = make(name, preset).float()
+    if not loss.scale_invariant:
+        pytest.skip("lengths matter to it, it says")
+    x, y = batch()
+    expected = value_and_gradients(loss, x.float(), y)
+    for scale in (1e-7, 1e-15):
+        found = value_and_gradients(loss, scale * x.float(), y)
+        found[1] = scale * found[1]  # a step changes a short vector's direction the more
+        for value, wanted in zip(found, expected, strict=True):
+            torch.testing.assert_close(value, wanted, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", TUPLE_NAMES)
 def test_gradient_reaches_references(name: str) -> None:
     loss = make(name)
     x, y = batch()

@@ -14,6 +14,8 @@ VARIANTS = [
     {"distance": "squared", "neg_margin": 1.5},
     {"distance": "cosine", "neg_margin": 0.9, "reduction": "anchors"},
     {"neg_margin": 1.2, "reduction": "active", "pos_margin": 0.9},
+    {"distance": "cosine", "reduction": "active"},
+    {"distance": "squared", "reduction": "active"},
     {"pos_margin": 1.3, "positive_power": 2, "reduction": "anchors", "factor": 2.0},
     *Contrastive.PRESETS.values(),
 ]
@@ -91,6 +93,22 @@ def test_switched_tuples_push_inside_the_class(spec: SimpleNamespace) -> None:
     for dtype in (torch.float64, torch.float32):
         found = Contrastive()(spec.T.to(dtype), spec.labels, (item, item, partner))
         assert found.item() == pytest.approx(0.189040, abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["euclidean", "squared", "cosine"])
+@pytest.mark.parametrize("copies", [1, 8])  # short lists are compared pair by pair
+def test_an_item_beside_itself_is_never_active(kind: str, copies: int) -> None:
+    """The mean is over the positive pairs that are pairs, in float32 too."""
+    draw = torch.Generator().manual_seed(0)
+    x = torch.randn(40, 64, generator=draw)
+    anchor, other = torch.arange(40), torch.arange(40) ^ 1
+    is_switched = anchor % 4 < 3
+    positive = torch.where(is_switched, anchor, other)
+    triplets = [t.repeat(copies) for t in (anchor, positive, other)]
+    loss = Contrastive(distance=kind, neg_margin=0.0, reduction="active")
+    pull = [distance(x[a], x[p], kind) for a, p in zip(anchor, positive, strict=True) if a != p]
+    found = loss(x, anchor // 2, tuple(triplets)).item()
+    assert found == pytest.approx(sum(pull) / len(pull), rel=1e-5)
 
 
 def test_equals_the_peer(cases) -> None:

@@ -32,20 +32,21 @@ def slow(  # one argument per option
         pull += math.log(
             1 + sum(math.exp(-alpha * (cos(x[i], proxies[c]) - delta)) for i in own)
         ) / len(present)
-    classes = [c for c in range(num_classes) if negatives == "all" or c not in present]
+
+    def gram(c: int, other: int) -> float:
+        if variant == 1:
+            return cos(proxies[c], proxies[other])
+        total = sum(cos(row, proxies[c]) * cos(row, proxies[other]) for row in x)
+        return total / len(x) if normalise else total
+
+    # W are all proxies, W- those that push. As printed: classes without an item in the batch.
+    every = list(range(num_classes))
+    pushing = [c for c in every if c not in present] if negatives == "absent" else every
+    pushed = pushing if variant == 1 else every
     push = 0.0
-    for c in classes:
-        total = 0.0
-        for other in classes:
-            if other == c:
-                continue
-            if variant == 1:
-                gram = cos(proxies[c], proxies[other])
-            else:
-                gram = sum(cos(row, proxies[c]) * cos(row, proxies[other]) for row in x)
-                gram /= len(x) if normalise else 1
-            total += math.exp(alpha * (gram + delta))
-        push += math.log(1 + total) / num_classes
+    for c in pushed:
+        others = [math.exp(alpha * (gram(c, other) + delta)) for other in pushing if other != c]
+        push += math.log(1 + sum(others)) / len(pushed)
     return pull + push
 
 
@@ -110,6 +111,22 @@ def test_blocks_of_rows_change_neither_value_nor_gradient(
     assert in_blocks.item() == pytest.approx(value.item(), rel=1e-12)
     for expected, got in zip(whole, torch.autograd.grad(in_blocks, inputs), strict=True):
         torch.testing.assert_close(got, expected)
+
+
+@pytest.mark.parametrize("variant", [1, 2])
+def test_a_batch_of_all_classes_leaves_none_absent(spec: SimpleNamespace, variant: int) -> None:
+    """Then there is only the pull, that of ProxyAnchor."""
+    loss = with_proxies(spec.PX, variant=variant, alpha=2.0, negatives="absent")
+    x = spec.T.clone().requires_grad_()
+    value = loss(x, spec.labels)
+    value.backward()
+    pull = 0.0
+    for c in range(3):
+        own = [float(spec.PX[c] @ spec.T[i]) for i in range(6) if spec.labels[i] == c]
+        pull += math.log(1 + sum(math.exp(-2 * (s - 0.1)) for s in own)) / 3
+    assert value.item() == pytest.approx(pull)
+    assert x.grad.isfinite().all()
+    assert loss.proxies.grad.isfinite().all()
 
 
 @pytest.mark.parametrize("variant", [1, 2])

@@ -28,6 +28,7 @@ UNDEFINED = {
     "one class": torch.zeros(6, dtype=torch.long),
     "one image per class": torch.arange(4),
     "one item": torch.tensor([2]),
+    "no item": torch.zeros(0, dtype=torch.long),
 }
 
 

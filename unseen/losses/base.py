@@ -24,8 +24,9 @@ from unseen.tuples import (
     all_triplets,
     as_pairs,
     as_triplets,
+    check_lengths,
+    check_within,
     from_indices,
-    pair_counts,
     pair_masks,
     relations,
 )
@@ -67,7 +68,12 @@ class Comparison:
         if _DENSE * len(anchor) <= rows * columns:
             x, y = self.embeddings.index_select(0, anchor), references.index_select(0, reference)
             return measure(x, y, paired=True)
-        return self.matrix(measure).flatten().index_select(0, anchor * columns + reference)
+        self._look_up(reference)
+        return (
+            self.matrix(measure)
+            .flatten()
+            .index_select(0, torch.add(reference, anchor, alpha=columns))
+        )
 
     def sides(self, measure: Measure, of_triplets: bool = False) -> tuple[Side, Side]:
         """The positive and the negative pairs that count; `of_triplets`: as often as the triplets
@@ -97,14 +103,14 @@ class Comparison:
         """Which positive and which negative pairs count."""
         if self.tuples is None:
             return relations(self.labels, self.ref_labels)
-        return pair_masks(self.tuples, *self._shape())
+        pairs = as_pairs(self.tuples)
+        self._look_up(pairs.positive)
+        self._look_up(pairs.negative)
+        return pair_masks(pairs, *self._shape())
 
     def pair_counts(self) -> tuple[Tensor, Tensor]:  # two [N, M]
-        """How often each pair counts: once each, or as often as the given tuples name it."""
-        if self.tuples is None:
-            positive, negative = relations(self.labels, self.ref_labels)
-        else:
-            positive, negative = pair_counts(self.tuples, *self._shape())
+        """How often each pair counts without tuples: once, or not at all."""
+        positive, negative = relations(self.labels, self.ref_labels)
         return positive.to(self.embeddings.dtype), negative.to(self.embeddings.dtype)
 
     def positive_pairs(self) -> tuple[Tensor, Tensor]:  # [P] anchors, [P] their positives
@@ -119,6 +125,8 @@ class Comparison:
         """The triplets as lists. Long without tuples: prefer a form that sums over masks."""
         if self.tuples is None:
             return all_triplets(*relations(self.labels, self.ref_labels))
+        if isinstance(self.tuples, Pairs):  # those that no other pair meets would go unread
+            check_within(self.tuples, self.labels, self.ref_labels)
         return as_triplets(self.tuples)
 
     def triplet_sides(self, measure: Measure) -> tuple[Tensor, Tensor]:  # two [T]
@@ -146,6 +154,13 @@ class Comparison:
             return geometry.softplus_triplets(dist, pos, neg), _count_triplets(pos, neg)
         near, far = self.triplet_sides(measure)
         return F.softplus(near - far).sum(), torch.tensor(len(near))
+
+    def _look_up(self, reference: Tensor) -> None:
+        """Before a pair becomes a place in a flattened matrix, where an index that is too large
+        would mean the next anchor's pair: reading the labels raises, at once on the CPU, and on a
+        GPU by an assertion of its own that nobody waits for. Anchors outside leave the matrix."""
+        labels = self.labels if self.ref_labels is None else self.ref_labels
+        labels.index_select(0, reference)
 
     def _of_pairs(self, measure: Measure, pairs: Pairs) -> tuple[Tensor, Tensor]:  # [P], [Q]
         anchor = torch.cat([pairs.anchor, pairs.anchor_of_negative])
@@ -197,16 +212,18 @@ class Loss(nn.Module, ABC):
         ref_labels: Tensor | None = None,
     ) -> Tensor:
         check_batch(embeddings, labels, ref_embeddings, ref_labels)
+        if tuples is not None:
+            tuples = from_indices(tuples)
+            check_lengths(tuples)
+        references = None if ref_embeddings is None else full_precision(ref_embeddings)
+        batch = Comparison(full_precision(embeddings), labels, tuples, references, ref_labels)
         with torch.autocast(embeddings.device.type, enabled=False):
-            return self.price(
-                Comparison(
-                    full_precision(embeddings),
-                    labels,
-                    None if tuples is None else from_indices(tuples),
-                    None if ref_embeddings is None else full_precision(ref_embeddings),
-                    ref_labels,
-                )
-            )
+            try:
+                return self.price(batch)
+            except (IndexError, RuntimeError):
+                if tuples is not None:  # the likely cause, looked at only now: it takes time
+                    check_within(tuples, labels, ref_labels)
+                raise
 
     @abstractmethod
     def price(self, batch: Comparison) -> Tensor:
@@ -268,10 +285,7 @@ class LabelLoss(Loss):
             return batch.embeddings.sum()
         lowest, highest = (int(end) for end in batch.labels.aminmax())
         if lowest < 0 or highest >= self.num_classes:
-            raise ValueError(
-                f"labels must be 0 to {self.num_classes - 1} with "
-                f"num_classes={self.num_classes}, got {lowest} to {highest}"
-            )
+            raise wrong_labels(batch.labels, self.num_classes)
         return self.on_labels(batch.embeddings, batch.labels)
 
     @abstractmethod
@@ -291,6 +305,14 @@ def penalty(embeddings: Tensor, nu: float, power: str) -> Tensor | float:
     squares = embeddings.square().sum(dim=1)
     lengths = squares if power == "squared" else geometry.safe_sqrt(squares)
     return nu * lengths.sum() / max(1, len(lengths))
+
+
+def wrong_labels(labels: Tensor, num_classes: int) -> ValueError:
+    """What to say of labels that have no parameter."""
+    low, high = (int(end) for end in labels.aminmax())
+    return ValueError(
+        f"labels must be 0 to {num_classes - 1} with num_classes={num_classes}, got {low} to {high}"
+    )
 
 
 def check_choice(name: str, value: object, allowed: Sequence[object]) -> None:

@@ -19,7 +19,14 @@ import torch
 from torch import Tensor, nn
 
 from unseen.geometry import hinge_sum, unit_distance
-from unseen.losses.base import Comparison, Loss, Side, check_choice, check_not_negative
+from unseen.losses.base import (
+    Comparison,
+    Loss,
+    Side,
+    check_choice,
+    check_not_negative,
+    wrong_labels,
+)
 from unseen.tuples import Triplets
 
 
@@ -53,13 +60,13 @@ class Margin(Loss):
             )
         check_not_negative(lr=lr or 0.0)
         self.margin, self.normaliser, self.own_lr = margin, normaliser, lr
-        start = torch.full((num_classes if boundary == "per_class" else 1,), float(beta))
+        self.is_per_class = boundary == "per_class"
+        start = torch.full((num_classes if self.is_per_class else 1,), float(beta))
         self.beta = nn.Parameter(start, requires_grad=boundary != "fixed")
 
     def price(self, batch: Comparison) -> Tensor:
         positive, negative = batch.sides(unit_distance, of_triplets=True)
-        beta = self.beta.to(positive.values.dtype)
-        beta = beta.expand(len(batch.labels)) if len(beta) == 1 else beta[batch.labels]  # [N]
+        beta = self._boundaries(batch.labels).to(positive.values.dtype)  # [N]
         inner, outer = beta[positive.anchor] - self.margin, beta[negative.anchor] + self.margin
         pull, active_pull = hinge_sum(positive.values, inner, positive.counts)
         push, active_push = hinge_sum(negative.values, outer, negative.counts, below=True)
@@ -71,6 +78,14 @@ class Margin(Loss):
             idle_pull, idle_push = positive.values <= inner, negative.values >= outer
             active = count_active(positive, negative, idle_pull, idle_push, len(batch.labels))
         return (pull + push) / active.clamp(min=1)
+
+    def _boundaries(self, labels: Tensor) -> Tensor:  # [N]
+        if not self.is_per_class:
+            return self.beta.expand(len(labels))
+        try:  # label -1 is no class either; a GPU asserts by itself
+            return self.beta.index_select(0, labels)
+        except IndexError:
+            raise wrong_labels(labels, len(self.beta)) from None
 
 
 def count_active(

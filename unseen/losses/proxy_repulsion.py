@@ -9,8 +9,10 @@ Formula  S[i,c] the cosine between item i and proxy c, C all classes, C+ those p
 
          variant 1: G[c,c'] is the cosine of two proxies. variant 2: G[c,c'] = sum over i of S[i,c]
          S[i,c'], so proxies part whose similarities to the batch agree; `normalise` divides that
-         sum by the batch's size. `negatives="absent"` restricts both sums of the second term to
-         classes not in the batch, the literal reading of the thesis; its code takes all.
+         sum by the batch's size. `negatives="absent"` is the literal reading of equations 6.1 and
+         6.2, in which only the classes W- that are not in the batch push; the thesis' code takes
+         all. Variant 1 then has 1/|W-| * sum over c in W-, variant 2 still 1/|C| * sum over all c.
+         (6.1 prints X+ without its class and lets c' = c in: both are corrected here.)
 Values   alpha 32, delta 0.1, proxies at 1e-2 and decayed by 1e-4 (code of the thesis, whose scores
          are those of variant 2).
 Use      any sampler, no miner.
@@ -69,27 +71,35 @@ class ProxyRepulsion(LabelLoss):
         profiles = proxies if self.variant == 1 else dot(proxies, embeddings)  # [C, D] or [C, N]
         if self.normalise and self.variant == 2:
             profiles = profiles / math.sqrt(max(1, len(labels)))
+        silent = None
         if self.negatives == "absent":
-            absent = torch.ones(self.num_classes, dtype=torch.bool, device=labels.device)
-            absent[labels] = False
-            profiles = profiles[absent]
+            present = torch.zeros(self.num_classes, dtype=torch.bool, device=labels.device)
+            present[labels] = True
+            if self.variant == 1:
+                profiles = profiles[~present]
+            else:
+                silent = present
         pull = attraction(-self.alpha * (own - self.delta), labels, self.num_classes)
-        return pull + self._repulsion(profiles) / self.num_classes
+        return pull + self._repulsion(profiles, silent) / max(1, len(profiles))
 
-    def _repulsion(self, profiles: Tensor) -> Tensor:
-        """Sum over rows of log(1 + sum over other rows of exp(alpha * (inner product + delta)))."""
+    def _repulsion(self, profiles: Tensor, silent: Tensor | None = None) -> Tensor:
+        """Sum over rows of log(1 + sum over other rows of exp(alpha * (inner product + delta))),
+        the inner one without `silent` rows [C]."""
         num_rows = max(1, _ENTRIES // max(1, len(profiles)))
         if len(profiles) <= num_rows:
-            return self._rows(profiles, 0, len(profiles))
+            return self._rows(profiles, silent, 0, len(profiles))
         starts = range(0, len(profiles), num_rows)
         # each block is computed again in the backward pass instead of being kept
         parts = [
-            checkpoint(self._rows, profiles, s, s + num_rows, use_reentrant=False) for s in starts
+            checkpoint(self._rows, profiles, silent, s, s + num_rows, use_reentrant=False)
+            for s in starts
         ]
         return torch.stack(parts).sum()
 
-    def _rows(self, profiles: Tensor, start: int, stop: int) -> Tensor:
+    def _rows(self, profiles: Tensor, silent: Tensor | None, start: int, stop: int) -> Tensor:
         gram = profiles[start:stop] @ profiles.T  # [rows, C]
         itself = torch.arange(start, start + len(gram), device=gram.device)[:, None]
         others = (self.alpha * gram).scatter(1, itself, -math.inf)
+        if silent is not None:
+            others = others.masked_fill(silent, -math.inf)
         return F.softplus(others.logsumexp(dim=1) + self.alpha * self.delta).sum()

@@ -12,6 +12,7 @@ Use      losses on raw embeddings. With a loss on unit vectors it acts on nothin
 
 from typing import Any, ClassVar
 
+import torch.nn.functional as F
 from torch import Tensor
 
 from unseen.contracts import Output
@@ -39,5 +40,6 @@ class EmbeddingNorm(Regularizer):
     def price(self, output: Output, labels: Tensor) -> Tensor:
         squares = output.embeddings.square().sum(dim=1)  # [N]
         lengths = safe_sqrt(squares)
-        self.note(mean=lengths.mean(), largest=lengths.max())
-        return squares.mean() if self.power == "squared" else lengths.mean()
+        number = max(1, len(lengths))
+        self.note(mean=lengths.sum() / number, largest=F.pad(lengths, (0, 1)).max())
+        return (squares if self.power == "squared" else lengths).sum() / number

@@ -106,7 +106,7 @@ class Horde(Regularizer):
         if self.embeddings is None:
             maps = maps / maps.detach().norm(dim=1).mean().clamp(min=1e-12)
         moments = self.moments(maps)  # [orders - 1, N, d]
-        lengths = moments.detach().norm(dim=2).mean(dim=1)  # [orders - 1]
+        lengths = moments.detach().norm(dim=2).sum(dim=1) / max(1, moments.shape[1])  # [orders - 1]
         self.note(**{f"moment_{order}": size for order, size in enumerate(lengths, start=2)})
         if self.embeddings is not None:
             moments = moments @ self.embeddings.to(moments.dtype)
