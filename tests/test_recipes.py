@@ -1,5 +1,6 @@
 """Every recipe is a config that holds, says what it is, and trains."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from unseen import config as configs
 from unseen.cli.main import app
 from unseen.experiment.run import train_and_judge
 from unseen.experiment.setting import prepare
-from unseen.studies import plan
+from unseen.studies import objectives, plan
 from unseen.training.run_folder import RunFolder
 
 FOLDER = Path(__file__).parent.parent / "recipes"
@@ -32,6 +33,14 @@ def test_a_recipe_holds_and_explains_itself(path: Path) -> None:
     head = "".join(line for line in path.read_text().splitlines(True) if line.startswith("#"))
     assert f"unseen train recipes/{path.name} data.root=" in head
     assert "# Measured" in head or ("Published" in head and "Not measured here" in head)
+
+
+def test_the_switch_of_a_recipe_is_the_one_its_published_score_is_for() -> None:
+    text = (FOLDER / "revisit_cub_resnet50.toml").read_text()
+    found = re.search(r"loss.beta=([\d.]+) miner.switch=([\d.]+):.*published: ([\d.]+)\)", text)
+    assert found is not None
+    name = f"R-Margin (D, beta = {found[1]}, p = {found[2]})"
+    assert objectives.published("cub200")[name]["recall@1"] == float(found[3])
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)

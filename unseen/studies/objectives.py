@@ -12,33 +12,32 @@ from unseen.studies.published import table
 
 CLASS_LR = 1e-2
 SET_UP: Values = {"head": {"start": "default"}}  # random, as theirs
-DISTANCE: Values = {"name": "distance_weighted", "preset": "revisit"}
 UNTRAINED = "Imagenet"  # the source's name of the network before training
 COLUMNS = {"recall@1": "r1", "recall@2": "r2", "f1": "f1", "revisit_map": "map", "nmi": "nmi"}
 
 
 def objectives() -> dict[str, Values]:
     """Published name -> settings; without the switch."""
-    triplet = _loss("triplet")
+    triplet, distance = _loss("triplet"), _miner("distance_weighted")
     return {
         "Angular": _loss("angular"),
         "ArcFace": _loss("arcface", lr=CLASS_LR),
-        "Contrastive (D)": _loss("contrastive") | {"miner": DISTANCE},
+        "Contrastive (D)": _loss("contrastive") | distance,
         "GenLifted": _loss("generalized_lifted"),
         "Histogram": _loss("histogram"),
         "Multisimilarity": _loss("multi_similarity"),
-        "Margin (D, beta = 0.6)": _loss("margin", beta=0.6) | {"miner": DISTANCE},
-        "Margin (D, beta = 1.2)": _loss("margin", beta=1.2) | {"miner": DISTANCE},
+        "Margin (D, beta = 0.6)": _loss("margin", beta=0.6) | distance,
+        "Margin (D, beta = 1.2)": _loss("margin", beta=1.2) | distance,
         "Npair": _loss("n_pair"),
         "ProxyNCA": _loss("proxy_nca", lr=CLASS_LR),
-        "Quadruplet (D)": _loss("quadruplet") | {"miner": DISTANCE},
-        "SNR (D)": _loss("snr") | {"miner": DISTANCE},
+        "Quadruplet (D)": _loss("quadruplet") | distance,
+        "SNR (D)": _loss("snr") | distance,
         "SoftTriple": _loss("soft_triple", lr=CLASS_LR),
         "Softmax": _loss("normalized_softmax", lr=CLASS_LR),
-        "Triplet (D)": triplet | {"miner": DISTANCE},
-        "Triplet (R)": triplet | {"miner": {"name": "random"}},
-        "Triplet (S)": triplet | {"miner": {"name": "semi_hard"}},
-        "Triplet (H)": triplet | {"miner": {"name": "soft_hard"}},
+        "Triplet (D)": triplet | distance,
+        "Triplet (R)": triplet | _miner("random"),
+        "Triplet (S)": triplet | _miner("semi_hard"),
+        "Triplet (H)": triplet | _miner("soft_hard"),
     }
 
 
@@ -80,3 +79,7 @@ def tidy(name: str) -> str:
 
 def _loss(name: str, **values: float) -> Values:
     return {"loss": {"name": name, "preset": "revisit"} | values}
+
+
+def _miner(name: str) -> Values:
+    return {"miner": {"name": name, "preset": "revisit"}}
