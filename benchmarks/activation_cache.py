@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from unseen import build
+from unseen import assemble
 from unseen import config as configs
 from unseen.cli.allocator import keep_freed_memory
 from unseen.contracts import Batch, IntArray
@@ -71,8 +71,8 @@ def trainer(model: nn.Module, network: EmbeddingNetwork, num_classes: int, steps
     """The training loop of every run, on a whole network or on what comes after a cut."""
     values = {"embedding_size": 512, "lr": 1e-4, "epochs": 8, "device": "cpu"}
     config = configs.make(values | {"miner": "multi_similarity"})
-    objective = build.objective(config, num_classes, network)
-    descent = build.descent(config, network, objective, steps)
+    objective = assemble.objective(config, num_classes, network)
+    descent = assemble.descent(config, network, objective, steps)
     return Trainer(model, objective, descent, torch.device("cpu"), seed=0)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from unseen import build, catalogue
+from unseen import assemble, catalogue
 from unseen import config as configs
 from unseen.diagnostics.spectrum import Spectrum
 from unseen.experiment.run import train_and_judge
@@ -69,9 +69,9 @@ def finish(job: Job) -> tuple[str, dict[str, float]]:
         began = time.perf_counter()
         setting = prepare(configs.make(configs.override({}, list(job.words))))
         result = train_and_judge(setting, job.folder, "benchmarks/glyphs.py")
-        network = build.network(setting.config)
+        network = assemble.network(setting.config)
         network.load_state_dict(folder.read_tensors("weights.safetensors"))
-        _, transform = build.picture_transforms(setting.config, network)
+        _, transform = assemble.picture_transforms(setting.config, network)
         seen = setting.embed(network, transform, setting.split.train)
         labels = torch.from_numpy(setting.dataset.labels[setting.split.train])
         events = journal.read(folder.file("journal.jsonl"))

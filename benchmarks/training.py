@@ -31,7 +31,7 @@ import torch
 from PIL import Image
 
 import unseen.torchvision_operators  # noqa: F401 - before torchvision
-from unseen import build
+from unseen import assemble
 from unseen import config as configs
 from unseen.contracts import Batch
 from unseen.data.pictures.loader import training_batches
@@ -76,12 +76,12 @@ class Ours:
 
     def __init__(self, setting: Setting, folder: Path) -> None:
         config, self.setting = setting.config, setting
-        network = build.network(config)
-        self.transform, _ = build.picture_transforms(config, network)
-        self.sampler = build.sampler(config, setting.split.train, setting.dataset.labels)
+        network = assemble.network(config)
+        self.transform, _ = assemble.picture_transforms(config, network)
+        self.sampler = assemble.sampler(config, setting.split.train, setting.dataset.labels)
         self.class_of = training_classes(setting.dataset.labels, setting.split.train)
-        objective = build.objective(config, int(self.class_of.max()) + 1, network)
-        descent = build.descent(config, network, objective, len(self.sampler))
+        objective = assemble.objective(config, int(self.class_of.max()) + 1, network)
+        descent = assemble.descent(config, network, objective, len(self.sampler))
         self.trainer = Trainer(network, objective, descent, setting.device, config.seed)
         self.journal = Journal(folder / "journal.jsonl")
 
@@ -136,7 +136,7 @@ class Peer:
         from torchvision.transforms import v2
 
         config = setting.config
-        network = build.network(config)
+        network = assemble.network(config)
         spec = network.backbone.input_spec
         transform = v2.Compose(
             [

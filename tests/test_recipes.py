@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from unseen import build
+from unseen import assemble
 from unseen import config as configs
 from unseen.cli.main import app
 from unseen.experiment.run import train_and_judge
@@ -87,7 +87,7 @@ def test_the_density_recipe_trains_two_steps(pictures: Path, tmp_path: Path) -> 
 
 def test_learning_rates_follow_the_thesis(pictures: Path) -> None:
     (path,) = (path for path in RECIPES if path.stem.startswith("thesis"))
-    rate = build.schedule(configs.make(configs.load(path)), steps_per_epoch=10)
+    rate = assemble.schedule(configs.make(configs.load(path)), steps_per_epoch=10)
     assert [rate(step) for step in (0, 49, 50, 100)] == pytest.approx([1, 1, 0.1, 0.01])
 
 

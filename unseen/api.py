@@ -17,8 +17,8 @@ from typing import Any
 
 from torch import Tensor
 
-from unseen import build, outside
 from unseen import config as configs
+from unseen import find_data, outside
 from unseen.cli.show_run import Shown
 from unseen.data.own.given import as_dataset
 from unseen.experiment import diagnose as diagnosing
@@ -112,7 +112,7 @@ def fit(
     """
     values, objects = named(settings)
     if isinstance(data, str | Path):
-        values["data"] = build.data_table(str(data), values.get("data"))
+        values["data"] = find_data.data_table(str(data), values.get("data"))
     else:
         dataset = as_dataset(data)
         name = outside.object_name(data)

@@ -17,7 +17,7 @@ import hashlib
 import json
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -214,12 +214,6 @@ class Config(BaseModel):
         return self
 
     @property
-    def by_cosine(self) -> bool:
-        """Whether embeddings are compared as unit vectors; else raw, by Euclidean distance."""
-        assert self.normalise != "auto", "the config is not settled"
-        return self.normalise
-
-    @property
     def has_own_network(self) -> bool:
         """Whether the network comes from outside, and is all there is of one."""
         return outside.is_reference(self.network) or outside.is_object(self.network)
@@ -231,6 +225,30 @@ class Config(BaseModel):
 
     def to_toml(self) -> str:
         return dump(self.model_dump())
+
+
+class SettledConfig(Config):
+    """A config in which nothing is "auto": what `settle` gives, and what a run folder holds."""
+
+    threads: Annotated[int, Field(ge=1)]
+    workers: Annotated[int, Field(ge=0)]
+    views: Annotated[int, Field(ge=0)]
+    embedding_size: Annotated[int, Field(ge=1)]
+    picture_size: Annotated[int, Field(ge=8)] | None
+    batch_size: Annotated[int, Field(ge=2)]
+    epochs: Annotated[int, Field(ge=1)]
+    lr: Annotated[float, Field(gt=0)]
+    validation_share: Annotated[float, Field(gt=0, lt=1)]
+    normalise: bool
+
+    @model_validator(mode="after")
+    def _nothing_is_open(self) -> "SettledConfig":
+        words = ("device", "backbone", "weights", "pooling", "freeze_until", "transform")
+        left = [key for key in words if getattr(self, key) == "auto"]
+        left += ["miner"] if self.miner is not None and self.miner.name == "auto" else []
+        if left:
+            raise ValueError(f'{", ".join(left)}: "auto" was not settled')
+        return self
 
 
 def dump(values: dict[str, Any]) -> str:
@@ -254,15 +272,27 @@ def load(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} is not valid TOML: {error}") from error
 
 
+AnyConfig = TypeVar("AnyConfig", bound=Config)
+
+
 def make(values: dict[str, Any]) -> Config:
     """A config from plain values; what is wrong is said in one line."""
+    return _made(values, Config)
+
+
+def make_settled(values: dict[str, Any]) -> SettledConfig:
+    """The config of a run folder."""
+    return _made(values, SettledConfig)
+
+
+def _made(values: dict[str, Any], kind: type[AnyConfig]) -> AnyConfig:
     values = {key: _as_part(key, value) for key, value in values.items()}
     for key, value in values.items():
         known(key, list(Config.model_fields), "key")
         for inner in value if key in TABLES and isinstance(value, dict) else ():
             known(inner, list(TABLES[key].model_fields), f"key of {key}")
     try:
-        return Config(**values)
+        return kind(**values)
     except ValidationError as error:
         first = error.errors()[0]
         tables: list[type[BaseModel]] = [Config, WeightedPart, *TABLES.values()]

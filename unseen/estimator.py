@@ -19,24 +19,49 @@ from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from unseen import catalogue
-from unseen.build import seeded
-from unseen.contracts import Output
+from unseen import assemble, catalogue, outside
+from unseen.config import SettledConfig
+from unseen.config_tables import Head as HeadTable
+from unseen.config_tables import Optimising, Part, Scheduling
+from unseen.contracts import Annotations
+from unseen.data.base import Described
+from unseen.data.own.given import GivenFeatures
+from unseen.data.pictures.loader import training_batches
 from unseen.experiment.trained import Trained
 from unseen.neighbours.nearest import nearest
 from unseen.neighbours.space import make_space, precise, to_sphere
+from unseen.networks.backbone import FEATURES, OWN
 from unseen.networks.head import Head
-from unseen.objective import MinedObjective
-from unseen.samplers.samples_per_class import SamplesPerClass
+from unseen.networks.network import EmbeddingNetwork
+
+SETTLED: dict[str, Any] = {  # a plain head, trained by Adam at a constant rate
+    "device": "cpu",
+    "threads": 1,
+    "workers": 0,
+    "weights": None,
+    "pooling": OWN,
+    "freeze_until": None,
+    "views": 0,
+    "head": HeadTable(start="default"),
+    "picture_size": None,
+    "transform": None,
+    "miner": None,
+    "weight_decay": 0.0,
+    "optimiser": Optimising(name="adam"),
+    "schedule": Scheduling(name="constant"),
+    "validation_share": 0.5,
+    "normalise": True,
+}
 
 
 class MetricLearner(TransformerMixin, ClassifierMixin, BaseEstimator):
-    """loss, embedding_size: as in configs. epochs: over the items. per_class: items of each class
-    in a batch. lr: of Adam. random_state: of starting values and batches."""
+    """loss, embedding_size: as in configs; loss may be an object, too. epochs: over the items.
+    per_class: items of each class in a batch. lr: of Adam. random_state: of starting values and
+    batches."""
 
     def __init__(
         self,
-        loss: str = "multi_similarity",
+        loss: Any = "multi_similarity",
         embedding_size: int = 32,
         epochs: int = 10,
         per_class: int = 4,
@@ -96,26 +121,41 @@ class MetricLearner(TransformerMixin, ClassifierMixin, BaseEstimator):
         return classes
 
     def _trained(self, x: torch.Tensor) -> Head:
-        labels, seed = self._labels.astype(np.int64), int(self.random_state)
-        context = {"num_classes": len(self.classes_), "embedding_size": self.embedding_size}
-        with seeded(seed):
-            head = Head(x.shape[1], self.embedding_size)
-            loss = catalogue.create("losses", self.loss, {}, None, seed=seed, **context)
-        objective = MinedObjective(loss, None, [])
-        values = [*head.parameters(), *objective.parameters()]
-        optimiser = torch.optim.Adam(values, lr=self.lr)
-        size = min(64, max(2 * self.per_class, len(x) // 2))
-        size = max(2, size // self.per_class) * self.per_class
-        size = min(size, self.per_class * len(self.classes_))
-        sampler = SamplesPerClass(
-            np.arange(len(x)), labels, batch_size=size, per_class=self.per_class, seed=seed
+        """By the assembly of every run, without a folder, a split or a selection."""
+        labels, size = self._labels.astype(np.int64), self._batch_size(len(x))
+        name = self.loss if isinstance(self.loss, str) else outside.object_name(self.loss)
+        config = SettledConfig(
+            **SETTLED,
+            seed=int(self.random_state),
+            backbone=f"{FEATURES}{x.shape[1]}",
+            embedding_size=self.embedding_size,
+            sampler=Part.model_validate({"name": "samples_per_class", "per_class": self.per_class}),
+            loss=Part.model_validate({"name": name} | self._rate(name)),
+            batch_size=size,
+            epochs=max(1, self.epochs),
+            lr=self.lr,
         )
-        y = torch.from_numpy(labels)
+        dataset = GivenFeatures(x.numpy(), Described(labels, self._names(), None, Annotations()))
+        with outside.holding({name: self.loss}):
+            sampler = assemble.sampler(config, np.arange(len(x)), labels)
+            made = assemble.assemble(config, len(self.classes_), len(sampler))
+        every_class = torch.arange(len(self.classes_))
         for epoch in range(self.epochs):
-            sampler.set_epoch(epoch)
-            for batch in sampler:
-                made = head(x[batch].float())
-                optimiser.zero_grad()
-                objective(Output(made, x[batch]), y[batch])["total"].backward()
-                optimiser.step()
-        return head
+            batches = training_batches(dataset, None, sampler, epoch, config.seed, workers=0)
+            made.trainer.epoch(batches, every_class, lambda event: None)
+        assert isinstance(made.network, EmbeddingNetwork)
+        return made.network.head
+
+    def _rate(self, loss: str) -> dict[str, float]:
+        """Class parameters learn at the same rate as the head."""
+        with outside.holding({loss: self.loss}):
+            takes = {p.name for p in catalogue.parameters(catalogue.find("losses", loss))}
+        return {"lr": float(self.lr)} if "lr" in takes else {}
+
+    def _names(self) -> list[str]:
+        return [str(name) for name in self.classes_]
+
+    def _batch_size(self, number: int) -> int:
+        size = min(64, max(2 * self.per_class, number // 2))
+        size = max(2, size // self.per_class) * self.per_class
+        return min(size, self.per_class * len(self.classes_))

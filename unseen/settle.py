@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from unseen import catalogue
-from unseen.config import OWN_NETWORK, PLAIN, Config
+from unseen.config import OWN_NETWORK, PLAIN, Config, SettledConfig
 from unseen.config_tables import Part, WeightedPart
 from unseen.contracts import Dataset, FeatureDataset, annotations_of
 from unseen.data.pictures import transforms
@@ -32,7 +32,7 @@ USUAL_VIEWS = 4
 PHOTOGRAPHS = "efficientnet_lite0"  # the network for them, where its weights are installed
 
 
-def settle(config: Config, dataset: Dataset) -> tuple[Config, list[str]]:
+def settle(config: Config, dataset: Dataset) -> tuple[SettledConfig, list[str]]:
     """The config without any "auto", and the reason for each choice."""
     chosen: dict[str, Any] = {}
     reasons: list[str] = []
@@ -66,11 +66,11 @@ def settle(config: Config, dataset: Dataset) -> tuple[Config, list[str]]:
     for part, settled_part in zip(config.regularizers, chosen["regularizers"], strict=True):
         if part.weight is None:
             reasons.append(f"weight = {settled_part.weight:g}: usual with {part.name}")
-    settled = Config(**(dict(config) | chosen))
+    settled = SettledConfig(**(dict(config) | chosen))
     if config.head.start == "auto" and not _has_own_head(config):
         start = PRINCIPAL if _knows_enough(settled) else "default"
         head = settled.head.model_copy(update={"start": start})
-        settled = Config(**(dict(settled) | {"head": head}))
+        settled = SettledConfig(**(dict(settled) | {"head": head}))
         if start == PRINCIPAL:
             reasons.append(f"head.start = {start}: it begins with what the layers before it know")
     return settled, reasons
@@ -80,9 +80,8 @@ def _has_own_head(config: Config) -> bool:
     return config.network != PLAIN or config.ensemble is not None
 
 
-def _knows_enough(config: Config) -> bool:
+def _knows_enough(config: SettledConfig) -> bool:
     """Whether the layers before the head are trained, and wide enough to start a head from."""
-    assert isinstance(config.embedding_size, int)
     is_cut = config.freeze_until is not None and config.weights is not None
     if config.head.hidden or not (is_cut or config.backbone.startswith(FEATURES)):
         return False

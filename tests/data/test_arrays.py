@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from unseen import build
+from unseen import assemble
 from unseen import config as configs
 from unseen.config import Config
 from unseen.contracts import FeatureDataset, annotations_of
@@ -149,7 +149,7 @@ def test_a_head_is_chosen(file: Path) -> None:
     assert config.backbone == f"features:{SIZE}"
     assert (config.transform, config.picture_size, config.threads) == (None, None, 1)
     assert any("head" in reason for reason in reasons)
-    network = build.network(config)
+    network = assemble.network(config)
     assert network.layers() == ["pooled", "head.fc1", "embedding"]
     rows = torch.randn(3, SIZE)
     assert torch.equal(network(rows).pooled, rows)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from unseen import build
+from unseen import find_data
 from unseen.data.cars196 import Cars196
 from unseen.data.official.benchmark import Counts
 
@@ -92,12 +92,12 @@ def check(dataset: Cars196) -> None:
 
 
 def test_the_older_layout(older: Path) -> None:
-    assert build.data_name(older) == "cars196"
+    assert find_data.data_name(older) == "cars196"
     check(Cars196(older))
 
 
 def test_the_devkit(devkit: Path) -> None:
-    assert build.data_name(devkit) == "cars196"
+    assert find_data.data_name(devkit) == "cars196"
     dataset = Cars196(devkit)
     check(dataset)
     assert dataset.path(0).as_posix().endswith("cars_train/00001.jpg")
@@ -105,7 +105,7 @@ def test_the_devkit(devkit: Path) -> None:
 
 
 def test_class_folders(copied: Path) -> None:
-    assert build.data_name(copied) == "cars196"
+    assert find_data.data_name(copied) == "cars196"
     dataset = Cars196(copied)
     assert dataset.official_test_classes is not None
     assert dataset.label_names[97] == "Eagle Talon Hatchback 1998"
@@ -116,7 +116,7 @@ def test_a_few_classes_are_a_plain_folder(tmp_path: Path, make_picture: Make) ->
     names = ["AM General Hummer SUV 2000", *(f"Audi {place} Sedan 2012" for place in range(4))]
     for name in names:
         make_picture(tmp_path / name / "1.jpg")
-    assert build.data_name(tmp_path) == "folder"
+    assert find_data.data_name(tmp_path) == "folder"
 
 
 def test_damaged(older: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from unseen import build
+from unseen import find_data
 from unseen.config_tables import Part
 from unseen.data.cub200 import Cub200
 from unseen.data.official.benchmark import Counts
@@ -74,7 +74,7 @@ def classes_tested(dataset: Any) -> list[str]:
 @pytest.mark.parametrize("above", [False, True])
 def test_lists(original: Path, above: bool) -> None:
     root = original.parent if above else original
-    assert build.data_name(root) == "cub200"
+    assert find_data.data_name(root) == "cub200"
     dataset = Cub200(root)
     assert dataset.name == "cub200"
     assert len(dataset) == 24
@@ -94,7 +94,7 @@ def test_class_folders(copied: Path, layout: str) -> None:
                 for file in folder.iterdir():
                     file.rename(place / folder.name / file.name)
             shutil.rmtree(copied / part)
-    assert build.data_name(copied) == "cub200"
+    assert find_data.data_name(copied) == "cub200"
     dataset = Cub200(copied)
     assert classes_tested(dataset) == [NAMES[number] for number in NUMBERS[4:]]
     assert [dataset.path(i).name for i in range(3)] == ["a.jpg", "b.jpg", "c.jpg"]
@@ -106,13 +106,13 @@ def test_a_few_classes_are_a_plain_folder(copied: Path, make_picture: Make) -> N
     few = copied.parent / "few"
     for number in NUMBERS[:7]:
         make_picture(few / NAMES[number] / "a.jpg")
-    assert build.data_name(few) == "folder"
+    assert find_data.data_name(few) == "folder"
     part = Part(name="folder", root=str(few))
     told = ["data.name = folder: 7 class folders, CUB-200-2011 has 8"]
-    assert build.data_reasons(part) == told
-    assert build.data_reasons(Part(name="folder", root=str(copied))) == []
+    assert find_data.data_reasons(part) == told
+    assert find_data.data_reasons(Part(name="folder", root=str(copied))) == []
     make_picture(few / NAMES[200] / "a.jpg")
-    assert build.data_name(few) == "cub200"
+    assert find_data.data_name(few) == "cub200"
 
 
 def damage_list(root: Path, file: str, change: Callable[[str], str]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unseen import build
+from unseen import find_data
 from unseen.contracts import annotations_of
 from unseen.data.inshop import Inshop
 from unseen.data.official.benchmark import Counts
@@ -46,7 +46,7 @@ def test_queries_and_gallery(original: Path, layout: str) -> None:
         name = "list_eval_partition.txt"
         (original / name).rename(original / "Eval" / name)
         (original / "img").rename(original / "Img" / "img")
-    assert build.data_name(original) == "inshop"
+    assert find_data.data_name(original) == "inshop"
     dataset = Inshop(original)
     assert dataset.label_names[0] == "id_00000001"
     (split,) = HalfSplit()(dataset, 0)

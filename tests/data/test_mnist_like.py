@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unseen import build
+from unseen import find_data
 from unseen.data.mnist_like import MnistLike
 from unseen.data.pictures.loader import InMemory
 
@@ -46,7 +46,7 @@ def put(folder: Path, held: dict[str, bytes], packed: bool = False) -> Path:
 @pytest.mark.parametrize("prefix", ["", "emnist-digits-"])
 def test_all_pictures_by_class(tmp_path: Path, packed: bool, prefix: str) -> None:
     put(tmp_path, files(prefix).copy(), packed)
-    assert build.data_name(tmp_path) == "mnist_like"
+    assert find_data.data_name(tmp_path) == "mnist_like"
     dataset = MnistLike(tmp_path)
     assert isinstance(dataset, InMemory)
     assert np.array_equal(dataset.arrays(), PIXELS)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from unseen import build
+from unseen import find_data
 from unseen.contracts import annotations_of
 from unseen.data.official.benchmark import Counts
 from unseen.data.omniglot import Omniglot
@@ -33,7 +33,7 @@ def original(tmp_path: Path, make_picture: Make) -> Path:
 
 
 def test_folders(original: Path) -> None:
-    assert build.data_name(original) == "omniglot"
+    assert find_data.data_name(original) == "omniglot"
     dataset = Omniglot(original)
     assert dataset.label_names[0] == "Glagolitic/character01"
     assert dataset.official_test_classes is not None

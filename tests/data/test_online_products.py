@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from unseen import build
+from unseen import find_data
 from unseen.contracts import annotations_of
 from unseen.data.official.benchmark import Counts
 from unseen.data.online_products import OnlineProducts
@@ -40,7 +40,7 @@ def original(tmp_path: Path, make_picture: Make) -> Path:
 @pytest.mark.parametrize("above", [False, True])
 def test_lists(original: Path, above: bool) -> None:
     root = original.parent if above else original
-    assert build.data_name(root) == "online_products"
+    assert find_data.data_name(root) == "online_products"
     dataset = OnlineProducts(root)
     assert dataset.label_names == ["1", "2", "3", "4", "11319", "11320", "11321"]
     assert dataset.official_test_classes is not None
@@ -87,6 +87,6 @@ def test_missing_parts(original: Path) -> None:
     with pytest.raises(ValueError, match=r"1 of 14 listed pictures are missing.*Stanford CVGL"):
         OnlineProducts(original)
     (original / "Ebay_train.txt").unlink()
-    assert build.data_name(original) == "online_products"
+    assert find_data.data_name(original) == "online_products"
     with pytest.raises(ValueError, match=r"Ebay_train\.txt is missing"):
         OnlineProducts(original)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from unseen import build
+from unseen import find_data
 from unseen.contracts import annotations_of
 from unseen.data.folder import Folder
 from unseen.data.pictures import table_file
@@ -52,7 +52,7 @@ def test_the_format_of_openmetriclearning(tmp_path: Path, columns: Columns, name
         for key in ("is_query", "is_gallery"):
             columns[key] = [flags[word] for word in columns[key]]
     file = written(tmp_path, columns, name)
-    assert build.data_name(file) == "table"
+    assert find_data.data_name(file) == "table"
     dataset = Table(file)
     assert len(dataset) == 32
     assert dataset.name == "data"

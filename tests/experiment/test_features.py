@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from unseen import build
+from unseen import assemble
 from unseen import config as configs
 from unseen.config import Config
 from unseen.contracts import annotations_of
@@ -56,8 +56,8 @@ def test_rows_are_the_backbones_and_columns_those_of_the_data(
     out = tmp_path / "x.npz"
     size = write_features(config, dataset, out, silent)
     made = Arrays(out)
-    network = build.network(config).eval()
-    _, transform = build.picture_transforms(config, network)
+    network = assemble.network(config).eval()
+    _, transform = assemble.picture_transforms(config, network)
     images = torch.stack([transform(table.picture(i)) for i in range(32)])
     with torch.no_grad():
         pooled = network(images).pooled.numpy()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from unseen import build
+from unseen import assemble
 from unseen import config as configs
 from unseen.experiment.fit import Fit
 from unseen.experiment.run import train_and_judge
@@ -93,8 +93,8 @@ def test_only_new_layers_move_in_the_warm_up(tmp_path: Path) -> None:
     with pytest.raises(StoppedError):
         train_and_judge(setting, tmp_path, "test", stop_at(3))
     after = RunFolder(tmp_path).read_tensors("weights.safetensors")
-    start = build.network(setting.config).state_dict()
-    trained = {name for name, _ in build.network(setting.config).named_parameters()}
+    start = assemble.network(setting.config).state_dict()
+    trained = {name for name, _ in assemble.network(setting.config).named_parameters()}
     moved = {name for name in trained if not torch.equal(after[name], start[name])}
     assert moved == {name for name in trained if not name.startswith(body)}
     train_and_judge(setting, tmp_path, "test")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from unseen import build
+from unseen import assemble
 from unseen import config as configs
 from unseen.experiment.diagnose import diagnose
 from unseen.experiment.layers import compare_layers, stored_network
@@ -51,7 +51,7 @@ def test_layers_on_train_and_test_classes(run: tuple[Setting, RunFolder]) -> Non
     result = folder.read_json("result.json")["scores"]["trained"]["metrics"]
     assert table["layers"][-1]["test"] == result["recall@1"]["value"]
     network = stored_network(setting, folder)
-    _, transform = build.picture_transforms(setting.config, network)
+    _, transform = assemble.picture_transforms(setting.config, network)
     items = setting.split.train
     x = setting.embed_layers(network, transform, items, ["stage2"])["stage2"].double()
     sim = (x @ x.T).fill_diagonal_(-2)

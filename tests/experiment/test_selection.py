@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from unseen import build
+from unseen import assemble
 from unseen import config as configs
 from unseen.experiment.calibration import calibrate_run
 from unseen.experiment.fit import Fit
@@ -143,7 +143,7 @@ def test_training_that_only_harms_keeps_the_start(
     assert result["selection"]["epoch"] == START
     assert result["selection"]["refit"]["epochs"] == 0
     kept = RunFolder(tmp_path).read_tensors("weights.safetensors")
-    start = build.network(setting.config).state_dict()
+    start = assemble.network(setting.config).state_dict()
     assert all(torch.equal(kept[name], start[name]) for name in start)
     scores = result["scores"]
     assert scores["trained"]["metrics"] == scores["untrained"]["metrics"]

@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-from unseen import build
+from unseen import assemble
 from unseen import config as configs
 from unseen.experiment.trained import Trained
 from unseen.export import bundle
@@ -53,7 +53,7 @@ def random_run(folder: Path, backbone: str, *words: str) -> Trained:
     config = configs.make(configs.override({}, [*values, *words]))
     run = RunFolder(folder)
     run.write_text("config.toml", config.to_toml())
-    run.write_tensors("weights.safetensors", build.network(config).state_dict())
+    run.write_tensors("weights.safetensors", assemble.network(config).state_dict())
     return Trained.open(folder)
 
 

@@ -10,9 +10,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from unseen import build, settle
+from unseen import assemble, find_data, settle
 from unseen import config as configs
-from unseen.build import data_table
 from unseen.cli.terminal import console, display, tell_left_out
 from unseen.cli.write_table import table as write_as_table
 from unseen.config import Config
@@ -23,6 +22,7 @@ from unseen.data.pictures.survey import Survey, write_list
 from unseen.experiment.check import checked
 from unseen.experiment.setting import prepare
 from unseen.files import shown
+from unseen.find_data import data_table
 from unseen.reports.contact_sheet import contact_sheet
 
 FOUND = 1  # the exit code when something is wrong with the data
@@ -61,7 +61,7 @@ def check(
     """
     config = _config(data, settings)
     with display() as (_, watch):
-        dataset = build.dataset(config.data, watch.of("reading the data"))
+        dataset = find_data.open_data(config.data, watch.of("reading the data"))
         split, why_not = None, ""
         try:
             split = prepare(config, watch, dataset, is_named=True).split
@@ -100,12 +100,12 @@ def show(
     words = [*(settings or []), f"transform={transforms.known(transform)}"]
     config = _config(data, words)
     with display() as (_, watch):
-        dataset = build.dataset(config.data, watch.of("reading the data"), config.strict)
+        dataset = find_data.open_data(config.data, watch.of("reading the data"), config.strict)
     config, _ = settle.settle(config, dataset)
     named = any(word.startswith(("backbone", "picture_size")) for word in words)
     if not named and config.picture_size == transforms.usual_size(transform, settle.SMALL_PICTURE):
         config = config.model_copy(update={"picture_size": transforms.usual_size(transform, PHOTO)})
-    training, evaluation = build.picture_transforms(config, build.network(config))
+    training, evaluation = assemble.picture_transforms(config, assemble.network(config))
     items = np.linspace(0, len(dataset) - 1, num=min(pictures, len(dataset)), dtype=int).tolist()
     contact_sheet(dataset, items, training, evaluation, views, config.seed).save(out, "PNG")
     console.print(f"{transform} at {config.picture_size} pixels: {out}")
@@ -129,7 +129,7 @@ def pack(
     """
     config = _config(data, settings)
     with display() as (shown, watch):
-        dataset = build.dataset(config.data, watch.of("reading the data"), config.strict)
+        dataset = find_data.open_data(config.data, watch.of("reading the data"), config.strict)
         packing = Packing(dataset, short_side, jpeg)
         if not out.exists():
             sizes = {name: f"{size / 1e6:,.0f} MB" for name, size in packing.estimate().items()}

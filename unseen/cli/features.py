@@ -7,13 +7,12 @@ from typing import Annotated, Any
 import torch
 import typer
 
-from unseen import build
 from unseen import config as configs
-from unseen.build import data_table
+from unseen import find_data
 from unseen.cli.allocator import keep_freed_memory
 from unseen.cli.terminal import console, display
 from unseen.experiment.features import write_features
-from unseen.experiment.setting import settled
+from unseen.find_data import data_table
 from unseen.networks.pooling import POOLINGS
 from unseen.settle import settle
 
@@ -41,9 +40,9 @@ def features(
     asked = configs.make(configs.override(values, settings or []))
     keep_freed_memory()
     with display() as (_, watch):
-        dataset = build.dataset(asked.data, watch.of("reading the data"), asked.strict)
+        dataset = find_data.open_data(asked.data, watch.of("reading the data"), asked.strict)
         config, _reasons = settle(asked, dataset)
-        torch.set_num_threads(settled(config.threads))
+        torch.set_num_threads(config.threads)
         size = write_features(config, dataset, out, watch.of("computing features"))
     console.print(
         f"{len(dataset):,} items, {size:,} features of {config.backbone} "

@@ -7,7 +7,7 @@ import torch
 import typer
 from rich.table import Column, Table
 
-from unseen import build
+from unseen import assemble
 from unseen.cli.terminal import console
 from unseen.experiment.setting import stored_config
 from unseen.networks.backbone import create_backbone
@@ -50,7 +50,7 @@ def _network(target: str) -> Tappable:
         config = stored_config(folder)
         if config.picture_size is None:
             raise ValueError(f"{target} was trained on features: its only layers are the head's")
-        return build.network(config.model_copy(update={"weights": None}))
+        return assemble.network(config.model_copy(update={"weights": None}))
     if Path(target).exists():
         raise ValueError(f"{target} is not a run: it has no config.toml")
     backbone = create_backbone(target)

@@ -35,7 +35,7 @@ def refine(
     trained = Trained.open(run)
     with display() as (_, watch):
         setting, _folder = reopen(run, watch, data)
-        if not setting.config.by_cosine:
+        if not setting.config.normalise:
             raise ValueError(f"{run} compares raw vectors: post-processing here is for unit ones")
         with computing(setting):
             rows = compared(setting, trained, watch, top, k1, k2)

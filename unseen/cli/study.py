@@ -12,7 +12,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from unseen import build
+from unseen import find_data
 from unseen.cli.terminal import console, display
 from unseen.contracts import Dataset
 from unseen.experiment.setting import reopen, stored_config
@@ -169,7 +169,7 @@ def _write_pages(results: Results) -> None:
             folder = RunFolder(each.folder)
             part = stored_config(folder).data
             name = part.model_dump_json()
-            shown = data[name] = data.get(name) or build.dataset(part)
+            shown = data[name] = data.get(name) or find_data.open_data(part)
             if folder.has("weights.safetensors"):  # not of another machine, whose pictures stayed
                 shown = reopen(each.folder, dataset=shown)[0].dataset
             page.write(each.folder, shown)

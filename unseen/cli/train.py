@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from unseen import build
 from unseen import config as configs
+from unseen import find_data
 from unseen.cli.allocator import keep_freed_memory
 from unseen.cli.show_run import Shown
 from unseen.cli.terminal import command_line, console, display, stages
@@ -58,7 +58,7 @@ def train(
     if data.endswith(".toml"):
         values |= configs.load(Path(data))
     else:
-        values["data"] = build.data_table(data, values.get("data"))
+        values["data"] = find_data.data_table(data, values.get("data"))
     values |= {"strict": True} if strict else {}
     values |= {"weights": weights} if weights else {}
     if cache is not None:

@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 
 from unseen import config as configs
-from unseen.build import data_table
 from unseen.cli.terminal import console, display
 from unseen.data.pictures.files import PictureFiles
 from unseen.data.pictures.write_table import write_table
 from unseen.experiment.setting import prepare
+from unseen.find_data import data_table
 
 
 def table(

@@ -46,7 +46,7 @@ def calibrate_run(
             torch.from_numpy(setting.dataset.labels[items]),
             fmr=fmr,
             confidence=confidence,
-            normalise=setting.config.by_cosine,
+            normalise=setting.config.normalise,
             seed=setting.config.seed,
             progress=watch.of("comparing pairs"),
         )

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from unseen import build
+from unseen import assemble
 from unseen.contracts import IntArray
 from unseen.evaluation.diagnose import Look, findings, look
 from unseen.evaluation.gain import verdict
@@ -47,7 +47,7 @@ def diagnose(
         for part, items in parts.items():
             told = watch.of(f"embedding {part} classes")
             embeddings = embed_at(layer, source, network, folder, items, told)
-            looks[part] = look(embeddings, torch.from_numpy(labels[items]), config.by_cosine)
+            looks[part] = look(embeddings, torch.from_numpy(labels[items]), config.normalise)
             if "recall@1" in looks[part].numbers:  # as it is judged: queries, gallery and groups
                 answers = first_answers(setting, {layer: embeddings}, items)[layer]
                 looks[part].numbers["recall@1"] = answers.recall
@@ -80,14 +80,14 @@ def _layers(setting: Setting, folder: RunFolder, watch: Watch) -> dict[str, floa
 def _robustness(setting: Setting, network: Any, watch: Watch) -> dict[str, Any]:
     if not isinstance(network, EmbeddingNetwork):
         raise ValueError("the robustness test needs a network with one head and a last map")
-    _, transform = build.picture_transforms(setting.config, network)
+    _, transform = assemble.picture_transforms(setting.config, network)
     test = setting.split.test
     found = robustness(
         network,
         setting.batches(transform, test),
         len(test),
         setting.device,
-        normalise=setting.config.by_cosine,
+        normalise=setting.config.normalise,
         seed=setting.config.seed,
         progress=watch.of("hiding local features"),
     )

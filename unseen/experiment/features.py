@@ -15,14 +15,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from unseen import build
-from unseen.config import Config
+from unseen import assemble
+from unseen.config import SettledConfig
 from unseen.contracts import Dataset, FeatureDataset, Output, annotations_of
 from unseen.data.arrays import FURTHER, NAMES
 from unseen.data.pictures.loader import evaluation_batches
 from unseen.evaluation.embed import embed
 from unseen.experiment.leaks import Filed
-from unseen.experiment.setting import EMBED_BATCH, settled
+from unseen.experiment.setting import EMBED_BATCH
 from unseen.networks.folding import folded
 from unseen.networks.network import POOLED
 from unseen.networks.split import cut_network
@@ -33,7 +33,7 @@ PART = 2048  # items computed between two files
 Progress = Callable[[int, int], None]  # (done, total)
 
 
-def write_features(config: Config, dataset: Dataset, out: Path, progress: Progress) -> int:
+def write_features(config: SettledConfig, dataset: Dataset, out: Path, progress: Progress) -> int:
     """Writes the features of all items and everything the data set says of them; the config must
     be settled. Returns the number of features."""
     if isinstance(dataset, FeatureDataset):
@@ -69,11 +69,11 @@ def columns_of(dataset: Dataset) -> dict[str, NDArray[Any]]:
 
 
 def _computed(
-    config: Config, dataset: Dataset, parts: Path, progress: Progress
+    config: SettledConfig, dataset: Dataset, parts: Path, progress: Progress
 ) -> NDArray[np.float32]:  # [n, P]
     device = torch.device(config.device)
-    network = build.network(config).to(device)
-    _, transform = build.picture_transforms(config, network)
+    network = assemble.network(config).to(device)
+    _, transform = assemble.picture_transforms(config, network)
     frozen = cut_network(network, POOLED).prefix
     spec = network.backbone.input_spec
     quick = _Pooled(folded(frozen, torch.zeros(1, 3, spec.size, spec.size, device=device)))
@@ -82,9 +82,7 @@ def _computed(
         items = np.arange(start, min(start + PART, total))
         if folder.file(f"{start}.npz").exists():
             continue
-        batches = evaluation_batches(
-            dataset, items, transform, EMBED_BATCH, workers=settled(config.workers)
-        )
+        batches = evaluation_batches(dataset, items, transform, EMBED_BATCH, workers=config.workers)
         rows = embed(
             quick,
             batches,

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unseen import build
+from unseen import assemble
 from unseen.contracts import IntArray
 from unseen.evaluation.evaluate import evaluate
 from unseen.experiment import broken
@@ -21,12 +21,11 @@ from unseen.experiment.layers import BEST, named_layers, recall_by_layer
 from unseen.experiment.orders import while_training
 from unseen.experiment.replay import keep_broken_step
 from unseen.experiment.selection import SELECT_BY, START, TIE_BY, Selection, too_few_to_select
-from unseen.experiment.setting import Setting, Watch, settled
+from unseen.experiment.setting import Setting, Watch
 from unseen.experiment.source import source_of
 from unseen.experiment.start import FILE as START_FILE
 from unseen.experiment.start import keep_start
 from unseen.networks.descriptor import described
-from unseen.networks.frozen_batch_norm import share_statistics
 from unseen.networks.head import PRINCIPAL
 from unseen.networks.network import EMBEDDING, EmbeddingNetwork
 from unseen.samplers.embedded.base import EmbeddedSampler
@@ -35,7 +34,7 @@ from unseen.training.checkpoint import Checkpoints
 from unseen.training.guards import BrokenStepError, collapse
 from unseen.training.journal import Journal, read
 from unseen.training.run_folder import RunFolder
-from unseen.training.trainer import Event, Trainer
+from unseen.training.trainer import Event
 
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
 
@@ -51,30 +50,18 @@ class Fit:
         the best ones."""
         config, dataset, split = setting.config, setting.dataset, setting.split
         self.setting, self.folder, self.watch = setting, folder, watch
-        self.epochs = settled(config.epochs) if epochs is None else epochs
+        self.epochs = config.epochs if epochs is None else epochs
         self.selects = epochs is None
         sinks.check(config.sinks)
-        self.network = build.network(config)
-        if setting.processes.are_several and setting.device.type == "cuda":
-            self.network = share_statistics(self.network)
+        self.sampler = assemble.sampler(config, split.train, dataset.labels)
+        self.class_of = training_classes(dataset.labels, split.train)
+        num_classes = int(self.class_of.max()) + 1
+        made = assemble.assemble(config, num_classes, len(self.sampler), setting.processes)
+        self.network, self.trainer = made.network, made.trainer
         # epochs are compared by the run's descriptor; "best" is only known after the last one
         self.layer = EMBEDDING if config.descriptor == BEST else while_training(config.descriptor)
         described(self.network, self.layer)  # a layer that does not exist or run is refused here
-        self.source = source_of(setting, self.network, watch)
-        self.sampler = build.sampler(config, split.train, dataset.labels)
-        self.class_of = training_classes(dataset.labels, split.train)
-        objective = build.objective(config, int(self.class_of.max()) + 1, self.network)
-        self.trainer = Trainer(
-            self.source.model,
-            objective,
-            build.descent(config, self.network, objective, len(self.sampler)),
-            setting.device,
-            config.seed,
-            build.mixup(config, self.network),
-            config.ema,
-            setting.processes,
-            config.micro_batch,
-        )
+        self.source = source_of(setting, self.network, watch, (made.prefix, made.model))
         if isinstance(self.sampler, EmbeddedSampler):
             self.trainer.embedded.append(self.sampler.update)
         self.selected_on = split.validation if config.select == "validation" else split.test
@@ -84,8 +71,8 @@ class Fit:
         self.looked_at = {"train": self.monitored, config.select: self.selected_on}
         if config.monitor == "test":  # last: the others are looked at as without it
             self.looked_at["test"] = split.test
-        num_classes = len(np.unique(dataset.labels[self.selected_on]))
-        self.selection = Selection(config.select, num_classes)
+        selecting = len(np.unique(dataset.labels[self.selected_on]))
+        self.selection = Selection(config.select, selecting)
         self.checkpoints = Checkpoints(folder.file("checkpoint"), folder.writes)
         self.saved_at = time.monotonic()
 
@@ -178,7 +165,7 @@ class Fit:
 
     def _layers(self) -> dict[str, dict[str, float]]:
         """Recall of every usual layer on the classes looked at."""
-        _, transform = build.picture_transforms(self.setting.config, self.network)
+        _, transform = assemble.picture_transforms(self.setting.config, self.network)
         layers = named_layers(self.setting, self.network, transform)
         return {
             name: recall_by_layer(self.setting, self.network, transform, layers, items)
@@ -282,7 +269,7 @@ class Fit:
     def _scores(self, embeddings: Tensor, items: IntArray) -> dict[str, float]:
         """What epochs are compared by; a quick look between them, without intervals."""
         asked = self.setting.asking(items).arguments(embeddings)
-        normalise = self.setting.config.by_cosine
+        normalise = self.setting.config.normalise
         metrics = (SELECT_BY, TIE_BY) if items is self.selected_on else (SELECT_BY,)
 
         def scores() -> dict[str, float]:

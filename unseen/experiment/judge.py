@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unseen import build
+from unseen import assemble
 from unseen.contracts import FeatureDataset, IntArray, annotations_of
 from unseen.data.pictures import transforms
 from unseen.evaluation import gain
@@ -113,7 +113,7 @@ def _score(setting: Setting, name: str, space: Tensor, asking: Asking, watch: Wa
             progress=watch.of(f"judging {name}"),
         )
 
-    normalise = config.by_cosine or name in ("pixels", "features")
+    normalise = config.normalise or name in ("pixels", "features")
     if name == "trained":
         return measured()
     how = (config.metrics, normalise, config.seed, config.evaluation_labels)
@@ -130,7 +130,7 @@ def embedding_spaces(
 ) -> dict[str, Tensor]:
     """Test descriptors of the trained and the untrained network."""
     test = setting.split.test
-    network = build.network(setting.config).to(setting.device)
+    network = assemble.network(setting.config).to(setting.device)
     take_start(folder, network, setting.config.head.start)
     source = source_of(setting, network, watch)
     start = while_training(layer)

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unseen import build
+from unseen import assemble
 from unseen.contracts import IntArray
 from unseen.data.pictures.loader import evaluation_batches
 from unseen.evaluation.retrieve import retrieve
@@ -62,7 +62,7 @@ def choose_descriptor(
 def recall_to_select_by(setting: Setting, folder: RunFolder, watch: Watch) -> dict[str, float]:
     """Recall@1 of every usual layer of the stored network on the classes to select on."""
     network = stored_network(setting, folder)
-    _, transform = build.picture_transforms(setting.config, network)
+    _, transform = assemble.picture_transforms(setting.config, network)
     layers = named_layers(setting, network, transform)
     split, on = setting.split, setting.config.select
     items, told = split.test if on == "test" else split.validation, watch.of(f"layers on {on}")
@@ -77,7 +77,7 @@ def stored_network(setting: Setting, folder: RunFolder) -> Tappable:
         raise ValueError(
             f"{folder.path} has no weights yet: it was stopped before its first epoch ended"
         )
-    network = build.network(setting.config).to(setting.device)
+    network = assemble.network(setting.config).to(setting.device)
     folder.fill(network, "weights.safetensors")
     return network
 
@@ -117,7 +117,7 @@ def first_answers(
     for name, descriptor in descriptors.items():
         broken = bool(len(broken_rows(descriptor)))
         values = torch.zeros_like(descriptor) if broken else descriptor
-        normalise = setting.config.by_cosine or name != EMBEDDING
+        normalise = setting.config.normalise or name != EMBEDDING
         neighbours = retrieve(**asking.arguments(values), depth=1, normalise=normalise)
         right = torch.full((len(items),), math.nan, dtype=torch.float64)
         nearest = torch.full((len(items),), -1)
@@ -152,7 +152,7 @@ def compare_layers(
     """Recall@1 of layers on training and on test classes, one forward pass each; written to
     layers.json, and who found what to embeddings/layers.npz. Reads the test classes."""
     network = stored_network(setting, folder)
-    _, transform = build.picture_transforms(setting.config, network)
+    _, transform = assemble.picture_transforms(setting.config, network)
     layers = named_layers(setting, network, transform, asked)
     folder.note_test_read("recall by layer", setting.config.hash())
     answers = {}

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from torch import Tensor
 
-from unseen import build
-from unseen.config import Config
+from unseen import assemble
+from unseen.config import SettledConfig
 from unseen.contracts import IntArray
-from unseen.experiment.setting import Setting, Watch, settled
+from unseen.experiment.setting import Setting, Watch
 from unseen.experiment.source import Progress, Source
 from unseen.networks.descriptor import Described, Tappable, described
 from unseen.networks.network import EMBEDDING
@@ -25,13 +25,13 @@ FILE = "orders.safetensors"
 
 
 def read_at(
-    layer: str, network: Tappable, config: Config, folder: RunFolder
+    layer: str, network: Tappable, config: SettledConfig, folder: RunFolder
 ) -> Tappable | Described | OrdersDescriptor:
     """The trained network of a run at its descriptor."""
     if layer != ORDERS:
         return described(network, layer)
     # its losses, which alone depend on the number of classes, are not asked
-    orders = _of(build.objective(config, 1, network), network, config).to(config.device)
+    orders = _of(assemble.objective(config, 1, network), network, config).to(config.device)
     orders.load_own_state(folder.read_tensors(FILE))
     return orders
 
@@ -48,7 +48,7 @@ def embed_at(
     if layer != ORDERS:
         return source.embed(items, progress, layer)
     setting = source.setting
-    _, transform = build.picture_transforms(setting.config, network)
+    _, transform = assemble.picture_transforms(setting.config, network)
     return setting.embed(
         read_at(layer, network, setting.config, folder), transform, items, progress
     )
@@ -63,17 +63,17 @@ def fit_orders(setting: Setting, folder: RunFolder, network: Tappable, watch: Wa
     """Fits the components on the training items with the kept weights, and stores them."""
     config, train = setting.config, setting.split.train
     num_classes = len(set(setting.dataset.labels[train].tolist()))
-    objective = build.objective(config, num_classes, network)
+    objective = assemble.objective(config, num_classes, network)
     folder.fill(objective, "objective.safetensors")
     orders = _of(objective, network, config).to(setting.device)
-    _, transform = build.picture_transforms(config, network)
+    _, transform = assemble.picture_transforms(config, network)
     told = watch.of("orders of the training pictures")
     orders.fit(setting.embed(orders, transform, train, told).to(setting.device))
     folder.write_tensors(FILE, orders.own_state())
     return folder.file(FILE)
 
 
-def _of(objective: MinedObjective, network: Tappable, config: Config) -> OrdersDescriptor:
+def _of(objective: MinedObjective, network: Tappable, config: SettledConfig) -> OrdersDescriptor:
     horde = objective.regularizers["horde"]
     assert isinstance(horde, Horde)
-    return OrdersDescriptor(network, horde, settled(config.embedding_size))
+    return OrdersDescriptor(network, horde, config.embedding_size)

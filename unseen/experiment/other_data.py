@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from unseen import build
+from unseen import find_data
 from unseen.config import Config
 from unseen.config_tables import Part
 from unseen.contracts import Dataset, FeatureDataset, IntArray, annotations_of
@@ -26,8 +26,8 @@ def on_other_data(path: Path, data: str, watch: Watch) -> tuple[Setting, RunFold
         own, _ = reopen(path, watch)
         kept = items_of(own.dataset, own.split)
     config = stored_config(folder)
-    part = Part(**build.data_table(data))
-    dataset = build.dataset(part, watch.of("reading the data"), config.strict)
+    part = Part(**find_data.data_table(data))
+    dataset = find_data.open_data(part, watch.of("reading the data"), config.strict)
     _refuse_other_kind(config, dataset, path)
     seen = _trained_on(kept, items_of(dataset, kept.split))
     left = np.setdiff1d(np.unique(dataset.labels), seen)

@@ -19,11 +19,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unseen import build
+from unseen import assemble
 from unseen import config as configs
-from unseen.config import Config
+from unseen.config import SettledConfig
 from unseen.contracts import Batch
-from unseen.networks.split import cut_network
 from unseen.networks.taps import hooked
 from unseen.training.guards import BrokenStepError
 from unseen.training.run_folder import RunFolder
@@ -46,7 +45,11 @@ class Replayed:
 
 
 def keep_broken_step(
-    folder: RunFolder, config: Config, trainer: Trainer, num_classes: int, error: BrokenStepError
+    folder: RunFolder,
+    config: SettledConfig,
+    trainer: Trainer,
+    num_classes: int,
+    error: BrokenStepError,
 ) -> Path:
     """Writes the reproduction file of a step that has just broken."""
     state = {
@@ -66,21 +69,12 @@ def keep_broken_step(
 def replay(path: Path) -> Replayed:
     """Repeats the step of a reproduction file; nothing is written."""
     state = _read(path)
-    config = configs.make(configs.parse(state["config"])).model_copy(update={"weights": None})
-    network = build.network(config)
-    objective = build.objective(config, state["num_classes"], network)
-    model: torch.nn.Module = network
-    if config.freeze_until is not None:  # the batch holds what the frozen layers gave
-        model = cut_network(network, config.freeze_until).rest
-    trainer = Trainer(
-        model,
-        objective,
-        build.descent(config, network, objective, steps_per_epoch=1),
-        torch.device(config.device),
-        config.seed,
-        build.mixup(config, network),
+    config = configs.make_settled(configs.parse(state["config"])).model_copy(
+        update={"weights": None}
     )
-    model.load_state_dict(state["network"])
+    made = assemble.assemble(config, state["num_classes"], steps_per_epoch=1)
+    network, objective, trainer = made.network, made.objective, made.trainer
+    made.model.load_state_dict(state["network"])
     objective.load_state_dict(state["objective"])
     objective.load_miner_state(state["miner"])
     trainer.place.step = state["step"]

@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from unseen import build, outside
+from unseen import assemble, find_data, outside
 from unseen import config as configs
-from unseen.config import Config
+from unseen.config import Config, SettledConfig
 from unseen.config_tables import Part
 from unseen.contracts import (
     Batch,
@@ -39,7 +39,6 @@ from unseen.training.trainer import Event, Listener
 
 EMBED_BATCH = 256
 BY_MACHINE = ("device", "threads", "workers")  # what "auto" settles by where it runs
-Number = TypeVar("Number", int, float)
 
 
 @dataclass
@@ -62,7 +61,7 @@ class Watch:
 class Setting:
     """A settled config and what it stands for; `reasons` says why each "auto" became what it is."""
 
-    config: Config
+    config: SettledConfig
     dataset: Dataset
     split: Split
     reasons: list[str]
@@ -110,7 +109,7 @@ class Setting:
         batches = self.batches(transform, own)
         parts = embed_layers(network, layers, batches, len(own), self.device, progress)
         found = {name: self._gathered(rows, len(items)) for name, rows in parts.items()}
-        if EMBEDDING in found and not self.config.by_cosine:
+        if EMBEDDING in found and not self.config.normalise:
             found[EMBEDDING] = self.embed(network, transform, items, progress)
         return found
 
@@ -137,7 +136,7 @@ class Setting:
             items,
             transform,
             EMBED_BATCH,
-            workers=settled(self.config.workers),
+            workers=self.config.workers,
             broken=self.if_broken,
         )
 
@@ -156,7 +155,7 @@ class Setting:
 def computing(setting: Setting) -> Iterator[None]:
     """The config's number of threads while the block runs: results depend on it in the last bit."""
     before = torch.get_num_threads()
-    torch.set_num_threads(settled(setting.config.threads))
+    torch.set_num_threads(setting.config.threads)
     try:
         yield
     finally:
@@ -177,15 +176,16 @@ def prepare(
         config = config.model_copy(update={"data": Part(name=outside.object_name(dataset))})
     told = watch.of("reading the data")
     with processes.first_ahead():  # it leaves what it has read in the cache
-        dataset = dataset or build.dataset(config.data, told, config.strict)
+        dataset = dataset or find_data.open_data(config.data, told, config.strict)
         _read(dataset, watch)
-    asked = config
-    config, reasons = settle(asked, dataset)
-    reasons = build.data_reasons(config.data) + reasons
-    split = build.split(config, dataset)
+    settled, reasons = settle(config, dataset)
+    reasons = find_data.data_reasons(config.data) + reasons
+    split = assemble.split(settled, dataset)
     refuse_shared_classes(dataset, split)
     found = copies(dataset, split)
-    return Setting(config, dataset, split, reasons, copies=found, processes=processes, asked=asked)
+    return Setting(
+        settled, dataset, split, reasons, copies=found, processes=processes, asked=config
+    )
 
 
 def reopen(
@@ -202,11 +202,11 @@ def reopen(
         raise ValueError(f"{path} is not a run: it has no config.toml. `unseen train` makes one.")
     config, kept = stored_config(folder), read_items(folder)
     if dataset is None:
-        part = config.data if data is None else build.moved_data(config.data, data)
-        dataset = build.dataset(part, watch.of("reading the data"), config.strict)
+        part = config.data if data is None else find_data.moved_data(config.data, data)
+        dataset = find_data.open_data(part, watch.of("reading the data"), config.strict)
     _read(dataset, watch)
     if kept is None:
-        split = build.split(settle(config, dataset)[0], dataset)
+        split = assemble.split(settle(config, dataset)[0], dataset)
         refuse_other_items(folder, dataset, split)
     else:
         changes = kept.changes(dataset)
@@ -228,8 +228,8 @@ def _read(dataset: Dataset, watch: Watch) -> None:
         dataset.digests(watch.of("reading what is in the pictures"))
 
 
-def stored_config(folder: RunFolder) -> Config:
-    return configs.make(configs.load(folder.file("config.toml")))
+def stored_config(folder: RunFolder) -> SettledConfig:
+    return configs.make_settled(configs.load(folder.file("config.toml")))
 
 
 def as_stored(setting: Setting, folder: RunFolder) -> Setting:
@@ -250,7 +250,7 @@ def as_stored(setting: Setting, folder: RunFolder) -> Setting:
     return replace(setting, config=config, reasons=reasons)
 
 
-def changed_keys(folder: RunFolder, config: Config) -> list[str]:
+def changed_keys(folder: RunFolder, config: SettledConfig) -> list[str]:
     """Keys whose values differ between a stored run and a config."""
     stored = stored_config(folder)
     return [key for key in Config.model_fields if getattr(stored, key) != getattr(config, key)]
@@ -258,7 +258,7 @@ def changed_keys(folder: RunFolder, config: Config) -> list[str]:
 
 def steps_per_epoch(setting: Setting) -> int:
     """Batches in an epoch."""
-    return len(build.sampler(setting.config, setting.split.train, setting.dataset.labels))
+    return len(assemble.sampler(setting.config, setting.split.train, setting.dataset.labels))
 
 
 def describe(setting: Setting) -> dict[str, Any]:
@@ -276,9 +276,3 @@ def describe(setting: Setting) -> dict[str, Any]:
     told |= setting.copies.counts() if setting.copies else {}
     data = told | {"name": dataset.name, "fingerprint": dataset.fingerprint()}
     return {"data": data, "split": counts}
-
-
-def settled(value: Number | str) -> Number:
-    """A number that was perhaps "auto" before `settle`."""
-    assert not isinstance(value, str), "the config is not settled"
-    return value

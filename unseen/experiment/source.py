@@ -10,16 +10,16 @@ from typing import Literal
 import numpy as np
 from torch import Tensor, nn
 
-from unseen import build
+from unseen import assemble
 from unseen.contracts import Batch, IntArray, Output, Sampler
 from unseen.data.pictures.loader import of_the_same_class, training_batches
 from unseen.data.pictures.stored import cache_folder
 from unseen.evaluation.embed import embed
-from unseen.experiment.setting import EMBED_BATCH, Setting, Watch, settled
+from unseen.experiment.setting import EMBED_BATCH, Setting, Watch
 from unseen.networks.activation_cache import ActivationCache, Views
 from unseen.networks.descriptor import Tappable, described
 from unseen.networks.network import EMBEDDING, POOLED
-from unseen.networks.split import Rest, cut_network
+from unseen.networks.split import Prefix, Rest
 
 Progress = Callable[[int, int], None]
 Field = Literal["embeddings", "pooled"]
@@ -30,7 +30,7 @@ class Pictures:
 
     def __init__(self, setting: Setting, network: Tappable) -> None:
         self.setting, self.model = setting, network
-        self.training, self.judging = build.picture_transforms(setting.config, network)
+        self.training, self.judging = assemble.picture_transforms(setting.config, network)
 
     def prepare(self, trained_on: IntArray, judged_on: IntArray) -> None:
         """Nothing is kept."""
@@ -43,7 +43,7 @@ class Pictures:
             sampler,
             epoch,
             self.setting.config.seed,
-            workers=settled(self.setting.config.workers),
+            workers=self.setting.config.workers,
             skip=skip,
             broken=self.setting.if_broken,
             share=self.setting.processes.share,
@@ -64,18 +64,18 @@ class Pictures:
 class Activations:
     """`model` takes what the frozen layers gave; each picture went through them once."""
 
-    def __init__(self, setting: Setting, network: Tappable, watch: Watch) -> None:
+    def __init__(
+        self, setting: Setting, network: Tappable, watch: Watch, prefix: Prefix, rest: Rest
+    ) -> None:
         config = setting.config
-        assert config.freeze_until is not None
-        self.setting, self.network, self.watch = setting, network, watch
-        prefix, self.model = cut_network(network, config.freeze_until)
+        self.setting, self.network, self.watch, self.model = setting, network, watch, rest
         root = cache_folder() / "activations"
-        training, judging = build.picture_transforms(config, network)
+        training, judging = assemble.picture_transforms(config, network)
         self.judging = ActivationCache(
             root, prefix, Views(setting.dataset, judging), config.cache_dtype, watch.warn
         )
         self.training = self.judging
-        if count := settled(config.views):
+        if count := config.views:
             views = Views(setting.dataset, training, count, of_the_same_class)
             self.training = ActivationCache(root, prefix, views, config.cache_dtype, watch.warn)
 
@@ -116,17 +116,24 @@ class Activations:
             plan = cache.plan(items)
             self.watch.tell({"event": "frozen layers", "plan": str(plan)})
             told = self.watch.of("through the frozen layers")
-            cache.build(items, settled(self.setting.config.workers), told, self.setting.if_broken)
+            cache.build(items, self.setting.config.workers, told, self.setting.if_broken)
 
 
 Source = Pictures | Activations
 
 
-def source_of(setting: Setting, network: Tappable, watch: Watch) -> Source:
-    """Freezes the network's first layers if the config says so."""
-    if setting.config.freeze_until is None:
+def source_of(
+    setting: Setting,
+    network: Tappable,
+    watch: Watch,
+    cut: tuple[Prefix | None, nn.Module] | None = None,
+) -> Source:
+    """Where the config says so, the network's first layers are frozen; `cut`: they are already."""
+    prefix, rest = cut or assemble.cut(setting.config, network)
+    if prefix is None:
         return Pictures(setting, network)
-    return Activations(setting, network, watch)
+    assert isinstance(rest, Rest)
+    return Activations(setting, network, watch, prefix, rest)
 
 
 class _Tapped(nn.Module):

@@ -2,7 +2,7 @@
 "principal"`), its values, kept in the run's folder, so that the untrained network of the result is
 the one training began with."""
 
-from unseen.config import Config
+from unseen.config import SettledConfig
 from unseen.evaluation.gain import UNTRAINED, Start
 from unseen.networks.backbone import FEATURES, IMAGENET
 from unseen.networks.descriptor import Tappable
@@ -13,7 +13,7 @@ from unseen.training.run_folder import RunFolder
 FILE = "start.safetensors"
 
 
-def start_of(config: Config) -> Start:
+def start_of(config: SettledConfig) -> Start:
     """The network before its first step, called what it is."""
     if config.backbone.startswith(FEATURES):
         return Start("head at its start", "features")

@@ -23,14 +23,14 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from unseen import build
-from unseen.config import Config
+from unseen import assemble
+from unseen.config import SettledConfig
 from unseen.data.pictures.ahead import ahead
 from unseen.data.pictures.crops import Loaded
 from unseen.data.pictures.decode import PictureFile, UnreadablePictureError
 from unseen.experiment.layers import BEST
 from unseen.experiment.orders import FILE, ORDERS, read_at
-from unseen.experiment.setting import settled, stored_config
+from unseen.experiment.setting import stored_config
 from unseen.neighbours.space import to_sphere
 from unseen.networks.descriptor import Described, Tappable
 from unseen.regularizers.high_order.descriptor import OrdersDescriptor
@@ -49,7 +49,7 @@ class Trained:
     compared: unit vectors (cosine), or raw ones (Euclidean) where the run has normalise = false."""
 
     folder: RunFolder
-    config: Config
+    config: SettledConfig
     network: Tappable | Described | OrdersDescriptor
     transform: Any  # a picture to a tensor [3, s, s]
     descriptor: str  # the layer
@@ -64,9 +64,9 @@ class Trained:
         if config.device != "cpu" and not torch.cuda.is_available():
             config = config.model_copy(update={"device": "cpu"})
         # starting weights would be replaced at once, and may not be on this machine
-        network = build.network(config.model_copy(update={"weights": None}))
+        network = assemble.network(config.model_copy(update={"weights": None}))
         run.fill(network, "weights.safetensors")
-        _, transform = build.picture_transforms(config, network.to(config.device))
+        _, transform = assemble.picture_transforms(config, network.to(config.device))
         return cls(run, config, read_at(layer, network, config, run).eval(), transform, layer)
 
     @property
@@ -76,7 +76,7 @@ class Trained:
     @property
     def threads(self) -> int:
         """That prepare pictures while the network computes."""
-        return max(1, settled(self.config.workers))
+        return max(1, self.config.workers)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -134,7 +134,7 @@ class Trained:
             if images.ndim == 4:
                 images = images.contiguous(memory_format=torch.channels_last)
             found = self.network(images).embeddings.float().cpu()
-        return (to_sphere(found) if self.config.by_cosine else found).clone()
+        return (to_sphere(found) if self.config.normalise else found).clone()
 
 
 def opened(picture: Picture) -> PictureFile | Loaded:

@@ -24,7 +24,7 @@ class Inference(nn.Module):
         if trained.transform is None:
             raise ValueError(f"{trained.folder.path} was trained on features: export has no use")
         self.network = trained.network
-        self.normalise = trained.config.by_cosine
+        self.normalise = trained.config.normalise
         mean, std = (255 * torch.tensor(v) for v in (trained.transform.mean, trained.transform.std))
         self.channel_mean: Tensor  # the exporter confuses `mean` with the operation
         self.channel_std: Tensor
@@ -78,7 +78,7 @@ def describe(trained: Trained) -> dict[str, Any]:
         "channels": "RGB",
         "input": f"{INPUT}: uint8 [N, 3, {size}, {size}], 0 to 255",
         "output": f"{OUTPUT}: float32 [N, {trained.network.embedding_size}]",
-        "compare": "dot product (unit vectors)" if trained.config.by_cosine else "distance",
+        "compare": "dot product (unit vectors)" if trained.config.normalise else "distance",
         "inside": {"mean": list(transform.mean), "std": list(transform.std)},
     }
 

@@ -85,7 +85,7 @@ def model_entry(model: Trained) -> ModelEntry:
         run=str(model.folder.path.resolve()),
         fingerprint=model.fingerprint,
         size=model.network.embedding_size,
-        normalise=model.config.by_cosine,
+        normalise=model.config.normalise,
     )
 
 

@@ -20,7 +20,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from unseen import build
+from unseen import assemble
 from unseen.contracts import IntArray
 from unseen.diagnostics.scatter import Scatter
 from unseen.evaluation.evaluate import evaluate
@@ -57,7 +57,7 @@ def looked_at(setting: Setting, network: EmbeddingNetwork) -> dict[str, Any]:
 def _places(
     setting: Setting, network: EmbeddingNetwork, items: IntArray
 ) -> Iterator[Tensor]:  # each [N, hw, c]
-    _, transform = build.picture_transforms(setting.config, network)
+    _, transform = assemble.picture_transforms(setting.config, network)
     network.eval()
     for batch in setting.batches(transform, items):
         maps = network(batch.images.to(setting.device)).maps

@@ -13,7 +13,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from unseen import build
+from unseen import assemble
 from unseen.contracts import Output
 from unseen.diagnostics.pair_weights import PairWeights
 from unseen.experiment.setting import stored_config
@@ -45,7 +45,7 @@ def curves(runs: Sequence[Run], batch: dict[str, Any]) -> Curves:
         folder = RunFolder(run.folder)
         if not folder.is_started:
             continue
-        objective = build.objective(stored_config(folder), int(labels.max()) + 1)
+        objective = assemble.objective(stored_config(folder), int(labels.max()) + 1)
         if isinstance(objective.loss, LabelLoss):
             continue
 

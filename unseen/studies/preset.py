@@ -22,8 +22,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from unseen import build
 from unseen import config as configs
+from unseen import find_data
 from unseen.catalogue import known
 from unseen.studies import plan as plans
 from unseen.studies import preset_page, report
@@ -55,7 +55,7 @@ class Ask:
 
     @property
     def has_pictures(self) -> bool:
-        return build.data_table(self.data)["name"] != "arrays"
+        return find_data.data_table(self.data)["name"] != "arrays"
 
     @property
     def epochs(self) -> int:
@@ -66,7 +66,7 @@ class Ask:
     @property
     def published_data(self) -> str:
         """The data set whose published values stand beside ours."""
-        name = str(build.data_table(self.data)["name"])
+        name = str(find_data.data_table(self.data)["name"])
         return name if name in ("cars196", "online_products") else "cub200"
 
     def plan(
@@ -80,7 +80,7 @@ class Ask:
     ) -> Plan:
         """A plan on the data: the set-up of all presets, then `config`, then the user's words."""
         values: Values = {
-            "data": build.data_table(self.data),
+            "data": find_data.data_table(self.data),
             "protocol": "fixed_validation",
             "epochs": self.epochs,
             "embedding_size": 128,

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unseen import build
+from unseen import find_data
 from unseen.contracts import Dataset
 from unseen.diagnostics.class_spectrum import ClassSpectrum
 from unseen.diagnostics.spectrum import Spectrum
@@ -45,7 +45,7 @@ def of_runs(
         config = stored_config(folder)
         name = config.data.model_dump_json()
         if name not in opened:
-            opened[name] = build.dataset(config.data)
+            opened[name] = find_data.open_data(config.data)
         setting, _ = reopen(run.folder, dataset=opened[name])
         embeddings = _embedded(setting, folder)
         if not len(broken_rows(embeddings)):

@@ -12,7 +12,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from unseen import build, catalogue
+from unseen import assemble, catalogue, find_data
 from unseen import config as configs
 from unseen.classical.kernel.features import KernelFeatures
 from unseen.contracts import FeatureDataset, IntArray
@@ -91,7 +91,7 @@ class Classical(Preset):
 
 
 def _values(ask: Ask) -> dict[str, Any]:
-    values = {"data": build.data_table(ask.data), "protocol": "fixed_validation"}
+    values = {"data": find_data.data_table(ask.data), "protocol": "fixed_validation"}
     return configs.override(values, list(ask.settings))
 
 
@@ -100,8 +100,8 @@ def _frozen(setting: Setting, items: IntArray, tell: Told) -> Tensor:  # [n, P],
     pictures."""
     if isinstance(setting.dataset, FeatureDataset):
         return unit(torch.from_numpy(np.asarray(setting.dataset.features[items])).float())
-    network = build.network(setting.config).to(setting.device)
-    _, transform = build.picture_transforms(setting.config, network)
+    network = assemble.network(setting.config).to(setting.device)
+    _, transform = assemble.picture_transforms(setting.config, network)
     told = lambda done, total: tell("features of the pictures", done, total)  # noqa: E731
     return unit(setting.embed(network, transform, items, told, field="pooled").cpu().float())
 

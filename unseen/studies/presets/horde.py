@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from unseen import build
+from unseen import assemble, find_data
 from unseen.evaluation.evaluate import evaluate
 from unseen.experiment.layers import stored_network
 from unseen.experiment.setting import Setting, computing, reopen
@@ -132,7 +132,7 @@ class Horde(Preset):
 
 
 def _is_glyphs(ask: Ask) -> bool:
-    return bool(build.data_table(ask.data)["name"] == "glyphs")
+    return bool(find_data.data_table(ask.data)["name"] == "glyphs")
 
 
 def _name(variant: str, count: int) -> str:
@@ -182,13 +182,13 @@ def _by_order(setting: Setting, folder: RunFolder, network: Any) -> dict[str, fl
     """Recall@1 of every order on its own, and of all by principal components."""
     train, test = setting.split.train, setting.split.test
     num_classes = len(set(setting.dataset.labels[train].tolist()))
-    objective = build.objective(setting.config, num_classes, network)
+    objective = assemble.objective(setting.config, num_classes, network)
     folder.fill(objective, "objective.safetensors")
     horde = objective.regularizers["horde"]
     assert isinstance(horde, Regularizer)
     size = network.embedding_size
     orders = OrdersDescriptor(network, horde, size).to(setting.device)
-    _, transform = build.picture_transforms(setting.config, network)
+    _, transform = assemble.picture_transforms(setting.config, network)
     tested = setting.embed(orders, transform, test)  # [n, size + (orders - 1) * d]
     each = (tested.shape[1] - size) // (horde.moments.num_orders - 1)
     parts = [tested[:, :size], *tested[:, size:].split(each, dim=1)]

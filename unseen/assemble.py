@@ -1,114 +1,89 @@
-"""From a settled config (`settle.py`) to objects: the only file that knows both.
+"""From a settled config (`settle.py`) to objects: the only file that knows both. `assemble` makes
+all that trains, and is the only place where a trainer is made.
 
 Each function makes one part. Random starting values come from the config's seed and leave torch's
 global generator as it was.
 """
 
-import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from unseen import catalogue
-from unseen.config import PLAIN, Config
+from unseen.config import PLAIN, SettledConfig
 from unseen.config_tables import Part
 from unseen.contracts import Dataset, IntArray, Sampler, Split, SplitProtocol
-from unseen.data.official.benchmark import Benchmark
-from unseen.data.pictures import table_file, transforms
-from unseen.data.pictures.pack import is_pack
+from unseen.data.pictures import transforms
 from unseen.memory import CrossBatchMemory
-from unseen.names import advice
 from unseen.networks.attention_ensemble import AttentionEnsemble
 from unseen.networks.backbone import FEATURES, create_backbone
 from unseen.networks.descriptor import Tappable
+from unseen.networks.frozen_batch_norm import share_statistics
 from unseen.networks.head import Head
 from unseen.networks.network import EmbeddingNetwork
 from unseen.networks.own_network import own_network
 from unseen.networks.presets import create_preset
+from unseen.networks.split import Prefix, cut_network
 from unseen.objective import MinedObjective
 from unseen.settle import is_on_maps, weighted
 from unseen.training import schedules
 from unseen.training.manifold_mixup import ManifoldMixup
 from unseen.training.optimisers import Descent, create_optimiser, network_groups
+from unseen.training.processes import Processes
+from unseen.training.trainer import Trainer
 
 
-def dataset(
-    part: Part, progress: Callable[[int, int], None] | None = None, strict: bool = False
-) -> Dataset:
-    """The data set a config names; `strict`: a file that cannot be read is an error."""
-    wanted = {p.name: p.default for p in catalogue.parameters(catalogue.find("data", part.name))}
-    if wanted.get("root") is inspect.Parameter.empty and "root" not in part.values:
-        raise ValueError(f"{part.name} must be told where: data.root=PATH, or `unseen train PATH`")
-    made: Dataset = catalogue.create(
-        "data", part.name, part.values, progress=progress, strict=strict
+@dataclass(frozen=True)
+class Assembly:
+    """All that trains. `model` takes what comes out of `prefix`: activations at the cut; without a
+    cut it is the network, which takes pictures or features."""
+
+    network: Tappable
+    prefix: Prefix | None
+    model: nn.Module
+    objective: MinedObjective
+    trainer: Trainer
+
+
+def assemble(
+    config: SettledConfig,
+    num_classes: int,
+    steps_per_epoch: int,
+    processes: Processes | None = None,
+) -> Assembly:
+    """Network, objective and trainer, at their start."""
+    net = network(config)
+    if processes is not None and processes.are_several and config.device != "cpu":
+        net = share_statistics(net)
+    prefix, model = cut(config, net)
+    priced = objective(config, num_classes, net)
+    trainer = Trainer(
+        model,
+        priced,
+        descent(config, net, priced, steps_per_epoch),
+        torch.device(config.device),
+        config.seed,
+        mixup(config, net),
+        config.ema,
+        processes,
+        config.micro_batch,
     )
-    return made
+    return Assembly(net, prefix, model, priced, trainer)
 
 
-def data_table(data: str, given: Any = None) -> dict[str, Any]:
-    """The data part of a config from a user's word: a built-in set by its name, anything else by
-    what it looks like; `given` values stay."""
-    names = catalogue.names("data")
-    table = dict(given) if isinstance(given, dict) else {}
-    if data in names and not Path(data).is_dir():
-        return table | {"name": data}
-    if "/" not in data and not Path(data).exists():
-        missing = f"no such file or folder: {data}"
-        if not Path(data).suffix:  # rather a name
-            near = advice(data, [name for name in names if name != "folder"])
-            missing += f", and no data set of that name: {near}"
-        raise FileNotFoundError(missing)
-    return table | {"name": data_name(Path(data)), "root": data}
+def cut(config: SettledConfig, net: Tappable) -> tuple[Prefix | None, nn.Module]:
+    """The layers that run only once, and those after them, which are trained; freezes the first."""
+    return (None, net) if config.freeze_until is None else cut_network(net, config.freeze_until)
 
 
-def moved_data(part: Part, data: str) -> Part:
-    """The data part of a config whose items now lie elsewhere. A folder stays what it was taken
-    for; anything else is taken for what it looks like."""
-    given = {key: value for key, value in part.values.items() if key != "root"}
-    was_folder = "root" in part.values and part.name not in ("arrays", "packed", "table")
-    if was_folder and Path(data).is_dir():
-        return Part(**{"name": part.name, "root": data} | given)
-    table = data_table(data)
-    return Part(**table | (given if table["name"] == part.name else {}))
-
-
-def data_name(path: Path) -> str:
-    """The data set a file or folder holds: features, a table, a packed copy, a known benchmark,
-    class folders."""
-    if path.suffix.lower() == ".npz":
-        return "arrays"
-    if path.suffix.lower() in table_file.SUFFIXES:
-        return "table"
-    if is_pack(path):
-        return "packed"
-    for name in catalogue.names("data"):
-        recognises = getattr(catalogue.find("data", name), "recognises", None)
-        if recognises is not None and path.is_dir() and recognises(path):
-            return name
-    return "folder"
-
-
-def data_reasons(part: Part) -> list[str]:
-    """Why class folders of a benchmark are not taken for it: its split would not be theirs."""
-    root = Path(str(part.values.get("root", "")))
-    for name in catalogue.names("data") if part.name == "folder" and root.is_dir() else ():
-        known = catalogue.find("data", name)
-        if issubclass(known, Benchmark):
-            number, needed = known.class_folders_of_it(root), known.expected.classes
-            if 0 < number < needed:
-                return [f"data.name = folder: {number} class folders, {known.title} has {needed}"]
-    return []
-
-
-def split(config: Config, data: Dataset) -> Split:
+def split(config: SettledConfig, data: Dataset) -> Split:
     """Class-disjoint train, validation and test items. With `select = "test"` nothing is set aside
     for validation: as in the papers that do so, all training classes are trained on."""
-    assert isinstance(config.validation_share, float)
     protocol: SplitProtocol = catalogue.create(
         "protocols",
         config.protocol,
@@ -123,10 +98,8 @@ def split(config: Config, data: Dataset) -> Split:
     return replace(cut, train=everything, validation=cut.validation[:0])
 
 
-def network(config: Config) -> Tappable:
+def network(config: SettledConfig) -> Tappable:
     """The network with its starting weights."""
-    assert config.picture_size != "auto", "the config is not settled"
-    assert isinstance(config.embedding_size, int)
     with seeded(config.seed):
         if config.has_own_network:
             features = config.backbone.removeprefix(FEATURES)
@@ -160,12 +133,13 @@ def network(config: Config) -> Tappable:
         return EmbeddingNetwork(backbone, head, config.embedding_size)
 
 
-def objective(config: Config, num_classes: int, net: Tappable | None = None) -> MinedObjective:
+def objective(
+    config: SettledConfig, num_classes: int, net: Tappable | None = None
+) -> MinedObjective:
     """Miner, loss and regularizers for `num_classes` training classes; regularizers on maps also
     need the network. Each part draws its starting values alone: none changes those of another. The
     learners of an ensemble are priced one by one, at their size; regularizers see its embedding
     whole, and the maps of its learners together, reduced to the channels of one."""
-    assert isinstance(config.embedding_size, int)
     num_heads = config.ensemble.num_heads if config.ensemble is not None else 1
     context = {"num_classes": num_classes, "embedding_size": config.embedding_size}
 
@@ -199,16 +173,15 @@ def objective(config: Config, num_classes: int, net: Tappable | None = None) -> 
     return MinedObjective(main, miner(config.seed), parts, _memory(config))
 
 
-def _memory(config: Config) -> CrossBatchMemory | None:
+def _memory(config: SettledConfig) -> CrossBatchMemory | None:
     if config.memory is None:
         return None
     if config.ensemble is not None:
         raise ValueError("memory holds one embedding per picture: use ensemble=none or memory=none")
-    assert isinstance(config.embedding_size, int)
     return CrossBatchMemory(embedding_size=config.embedding_size, **config.memory.model_dump())
 
 
-def mixup(config: Config, net: Tappable) -> ManifoldMixup | None:
+def mixup(config: SettledConfig, net: Tappable) -> ManifoldMixup | None:
     """Manifold mixup, where the config asks for it."""
     if not config.manifold_mixup:
         return None
@@ -221,7 +194,7 @@ def _numbered(names: list[str]) -> list[str]:
     return [f"{n}_{t}" if t > 1 else n for n, t in zip(names, times, strict=True)]
 
 
-def sampler(config: Config, items: IntArray, labels: IntArray) -> Sampler:
+def sampler(config: SettledConfig, items: IntArray, labels: IntArray) -> Sampler:
     """The batch sampler over the training items."""
     part = config.sampler
     made: Sampler = catalogue.create(
@@ -232,13 +205,13 @@ def sampler(config: Config, items: IntArray, labels: IntArray) -> Sampler:
         items=items,
         labels=labels[items],
         batch_size=config.batch_size,
-        normalise=config.by_cosine,
+        normalise=config.normalise,
         seed=config.seed,
     )
     return made
 
 
-def picture_transforms(config: Config, net: Tappable) -> tuple[Any, Any]:
+def picture_transforms(config: SettledConfig, net: Tappable) -> tuple[Any, Any]:
     """The training and the evaluation transform, with the network's size and normalisation;
     features have none."""
     if config.transform is None:
@@ -247,9 +220,8 @@ def picture_transforms(config: Config, net: Tappable) -> tuple[Any, Any]:
     return transforms.named(config.transform, spec.size, spec.mean, spec.std)
 
 
-def schedule(config: Config, steps_per_epoch: int) -> Callable[[int], float]:
+def schedule(config: SettledConfig, steps_per_epoch: int) -> Callable[[int], float]:
     """The learning rate's factor at each step."""
-    assert isinstance(config.epochs, int)
     if config.schedule.name == "cosine":
         return schedules.cosine(config.epochs * steps_per_epoch)
     if config.schedule.name == "step":
@@ -258,9 +230,10 @@ def schedule(config: Config, steps_per_epoch: int) -> Callable[[int], float]:
     return schedules.constant()
 
 
-def descent(config: Config, net: Tappable, priced: MinedObjective, steps_per_epoch: int) -> Descent:
+def descent(
+    config: SettledConfig, net: Tappable, priced: MinedObjective, steps_per_epoch: int
+) -> Descent:
     """The optimiser of the network's and the objective's parameters, and how it steps."""
-    assert isinstance(config.lr, float)
     given = config.optimiser
     groups = network_groups(net, config.lr, given.backbone_factor)
     groups += priced.parameter_groups(config.lr)
@@ -282,7 +255,7 @@ def seeded(seed: int) -> Iterator[None]:
         yield
 
 
-def _refuse_frozen_maps(config: Config, part: Part, net: torch.nn.Module) -> None:
+def _refuse_frozen_maps(config: SettledConfig, part: Part, net: torch.nn.Module) -> None:
     """A regularizer on the last map moves nothing when all layers up to it are frozen."""
     body: Any = net.get_submodule("backbone.body")
     if is_on_maps(part) and not any(p.requires_grad for p in body.parameters()):

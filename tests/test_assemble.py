@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from unseen import build
+from unseen import assemble
 from unseen import config as configs
 from unseen.config_tables import Part
 from unseen.settle import settle
@@ -109,7 +109,7 @@ def test_in_an_ensemble_horde_sees_all_maps_reduced_to_the_channels_of_one(
 ) -> None:
     words = f'regularizers=[{{name="horde", num_orders=3, dimension=8{given}}}]'
     config = settled(*ENSEMBLE, "embedding_size=128", words)
-    horde: Any = build.objective(config, 5, build.network(config)).regularizers["horde"]
+    horde: Any = assemble.objective(config, 5, assemble.network(config)).regularizers["horde"]
     assert horde.moments.reduction.shape == (4 * 256, channels)
     assert horde.moments.projectors.shape == (3, channels, 8)
     assert horde.embeddings.shape == (2, 8, 128), "an order is as large as the whole embedding"
@@ -127,7 +127,7 @@ def test_batches_fit_the_samplers_preset(preset: str) -> None:
     config = settled(f"sampler.preset={preset}")
     dataset: Any = Tiny()
     items = np.arange(400)
-    sampler = build.sampler(config, items, dataset.labels)
+    sampler = assemble.sampler(config, items, dataset.labels)
     assert all(len(batch) == config.batch_size for batch in sampler)
 
 
@@ -285,14 +285,14 @@ def test_small_pictures_keep_the_small_network() -> None:
 def test_presets_say_their_size_and_pooling(name: str, size: int) -> None:
     config = settled(f"network={name}")
     assert (config.pooling, config.embedding_size) == ("max", size)
-    net = build.network(config)
+    net = assemble.network(config)
     assert net.embedding_size == size
     with pytest.raises(ValueError, match=f"has embedding_size {size}, got 7"):
         settled(f"network={name}", "embedding_size=7")
 
 
 def test_head_options_reach_the_head() -> None:
-    net = build.network(settled("head.hidden=[16]", "head.bias=false", "head.dropout=0.5"))
+    net = assemble.network(settled("head.hidden=[16]", "head.bias=false", "head.dropout=0.5"))
     names = [name for name, _ in net.head.named_parameters()]
     assert names == ["fc1.weight", "fc2.weight"]
     assert net.head.get_submodule("dropout").p == 0.5

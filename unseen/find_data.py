@@ -1,0 +1,82 @@
+"""Data by a user's word: what a name, a file or a folder stands for, and the data set itself."""
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from unseen import catalogue, outside
+from unseen.config_tables import Part
+from unseen.contracts import Dataset
+from unseen.data.official.benchmark import Benchmark
+from unseen.data.own.given import as_dataset
+from unseen.data.pictures import table_file
+from unseen.data.pictures.pack import is_pack
+from unseen.names import advice
+
+
+def open_data(
+    part: Part, progress: Callable[[int, int], None] | None = None, strict: bool = False
+) -> Dataset:
+    """The data set a config names; `strict`: a file that cannot be read is an error."""
+    wanted = {p.name: p.default for p in catalogue.parameters(catalogue.find("data", part.name))}
+    if wanted.get("root") is inspect.Parameter.empty and "root" not in part.values:
+        raise ValueError(f"{part.name} must be told where: data.root=PATH, or `unseen train PATH`")
+    made = catalogue.create("data", part.name, part.values, progress=progress, strict=strict)
+    return as_dataset(made, progress)
+
+
+def data_table(data: str, given: Any = None) -> dict[str, Any]:
+    """The data part of a config from a user's word: a built-in set by its name, anything else by
+    what it looks like; `given` values stay."""
+    names = catalogue.names("data")
+    table = dict(given) if isinstance(given, dict) else {}
+    is_named = data in names and not Path(data).is_dir()
+    if is_named or outside.is_reference(data):
+        return table | {"name": data}
+    if "/" not in data and not Path(data).exists():
+        missing = f"no such file or folder: {data}"
+        if not Path(data).suffix:  # rather a name
+            near = advice(data, [name for name in names if name != "folder"])
+            missing += f", and no data set of that name: {near}"
+        raise FileNotFoundError(missing)
+    return table | {"name": data_name(Path(data)), "root": data}
+
+
+def moved_data(part: Part, data: str) -> Part:
+    """The data part of a config whose items now lie elsewhere. A folder stays what it was taken
+    for; anything else is taken for what it looks like."""
+    given = {key: value for key, value in part.values.items() if key != "root"}
+    was_folder = "root" in part.values and part.name not in ("arrays", "packed", "table")
+    if was_folder and Path(data).is_dir():
+        return Part(**{"name": part.name, "root": data} | given)
+    table = data_table(data)
+    return Part(**table | (given if table["name"] == part.name else {}))
+
+
+def data_name(path: Path) -> str:
+    """The data set a file or folder holds: features, a table, a packed copy, a known benchmark,
+    class folders."""
+    if path.suffix.lower() == ".npz":
+        return "arrays"
+    if path.suffix.lower() in table_file.SUFFIXES:
+        return "table"
+    if is_pack(path):
+        return "packed"
+    for name in catalogue.names("data"):
+        recognises = getattr(catalogue.find("data", name), "recognises", None)
+        if recognises is not None and path.is_dir() and recognises(path):
+            return name
+    return "folder"
+
+
+def data_reasons(part: Part) -> list[str]:
+    """Why class folders of a benchmark are not taken for it: its split would not be theirs."""
+    root = Path(str(part.values.get("root", "")))
+    for name in catalogue.names("data") if part.name == "folder" and root.is_dir() else ():
+        known = catalogue.find("data", name)
+        if issubclass(known, Benchmark):
+            number, needed = known.class_folders_of_it(root), known.expected.classes
+            if 0 < number < needed:
+                return [f"data.name = folder: {number} class folders, {known.title} has {needed}"]
+    return []
