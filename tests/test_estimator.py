@@ -34,7 +34,7 @@ def test_it_learns_which_columns_matter(loss: str) -> None:
     x, y = noisy(0)
     train, test = np.arange(0, 400, 2), np.arange(1, 400, 2)
     plain = KNeighborsClassifier(1).fit(x[train], y[train]).score(x[test], y[test])
-    learner = MetricLearner(loss, embedding_size=8, epochs=30, lr=0.01).fit(x[train], y[train])
+    learner = MetricLearner(loss, embedding_size=8, epochs=60, lr=0.01).fit(x[train], y[train])
     assert learner.score(x[test], y[test]) > plain + 0.1
     assert np.linalg.norm(learner.transform(x), axis=1) == pytest.approx(1, abs=1e-5)
 
