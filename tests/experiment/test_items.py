@@ -18,6 +18,7 @@ from unseen.cli import main
 from unseen.contracts import IntArray
 from unseen.data.arrays import Arrays
 from unseen.data.folder import Folder
+from unseen.data.own.given import as_dataset
 from unseen.experiment.items import items_of, read_items
 from unseen.experiment.judge import judge
 from unseen.experiment.run import train_and_judge
@@ -85,6 +86,15 @@ def test_data_from_python_have_no_name_and_the_run_says_so(
     with pytest.raises(ValueError, match=r"32 of other content \(item 0, item 1, item 2 and 29 mo"):
         reopen(tmp_path / "run", dataset=Drawn(shift=1.0))
     assert Trained.open(tmp_path / "run").config == setting.config
+
+
+def test_features_given_from_python_are_found_in_a_file(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).normal(size=(32, 6)), np.repeat(np.arange(8), 4)
+    setting = prepare(configs.make(configs.override({}, TINY)), dataset=as_dataset(values))
+    train_and_judge(setting, tmp_path / "run", "test")
+    np.savez(tmp_path / "mine.npz", features=values[0], labels=values[1])
+    found, _ = reopen(tmp_path / "run", data=str(tmp_path / "mine.npz"))
+    np.testing.assert_array_equal(found.split.test, setting.split.test)
 
 
 def test_items_come_back_as_they_were_stored(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from unseen.contracts import Dataset
 from unseen.data.base import Columns, Described, coded, described
 from unseen.data.pictures.decode import decode
 from unseen.data.pictures.files import PictureFiles
+from unseen.data.pictures.item_digests import row_digests, row_ids
 
 NAME = "data of your own"
 Progress = Callable[[int, int], None]
@@ -112,11 +113,11 @@ class GivenFeatures:
         return _counts(self.labels, self.label_names) | {"features": self.features.shape[1]}
 
     def item_ids(self) -> list[str]:
-        return [f"item {index}" for index in range(len(self))]
+        return row_ids(len(self))
 
     def digests(self, progress: Progress | None = None) -> list[bytes]:
-        rows = np.ascontiguousarray(self.features)
-        return [hashlib.sha256(row.tobytes()).digest() for row in rows]
+        """As in a file of them (`arrays`), where a run may look for them later."""
+        return row_digests(self.features)
 
     def fingerprint(self) -> str:
         return _fingerprint(self.labels, self.label_names, self.digests())
