@@ -11,6 +11,8 @@ Formula  cosines S, inner products G of raw embeddings x, t = tan(alpha)^2, over
                   + nu * mean of |x|^2
 
          `n_pair=False` leaves out the first term; `penalty="norm"` takes |x| instead of its square.
+         (Equation 5 of Roth et al. squares the tangent together with its factor, has n for p in the
+         last product and that product outside the exponential.)
 Values   alpha 45 degrees, weight 2, nu 0.005 (Roth et al.; their code: norm).
 Use      n_pair miner (one random positive per anchor); without it all positive pairs. With the
          first term a run judges raw embeddings by Euclidean distance.

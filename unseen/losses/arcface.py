@@ -9,7 +9,8 @@ Formula  theta[i,c] the angle between embedding i and class vector c, y the clas
 
          averaged over the batch. cos(theta + margin) = cos theta cos margin - sin theta sin margin
          needs no arccos. Beyond theta = pi - margin the cosine would rise again: there the own
-         logit is scale * (cos theta - margin sin margin), which keeps falling.
+         logit is scale * (cos theta - margin sin margin), which keeps falling. (Equation 6 of Roth
+         et al. takes the cosine of a cosine and sums over the batch's items instead of classes.)
 Values   scale 64, margin 0.5 radians (paper), class vectors at 5e-4 (Roth et al. 2020, with scale
          16; their code clamps all cosines to be positive (`clamp`), and before February 2021 its
          margin cancelled, so that their printed scores are probably those of margin 0). Psomas'

@@ -9,7 +9,8 @@ Formula  distance D of unit embeddings: Euclidean, its square, or `cosine` = 1 -
 
          `reduction`: "mean" of each side; "active", the mean of each side's terms above 0;
          "active_negatives", positives by the first and negatives by the second; "anchors", the sum
-         of both sides over the number of anchors.
+         of both sides over the number of anchors. (Equation 1 of Roth et al. prints one minus the
+         second indicator; Li et al. call the squared distance Euclidean.)
 Values   margins 0 and 1 on mined triplets (Roth et al.); 1 on the square (Li et al., who print a
          sum); cosine threshold 0.5 (Psomas; his code: Euclidean 0.5, active terms); 0.5 with
          squared positives and factor 1/2 (Jacob et al.). A threshold m on the cosine is neg_margin

@@ -9,6 +9,7 @@ Formula  Euclidean distances d of raw embeddings x, positives P(a), negatives N(
                + nu * mean of |x|^2
 
          over the anchors that have both; `penalty="norm"` takes |x| instead of its square.
+         (Equation 3 of Roth et al. sums over anchors and lets an anchor be its own positive.)
 Values   margin 1, nu 0.005 (Roth et al.; their code: norm).
 Use      samples_per_class sampler, no miner. A run judges its raw embeddings by Euclidean distance.
 """

@@ -7,7 +7,8 @@ Formula  nodes t(r) from -1 to 1 with spacing D; each pair's cosine is shared be
 
              L = sum over r of h-(r) * (h+(1) + ... + h+(r))
 
-         0 without positive or without negative pairs.
+         0 without positive or without negative pairs. (Roth et al. describe it the other way
+         around, as the chance that a positive pair is more similar; their formula is this one.)
 Values   65 nodes (Roth et al. on CUB and Cars, 11 on SOP; their code is defective at 11).
 Use      samples_per_class sampler, large batches, no miner.
 """

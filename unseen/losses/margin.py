@@ -7,7 +7,9 @@ Formula  over triplets (a, p, n), Euclidean distances d of unit embeddings, boun
              L = ( sum of [d(a,p) - b + margin]+ + [b - d(a,n) + margin]+ ) / number of active terms
 
          with `normaliser="active_triplets"` the divisor is the number of triplets with an active
-         term, which is what the code of Roth et al. computes.
+         term, which is what the code of Roth et al. computes. (Their equation 10 lost the hinge and
+         takes pairs of different classes only; equation 2.23 of Psomas has an indicator of 1 and 0
+         where it is +1 and -1, and a cosine that no boundary of 1.2 could bound.)
 Values   margin 0.2, boundary starting at 1.2 (paper); per class and learned at 5e-4 (Roth et al.);
          Psomas' thesis: margin 0.5, one boundary at 5e-5, fixed in its code.
 Use      samples_per_class sampler; distance_weighted miner. Roth also start the boundary at 0.6.

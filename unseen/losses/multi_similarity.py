@@ -8,7 +8,8 @@ Formula  for an anchor i, its positives P(i), its negatives N(i), cosine similar
                   + 1/beta  * log(1 + sum over n in N(i) of exp( beta  * (S[i,n] - base)))
 
          averaged over all anchors; an anchor without pairs counts as 0 (`average="kept"` leaves
-         such anchors out of the average, as the code of Roth et al. does).
+         such anchors out of the average, as the code of Roth et al. does). (Their equation 11 sets
+         pairs that mining discards to similarity 0, which would still cost; they are left out.)
 Values   alpha 2, beta 50, base 0.5 (common code; the paper has base 1).
 Use      samples_per_class sampler with at least 2 per class; multi_similarity miner or none.
 """

@@ -11,7 +11,8 @@ Formula  inner products G of raw embeddings x (cosines with `normalise=True`), o
          `negatives="batch"`: N(a) are the negatives of a; `"positives"`: the positives of the pairs
          of other classes, which is Sohn's cross-entropy. `symmetric=True` averages it with the same
          on p's column (the anchors of other pairs). `penalty="norm"` takes |x| instead of its
-         square.
+         square. (Equation 4 of Roth et al. marks one factor as normalised: all are raw. Equation
+         2.22 of Psomas sums over positives and negatives at once: the positive is held.)
 Values   nu 0.005, all negatives (Roth et al.; their code: norm, embeddings over 4 for BN-Inception:
          prescale 0.25); unit embeddings, no penalty (Li et al.; Psomas' code); nu 0.02 (Psomas'
          text); cosines and all positives (Jacob et al.).

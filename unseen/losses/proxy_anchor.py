@@ -7,6 +7,7 @@ Formula  S[i,c] the cosine between item i and proxy c, C all classes, C+ those p
              L = mean over c in C+ of log(1 + sum over i in c of exp(-alpha * (S[i,c] - delta)))
                + mean over c in C  of log(1 + sum over other i of exp(alpha * (S[i,c] + delta)))
 
+         (Equation 2.32 of Psomas, its gradient, lost the exponentials of the numerators.)
 Values   alpha 32, delta 0.1, proxies at 1e-2 and decayed by 1e-4 (authors' code and Psomas' thesis:
          100 times the network's 1e-4).
 Use      any sampler, no miner.

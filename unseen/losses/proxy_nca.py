@@ -7,7 +7,8 @@ Formula  q[i,c] the squared distance between unit embedding i and unit proxy c, 
              L = mean over i of  scale * q[i,y] + log sum over c != y of exp(-scale * q[i,c])
 
          which has no lower bound at 0: negative values are normal. `include_positive` lets c = y
-         into the sum, a cross entropy that is never negative.
+         into the sum, a cross entropy that is never negative. (Equation 13 of Roth et al. has
+         neither the square nor the length 3 of its code; Psomas' sums over the batch are means.)
 Values   scale 9 (Roth et al. 2020: vectors of length 3), proxies at 5e-4. Psomas' thesis prints
          inner products (scale 0.5, proxies at 1e-5); its code includes the positive at scale 32 and
          never trains the proxies.

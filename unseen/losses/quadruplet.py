@@ -9,6 +9,8 @@ Formula  Euclidean distances d of unit embeddings, l of a class that is neither 
 
          `fourth="all"` averages the second term over every such l, which is what drawing one at
          `"random"` comes to on average. With fewer than three classes the second term is 0.
+         (Equation 14 of Roth et al. has d(a,n) in the second hinge, where d(a,p) is meant; their
+         code lets l share a class with a or n and compares each n with every l.)
 Values   margins 1 and 0.5 (Roth et al.; 0.2 and 0.2 in their code).
 Use      samples_per_class sampler; distance_weighted miner. Without a miner the time grows with the
          number of triplets times the batch size.

@@ -9,6 +9,7 @@ Formula  variances over the D coordinates, their mean removed:
                + weight * mean over triplets of |sum of the coordinates of x(a)|
 
          x are unit embeddings, raw ones with `normalise=False`. The ratio is not symmetric.
+         (Equation 15 of Roth et al. lost the squares and the removal of the mean.)
 Values   margin 0.2, weight 0.005 (Roth et al.; 0 in their code with the distance miner).
 Use      samples_per_class sampler; distance_weighted miner, with or without the switch.
 """

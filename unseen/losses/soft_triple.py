@@ -9,7 +9,9 @@ Formula  s[i,c,k] the cosine between item i and centre k of class c, y the class
                + tau * sum over classes and pairs k < l of their centres of
                  sqrt(2 + 1e-5 - 2 w[c,k].w[c,l])  /  (C K (K - 1))
 
-         The second term lets centres that are not needed merge.
+         The second term lets centres that are not needed merge. (Equation 16 of Roth et al. lost
+         the last s[i,c,k], so that S is always 1; 18 counts each pair of centres twice. Equation
+         2.30 of Psomas has neither the soft choice of a centre nor the second term.)
 Values   10 centres, scale 20, temperature 0.1, margin 0.01, tau 0.2 (paper, where the temperature
          is gamma), centres at 1e-2 (authors' code). Roth et al. 2020: 2 centres, scale 8, at 1e-5.
          Psomas' thesis: at 1e-4, tuned 5e-5, in its code 1e-2; it gives gamma as 1/temperature.

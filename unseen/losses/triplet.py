@@ -7,7 +7,8 @@ Formula  distance D of unit embeddings: `squared` Euclidean, `euclidean`, or `co
              L = reduce over triplets (a, p, n) of [D(a,p) - D(a,n) + margin]+
 
          `reduction`: "mean" over the triplets, or over the "active" ones, those above 0. A margin g
-         on the square is a margin g/2 on the cosine.
+         on the square is a margin g/2 on the cosine. (Section 3.1 of Roth et al. turns the sign
+         around: a triplet is active while D(a,n) - D(a,p) is below the margin.)
 Values   margin 0.2 on the Euclidean distance (Roth et al.; their code: on its square); 1 on the
          square (Li et al., who print a sum); 0.1 on the cosine (Psomas; his code: Euclidean, active
          ones; Jacob et al.: active ones).

@@ -11,6 +11,8 @@ Formula  distances d of random points on the unit sphere in D dimensions have de
          among negatives with d <= upper; an anchor that has none draws uniformly among all its
          negatives (stranded="uniform") or makes no triplet ("drop").
          The positive is uniform. `per_anchor` triplets for each anchor, drawn independently.
+         (Equation 23 of Roth et al. lost the square in 1 - d^2/4; the lambda of 24 looks like a
+         bound on weights and is `lower`, one on distances.)
 Values   lower 0.5, upper 1.4 (paper); one triplet per anchor. The code of Roth et al. has no upper
          limit; Psomas' code draws as many triplets per anchor as its class has items (per_anchor
          None) and drops stranded anchors.

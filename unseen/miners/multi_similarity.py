@@ -7,7 +7,8 @@ Formula  on cosine similarities S, for an anchor i:
              keep positive (i, p)  if  S[i,p] - epsilon < max over negatives n of S[i,n]
              keep negative (i, n)  if  S[i,n] + epsilon > min over positives p of S[i,p]
 
-         An anchor without positives or without negatives keeps nothing.
+         An anchor without positives or without negatives keeps nothing. (Equation 11 of Roth et al.
+         does not say which condition is for which pairs.)
 Values   epsilon 0.1 (paper); 0.4 tuned on a validation split in Psomas' thesis.
 Use      multi_similarity, lifted_structure or any other pair loss.
 """

@@ -10,7 +10,8 @@ Formula  with distances d of unit embeddings (raised to `power`), by `definition
                       one give no triplet; neither margin nor upper plays a part
              window   every triplet with 0 < d(a,n) - d(a,p) <= margin
 
-         `upper=False` leaves out the upper bound, as the text of Roth et al. 2020 prints it.
+         `upper=False` leaves out the upper bound, as equation 20 of Roth et al. 2020 prints it (and
+         2.20 of Psomas); the code of both has it.
 Values   margin 0.2 on plain distances (code of Roth et al.); window of 0.1 (code of Psomas'
          thesis); FaceNet itself states its window on squared distances: power 2.
 Use      triplet loss with the same margin.

@@ -8,6 +8,8 @@ Formula  for each anchor a, distances d of unit embeddings:
              n uniform among negatives with d(a,n) < largest d(a,p)
 
          independently; an empty set falls back to all positives, all negatives of the anchor.
+         (Equations 21 and 22 print arg max and arg min of distances, where the distances themselves
+         are meant, and call the set of positives one of negatives.)
 Values   none.
 Use      triplet and margin losses; gentler than batch_hard on mislabelled items.
 """
