@@ -73,7 +73,7 @@ def test_data_from_python_have_no_name_and_the_run_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     setting = own_run(tmp_path / "run")
-    assert 'name = "own"' in (tmp_path / "run" / "config.toml").read_text()
+    assert 'name = "object:' in (tmp_path / "run" / "config.toml").read_text()
     result = (tmp_path / "run" / "result.json").read_bytes()
     code, errors = told_by(capsys, "evaluate", tmp_path / "run")
     assert code == 2
