@@ -105,14 +105,17 @@ def fit(
 ) -> Run:
     """Trains on some classes of `data`, selects on others, judges on classes never seen.
 
-    `data`: what the command line takes (a folder, table, .npz or name), any data set of (picture,
-    label), a list of (path, label), a datasets.Dataset, or (features, labels). `settings`: every
-    key of a config; network, loss, miner, sampler, protocol, regularizers and metrics also take
-    objects. `out`: the run's folder; the same call goes on where it was stopped.
+    `data`: what the command line takes (a folder, table, .npz or name), {"name": ...} with further
+    values, any data set of (picture, label), a list of (path, label), a datasets.Dataset, or
+    (features, labels). `settings`: every key of a config; network, loss, miner, sampler, protocol,
+    regularizers and metrics also take objects. `out`: the run's folder; the same call goes on where
+    it was stopped.
     """
     values, objects = named(settings)
     if isinstance(data, str | Path):
-        values["data"] = find_data.data_table(str(data), values.get("data"))
+        values["data"] = find_data.data_table(str(data))
+    elif isinstance(data, Mapping):
+        values["data"] = dict(data)
     else:
         dataset = as_dataset(data)
         name = outside.object_name(data)

@@ -33,6 +33,7 @@ def test_numbers_and_words(two: tuple[Path, Path]) -> None:
     assert other == 1.0
     assert found.difference.value == pytest.approx(1 - one)
     assert len(found.worsened) == 0
+    assert pair.verdict == verdict(pair)
     assert verdict(pair).startswith("other is better than my & run on unseen classes (R@1 +")
     back = compare_runs(two[1], two[0])
     assert verdict(back).startswith("other is better than my & run on unseen classes (R@1 +")

@@ -39,6 +39,11 @@ class Pair:
     values: dict[str, tuple[float, float]]  # by metric
     compared: dict[str, Comparison]
 
+    @property
+    def verdict(self) -> str:
+        """Which is better on unseen classes, if any, in a sentence."""
+        return verdict(self)
+
 
 def compare_runs(first: Path, second: Path, seed: int = 0) -> Pair:
     """Reads two run folders; ValueError where their test items differ."""
