@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +29,6 @@ def unseen(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str
     return int(ended.value.code or 0), printed.out, printed.err
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _wide_terminal() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COLUMNS", "300")
-        yield
-
-
 def picture(path: Path, seed: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     noise = np.random.default_rng(seed).integers(0, 256, (16, 16, 3))
@@ -50,7 +43,7 @@ def write_photos(root: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def original(tmp_path_factory: pytest.TempPathFactory, narrow_network: None) -> Path:
     """Photos and a run trained on them; tests change copies."""
     root = tmp_path_factory.mktemp("original")
     write_photos(root / "photos")
@@ -144,7 +137,7 @@ def test_lost_and_changed_items_are_refused_and_named(
 
 
 @pytest.fixture(scope="module")
-def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def stopped(tmp_path_factory: pytest.TempPathFactory, narrow_network: None) -> Path:
     """Photos, and a run that was stopped before its second epoch."""
     root = tmp_path_factory.mktemp("stopped")
     write_photos(root / "photos")

@@ -1,5 +1,6 @@
 """`unseen evaluate`: judge a stored run again, its layers, or embeddings of any model."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -80,7 +81,7 @@ def _run(run: Path, layers: str | None, data: str | None, on: str | None) -> Non
             )
         if layers is None:
             selection = folder.read_json("selection.json")
-            purpose = f"unseen evaluate --on {on}" if on else "unseen evaluate"
+            purpose = f"unseen evaluate --on {shlex.quote(on)}" if on else "unseen evaluate"
             result = judge(setting, folder, selection, purpose, watch, on)
         else:
             asked = [] if layers == "all" else layers.split(",")
