@@ -29,6 +29,7 @@ BROUGHT = {  # by a declared package that cannot do without them
     "starlette": "fastapi",
     "anyio": "fastapi",
     "mpl-toolkits": "matplotlib",
+    "markupsafe": "jinja2",
 }
 
 

@@ -16,6 +16,7 @@ ORDER = [
     "torchvision_operators",
     "extras",
     "files",
+    "pages",
     "names",
     "outside",
     "catalogue",

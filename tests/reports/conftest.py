@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 NUM_CLASSES, PER_CLASS = 6, 5
-HOSTILE = '<script>alert("x")</script>'
+HOSTILE = '<script>alert("{{ 7*7 }}")</script>'
 
 
 class Squares:

@@ -121,16 +121,21 @@ def test_plotly_is_inside_once(run: Path, dataset: Any) -> None:
     assert gzip.decompress(base64.b64decode(packed)).decode() == get_plotlyjs()
 
 
-def test_user_text_is_escaped(run: Path, dataset: Any) -> None:
+def test_user_text_is_escaped(run: Path, dataset: Any, result: dict[str, Any]) -> None:
+    """In labels, in the name of the run, of its data and of a row; nothing is computed."""
+    hostile, name = dataset.label_names[0], "<script>{{ 7*7 }}"
+    result["data"]["name"] = result["split"]["hash"] = hostile
+    result["scores"][hostile] = result["scores"]["pixels"]
+    (run / "result.json").write_text(json.dumps(result))
+    run = run.rename(run.with_name(name))
     made = written(run, dataset)
     html = (run / "report" / "index.html").read_text(encoding="utf-8")
-    hostile = dataset.label_names[0]
     assert hostile not in html
-    assert hostile in made.text
+    assert name not in html
+    assert f"run {name} · data {hostile}" in made.text
     assert f"query: {hostile}" in made.values("alt") or f"right: {hostile}" in made.values("alt")
     assert hostile in json.loads(made.scripts["figure-data"])["map"]["names"]
     assert set(made.scripts) == {"figure-data", "plotly", "main"}
-    assert "run my & run" in made.text
 
 
 def test_every_figure_has_its_place_and_every_label_its_target(run: Path, dataset: Any) -> None:

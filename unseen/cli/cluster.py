@@ -13,7 +13,6 @@ from unseen.search.groups import Groups, by_density, by_k_means
 from unseen.search.index import Index
 from unseen.search.maintain import model_of
 
-SHOWN = 60  # pictures of a group on the page
 NAMED = 10  # groups on the terminal
 
 
@@ -68,18 +67,8 @@ def _similarity(index: Path, given: float | None) -> float:
 
 
 def _write(index: Index, found: Groups, out: Path) -> None:
+    sheet.write_groups(out, index, found)
     ids = index.ids
-    out.mkdir(parents=True, exist_ok=True)
-    overview = []
-    for number, members in enumerate(found.members, start=1):
-        name = f"group-{number:03d}.html"
-        title = f"Group {number}: {len(members):,} pictures"
-        shown = [int(id) for id in ids[members[:SHOWN]]]
-        note = f"<p>The {len(shown)} most typical.</p>" if len(shown) < len(members) else ""
-        sheet.write_page(out / name, title, f"<h1>{title}</h1>{note}{sheet.tiles(index, shown)}")
-        overview.append(f'<h2><a href="{name}">{title}</a></h2>{sheet.tiles(index, shown[:8])}')
-    heading = f"<h1>{len(found.members):,} groups of {len(ids):,} pictures</h1><p>{found.why}</p>"
-    sheet.write_page(out / "index.html", "groups", heading + "".join(overview))
     columns: dict[str, list[Any]] = {"group": [], "id": [], "path": []}
     for number, members in enumerate([found.alone, *found.members]):
         columns["group"] += [number or ""] * len(members)

@@ -6,8 +6,6 @@ fail together. Runs judged on different test items are refused.
 
 import shlex
 from dataclasses import dataclass
-from html import escape
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +15,11 @@ from rich.table import Table
 
 from unseen.contracts import Dataset
 from unseen.files import replace_bytes
-from unseen.reports import queries, run_folder
+from unseen.pages import render
+from unseen.reports import queries, run_folder, thumbnails
 from unseen.reports.queries import Found
 from unseen.reports.run_folder import RunFolder, TestEmbeddings
 from unseen.reports.tables import metric_title, percent
-from unseen.reports.thumbnails import tile
 from unseen.statistics import Comparison, compare
 
 METRIC = "recall@1"
@@ -43,6 +41,15 @@ class Pair:
     def verdict(self) -> str:
         """Which is better on unseen classes, if any, in a sentence."""
         return verdict(self)
+
+
+@dataclass(frozen=True)
+class Change:
+    """Queries whose first answer is right only with the run of this name: how many, and some."""
+
+    name: str
+    count: int
+    rows: list[thumbnails.Row]
 
 
 def compare_runs(first: Path, second: Path, seed: int = 0) -> Pair:
@@ -108,61 +115,40 @@ def write_page(pair: Pair, dataset: Dataset, out: Path) -> Path:
         for run, test in zip(pair.runs, pair.tests, strict=True)
     )
     right = [found.matches[:, 0] & found.askable for found in founds]
-    names = [escape(run.name) for run in pair.runs]
-    body, rng = "", np.random.default_rng(SEED)
-    for title, changed in (
-        (f"Right only with {names[1]}", right[1] & ~right[0]),
-        (f"Right only with {names[0]}", right[0] & ~right[1]),
-    ):
+    changes, rng = [], np.random.default_rng(SEED)
+    for one, other in ((1, 0), (0, 1)):
+        changed = right[one] & ~right[other]
         chosen = rng.permutation(np.flatnonzero(changed))[:SHOWN]
-        rows = "".join(_row(int(q), founds, pair, dataset) for q in chosen)
-        body += f"<section><h2>{title}: {int(changed.sum()):,} queries</h2>{rows}</section>"
-    style = "".join(
-        files("unseen.reports").joinpath(name).read_text(encoding="utf-8")
-        for name in ("look.css", "page.css")
-    )
-    html = (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; '
-        "style-src 'unsafe-inline'\">"
-        f"<title>{names[0]} and {names[1]} · unseen</title><style>{style}</style></head>"
-        f"<body><main><h1>{escape(verdict(pair))}</h1>{_numbers(pair)}"
-        f"<p>Each row: a query, its nearest pictures with run 1, {names[0]}, then with run 2, "
-        f"{names[1]}.</p>{body}</main></body></html>\n"
+        rows = [_row(int(query), founds, pair, dataset) for query in chosen]
+        changes.append(Change(pair.runs[one].name, int(changed.sum()), rows))
+    html = render(
+        "reports/comparison.html.jinja",
+        names=[run.name for run in pair.runs],
+        verdict=verdict(pair),
+        metrics={metric_title(name): _numbers(pair, name) for name in pair.compared},
+        changes=changes,
     )
     replace_bytes(out, html.encode())
     return out
 
 
-def _numbers(pair: Pair) -> str:
-    rows = ""
-    for name, found in pair.compared.items():
-        one, two = map(percent, pair.values[name])
-        ends = f"{100 * found.difference.low:+.1f} to {100 * found.difference.high:+.1f}"
-        cells = (one, two, f"{100 * found.difference.value:+.1f}", ends, f"{found.p:.4f}")
-        rows += f'<tr><th scope="row">{escape(metric_title(name))}</th>'
-        rows += "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
-    heads = "".join(f"<th>{escape(run.name)}, %</th>" for run in pair.runs)
-    return (
-        f'<table class="scores"><thead><tr><th></th>{heads}<th>difference</th>'
-        f"<th>95 % interval over classes</th><th>p</th></tr></thead><tbody>{rows}</tbody></table>"
-    )
+def _numbers(pair: Pair, name: str) -> list[str]:
+    """Of both runs, of the difference, its interval, p."""
+    found = pair.compared[name]
+    ends = f"{100 * found.difference.low:+.1f} to {100 * found.difference.high:+.1f}"
+    values = map(percent, pair.values[name])
+    return [*values, f"{100 * found.difference.value:+.1f}", ends, f"{found.p:.4f}"]
 
 
-def _row(query: int, founds: tuple[Found, ...], pair: Pair, dataset: Dataset) -> str:
+def _row(query: int, founds: tuple[Found, ...], pair: Pair, dataset: Dataset) -> thumbnails.Row:
     items = pair.tests[0].indices
-    asked = tile(items[query], dataset, "query", '<span class="verdict">query</span>')
-    answers = ""
-    for number, found in enumerate(founds, start=1):
-        for rank in range(min(NEAREST, found.positions.shape[1])):
-            if found.positions[query, rank] < 0:
-                continue
-            word, sign = ("right", "✓") if found.matches[query, rank] else ("wrong", "✗")
-            told = f'<span class="verdict">{sign} run {number}</span>'
-            answer = tile(items[found.positions[query, rank]], dataset, word, told)
-            answers += f'<li class="tile {word}">{answer}</li>'
-    return f'<div class="query"><div class="tile">{asked}</div><ol>{answers}</ol></div>'
+    answers = [
+        thumbnails.answer(items[place], dataset, bool(found.matches[query, rank]), f"run {number}")
+        for number, found in enumerate(founds, start=1)
+        for rank, place in enumerate(found.positions[query, :NEAREST])
+        if place >= 0
+    ]
+    return thumbnails.Row(thumbnails.query(items[query], dataset), answers)
 
 
 def _tests(

@@ -1,6 +1,6 @@
 """A diagnosis for the terminal and for the page: sentences with remedies, numbers, pictures."""
 
-from html import escape
+from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Group
@@ -8,7 +8,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from unseen.contracts import Dataset
-from unseen.reports.thumbnails import tile
+from unseen.reports.thumbnails import Tile, tile
 
 Json = dict[str, Any]
 
@@ -30,6 +30,26 @@ NUMBERS = {
 }
 
 
+@dataclass(frozen=True)
+class Sentence:
+    """A finding with its sign and what to do about it."""
+
+    level: str
+    sign: str
+    text: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A diagnosis on the page."""
+
+    findings: list[Sentence]
+    robustness: list[str]
+    numbers: list[tuple[str, ...]]  # title, on training classes, on unseen ones
+    suspects: list[tuple[str, list[Tile]]]  # pictures whose neighbours agree on another class
+
+
 def printed(diagnosis: Json) -> Group:
     """Sentences, then numbers."""
     lines: list[Any] = []
@@ -44,46 +64,25 @@ def printed(diagnosis: Json) -> Group:
     return Group(*lines, table, *_robustness_lines(diagnosis))
 
 
-def section(diagnosis: Json, dataset: Dataset) -> str:
+def section(diagnosis: Json, dataset: Dataset) -> Shown:
     """For the page."""
-    items = ""
-    for finding in diagnosis["findings"]:
-        sign, _ = SIGNS[finding["level"]]
-        remedy = f"<br><small>{escape(finding['remedy'])}</small>" if finding["remedy"] else ""
-        items += f'<li class="{finding["level"]}">{sign} {escape(finding["text"])}{remedy}</li>'
-    rows = "".join(
-        f'<tr><th scope="row">{title}</th>'
-        + "".join(f"<td>{_number(diagnosis, part, name)}</td>" for part in ("train", "test"))
-        + "</tr>"
-        for name, title in NUMBERS.items()
+    suspects = [
+        (title, [tile(index, dataset, "suspect", suggested) for index, suggested in some[:SHOWN]])
+        for part, title in (("train", "training"), ("test", "unseen"))
+        if (some := diagnosis["suspects"].get(part))
+    ]
+    return Shown(
+        [
+            Sentence(found["level"], SIGNS[found["level"]][0], found["text"], found["remedy"])
+            for found in diagnosis["findings"]
+        ],
+        _robustness_lines(diagnosis),
+        [
+            (title, *(_number(diagnosis, part, name) for part in ("train", "test")))
+            for name, title in NUMBERS.items()
+        ],
+        suspects,
     )
-    robust = "".join(f"<p>{escape(str(line))}</p>" for line in _robustness_lines(diagnosis))
-    return (
-        f'<ul class="findings">{items}</ul>{robust}'
-        '<details><summary>The numbers</summary><div class="scroll" tabindex="0" role="region" '
-        'aria-label="Diagnostics"><table><thead><tr><th></th><th scope="col">training classes</th>'
-        f'<th scope="col">unseen classes</th></tr></thead><tbody>{rows}</tbody></table></div>'
-        f"</details>{_suspects(diagnosis, dataset)}"
-    )
-
-
-def _suspects(diagnosis: Json, dataset: Dataset) -> str:
-    """Pictures whose neighbours agree on another class."""
-    text = ""
-    for part, title in (("train", "training"), ("test", "unseen")):
-        listed = diagnosis["suspects"].get(part, [])[:SHOWN]
-        tiles = "".join(
-            f'<li class="tile wrong">{tile(index, dataset, "suspect", _verdict(suggested))}</li>'
-            for index, suggested in listed
-        )
-        if tiles:
-            text += f"<h3>Suspected wrong labels, {title} classes</h3>"
-            text += f'<ol class="suspects">{tiles}</ol>'
-    return text
-
-
-def _verdict(suggested: str) -> str:
-    return f'<span class="verdict">rather <bdi>{escape(suggested)}</bdi>?</span>'
 
 
 def _robustness_lines(diagnosis: Json) -> list[str]:

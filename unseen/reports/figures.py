@@ -5,6 +5,7 @@ the page's script, so that a figure follows the reader's light or dark setting.
 """
 
 import io
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,25 @@ PARTS = {  # of the data, in the journal: name on the page, colour, line in plot
     "validation": ("validation classes, not trained on", "var(--accent)", "solid", "solid"),
     "test": ("test classes, watched in training", "var(--wrong)", "dash", "dashed"),
 }
+
+
+@dataclass(frozen=True)
+class Line:
+    """Of a figure, in words beside it: there they wrap on a narrow screen. style: in CSS."""
+
+    title: str
+    colour: str
+    style: str = "solid"
+
+
+@dataclass(frozen=True)
+class Plot:
+    """The frame of a figure. label: for who cannot see it."""
+
+    id: str
+    caption: str
+    label: str
+    lines: list[Line]
 
 
 def chosen_epoch(run: RunFolder) -> int | None:

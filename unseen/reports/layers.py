@@ -1,7 +1,7 @@
 """Layers as descriptors, after N. Vo and J. Hays (WACV 2019): recall of each on training and on
 unseen classes as bars, over time as curves, and queries on which two layers disagree."""
 
-from html import escape
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,9 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from unseen.contracts import Dataset
+from unseen.reports import thumbnails
+from unseen.reports.figures import Line, Plot
 from unseen.reports.run_folder import LayerAnswers, RunFolder
 from unseen.reports.tables import percent
-from unseen.reports.thumbnails import tile
 
 Json = dict[str, Any]
 
@@ -23,6 +24,24 @@ ON_TEST = (
     "Read on test classes: for looking. To choose a layer use descriptor=best, which reads "
     "validation classes."
 )
+
+
+@dataclass(frozen=True)
+class Disagreements:
+    """Queries that are right at one layer and wrong at another: some of them, and how many."""
+
+    better: str
+    worse: str
+    count: int
+    rows: list[thumbnails.Row]
+
+
+@dataclass(frozen=True)
+class Layers:
+    """What the page shows."""
+
+    plots: list[Plot]
+    disagreements: list[Disagreements]
 
 
 def layer_table(table: Json) -> Table:
@@ -93,81 +112,52 @@ def curves_figure(run: RunFolder) -> Json | None:
     return {"data": traces, "layout": axes}
 
 
-def section(run: RunFolder, dataset: Dataset, drawn: Json) -> str:
-    """Figures and disagreements as HTML."""
-    text = (
-        "<p>Any layer can be the descriptor. Training recall rises towards the loss; the layer "
-        "before it often serves unseen classes better (Vo and Hays, 2019).</p>"
-    )
-    figures = {
-        "layers": (
-            "Recall@1 by layer: grey on training classes, coloured on test classes",
-            ON_TEST,
-        ),
-        "layer-curves": _curves_caption(run),
-    }
-    plots = "".join(
-        f'<figure><figcaption class="small">{title}. {note}'
-        f"{_key(drawn[name]) if name == 'layer-curves' else ''}</figcaption>"
-        f'<div class="plot" id="{name}" role="img" aria-label="{escape(title)}"></div></figure>'
-        for name, (title, note) in figures.items()
-        if drawn.get(name)
-    )
-    text += f'<div class="curves">{plots}</div>'
-    return text + (disagreements(run.layer_answers, dataset) if run.layer_answers else "")
+def section(run: RunFolder, dataset: Dataset, drawn: Json) -> Layers:
+    """For the page: frames for the figures there are, and disagreements."""
+    plots = []
+    if drawn.get("layers"):
+        title = "Recall@1 by layer: grey on training classes, coloured on test classes"
+        plots.append(Plot("layers", f"{title}. {ON_TEST}", title, []))
+    if curves := drawn.get("layer-curves"):
+        part = _unseen_part(epochs_with_layers(run))
+        note = "Test classes were watched during training." if part == "test" else ""
+        title = f"Recall@1 over time: solid on {part} classes, dotted on training classes"
+        solid = [trace for trace in curves["data"] if trace["line"]["dash"] == "solid"]
+        lines = [Line(trace["name"], trace["line"]["color"]) for trace in solid]
+        plots.append(Plot("layer-curves", f"{title}. {note}", title, lines))
+    found = disagreements(run.layer_answers, dataset) if run.layer_answers else []
+    return Layers(plots, found)
 
 
-def disagreements(answers: LayerAnswers, dataset: Dataset) -> str:
-    """Queries that the last layer and the best of the others answer differently."""
+def disagreements(answers: LayerAnswers, dataset: Dataset) -> list[Disagreements]:
+    """Of the last layer and the best of the others, both ways."""
     recall = np.nanmean(answers.right, axis=1)
     last = len(answers.names) - 1
     if last < 1:
-        return ""
+        return []
     other = int(recall[:-1].argmax())
-    rng, text = np.random.default_rng(SEED), ""
+    rng, found = np.random.default_rng(SEED), []
     for better, worse in ((other, last), (last, other)):
         answered = answers.nearest[worse] >= 0
         differ = np.flatnonzero(
             (answers.right[better] == 1) & (answers.right[worse] == 0) & answered
         )
-        rows = "\n".join(
-            _row(query, better, worse, answers, dataset)
-            for query in rng.permutation(differ)[:SHOWN]
-        )
-        names = f"<code>{escape(answers.names[better])}</code>"
-        wrong = f"<code>{escape(answers.names[worse])}</code>"
-        text += (
-            f"<h3>Right at {names}, wrong at {wrong}: {len(differ):,} queries</h3>"
-            f'<div class="pairs">{rows}</div>'
-        )
-    return text
-
-
-def _curves_caption(run: RunFolder) -> tuple[str, str]:
-    part = _unseen_part(epochs_with_layers(run)) if epochs_with_layers(run) else "validation"
-    note = "Test classes were watched during training." if part == "test" else ""
-    return f"Recall@1 over time: solid on {part} classes, dotted on training classes", note
-
-
-def _key(figure: Json) -> str:
-    """Which line is which, in words beside the figure."""
-    solid = [trace for trace in figure["data"] if trace["line"]["dash"] == "solid"]
-    lines = [(trace["line"]["color"], escape(trace["name"])) for trace in solid]
-    return "".join(
-        f'<span><i style="border-color:{colour}"></i>{name}</span> ' for colour, name in lines
-    )
+        some = rng.permutation(differ)[:SHOWN]
+        rows = [_row(query, better, worse, answers, dataset) for query in some]
+        names = answers.names[better], answers.names[worse]
+        found.append(Disagreements(*names, len(differ), rows))
+    return found
 
 
 def _unseen_part(events: list[Json]) -> str:
     return "test" if "test" in events[-1]["layers"] else "validation"
 
 
-def _row(query: int, better: int, worse: int, answers: LayerAnswers, dataset: Dataset) -> str:
-    items = answers.indices
-    asked = tile(items[query], dataset, "query", '<span class="verdict">query</span>')
-    found = ""
-    for layer, word, sign in ((better, "right", "✓"), (worse, "wrong", "✗")):
-        verdict = f'<span class="verdict">{sign} {escape(answers.names[layer])}</span>'
-        answer = items[answers.nearest[layer, query]]
-        found += f'<li class="tile {word}">{tile(answer, dataset, word, verdict)}</li>'
-    return f'<div class="query"><div class="tile">{asked}</div><ol>{found}</ol></div>'
+def _row(
+    query: int, better: int, worse: int, answers: LayerAnswers, dataset: Dataset
+) -> thumbnails.Row:
+    found = []
+    for layer, is_right in ((better, True), (worse, False)):
+        item = answers.indices[answers.nearest[layer, query]]
+        found.append(thumbnails.answer(item, dataset, is_right, answers.names[layer]))
+    return thumbnails.Row(thumbnails.query(answers.indices[query], dataset), found)

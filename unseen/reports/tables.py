@@ -5,7 +5,7 @@ side where it is lopsided), the page both ends. A result chosen on test classes 
 """
 
 import re
-from html import escape
+from dataclasses import dataclass
 from typing import Any
 
 from rich.table import Table
@@ -14,6 +14,7 @@ from rich.text import Text
 from unseen.evaluation.diagnose import Finding
 from unseen.evaluation.gain import UNTRAINED, start_title, verdict
 from unseen.outside import short_name
+from unseen.pages import render
 
 Json = dict[str, Any]
 
@@ -27,6 +28,45 @@ ROWS = {
 }
 METRICS = {"map_at_r": "mAP@R", "r_precision": "R-precision", "nmi": "NMI"}
 ON_TEST = "Chosen on test classes: not comparable with scores chosen on validation classes."
+
+
+@dataclass(frozen=True)
+class ScoreCell:
+    """A metric of a row; the ends of its interval are both there or both missing."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    class_average: float | None = None
+
+    @property
+    def has_interval(self) -> bool:
+        return self.low is not None and self.high is not None
+
+    @property
+    def half_width(self) -> str:
+        """The longer side of the interval, as ±0.9; empty where there is none."""
+        if self.low is None or self.high is None:
+            return ""
+        return f"±{percent(max(self.value - self.low, self.high - self.value, 0.0))}"
+
+
+@dataclass(frozen=True)
+class ScoreRow:
+    """A scored descriptor; None where there is no number."""
+
+    title: str
+    is_main: bool
+    cells: list[ScoreCell | None]
+
+
+@dataclass(frozen=True)
+class PageTable:
+    """The table as the page shows it."""
+
+    heads: list[str]
+    rows: list[ScoreRow]
+    warning: str
 
 
 def metric_names(result: Json) -> list[str]:
@@ -62,23 +102,29 @@ def row_title(name: str, result: Json | None = None) -> str:
     return title + (f" by {column}" if column else "")
 
 
-def score(result: Json, row: str, metric: str) -> Json | None:
-    """Value, ends of the interval and class average of one cell; None where there is no number."""
+def score(result: Json, row: str, metric: str) -> ScoreCell | None:
+    """One cell; None where there is no number."""
     cell = result["scores"].get(row, {}).get("metrics", {}).get(metric)
-    return cell if cell and cell.get("value") is not None else None
+    if not cell or cell.get("value") is None:
+        return None
+    return ScoreCell(*(cell.get(key) for key in ("value", "low", "high", "class_average")))
+
+
+def score_rows(result: Json, metrics: list[str]) -> list[ScoreRow]:
+    """Every scored descriptor with these metrics."""
+    return [
+        ScoreRow(
+            title=row_title(row, result),
+            is_main=row == "trained",
+            cells=[score(result, row, metric) for metric in metrics],
+        )
+        for row in row_names(result)
+    ]
 
 
 def percent(value: float) -> str:
     """0.8412 -> 84.1."""
     return f"{100 * value:.1f}"
-
-
-def half_width(cell: Json) -> str:
-    """The longer side of the interval, as ±0.9; empty where there is none."""
-    low, high = cell.get("low"), cell.get("high")
-    if low is None or high is None:
-        return ""
-    return f"±{percent(max(cell['value'] - low, high - cell['value'], 0.0))}"
 
 
 def interval(result: Json) -> str:
@@ -145,11 +191,9 @@ def score_table(result: Json) -> Table:
     metrics = metric_names(result)
     for metric in metrics:
         table.add_column(metric_title(metric).replace("R-precision", "R-prec"), justify="right")
-    for row in row_names(result):
-        style = "bold" if row == "trained" else ""
-        cells = [score(result, row, metric) for metric in metrics]
-        name = Text(row_title(row, result).replace(", ", ",\n"))
-        table.add_row(name, *[_two_lines(cell) for cell in cells], style=style)
+    for row in score_rows(result, metrics):
+        name = Text(row.title.replace(", ", ",\n"))
+        table.add_row(name, *map(_two_lines, row.cells), style="bold" if row.is_main else "")
     return table
 
 
@@ -174,40 +218,26 @@ def markdown_table(result: Json) -> str:
         "| % | " + " | ".join(metric_title(metric) for metric in metrics) + " |",
         "|---|" + "---:|" * len(metrics),
     ]
-    for row in row_names(result):
-        cells = [score(result, row, metric) for metric in metrics]
-        texts = [f"{percent(c['value'])} {half_width(c)}".strip() if c else "–" for c in cells]
-        lines.append(f"| {row_title(row, result)} | " + " | ".join(texts) + " |")
+    for row in score_rows(result, metrics):
+        texts = [f"{percent(c.value)} {c.half_width}".strip() if c else "–" for c in row.cells]
+        lines.append(f"| {row.title} | " + " | ".join(texts) + " |")
     return "\n".join([*lines, "", " ".join([f"±: {interval(result)}.", *notes(result)])]) + "\n"
 
 
-def html_table(result: Json) -> str:
-    """For the page: each value with both ends of its interval."""
+def page_table(result: Json) -> PageTable:
+    """Each value with both ends of its interval."""
     metrics = metric_names(result)
-    heads = "".join(f'<th scope="col">{escape(metric_title(m))}</th>' for m in metrics)
-    body = ""
-    for row in row_names(result):
-        cells = "".join(f"<td>{_html_cell(score(result, row, metric))}</td>" for metric in metrics)
-        mark = ' class="main"' if row == "trained" else ""
-        body += f'<tr{mark}><th scope="row">{escape(row_title(row, result))}</th>{cells}</tr>\n'
-    note = f'<caption class="warning">{ON_TEST}</caption>' if chosen_on_test(result) else ""
-    return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="Score table">'
-        f'<table class="scores">{note}<thead><tr><th scope="col">in percent</th>{heads}</tr>'
-        f"</thead><tbody>\n{body}</tbody></table></div>"
-    )
+    warning = ON_TEST if chosen_on_test(result) else ""
+    return PageTable([metric_title(m) for m in metrics], score_rows(result, metrics), warning)
 
 
-def _two_lines(cell: Json | None) -> Text:
+def html_table(result: Json) -> str:
+    """The same as HTML, for a notebook."""
+    return render("reports/score_table.html.jinja", table=page_table(result))
+
+
+def _two_lines(cell: ScoreCell | None) -> Text:
     if cell is None:
         return Text("–")
-    value, half = percent(cell["value"]), half_width(cell)
+    value, half = percent(cell.value), cell.half_width
     return Text.assemble(value, "\n", (half, "dim")) if half else Text(value)
-
-
-def _html_cell(cell: Json | None) -> str:
-    if cell is None:
-        return "–"
-    low, high = cell.get("low"), cell.get("high")
-    ends = "" if low is None or high is None else f"<small>{percent(low)}–{percent(high)}</small>"
-    return f"{percent(cell['value'])}{ends}"

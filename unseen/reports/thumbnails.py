@@ -4,7 +4,7 @@ import base64
 import io
 import math
 from collections.abc import Sequence
-from html import escape
+from dataclasses import dataclass
 
 from PIL import Image, ImageOps
 
@@ -14,17 +14,41 @@ from unseen.data.pictures.decode import UnreadablePictureError
 TILE = 96
 
 
-def tile(index: int, dataset: Dataset, word: str, verdict: str) -> str:
-    """A picture of the grid as HTML, with its verdict and its class; features have no picture."""
-    name = escape(str(dataset.label_names[dataset.labels[index]]))
-    text = f'{verdict}<bdi class="name" title="{name}">{name}</bdi>'
-    if isinstance(dataset, FeatureDataset):
-        return text
-    uri = data_uri(fitted(_picture(dataset, index), TILE))
-    return (
-        f'<img src="{uri}" alt="{word}: {name}" width="{TILE}" height="{TILE}" decoding="async">'
-        f"{text}"
-    )
+@dataclass(frozen=True)
+class Tile:
+    """A picture of the grid. word: what it is, for its frame and for who cannot see it."""
+
+    picture: str  # a data URI; empty for features, which have no picture
+    name: str
+    word: str
+    verdict: str
+    side: int = TILE
+
+
+@dataclass(frozen=True)
+class Row:
+    """A query and what it found."""
+
+    query: Tile
+    answers: list[Tile]
+
+
+def tile(index: int, dataset: Dataset, word: str, verdict: str) -> Tile:
+    """A picture of the data set with its class and a verdict on it."""
+    name = str(dataset.label_names[dataset.labels[index]])
+    is_picture = not isinstance(dataset, FeatureDataset)
+    uri = data_uri(fitted(_picture(dataset, index), TILE)) if is_picture else ""
+    return Tile(uri, name, word, verdict)
+
+
+def query(index: int, dataset: Dataset) -> Tile:
+    return tile(index, dataset, "query", "query")
+
+
+def answer(index: int, dataset: Dataset, is_right: bool, told: str) -> Tile:
+    """`told` stands after the sign."""
+    word, sign = ("right", "✓") if is_right else ("wrong", "✗")
+    return tile(index, dataset, word, f"{sign} {told}")
 
 
 def _picture(dataset: Dataset, index: int) -> Image.Image:

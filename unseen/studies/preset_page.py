@@ -4,11 +4,11 @@ beside ours, every difference of set-up, and the command. `findings.md` is the s
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from html import escape
 from pathlib import Path
 
+from unseen.pages import Headline, Part
 from unseen.reports.tables import ON_TEST
-from unseen.studies.document import Part, document, figure, saved
+from unseen.studies.document import Saved, document, saved
 from unseen.studies.figures import Drawn
 from unseen.studies.results import Results
 from unseen.training.run_folder import RunFolder
@@ -43,6 +43,23 @@ class Section:
     figures: Sequence[Drawn] = field(default=())
 
 
+@dataclass(frozen=True)
+class ShownSection:
+    """A section whose figures are saved."""
+
+    section: Section
+    figures: Sequence[Saved]
+
+
+@dataclass(frozen=True)
+class SetUp:
+    """What the studies were, and how many runs each has."""
+
+    title: Title
+    differences: Sequence[str]
+    runs: Mapping[str, int]
+
+
 def write(
     folder: RunFolder,
     title: Title,
@@ -52,10 +69,14 @@ def write(
 ) -> Path:
     """Writes index.html, findings.md and figures/ into the preset's folder."""
     first = replace(sections[0], found=sections[0].found[1:])  # its first sentence is the headline
-    shown = [first, *sections[1:]]
-    parts = [Part(str(i), each.title, _html(each, folder)) for i, each in enumerate(shown)]
-    parts.append(Part("how", "Set-up", _how(title, differences, results)))
-    page = document(title.name, escape(sections[0].found[0]), _notices(results), parts)
+    parts = []
+    for number, each in enumerate([first, *sections[1:]]):
+        shown = ShownSection(each, [saved(drawn, folder) for drawn in each.figures])
+        parts.append(Part(str(number), each.title, "studies/preset_section.html.jinja", shown))
+    runs = {name: len(found.runs) for name, found in results.items()}
+    setup = SetUp(title, differences, runs)
+    parts.append(Part("how", "Set-up", "studies/preset_setup.html.jinja", setup))
+    page = document(title.name, Headline(sections[0].found[0]), _notices(results), parts)
     folder.write_text("findings.md", _markdown(title, sections, differences, results))
     folder.write_text("index.html", page)
     return folder.file("index.html")
@@ -68,38 +89,6 @@ def _notices(results: Mapping[str, Results]) -> list[str]:
         count = sum(run.state == state for run in everything)
         told += [f"{count} of {len(everything)} runs {words}."] if count else []
     return told
-
-
-def _html(section: Section, folder: RunFolder) -> str:
-    words = "".join(f"<p>{escape(sentence)}</p>" for sentence in section.found)
-    pictures = "".join(figure(each, saved(each, folder)) for each in section.figures)
-    return words + "".join(map(_html_table, section.tables)) + pictures
-
-
-def _html_table(table: Table) -> str:
-    heads = "".join(f'<th scope="col">{escape(head)}</th>' for head in table.heads)
-    rows = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in table.rows
-    )
-    told = f'<p class="small">{escape(table.caption)}</p>' if table.caption else ""
-    return (
-        '<div class="scroll" tabindex="0" role="region" aria-label="Table"><table class="study">'
-        f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>{told}"
-    )
-
-
-def _how(title: Title, differences: Sequence[str], results: Mapping[str, Results]) -> str:
-    items = "".join(f"<li>{escape(text)}</li>" for text in differences)
-    studies = "".join(
-        f'<li><a href="../studies/{escape(name)}/report/index.html">{escape(name)}</a>: '
-        f"{len(found.runs)} runs</li>"
-        for name, found in results.items()
-    )
-    linked = f"<h3>Every run</h3><ul>{studies}</ul>" if studies else ""
-    return (
-        f"<p>Source: {escape(title.source)}</p><h3>What differs from the source</h3>"
-        f"<ul>{items}</ul>{linked}<h3>To make it again</h3><pre>{escape(title.command)}</pre>"
-    )
 
 
 def _markdown(

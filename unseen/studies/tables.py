@@ -9,7 +9,7 @@ show how far each method is from the best, with an interval over test classes.
 import math
 import re
 from collections.abc import Sequence
-from html import escape
+from dataclasses import dataclass
 
 from rich.table import Table
 from rich.text import Text
@@ -33,6 +33,24 @@ LATEX = str.maketrans(
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     | {"±": r"$\pm$", "–": "--"}
 )
+
+
+@dataclass(frozen=True)
+class PageRow:
+    """Cells are values with what stands small under them. marks: classes of the style sheet."""
+
+    marks: str
+    cells: list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class PageTable:
+    """The table as the page shows it."""
+
+    heads: list[str]
+    rows: list[PageRow]
+    warning: str
+    notes: list[str]
 
 
 class StudyTable:
@@ -179,31 +197,22 @@ def latex(results: Results, metrics: Sequence[str] | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def html(results: Results, metrics: Sequence[str] | None = None) -> str:
-    """For the page."""
+def page_table(results: Results, metrics: Sequence[str] | None = None) -> PageTable:
+    """For the page: the spread, or the interval of a difference, apart from its value."""
     made = StudyTable(results, metrics)
-    heads = "".join(f'<th scope="col">{escape(head)}</th>' for head in made.heads)
-    body, last = "", None
+    rows, last = [], None
     for row in made.rows:
         marks = ["main"] * row.is_best + ["baseline"] * row.is_baseline
         marks += ["failed"] * bool(row.failed and not row.done)
         marks += ["next"] * (last is not None and row.experiment != last)
         last = row.experiment
-        cells = "".join(f"<td>{_html_score(cell)}</td>" for cell in made.cells(row))
-        body += f'<tr class="{" ".join(marks)}">{cells}</tr>\n'
-    warning = f'<caption class="warning">{ON_TEST}</caption>' if results.on_test else ""
-    notes = "".join(f'<p class="small">{escape(note)}</p>' for note in made.notes)
-    return (
-        '<div class="scroll" tabindex="0" role="region" aria-label="Table of methods">'
-        f'<table class="study">{warning}<thead><tr>{heads}</tr></thead><tbody>\n{body}</tbody>'
-        f"</table></div>{notes}"
-    )
+        rows.append(PageRow(" ".join(marks), [_value_and_spread(c) for c in made.cells(row)]))
+    return PageTable(made.heads, rows, ON_TEST if results.on_test else "", made.notes)
 
 
-def _html_score(cell: str) -> str:
-    """The spread, or the interval of a difference, in small letters under the value."""
+def _value_and_spread(cell: str) -> tuple[str, str]:
     parts = re.fullmatch(r"([+-]?[\d.]+) ([±(].*)", cell)
-    return f"{parts[1]}<small>{escape(parts[2])}</small>" if parts else escape(cell)
+    return (parts[1], parts[2]) if parts else (cell, "")
 
 
 def _latex(text: str) -> str:
