@@ -153,7 +153,7 @@ class Config(BaseModel):
         given = {"miner": self.miner, "memory": self.memory}
         for key, what in (("miner", "tuples"), ("memory", "references")):
             asked = given[key] not in (None, Part(name="auto"))
-            if asked and issubclass(catalogue.find("losses", self.loss.name), LabelLoss):
+            if asked and is_label_loss(self.loss.name):
                 raise ValueError(
                     f"{self.loss.name} takes no {what}: leave the {key} out, {key}=none"
                 )
@@ -216,7 +216,7 @@ class Config(BaseModel):
     @property
     def has_own_network(self) -> bool:
         """Whether the network comes from outside, and is all there is of one."""
-        return outside.is_reference(self.network) or outside.is_object(self.network)
+        return outside.is_from_outside(self.network)
 
     def hash(self) -> str:
         """Changes when anything that a result depends on changes."""
@@ -225,6 +225,12 @@ class Config(BaseModel):
 
     def to_toml(self) -> str:
         return dump(self.model_dump())
+
+
+def is_label_loss(name: str) -> bool:
+    """Whether a loss compares with class parameters; of an object its objective finds it out."""
+    found = None if outside.is_object(name) else catalogue.find("losses", name)
+    return isinstance(found, type) and issubclass(found, LabelLoss)
 
 
 class SettledConfig(Config):

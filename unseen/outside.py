@@ -87,6 +87,11 @@ def is_object(name: str) -> bool:
     return name.startswith(OBJECT)
 
 
+def is_from_outside(name: str) -> bool:
+    """Whether a name says where its part lies, or stands for an object."""
+    return is_object(name) or is_reference(name)
+
+
 def object_name(part: Any) -> str:
     """What a config calls an object, class or function that was given in place of a name."""
     made = _definition(part)

@@ -55,6 +55,6 @@ def test_metrics_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     found = evaluate(embeddings, labels, metrics=[*names, Recall(2)])
     values = [score.value for score in found.values.values()]
     assert values[0] == values[1] == values[2] <= values[3]
-    assert list(found.values) == [*names, "Recall"]
+    assert list(found.values) == ["recall@1", "First", "first", "Recall"]
     with pytest.raises(ValueError, match="must be a subclass of Retrieval"):
         evaluate(embeddings, labels, metrics=["./mine.py:Wrong"])

@@ -39,6 +39,10 @@ Jobs = Annotated[
 Storage = Annotated[
     str | None, typer.Option(help="shared by several machines: postgresql://me@server/db")
 ]
+Parts = Annotated[
+    list[str] | None,
+    typer.Option("--part", help="of the study, from outside, whose code may run here"),
+]
 Grace = Annotated[int, typer.Option(help="seconds of silence after which a worker is dead", min=4)]
 Out = Annotated[Path, typer.Option(help="the study's folder")]
 
@@ -73,6 +77,7 @@ def work(
     name: Annotated[str, typer.Argument(help="the study's name, as in its file")],
     storage: Annotated[str, typer.Option(help="postgresql://user@host/database")],
     out: Out,
+    part: Parts = None,
     jobs: Jobs = None,
     grace: Grace = GRACE,
 ) -> None:
@@ -82,7 +87,7 @@ def work(
     lie where the study file says. The small files of each run go to the storage as well.
     """
     with _shown(None) as tell:
-        engine.work(name, storage, out, jobs=jobs, grace=grace, tell=tell)
+        engine.work(name, storage, out, parts=part or (), jobs=jobs, grace=grace, tell=tell)
 
 
 @study.command(short_help="Fetch the runs of other machines.")
@@ -90,13 +95,14 @@ def collect(
     name: Annotated[str, typer.Argument(help="the study's name, as in its file")],
     storage: Annotated[str, typer.Option(help="postgresql://user@host/database")],
     out: Out,
+    part: Parts = None,
 ) -> None:
     """Example: unseen study collect losses --storage postgresql://server/db --out l
 
     Writes a run folder for each finished run that is not here yet: settings, scores, curves;
     weights and embeddings stay on the machine that made them.
     """
-    number = engine.collect(name, storage, out)
+    number = engine.collect(name, storage, out, part or ())
     console.print(f"{number} runs fetched into {out}")
     console.print(tables.terminal(read(out)))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from unseen import catalogue
+from unseen import catalogue, outside
 from unseen.contracts import Neighbours
 from unseen.metrics.base import Clustering, Retrieval, Verification
 
@@ -41,8 +41,11 @@ class CallMetric(Retrieval):
 
 
 def metric_name(metric: str | Metric) -> str:
-    """What a metric is called in results."""
-    return metric if isinstance(metric, str) else type(metric).__name__
+    """What a metric is called in results: its own name, wherever it comes from."""
+    if not isinstance(metric, str):
+        return type(metric).__name__
+    name, at, value = metric.partition("@")
+    return f"{outside.short_name(name)}{at}{value}"
 
 
 def parse_metric(text: str) -> Metric:

@@ -24,7 +24,7 @@ from unseen.experiment.selection import SELECT_BY, START, TIE_BY, Selection, too
 from unseen.experiment.setting import Setting, Watch
 from unseen.experiment.source import source_of
 from unseen.experiment.start import FILE as START_FILE
-from unseen.experiment.start import keep_start
+from unseen.experiment.start import has_kept_start, keep_start
 from unseen.networks.descriptor import described
 from unseen.networks.head import PRINCIPAL
 from unseen.networks.network import EMBEDDING, EmbeddingNetwork
@@ -177,12 +177,15 @@ class Fit:
         descriptors once."""
         objective = self.trainer.objective
         judged = list(self.looked_at.values()) if self.selects else [self.monitored[:0]]
-        starts = self.setting.config.head.start == PRINCIPAL and self.trainer.place.step == 0
+        config, is_new = self.setting.config, self.trainer.place.step == 0
+        starts = config.head.start == PRINCIPAL and is_new
         if starts or objective.wants_pooled or isinstance(self.sampler, EmbeddedSampler):
             judged.append(self.setting.split.train)
         self.source.prepare(self.setting.split.train, np.unique(np.concatenate(judged)))
         if starts:
             self._start_head()
+        if is_new and has_kept_start(config):
+            keep_start(self.folder, self.network, config)
         if objective.wants_pooled:
             labels = self.setting.dataset.labels[self.setting.split.train]
             objective.prepare(self._embed_training("pooled"), self.class_of[labels])
@@ -193,7 +196,6 @@ class Fit:
         head = self.network.head
         head.start_from(self._embed_training("pooled").to(self.setting.device))
         head.load_state_dict(self.setting.processes.agreed(head.state_dict))
-        keep_start(self.folder, self.network)
         if self.trainer.average is not None:
             self.trainer.average.restart()
 
@@ -221,7 +223,7 @@ class Fit:
     def _is_whole(self, best: dict[str, Any], step: int) -> bool:
         """Whether all that was kept before a checkpoint is there, or could be restored."""
         names = ["weights.safetensors", "objective.safetensors"] if best["value"] >= 0 else []
-        if self.setting.config.head.start == PRINCIPAL and step:
+        if has_kept_start(self.setting.config) and step:
             names.append(START_FILE)
         return all(self.folder.mend(name, self.watch.warn) for name in names)
 

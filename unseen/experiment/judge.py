@@ -131,7 +131,7 @@ def embedding_spaces(
     """Test descriptors of the trained and the untrained network."""
     test = setting.split.test
     network = assemble.network(setting.config).to(setting.device)
-    take_start(folder, network, setting.config.head.start)
+    take_start(folder, network, setting.config)
     source = source_of(setting, network, watch)
     start = while_training(layer)
     untrained = source.embed(test, watch.of("untrained network"), start)

@@ -17,6 +17,7 @@ from unseen.experiment.items import items_of, refuse_other_items
 from unseen.experiment.judge import FINAL, judge
 from unseen.experiment.refit import refit
 from unseen.experiment.setting import Setting, Watch, as_stored, computing, describe, prepare
+from unseen.experiment.sources import KEY, refuse_other_sources, sources_of
 from unseen.training.processes import Processes, joined
 from unseen.training.run_folder import RunFolder
 
@@ -107,6 +108,7 @@ def _train(setting: Setting, folder: RunFolder, command: str, watch: Watch) -> d
     """A run that began with other items is not touched."""
     if folder.is_started:
         refuse_other_items(folder, setting.dataset, setting.split)
+        refuse_other_sources(folder, setting.config)
     with computing(setting):  # a value that a method refuses stops here, before anything is written
         fit = Fit(setting, folder, watch)
     if not folder.is_started:
@@ -120,4 +122,6 @@ def begin(setting: Setting, folder: RunFolder, command: str) -> None:
     """Writes down what the run is about; with its config a run has begun."""
     items = items_of(setting.dataset, setting.split).write(folder)
     folder.start_manifest(command, describe(setting) | {"items": items}, setting.config.hash())
+    if parts := sources_of(setting.config):
+        folder.note(KEY, parts)
     folder.write_text("config.toml", setting.config.to_toml())

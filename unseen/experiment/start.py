@@ -1,7 +1,10 @@
-"""What training begins with: its name, and, where a head's start came from the data (`head.start =
-"principal"`), its values, kept in the run's folder, so that the untrained network of the result is
-the one training began with."""
+"""What training begins with: its name, and its values where they cannot be drawn again, kept in the
+run's folder, so that the untrained network of the result is the one training began with: those of a
+head that came from the data (`head.start = "principal"`), those of a network given as an object."""
 
+from torch import nn
+
+from unseen import outside
 from unseen.config import SettledConfig
 from unseen.evaluation.gain import UNTRAINED, Start
 from unseen.networks.backbone import FEATURES, IMAGENET
@@ -24,12 +27,23 @@ def start_of(config: SettledConfig) -> Start:
     return Start(title, "frozen" if config.freeze_until == POOLED else "pretrained")
 
 
-def keep_start(folder: RunFolder, network: EmbeddingNetwork) -> None:
-    folder.keep(FILE, network.head.state_dict())
+def has_kept_start(config: SettledConfig) -> bool:
+    """Whether the start is kept: config and seed do not give it back."""
+    return config.head.start == PRINCIPAL or outside.is_object(config.network)
 
 
-def take_start(folder: RunFolder, network: Tappable, start: str) -> None:
-    """Puts the kept values into a fresh network, where `head.start` says there are some."""
-    if start == PRINCIPAL:
-        assert isinstance(network, EmbeddingNetwork)
-        folder.fill(network.head, FILE)
+def keep_start(folder: RunFolder, network: Tappable, config: SettledConfig) -> None:
+    folder.keep(FILE, _kept(network, config).state_dict())
+
+
+def take_start(folder: RunFolder, network: Tappable, config: SettledConfig) -> None:
+    """Puts the kept values into a fresh network, where there are some."""
+    if has_kept_start(config):
+        folder.fill(_kept(network, config), FILE)
+
+
+def _kept(network: Tappable, config: SettledConfig) -> nn.Module:
+    if outside.is_object(config.network):
+        return network
+    assert isinstance(network, EmbeddingNetwork)
+    return network.head

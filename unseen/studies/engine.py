@@ -12,10 +12,11 @@ Fleet    study.run(out, storage="postgresql://...") here; on other machines
 import json
 import multiprocessing
 import os
+import shlex
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -23,6 +24,7 @@ from pathlib import Path
 import optuna
 
 from unseen import config as configs
+from unseen import outside
 from unseen.data.pictures.stored import CACHE_VARIABLE, cache_folder
 from unseen.studies import plan as plans
 from unseen.studies.plan import Plan
@@ -72,7 +74,9 @@ class Study:
         out.mkdir(parents=True, exist_ok=True)
         RunFolder(out).write_text("study.toml", self.plan.to_toml())
         watcher = Worker(self.plan, storage or here, out, grace)
+        named = outside.references_in(configs.parse(self.plan.to_toml()))
         watcher.queues[""].study.set_user_attr("plan", self.plan.to_toml())
+        watcher.queues[""].study.set_user_attr("sources", json.dumps(_sources(named)))
         watcher.settle()
         if retry:
             watcher.retry()
@@ -80,7 +84,7 @@ class Study:
             _supervise(watcher, storage or here, grace, jobs or os.cpu_count() or 1, tell)
         tell(progress(watcher))
         if storage is not None:
-            collect(self.plan.name, storage, out)
+            collect(self.plan.name, storage, out, sorted(named))
         return read(out)
 
 
@@ -89,21 +93,24 @@ def work(
     storage: str,
     out: Path,
     *,
+    parts: Sequence[str] = (),
     jobs: int | None = None,
     grace: int = GRACE,
     tell: Callable[[Progress], None] = lambda progress: None,
 ) -> None:
-    """Helps with a study that another machine started, until it is done."""
-    plan = stored_plan(name, storage)
+    """Helps with a study that another machine started, until it is done. `parts`: those from
+    outside that the study may name, and whose code may run here."""
+    plan = stored_plan(name, storage, parts)
     watcher = Worker(plan, storage, out, grace)
     if not watcher.settle():
         _supervise(watcher, storage, grace, jobs or os.cpu_count() or 1, tell)
     tell(progress(watcher))
 
 
-def collect(name: str, storage: str, out: Path) -> int:
-    """Writes the run folders that only other machines have; returns how many there were."""
-    plan = stored_plan(name, storage)
+def collect(name: str, storage: str, out: Path, parts: Sequence[str] = ()) -> int:
+    """Writes the run folders that only other machines have; returns how many there were. `parts`:
+    as in `work`."""
+    plan = stored_plan(name, storage, parts)
     RunFolder(out).write_text("study.toml", plan.to_toml())
     worker = Worker(plan, storage, out)
     worker.outcomes()
@@ -130,14 +137,29 @@ def _newest_files(worker: Worker) -> dict[str, dict[str, str]]:
     return found
 
 
-def stored_plan(name: str, storage: str) -> Plan:
-    """The plan of a study in a storage."""
+def stored_plan(name: str, storage: str, parts: Sequence[str] = ()) -> Plan:
+    """The plan of a study in a storage. A storage is a stranger's word: parts from outside that it
+    names are imported only if the caller names them too, and their source is the same."""
     if name not in study_names(storage):
         raise ValueError(f"the storage holds no study {name!r}: start it with `unseen study run`")
-    text = Queue(storage, name).study.user_attrs.get("plan")
+    told = Queue(storage, name).study.user_attrs
+    text = told.get("plan")
     if not isinstance(text, str):
         raise ValueError(f"{name!r} in the storage was not made by `unseen study run`")
+    named = outside.references_in(configs.parse(text))
+    if strangers := sorted(named - set(parts)):
+        options = " ".join(f"--part {shlex.quote(part)}" for part in strangers)
+        raise ValueError(f"the study would run code of {', '.join(strangers)} here: add {options}")
+    here = _sources(named)
+    if other := [part for part, hash in here.items() if json.loads(told["sources"])[part] != hash]:
+        raise ValueError(f"{', '.join(other)}: the source here is not the one the study began with")
     return plans.parse(text)
+
+
+def _sources(named: set[str]) -> dict[str, str]:
+    """The hash of the source of each part from outside."""
+    origins = {part: outside.origin_of(outside.find(part)) for part in sorted(named)}
+    return {part: origin.sha256 for part, origin in origins.items() if origin is not None}
 
 
 def local_storage(out: Path) -> str:
@@ -170,7 +192,8 @@ def _supervise(
     context.set_forkserver_preload(["unseen.studies.worker"])
 
     def start() -> BaseProcess:
-        words = (watcher.plan.to_toml(), storage, str(watcher.out), grace, str(cache_folder()))
+        place = (str(cache_folder()), str(Path.cwd()), os.environ.get(outside.TRUST_VARIABLE, ""))
+        words = (watcher.plan.to_toml(), storage, str(watcher.out.resolve()), grace, place)
         process = context.Process(target=_process, args=words)
         process.start()
         return process
@@ -201,9 +224,11 @@ def _supervise(
             process.join()
 
 
-def _process(text: str, storage: str, out: str, grace: int, cache: str) -> None:
+def _process(text: str, storage: str, out: str, grace: int, place: tuple[str, str, str]) -> None:
     """A worker process: ends with its parent, however that ends, and quietly on Ctrl-C."""
-    os.environ[CACHE_VARIABLE] = cache  # the server it is forked from may be older than the setting
+    cache, folder, trust = place  # the server it is forked from may be older than these
+    os.environ[CACHE_VARIABLE], os.environ[outside.TRUST_VARIABLE] = cache, trust
+    os.chdir(folder)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     parent = os.getppid()
 

@@ -1,0 +1,235 @@
+"""A project in an empty folder with a loss, miner, network, data set and metric of its own, none of
+which is in the package: it trains, goes on after a kill, is judged, studied, reported, searched."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import unseen
+from unseen import outside
+from unseen.cli.main import app
+from unseen.studies.engine import Study, local_storage, stored_plan
+from unseen.studies.plan import make
+
+PARTS = """
+'''Parts of a project of its own.'''
+import numpy as np
+import torch
+from PIL import Image
+from torch import nn
+
+from unseen.metrics.base import Retrieval
+from unseen.networks import InputSpec
+
+
+class Net(nn.Module):
+    input_spec = InputSpec(16)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.early = nn.Conv2d(3, 8, 5, stride=3)
+        self.late = nn.Linear(8 * 16, 8)
+
+    def forward(self, images):
+        return self.late(torch.relu(self.early(images)).flatten(1))
+
+
+class Pull(nn.Module):
+    '''margin: how much nearer the positive must be.'''
+
+    def __init__(self, margin: float = 0.2) -> None:
+        super().__init__()
+        self.margin = margin
+
+    def forward(self, embeddings, labels, tuples=None):
+        x = nn.functional.normalize(embeddings)
+        anchor, positive, negative = tuples
+        near = (x[anchor] - x[positive]).square().sum(1)
+        far = (x[anchor] - x[negative]).square().sum(1)
+        return (near - far + self.margin).clamp(min=0).mean()
+
+
+def next_ones(embeddings, labels):
+    '''Each item with the next of its class and the next of another.'''
+    place = torch.arange(len(labels))
+    same = labels[:, None] == labels[None]
+    ahead = (place[None] - place[:, None] - 1) % len(labels)
+    positive = torch.where(same & (place[:, None] != place), ahead, 10**6).argmin(1)
+    negative = torch.where(~same, ahead, 10**6).argmin(1)
+    return place, positive, negative
+
+
+class Stripes:
+    '''Pictures of stripes: the class is their direction.'''
+
+    classes = [f"direction {number:02}" for number in range(12)]
+
+    def __init__(self, number: int = 72) -> None:
+        self.targets = [index % 12 for index in range(number)]
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def __getitem__(self, index):
+        rng = np.random.default_rng(index)
+        angle = np.pi * (self.targets[index] + 0.2 * rng.random()) / 12
+        y, x = np.mgrid[:16, :16]
+        wave = np.sin(x * np.cos(angle) + y * np.sin(angle) + rng.random())
+        grey = (127 + 100 * wave + 20 * rng.random((16, 16))).astype(np.uint8)
+        return Image.fromarray(grey), self.targets[index]
+
+
+class First(Retrieval):
+    def depth(self, max_relevant):
+        return 1
+
+    def on_queries(self, neighbours):
+        return neighbours.matches[:, 0].double()
+"""
+WORDS = [
+    "train",
+    "./parts.py:Stripes",
+    "network=./parts.py:Net",
+    "loss=./parts.py:Pull",
+    "loss.margin=0.3",
+    "miner=./parts.py:next_ones",
+    'metrics=["recall@1","./parts.py:First"]',
+    "epochs=3",
+    "batch_size=8",
+    "sampler.per_class=2",
+    "workers=0",
+]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "parts.py").write_text(textwrap.dedent(PARTS))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(outside.TRUST_VARIABLE, raising=False)
+    return tmp_path
+
+
+def command(*words: str) -> None:
+    app(list(words), standalone_mode=False)
+
+
+def scores(run: str) -> dict[str, float]:
+    told = json.loads(Path(run, "result.json").read_text())["scores"]["trained"]["metrics"]
+    return {name: cell["value"] for name, cell in told.items()}
+
+
+def test_by_command(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command(*WORDS, "--out", "runs/a")
+    found = scores("runs/a")
+    assert found["recall@1"] == found["First"] > 0.5
+    parts = json.loads(Path("runs/a/manifest.json").read_text())["parts"]
+    assert {"./parts.py:Net", "./parts.py:Pull", "./parts.py:next_ones"} <= set(parts)
+    command("evaluate", "runs/a")
+    command("report", "runs/a")
+    assert "First" in Path("runs/a/report/index.html").read_text()
+    Path("new").mkdir()
+    stripes = outside.find("./parts.py:Stripes")()
+    for index in range(6):
+        stripes[index][0].save(f"new/{index}.png")
+    command("index", "build", "runs/a", "new", "--out", "my.index")
+    capsys.readouterr()
+    command("search", "my.index", "new/3.png")
+    assert "new/3.png" in capsys.readouterr().out
+
+
+def test_a_killed_run_goes_on_but_not_with_another_source(project: Path) -> None:
+    words = [*WORDS, "epochs=60"]
+    command(*words, "--out", "runs/whole")
+    words += ["--out", "runs/killed"]
+    process = subprocess.Popen([sys.executable, "-m", "unseen", *words], stdout=subprocess.DEVNULL)
+    journal = Path("runs/killed/journal.jsonl")
+    while process.poll() is None and not (
+        journal.exists() and '"event": "epoch"' in journal.read_text()
+    ):
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    source = Path("parts.py").read_text()
+    Path("parts.py").write_text(source + "\n# changed\n")
+    if not Path("runs/killed/result.json").exists():  # a fast machine may have been faster
+        with pytest.raises(ValueError, match="is not the one runs/killed began with"):
+            command(*words)
+    Path("parts.py").write_text(source)
+    command(*words)
+    assert scores("runs/killed") == scores("runs/whole")
+
+
+def test_a_study_with_two_workers(project: Path) -> None:
+    values = {
+        "name": "own",
+        "seeds": [0],
+        "config": {
+            "data": "./parts.py:Stripes",
+            "network": "./parts.py:Net",
+            "miner": "./parts.py:next_ones",
+            "epochs": 1,
+            "batch_size": 8,
+            "workers": 0,
+            "sampler": {"name": "samples_per_class", "per_class": 2},
+        },
+        "factors": {"loss": ["./parts.py:Pull", "triplet"]},
+    }
+    results = Study(make(values)).run(project / "study", jobs=2)
+    assert [run.state for run in results.runs] == ["done", "done"]
+    storage = local_storage(project / "study")
+    with pytest.raises(ValueError, match="would run code of"):
+        stored_plan("own", storage)
+    named = sorted(outside.references_in(values))
+    assert stored_plan("own", storage, named).name == "own"
+    Path("parts.py").write_text(Path("parts.py").read_text() + "\n# changed\n")
+    with pytest.raises(ValueError, match="not the one the study began with"):
+        stored_plan("own", storage, named)
+
+
+def test_in_python(project: Path) -> None:
+    from_file = {name: outside.find(f"./parts.py:{name}") for name in ("Net", "Pull", "next_ones")}
+    stripes = outside.find("./parts.py:Stripes")()
+    given = {
+        "network": from_file["Net"](),
+        "loss": from_file["Pull"](margin=0.3),
+        "miner": from_file["next_ones"],
+        "metrics": ["recall@1", outside.find("./parts.py:First")()],
+        "sampler": {"name": "samples_per_class", "per_class": 2},
+        "batch_size": 8,
+        "workers": 0,
+        "out": "runs/python",
+        "progress": False,
+    }
+    run = unseen.fit(stripes, epochs=3, **given)
+    assert run.scores["recall@1"] == run.scores["First"] > 0.5
+    assert "trained network" in str(run)
+    assert run.embed([stripes[0][0], stripes[1][0]]).shape == (2, 8)
+    assert run.report().exists()
+    start = dict(given, network=from_file["Net"]())  # another start: the finished run is only read
+    assert unseen.fit(stripes, epochs=3, **start).scores == run.scores
+    with pytest.raises(ValueError, match="an object given from Python"):
+        command("evaluate", "runs/python")
+    trained = unseen.load("runs/python", network=from_file["Net"]())
+    assert np.allclose(trained.embed([stripes[0][0]]), run.embed([stripes[0][0]]))
+
+
+def test_a_stranger_is_not_run(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    command(*WORDS, "--out", "runs/a")
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    shutil.move("runs", elsewhere / "runs")
+    os.chdir(elsewhere)
+    with pytest.raises(ValueError, match=r"no such file: \./parts\.py"):
+        command("evaluate", "runs/a")
+    Image.new("RGB", (16, 16)).save("x.png")
+    with pytest.raises(ValueError, match=r"no such file: \./parts\.py"):
+        unseen.load("runs/a")
