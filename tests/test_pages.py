@@ -16,7 +16,7 @@ HOSTILE = '<script>alert("{{ 7*7 }}")</script>'
 
 def test_a_value_is_text_in_an_element_and_in_an_attribute() -> None:
     html = pages.render(
-        "reports/report.html.jinja",
+        "reports/report",
         page=pages.Page(HOSTILE, HOSTILE, pages.Headline(HOSTILE, HOSTILE), [HOSTILE], []),
     )
     escaped = "&lt;script&gt;alert(&#34;{{ 7*7 }}&#34;)&lt;/script&gt;"
@@ -28,14 +28,14 @@ def test_a_value_is_text_in_an_element_and_in_an_attribute() -> None:
 def test_data_for_a_script_cannot_end_it() -> None:
     page = pages.Page("run", "a", pages.Headline("b"), [], [])
     values = {"data": None, "bars": [], "plotly": lambda: "", "figures": {"names": [HOSTILE]}}
-    html = pages.render("reports/run.html.jinja", page=page, **values)
+    html = pages.render("reports/run", page=page, **values)
     data = html.split('id="figure-data">')[1].partition("</script>")[0]
     assert json.loads(data) == {"names": [HOSTILE]}
 
 
 def test_a_name_that_nothing_fills_is_an_error() -> None:
     with pytest.raises(jinja2.UndefinedError, match="page"):
-        pages.render("reports/report.html.jinja")
+        pages.render("reports/report")
 
 
 def test_no_template_lets_a_value_through_as_it_is() -> None:

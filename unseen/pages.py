@@ -1,6 +1,7 @@
 """Pages: values filled into the HTML templates that stand beside the code which makes them.
 
-    html = render("reports/run.html.jinja", page=..., figures=...)
+    html = render("reports/run", page=..., figures=...)
+    part = Part.of("reports/curves", "Learning curves", plots=...)   a section, from curves.html.jinja
 
 A value is text and is escaped wherever it stands; a name that nothing fills is an error. Nothing
 but the toolkit's own style sheets and scripts enters a page as it is (`own("reports/look.css")`).
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, Self
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -29,17 +30,22 @@ class Headline:
 
 @dataclass(frozen=True)
 class Part:
-    """A section of a page: `template` shows `content`."""
+    """A section of a page."""
 
     anchor: str
     title: str
-    template: str
-    content: Any
+    html: Markup
+
+    @classmethod
+    def of(cls, template: str, title: str, anchor: str = "", **values: Any) -> Self:
+        """The template with its values; its name is the anchor if nothing else is."""
+        html = Markup(render(template, **values))
+        return cls(anchor or template.rpartition("/")[2], title, html)
 
 
 @dataclass(frozen=True)
 class Page:
-    """What `reports/sections.html.jinja` shows: of a run, of a study."""
+    """What reports/report.html.jinja shows: of a run, of a study."""
 
     kind: str
     name: str
@@ -49,8 +55,8 @@ class Page:
 
 
 def render(template: str, **values: Any) -> str:
-    """The template, named by its place in the package, with its values."""
-    return _environment().get_template(template).render(values)
+    """A template with its values; "reports/run" is unseen/reports/run.html.jinja."""
+    return _environment().get_template(f"{template}.html.jinja").render(values)
 
 
 @cache

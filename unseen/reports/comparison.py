@@ -122,7 +122,7 @@ def write_page(pair: Pair, dataset: Dataset, out: Path) -> Path:
         rows = [_row(int(query), founds, pair, dataset) for query in chosen]
         changes.append(Change(pair.runs[one].name, int(changed.sum()), rows))
     html = render(
-        "reports/comparison.html.jinja",
+        "reports/comparison",
         names=[run.name for run in pair.runs],
         verdict=verdict(pair),
         metrics={metric_title(name): _numbers(pair, name) for name in pair.compared},

@@ -1,6 +1,5 @@
 """A diagnosis for the terminal and for the page: sentences with remedies, numbers, pictures."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Group
@@ -8,7 +7,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from unseen.contracts import Dataset
-from unseen.reports.thumbnails import Tile, tile
+from unseen.pages import Part
+from unseen.reports.thumbnails import tile
 
 Json = dict[str, Any]
 
@@ -30,26 +30,6 @@ NUMBERS = {
 }
 
 
-@dataclass(frozen=True)
-class Sentence:
-    """A finding with its sign and what to do about it."""
-
-    level: str
-    sign: str
-    text: str
-    remedy: str
-
-
-@dataclass(frozen=True)
-class Shown:
-    """A diagnosis on the page."""
-
-    findings: list[Sentence]
-    robustness: list[str]
-    numbers: list[tuple[str, ...]]  # title, on training classes, on unseen ones
-    suspects: list[tuple[str, list[Tile]]]  # pictures whose neighbours agree on another class
-
-
 def printed(diagnosis: Json) -> Group:
     """Sentences, then numbers."""
     lines: list[Any] = []
@@ -64,24 +44,23 @@ def printed(diagnosis: Json) -> Group:
     return Group(*lines, table, *_robustness_lines(diagnosis))
 
 
-def section(diagnosis: Json, dataset: Dataset) -> Shown:
-    """For the page."""
-    suspects = [
-        (title, [tile(index, dataset, "suspect", suggested) for index, suggested in some[:SHOWN]])
-        for part, title in (("train", "training"), ("test", "unseen"))
-        if (some := diagnosis["suspects"].get(part))
-    ]
-    return Shown(
-        [
-            Sentence(found["level"], SIGNS[found["level"]][0], found["text"], found["remedy"])
-            for found in diagnosis["findings"]
-        ],
-        _robustness_lines(diagnosis),
-        [
+def section(diagnosis: Json, dataset: Dataset) -> Part:
+    """For the page; suspects are pictures whose neighbours agree on another class."""
+    return Part.of(
+        "reports/diagnosis",
+        "Diagnosis",
+        findings=diagnosis["findings"],
+        signs={level: sign for level, (sign, _) in SIGNS.items()},
+        robustness=_robustness_lines(diagnosis),
+        numbers=[
             (title, *(_number(diagnosis, part, name) for part in ("train", "test")))
             for name, title in NUMBERS.items()
         ],
-        suspects,
+        suspects=[
+            (title, [tile(item, dataset, "suspect", suggested) for item, suggested in some[:SHOWN]])
+            for part, title in (("train", "training"), ("test", "unseen"))
+            if (some := diagnosis["suspects"].get(part))
+        ],
     )
 
 

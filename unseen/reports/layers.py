@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from unseen.contracts import Dataset
+from unseen.pages import Part
 from unseen.reports import thumbnails
 from unseen.reports.figures import Line, Plot
 from unseen.reports.run_folder import LayerAnswers, RunFolder
@@ -34,14 +35,6 @@ class Disagreements:
     worse: str
     count: int
     rows: list[thumbnails.Row]
-
-
-@dataclass(frozen=True)
-class Layers:
-    """What the page shows."""
-
-    plots: list[Plot]
-    disagreements: list[Disagreements]
 
 
 def layer_table(table: Json) -> Table:
@@ -112,7 +105,7 @@ def curves_figure(run: RunFolder) -> Json | None:
     return {"data": traces, "layout": axes}
 
 
-def section(run: RunFolder, dataset: Dataset, drawn: Json) -> Layers:
+def section(run: RunFolder, dataset: Dataset, drawn: Json) -> Part:
     """For the page: frames for the figures there are, and disagreements."""
     plots = []
     if drawn.get("layers"):
@@ -126,7 +119,7 @@ def section(run: RunFolder, dataset: Dataset, drawn: Json) -> Layers:
         lines = [Line(trace["name"], trace["line"]["color"]) for trace in solid]
         plots.append(Plot("layer-curves", f"{title}. {note}", title, lines))
     found = disagreements(run.layer_answers, dataset) if run.layer_answers else []
-    return Layers(plots, found)
+    return Part.of("reports/layers", "Layers", plots=plots, disagreements=found)
 
 
 def disagreements(answers: LayerAnswers, dataset: Dataset) -> list[Disagreements]:

@@ -16,7 +16,7 @@ from plotly.offline import get_plotlyjs
 
 from unseen.contracts import Dataset
 from unseen.files import replace_bytes
-from unseen.pages import Page, Part, render
+from unseen.pages import Page, render
 from unseen.reports import diagnosis, figures, layers, queries, run_folder, sections, tables
 from unseen.reports.embedding_map import map_data
 from unseen.reports.run_folder import RunFolder
@@ -40,40 +40,35 @@ def page_of(run: RunFolder, dataset: Dataset, say: Callable[[str], None]) -> str
     drawn: Json = {"loss": figures.loss_figure(run), "recall": figures.recall_figure(run)}
     parts = []
     if run.result:
-        parts.append(_part("scores", "Scores", sections.scores(run.result)))
-    parts.append(_part("curves", "Learning curves", sections.curves(run, **drawn)))
+        parts.append(sections.scores(run.result))
+    parts.append(sections.curves(run, **drawn))
     if run.layers or layers.epochs_with_layers(run):
         drawn |= {"layers": layers.bars_figure(run), "layer-curves": layers.curves_figure(run)}
-        parts.append(_part("layers", "Layers", layers.section(run, dataset, drawn)))
+        parts.append(layers.section(run, dataset, drawn))
     if run.diagnosis:
-        parts.append(_part("diagnosis", "Diagnosis", diagnosis.section(run.diagnosis, dataset)))
+        parts.append(diagnosis.section(run.diagnosis, dataset))
     if run.test is not None and run.test.usable:
         normalise = bool(run.config.get("normalise", True))
         say("finding neighbours")
         found = queries.find(run.test, normalise)
         say("choosing queries")
-        shown = sections.retrieval(run.test, found, dataset)
-        parts.append(_part("retrieval", "Retrieval", shown))
+        parts.append(sections.retrieval(run.test, found, dataset))
         say("drawing the map")
         drawn["map"] = map_data(run.test, found, dataset, normalise)
         if drawn["map"]:
-            parts.append(_part("map", "Map", drawn["map"]))
+            parts.append(sections.map_section(drawn["map"]))
     if run.calibration:
-        parts.append(_part("calibration", "Calibration", run.calibration))
-    parts.append(_part("training", "What was trained", sections.training(run, dataset)))
+        parts.append(sections.calibration(run.calibration))
+    parts.append(sections.training(run, dataset))
     say("writing the page")
     return render(
-        "reports/run.html.jinja",
+        "reports/run",
         page=Page("run", run.name, sections.headline(run), _notices(run), parts),
         data=(run.result or {}).get("data", {}).get("name"),
         bars=sections.head_bars(run.result) if run.result else [],
         figures=drawn if any(drawn.values()) else None,
         plotly=_packed_plotly,
     )
-
-
-def _part(anchor: str, title: str, content: object) -> Part:
-    return Part(anchor, title, f"reports/{anchor}.html.jinja", content)
 
 
 def _notices(run: RunFolder) -> list[str]:

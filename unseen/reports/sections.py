@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from unseen.contracts import Dataset, FeatureDataset
-from unseen.pages import Headline
+from unseen.pages import Headline, Part
 from unseen.reports import queries, tables, thumbnails
 from unseen.reports.figures import PARTS, Line, Plot
 from unseen.reports.queries import Found
@@ -45,23 +45,6 @@ MEANINGS = {
 
 
 @dataclass(frozen=True)
-class Scores:
-    """The score table and how to read it."""
-
-    table: tables.PageTable
-    explained: str
-    meanings: list[tuple[str, str]]
-
-
-@dataclass(frozen=True)
-class Curves:
-    """Learning curves; `kept` says which epoch the dashed line marks."""
-
-    kept: str
-    plots: list[Plot]
-
-
-@dataclass(frozen=True)
 class View:
     """A tab of queries with their nearest neighbours."""
 
@@ -71,31 +54,15 @@ class View:
 
 
 @dataclass(frozen=True)
-class Retrieval:
-    """`number` says what the number under a picture is."""
-
-    number: str
-    views: list[View]
-
-
-@dataclass(frozen=True)
 class SearchWith:
     """The way from a run, as seen from the folder the reader stands in, to the search page."""
 
-    path: str  # for a shell
+    path: str
     page: str = SEARCH_PAGE
 
-
-@dataclass(frozen=True)
-class Training:
-    """What was trained on what, how the model was chosen, and how to remake it."""
-
-    facts: dict[str, str]
-    command: str
-    test_reads: list[Json]
-    search: SearchWith | None  # features have no pictures to search
-    config: str
-    versions: str
+    @property
+    def quoted(self) -> str:
+        return shlex.quote(self.path)
 
 
 def headline(run: RunFolder) -> Headline:
@@ -123,7 +90,8 @@ def head_bars(result: Json) -> list[tables.ScoreRow]:
     return [row for row in tables.score_rows(result, ["recall@1"]) if row.cells[0]]
 
 
-def scores(result: Json) -> Scores:
+def scores(result: Json) -> Part:
+    """The score table and how to read it."""
     counts = result["scores"][tables.row_names(result)[0]].get("counts", {})
     split = result.get("split", {})
     answering = "gallery" if "gallery_items" in split else "test classes"
@@ -144,45 +112,67 @@ def scores(result: Json) -> Scores:
         average = _percent(trained.class_average)
         text += f" Averaged over classes instead of queries, R@1 is {average}."
     names = tables.metric_names(result)
-    known = [said for key, said in MEANINGS.items() if any(n.startswith(key) for n in names)]
-    return Scores(tables.page_table(result), text, known)
+    return Part.of(
+        "reports/scores",
+        "Scores",
+        table=tables.page_table(result),
+        explained=text,
+        meanings=[MEANINGS[key] for key in MEANINGS if any(n.startswith(key) for n in names)],
+    )
 
 
-def curves(run: RunFolder, loss: Json | None, recall: Json | None) -> Curves:
-    """Frames for the figures there are."""
+def curves(run: RunFolder, loss: Json | None, recall: Json | None) -> Part:
+    """Frames for the figures there are; `kept` says which epoch the dashed line marks."""
     titles = {trace["name"] for trace in recall["data"]} if recall else set()
     lines = [Line(t, colour, style) for t, colour, _, style in PARTS.values() if t in titles]
     plots = [Plot("loss", "Training loss", "Training loss over epochs", [])] if loss else []
     plots += [Plot("recall", "Recall@1", "Recall@1 over epochs", lines)] if recall else []
     selection = (run.result or {}).get("selection") or {}
-    return Curves(tables.kept(selection) if "epoch" in selection else "", plots)
+    kept = tables.kept(selection) if "epoch" in selection else ""
+    return Part.of("reports/curves", "Learning curves", plots=plots, kept=kept)
 
 
-def training(run: RunFolder, dataset: Dataset) -> Training:
+def training(run: RunFolder, dataset: Dataset) -> Part:
+    """What was trained on what, how the model was chosen, and how to remake it."""
     facts = _data_facts(run.result or {}, dataset)
     facts |= _config_facts(run.config) | _selection_facts(run)
     versions = {"unseen": run.manifest.get("unseen"), **(run.manifest.get("versions") or {})}
-    return Training(
+    return Part.of(
+        "reports/training",
+        "What was trained",
         facts={title: value for title, value in facts.items() if value not in (None, "")},
         command=run.manifest.get("command") or "",
         test_reads=run.manifest.get("test_reads") or [],
-        search=None if isinstance(dataset, FeatureDataset) else search_with("."),
+        search=None if isinstance(dataset, FeatureDataset) else SearchWith("."),
         config=run.config_text,
         versions=", ".join(f"{name} {version}" for name, version in versions.items() if version),
     )
 
 
-def search_with(run: str) -> SearchWith:
-    return SearchWith(shlex.quote(run))
-
-
-def retrieval(test: TestEmbeddings, found: Found, dataset: Dataset) -> Retrieval:
+def retrieval(test: TestEmbeddings, found: Found, dataset: Dataset) -> Part:
     """Queries with their nearest neighbours, in three tabs."""
     views = [
         View(title, line, [_row(query, test, found, dataset) for query in choose(found)])
         for choose, (title, line) in VIEWS.items()
     ]
-    return Retrieval("cosine similarity" if found.cosine else "Euclidean distance (d)", views)
+    number = "cosine similarity" if found.cosine else "Euclidean distance (d)"
+    return Part.of("reports/retrieval", "Retrieval", views=views, number=number)
+
+
+def map_section(data: Json) -> Part:
+    """The frame the script draws the map into."""
+    return Part.of(
+        "reports/map",
+        "Map",
+        shown=len(data["x"]),
+        total=data["total"],
+        classes=len(data["names"]),
+    )
+
+
+def calibration(made: Json) -> Part:
+    """Threshold, rates, and said against true probability, from what calibration.json holds."""
+    return Part.of("reports/calibration", "Calibration", made=made)
 
 
 def _config_facts(config: Json) -> Json:

@@ -233,7 +233,7 @@ def page_table(result: Json) -> PageTable:
 
 def html_table(result: Json) -> str:
     """The same as HTML, for a notebook."""
-    return render("reports/score_table.html.jinja", table=page_table(result))
+    return render("reports/score_table", table=page_table(result))
 
 
 def _two_lines(cell: ScoreCell | None) -> Text:

@@ -44,7 +44,7 @@ def write_answer(
     """The query, the decision and what was found."""
     decision, reason = _decision(answer, calibration)
     html = render(
-        "search/answer.html.jinja",
+        "search/answer",
         title=query.name,
         picture=data_uri(fitted(decode(query, QUERY_SIDE), QUERY_SIDE)),
         decision=decision,
@@ -61,11 +61,11 @@ def write_groups(out: Path, index: Index, found: Groups) -> None:
         tiles = [_tile(index, int(id)) for id in index.ids[members[:MOST_OF_A_GROUP]]]
         title = f"Group {number}: {len(members):,} pictures"
         group = Group(f"group-{number:03d}.html", title, len(members), tiles)
-        html = render("search/group.html.jinja", title=title, group=group)
+        html = render("search/group", title=title, group=group)
         replace_bytes(out / group.file, html.encode())
         groups.append(replace(group, tiles=tiles[:FEW_OF_A_GROUP]))
     count, why = len(index.ids), found.why
-    html = render("search/groups.html.jinja", title="groups", groups=groups, count=count, why=why)
+    html = render("search/groups", title="groups", groups=groups, count=count, why=why)
     replace_bytes(out / "index.html", html.encode())
 
 

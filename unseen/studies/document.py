@@ -44,4 +44,4 @@ def saved(drawn: Drawn, folder: RunFolder) -> Saved:
 def document(name: str, headline: Headline, notices: Sequence[str], parts: Sequence[Part]) -> str:
     """The page as text."""
     page = Page("study", name, headline, notices, parts)
-    return render("studies/study.html.jinja", page=page)
+    return render("studies/study", page=page)

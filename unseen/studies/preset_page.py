@@ -8,7 +8,7 @@ from pathlib import Path
 
 from unseen.pages import Headline, Part
 from unseen.reports.tables import ON_TEST
-from unseen.studies.document import Saved, document, saved
+from unseen.studies.document import document, saved
 from unseen.studies.figures import Drawn
 from unseen.studies.results import Results
 from unseen.training.run_folder import RunFolder
@@ -43,23 +43,6 @@ class Section:
     figures: Sequence[Drawn] = field(default=())
 
 
-@dataclass(frozen=True)
-class ShownSection:
-    """A section whose figures are saved."""
-
-    section: Section
-    figures: Sequence[Saved]
-
-
-@dataclass(frozen=True)
-class SetUp:
-    """What the studies were, and how many runs each has."""
-
-    title: Title
-    differences: Sequence[str]
-    runs: Mapping[str, int]
-
-
 def write(
     folder: RunFolder,
     title: Title,
@@ -71,11 +54,17 @@ def write(
     first = replace(sections[0], found=sections[0].found[1:])  # its first sentence is the headline
     parts = []
     for number, each in enumerate([first, *sections[1:]]):
-        shown = ShownSection(each, [saved(drawn, folder) for drawn in each.figures])
-        parts.append(Part(str(number), each.title, "studies/preset_section.html.jinja", shown))
+        figures = [saved(drawn, folder) for drawn in each.figures]
+        shown = Part.of(
+            "studies/preset_section", each.title, str(number), section=each, figures=figures
+        )
+        parts.append(shown)
     runs = {name: len(found.runs) for name, found in results.items()}
-    setup = SetUp(title, differences, runs)
-    parts.append(Part("how", "Set-up", "studies/preset_setup.html.jinja", setup))
+    parts.append(
+        Part.of(
+            "studies/preset_setup", "Set-up", "how", of=title, differences=differences, runs=runs
+        )
+    )
     page = document(title.name, Headline(sections[0].found[0]), _notices(results), parts)
     folder.write_text("findings.md", _markdown(title, sections, differences, results))
     folder.write_text("index.html", page)

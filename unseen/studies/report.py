@@ -19,49 +19,16 @@ from typing import Any
 from unseen.data.pictures.table_file import write_csv
 from unseen.evaluation.gain import verdict
 from unseen.pages import Headline, Part
-from unseen.reports.sections import SearchWith, search_with
+from unseen.reports.sections import SearchWith
 from unseen.reports.tables import ON_TEST, metric_title, row_title
 from unseen.studies import tables
 from unseen.studies.document import Saved, document, saved
 from unseen.studies.figures import draw_all, played
 from unseen.studies.results import Results, Run, standings
-from unseen.studies.tournament import Tournament
 from unseen.training.run_folder import RunFolder
 
 SAME = 5e-4  # scores that look equal in percent with one digit
 NAMED = 5  # methods a headline names
-
-
-@dataclass(frozen=True)
-class Scores:
-    table: tables.PageTable
-    figures: Sequence[Saved]
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """chosen: variant -> its best values."""
-
-    chosen: Mapping[str, Mapping[str, Any]]
-    figures: Sequence[Saved]
-
-
-@dataclass(frozen=True)
-class Ranks:
-    tournament: Tournament
-    figures: Sequence[Saved]
-
-
-@dataclass(frozen=True)
-class How:
-    """What was compared, and how to make it again."""
-
-    about: str
-    facts: Sequence[tuple[str, str]]
-    on_test: bool
-    command: str
-    toml: str
-    search: SearchWith | None
 
 
 @dataclass(frozen=True)
@@ -73,13 +40,6 @@ class RunLine:
     score: str
     selected: str
     seconds: str
-
-
-@dataclass(frozen=True)
-class Runs:
-    count: int  # without those of a search
-    metric: str
-    lines: Sequence[RunLine]
 
 
 def write(results: Results) -> Path:
@@ -100,20 +60,18 @@ def _parts(results: Results, figures: Sequence[Saved]) -> list[Part]:
     def some(*names: str) -> list[Saved]:
         return [each for each in figures if each.name.startswith(names)]
 
-    def part(name: str, title: str, content: object) -> Part:
-        return Part(name, title, f"studies/{name}.html.jinja", content)
-
-    parts = [part("scores", "Scores", Scores(tables.page_table(results), some("scores")))]
+    table = tables.page_table(results)
+    parts = [Part.of("studies/scores", "Scores", table=table, figures=some("scores"))]
     if results.searches:
-        parts.append(part("tuning", "Tuning", Tuning(_chosen(results), some("search"))))
-    result = played(results) if _finished(results) else None
-    if result is not None:
-        ranks = Ranks(result, some("ranks", "critical_difference"))
-        parts.append(part("tournament", "Tournament", ranks))
+        chosen = _chosen(results)
+        parts.append(Part.of("studies/tuning", "Tuning", chosen=chosen, figures=some("search")))
+    ranks = played(results) if _finished(results) else None
+    if ranks is not None:
+        drawn = some("ranks", "critical_difference")
+        parts.append(Part.of("studies/tournament", "Tournament", tournament=ranks, figures=drawn))
     if more := some("relative", "correlation"):
-        parts.append(part("more", "Set-ups and metrics", more))
-    parts.append(part("how", "What was compared, and how", _how(results)))
-    return [*parts, part("runs", "Every run", _runs(results))]
+        parts.append(Part.of("studies/more", "Set-ups and metrics", figures=more))
+    return [*parts, _how(results), _runs(results)]
 
 
 def headline(results: Results) -> Headline:
@@ -168,7 +126,7 @@ def _chosen(results: Results) -> dict[str, Mapping[str, Any]]:
     }
 
 
-def _how(results: Results) -> How:
+def _how(results: Results) -> Part:
     plan, done = results.plan, _finished(results)
     compared = [
         (name, ", ".join(dict.fromkeys(run.cell.labels[name] for run in results.runs)))
@@ -189,13 +147,15 @@ def _how(results: Results) -> How:
         ("splits", ", ".join(hashes)),
         ("selected on", f"{on} classes"),
     ]
-    return How(
-        plan.about,
-        [(title, text) for title, text in facts if text],
-        results.on_test,
-        f"unseen study run study.toml --out {shlex.quote(results.out.name)}",
-        plan.to_toml(),
-        _search(results),
+    return Part.of(
+        "studies/how",
+        "What was compared, and how",
+        about=plan.about,
+        facts=[(title, text) for title, text in facts if text],
+        on_test=results.on_test,
+        command=f"unseen study run study.toml --out {shlex.quote(results.out.name)}",
+        toml=plan.to_toml(),
+        search=_search(results),
     )
 
 
@@ -209,10 +169,10 @@ def _search(results: Results) -> SearchWith | None:
     if not done:
         return None
     best = max(done, key=lambda run: (run.selection or {}).get("value", -math.inf))
-    return search_with(f"runs/{best.folder.name}")
+    return SearchWith(f"runs/{best.folder.name}")
 
 
-def _runs(results: Results) -> Runs:
+def _runs(results: Results) -> Part:
     metric = results.plan.metric
     lines = []
     for run in (*results.runs, *results.searches):
@@ -226,7 +186,13 @@ def _runs(results: Results) -> Runs:
                 seconds="" if math.isnan(run.seconds) else f"{run.seconds:.0f}",
             )
         )
-    return Runs(len(results.runs), metric_title(metric), lines)
+    return Part.of(
+        "studies/runs",
+        "Every run",
+        count=len(results.runs),
+        metric=metric_title(metric),
+        lines=lines,
+    )
 
 
 def _csv(results: Results) -> str:
