@@ -10,7 +10,7 @@ Formula  unit embeddings x, unit class vectors w, y the class of i:
          `layer_norm` standardises each embedding over its coordinates first, as the paper does.
          (Equation 19 of Roth et al. leaves c = y out of the sum, and sums over the batch.)
 Values   temperature 0.05 (paper). Class vectors at 2e-3 (Roth et al. 2020 on Online Products; on
-         CUB and Cars 1e-5, in 150 epochs).
+         CUB and Cars 1e-5, in 150 epochs; measured in docs/choosing.md).
 Use      any sampler, no miner.
 """
 

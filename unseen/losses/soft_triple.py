@@ -13,8 +13,10 @@ Formula  s[i,c,k] the cosine between item i and centre k of class c, y the class
          the last s[i,c,k], so that S is always 1; 18 counts each pair of centres twice. Equation
          2.30 of Psomas has neither the soft choice of a centre nor the second term.)
 Values   10 centres, scale 20, temperature 0.1, margin 0.01, tau 0.2 (paper, where the temperature
-         is gamma), centres at 1e-2 (authors' code). Roth et al. 2020: 2 centres, scale 8, at 1e-5.
-         Psomas' thesis: at 1e-4, tuned 5e-5, in its code 1e-2; it gives gamma as 1/temperature.
+         is gamma), centres at 1e-2 (authors' code; for a head on frozen features 1e-3 to 1e-1 were
+         equal, slower ones 0.2 to 0.6 points of recall@1 behind: docs/choosing.md). Roth et al.
+         2020: 2 centres, scale 8, at 1e-5. Psomas' thesis: at 1e-4, tuned 5e-5, in its code 1e-2;
+         it gives gamma as 1/temperature.
 Use      any sampler, no miner. One centre with tau 0 and margin 0 is normalized_softmax.
 """
 
