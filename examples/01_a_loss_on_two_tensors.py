@@ -5,15 +5,13 @@ python examples/01_a_loss_on_two_tensors.py
 
 import torch
 
-from unseen.losses.margin import Margin
-from unseen.losses.multi_similarity import MultiSimilarity
-from unseen.losses.triplet import Triplet
+from unseen import losses
 
 generator = torch.Generator().manual_seed(0)
 embeddings = torch.randn(12, 16, generator=generator, requires_grad=True)
 labels = torch.arange(4).repeat_interleave(3)  # 4 classes of 3 items
 
-for loss in (Triplet(), MultiSimilarity(), Margin(num_classes=4)):
+for loss in (losses.Triplet(), losses.MultiSimilarity(), losses.Margin(num_classes=4)):
     value = loss(embeddings, labels)  # every tuple of the batch counts
     value.backward()
     print(f"{type(loss).__name__}: {value.item():.4f}")

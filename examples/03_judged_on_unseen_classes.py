@@ -5,9 +5,7 @@ python examples/03_judged_on_unseen_classes.py
 
 import torch
 
-from unseen import evaluate
-from unseen.losses.multi_similarity import MultiSimilarity
-from unseen.miners.multi_similarity import MultiSimilarity as Miner
+from unseen import evaluate, losses, miners
 
 generator = torch.Generator().manual_seed(0)
 labels = torch.arange(80).repeat_interleave(8)  # 80 classes of 8 items
@@ -16,7 +14,8 @@ signal = signal + 0.5 * torch.randn(640, 16, generator=generator)
 features = torch.cat([signal, 3 * torch.randn(640, 48, generator=generator)], dim=1)
 seen, new = labels < 40, labels >= 40
 
-head, loss, miner = torch.nn.Linear(64, 32), MultiSimilarity(), Miner()
+head = torch.nn.Linear(64, 32)
+loss, miner = losses.MultiSimilarity(), miners.MultiSimilarity()
 optimiser = torch.optim.AdamW(head.parameters(), lr=1e-2)
 for _ in range(100):
     embeddings = head(features[seen])

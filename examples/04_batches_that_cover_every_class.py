@@ -5,10 +5,10 @@ python examples/04_batches_that_cover_every_class.py
 
 import numpy as np
 
-from unseen.samplers.samples_per_class import SamplesPerClass
+from unseen import samplers
 
 labels = np.repeat(np.arange(30), 5)  # 30 classes of 5 items
-sampler = SamplesPerClass(np.arange(150), labels, batch_size=12, per_class=3)
+sampler = samplers.SamplesPerClass(np.arange(150), labels, batch_size=12, per_class=3)
 
 sampler.set_epoch(0)
 first = next(iter(sampler))

@@ -5,11 +5,8 @@ python examples/05_a_regularizer_beside_the_loss.py
 
 import torch
 
-from unseen.contracts import Output
-from unseen.losses.margin import Margin
-from unseen.miners.distance_weighted import DistanceWeighted
+from unseen import Output, losses, miners, regularizers
 from unseen.objective import MinedObjective
-from unseen.regularizers.global_orthogonal import GlobalOrthogonal
 
 generator = torch.Generator().manual_seed(0)
 pooled = torch.randn(24, 32, generator=generator)
@@ -17,9 +14,9 @@ labels = torch.arange(6).repeat_interleave(4)
 head = torch.nn.Linear(32, 16)
 
 objective = MinedObjective(
-    Margin(num_classes=6),
-    DistanceWeighted(),
-    [("global_orthogonal", 1.0, GlobalOrthogonal())],
+    losses.Margin(num_classes=6),
+    miners.DistanceWeighted(),
+    [("global_orthogonal", 1.0, regularizers.GlobalOrthogonal())],
 )
 terms = objective(Output(head(pooled), pooled), labels)
 terms["total"].backward()

@@ -1,5 +1,5 @@
-"""A loss of your own: one class, one method. As a file in unseen/losses it needs nothing else to
-be in configs, tables and the contract tests; CONTRIBUTING.md shows how.
+"""A loss of your own: one class, one method. In a file of its own it is a name in every command:
+`loss=./my_idea.py:MyIdea` (docs/extend/loss.md).
 
     python examples/06_a_loss_of_your_own.py
 """

@@ -3,7 +3,6 @@
 import ast
 import json
 import re
-import tomllib
 from pathlib import Path
 
 import jinja2
@@ -44,14 +43,6 @@ def test_no_template_lets_a_value_through_as_it_is() -> None:
     assert len(templates) > 20
     for path in templates:
         assert not re.search(r"\|\s*safe|autoescape", path.read_text()), path.name
-
-
-def test_a_wheel_has_every_template_style_sheet_and_script() -> None:
-    project = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())
-    patterns = project["tool"]["setuptools"]["package-data"]["unseen"]
-    packed = {path for pattern in patterns for path in PACKAGE.glob(pattern)}
-    for ending in ("jinja", "css", "js"):
-        assert set(PACKAGE.rglob(f"*.{ending}")) <= packed
 
 
 def test_html_stands_in_templates_alone() -> None:

@@ -2,18 +2,28 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
 
 
-def test_the_python_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_python_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     (program,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    exec(compile(program, "README.md", "exec"), {})
-    features, trained = capsys.readouterr().out.splitlines()
-    recall = [float(re.findall(r"recall@1 ([\d.]+)", line)[0]) for line in (features, trained)]
-    assert recall[1] > recall[0] + 0.2
+    space: dict[str, Any] = {}
+    exec(compile(program, "README.md", "exec"), space)
+    rows = space["run"].result["scores"]
+    recall = {row: rows[row]["metrics"]["recall@1"]["value"] for row in ("trained", "features")}
+    assert recall["trained"] > recall["features"] + 0.4
+
+
+def test_the_python_example_is_short_and_the_one_that_is_compared_with_other_libraries() -> None:
+    (program,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert len([line for line in program.splitlines() if line.strip()]) <= 15
+    compared = Path(__file__).parent.parent / "docs" / "from_pytorch_metric_learning.md"
+    assert program in compared.read_text()
 
 
 def test_its_two_commands_are_targets_of_the_makefile() -> None:

@@ -1,7 +1,7 @@
 """Pages: values filled into the HTML templates that stand beside the code which makes them.
 
     html = render("reports/run", page=..., figures=...)
-    part = Part.of("reports/curves", "Learning curves", plots=...)  # a section
+    part = Part.of("reports/curves", "Learning curves", plots=...)     # reports/curves.html.jinja
 
 A value is text and is escaped wherever it stands; a name that nothing fills is an error. Nothing
 but the toolkit's own style sheets and scripts enters a page as it is (`own("reports/look.css")`).
