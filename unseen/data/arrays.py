@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from unseen.data.base import Columns, described
+from unseen.data.base import Columns, class_counts, described, lone_classes
 from unseen.data.pictures.item_digests import Progress, row_digests, row_ids
 
 FURTHER = "label_"  # the names of further label columns begin with it
@@ -73,15 +73,8 @@ class Arrays:
         return row_digests(self.features)
 
     def describe(self) -> dict[str, Any]:
-        counts = np.bincount(self.labels)
-        return {
-            "items": len(self),
-            "classes": len(self.label_names),
-            "features": self.features.shape[1],
-            "smallest class": int(counts.min()),
-            "largest class": int(counts.max()),
-            "classes with one picture": int((counts == 1).sum()),
-        }
+        counts = class_counts(self.labels, self.label_names) | lone_classes(self.labels)
+        return counts | {"features": self.features.shape[1]}
 
     def fingerprint(self) -> str:
         digest = hashlib.sha256(np.ascontiguousarray(self.features).tobytes())

@@ -124,3 +124,19 @@ def _flags(values: Column, name: str, source: str) -> BoolArray:
         if word not in _TRUE | _FALSE:
             raise ValueError(f"{source}: {name} must be true or false, got {word!r}")
     return np.isin(words, list(_TRUE))
+
+
+def class_counts(labels: IntArray, names: Sequence[str]) -> dict[str, Any]:
+    """What every data set says of itself: items, classes, and how unequal they are."""
+    counts = np.bincount(labels)
+    return {
+        "items": len(labels),
+        "classes": len(names),
+        "smallest class": int(counts.min()),
+        "largest class": int(counts.max()),
+    }
+
+
+def lone_classes(labels: IntArray) -> dict[str, Any]:
+    """Classes whose one item has no partner."""
+    return {"classes with one picture": int((np.bincount(labels) == 1).sum())}

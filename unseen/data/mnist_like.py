@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from unseen.data.base import Columns, described
+from unseen.data.base import Columns, class_counts, described
 from unseen.data.pictures.item_digests import Progress, row_digests, row_ids
 
 _TRAIN, _TEST = ("train",), ("t10k", "test")
@@ -76,13 +76,7 @@ class MnistLike:
         return row_digests(self._pixels)
 
     def describe(self) -> dict[str, Any]:
-        counts = np.bincount(self.labels)
-        return {
-            "items": len(self),
-            "classes": len(self.label_names),
-            "smallest class": int(counts.min()),
-            "largest class": int(counts.max()),
-        }
+        return class_counts(self.labels, self.label_names)
 
     def fingerprint(self) -> str:
         digest = hashlib.sha256(self._pixels.tobytes())

@@ -11,10 +11,10 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from PIL import Image
 
 from unseen.contracts import IntArray
+from unseen.data.base import class_counts, lone_classes
 from unseen.data.pictures.crops import Loaded, Picture
 from unseen.data.pictures.decode import PictureFile, UnreadablePictureError
 from unseen.data.pictures.item_digests import Progress, numbered
@@ -62,15 +62,8 @@ class Packed:
         return [hashlib.sha256(one.tobytes() + two.tobytes()).digest() for one, two in pairs]
 
     def describe(self) -> dict[str, Any]:
-        counts = np.bincount(self.labels)
-        return {
-            "items": len(self),
-            "classes": len(self.label_names),
-            "smallest class": int(counts.min()),
-            "largest class": int(counts.max()),
-            "classes with one picture": int((counts == 1).sum()),
-            "short side": int(self._pack.header["short_side"]),
-        }
+        counts = class_counts(self.labels, self.label_names) | lone_classes(self.labels)
+        return counts | {"short side": int(self._pack.header["short_side"])}
 
     def fingerprint(self) -> str:
         """Of the index, which holds a checksum of every picture."""

@@ -27,7 +27,7 @@ from unseen.networks.backbone import Backbone
 from unseen.networks.frozen_batch_norm import hold_statistics
 from unseen.networks.network import EMBEDDING, POOLED
 from unseen.networks.split import split_body
-from unseen.networks.taps import check_names, tap
+from unseen.networks.taps import check_names, tapped
 
 GOOGLENET = ("maxpool3", "inception4e")
 
@@ -110,13 +110,7 @@ class AttentionEnsemble(nn.Module):
         self, images: Tensor, names: Sequence[str], pooling: str = "max"
     ) -> dict[str, Tensor]:
         """Unit descriptors; layers after the masks give the learners' side by side."""
-        check_names(names, self.layers())
-
-        def run() -> dict[str, Tensor]:
-            output = self(images)
-            return {POOLED: output.pooled, EMBEDDING: output.embeddings}
-
-        return tap(run, self.named_layers(), names, num_images=images.shape[0], pooling=pooling)
+        return tapped(self, images, names, pooling)
 
     @torch.no_grad()
     def _channels(self, masks_at: str, trunk_until: str) -> tuple[int, int]:

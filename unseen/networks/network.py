@@ -1,15 +1,13 @@
 """A backbone and a head: pictures to an Output, and any named layer as a descriptor."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from torch import Tensor, nn
 
 from unseen.contracts import Output
 from unseen.networks.backbone import Backbone
 from unseen.networks.head import Head
-from unseen.networks.taps import check_names, tap
-
-POOLED, EMBEDDING = "pooled", "embedding"
+from unseen.networks.taps import EMBEDDING, POOLED, tapped
 
 
 class EmbeddingNetwork(nn.Module):
@@ -59,17 +57,4 @@ class EmbeddingNetwork(nn.Module):
         self, images: Tensor, names: Sequence[str], pooling: str = "max"
     ) -> dict[str, Tensor]:
         """Unit descriptors [N, d] of named layers, by the rule of `taps.py`."""
-        check_names(names, self.layers())
-
-        def run() -> Mapping[str, Tensor]:
-            output = self(images)
-            return {POOLED: output.pooled, EMBEDDING: output.embeddings}
-
-        return tap(
-            run,
-            self.named_layers(),
-            names,
-            num_images=images.shape[0],
-            pooling=pooling,
-            has_channels_last=self.backbone.has_channels_last,
-        )
+        return tapped(self, images, names, pooling, self.backbone.has_channels_last)

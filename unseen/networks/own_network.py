@@ -5,7 +5,7 @@ It may say how it wants its pictures: `input_spec = InputSpec(size, mean, std)`.
 read, frozen (`freeze_until=<layer>`) and compared by their own names, like those of built-in ones.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 
 import torch
@@ -15,8 +15,7 @@ from unseen import outside
 from unseen.contracts import Output
 from unseen.networks.backbone import Backbone
 from unseen.networks.input_spec import InputSpec, input_spec_of
-from unseen.networks.network import EMBEDDING, POOLED
-from unseen.networks.taps import check_names, tap
+from unseen.networks.taps import EMBEDDING, POOLED, tapped
 from unseen.networks.weights import load_weights
 
 
@@ -64,13 +63,7 @@ class OwnNetwork(nn.Module):
         self, images: Tensor, names: Sequence[str], pooling: str = "max"
     ) -> dict[str, Tensor]:
         """Unit descriptors [N, d] of named layers, by the rule of `taps.py`."""
-        check_names(names, self.layers())
-
-        def run() -> Mapping[str, Tensor]:
-            output = self(images)
-            return {POOLED: output.pooled, EMBEDDING: output.embeddings}
-
-        return tap(run, self.named_layers(), names, num_images=len(images), pooling=pooling)
+        return tapped(self, images, names, pooling)
 
 
 def own_network(

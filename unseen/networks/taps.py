@@ -18,6 +18,7 @@ from unseen.geometry import full_precision, unit
 from unseen.names import advice
 from unseen.networks.pooling import create_pooling
 
+POOLED, EMBEDDING = "pooled", "embedding"  # the two descriptors every network has
 Keep = Callable[[str, Any], None]
 
 
@@ -47,6 +48,31 @@ def tap(
     if silent:
         raise ValueError(f"layers that do not run in a forward pass: {', '.join(silent)}")
     return {name: unit(full_precision(seen[name])) for name in names}
+
+
+def tapped(
+    network: Any,
+    images: Tensor,
+    names: Sequence[str],
+    pooling: str = "max",
+    has_channels_last: bool = False,
+) -> dict[str, Tensor]:
+    """Unit descriptors [N, d] of named layers of a network, from one forward pass."""
+    check_names(names, network.layers())
+
+    def run() -> Mapping[str, Tensor]:
+        output = network(images)
+        return {POOLED: output.pooled, EMBEDDING: output.embeddings}
+
+    layers = network.named_layers()
+    return tap(
+        run,
+        layers,
+        names,
+        num_images=len(images),
+        pooling=pooling,
+        has_channels_last=has_channels_last,
+    )
 
 
 def check_names(names: Sequence[str], known: Sequence[str]) -> None:

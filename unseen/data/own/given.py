@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from unseen.contracts import Dataset
-from unseen.data.base import Columns, Described, coded, described
+from unseen.data.base import Columns, Described, class_counts, coded, described, lone_classes
 from unseen.data.pictures.decode import decode
 from unseen.data.pictures.files import PictureFiles
 from unseen.data.pictures.item_digests import row_digests, row_ids
@@ -72,7 +72,7 @@ class GivenPictures:
         return as_picture(self._take(index))
 
     def describe(self) -> dict[str, Any]:
-        return _counts(self.labels, self.label_names)
+        return class_counts(self.labels, self.label_names) | lone_classes(self.labels)
 
     def item_ids(self) -> list[str]:
         return [f"item {index}" for index in range(len(self))]
@@ -110,7 +110,8 @@ class GivenFeatures:
         raise ValueError(f"{self.name} are features, no pictures")
 
     def describe(self) -> dict[str, Any]:
-        return _counts(self.labels, self.label_names) | {"features": self.features.shape[1]}
+        counts = class_counts(self.labels, self.label_names) | lone_classes(self.labels)
+        return counts | {"features": self.features.shape[1]}
 
     def item_ids(self) -> list[str]:
         return row_ids(len(self))
@@ -219,17 +220,6 @@ def _told(labels: Sequence[Any], names: Sequence[str] | None) -> Described:
     _, values = coded(np.asarray(labels))
     called = [str(names[int(v)]) if v.isdigit() and int(v) < len(names) else v for v in values]
     return Described(told.labels, called, told.test_classes, told.annotations)
-
-
-def _counts(labels: NDArray[np.int64], names: Sequence[str]) -> dict[str, Any]:
-    counts = np.bincount(labels)
-    return {
-        "items": len(labels),
-        "classes": len(names),
-        "smallest class": int(counts.min()),
-        "largest class": int(counts.max()),
-        "classes with one picture": int((counts == 1).sum()),
-    }
 
 
 def _fingerprint(labels: NDArray[np.int64], names: Sequence[str], digests: Sequence[bytes]) -> str:

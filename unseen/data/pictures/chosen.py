@@ -4,10 +4,10 @@ is about, whatever has come to its data since."""
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 from PIL import Image
 
 from unseen.contracts import Annotations, Dataset, FeatureDataset, IdentifiedDataset, IntArray
+from unseen.data.base import class_counts
 
 _BY_INDEX = ("path", "opened")  # what a data set may offer for one item
 _BY_ROW = ("boxes",)  # and for all
@@ -54,13 +54,7 @@ class ChosenItems:
         return self._dataset.picture(int(self._places[index]))
 
     def describe(self) -> dict[str, Any]:
-        counts = np.bincount(self.labels)
-        return {
-            "items": len(self),
-            "classes": len(self.label_names),
-            "smallest class": int(counts.min()),
-            "largest class": int(counts.max()),
-        }
+        return class_counts(self.labels, self.label_names)
 
     def fingerprint(self) -> str:
         return self._fingerprint

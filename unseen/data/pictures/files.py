@@ -9,11 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from PIL import Image
 
 from unseen.contracts import Annotations, IntArray
-from unseen.data.base import Described
+from unseen.data.base import Described, class_counts, lone_classes
 from unseen.data.pictures.crops import Loaded, Picture
 from unseen.data.pictures.decode import PictureFile, UnreadablePictureError, check, decode
 from unseen.data.pictures.item_digests import Progress, file_digests, numbered
@@ -63,13 +62,8 @@ class PictureFiles:
             return Loaded(whole.pixels((left, top, right, bottom)))
 
     def describe(self) -> dict[str, Any]:
-        counts = np.bincount(self.labels)
-        return {
-            "items": len(self),
-            "classes": len(self.label_names),
-            "smallest class": int(counts.min()),
-            "largest class": int(counts.max()),
-            "classes with one picture": int((counts == 1).sum()),
+        counts = class_counts(self.labels, self.label_names) | lone_classes(self.labels)
+        return counts | {
             "unreadable files": len(self.skipped),
             "unreadable": [error.line for error in self.skipped],
         }
