@@ -93,7 +93,7 @@ def test_learning_rates_follow_the_thesis(pictures: Path) -> None:
 
 def test_a_recipe_is_the_first_word_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[configs.Config] = []
-    monkeypatch.setattr("unseen.cli.train.run", lambda config, out: started.append(config))
+    monkeypatch.setattr("unseen.cli.train.run", lambda config, *_: started.append(config))
     app(["train", str(RECIPES[0]), "data.root=elsewhere", "seed=3"], standalone_mode=False)
     (config,) = started
     recipe = configs.make(configs.load(RECIPES[0]))

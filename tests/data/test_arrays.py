@@ -174,5 +174,5 @@ def test_a_run_judges_the_features_too_and_can_be_read_back(file: Path, tmp_path
     result = train_and_judge(setting, tmp_path / "run", "test")
     assert list(result["scores"]) == ["trained", "untrained", "features"]
     assert result["split"]["test_classes"] == 6
-    written = configs.make(configs.load(tmp_path / "run" / "config.toml"))
+    written = configs.make_settled(configs.load(tmp_path / "run" / "config.toml"))
     assert written == setting.config
