@@ -48,9 +48,15 @@ def random_run(folder: Path, backbone: str, *words: str) -> Trained:
         "threads=1",
         "workers=0",
         "normalise=true",
+        "views=0",
+        "miner=none",
+        "batch_size=8",
+        "epochs=1",
+        "lr=0.1",
+        "validation_share=0.5",
         "transform=small" if backbone == "small_conv" else "transform=base",
     ]
-    config = configs.make(configs.override({}, [*values, *words]))
+    config = configs.make_settled(configs.override({}, [*values, *words]))
     run = RunFolder(folder)
     run.write_text("config.toml", config.to_toml())
     run.write_tensors("weights.safetensors", assemble.network(config).state_dict())

@@ -175,7 +175,6 @@ class Facts:
     input_spec: InputSpec
 
 
-@cache
 def backbone_facts(name: str) -> Facts:
     """Descriptor size and wanted pictures, without the cost of random weights."""
     if name.startswith(FEATURES):
@@ -269,6 +268,7 @@ RECIPES = {
 }
 
 
+@cache
 def _timm_recipe(model: str, picture_size: int | None) -> Recipe:
     import timm  # noqa: PLC0415 - takes seconds, and only this branch needs it
 

@@ -29,10 +29,10 @@ def features(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def many_classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """84 classes of 5 features in 16 dimensions: enough for batches of 144."""
+    """92 classes of 5 features in 16 dimensions: enough for batches of 144."""
     generator = np.random.default_rng(0)
-    labels = np.repeat(np.arange(84), 5)
-    centres = generator.normal(size=(84, 16))
+    labels = np.repeat(np.arange(92), 5)
+    centres = generator.normal(size=(92, 16))
     values = centres[labels] + generator.normal(size=(len(labels), 16))
     file = tmp_path_factory.mktemp("features") / "many.npz"
     np.savez(file, features=values.astype(np.float32), labels=labels)
