@@ -69,7 +69,7 @@ def tapped(
         run,
         layers,
         names,
-        num_images=len(images),
+        num_images=images.shape[0],  # not len: a traced batch has no fixed size
         pooling=pooling,
         has_channels_last=has_channels_last,
     )
