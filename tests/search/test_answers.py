@@ -1,5 +1,6 @@
 """Decisions at the threshold: a label, unlabelled, or unknown; and the page that shows them."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,17 @@ from unseen.search.index import Index
 from unseen.search.ingest import find, ingest, model_entry
 from unseen.search.sheet import write_answer
 from unseen.search.writer import Writer
+
+
+@pytest.fixture(scope="module")
+def run(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy: what is calibrated here would answer in other tests."""
+    return Path(shutil.copytree(run, tmp_path_factory.mktemp("calibrated") / "run"))
+
+
+@pytest.fixture(scope="module")
+def model(run: Path) -> Trained:
+    return Trained.open(run)
 
 
 @pytest.fixture(scope="module")

@@ -27,6 +27,7 @@ pytestmark = pytest.mark.skipif(
     reason="needs a browser: apt-get install chromium chromium-driver",
 )
 Driver = Any
+FOCUS = "const f = document.activeElement; return f.id || f.getAttribute('class') || f.innerText"
 
 
 def opened(*more: str) -> Driver:
@@ -174,8 +175,7 @@ def test_with_the_keyboard_alone(page: Driver, pictures: Path) -> None:
     page.execute_script("document.activeElement.blur()")
     for _ in range(14):
         ActionChains(page).send_keys(Keys.TAB).perform()
-        focus = page.switch_to.active_element
-        reached.append(focus.get_attribute("id") or focus.get_attribute("class") or focus.text)
+        reached.append(page.execute_script(FOCUS))
     assert {"file", "crop", "label", "count", "Map"} <= set(reached)
     assert any("card" in name for name in reached)
     crop = page.find_element(By.ID, "crop")
@@ -183,8 +183,8 @@ def test_with_the_keyboard_alone(page: Driver, pictures: Path) -> None:
     until(page, lambda d: d.find_element(By.ID, "whole").is_displayed())
     crop.send_keys(Keys.ESCAPE)
     until(page, lambda d: not d.find_element(By.ID, "whole").is_displayed())
-    before = cards(page)[2].get_attribute("data-id")
-    cards(page)[2].send_keys(Keys.ENTER)
+    before = until(page, lambda d: cards(d)[2].get_attribute("data-id"))
+    until(page, lambda d: not cards(d)[2].send_keys(Keys.ENTER))
     until(page, lambda d: cards(d) and cards(d)[2].get_attribute("data-id") != before)
     no_errors(page)
 
