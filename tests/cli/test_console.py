@@ -3,6 +3,7 @@
 import io
 import re
 import sys
+from pathlib import Path
 
 import pytest
 from rich.console import Group
@@ -105,6 +106,12 @@ def test_nor_does_what_is_shown_for_a_while() -> None:
 
 def test_a_name_is_no_markup_and_no_emoji() -> None:
     assert printed(80, "birds [bold]/:dog:.jpg") == "birds [bold]/:dog:.jpg\n"
+
+
+def test_there_is_one_console() -> None:
+    package = Path(main.__file__).parents[1]
+    with_own = [path for path in package.rglob("*.py") if " Console(" in path.read_text()]
+    assert not with_own
 
 
 def unseen(monkeypatch: pytest.MonkeyPatch, encoding: str, *words: str) -> tuple[int, str, str]:
