@@ -85,7 +85,7 @@ class Run:
 
     @property
     def _dataset(self) -> Any:
-        name = configs.load(RunFolder(self.path).file("config.toml"))["data"]["name"]
+        name = configs.load(RunFolder(self.path).checked("config.toml"))["data"]["name"]
         return self.objects.get(name)
 
     def __str__(self) -> str:
@@ -136,7 +136,7 @@ def load(run: str | Path, *, network: Any = None, trust: bool = False) -> Traine
     parts it names may come from anywhere (they run their code)."""
     objects = {}
     if network is not None:
-        name = configs.load(RunFolder(Path(run)).file("config.toml"))["network"]
+        name = configs.load(RunFolder(Path(run)).checked("config.toml"))["network"]
         objects[name] = network
     with outside.holding(objects), outside.trusted() if trust else nullcontext():
         return Trained.open(run)

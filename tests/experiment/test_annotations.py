@@ -72,7 +72,7 @@ def test_a_run_is_judged_as_its_annotations_say(tmp_path: Path) -> None:
     with np.load(out / "embeddings" / "per_query.npz") as kept:
         assert kept["trained by family/recall@1"].shape == (16,)
 
-    found = queries.find(run_folder._embeddings(out / "embeddings" / "test.npz"), True)  # type: ignore[arg-type]
+    found = queries.find(run_folder._embeddings(out, "embeddings/test.npz"), True)  # type: ignore[arg-type]
     assert np.flatnonzero(found.askable).tolist() == test["query"].tolist()
     answered = found.positions[test["query"]]
     assert set(answered[answered >= 0]) <= set(test["gallery"])

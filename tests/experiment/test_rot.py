@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.faults.injection import flip, lose
 from unseen import config as configs
 from unseen.cli.train import run
 from unseen.experiment.run import train_and_judge
@@ -42,16 +43,6 @@ def stop_after(epoch: int) -> Watch:
             raise KeyboardInterrupt
 
     return Watch([listen])
-
-
-def flip(path: Path, place: int = -1, bit: int = 0) -> None:
-    content = bytearray(path.read_bytes())
-    content[place] ^= 1 << bit
-    path.write_bytes(content)
-
-
-def lose(path: Path) -> None:
-    path.unlink()
 
 
 def test_no_flipped_bit_passes_for_other_weights(tmp_path: Path) -> None:

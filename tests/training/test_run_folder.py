@@ -22,4 +22,4 @@ def test_nothing_noted_at_the_same_time_is_lost(tmp_path: Path) -> None:
         reader.join()
     reads = RunFolder(tmp_path).read_json("manifest.json")["test_reads"]
     assert len({read["purpose"] for read in reads}) == 40
-    assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
+    assert {path.name for path in tmp_path.iterdir()} == {"manifest.json", "checksums.json"}

@@ -4,8 +4,6 @@ The validation classes also chose the epoch (and the layer), so they are not qui
 test classes stay unread.
 """
 
-import json
-
 import numpy as np
 import torch
 
@@ -57,10 +55,9 @@ def calibrate_run(
 
 def read_calibration(trained: Trained) -> Calibration | None:
     """None before `unseen calibrate`, or when the weights have changed since."""
-    path = trained.folder.file(NAME)
-    if not path.exists():
+    if not trained.folder.has(NAME):
         return None
-    told = json.loads(path.read_text())
+    told = trained.folder.read_json(NAME)
     if told.pop("model") != trained.fingerprint:
         return None
     told.pop("on")

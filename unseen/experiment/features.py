@@ -80,7 +80,7 @@ def _computed(
     folder, total = RunFolder(parts), len(dataset)
     for start in range(0, total, PART):
         items = np.arange(start, min(start + PART, total))
-        if folder.file(f"{start}.npz").exists():
+        if folder.holds(f"{start}.npz"):
             continue
         batches = evaluation_batches(dataset, items, transform, EMBED_BATCH, workers=config.workers)
         rows = embed(
@@ -92,7 +92,7 @@ def _computed(
             "pooled",
         )
         folder.write_arrays(f"{start}.npz", features=rows.numpy())
-    read = [np.load(folder.file(f"{start}.npz"))["features"] for start in range(0, total, PART)]
+    read = [np.load(folder.checked(f"{start}.npz"))["features"] for start in range(0, total, PART)]
     return np.concatenate(read)
 
 

@@ -264,6 +264,8 @@ class Fit:
         self.trainer.load_state_dict(state["trainer"])
         self.sampler.load_state_dict(state["sampler"])
         self.selection.go_on(state["best"], state.get("selection"))
+        if self.selects and not self.folder.holds("selection.json"):
+            self.folder.write_json("selection.json", self.selection.best)
         place = self.trainer.place
         self.watch.tell({"event": "resumed", "epoch": place.epoch, "step": place.step})
         return int(state["journal"])

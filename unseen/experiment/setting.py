@@ -229,7 +229,7 @@ def _read(dataset: Dataset, watch: Watch) -> None:
 
 
 def stored_config(folder: RunFolder) -> SettledConfig:
-    return configs.make_settled(configs.load(folder.file("config.toml")))
+    return configs.make_settled(configs.load(folder.checked("config.toml")))
 
 
 def as_stored(setting: Setting, folder: RunFolder) -> Setting:

@@ -39,7 +39,7 @@ def write_bundle(trained: Trained, out: Path, pictures: Tensor) -> dict[str, flo
     try:
         for name in ("weights.safetensors", "config.toml", "result.json"):
             if trained.folder.file(name).exists():
-                shutil.copyfile(trained.folder.file(name), aside / name)
+                shutil.copyfile(trained.folder.checked(name), aside / name)
         made.write_json("preprocessing.json", describe(trained))
         calibration = read_calibration(trained)
         if calibration is not None:

@@ -21,6 +21,7 @@ from unseen.reports.queries import Found
 from unseen.reports.run_folder import RunFolder, TestEmbeddings
 from unseen.reports.tables import metric_title, percent
 from unseen.statistics import Comparison, compare
+from unseen.training.checksums import checked
 
 METRIC = "recall@1"
 SHOWN = 12
@@ -187,6 +188,6 @@ def _of_data(run: RunFolder, key: str) -> Any:
 
 def _per_query(folder: Path) -> dict[str, Any]:
     """The trained network's values by metric."""
-    with np.load(folder / "embeddings" / "per_query.npz") as arrays:
+    with np.load(checked(folder, "embeddings/per_query.npz")) as arrays:
         own = [name for name in arrays if name.startswith("trained/")]
         return {name.removeprefix("trained/"): arrays[name] for name in own}

@@ -13,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unseen.training import journal
+from unseen.training.checksums import checked, must_exist
 from unseen.training.readings import result_of
 
 Json = dict[str, Any]
+NEEDED = ("config.toml", "manifest.json")  # without them a report would tell of another run
 
 
 @dataclass(frozen=True)
@@ -73,27 +75,29 @@ def read(folder: Path) -> RunFolder:
         raise FileNotFoundError(f"no run folder at {folder}")
     if not any((folder / name).exists() for name in ("config.toml", "journal.jsonl")):
         raise FileNotFoundError(f"{folder} is no run: it has neither config.toml nor journal.jsonl")
-    config_text = _text(folder / "config.toml")
+    config_text = _text(folder, "config.toml")
     events = journal.read(folder / "journal.jsonl")
     return RunFolder(
         name=folder.resolve().name,
         config=tomllib.loads(config_text),
         config_text=config_text,
-        manifest=json.loads(_text(folder / "manifest.json") or "{}"),
+        manifest=json.loads(_text(folder, "manifest.json") or "{}"),
         steps=_latest(events, "step", key="step"),
         epochs=_latest(events, "epoch", key="epoch"),
         result=result_of(folder),
-        test=_embeddings(folder / "embeddings" / "test.npz"),
-        layers=json.loads(_text(folder / "layers.json") or "null"),
-        layer_answers=_layer_answers(folder / "embeddings" / "layers.npz"),
-        diagnosis=json.loads(_text(folder / "diagnosis.json") or "null"),
-        calibration=json.loads(_text(folder / "calibration.json") or "null"),
+        test=_embeddings(folder, "embeddings/test.npz"),
+        layers=json.loads(_text(folder, "layers.json") or "null"),
+        layer_answers=_layer_answers(folder, "embeddings/layers.npz"),
+        diagnosis=json.loads(_text(folder, "diagnosis.json") or "null"),
+        calibration=json.loads(_text(folder, "calibration.json") or "null"),
         start=next((event for event in events if event.get("event") == "start"), None),
     )
 
 
-def _text(file: Path) -> str:
-    return file.read_text(encoding="utf-8") if file.exists() else ""
+def _text(folder: Path, name: str) -> str:
+    if not (folder / name).exists() and not (name in NEEDED and must_exist(folder, name)):
+        return ""
+    return checked(folder, name).read_text(encoding="utf-8")
 
 
 def _latest(events: list[Json], kind: str, key: str) -> list[Json]:
@@ -102,17 +106,17 @@ def _latest(events: list[Json], kind: str, key: str) -> list[Json]:
     return [latest[place] for place in sorted(latest)]
 
 
-def _embeddings(file: Path) -> TestEmbeddings | None:
-    if not file.exists():
+def _embeddings(folder: Path, name: str) -> TestEmbeddings | None:
+    if not (folder / name).exists():
         return None
-    with np.load(file) as arrays:
+    with np.load(checked(folder, name)) as arrays:
         known = [field.name for field in fields(TestEmbeddings)]
         return TestEmbeddings(**{name: arrays[name] for name in known if name in arrays})
 
 
-def _layer_answers(file: Path) -> LayerAnswers | None:
-    if not file.exists():
+def _layer_answers(folder: Path, name: str) -> LayerAnswers | None:
+    if not (folder / name).exists():
         return None
-    with np.load(file) as arrays:
+    with np.load(checked(folder, name)) as arrays:
         names = [str(name) for name in arrays["names"]]
         return LayerAnswers(names, arrays["right"], arrays["nearest"], arrays["indices"])

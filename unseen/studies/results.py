@@ -24,8 +24,10 @@ from unseen.statistics import Spread, compare, holm, over_seeds
 from unseen.studies import plan as plans
 from unseen.studies.plan import Cell, Plan
 from unseen.studies.search import Outcome, known_cells, search_cells
+from unseen.training.checksums import checked, must_exist
 
 Json = dict[str, Any]
+REMEDY = "`unseen study run`, given again, restores it from the study's storage"
 BASELINES = ("untrained", "pixels", "features")  # what a method must beat, in the order of tables
 
 
@@ -133,7 +135,7 @@ def read(out: Path) -> Results:
     """The results in a study folder."""
     if not (out / "study.toml").exists():
         raise ValueError(f"{out} is no study: it has no study.toml. `unseen study run` makes one.")
-    plan = plans.load(out / "study.toml")
+    plan = plans.load(checked(out, "study.toml", REMEDY))
     outcomes = {}
     for variant in plan.variants():
         for cell in search_cells(plan, variant):
@@ -260,4 +262,8 @@ def _read_run(out: Path, cell: Cell) -> Run:
 
 
 def _json(file: Path) -> Json | None:
-    return json.loads(file.read_text()) if file.exists() else None
+    """None for one that was never written."""
+    if not file.exists() and not must_exist(file.parent, file.name):
+        return None
+    content: Json = json.loads(checked(file.parent, file.name, REMEDY).read_text())
+    return content

@@ -123,7 +123,7 @@ class Worker:
             for name, value in tuned.items():
                 values = configs.put(values, name, value)
             asked.set_user_attr("parameters", json.dumps(tuned))
-        if _state(folder) == "done":  # a worker died before it could say so
+        if _state(folder) == "done" and folder.holds("selection.json"):  # it died before it told
             return Outcome("done", _selected(folder), tuned)
         told = {"key": cell.key, "stage": cell.stage, "labels": cell.labels, "parameters": tuned}
         folder.write_json("cell.json", told | {"seed": values["seed"], "fold": values.get("fold")})
@@ -172,7 +172,7 @@ class Worker:
 def per_class(setting: Setting, folder: RunFolder, metric: str) -> dict[str, Any]:
     """A metric's sum and number of queries for each test class: what paired tests need, and small
     enough for the storage. Empty for metrics without values per query."""
-    with np.load(folder.file("embeddings/per_query.npz")) as arrays:
+    with np.load(folder.checked("embeddings/per_query.npz")) as arrays:
         name = f"trained/{metric}"
         values = arrays[name] if name in arrays.files else np.zeros(0)
     split = setting.split
@@ -206,7 +206,7 @@ def suggest(trial: optuna.Trial, parameter: Parameter) -> Any:
 def small_files(folder: RunFolder) -> dict[str, str]:
     """What other machines need of a run: its small files, and the journal's epochs."""
     names = ("config.toml", *JSON_FILES)
-    files = {n: folder.file(n).read_text() for n in names if folder.file(n).exists()}
+    files = {n: folder.file(n).read_text() for n in names if folder.holds(n)}
     epochs = [e for e in journal.read(folder.file("journal.jsonl")) if e["event"] == "epoch"]
     return files | {"journal.jsonl": "".join(json.dumps(event) + "\n" for event in epochs)}
 
@@ -227,8 +227,7 @@ def _reporting(trial: optuna.Trial | None, plan: Plan) -> Watch:
 
 
 def _state(folder: RunFolder) -> str:
-    file = folder.file("state.json")
-    return str(folder.read_json("state.json")["state"]) if file.exists() else ""
+    return str(folder.read_json("state.json")["state"]) if folder.holds("state.json") else ""
 
 
 def _selected(folder: RunFolder) -> float:

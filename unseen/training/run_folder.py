@@ -1,5 +1,5 @@
 """A run on disk. A crash leaves the old file or the new one, never half of one; one process writes;
-tensors have a checksum.
+every file has a checksum: tensors and journal inside, the others in checksums.json.
 
     config.toml      the settled config          weights.safetensors  the selected network
     manifest.json    what, when, with what       objective.safetensors  the loss's own parameters
@@ -25,15 +25,16 @@ import torch
 from torch import Tensor, nn
 
 import unseen
-from unseen.files import Lock, now, replace_bytes, replacing
+from unseen.files import Lock, now, replace_bytes, replacing, sha256
 from unseen.networks.weights import fill, is_whole, packed, read_tensors
+from unseen.training import checksums
+from unseen.training.checksums import AGAIN
 from unseen.training.processes import Processes
 
 _VERSIONED = ("torch", "torchvision", "timm", "numpy", "scikit-learn", "pillow", "matplotlib")
 
 
 COPIES = "checkpoint"
-AGAIN = "the command of the run (in manifest.json), given again, restores it or trains anew"
 
 
 class RunFolder:
@@ -62,18 +63,34 @@ class RunFolder:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the trained network can be read."""
-        names = ("weights.safetensors", "objective.safetensors")
-        return self.processes.agreed(lambda: all(is_whole(self.file(name)) for name in names))
+        """Whether the trained network and its scores can be read."""
+
+        def whole() -> bool:
+            tensors = ("weights.safetensors", "objective.safetensors")
+            kept = [name for name in checksums.RESTORED if self.file(name).exists()]
+            return all(is_whole(self.file(name)) for name in tensors) and all(
+                checksums.is_whole(self.path, name)
+                for name in ("result.json", "selection.json", *kept)
+            )
+
+        return self.processes.agreed(whole)
 
     def file(self, name: str) -> Path:
         return self.path / name
+
+    def checked(self, name: str) -> Path:
+        """The path of a file that was compared with its checksum; ValueError: it is not whole."""
+        return checksums.checked(self.path, name)
+
+    def holds(self, name: str) -> bool:
+        """Whether a file is there, and whole."""
+        return self.processes.agreed(lambda: checksums.is_whole(self.path, name))
 
     def has(self, name: str) -> bool:
         return self.processes.agreed(lambda: self.file(name).exists())
 
     def read_json(self, name: str) -> dict[str, Any]:
-        text = self.processes.agreed(lambda: self.file(name).read_text())
+        text = self.processes.agreed(lambda: self.checked(name).read_text())
         content: dict[str, Any] = json.loads(text)
         return content
 
@@ -178,7 +195,7 @@ class RunFolder:
         several processes, none goes on before it is written."""
         if self.writes:
             with Lock(self.file(".manifest.lock"), wait=True):
-                manifest = json.loads(self.file("manifest.json").read_text())
+                manifest = json.loads(self.checked("manifest.json").read_text())
                 self.write_json("manifest.json", manifest | more(manifest))
         self.processes.wait()
 
@@ -187,3 +204,7 @@ class RunFolder:
             return
         with replacing(self.file(name)) as aside:
             write(aside)
+            is_listed = aside.suffix in (".json", ".toml", ".npz")
+            is_first = is_listed and checksums.expect(self.path, name, sha256(aside))
+        if is_first:
+            checksums.confirm(self.path, name)

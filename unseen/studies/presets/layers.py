@@ -137,7 +137,7 @@ def _first_runs(found: Results) -> list[tuple[str, Run]]:
 def _looked_into(setting: Setting, folder: RunFolder) -> dict[str, Any]:
     """Recall by layer at the end and over time, and pooled against trained layer, over classes."""
     compared = compare_layers(setting, folder, (), Watch())
-    with np.load(folder.file("embeddings/layers.npz")) as arrays:
+    with np.load(folder.checked("embeddings/layers.npz")) as arrays:
         names, right = arrays["names"].tolist(), arrays["right"]
     labels = torch.from_numpy(setting.dataset.labels[setting.split.test])
     gain = None
