@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.faults.injection import flip
 from unseen.search import writer as writers
 from unseen.search.index import Index
 from unseen.search.manifest import ModelEntry
@@ -229,6 +230,43 @@ def test_a_file_cut_while_it_is_open_is_an_error_not_the_end(
         assert told == "as it was" if held else f"{name} is damaged" in told
         with pytest.raises(ValueError, match=f"{name} is damaged"):
             list(Index.open(tmp_path / name).every()), Index.open(tmp_path / name).thumbnail(900)
+
+
+def everything(path: Path) -> tuple[object, ...]:
+    """What a reader gets of an index."""
+    index = Index.open(path)
+    found = index.search(np.eye(8, dtype=np.float32), k=4)
+    ids = index.ids.tolist()
+    told = [index.thumbnail(id) for id in ids], list(index.every())
+    return found.ids.tolist(), found.similarities.tolist(), *told
+
+
+@pytest.mark.parametrize("name", ["vectors.npy", "rows.npy", "pictures.jsonl", "thumbnails.bin"])
+def test_no_flipped_bit_is_found_as_another_picture(
+    tmp_path: Path, entry: ModelEntry, rows: Rows, name: str
+) -> None:
+    path = tmp_path / "i"
+    with Writer.create(path, entry) as writer:
+        writer.add(rows(9))
+    whole = everything(path)
+    file = next(path.rglob(name))
+    for place in range(0, file.stat().st_size, file.stat().st_size // 12):
+        flip(file, place, place % 8)
+        with pytest.raises(ValueError, match=f"{name} is damaged"):
+            everything(path)
+        flip(file, place, place % 8)
+    assert everything(path) == whole
+
+
+def test_an_index_that_was_stopped_at_its_very_first_file_is_begun_again(
+    tmp_path: Path, entry: ModelEntry, rows: Rows
+) -> None:
+    with Writer.create(tmp_path / "i", entry):
+        pass
+    (tmp_path / "i" / "manifest.json").unlink()  # its copy is written before
+    with Writer.create(tmp_path / "i", entry) as writer:
+        writer.add(rows(3))
+    assert len(Index.open(tmp_path / "i")) == 3
 
 
 @pytest.mark.parametrize("content", [b"", b"x", b"\x93NUMPY\x01\x00"])

@@ -8,10 +8,12 @@
 An id belongs to a picture for ever; a serial number to one row: a picture that changed gets a new
 row under its old id. Serial numbers rise from row to row and from segment to segment.
 
-Vectors are mapped into memory, the rest is read. A map of a file that somebody cuts kills the
-process that looks at it (SIGBUS), so whoever looks asks `require_whole` first.
+Vectors are mapped into memory, the rest is read; each file is compared with its checksum when it is
+first looked into, once in a process. A map of a file that somebody cuts kills the process that
+looks at it (SIGBUS), so whoever looks asks `require_whole` first.
 """
 
+import hashlib
 import io
 import json
 import os
@@ -25,15 +27,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unseen.files import flush_folder, sha256, write_bytes
+from unseen.files import CHUNK, flush_folder, sha256, write_bytes
 from unseen.search.manifest import DamagedError, ModelEntry, SegmentEntry
 
 FOLDER = "segments"
 SERIAL, ID, LINE, THUMBNAIL = range(4)
 LONGEST = 1.001  # a unit vector, rounded
+DIFFERS = "its checksum does not match"
 NO_PLACE = "its vector is not finite, or far too long"
 
 Rows = NDArray[np.int64]
+
+_WHOLE: set[tuple[str, int, int, int]] = set()  # states of files that were compared
 
 
 @dataclass(frozen=True)
@@ -61,12 +66,13 @@ class Segment:
 
     def __init__(self, index: Path, entry: SegmentEntry) -> None:
         self.folder, self.entry = index / FOLDER / entry.name, entry
-        self._vectors = Held(self.folder / "vectors.npy")
-        self._lines = Held(self.folder / "pictures.jsonl")
-        self._thumbnails = Held(self.folder / "thumbnails.bin")
+        self._vectors, self._lines, self._thumbnails = (
+            Held(self.folder / name, entry.files[name])
+            for name in ("vectors.npy", "pictures.jsonl", "thumbnails.bin")
+        )
         # copy on write: torch refuses to look at what it may not write to
         self.vectors: NDArray[np.float32] = self._array("vectors.npy", 2, mmap_mode="c")
-        self.rows: Rows = self._array("rows.npy", 2)
+        self.rows: Rows = self._array("rows.npy", 2)  # read whole, and so compared
         self.alive = np.ones(entry.rows, dtype=bool)
         if entry.dead is not None:
             try:
@@ -75,7 +81,7 @@ class Segment:
                 raise DamagedError(self.folder / entry.dead) from error
 
     def require_whole(self) -> None:
-        """Raises DamagedError when the mapped file has shrunk since."""
+        """Raises DamagedError when the mapped file is not as it was written, or has shrunk."""
         self._vectors.require_whole()
 
     def facts(self, row: int) -> Facts:
@@ -108,8 +114,10 @@ class Segment:
     def _array(self, name: str, ndim: int, **how: Any) -> Any:
         path = self.folder / name
         try:
+            if not how and sha256(path) != self.entry.files[name]:
+                raise DamagedError(path, DIFFERS)
             array = np.load(path, **how)
-        except FileNotFoundError:
+        except (FileNotFoundError, DamagedError):
             raise
         except Exception as error:  # of bytes that are no array, nearly anything
             raise DamagedError(path) from error
@@ -119,22 +127,36 @@ class Segment:
 
 
 class Held:
-    """An open file that is read in pieces, each of them whole."""
+    """An open file that is read in pieces, each of them whole. digest: what its SHA-256 must be."""
 
-    def __init__(self, path: Path) -> None:
-        self.path, self._file = path, os.open(path, os.O_RDONLY)
+    def __init__(self, path: Path, digest: str) -> None:
+        self.path, self.digest, self._file = path, digest, os.open(path, os.O_RDONLY)
         weakref.finalize(self, os.close, self._file)
         self.size = os.fstat(self._file).st_size
 
     def read(self, start: int, end: int) -> bytes:
+        self.require_whole()
         content = os.pread(self._file, max(0, end - start), max(0, start))
         if len(content) != end - start:
             raise DamagedError(self.path, "it is shorter than it was")
         return content
 
     def require_whole(self) -> None:
-        if os.fstat(self._file).st_size < self.size:
+        found = os.fstat(self._file)
+        if found.st_size < self.size:
             raise DamagedError(self.path, "it is shorter than it was")
+        state = (self.digest, found.st_dev, found.st_ino, found.st_mtime_ns)
+        if state not in _WHOLE:
+            if self._sha256() != self.digest:
+                raise DamagedError(self.path, DIFFERS)
+            _WHOLE.add(state)
+
+    def _sha256(self) -> str:
+        """Of what is open: the name may be gone already."""
+        found = hashlib.sha256()
+        for start in range(0, self.size, CHUNK):
+            found.update(os.pread(self._file, CHUNK, start))
+        return found.hexdigest()
 
 
 def are_places(vectors: NDArray[Any], model: ModelEntry) -> NDArray[np.bool_]:  # [n, D] -> [n]
@@ -201,7 +223,7 @@ def check(folder: Path, files: dict[str, str]) -> None:
         if not path.exists():
             raise DamagedError(path, "it is missing")
         if sha256(path) != digest:
-            raise DamagedError(path, "its checksum does not match")
+            raise DamagedError(path, DIFFERS)
 
 
 def _write(

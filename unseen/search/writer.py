@@ -68,6 +68,8 @@ class Writer:
         path.mkdir(parents=True, exist_ok=True)
         with Lock(path / LOCK):
             names = {entry.name for entry in path.iterdir()} - {LOCK}
+            if manifests.NAME not in names:  # the first one was stopped between the two
+                names -= {manifests.COPY}
             if not all(is_aside(name) for name in names):
                 raise ValueError(f"{path} is not empty and no index: choose another --out")
             empty = Manifest(identity=uuid4().hex, model=model, next_serial=first_serial)
@@ -193,7 +195,9 @@ class Writer:
 
     def _drifted(self, index: Index, known: ApproximateEntry) -> bool:
         """So much was added or removed since the faiss index was made that it is worth anew."""
-        covered = np.load(self.path / approximate.FOLDER / known.name / "serials.npy")
+        folder = self.path / approximate.FOLDER / known.name
+        segments.check(folder, {"serials.npy": known.files["serials.npy"]})
+        covered = np.load(folder / "serials.npy")
         live = index.serials[index.alive]
         still = np.isin(covered, live).sum()
         return bool(len(live) - still > MOST_DEAD * len(live) or still < 0.8 * len(covered))

@@ -22,7 +22,7 @@ from torch import Tensor
 from unseen.extras import install_command
 from unseen.files import flush_folder, sha256, write_bytes
 from unseen.search.manifest import ApproximateEntry, DamagedError
-from unseen.search.segment import Held
+from unseen.search.segment import Held, check
 from unseen.search.stores.exact import Found, Mask
 
 if TYPE_CHECKING:
@@ -48,11 +48,9 @@ class Approximate:
     def __init__(self, index: "Index", entry: ApproximateEntry) -> None:
         self.folder, self.entry = index.path / FOLDER / entry.name, entry
         self.vectors, self.normalise = index.row_vectors, index.manifest.model.normalise
-        self._file = Held(self.folder / "faiss.index")
-        try:
-            serials = np.load(self.folder / "serials.npy")
-        except (ValueError, EOFError) as error:
-            raise DamagedError(self.folder / "serials.npy") from error
+        self._file = Held(self.folder / "faiss.index", entry.files["faiss.index"])
+        check(self.folder, {"serials.npy": entry.files["serials.npy"]})
+        serials = np.load(self.folder / "serials.npy")
         rows = np.searchsorted(index.serials, serials).clip(max=max(0, len(index.serials) - 1))
         self.known = index.serials[rows] == serials if len(index.serials) else serials < 0
         self.rows = rows
@@ -69,8 +67,8 @@ class Approximate:
         self, queries: Tensor, wanted: int, usable: Mask | None, effort: int | None = None
     ) -> NDArray[np.int64]:
         faiss = _faiss()
-        opened = self._opened
         self._file.require_whole()
+        opened = self._opened
         selector: dict[str, Any] = {}
         if usable is not None:
             bits = np.packbits(usable, bitorder="little")
