@@ -1,6 +1,7 @@
 """Cells run once each, whatever dies; a study that was stopped ends with the same table."""
 
 import shutil
+import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.faults.injection import cut, flip, lose
 from unseen.studies import tables
 from unseen.studies.engine import Study, collect, local_storage, stored_plan
 from unseen.studies.results import Run, read
@@ -180,6 +182,43 @@ def test_runs_are_collected_from_the_storage(instant: ModuleType, tmp_path: Path
     assert both[0] == both[1]
     with pytest.raises(ValueError, match="holds no study 'other'"):
         stored_plan("other", storage)
+
+
+def closed(out: Path) -> Path:
+    """The database as a process leaves it that comes to its end."""
+    connection = sqlite3.connect(out / "study.db")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    return out / "study.db"
+
+
+def test_a_damaged_database_is_named_and_made_again_from_the_runs(
+    instant: ModuleType, tmp_path: Path
+) -> None:
+    worked(instant, tmp_path, seeds=[0])
+    whole = tables.markdown(read(tmp_path))
+    database = closed(tmp_path)
+    cut(database)
+    with pytest.raises(ValueError, match=r"study\.db is damaged .*delete it"):
+        worked(instant, tmp_path, seeds=[0])
+    database.unlink()
+    worked(instant, tmp_path, seeds=[0])
+    assert tables.markdown(read(tmp_path)) == whole
+
+
+@pytest.mark.parametrize("harm", [flip, lose])
+def test_a_damaged_result_is_named_and_restored_from_the_database(
+    instant: ModuleType, tmp_path: Path, harm: Callable[[Path], None]
+) -> None:
+    worker = worked(instant, tmp_path, seeds=[0])
+    whole = tables.markdown(read(tmp_path))
+    damaged = sorted(tmp_path.glob("runs/*/result.json"))[2]
+    harm(damaged)
+    with pytest.raises(ValueError, match=r"result\.json is (damaged|missing).*unseen study run"):
+        read(tmp_path)
+    worker.queues[""].study.set_user_attr("plan", worker.plan.to_toml())
+    assert collect("small", local_storage(tmp_path), tmp_path, only_lost=True) == 1
+    assert tables.markdown(read(tmp_path)) == whole
 
 
 def test_the_engine_starts_worker_processes_and_real_runs(

@@ -71,7 +71,11 @@ def files_below(folder: Path) -> set[str]:
 def test_the_small_files_are_collected(storage: str, tmp_path: Path) -> None:
     out = tmp_path / "collected"
     assert collect("small", storage, out) == 6
-    assert {Path(name).name for name in files_below(out)} <= {*NAMES, "study.toml"}
+    assert {Path(name).name for name in files_below(out)} <= {
+        *NAMES,
+        "study.toml",
+        "checksums.json",
+    }
     assert all(run.state == "done" for run in read(out).runs)
     assert collect("small", storage, out) == 0  # all are there
 
@@ -89,7 +93,7 @@ def test_only_known_plain_names_are_written(storage: str, tmp_path: Path, kind: 
     with pytest.raises(ValueError, match="no run leaves"):
         collect("small", storage, tmp_path / "collected")
     assert not victim.exists()
-    assert files_below(tmp_path / "collected") == {"study.toml"}
+    assert files_below(tmp_path / "collected") == {"study.toml", "checksums.json"}
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import shlex
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -83,8 +83,7 @@ class Study:
         if not watcher.settle():
             _supervise(watcher, storage or here, grace, jobs or os.cpu_count() or 1, tell)
         tell(progress(watcher))
-        if storage is not None:
-            collect(self.plan.name, storage, out, sorted(named))
+        collect(self.plan.name, storage or here, out, sorted(named), only_lost=storage is None)
         return read(out)
 
 
@@ -107,23 +106,35 @@ def work(
     tell(progress(watcher))
 
 
-def collect(name: str, storage: str, out: Path, parts: Sequence[str] = ()) -> int:
-    """Writes the run folders that only other machines have; returns how many there were. `parts`:
-    as in `work`."""
+def collect(
+    name: str, storage: str, out: Path, parts: Sequence[str] = (), only_lost: bool = False
+) -> int:
+    """Writes the run folders that only other machines have, unless `only_lost`, and small files
+    that were lost or damaged here; returns of how many runs. `parts`: as in `work`."""
     plan = stored_plan(name, storage, parts)
     RunFolder(out).write_text("study.toml", plan.to_toml())
     worker = Worker(plan, storage, out)
     worker.outcomes()
-    found = {key: checked(files, key) for key, files in _newest_files(worker).items()}
+    newest = _newest_files(worker)
+    folders = {key: RunFolder(out / "runs" / worker.cells[key].name) for key in newest}
+    if only_lost:
+        newest = {key: files for key, files in newest.items() if _lost(folders[key], files)}
+    found = {key: checked(files, key) for key, files in newest.items()}
     fetched = 0
     for key, files in found.items():
-        folder = RunFolder(out / "runs" / worker.cells[key].name)
-        known = folder.has("state.json") and folder.read_json("state.json")
-        if json.loads(files["state.json"]) != known:
-            fetched += 1
-            for file, text in files.items():
-                folder.write_text(file, text)
+        folder = folders[key]
+        known = folder.holds("state.json") and folder.read_json("state.json")
+        is_other = not only_lost and json.loads(files["state.json"]) != known
+        wanted = list(files) if is_other else _lost(folder, files)
+        fetched += bool(wanted)
+        for file in wanted:
+            folder.write_text(file, files[file])
     return fetched
+
+
+def _lost(folder: RunFolder, files: Mapping[str, str]) -> list[str]:
+    """Which of these a run folder has no longer."""
+    return [file for file, text in files.items() if text and not folder.holds(file)]
 
 
 def _newest_files(worker: Worker) -> dict[str, dict[str, str]]:

@@ -13,6 +13,7 @@ dead         a worker that sent no heartbeat for `grace` seconds, or whose proce
              machine: its trial fails without an error, and the cell is enqueued again
 """
 
+import json
 import os
 import re
 import sqlite3
@@ -20,7 +21,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ class Queue:
     def trials(self) -> list[FrozenTrial]:
         """Every trial that counts, in order: of two with the same attempt the earlier one."""
         first: dict[tuple[str, int], FrozenTrial] = {}
-        for trial in self.study.get_trials(deepcopy=False):
+        for trial in self._stored():
             told = note(trial)
             first.setdefault((told.cell, told.attempt), trial)
         return list(first.values())
@@ -106,7 +107,7 @@ class Queue:
     def claim(self) -> FrozenTrial | None:
         """The next waiting trial, now running for this process; None when there is none."""
         with self._alone():
-            for trial in self.study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
+            for trial in self._stored(TrialState.WAITING):
                 number = self.trial_id(trial)
                 if not self._take(number):
                     continue
@@ -121,7 +122,7 @@ class Queue:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             optuna.storages.fail_stale_trials(self.study)
-        for trial in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+        for trial in self._stored(TrialState.RUNNING):
             if is_gone(note(trial).worker):
                 self.fail(trial, None)
 
@@ -203,6 +204,12 @@ class Queue:
         with suppress(optuna.exceptions.UpdateFinishedTrialError):  # taken over meanwhile
             self.database.set_trial_user_attr(self.trial_id(trial), key, value)
 
+    def _stored(self, *states: TrialState) -> list[FrozenTrial]:
+        try:
+            return self.study.get_trials(deepcopy=False, states=states or None)
+        except json.JSONDecodeError as error:
+            raise damaged(self.storage, str(error)) from error
+
     @contextmanager
     def _alone(self) -> Iterator[None]:
         if self.lock is None:
@@ -256,6 +263,28 @@ def _sqlite(file: str) -> sqlite3.Connection:
     return connection
 
 
+def _require_whole(file: str) -> None:
+    """Raises ValueError for a database that is there and damaged."""
+    if not Path(file).exists():
+        return
+    try:
+        with closing(_sqlite(file)) as connection:
+            ((told,),) = connection.execute("PRAGMA integrity_check(1)").fetchall()
+    except sqlite3.DatabaseError as error:
+        told = str(error)
+    if told != "ok":
+        raise damaged(f"sqlite:///{file}", told)
+
+
+def damaged(storage: str, why: str) -> ValueError:
+    file = storage.removeprefix("sqlite:///")
+    where = _shown(storage) if file == storage else file
+    return ValueError(
+        f"{where} is damaged ({' '.join(why.split())}): delete it, and the same command "
+        "makes it again from the runs, which are kept"
+    )
+
+
 def study_names(storage: str) -> list[str]:
     """The studies in a storage."""
     file = storage.removeprefix("sqlite:///")
@@ -269,6 +298,8 @@ def _open(storage: str, beat: int, grace: int) -> optuna.storages.RDBStorage:
     """The database; one that does not answer is said in one line."""
     url, file = address(storage), storage.removeprefix("sqlite:///")
     engine = {"creator": lambda: _sqlite(file)} if file != storage else {"pool_pre_ping": True}
+    if file != storage:
+        _require_whole(file)
     for seconds in (0.5, 1.0, 2.0, None):
         try:
             with warnings.catch_warnings():  # heartbeats are marked as experimental
