@@ -100,6 +100,18 @@ def test_a_report_needs_the_config_that_was_there(folder: RunFolder) -> None:
         reports.read(folder.path)
 
 
+def test_the_journal_of_a_finished_run_cannot_be_cut_in_silence(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    journal.append(folder.file("journal.jsonl"), {"event": "start"})
+    journal.append(folder.file("journal.jsonl"), {"event": "step", "step": 1})
+    folder.start_manifest("test", {}, "hash")
+    folder.note_end()
+    assert len(reports.read(folder.path).steps) == 1
+    cut(folder.file("journal.jsonl"), 0.6)
+    with pytest.raises(ValueError, match=r"journal\.jsonl is cut short"):
+        reports.read(folder.path)
+
+
 def test_a_flipped_bit_in_the_journal_is_an_error_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     write = Journal(path)

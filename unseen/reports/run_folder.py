@@ -76,12 +76,14 @@ def read(folder: Path) -> RunFolder:
     if not any((folder / name).exists() for name in ("config.toml", "journal.jsonl")):
         raise FileNotFoundError(f"{folder} is no run: it has neither config.toml nor journal.jsonl")
     config_text = _text(folder, "config.toml")
+    manifest = json.loads(_text(folder, "manifest.json") or "{}")
+    _refuse_cut_journal(folder / "journal.jsonl", manifest)
     events = journal.read(folder / "journal.jsonl")
     return RunFolder(
         name=folder.resolve().name,
         config=tomllib.loads(config_text),
         config_text=config_text,
-        manifest=json.loads(_text(folder, "manifest.json") or "{}"),
+        manifest=manifest,
         steps=_latest(events, "step", key="step"),
         epochs=_latest(events, "epoch", key="epoch"),
         result=result_of(folder),
@@ -98,6 +100,12 @@ def _text(folder: Path, name: str) -> str:
     if not (folder / name).exists() and not (name in NEEDED and must_exist(folder, name)):
         return ""
     return checked(folder, name).read_text(encoding="utf-8")
+
+
+def _refuse_cut_journal(path: Path, manifest: Json) -> None:
+    """A last line that is cut off is a crash's, but not in a run that came to its end."""
+    if path.exists() and path.stat().st_size < manifest.get("journal_bytes", 0):
+        raise ValueError(f"{path} is cut short: put a copy of it back, or delete it")
 
 
 def _latest(events: list[Json], kind: str, key: str) -> list[Json]:

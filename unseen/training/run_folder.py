@@ -188,7 +188,9 @@ class RunFolder:
         self._note(lambda _: {key: {"time": now(), **content}})
 
     def note_end(self) -> None:
-        self._note(lambda _: {"finished": True, "ended": now()})
+        written = self.file("journal.jsonl")
+        size = written.stat().st_size if self.writes and written.exists() else 0
+        self._note(lambda _: {"finished": True, "ended": now(), "journal_bytes": size})
 
     def _note(self, more: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
         """A run may be judged while it trains: whoever notes something waits for the other. Of

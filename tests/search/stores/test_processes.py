@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -148,6 +149,30 @@ def test_a_file_in_use_is_searched_exactly_and_changed_later(
     assert entry is not None
     assert Milvus(entry, 8, True).count() == 300
     assert verify(collection) == []
+
+
+def test_other_vectors_in_milvus_answer_nobody(
+    collection: Path,
+    written: Path,
+    queries: np.ndarray,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As if a bit of its own files had flipped."""
+    nearest = Milvus._nearest
+
+    def damaged(self: Milvus, *asked: Any) -> list[Any]:
+        found = nearest(self, *asked)
+        found[0][0]["distance"] += 0.01
+        return found
+
+    monkeypatch.setattr(Milvus, "_nearest", damaged)
+    with caplog.at_level(logging.WARNING):
+        found = Index.open(collection).search(queries, k=10)
+    assert "holds other vectors" in caplog.text
+    exact = Index.open(written / "exact").search(queries, k=10)
+    assert found.ids.tolist() == exact.ids.tolist()
+    assert found.similarities.tolist() == exact.similarities.tolist()
 
 
 def test_a_build_on_a_file_in_use_is_refused_at_once(

@@ -38,6 +38,7 @@ Ids = NDArray[np.int64]
 PREFIX = "milvus:"
 EXACT_UP_TO = 200_000  # a larger collection gets a graph
 BATCH = 1000
+TOLERANCE = 1e-4  # between similarities computed here and there
 MOST_FOUND = 16_384  # Milvus's own limit
 NO_COLLECTION = 100  # Milvus's own code
 RETRY_SECONDS = 10.0  # after a failure; exact search answers meanwhile
@@ -90,7 +91,7 @@ class Milvus:
             hits = self._nearest(queries, limit)
             found = self._rows(index, hits, covered, k)
             if (found[1] >= 0).sum() == wanted * len(queries):
-                return found
+                return self._compared(index, queries, found)
             if limit == MOST_FOUND or all(len(of_query) < limit for of_query in hits):
                 return None
             limit *= 4
@@ -118,6 +119,24 @@ class Milvus:
             rows[query, :count] = torch.from_numpy(places[live][:count])
             values[query, :count] = torch.from_numpy(sim[live][:count])
         return (values if self.normalise else torch.where(rows < 0, values, -values)), rows
+
+    def _compared(self, index: "Index", queries: Tensor, found: Found) -> Found:
+        """What was found by the vectors of the folder, whose checksums were compared. Where Milvus
+        says something else of them, its own files are damaged."""
+        told, rows = found
+        vectors = torch.from_numpy(index.row_vectors(rows.clamp(min=0).numpy()))  # [Q, k, D]
+        if self.normalise:
+            sim = (vectors * queries[:, None]).sum(dim=2)
+        else:
+            sim = -(vectors - queries[:, None]).square().sum(dim=2)
+        sim = sim.masked_fill(rows < 0, -torch.inf)
+        if not torch.allclose(sim, told, rtol=TOLERANCE, atol=TOLERANCE):
+            raise UnavailableError(
+                f"Milvus at {self.entry.uri} holds other vectors than {index.path} "
+                "(`unseen index verify` counts them)"
+            )
+        order = sim.argsort(dim=1, descending=True, stable=True)
+        return sim.gather(1, order), rows.gather(1, order)
 
     def bring(self, index: "Index", progress: Progress | None = None) -> int:
         """Brings the collection in line with the index; returns the last serial it holds."""
