@@ -1,0 +1,50 @@
+"""Faults of every kind on everything that is kept on disk: the table of `docs/faults.md`.
+
+python -m tests.faults                                 all of it, about 15 minutes on two free cores
+python -m tests.faults --share 0.02                    a sample
+python -m tests.faults --only pack --faults kill       one of everything
+python -m tests.faults --from trials.jsonl --write     the page, from trials noted before
+"""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.faults.injection import GOOD
+from tests.faults.page import write
+from tests.faults.plan import FAULTS, NUMBERS, ready, subjects, tried
+from tests.faults.trials import Bench, noted, noted_before, table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults")
+    parser.add_argument("--only", default=";".join(NUMBERS), help="subjects, separated by ;")
+    parser.add_argument("--faults", default=",".join(FAULTS))
+    parser.add_argument("--kinds", default="", help="of files, separated by ,")
+    parser.add_argument("--share", type=float, default=1.0, help="of the full numbers")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--notes", type=Path, default=Path(tempfile.mkdtemp()) / "trials.jsonl")
+    parser.add_argument("--from", dest="before", type=Path, help="trials that were noted")
+    parser.add_argument("--write", action="store_true", help="docs/faults.md")
+    asked = parser.parse_args()
+    found = noted_before(asked.before) if asked.before else []
+    if not asked.before:
+        ready()
+        for subject in [s for s in subjects() if s.name in asked.only.split(";")]:
+            with tempfile.TemporaryDirectory() as folder:
+                bench = Bench(subject, Path(folder) / "bench", asked.seed)
+                for fault in asked.faults.split(","):
+                    kinds = asked.kinds.split(",") if asked.kinds else None
+                    found += noted(tried(bench, fault, asked.share, kinds), asked.notes)
+    print(table(found))
+    if asked.write:
+        write(found)
+    bad = [trial for trial in found if trial.outcome not in GOOD]
+    for trial in bad:
+        print(f"\n{trial.subject}, {trial.fault}, {trial.where}: {trial.outcome}\n  {trial.told}")
+    sys.exit(bool(bad))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,204 @@
+"""More of what faults are tried on: packed pictures, indexes, studies. See `subjects`."""
+
+import os
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.faults.subjects import EVERYWHERE, Moments, Readers, Run
+from tests.studies import stub
+from unseen.data.folder import Folder
+from unseen.data.packed import Packed
+from unseen.data.pictures import pack
+from unseen.experiment.trained import Trained
+from unseen.search import index as indexes
+from unseen.search import ingest as ingesting
+from unseen.search import maintain, segment
+from unseen.search import manifest as manifests
+from unseen.search.index import Index
+from unseen.search.stores import milvus
+from unseen.search.writer import Writer
+from unseen.studies import results, tables
+from unseen.studies.engine import collect, local_storage
+from unseen.studies.queue import Queue
+from unseen.studies.worker import Worker
+from unseen.training.run_folder import RunFolder
+
+QUERIES = np.random.default_rng(0).normal(size=(5, 8)).astype(np.float32)
+DIGITS = 5  # of a similarity: stores that stand in for each other round in their own ways
+REMOVED = ("class 00/3.bmp", "class 01/3.bmp")
+
+
+class Study:
+    """Six cells that train in no time."""
+
+    name = "study"
+    optional: tuple[str, ...] = ()
+    moments: Moments = EVERYWHERE | {
+        "claim": (Queue, "claim"),
+        "cell": (Worker, "_outcome"),
+        "report": (Queue, "finish"),
+    }
+
+    def before(self, place: Path) -> None:
+        pass
+
+    def make(self, place: Path) -> None:
+        Worker._train = stub.instant  # type: ignore[method-assign]
+        plan, out = stub.small_plan(seeds=[0]), place / "study"
+        RunFolder(out).write_text("study.toml", plan.to_toml())
+        worker = Worker(plan, local_storage(out), out)
+        worker.queues[""].study.set_user_attr("plan", plan.to_toml())
+        worker.work()
+        collect(plan.name, local_storage(out), out, only_lost=True)
+
+    def finish(self, place: Path) -> None:
+        """Closes the database as a process does that comes to its end."""
+        connection = sqlite3.connect(place / "study" / "study.db")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        connection.close()
+
+    def readers(self, place: Path) -> Readers:
+        def resumed() -> Any:
+            self.make(place)
+            return tables.markdown(results.read(place / "study"))
+
+        return {
+            "table": lambda: tables.markdown(results.read(place / "study")),
+            "runs": lambda: [
+                (run.state, run.result, run.selection, run.per_class, run.parameters)
+                for run in results.read(place / "study").runs
+            ],
+            "run again": resumed,
+        }
+
+    def kept(self, place: Path) -> Readers:
+        return {"table": lambda: tables.markdown(results.read(place / "study"))}
+
+    def files(self, place: Path) -> dict[str, list[Path]]:
+        kinds: dict[str, list[Path]] = {}
+        for file in sorted((place / "study").rglob("*")):
+            if file.is_file():
+                kinds.setdefault(file.name, []).append(file)
+        return kinds
+
+
+class Pack:
+    """A packed copy of the pictures."""
+
+    name = "pack"
+    optional: tuple[str, ...] = ()
+    moments: Moments = EVERYWHERE | {"record": (pack, "_append")}
+
+    def before(self, place: Path) -> None:
+        pass
+
+    def make(self, place: Path) -> None:
+        os.environ["UNSEEN_CACHE"] = str(place / "cache")
+        pack.write(pack.Packing(Folder(place / "photos"), 16), place / "photos.pack")
+
+    def finish(self, place: Path) -> None:
+        pass
+
+    def readers(self, place: Path) -> Readers:
+        def read() -> Any:
+            data = Packed(place / "photos.pack")
+            pictures = [np.asarray(data.picture(i)) for i in range(len(data))]
+            told = data.labels, data.label_names, data.item_ids(), data.digests(), data.describe()
+            return pictures, told, data.name, data.fingerprint()
+
+        return {"data set": read}
+
+    kept = readers
+
+    def files(self, place: Path) -> dict[str, list[Path]]:
+        return {"photos.pack": [place / "photos.pack"]}
+
+
+class Indexed:
+    """An index of the pictures, in the store of that name."""
+
+    def __init__(self, store: str) -> None:
+        self.store = store
+        self.optional: tuple[str, ...] = ()
+        self.name = f"index, {store}"
+        self.moments: Moments = EVERYWHERE | {
+            "segment": (segment, "write"),
+            "manifest": (manifests, "replace_bytes"),
+        }
+        if store == "milvus":
+            self.moments["bring"] = (milvus.Milvus, "bring")
+
+    def make(self, place: Path) -> None:
+        os.environ["UNSEEN_CACHE"] = str(place / "cache")
+        ingesting.BATCH, ingesting.COMMIT = 1, 16  # a vector does not depend on its neighbours
+        model, out = Trained.open(place / "run"), place / "index"
+        exists = (out / "manifest.json").exists()
+        create = lambda: Writer.create(out, ingesting.model_entry(model))  # noqa: E731
+        with Writer.open(out) if exists else create() as writer:
+            if self.store == "milvus" and writer.manifest.milvus is None:
+                writer.use_milvus(milvus.parse("milvus:", out))
+            sources = ingesting.find([place / "photos"])
+            if exists:
+                maintain.update(writer, model, sources)
+            else:
+                ingesting.ingest(writer, model, sources)
+            gone = [id for id, facts in writer.index().every() if facts.path.endswith(REMOVED)]
+            writer.remove(gone)
+            writer.refresh_store(approximate_above=0 if self.store == "faiss" else 10**6)
+
+    def before(self, place: Path) -> None:
+        Run("model").make(place)
+
+    def finish(self, place: Path) -> None:
+        pass
+
+    def readers(self, place: Path) -> Readers:
+        indexes.FEW = 0  # the store is asked, however small
+        opened: Callable[[], Index] = lambda: Index.open(place / "index")  # noqa: E731
+
+        def search() -> Any:
+            found = opened().search(QUERIES, k=7)
+            return found.ids, found.similarities.round(DIGITS)
+
+        ids = lambda index: index.ids.tolist()  # noqa: E731
+        return {
+            "search": search,
+            "facts": lambda: list(opened().every()),
+            "vectors": lambda: opened().vectors(),
+            "thumbnails": lambda: [i.thumbnail(id) for i in [opened()] for id in ids(i)],
+        }
+
+    def kept(self, place: Path) -> Readers:
+        """Pictures by their path: which id one has may depend on when it came."""
+
+        def pictures() -> Any:
+            index = Index.open(place / "index")
+            rows = zip(index.every(), index.vectors(), strict=True)
+            found = [(f.path, f.label, v, index.thumbnail(id)) for (id, f), v in rows]
+            return sorted(found, key=lambda row: row[0])
+
+        def search() -> Any:
+            index = Index.open(place / "index")
+            found = index.search(QUERIES, k=7)
+            paths = [[index.picture(id).path for id in row] for row in found.ids]
+            return paths, found.similarities.round(DIGITS)
+
+        indexes.FEW = 0  # the store is asked, however small
+        return {"pictures": pictures, "search": search}
+
+    def files(self, place: Path) -> dict[str, list[Path]]:
+        kinds: dict[str, list[Path]] = {}
+        for root in ("index", "index.milvus.db"):
+            for file in sorted((place / root).rglob("*")):
+                if file.is_file() and file.stat().st_size:
+                    name = f"milvus/{file.suffix or file.name}" if "." in root else _kind(file.name)
+                    kinds.setdefault(name, []).append(file)
+        return kinds
+
+
+def _kind(name: str) -> str:
+    return f"dead{name[13:]}" if name.startswith("dead") else name

@@ -1,0 +1,194 @@
+"""What faults are tried on. Each is made by one command, which goes on after a stop; is read by
+everybody who reads it; and lies in one folder, with the pictures it is about.
+
+    before(place)    what must be there
+    make(place)      from nothing, or from what is left
+    finish(place)    what other commands add to it later
+    readers(place)   everybody who reads it, by name
+    files(place)     kinds of file, each with its examples
+    moments          at which a process can be killed: what is called then
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from unseen import config as configs
+from unseen.experiment import fit as training
+from unseen.experiment import judge as judging
+from unseen.experiment.calibration import calibrate_run, read_calibration
+from unseen.experiment.diagnose import diagnose
+from unseen.experiment.layers import compare_layers
+from unseen.experiment.run import fit
+from unseen.experiment.setting import Watch, reopen
+from unseen.experiment.trained import Trained
+from unseen.networks import activation_file, backbone
+from unseen.networks.small_conv import SmallConv
+from unseen.reports import comparison
+from unseen.reports import run_folder as reports
+from unseen.training import checkpoint
+
+TINY = [
+    "backbone=small_conv",
+    "batch_size=16",
+    "embedding_size=8",
+    "epochs=2",
+    "sampler.steps=3",
+    "picture_size=16",
+    "loss=margin",
+    "workers=0",
+    "threads=1",
+    "validation_share=0.5",
+    'metrics=["recall@1"]',
+]
+OPTIONAL = (
+    "calibration.json",
+    "diagnosis.json",
+    "layers.json",
+    "journal.jsonl",
+    "embeddings/layers.npz",
+    "embeddings/test.npz",
+    "embeddings/per_query.npz",
+)
+EVERYWHERE = {"rename": (os, "replace"), "flush": (os, "fsync")}
+Readers = dict[str, Callable[[], Any]]
+Moments = dict[str, tuple[Any, str]]
+
+
+def narrow_network() -> None:
+    """The built-in network with a few of its channels."""
+    SmallConv.num_features = 64
+    recipe = replace(backbone.RECIPES["small_conv"], num_features=64)
+    backbone.RECIPES["small_conv"] = recipe
+
+
+def draw_pictures(place: Path) -> None:
+    for c in range(16):
+        (place / "photos" / f"class {c:02d}").mkdir(parents=True)
+        for i in range(4):
+            picture(place / "photos" / f"class {c:02d}" / f"{i}.bmp", 10 * c + i, c)
+
+
+def picture(path: Path, seed: int, hue: int = 0) -> None:
+    noise = np.random.default_rng(seed).integers(0, 156, (16, 16, 3))
+    Image.fromarray((noise + 6 * hue).clip(0, 255).astype(np.uint8)).save(path)
+
+
+CHANGES: dict[str, Callable[[Path], None]] = {
+    "replaced": lambda photos: picture(photos / "class 03" / "1.bmp", 777),
+    "removed": lambda photos: (photos / "class 03" / "1.bmp").unlink(),
+    "added": lambda photos: picture(photos / "class 03" / "new.bmp", 778),
+    "relabelled": lambda photos: (
+        (photos / "class 03" / "1.bmp").rename(photos / "class 05" / "other.bmp"),
+        None,
+    )[1],
+}
+
+
+class Run:
+    """A training; words: of its config."""
+
+    def __init__(self, name: str, *words: str) -> None:
+        self.name, self.words = name, words
+        self.optional: tuple[str, ...] = OPTIONAL
+        self.moments: Moments = EVERYWHERE | {
+            "checkpoint": (checkpoint, "replace_bytes"),
+            "evaluation": (training, "evaluate"),
+            "step": (training.Fit, "_after_step"),
+            "judging": (judging, "evaluate"),
+        }
+
+    def config(self, place: Path) -> configs.Config:
+        data = [f"data.root={place / 'photos'}"]
+        given: dict[str, Any] = {"data": {"name": "folder", "root": "."}}
+        return configs.make(configs.override(given, [*TINY, *self.words, *data]))
+
+    def before(self, place: Path) -> None:
+        pass
+
+    def make(self, place: Path) -> None:
+        os.environ["UNSEEN_CACHE"] = str(place / "cache")
+        training.SECONDS_BETWEEN_CHECKPOINTS = 0.0
+        fit(self.config(place), place / "run", "unseen train photos")
+
+    def finish(self, place: Path) -> None:
+        os.environ["UNSEEN_CACHE"] = str(place / "cache")
+        setting, folder = reopen(place / "run")
+        compare_layers(setting, folder, [], Watch())
+        diagnose(setting, folder, Watch())
+        if not setting.config.refit:
+            calibrate_run(setting, Trained.open(place / "run"), Watch())
+
+    def readers(self, place: Path) -> Readers:
+        os.environ["UNSEEN_CACHE"] = str(place / "cache")
+        run = place / "run"
+
+        def evaluated() -> Any:
+            setting, folder = reopen(run)
+            selection = folder.read_json("selection.json")
+            return judging.judge(setting, folder, selection, "unseen evaluate", Watch())
+
+        def embedded() -> Any:
+            photos = sorted((place / "photos").rglob("*.bmp"))[:3]
+            return Trained.open(run).embed(photos)
+
+        return {
+            "report": lambda: reports.read(run),
+            "compare": lambda: comparison.compare_runs(run, run).values,
+            "embed": embedded,
+            "calibration": lambda: read_calibration(Trained.open(run)),
+            "train again": lambda: fit(self.config(place), run, "again").result,
+            "evaluate": evaluated,
+        }
+
+    def kept(self, place: Path) -> Readers:
+        """What must be the same after a stop: all but times."""
+        run = place / "run"
+        times = ("seconds", "images_per_second")
+
+        def events() -> Any:
+            reports.read(run)  # says if the journal is shorter than it was
+            return [
+                {k: v for k, v in event.items() if k not in times}
+                for event in training.read(run / "journal.jsonl")
+            ]
+
+        names = ("result.json", "weights.safetensors", "objective.safetensors", "selection.json")
+        return {"journal": events} | {
+            name: (lambda name=name: (run / name).read_bytes())  # type: ignore[misc]
+            for name in names
+        }
+
+    def files(self, place: Path) -> dict[str, list[Path]]:
+        every = sorted((place / "run").rglob("*"))
+        found = [file for file in every if file.is_file() and file.stat().st_size]
+        return {str(file.relative_to(place / "run")): [file] for file in found}
+
+
+class Cache(Run):
+    """A training on kept activations, whose cache is what is damaged."""
+
+    def __init__(self) -> None:
+        super().__init__("cache", "seed=1", "lr=0.001", "freeze_until=stage1", "views=2")
+        self.moments |= {"block": (activation_file.ActivationFile, "write")}
+
+    def finish(self, place: Path) -> None:
+        pass
+
+    def readers(self, place: Path) -> Readers:
+        """Whoever trains next with the same frozen layers."""
+        os.environ["UNSEEN_CACHE"] = str(place / "cache")
+        return {"train": lambda: fit(self.config(place), place / "other", "another").result}
+
+    def files(self, place: Path) -> dict[str, list[Path]]:
+        kinds: dict[str, list[Path]] = {}
+        for file in sorted((place / "cache").rglob("*")):
+            if file.is_file():
+                kept = file.relative_to(place / "cache").parts[0]
+                kinds.setdefault(f"{kept}/{file.suffix or file.name}", []).append(file)
+        return kinds

@@ -1,0 +1,86 @@
+"""Whatever fails: the same result, or one line that says which file and what to do."""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.faults import injection
+from tests.faults.injection import DIFFERENT, GOOD, IDENTICAL, NAMED, OUTCOMES, TRACEBACK, UNNAMED
+from tests.faults.page import PAGE
+from tests.faults.plan import FAULTS, NUMBERS
+
+ROOT = Path(__file__).parents[2]
+LEAST = {"kill": 200, "flipped bit": 200, "second writer": 50}
+
+
+def harness(*words: str) -> subprocess.CompletedProcess[str]:
+    paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+    more = {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "tests.faults", *words]
+    return subprocess.run(
+        command, env=os.environ | more, capture_output=True, text=True, timeout=5400, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--only", "training", "--faults", "kill", "--share", "0.05"),
+        ("--only", "pack;index, exact", "--faults", "kill,flipped bit", "--share", "0.1"),
+    ],
+    ids=["training", "stores"],
+)
+def test_a_sample_of_faults_changes_nothing_in_silence(words: tuple[str, ...]) -> None:
+    done = harness(*words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "| kill |" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("subject", NUMBERS)
+def test_no_fault_changes_anything_in_silence(subject: str) -> None:
+    done = harness("--only", subject)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_page_tells_of_every_fault_and_of_nothing_bad() -> None:
+    counts: Counter[str] = Counter()
+    seen = set()
+    for line in PAGE.read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) != 3 + len(OUTCOMES) or cells[1] not in FAULTS:
+            continue
+        numbers = dict(zip(OUTCOMES, (int(cell or 0) for cell in cells[3:]), strict=True))
+        assert not any(number for outcome, number in numbers.items() if outcome not in GOOD), line
+        counts[cells[1]] += sum(numbers.values())
+        seen.add((cells[0], cells[1]))
+    assert {subject for subject, _ in seen} == set(NUMBERS)
+    assert {fault for _, fault in seen} == set(FAULTS)
+    assert not {fault: counts[fault] for fault, least in LEAST.items() if counts[fault] < least}
+    assert sum(numbers[0] for numbers in NUMBERS.values()) >= LEAST["kill"]
+
+
+def test_what_became_of_a_fault_is_told_apart() -> None:
+    def refuse() -> None:
+        raise ValueError("a/file is damaged: make it again")
+
+    def fall() -> None:
+        raise KeyError("a mistake of ours")
+
+    whole = {"reader": ["value", injection.digest({"b": 1, "a": [1.5]})]}
+    cases = {
+        IDENTICAL: lambda: {"a": [1.5], "b": 1},
+        DIFFERENT: lambda: {"a": [1.5], "b": 2},
+        NAMED: refuse,
+        TRACEBACK: fall,
+    }
+    for outcome, reader in cases.items():
+        ended = injection.Ended(0, "", injection.read_by({"reader": reader}))
+        assert injection.judged(ended, whole, ("a/file",))[0] == outcome
+    ended = injection.Ended(2, "unseen: something is wrong\n")
+    assert injection.judged(ended, whole, ("a/file",))[0] == UNNAMED
+    assert injection.judged(injection.Ended(-7, ""), whole, ())[0] == TRACEBACK
