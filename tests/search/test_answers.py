@@ -50,9 +50,9 @@ def test_calibration_is_kept_with_the_run(
 ) -> None:
     assert read_calibration(model) == calibration
     told = (run / "calibration.json").read_text()
-    (run / "calibration.json").write_text(told.replace(model.fingerprint, "0" * 32))
+    model.folder.write_text("calibration.json", told.replace(model.fingerprint, "0" * 32))
     assert read_calibration(model) is None  # made for other weights
-    (run / "calibration.json").write_text(told)
+    model.folder.write_text("calibration.json", told)
 
 
 def test_the_bound_holds_on_test_classes(run: Path, model: Trained) -> None:
