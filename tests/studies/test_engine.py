@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.faults.injection import cut, flip, lose
-from unseen.studies import tables
+from unseen.studies import engine, tables
 from unseen.studies.engine import Study, collect, local_storage, stored_plan
 from unseen.studies.results import Run, read
 from unseen.studies.worker import Worker
@@ -245,3 +245,10 @@ def test_the_engine_starts_worker_processes_and_real_runs(
     again = Study(plan).run(tmp_path, jobs=1)
     assert tables.markdown(again) == tables.markdown(results)
     assert [written(run) for run in again.runs] == weights
+
+
+def test_workers_start_however_long_the_temporary_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A socket's path has at most 107 letters."""
+    for folder, method in (("/tmp", "forkserver"), ("/tmp/" + 100 * "x", "spawn")):
+        monkeypatch.setattr("tempfile.gettempdir", lambda folder=folder: folder)
+        assert engine._context().get_start_method() == method

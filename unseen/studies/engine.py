@@ -14,12 +14,14 @@ import multiprocessing
 import os
 import shlex
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 import optuna
 
@@ -36,6 +38,7 @@ from unseen.studies.worker import Worker
 from unseen.training.run_folder import RunFolder
 
 POLL_SECONDS = 1.0
+LONGEST_SOCKET_FOLDER = 60  # letters; the socket's own name takes about 40 of 107
 MOST_DEATHS = 3  # of workers in a row, without a run finished between
 
 
@@ -199,8 +202,7 @@ def _supervise(
     watcher: Worker, storage: str, grace: int, jobs: int, tell: Callable[[Progress], None]
 ) -> None:
     """Keeps `jobs` worker processes at work until the study is done."""
-    context = multiprocessing.get_context("forkserver")  # torch is imported once for all workers
-    context.set_forkserver_preload(["unseen.studies.worker"])
+    context = _context()
 
     def start() -> BaseProcess:
         place = (str(cache_folder()), str(Path.cwd()), os.environ.get(outside.TRUST_VARIABLE, ""))
@@ -233,6 +235,16 @@ def _supervise(
             process.terminate()
         for process in processes:
             process.join()
+
+
+def _context() -> Any:
+    """Workers forked from a server import torch once for all; its socket lies in the temporary
+    folder, and a path beyond 100 letters is none for a socket: then each worker imports it."""
+    if len(tempfile.gettempdir()) > LONGEST_SOCKET_FOLDER:
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["unseen.studies.worker"])
+    return context
 
 
 def _process(text: str, storage: str, out: str, grace: int, place: tuple[str, str, str]) -> None:

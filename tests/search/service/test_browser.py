@@ -3,6 +3,7 @@
 Needs Debian's `chromium` and `chromium-driver`; skipped with a message where they are missing.
 """
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -41,7 +42,8 @@ def opened(*more: str) -> Driver:
         *more,
     ):
         options.add_argument(word)
-    return webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    short = os.environ | {"TMPDIR": "/tmp"}  # its socket has no place in a long one
+    return webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER, env=short))
 
 
 @pytest.fixture(scope="module")
