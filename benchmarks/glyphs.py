@@ -22,7 +22,7 @@ from unseen import assemble, catalogue
 from unseen import config as configs
 from unseen.diagnostics.spectrum import Spectrum
 from unseen.experiment.run import train_and_judge
-from unseen.experiment.setting import prepare
+from unseen.experiment.run_context import prepare
 from unseen.statistics import over_seeds
 from unseen.training import journal
 from unseen.training.run_folder import RunFolder
@@ -67,13 +67,13 @@ def finish(job: Job) -> tuple[str, dict[str, float]]:
     folder = RunFolder(job.folder)
     if not folder.file("row.json").exists():
         began = time.perf_counter()
-        setting = prepare(configs.make(configs.override({}, list(job.words))))
-        result = train_and_judge(setting, job.folder, "benchmarks/glyphs.py")
-        network = assemble.network(setting.config)
+        context = prepare(configs.make(configs.override({}, list(job.words))))
+        result = train_and_judge(context, job.folder, "benchmarks/glyphs.py")
+        network = assemble.network(context.config)
         network.load_state_dict(folder.read_tensors("weights.safetensors"))
-        _, transform = assemble.picture_transforms(setting.config, network)
-        seen = setting.embed(network, transform, setting.split.train)
-        labels = torch.from_numpy(setting.dataset.labels[setting.split.train])
+        _, transform = assemble.picture_transforms(context.config, network)
+        seen = context.embed(network, transform, context.split.train)
+        labels = torch.from_numpy(context.dataset.labels[context.split.train])
         events = journal.read(folder.file("journal.jsonl"))
         epochs = {event["epoch"]: event for event in events if event["event"] == "epoch"}
         row = {

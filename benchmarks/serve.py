@@ -20,7 +20,7 @@ import numpy as np
 
 from unseen import config as configs
 from unseen.experiment.run import train_and_judge
-from unseen.experiment.setting import prepare
+from unseen.experiment.run_context import prepare
 from unseen.experiment.trained import Trained
 from unseen.search.ingest import model_entry
 from unseen.search.segment import Facts, NewPicture

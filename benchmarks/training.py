@@ -36,7 +36,7 @@ from unseen import config as configs
 from unseen.contracts import Batch
 from unseen.data.pictures.loader import training_batches
 from unseen.experiment.fit import training_classes
-from unseen.experiment.setting import Setting, prepare
+from unseen.experiment.run_context import RunContext, prepare
 from unseen.training.journal import Journal
 from unseen.training.trainer import Trainer
 
@@ -55,7 +55,7 @@ def generate(root: Path, classes: int = 40, per_class: int = 12) -> None:
             Image.fromarray(noisy).save(root / f"{label:03d}/{number:03d}.jpg", quality=90)
 
 
-def settle(root: Path, words: argparse.Namespace) -> Setting:
+def settle(root: Path, words: argparse.Namespace) -> RunContext:
     values = {
         "data": {"name": "folder", "root": str(root)},
         "backbone": "efficientnet_lite0",
@@ -74,20 +74,20 @@ def settle(root: Path, words: argparse.Namespace) -> Setting:
 class Ours:
     """The loop of `unseen train` between two looks at the validation classes."""
 
-    def __init__(self, setting: Setting, folder: Path) -> None:
-        config, self.setting = setting.config, setting
+    def __init__(self, context: RunContext, folder: Path) -> None:
+        config, self.context = context.config, context
         network = assemble.network(config)
         self.transform, _ = assemble.picture_transforms(config, network)
-        self.sampler = assemble.sampler(config, setting.split.train, setting.dataset.labels)
-        self.class_of = training_classes(setting.dataset.labels, setting.split.train)
+        self.sampler = assemble.sampler(config, context.split.train, context.dataset.labels)
+        self.class_of = training_classes(context.dataset.labels, context.split.train)
         objective = assemble.objective(config, int(self.class_of.max()) + 1, network)
         descent = assemble.descent(config, network, objective, len(self.sampler))
-        self.trainer = Trainer(network, objective, descent, setting.device, config.seed)
+        self.trainer = Trainer(network, objective, descent, context.device, config.seed)
         self.journal = Journal(folder / "journal.jsonl")
 
     def batches(self) -> Iterator[Batch]:
-        place, config = self.trainer.place, self.setting.config
-        data, workers = self.setting.dataset, config.workers
+        place, config = self.trainer.place, self.context.config
+        data, workers = self.context.dataset, config.workers
         assert isinstance(workers, int)
         return training_batches(
             data, self.transform, self.sampler, place.epoch, config.seed, workers=workers
@@ -114,10 +114,12 @@ class Ours:
 class Pictures(torch.utils.data.Dataset):  # type: ignore[type-arg]
     """The usual data set: a picture is opened, decoded whole, transformed."""
 
-    def __init__(self, setting: Setting, transform: Callable[[Image.Image], torch.Tensor]) -> None:
-        data: Any = setting.dataset
-        self.paths = [data.path(index) for index in setting.split.train]
-        self.labels = data.labels[setting.split.train]
+    def __init__(
+        self, context: RunContext, transform: Callable[[Image.Image], torch.Tensor]
+    ) -> None:
+        data: Any = context.dataset
+        self.paths = [data.path(index) for index in context.split.train]
+        self.labels = data.labels[context.split.train]
         self.transform = transform
 
     def __len__(self) -> int:
@@ -131,11 +133,11 @@ class Pictures(torch.utils.data.Dataset):  # type: ignore[type-arg]
 class Peer:
     """A plain loop as in the examples of pytorch-metric-learning."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, context: RunContext) -> None:
         from pytorch_metric_learning import losses, miners, samplers
         from torchvision.transforms import v2
 
-        config = setting.config
+        config = context.config
         network = assemble.network(config)
         spec = network.backbone.input_spec
         transform = v2.Compose(
@@ -147,7 +149,7 @@ class Peer:
                 v2.Normalize(spec.mean, spec.std),
             ]
         )
-        pictures = Pictures(setting, transform)
+        pictures = Pictures(context, transform)
         steps, batch = config.sampler.values["steps"], config.batch_size
         assert isinstance(batch, int)
         assert isinstance(config.workers, int)
@@ -193,8 +195,8 @@ def in_turn(
 
 def measure(root: Path, words: argparse.Namespace, folder: Path) -> None:
     torch.set_num_threads(words.threads)
-    setting = settle(root, words)
-    ours, peer = Ours(setting, folder), Peer(setting)
+    context = settle(root, words)
+    ours, peer = Ours(context, folder), Peer(context)
     kept = list(ours.batches())
     parts = {
         "ours": ours.epoch,

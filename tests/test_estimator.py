@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from unseen import config as configs
 from unseen.estimator import MetricLearner
 from unseen.experiment.run import train_and_judge
-from unseen.experiment.setting import prepare
+from unseen.experiment.run_context import prepare
 
 
 def test_scikit_learns_own_checks() -> None:

@@ -11,7 +11,7 @@ from unseen import assemble
 from unseen import config as configs
 from unseen.cli.main import app
 from unseen.experiment.run import train_and_judge
-from unseen.experiment.setting import prepare
+from unseen.experiment.run_context import prepare
 from unseen.studies import objectives, plan
 from unseen.training.run_folder import RunFolder
 

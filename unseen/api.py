@@ -20,12 +20,12 @@ from torch import Tensor
 from unseen import config as configs
 from unseen import find_data, outside
 from unseen.cli.show_run import Shown
+from unseen.contracts import Progress
 from unseen.data.own.given import as_dataset
 from unseen.experiment import diagnose as diagnosing
 from unseen.experiment import run as runs
-from unseen.experiment.setting import Watch, reopen
+from unseen.experiment.run_context import Watch, reopen
 from unseen.experiment.trained import Picture, Trained
-from unseen.neighbours.nearest import Progress
 from unseen.reports import page, tables
 from unseen.reports.comparison import Pair, compare_runs
 from unseen.search.index import Index
@@ -70,14 +70,14 @@ class Run:
     def report(self) -> Path:
         """Writes the page of the run; returns its path."""
         with outside.holding(self.objects):
-            setting, _ = reopen(self.path, dataset=self._dataset)
-            return page.write(self.path, setting.dataset)
+            context, _ = reopen(self.path, dataset=self._dataset)
+            return page.write(self.path, context.dataset)
 
     def diagnose(self) -> dict[str, Any]:
         """What the embedding space looks like, in words and numbers; reads the test classes."""
         with outside.holding(self.objects):
-            setting, folder = reopen(self.path, dataset=self._dataset)
-            return diagnosing.diagnose(setting, folder, Watch())
+            context, folder = reopen(self.path, dataset=self._dataset)
+            return diagnosing.diagnose(context, folder, Watch())
 
     def index(self, pictures: str | Path, out: str | Path) -> Index:
         """An index of other pictures, embedded by this run."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
+Progress = Callable[[int, int], None]  # (done, total) of long work
 
 
 class Batch(NamedTuple):
@@ -103,7 +104,7 @@ class IdentifiedDataset(Protocol):
         """A name for each item, the same wherever the data lie; no two are alike."""
         ...
 
-    def digests(self, progress: Callable[[int, int], None] | None = None) -> list[bytes]:
+    def digests(self, progress: Progress | None = None) -> list[bytes]:
         """32 bytes for each item that change when its content changes: copies have the same."""
         ...
 

@@ -1,13 +1,12 @@
 """Data by a user's word: what a name, a file or a folder stands for, and the data set itself."""
 
 import inspect
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from unseen import catalogue, outside
 from unseen.config_tables import Part
-from unseen.contracts import Dataset
+from unseen.contracts import Dataset, Progress
 from unseen.data.official.benchmark import Benchmark
 from unseen.data.own.given import as_dataset
 from unseen.data.pictures import table_file
@@ -15,9 +14,7 @@ from unseen.data.pictures.pack import is_pack
 from unseen.names import advice
 
 
-def open_data(
-    part: Part, progress: Callable[[int, int], None] | None = None, strict: bool = False
-) -> Dataset:
+def open_data(part: Part, progress: Progress | None = None, strict: bool = False) -> Dataset:
     """The data set a config names; `strict`: a file that cannot be read is an error."""
     wanted = {p.name: p.default for p in catalogue.parameters(catalogue.find("data", part.name))}
     if wanted.get("root") is inspect.Parameter.empty and "root" not in part.values:

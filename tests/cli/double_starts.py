@@ -21,7 +21,7 @@ import torch
 from unseen import config as configs
 from unseen.cli.mistakes import guarded
 from unseen.cli.train import run
-from unseen.experiment.setting import prepare
+from unseen.experiment.run_context import prepare
 from unseen.reports import page
 from unseen.training.checkpoint import Checkpoints
 

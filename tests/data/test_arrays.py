@@ -14,7 +14,7 @@ from unseen.contracts import FeatureDataset, annotations_of
 from unseen.data.arrays import Arrays
 from unseen.data.pictures.loader import evaluation_batches
 from unseen.experiment.run import train_and_judge
-from unseen.experiment.setting import prepare
+from unseen.experiment.run_context import prepare
 from unseen.settle import settle
 
 CLASSES, EACH, SIZE = 12, 6, 10
@@ -170,9 +170,9 @@ def test_a_network_for_pictures_is_refused(file: Path, word: str, told: str) -> 
 
 def test_a_run_judges_the_features_too_and_can_be_read_back(file: Path, tmp_path: Path) -> None:
     given = ["data=arrays", f"data.root={file}", "epochs=2", "batch_size=8", "embedding_size=8"]
-    setting = prepare(configs.make(configs.override({}, given)))
-    result = train_and_judge(setting, tmp_path / "run", "test")
+    context = prepare(configs.make(configs.override({}, given)))
+    result = train_and_judge(context, tmp_path / "run", "test")
     assert list(result["scores"]) == ["trained", "untrained", "features"]
     assert result["split"]["test_classes"] == 6
     written = configs.make_settled(configs.load(tmp_path / "run" / "config.toml"))
-    assert written == setting.config
+    assert written == context.config

@@ -10,7 +10,7 @@ import torch
 
 from unseen import config as configs
 from unseen.experiment.run import train_and_judge
-from unseen.experiment.setting import Setting, prepare
+from unseen.experiment.run_context import RunContext, prepare
 from unseen.reports import page, queries, run_folder, tables
 
 CLASSES, EACH = 16, 6
@@ -24,7 +24,7 @@ def held(**more: Any) -> dict[str, Any]:
     return {"features": features, "labels": LABELS} | more
 
 
-def setting_of(folder: Path, *words: str, **more: Any) -> Setting:
+def setting_of(folder: Path, *words: str, **more: Any) -> RunContext:
     np.savez(folder / "x.npz", **held(**more))
     given = ["data=arrays", f"data.root={folder / 'x.npz'}", "epochs=1", "batch_size=8", *words]
     return prepare(configs.make(configs.override({}, given)))
@@ -54,10 +54,10 @@ def slow_recall(embeddings: torch.Tensor, test: dict[str, Any], labels: np.ndarr
 
 
 def test_a_run_is_judged_as_its_annotations_say(tmp_path: Path) -> None:
-    setting = setting_of(tmp_path, 'evaluation_labels=["family"]', **marked())
-    assert set(LABELS[setting.split.validation]) == {0, 1, 2}
+    context = setting_of(tmp_path, 'evaluation_labels=["family"]', **marked())
+    assert set(LABELS[context.split.validation]) == {0, 1, 2}
     out = tmp_path / "run"
-    result = train_and_judge(setting, out, "test")
+    result = train_and_judge(context, out, "test")
     assert result["split"]["query_items"] == 16
     assert result["split"]["gallery_items"] == 32
     with np.load(out / "embeddings" / "test.npz") as kept:
@@ -78,7 +78,7 @@ def test_a_run_is_judged_as_its_annotations_say(tmp_path: Path) -> None:
     assert set(answered[answered >= 0]) <= set(test["gallery"])
     recall = result["scores"]["trained"]["metrics"]["recall@1"]["value"]
     assert found.matches[test["query"], 0].mean() == pytest.approx(recall, abs=1e-6)
-    html = page.write(out, setting.dataset).read_text()
+    html = page.write(out, context.dataset).read_text()
     assert "32 of the gallery" in html
     assert "trained network by family" in html
     assert "trained network by family" in tables.markdown_table(result)
@@ -87,9 +87,9 @@ def test_a_run_is_judged_as_its_annotations_say(tmp_path: Path) -> None:
 
 def test_groups_count_in_selection_too(tmp_path: Path) -> None:
     """All items of a class in one group: nobody can be found, so nothing can be selected."""
-    setting = setting_of(tmp_path, groups=np.where(TEST, -1, LABELS))
+    context = setting_of(tmp_path, groups=np.where(TEST, -1, LABELS))
     with pytest.raises(ValueError, match="Do the ignore groups hold whole classes"):
-        train_and_judge(setting, tmp_path / "run", "test")
+        train_and_judge(context, tmp_path / "run", "test")
 
 
 def test_an_unknown_label_column_is_named(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from unseen import assemble
 from unseen import config as configs
 from unseen.experiment.fit import Fit
 from unseen.experiment.run import train_and_judge
-from unseen.experiment.setting import Setting, Watch, prepare
+from unseen.experiment.run_context import RunContext, Watch, prepare
 from unseen.training.checkpoint import Checkpoints
 from unseen.training.journal import read
 from unseen.training.run_folder import RunFolder
@@ -30,7 +30,7 @@ TINY = [
 ]
 
 
-def setting_of(*words: str) -> Setting:
+def setting_of(*words: str) -> RunContext:
     return prepare(configs.make(configs.override({}, [*TINY, *words])))
 
 
@@ -56,8 +56,8 @@ def test_optimisers_and_precisions_train(optimiser: str, precision: str, tmp_pat
 
 
 def test_the_averaged_weights_are_the_ones_kept(tmp_path: Path) -> None:
-    setting = setting_of("ema=0.999", "sampler.steps=3")
-    train_and_judge(setting, tmp_path, "test")
+    context = setting_of("ema=0.999", "sampler.steps=3")
+    train_and_judge(context, tmp_path, "test")
     state = Checkpoints(tmp_path / "checkpoint").newest(print)
     assert state is not None
     kept = RunFolder(tmp_path).read_tensors("weights.safetensors")
@@ -88,16 +88,16 @@ def test_training_stops_when_nothing_gets_better(
 
 
 def test_only_new_layers_move_in_the_warm_up(tmp_path: Path) -> None:
-    setting = setting_of("epochs=2", "schedule.warm_up=1", "loss=proxy_anchor")
+    context = setting_of("epochs=2", "schedule.warm_up=1", "loss=proxy_anchor")
     body = "backbone.body."
     with pytest.raises(StoppedError):
-        train_and_judge(setting, tmp_path, "test", stop_at(3))
+        train_and_judge(context, tmp_path, "test", stop_at(3))
     after = RunFolder(tmp_path).read_tensors("weights.safetensors")
-    start = assemble.network(setting.config).state_dict()
-    trained = {name for name, _ in assemble.network(setting.config).named_parameters()}
+    start = assemble.network(context.config).state_dict()
+    trained = {name for name, _ in assemble.network(context.config).named_parameters()}
     moved = {name for name in trained if not torch.equal(after[name], start[name])}
     assert moved == {name for name in trained if not name.startswith(body)}
-    train_and_judge(setting, tmp_path, "test")
+    train_and_judge(context, tmp_path, "test")
     last = Checkpoints(tmp_path / "checkpoint").newest(print)
     assert last is not None
     state = last["trainer"]["network"]
@@ -107,7 +107,7 @@ def test_only_new_layers_move_in_the_warm_up(tmp_path: Path) -> None:
 def test_a_collapsed_space_is_warned_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     alike = torch.ones(1, 16)
     monkeypatch.setattr(
-        Setting, "embed", lambda self, net, transform, items, *more: alike.repeat(len(items), 1)
+        RunContext, "embed", lambda self, net, transform, items, *more: alike.repeat(len(items), 1)
     )
     heard: list[str] = []
     train_and_judge(setting_of(), tmp_path, "test", Watch(warn=heard.append))

@@ -10,7 +10,7 @@ import torch
 from unseen import config as configs
 from unseen.experiment.fit import Fit
 from unseen.experiment.run import train, train_and_judge
-from unseen.experiment.setting import Setting, Watch, computing, prepare
+from unseen.experiment.run_context import RunContext, Watch, computing, prepare
 from unseen.networks.network import EmbeddingNetwork
 from unseen.training.run_folder import RunFolder
 
@@ -33,18 +33,18 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("unseen.experiment.fit.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
 
 
-def setting_of(*words: str) -> Setting:
+def setting_of(*words: str) -> RunContext:
     told = [*WORDS, "threads=1", "epochs=2", "head.start=principal", *words]
     return prepare(configs.make(configs.override({}, told)))
 
 
 @pytest.mark.parametrize("frozen", ["none", "stage2"])
 def test_the_first_step_finds_the_directions_in_the_head(frozen: str, tmp_path: Path) -> None:
-    setting = setting_of(f"freeze_until={frozen}")
-    fit = Fit(setting, RunFolder(tmp_path), Watch())
+    context = setting_of(f"freeze_until={frozen}")
+    fit = Fit(context, RunFolder(tmp_path), Watch())
     assert isinstance(fit.network, EmbeddingNetwork)
-    with computing(setting):
-        pooled = fit.source.embed(setting.split.train, field="pooled").double()
+    with computing(context):
+        pooled = fit.source.embed(context.split.train, field="pooled").double()
         fit._prepare()
     weight = fit.network.head.get_parameter("fc1.weight").detach().double()
     torch.testing.assert_close(weight @ weight.T, torch.eye(16, dtype=torch.float64))
@@ -67,8 +67,8 @@ def test_the_untrained_network_is_what_training_began_with(tmp_path: Path) -> No
     found = {}
     for start in ("auto", "default"):
         told = [*words, "embedding_size=4", f"head.start={start}"]
-        setting = prepare(configs.make(configs.override({}, told)))
-        scores = train_and_judge(setting, tmp_path / start, "test")["scores"]
+        context = prepare(configs.make(configs.override({}, told)))
+        scores = train_and_judge(context, tmp_path / start, "test")["scores"]
         found[start] = scores["untrained"]["metrics"]["recall@1"]["value"]
     given = scores["features"]["metrics"]["recall@1"]["value"]
     assert found["auto"] == pytest.approx(given, abs=0.1)

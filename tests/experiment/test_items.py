@@ -22,7 +22,7 @@ from unseen.data.own.given import as_dataset
 from unseen.experiment.items import items_of, read_items
 from unseen.experiment.judge import judge
 from unseen.experiment.run import train_and_judge
-from unseen.experiment.setting import Setting, Watch, prepare, reopen
+from unseen.experiment.run_context import RunContext, Watch, prepare, reopen
 from unseen.experiment.trained import Trained
 from unseen.networks import backbone, small_conv
 from unseen.training.run_folder import RunFolder
@@ -55,10 +55,10 @@ class Drawn:
         return f"{self.features.sum()}"
 
 
-def own_run(path: Path) -> Setting:
-    setting = prepare(configs.make(configs.override({}, TINY)), dataset=Drawn())
-    train_and_judge(setting, path, "test")
-    return setting
+def own_run(path: Path) -> RunContext:
+    context = prepare(configs.make(configs.override({}, TINY)), dataset=Drawn())
+    train_and_judge(context, path, "test")
+    return context
 
 
 def told_by(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str]:
@@ -72,7 +72,7 @@ def told_by(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, st
 def test_data_from_python_have_no_name_and_the_run_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    setting = own_run(tmp_path / "run")
+    context = own_run(tmp_path / "run")
     assert 'name = "object:' in (tmp_path / "run" / "config.toml").read_text()
     result = (tmp_path / "run" / "result.json").read_bytes()
     code, errors = told_by(capsys, "evaluate", tmp_path / "run")
@@ -85,16 +85,16 @@ def test_data_from_python_have_no_name_and_the_run_says_so(
     assert found["scores"] == json.loads(result)["scores"]
     with pytest.raises(ValueError, match=r"32 of other content \(item 0, item 1, item 2 and 29 mo"):
         reopen(tmp_path / "run", dataset=Drawn(shift=1.0))
-    assert Trained.open(tmp_path / "run").config == setting.config
+    assert Trained.open(tmp_path / "run").config == context.config
 
 
 def test_features_given_from_python_are_found_in_a_file(tmp_path: Path) -> None:
     values = np.random.default_rng(0).normal(size=(32, 6)), np.repeat(np.arange(8), 4)
-    setting = prepare(configs.make(configs.override({}, TINY)), dataset=as_dataset(values))
-    train_and_judge(setting, tmp_path / "run", "test")
+    context = prepare(configs.make(configs.override({}, TINY)), dataset=as_dataset(values))
+    train_and_judge(context, tmp_path / "run", "test")
     np.savez(tmp_path / "mine.npz", features=values[0], labels=values[1])
     found, _ = reopen(tmp_path / "run", data=str(tmp_path / "mine.npz"))
-    np.testing.assert_array_equal(found.split.test, setting.split.test)
+    np.testing.assert_array_equal(found.split.test, context.split.test)
 
 
 def test_items_come_back_as_they_were_stored(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from unseen import config as configs
 from unseen.experiment.fit import Fit
 from unseen.experiment.run import train_and_judge
-from unseen.experiment.setting import Watch, computing, prepare
+from unseen.experiment.run_context import Watch, computing, prepare
 from unseen.experiment.source import Activations
 from unseen.training.run_folder import RunFolder
 
@@ -31,7 +31,7 @@ BUILDER = """
 import sys, time
 from pathlib import Path
 from unseen import config as configs
-from unseen.experiment.setting import Watch, prepare
+from unseen.experiment.run_context import Watch, prepare
 from unseen.experiment.fit import Fit
 from unseen.training.run_folder import RunFolder
 
@@ -49,18 +49,18 @@ def test_a_killed_process_loses_at_most_one_block_of_activations(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("UNSEEN_CACHE", str(tmp_path / "cache"))
-    setting = prepare(configs.make(configs.override({}, FROZEN)))
+    context = prepare(configs.make(configs.override({}, FROZEN)))
     command = [sys.executable, "-c", BUILDER, str(tmp_path / "run"), *FROZEN]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         done = [int(process.stdout.readline()) for _ in range(2)]
         process.send_signal(signal.SIGKILL)
-    with computing(setting):
-        fit = Fit(setting, RunFolder(tmp_path / "run"), Watch())
+    with computing(context):
+        fit = Fit(context, RunFolder(tmp_path / "run"), Watch())
     assert isinstance(fit.source, Activations)
     finished = int(fit.source.training.files[0].done().sum())
     assert 64 * finished >= done[-1], "what was told is on disk"
-    left = len(fit.source.training.missing(setting.split.train))
+    left = len(fit.source.training.missing(context.split.train))
     assert left > 0
-    result = train_and_judge(setting, tmp_path / "run", "test")
-    assert result == train_and_judge(setting, tmp_path / "never killed", "test")
+    result = train_and_judge(context, tmp_path / "run", "test")
+    assert result == train_and_judge(context, tmp_path / "never killed", "test")

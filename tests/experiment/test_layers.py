@@ -13,7 +13,7 @@ from unseen import config as configs
 from unseen.experiment.diagnose import diagnose
 from unseen.experiment.layers import compare_layers, stored_network
 from unseen.experiment.run import train_and_judge
-from unseen.experiment.setting import Setting, Watch, prepare
+from unseen.experiment.run_context import RunContext, Watch, prepare
 from unseen.training.journal import read
 from unseen.training.run_folder import RunFolder
 
@@ -31,51 +31,51 @@ TINY = [
 LAYERS = ["stage1", "stage2", "stage3", "pooled", "embedding"]
 
 
-def setting_of(*words: str) -> Setting:
+def setting_of(*words: str) -> RunContext:
     return prepare(configs.make(configs.override({}, [*TINY, *words])))
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Setting, RunFolder]:
-    setting, path = setting_of("layers_every=2"), tmp_path_factory.mktemp("run")
-    train_and_judge(setting, path, "test")
-    return setting, RunFolder(path)
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunContext, RunFolder]:
+    context, path = setting_of("layers_every=2"), tmp_path_factory.mktemp("run")
+    train_and_judge(context, path, "test")
+    return context, RunFolder(path)
 
 
-def test_layers_on_train_and_test_classes(run: tuple[Setting, RunFolder]) -> None:
-    setting, folder = run
-    table = compare_layers(setting, folder, [], Watch())
+def test_layers_on_train_and_test_classes(run: tuple[RunContext, RunFolder]) -> None:
+    context, folder = run
+    table = compare_layers(context, folder, [], Watch())
     assert table == folder.read_json("layers.json")
     assert [row["layer"] for row in table["layers"]] == LAYERS
     assert [row["size"] for row in table["layers"]] == [16, 32, 64, 64, 16]
     result = folder.read_json("result.json")["scores"]["trained"]["metrics"]
     assert table["layers"][-1]["test"] == result["recall@1"]["value"]
-    network = stored_network(setting, folder)
-    _, transform = assemble.picture_transforms(setting.config, network)
-    items = setting.split.train
-    x = setting.embed_layers(network, transform, items, ["stage2"])["stage2"].double()
+    network = stored_network(context, folder)
+    _, transform = assemble.picture_transforms(context.config, network)
+    items = context.split.train
+    x = context.embed_layers(network, transform, items, ["stage2"])["stage2"].double()
     sim = (x @ x.T).fill_diagonal_(-2)
-    labels = torch.from_numpy(setting.dataset.labels[items])
+    labels = torch.from_numpy(context.dataset.labels[items])
     expected = float((labels[sim.argmax(1)] == labels).double().mean())
     assert table["layers"][1]["train"] == pytest.approx(expected, abs=2e-3)
     with np.load(folder.file("embeddings/layers.npz")) as kept:
         right = np.nanmean(kept["right"], axis=1)
-        found = setting.dataset.labels[kept["indices"]][kept["nearest"]]
+        found = context.dataset.labels[kept["indices"]][kept["nearest"]]
     assert right.tolist() == pytest.approx([row["test"] for row in table["layers"]], abs=1e-6)
-    own = setting.dataset.labels[setting.split.test]
+    own = context.dataset.labels[context.split.test]
     assert np.nanmean(found == own, axis=1).tolist() == pytest.approx(right.tolist(), abs=0.01)
     reads = [read["purpose"] for read in folder.read_json("manifest.json")["test_reads"]]
     assert "recall by layer" in reads
 
 
-def test_only_the_layers_asked_for(run: tuple[Setting, RunFolder]) -> None:
+def test_only_the_layers_asked_for(run: tuple[RunContext, RunFolder]) -> None:
     table = compare_layers(*run, ["pooled", "stage1.reduce"], Watch())
     assert [row["layer"] for row in table["layers"]] == ["pooled", "stage1.reduce"]
     with pytest.raises(ValueError, match="no layer named 'poled': did you mean pooled"):
         compare_layers(*run, ["poled"], Watch())
 
 
-def test_the_journal_holds_layers_every_n_epochs(run: tuple[Setting, RunFolder]) -> None:
+def test_the_journal_holds_layers_every_n_epochs(run: tuple[RunContext, RunFolder]) -> None:
     events = read(run[1].file("journal.jsonl"))
     epochs = [event for event in events if event["event"] == "epoch"]
     assert ["layers" in event for event in epochs] == [False, True]
@@ -86,7 +86,7 @@ def test_the_journal_holds_layers_every_n_epochs(run: tuple[Setting, RunFolder])
 
 
 def test_looking_changes_nothing_and_watching_test_classes_is_marked(
-    run: tuple[Setting, RunFolder], tmp_path: Path
+    run: tuple[RunContext, RunFolder], tmp_path: Path
 ) -> None:
     result = train_and_judge(setting_of("monitor=test", "layers_every=1"), tmp_path, "test")
     assert result["monitor"] == "test"
@@ -102,9 +102,9 @@ def test_looking_changes_nothing_and_watching_test_classes_is_marked(
     assert "monitor" not in run[1].read_json("result.json")
 
 
-def test_diagnosis_of_a_run(run: tuple[Setting, RunFolder]) -> None:
-    setting, folder = run
-    diagnosis = diagnose(setting, folder, Watch(), with_robustness=True)
+def test_diagnosis_of_a_run(run: tuple[RunContext, RunFolder]) -> None:
+    context, folder = run
+    diagnosis = diagnose(context, folder, Watch(), with_robustness=True)
     assert diagnosis == folder.read_json("diagnosis.json")
     first, *others = [finding["about"] for finding in diagnosis["findings"]]
     assert first == "training", "what training added comes before all else"
@@ -114,6 +114,6 @@ def test_diagnosis_of_a_run(run: tuple[Setting, RunFolder]) -> None:
     assert recall == result["recall@1"]["value"]
     assert diagnosis["robustness"]["recall"][0][:2] == [1.0, pytest.approx(recall)]
     assert set(diagnosis["layers"]) == set(LAYERS)
-    assert {index for index, _ in diagnosis["hubs"]} <= set(setting.split.test.tolist())
+    assert {index for index, _ in diagnosis["hubs"]} <= set(context.split.test.tolist())
     manifest = folder.read_json("manifest.json")
     assert manifest["test_reads"][-1]["purpose"] == "diagnosis"

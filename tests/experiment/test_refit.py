@@ -14,7 +14,7 @@ from unseen import config as configs
 from unseen.experiment.fit import Fit
 from unseen.experiment.refit import all_training_classes
 from unseen.experiment.run import train_and_judge
-from unseen.experiment.setting import Setting, Watch, prepare
+from unseen.experiment.run_context import RunContext, Watch, prepare
 from unseen.training.journal import read
 from unseen.training.run_folder import RunFolder
 
@@ -56,7 +56,7 @@ def choose_epoch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("unseen.experiment.fit.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
 
 
-def setting_of(*words: str) -> Setting:
+def setting_of(*words: str) -> RunContext:
     return prepare(configs.make(configs.override({}, [*WORDS, *words])))
 
 
@@ -71,8 +71,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_it_trains_on_all_training_classes_for_the_chosen_length(whole: Path) -> None:
-    folder, setting = RunFolder(whole), setting_of()
-    split, labels = setting.split, setting.dataset.labels
+    folder, context = RunFolder(whole), setting_of()
+    split, labels = context.split, context.dataset.labels
     told = folder.read_json("result.json")["selection"]["refit"]
     everything = np.union1d(split.train, split.validation)
     assert told == {
@@ -80,7 +80,7 @@ def test_it_trains_on_all_training_classes_for_the_chosen_length(whole: Path) ->
         "train_classes": len(np.unique(labels[everything])),
         "train_items": len(everything),
     }
-    assert np.array_equal(all_training_classes(setting).split.train, everything)
+    assert np.array_equal(all_training_classes(context).split.train, everything)
     proxies = folder.read_tensors("objective.safetensors")["loss.proxies"]
     assert len(proxies) == told["train_classes"]
     before = folder.read_tensors("selected/objective.safetensors")["loss.proxies"]

@@ -9,7 +9,7 @@ import torch
 from unseen import config as configs
 from unseen.experiment.replay import replay
 from unseen.experiment.run import train_and_judge
-from unseen.experiment.setting import Setting, prepare
+from unseen.experiment.run_context import RunContext, prepare
 from unseen.training.checkpoint import Checkpoints
 
 pytestmark = pytest.mark.usefixtures("narrow_network")
@@ -27,14 +27,14 @@ WORDS = [
 ]
 
 
-def setting_of(*words: str) -> Setting:
+def setting_of(*words: str) -> RunContext:
     return prepare(configs.make(configs.override({}, [*WORDS, *words])))
 
 
 def test_a_rate_that_is_far_too_high(tmp_path: Path) -> None:
-    setting = setting_of("loss=margin", "lr=1e30", "miner.switch=0.5")
+    context = setting_of("loss=margin", "lr=1e30", "miner.switch=0.5")
     with pytest.raises(FloatingPointError, match=r"at step \d+: lower lr.*unseen replay") as caught:
-        train_and_judge(setting, tmp_path, "test")
+        train_and_judge(context, tmp_path, "test")
     found = replay(tmp_path / "broken_step.pt")
     assert found.why is not None
     assert str(caught.value).startswith(f"{found.why} at step {found.step}")
@@ -87,5 +87,5 @@ def _infinite(network: dict[str, torch.Tensor], name: str) -> dict[str, torch.Te
 
 def test_another_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text.pt").write_text("no archive")
-    with pytest.raises(ValueError, match="is no file of a broken step"):
+    with pytest.raises(ValueError, match="is no file of a bad step"):
         replay(tmp_path / "text.pt")

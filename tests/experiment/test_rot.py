@@ -11,7 +11,7 @@ from tests.faults.injection import flip, lose
 from unseen import config as configs
 from unseen.cli.train import run
 from unseen.experiment.run import train_and_judge
-from unseen.experiment.setting import Setting, Watch, prepare
+from unseen.experiment.run_context import RunContext, Watch, prepare
 from unseen.experiment.trained import Trained
 from unseen.networks.weights import packed, read_tensors
 from unseen.training.run_folder import RunFolder
@@ -33,7 +33,7 @@ PRINCIPAL = ["freeze_until=pooled", "head.start=principal"]
 pytestmark = pytest.mark.usefixtures("narrow_network")
 
 
-def setting_of(*words: str) -> Setting:
+def setting_of(*words: str) -> RunContext:
     return prepare(configs.make(configs.override({}, [*TINY, *words])))
 
 
@@ -76,13 +76,13 @@ def test_files_of_others_need_no_checksum(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["weights.safetensors", "objective.safetensors"])
 @pytest.mark.parametrize("harm", [flip, lose])
 def test_what_was_kept_before_a_stop_is_restored(name: str, harm: object, tmp_path: Path) -> None:
-    setting, told = setting_of(), list[str]()
-    whole = train_and_judge(setting, tmp_path / "whole", "test")
+    context, told = setting_of(), list[str]()
+    whole = train_and_judge(context, tmp_path / "whole", "test")
     with pytest.raises(KeyboardInterrupt):
-        train_and_judge(setting, tmp_path / "run", "test", stop_after(2))
+        train_and_judge(context, tmp_path / "run", "test", stop_after(2))
     assert callable(harm)
     harm(tmp_path / "run" / name)
-    result = train_and_judge(setting, tmp_path / "run", "test", Watch(warn=told.append))
+    result = train_and_judge(context, tmp_path / "run", "test", Watch(warn=told.append))
     assert result == whole
     assert len(told) == 1
     assert str(tmp_path / "run" / name) in told[0]
@@ -94,13 +94,13 @@ def test_what_was_kept_before_a_stop_is_restored(name: str, harm: object, tmp_pa
 
 
 def test_weights_lost_with_their_copy_are_trained_anew(tmp_path: Path) -> None:
-    setting, told = setting_of(), list[str]()
-    whole = train_and_judge(setting, tmp_path / "whole", "test")
+    context, told = setting_of(), list[str]()
+    whole = train_and_judge(context, tmp_path / "whole", "test")
     with pytest.raises(KeyboardInterrupt):
-        train_and_judge(setting, tmp_path / "run", "test", stop_after(2))
+        train_and_judge(context, tmp_path / "run", "test", stop_after(2))
     (tmp_path / "run" / "weights.safetensors").unlink()
     flip(tmp_path / "run" / "checkpoint" / "weights.safetensors")
-    result = train_and_judge(setting, tmp_path / "run", "test", Watch(warn=told.append))
+    result = train_and_judge(context, tmp_path / "run", "test", Watch(warn=told.append))
     assert result == whole
     assert "training starts anew" in told[-1]
     places = [sorted(p.name for p in (tmp_path / n).rglob("*.pt")) for n in ("run", "whole")]
@@ -108,12 +108,12 @@ def test_weights_lost_with_their_copy_are_trained_anew(tmp_path: Path) -> None:
 
 
 def test_the_start_of_a_head_is_restored(tmp_path: Path) -> None:
-    setting = setting_of(*PRINCIPAL)
-    whole = train_and_judge(setting, tmp_path / "whole", "test")
+    context = setting_of(*PRINCIPAL)
+    whole = train_and_judge(context, tmp_path / "whole", "test")
     with pytest.raises(KeyboardInterrupt):
-        train_and_judge(setting, tmp_path / "run", "test", stop_after(1))
+        train_and_judge(context, tmp_path / "run", "test", stop_after(1))
     (tmp_path / "run" / "start.safetensors").unlink()
-    assert train_and_judge(setting, tmp_path / "run", "test") == whole
+    assert train_and_judge(context, tmp_path / "run", "test") == whole
 
 
 def test_a_finished_run_says_that_it_is_damaged_and_its_command_restores_it(
@@ -145,22 +145,22 @@ def test_a_cache_that_is_deleted_or_rots_while_it_is_used_changes_nothing(
     layer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("UNSEEN_CACHE", str(tmp_path / "cache"))
-    setting, told = setting_of(f"freeze_until={layer}", "views=1"), list[str]()
-    whole = train_and_judge(setting, tmp_path / "whole", "test")
+    context, told = setting_of(f"freeze_until={layer}", "views=1"), list[str]()
+    whole = train_and_judge(context, tmp_path / "whole", "test")
 
     def delete(event: dict[str, object]) -> None:
         if event["event"] == "step" and event["step"] == 3:
             shutil.rmtree(tmp_path / "cache" / "activations")
 
     watch = Watch([delete], warn=told.append)
-    assert train_and_judge(setting, tmp_path / "deleted", "test", watch) == whole
+    assert train_and_judge(context, tmp_path / "deleted", "test", watch) == whole
     assert told
     assert all("made again" in text for text in told)
     for records in (tmp_path / "cache").rglob("records"):
         flip(records, 100, bit=6)
     told.clear()
     watch = Watch(warn=told.append)
-    assert train_and_judge(setting, tmp_path / "rotten", "test", watch) == whole
+    assert train_and_judge(context, tmp_path / "rotten", "test", watch) == whole
     assert any(text.startswith("1 of") for text in told)
     weights = {(tmp_path / run / "weights.safetensors").read_bytes() for run in RUNS}
     assert len(weights) == 1

@@ -13,7 +13,7 @@ from unseen import config as configs
 from unseen.evaluation.evaluate import evaluate
 from unseen.experiment.judge import judge
 from unseen.experiment.run import train, train_and_judge
-from unseen.experiment.setting import Setting, Watch, prepare
+from unseen.experiment.run_context import RunContext, Watch, prepare
 from unseen.training.run_folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("narrow_network")
@@ -30,7 +30,7 @@ TINY = [
 ]
 
 
-def setting_of(*words: str) -> Setting:
+def setting_of(*words: str) -> RunContext:
     return prepare(configs.make(configs.override({}, [*TINY, *words])))
 
 
@@ -140,11 +140,11 @@ def test_stopped_and_resumed_equals_never_stopped(
     # a checkpoint after every step: what is taken up is then the middle of an epoch
     monkeypatch.setattr("unseen.experiment.fit.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     steps = () if "sampler=" in " ".join(words) else ("sampler.steps=4",)
-    setting = setting_of(*words, "epochs=2", *steps)
-    whole = train_and_judge(setting, tmp_path / "whole", "test")
+    context = setting_of(*words, "epochs=2", *steps)
+    whole = train_and_judge(context, tmp_path / "whole", "test")
     with pytest.raises(StoppedError):
-        train_and_judge(setting, tmp_path / "parts", "test", stop_at(stop))
-    assert train_and_judge(setting, tmp_path / "parts", "test") == whole
+        train_and_judge(context, tmp_path / "parts", "test", stop_at(stop))
+    assert train_and_judge(context, tmp_path / "parts", "test") == whole
     weights = [RunFolder(tmp_path / run).read_tensors("weights.safetensors") for run in RUNS]
     assert all(torch.equal(weights[0][key], weights[1][key]) for key in weights[0])
     lines = [(tmp_path / run / "journal.jsonl").read_text().count("\n") for run in RUNS]
@@ -155,23 +155,23 @@ RUNS = ("whole", "parts")
 
 
 def test_a_stopped_run_can_be_judged_and_still_goes_on(tmp_path: Path) -> None:
-    setting = setting_of("epochs=2", "sampler.steps=2")
+    context = setting_of("epochs=2", "sampler.steps=2")
     with pytest.raises(StoppedError):
-        train_and_judge(setting, tmp_path, "test", stop_at(3))
+        train_and_judge(context, tmp_path, "test", stop_at(3))
     folder = RunFolder(tmp_path)
-    judge(setting, folder, folder.read_json("selection.json"), "a look", Watch())
+    judge(context, folder, folder.read_json("selection.json"), "a look", Watch())
     assert not folder.is_finished
-    train_and_judge(setting, tmp_path, "test")
+    train_and_judge(context, tmp_path, "test")
     assert folder.is_finished
     assert len(folder.read_json("manifest.json")["test_reads"]) == 2
 
 
 def test_the_manifest_lists_the_one_reading_of_the_test_classes(tmp_path: Path) -> None:
-    setting = setting_of()
-    train_and_judge(setting, tmp_path, "unseen train glyphs")
+    context = setting_of()
+    train_and_judge(context, tmp_path, "unseen train glyphs")
     manifest = RunFolder(tmp_path).read_json("manifest.json")
     assert [read["purpose"] for read in manifest["test_reads"]] == ["final evaluation"]
-    assert manifest["test_reads"][0]["config_hash"] == setting.config.hash()
+    assert manifest["test_reads"][0]["config_hash"] == context.config.hash()
     assert manifest["finished"]
     assert "torch" in manifest["versions"]
 
@@ -186,10 +186,10 @@ def test_training_leaves_torch_as_it_found_it(tmp_path: Path) -> None:
 
 
 def test_selection_on_test_classes_is_written_down(tmp_path: Path) -> None:
-    setting = setting_of("select=test", "epochs=2")
-    assert len(setting.split.validation) == 0
-    assert len(setting.split.train) > len(setting_of().split.train)
-    result = train_and_judge(setting, tmp_path, "test")
+    context = setting_of("select=test", "epochs=2")
+    assert len(context.split.validation) == 0
+    assert len(context.split.train) > len(setting_of().split.train)
+    result = train_and_judge(context, tmp_path, "test")
     assert result["selection"]["on"] == "test"
     reads = RunFolder(tmp_path).read_json("manifest.json")["test_reads"]
     purposes = [read["purpose"] for read in reads]

@@ -14,8 +14,8 @@ from unseen import config as configs
 from unseen.experiment.calibration import calibrate_run
 from unseen.experiment.fit import Fit
 from unseen.experiment.run import train, train_and_judge
+from unseen.experiment.run_context import RunContext, Watch, prepare
 from unseen.experiment.selection import START, Selection
-from unseen.experiment.setting import Setting, Watch, prepare
 from unseen.experiment.trained import Trained
 from unseen.training.journal import read
 from unseen.training.run_folder import RunFolder
@@ -92,7 +92,7 @@ class Discs:
         return f"discs {len(self)}"
 
 
-def setting_of(classes: int, *words: str) -> Setting:
+def setting_of(classes: int, *words: str) -> RunContext:
     tiny = ["workers=0", "epochs=2", "embedding_size=8", 'metrics=["recall@1"]', *words]
     config = configs.make(configs.override({}, tiny))
     return prepare(config, dataset=Discs(classes))  # type: ignore[arg-type]
@@ -102,8 +102,8 @@ def setting_of(classes: int, *words: str) -> Setting:
 def test_too_few_validation_classes_are_told_before_training(tmp_path: Path) -> None:
     told: list[str] = []
     watch = Watch([lambda event: told.append(event["event"])], warn=told.append)
-    setting = setting_of(10)
-    selection = train(setting, tmp_path, "test", watch)
+    context = setting_of(10)
+    selection = train(context, tmp_path, "test", watch)
     assert selection["epoch"] == 1
     assert selection["kept"] == "last"
     advice = told[0]
@@ -113,16 +113,16 @@ def test_too_few_validation_classes_are_told_before_training(tmp_path: Path) -> 
     assert told[1] == "start"
     assert not any(event.get("best") for event in read(tmp_path / "journal.jsonl"))
     with pytest.raises(ValueError, match=r"validation_share=0\.6 sets 3 of 5 aside"):
-        calibrate_run(setting, Trained.open(tmp_path), Watch())
+        calibrate_run(context, Trained.open(tmp_path), Watch())
 
 
 @pytest.mark.usefixtures("narrow_network")
 def test_the_share_that_is_advised_lets_the_run_be_calibrated(tmp_path: Path) -> None:
     told: list[str] = []
-    setting = setting_of(10, "validation_share=0.6")
-    train(setting, tmp_path, "test", Watch(warn=told.append))
+    context = setting_of(10, "validation_share=0.6")
+    train(context, tmp_path, "test", Watch(warn=told.append))
     assert not any("too few" in text for text in told)
-    assert calibrate_run(setting, Trained.open(tmp_path), Watch()).classes == 3
+    assert calibrate_run(context, Trained.open(tmp_path), Watch()).classes == 3
 
 
 @pytest.mark.usefixtures("narrow_network")
@@ -138,12 +138,12 @@ def test_training_that_only_harms_keeps_the_start(
             "map_at_r": 0.5,
         },
     )
-    setting = setting_of(20, "refit=true")
-    result = train_and_judge(setting, tmp_path, "test")
+    context = setting_of(20, "refit=true")
+    result = train_and_judge(context, tmp_path, "test")
     assert result["selection"]["epoch"] == START
     assert result["selection"]["refit"]["epochs"] == 0
     kept = RunFolder(tmp_path).read_tensors("weights.safetensors")
-    start = assemble.network(setting.config).state_dict()
+    start = assemble.network(context.config).state_dict()
     assert all(torch.equal(kept[name], start[name]) for name in start)
     scores = result["scores"]
     assert scores["trained"]["metrics"] == scores["untrained"]["metrics"]

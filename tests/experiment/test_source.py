@@ -12,7 +12,7 @@ from unseen import config as configs
 from unseen.experiment.diagnose import diagnose
 from unseen.experiment.fit import Fit
 from unseen.experiment.run import train_and_judge
-from unseen.experiment.setting import Setting, Watch, computing, prepare
+from unseen.experiment.run_context import RunContext, Watch, computing, prepare
 from unseen.networks.split import Prefix
 from unseen.training.run_folder import RunFolder
 
@@ -52,14 +52,14 @@ def passed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return counts
 
 
-def setting_of(*words: str) -> Setting:
+def setting_of(*words: str) -> RunContext:
     return prepare(configs.make(configs.override({}, [*TINY, *words])))
 
 
-def in_blocks(setting: Setting, *parts: Any) -> int:
+def in_blocks(context: RunContext, *parts: Any) -> int:
     """Pictures of the blocks of 64 in which some items lie."""
     blocks = np.unique(np.concatenate(parts) // 64)
-    return sum(min(64, len(setting.dataset) - 64 * int(block)) for block in blocks)
+    return sum(min(64, len(context.dataset) - 64 * int(block)) for block in blocks)
 
 
 PROBES = 8  # pictures that only tell shapes and times
@@ -74,15 +74,15 @@ def test_a_picture_goes_through_frozen_layers_once(
 ) -> None:
     words = (f"freeze_until={layer}", f"views={views}", "cache_dtype=float32", "epochs=3")
     words += (f"mirror={mirror}",)
-    setting = setting_of(*words)
-    split, whole = setting.split, len(setting.dataset)
-    first = train_and_judge(setting, tmp_path / "one", "test")
-    expected = views * in_blocks(setting, split.train)
+    context = setting_of(*words)
+    split, whole = context.split, len(context.dataset)
+    first = train_and_judge(context, tmp_path / "one", "test")
+    expected = views * in_blocks(context, split.train)
     kept = (split.train,) if views == 0 else ()
-    expected += in_blocks(setting, *kept, split.validation, split.test)
+    expected += in_blocks(context, *kept, split.validation, split.test)
     assert expected <= sum(n for n in passed if n > PROBES) <= expected + whole
     passed.clear()
-    assert train_and_judge(setting, tmp_path / "two", "test") == first
+    assert train_and_judge(context, tmp_path / "two", "test") == first
     assert not [n for n in passed if n > PROBES]
 
 
@@ -101,17 +101,17 @@ def test_another_seed_loss_or_head_shares_the_activations(
 
 
 def test_a_diagnosis_takes_what_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    setting, folder = setting_of("freeze_until=pooled"), RunFolder(tmp_path / "run")
-    result = train_and_judge(setting, folder.path, "test")
-    monkeypatch.setattr(Setting, "embed", lambda *_: pytest.fail("pictures were read again"))
-    found = diagnose(setting, folder, Watch())["numbers"]["test"]["recall@1"]
+    context, folder = setting_of("freeze_until=pooled"), RunFolder(tmp_path / "run")
+    result = train_and_judge(context, folder.path, "test")
+    monkeypatch.setattr(RunContext, "embed", lambda *_: pytest.fail("pictures were read again"))
+    found = diagnose(context, folder, Watch())["numbers"]["test"]["recall@1"]
     assert found == pytest.approx(result["scores"]["trained"]["metrics"]["recall@1"]["value"])
 
 
 def test_frozen_layers_stay_and_the_others_move(tmp_path: Path) -> None:
-    setting = setting_of("freeze_until=stage1", "views=1")
-    with computing(setting):
-        fit = Fit(setting, RunFolder(tmp_path), Watch())
+    context = setting_of("freeze_until=stage1", "views=1")
+    with computing(context):
+        fit = Fit(context, RunFolder(tmp_path), Watch())
         before = {name: value.clone() for name, value in fit.network.state_dict().items()}
         fit.run()
     body = "backbone.body."
@@ -122,9 +122,9 @@ def test_frozen_layers_stay_and_the_others_move(tmp_path: Path) -> None:
 
 
 def test_maps_reach_the_trained_layers_with_channels_last(tmp_path: Path) -> None:
-    setting = setting_of("freeze_until=stage1", "views=1", "epochs=1")
-    with computing(setting):
-        fit = Fit(setting, RunFolder(tmp_path), Watch())
+    context = setting_of("freeze_until=stage1", "views=1", "epochs=1")
+    with computing(context):
+        fit = Fit(context, RunFolder(tmp_path), Watch())
         seen: list[bool] = []
 
         def look(module: nn.Module, inputs: Any) -> None:
@@ -140,7 +140,7 @@ def test_maps_reach_the_trained_layers_with_channels_last(tmp_path: Path) -> Non
 
 def test_the_plan_is_told_before_anything_is_computed(tmp_path: Path) -> None:
     told: list[str] = []
-    setting = setting_of("freeze_until=pooled")
+    context = setting_of("freeze_until=pooled")
 
     def listen(event: dict[str, Any]) -> None:
         if event["event"] == "frozen layers":
@@ -151,7 +151,7 @@ def test_the_plan_is_told_before_anything_is_computed(tmp_path: Path) -> None:
             assert told
             told.append(f"{done}/{total}")
 
-    train_and_judge(setting, tmp_path, "test", Watch([listen], progress))
+    train_and_judge(context, tmp_path, "test", Watch([listen], progress))
     assert told[0].startswith("0 of ")
     assert any("/" in line for line in told[1:])
 
@@ -181,8 +181,8 @@ def test_what_cannot_work_stops_at_construction(
 
 def test_regularizers_behind_the_cut_train(tmp_path: Path) -> None:
     words = ('regularizers=["density", {name="horde", dimension=16, num_orders=2}]', "views=1")
-    setting = setting_of("freeze_until=stage1", "epochs=1", *words)
-    train_and_judge(setting, tmp_path, "test")
+    context = setting_of("freeze_until=stage1", "epochs=1", *words)
+    train_and_judge(context, tmp_path, "test")
     assert RunFolder(tmp_path).is_finished
 
 
@@ -201,8 +201,8 @@ def test_networks_of_timm_train_behind_a_cut(
     """A descriptor behind the cut is read from kept activations, one before it from pictures."""
     words = (f"backbone={backbone}", f"freeze_until={layer}", f"descriptor={descriptor}")
     more = ("picture_size=32", "weights=none", "views=1", "epochs=1", "sampler.steps=1")
-    setting = setting_of(*words, *more, "data.max_classes=10", "batch_size=8")
-    train_and_judge(setting, tmp_path, "test")
+    context = setting_of(*words, *more, "data.max_classes=10", "batch_size=8")
+    train_and_judge(context, tmp_path, "test")
     assert RunFolder(tmp_path).is_finished
 
 
@@ -223,8 +223,8 @@ ENSEMBLE = [
 @pytest.mark.parametrize("frozen", ["none", "layer2"])
 def test_an_ensemble_trains_with_its_divergence(frozen: str, tmp_path: Path) -> None:
     words = (f"freeze_until={frozen}", "loss=contrastive", "loss.preset=horde")
-    setting = setting_of(*ENSEMBLE, *words, "regularizers=head_divergence")
-    train_and_judge(setting, tmp_path, "test")
+    context = setting_of(*ENSEMBLE, *words, "regularizers=head_divergence")
+    train_and_judge(context, tmp_path, "test")
     assert '"head_divergence"' in (tmp_path / "journal.jsonl").read_text()
 
 

@@ -11,7 +11,7 @@ import torch
 import unseen
 from unseen import config as configs
 from unseen.experiment.run import train_and_judge
-from unseen.experiment.setting import Setting, Watch, prepare
+from unseen.experiment.run_context import RunContext, Watch, prepare
 from unseen.experiment.trained import Trained
 from unseen.training.run_folder import RunFolder
 
@@ -28,7 +28,7 @@ TINY = [
 ]
 
 
-def setting_of(*words: str) -> Setting:
+def setting_of(*words: str) -> RunContext:
     return prepare(configs.make(configs.override({}, [*TINY, *words])))
 
 
@@ -44,9 +44,9 @@ def stored(folder: Path) -> dict[str, Any]:
 )
 def test_what_is_judged_is_what_is_loaded(asked: str, size: int | None, tmp_path: Path) -> None:
     horde = 'regularizers=[{name="horde", dimension=32, num_orders=3}]'
-    setting = setting_of(f"descriptor={asked}", *([horde] if asked == "orders" else []))
+    context = setting_of(f"descriptor={asked}", *([horde] if asked == "orders" else []))
     told: list[dict[str, Any]] = []
-    result = train_and_judge(setting, tmp_path, "test", Watch([told.append]))
+    result = train_and_judge(context, tmp_path, "test", Watch([told.append]))
     chosen = result["selection"]["descriptor"]
     assert RunFolder(tmp_path).read_json("selection.json")["descriptor"] == chosen
     trained = unseen.load(tmp_path)
@@ -63,17 +63,17 @@ def test_what_is_judged_is_what_is_loaded(asked: str, size: int | None, tmp_path
         assert chosen == {"asked": asked, "layer": asked}
         assert trained.network.embedding_size == size
     kept = stored(tmp_path)
-    pictures = [setting.dataset.picture(int(i)) for i in kept["indices"][:5]]
+    pictures = [context.dataset.picture(int(i)) for i in kept["indices"][:5]]
     found = trained.embed([*pictures[:3], np.asarray(pictures[3]), pictures[4]])
     expected = torch.nn.functional.normalize(torch.from_numpy(kept["embeddings"][:5]))
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
 
 
 def test_paths_are_embedded_like_pictures_and_none_at_all_gives_none(tmp_path: Path) -> None:
-    setting = setting_of()
-    train_and_judge(setting, tmp_path, "test")
+    context = setting_of()
+    train_and_judge(context, tmp_path, "test")
     trained = Trained.open(tmp_path)
-    picture = setting.dataset.picture(0)
+    picture = context.dataset.picture(0)
     picture.save(tmp_path / "one.png")
     assert torch.equal(trained.embed([tmp_path / "one.png"]), trained.embed([picture]))
     assert trained.embed([]).shape == (0, 16)

@@ -25,7 +25,7 @@ from unseen.experiment.calibration import calibrate_run, read_calibration
 from unseen.experiment.diagnose import diagnose
 from unseen.experiment.layers import compare_layers
 from unseen.experiment.run import fit
-from unseen.experiment.setting import Watch, reopen
+from unseen.experiment.run_context import Watch, reopen
 from unseen.experiment.trained import Trained
 from unseen.networks import activation_file, backbone
 from unseen.networks.small_conv import SmallConv
@@ -118,20 +118,20 @@ class Run:
 
     def finish(self, place: Path) -> None:
         os.environ["UNSEEN_CACHE"] = str(place / "cache")
-        setting, folder = reopen(place / "run")
-        compare_layers(setting, folder, [], Watch())
-        diagnose(setting, folder, Watch())
-        if not setting.config.refit:
-            calibrate_run(setting, Trained.open(place / "run"), Watch())
+        context, folder = reopen(place / "run")
+        compare_layers(context, folder, [], Watch())
+        diagnose(context, folder, Watch())
+        if not context.config.refit:
+            calibrate_run(context, Trained.open(place / "run"), Watch())
 
     def readers(self, place: Path) -> Readers:
         os.environ["UNSEEN_CACHE"] = str(place / "cache")
         run = place / "run"
 
         def evaluated() -> Any:
-            setting, folder = reopen(run)
+            context, folder = reopen(run)
             selection = folder.read_json("selection.json")
-            return judging.judge(setting, folder, selection, "unseen evaluate", Watch())
+            return judging.judge(context, folder, selection, "unseen evaluate", Watch())
 
         def embedded() -> Any:
             photos = sorted((place / "photos").rglob("*.bmp"))[:3]

@@ -10,7 +10,7 @@ from PIL import Image
 
 from unseen import config as configs
 from unseen.experiment.run import train_and_judge
-from unseen.experiment.setting import prepare
+from unseen.experiment.run_context import prepare
 from unseen.experiment.trained import Trained
 from unseen.search.manifest import ModelEntry
 from unseen.search.segment import Facts, NewPicture

@@ -9,7 +9,7 @@ import torch
 
 from unseen.evaluation.calibrate import Calibration, calibrate, rates_at
 from unseen.experiment.calibration import calibrate_run, read_calibration
-from unseen.experiment.setting import Watch, reopen
+from unseen.experiment.run_context import Watch, reopen
 from unseen.experiment.trained import Trained
 from unseen.neighbours.space import make_space
 from unseen.search.answers import Answer, ask
@@ -33,8 +33,8 @@ def model(run: Path) -> Trained:
 @pytest.fixture(scope="module")
 def calibration(run: Path, model: Trained) -> Calibration:
     assert read_calibration(model) is None
-    setting, _ = reopen(run)
-    return calibrate_run(setting, model, Watch(), fmr=0.05)
+    context, _ = reopen(run)
+    return calibrate_run(context, model, Watch(), fmr=0.05)
 
 
 @pytest.fixture
@@ -57,11 +57,11 @@ def test_calibration_is_kept_with_the_run(
 
 def test_the_bound_holds_on_test_classes(run: Path, model: Trained) -> None:
     """Characters that took no part in training or calibration: one promise for each rate."""
-    setting, _ = reopen(run)
-    embeddings = setting.embed(model.network, model.transform, setting.split.test)
-    labels = torch.from_numpy(setting.dataset.labels[setting.split.test])
-    held = setting.embed(model.network, model.transform, setting.split.validation)
-    names = torch.from_numpy(setting.dataset.labels[setting.split.validation])
+    context, _ = reopen(run)
+    embeddings = context.embed(model.network, model.transform, context.split.test)
+    labels = torch.from_numpy(context.dataset.labels[context.split.test])
+    held = context.embed(model.network, model.transform, context.split.validation)
+    names = torch.from_numpy(context.dataset.labels[context.split.validation])
     for fmr in (0.01, 0.05, 0.2):
         made = calibrate(held, names, fmr=fmr)
         assert rates_at(make_space(embeddings), labels, made.threshold).fmr <= made.bound

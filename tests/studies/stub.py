@@ -16,7 +16,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from unseen.experiment.setting import Watch
+from unseen.experiment.run_context import Watch
 from unseen.studies import plan as plans
 from unseen.studies import queue, tables
 from unseen.studies.engine import collect, local_storage

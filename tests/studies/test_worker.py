@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from unseen.experiment.setting import Setting
+from unseen.experiment.run_context import RunContext
 from unseen.studies import plan as plans
 from unseen.studies import worker as workers
 from unseen.studies.engine import local_storage
@@ -33,10 +33,10 @@ def test_settings_keep_copies_strictness_and_the_scores_of_baselines(
     photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One run for each way; the data is opened once for each."""
-    seen: list[Setting] = []
+    seen: list[RunContext] = []
 
-    def trained(setting: Setting, path: Path, *rest: Any) -> None:
-        seen.append(setting)
+    def trained(context: RunContext, path: Path, *rest: Any) -> None:
+        seen.append(context)
         raise RuntimeError("far enough")
 
     monkeypatch.setattr(workers, "train_and_judge", trained)
@@ -47,11 +47,11 @@ def test_settings_keep_copies_strictness_and_the_scores_of_baselines(
     )
     worker = Worker(plan, local_storage(tmp_path / "study"), tmp_path / "study")
     worker.work()
-    assert [setting.config.strict for setting in seen] == [False, False]
-    for setting in seen:
-        assert setting.copies is not None
-        assert setting.copies.counts()["exact copies"] == 1
-        assert setting.known_scores is worker.known_scores
-        assert setting.dataset is seen[0].dataset
+    assert [context.config.strict for context in seen] == [False, False]
+    for context in seen:
+        assert context.copies is not None
+        assert context.copies.counts()["exact copies"] == 1
+        assert context.known_scores is worker.known_scores
+        assert context.dataset is seen[0].dataset
     errors = [trial.user_attrs["error"] for trial in worker.queues[""].trials()]
     assert sum("3.png" in error for error in errors) == 2  # strict: it ends the run

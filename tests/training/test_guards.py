@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from unseen.contracts import Batch
-from unseen.training.guards import BrokenStepError, collapse, trouble_with
+from unseen.training.guards import NonFiniteStepError, collapse, trouble_with
 
 
 def test_what_is_wrong_with_a_step() -> None:
@@ -19,7 +19,7 @@ def test_what_is_wrong_with_a_step() -> None:
 
 def test_a_broken_step_names_step_and_pictures() -> None:
     batch = Batch(torch.zeros(2, 3), torch.tensor([0, 1]), torch.tensor([41, 7]))
-    error = BrokenStepError("the loss became nan", 12, batch, {}, {})
+    error = NonFiniteStepError("the loss became nan", 12, batch, {}, {})
     assert str(error).startswith("the loss became nan at step 12: lower lr")
     assert "41, 7" in str(error)
 

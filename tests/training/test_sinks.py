@@ -7,7 +7,7 @@ import pytest
 
 from unseen import config as configs
 from unseen.experiment.run import train_and_judge
-from unseen.experiment.setting import Watch, prepare
+from unseen.experiment.run_context import Watch, prepare
 from unseen.training import sinks
 from unseen.training.journal import read
 
@@ -50,9 +50,9 @@ def test_a_missing_package_stops_before_anything_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sinks.PACKAGES, "wandb", "a_package_nobody_has")
-    setting = prepare(configs.make(configs.override({}, [*WORDS, 'sinks=["wandb"]'])))
+    context = prepare(configs.make(configs.override({}, [*WORDS, 'sinks=["wandb"]'])))
     with pytest.raises(ValueError, match=r"wandb is not installed: .*\[tracking\]"):
-        train_and_judge(setting, tmp_path / "run", "test")
+        train_and_judge(context, tmp_path / "run", "test")
     assert not (tmp_path / "run").exists()
 
 
@@ -75,10 +75,10 @@ def test_tensorboard_has_every_step_once_after_a_stop(
         if event["event"] == "step" and event["step"] == 3:  # not yet in a checkpoint
             raise StoppedError
 
-    setting = prepare(configs.make(configs.override({}, [*WORDS, 'sinks=["tensorboard"]'])))
+    context = prepare(configs.make(configs.override({}, [*WORDS, 'sinks=["tensorboard"]'])))
     with pytest.raises(StoppedError):
-        train_and_judge(setting, tmp_path, "test", Watch([stop]))
-    train_and_judge(setting, tmp_path, "test")
+        train_and_judge(context, tmp_path, "test", Watch([stop]))
+    train_and_judge(context, tmp_path, "test")
     curves: Any = EventAccumulator(str(tmp_path / "tensorboard"))
     curves.Reload()
     shown = [(e.step, pytest.approx(e.value, abs=1e-5)) for e in curves.Scalars("step/total")]

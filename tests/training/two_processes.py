@@ -16,7 +16,7 @@ from unseen import config as configs
 from unseen.experiment import fit as fitting
 from unseen.experiment.judge import judge
 from unseen.experiment.run import train_and_judge
-from unseen.experiment.setting import Setting, Watch, prepare
+from unseen.experiment.run_context import RunContext, Watch, prepare
 from unseen.training.gradients import WholeBatch
 from unseen.training.processes import Processes, joined
 from unseen.training.run_folder import RunFolder
@@ -96,7 +96,7 @@ def step_difference(alone: WholeBatch, shared: WholeBatch, seed: int) -> float:
     return max(float((a - b).abs().max()) for a, b in pairs)
 
 
-def setting_of(processes: Processes, *words: str) -> Setting:
+def setting_of(processes: Processes, *words: str) -> RunContext:
     config = configs.make(configs.override({}, [*RUN, *words]))
     return prepare(config, processes=processes)
 
@@ -154,12 +154,12 @@ def resumed(processes: Processes, folder: Path) -> bool:
         if event["event"] == "step" and event["step"] == 6:
             raise StoppedError
 
-    setting = setting_of(processes)
-    train_and_judge(setting, folder / "whole", "test")
+    context = setting_of(processes)
+    train_and_judge(context, folder / "whole", "test")
     try:
-        train_and_judge(setting, folder / "parts", "test", Watch([stop]))
+        train_and_judge(context, folder / "parts", "test", Watch([stop]))
     except StoppedError:
-        train_and_judge(setting, folder / "parts", "test")
+        train_and_judge(context, folder / "parts", "test")
     names = ("result.json", "weights.safetensors", "objective.safetensors")
     files = [[(folder / run / name).read_bytes() for name in names] for run in ("whole", "parts")]
     return files[0] == files[1]

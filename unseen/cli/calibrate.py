@@ -8,7 +8,7 @@ import typer
 from unseen.cli.terminal import MovedData, console, display, stages
 from unseen.evaluation.calibrate import Calibration
 from unseen.experiment.calibration import NAME, calibrate_run
-from unseen.experiment.setting import reopen
+from unseen.experiment.run_context import reopen
 from unseen.experiment.trained import Trained
 from unseen.reports import page
 
@@ -29,10 +29,10 @@ def calibrate(
     """
     trained = Trained.open(run)
     with display() as (_, watch):
-        setting, _folder = reopen(run, watch, data)
-        made = calibrate_run(setting, trained, watch, fmr, confidence)
+        context, _folder = reopen(run, watch, data)
+        made = calibrate_run(context, trained, watch, fmr, confidence)
         if (run / "report").exists():
-            page.write(run, setting.dataset, stages(watch))
+            page.write(run, context.dataset, stages(watch))
     for line in told(made):
         console.print(line)
     console.print(f"written: {run / NAME}")

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from unseen.cli.terminal import MovedData, console, display
-from unseen.experiment.setting import reopen
+from unseen.experiment.run_context import reopen
 from unseen.reports.comparison import compare_runs, comparison_table, verdict, write_page
 
 
@@ -27,6 +27,6 @@ def compare(
     console.print(verdict(pair))
     if html is not None:
         with display() as (_, watch):
-            setting, _folder = reopen(first, watch, data)
-            write_page(pair, setting.dataset, html)
+            context, _folder = reopen(first, watch, data)
+            write_page(pair, context.dataset, html)
         console.print(f"page: {html}")

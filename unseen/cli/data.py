@@ -20,7 +20,7 @@ from unseen.data.pictures.inspect import UNUSUAL, WRONG
 from unseen.data.pictures.pack import Packing, write
 from unseen.data.pictures.survey import Survey, write_list
 from unseen.experiment.check import checked
-from unseen.experiment.setting import prepare
+from unseen.experiment.run_context import prepare
 from unseen.files import shown
 from unseen.find_data import data_table
 from unseen.reports.contact_sheet import contact_sheet

@@ -7,7 +7,7 @@ import typer
 
 from unseen.cli.terminal import MovedData, console, display
 from unseen.experiment.diagnose import diagnose as look_at
-from unseen.experiment.setting import reopen
+from unseen.experiment.run_context import reopen
 from unseen.reports.diagnosis import printed
 
 
@@ -25,6 +25,6 @@ def diagnose(
     it too, with the suspects' pictures: unseen report RUN.
     """
     with display() as (_, watch):
-        setting, folder = reopen(run, watch, data)
-        diagnosis = look_at(setting, folder, watch, with_robustness=robustness)
+        context, folder = reopen(run, watch, data)
+        diagnosis = look_at(context, folder, watch, with_robustness=robustness)
     console.print(printed(diagnosis))

@@ -26,14 +26,14 @@ def embed(
     """
     trained = Trained.open(run)
     found = find(images)
-    broken: dict[int, UnreadablePictureError] = {}
+    unreadable: dict[int, UnreadablePictureError] = {}
     with display() as (_, watch):
         paths, told = [source.path for source in found], watch.of("embedding")
-        vectors = trained.embed(paths, told, broken.__setitem__)
-    left_out = [error.line for _, error in sorted(broken.items())]
+        vectors = trained.embed(paths, told, unreadable.__setitem__)
+    left_out = [error.line for _, error in sorted(unreadable.items())]
     if len(left_out) == len(found):
         raise ValueError(f"none of the {len(found):,} files can be read; the first: {left_out[0]}")
-    sources = [source for place, source in enumerate(found) if place not in broken]
+    sources = [source for place, source in enumerate(found) if place not in unreadable]
     file = io.BytesIO()
     np.savez(
         file,

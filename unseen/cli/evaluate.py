@@ -15,7 +15,7 @@ from unseen.evaluation.files import read_embeddings, read_labels
 from unseen.experiment.judge import judge
 from unseen.experiment.layers import compare_layers
 from unseen.experiment.other_data import on_other_data
-from unseen.experiment.setting import reopen
+from unseen.experiment.run_context import reopen
 from unseen.reports import layers as layer_tables
 from unseen.reports import tables
 
@@ -74,7 +74,7 @@ def evaluate(
 
 def _run(run: Path, layers: str | None, data: str | None, on: str | None) -> None:
     with display() as (_, watch):
-        setting, folder = on_other_data(run, on, watch) if on else reopen(run, watch, data)
+        context, folder = on_other_data(run, on, watch) if on else reopen(run, watch, data)
         if not folder.file("weights.safetensors").exists():
             raise ValueError(
                 f"{run} has no weights yet: it was stopped before its first epoch ended"
@@ -82,10 +82,10 @@ def _run(run: Path, layers: str | None, data: str | None, on: str | None) -> Non
         if layers is None:
             selection = folder.read_json("selection.json")
             purpose = f"unseen evaluate --on {shlex.quote(on)}" if on else "unseen evaluate"
-            result = judge(setting, folder, selection, purpose, watch, on)
+            result = judge(context, folder, selection, purpose, watch, on)
         else:
             asked = [] if layers == "all" else layers.split(",")
-            compared = compare_layers(setting, folder, asked, watch)
+            compared = compare_layers(context, folder, asked, watch)
     console.print(
         tables.score_table(result) if layers is None else layer_tables.layer_table(compared)
     )

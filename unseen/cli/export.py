@@ -7,7 +7,7 @@ import numpy as np
 import typer
 
 from unseen.cli.terminal import MovedData, console, display
-from unseen.experiment.setting import reopen
+from unseen.experiment.run_context import reopen
 from unseen.experiment.trained import Picture, Trained
 from unseen.export.bundle import write_bundle
 from unseen.export.inference import as_input
@@ -57,10 +57,10 @@ def _pictures(run: Path, given: Path | None, data: str | None) -> list[Picture]:
     if given is not None:
         return [source.path for source in find([given])[:CHECKED]]
     with display() as (_, watch):
-        setting, _folder = reopen(run, watch, data)
-    items = setting.split.validation
+        context, _folder = reopen(run, watch, data)
+    items = context.split.validation
     some = items[np.linspace(0, len(items) - 1, CHECKED, dtype=int)]
-    return [setting.dataset.picture(int(item)) for item in some]
+    return [context.dataset.picture(int(item)) for item in some]
 
 
 def _told(path: Path, difference: float, count: int) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from unseen.cli.terminal import console, display, tell_left_out
+from unseen.contracts import Progress
 from unseen.experiment.trained import Trained
 from unseen.search import maintain, verify
 from unseen.search import repair as mend
@@ -58,7 +59,7 @@ def build(
     exists = (out / "manifest.json").exists()
     milvus = parse(store, out) if store else None
 
-    def work(writer: Writer, progress: Callable[[int, int], None]) -> Ingested:
+    def work(writer: Writer, progress: Progress) -> Ingested:
         if milvus is not None and writer.manifest.milvus is None:
             writer.use_milvus(milvus)
         return ingest(writer, model, sources, progress)
@@ -118,7 +119,7 @@ def update(
     model = maintain.model_of(index, run)
     new = find(images) if images else []
 
-    def work(writer: Writer, progress: Callable[[int, int], None]) -> Ingested:
+    def work(writer: Writer, progress: Progress) -> Ingested:
         gone, done = maintain.update(writer, model, new, progress, remove_missing=remove_missing)
         console.print(f"{gone:,} files are gone and were removed")
         return done
@@ -187,7 +188,7 @@ def repair(index: IndexFolder, run: Run = None, remove_missing: RemoveMissing = 
 
 def _add(
     open_writer: Callable[[], AbstractContextManager[Writer]],
-    work: Callable[[Writer, Callable[[int, int], None]], Ingested],
+    work: Callable[[Writer, Progress], Ingested],
 ) -> None:
     with open_writer() as writer, display() as (_, watch):
         done = work(writer, watch.of("embedding"))

@@ -9,7 +9,7 @@ from rich.table import Column, Table
 
 from unseen import assemble
 from unseen.cli.terminal import console
-from unseen.experiment.setting import stored_config
+from unseen.experiment.run_context import stored_config
 from unseen.networks.backbone import create_backbone
 from unseen.networks.descriptor import Tappable, layers_of, usual_taps
 from unseen.networks.head import Head

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from unseen.cli.terminal import MovedData, console, display
 from unseen.evaluation.evaluate import evaluate
-from unseen.experiment.setting import Setting, Watch, computing, reopen
+from unseen.experiment.run_context import RunContext, Watch, computing, reopen
 from unseen.experiment.trained import Trained
 from unseen.neighbours.space import to_sphere
 from unseen.reports.tables import metric_title
@@ -34,11 +34,11 @@ def refine(
     """
     trained = Trained.open(run)
     with display() as (_, watch):
-        setting, _folder = reopen(run, watch, data)
-        if not setting.config.normalise:
+        context, _folder = reopen(run, watch, data)
+        if not context.config.normalise:
             raise ValueError(f"{run} compares raw vectors: post-processing here is for unit ones")
-        with computing(setting):
-            rows = compared(setting, trained, watch, top, k1, k2)
+        with computing(context):
+            rows = compared(context, trained, watch, top, k1, k2)
     table = Table(title="validation classes")
     table.add_column("", overflow="fold")
     for name in METRICS:
@@ -51,17 +51,17 @@ def refine(
 
 
 def compared(
-    setting: Setting, trained: Trained, watch: Watch, top: int, k1: int, k2: int
+    context: RunContext, trained: Trained, watch: Watch, top: int, k1: int, k2: int
 ) -> dict[str, dict[str, float]]:
     """Scores before and after each of the methods."""
 
     def embedded(what: str) -> Tensor:
-        items = getattr(setting.split, what)
+        items = getattr(context.split, what)
         told = watch.of(f"embedding {what} classes")
-        return to_sphere(setting.embed(trained.network, trained.transform, items, told))
+        return to_sphere(context.embed(trained.network, trained.transform, items, told))
 
     train, held = embedded("train"), embedded("validation")
-    labels = torch.from_numpy(setting.dataset.labels[setting.split.validation])
+    labels = torch.from_numpy(context.dataset.labels[context.split.validation])
     whitened = refining.whitening(train)(held)
     sim, found = refining.neighbours(held, top)
     asked = refining.expanded(held, held[found], sim)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from unseen.cli.terminal import MovedData, console, display, stages
-from unseen.experiment.setting import reopen
+from unseen.experiment.run_context import reopen
 from unseen.reports import page
 
 
@@ -19,6 +19,6 @@ def report(
     Writes report/index.html in the run's folder: one file, opens anywhere, needs no network.
     """
     with display() as (_, watch):
-        setting, _folder = reopen(run, watch, data)
-        written = page.write(run, setting.dataset, stages(watch))
+        context, _folder = reopen(run, watch, data)
+        written = page.write(run, context.dataset, stages(watch))
     console.print(f"report: {written}")

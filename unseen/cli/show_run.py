@@ -10,7 +10,7 @@ from rich.text import Text
 from unseen.cli.terminal import console, display, tell_left_out
 from unseen.contracts import FeatureDataset
 from unseen.experiment.leaks import Copies
-from unseen.experiment.setting import Setting, Watch, describe, steps_per_epoch
+from unseen.experiment.run_context import RunContext, Watch, describe, steps_per_epoch
 from unseen.training.processes import Processes
 from unseen.training.run_folder import RunFolder
 
@@ -25,12 +25,12 @@ class Shown:
             yield watch
 
     @contextmanager
-    def training(self, setting: Setting, out: Path) -> Iterator[Watch]:
-        announce(setting)
-        assert isinstance(setting.config.epochs, int)
+    def training(self, context: RunContext, out: Path) -> Iterator[Watch]:
+        announce(context)
+        assert isinstance(context.config.epochs, int)
         try:
-            with display(setting.config.epochs) as (shown, watch):
-                shown.start_training(steps_per_epoch(setting))
+            with display(context.config.epochs) as (shown, watch):
+                shown.start_training(steps_per_epoch(context))
                 yield watch
         except KeyboardInterrupt:
             if not RunFolder(out).file("weights.safetensors").exists():
@@ -43,14 +43,14 @@ class Shown:
             raise
 
 
-def announce(setting: Setting) -> None:
+def announce(context: RunContext) -> None:
     """What will be trained on, and why each automatic choice was made."""
-    counts = describe(setting)
+    counts = describe(context)
     data, split = counts["data"], counts["split"]
     select = Text(f"{split['validation_classes']:,}")
-    if setting.config.select == "test":
+    if context.config.select == "test":
         select = Text("the test classes", style="yellow")
-    things = "items" if isinstance(setting.dataset, FeatureDataset) else "pictures"
+    things = "items" if isinstance(context.dataset, FeatureDataset) else "pictures"
     console.print(
         Text.assemble(
             f"{data['name']}: {data['items']:,} {things} of {data['classes']:,} classes; train on "
@@ -59,13 +59,13 @@ def announce(setting: Setting) -> None:
             f", test on {split['test_classes']:,} unseen ones",
         ),
     )
-    told = setting.dataset.describe()
+    told = context.dataset.describe()
     if lone := told.get("classes with one picture"):
         console.print(f"  {lone} classes have one picture: not trained on, not asked for")
     tell_left_out(told.get("unreadable", []), told.get("unreadable files"))
-    if setting.copies is not None:
-        announce_copies(setting.copies)
-    for reason in setting.reasons:
+    if context.copies is not None:
+        announce_copies(context.copies)
+    for reason in context.reasons:
         console.print(f"  {reason}", style="dim")
 
 

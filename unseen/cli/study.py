@@ -15,12 +15,12 @@ from rich.text import Text
 from unseen import find_data
 from unseen.cli.terminal import console, display
 from unseen.contracts import Dataset
-from unseen.experiment.setting import reopen, stored_config
+from unseen.experiment.run_context import reopen, stored_config
 from unseen.reports import page
 from unseen.studies import engine, tables
 from unseen.studies import plan as plans
 from unseen.studies import preset as presets
-from unseen.studies.engine import Progress, Study
+from unseen.studies.engine import Study, StudyProgress
 from unseen.studies.preset import Budget
 from unseen.studies.queue import GRACE
 from unseen.studies.report import write
@@ -190,14 +190,14 @@ def _measuring() -> Iterator[presets.Told]:
 
 
 @contextmanager
-def _shown(out: Path | None) -> Iterator[Callable[[Progress], None]]:
+def _shown(out: Path | None) -> Iterator[Callable[[StudyProgress], None]]:
     """A line of progress with the time left, the failures, and the table as it grows."""
     began, first, last = time.monotonic(), -1, -1
     content: list[object] = [Text("starting workers ...")]
     with Live(Group(), console=console, refresh_per_second=2, transient=True) as live:
         live.update(Group(*content))  # type: ignore[arg-type]
 
-        def tell(now: Progress) -> None:
+        def tell(now: StudyProgress) -> None:
             nonlocal first, last, content
             first = now.ended if first < 0 else first
             content[0] = Text(_line(now, now.ended - first, time.monotonic() - began))
@@ -214,7 +214,7 @@ def _shown(out: Path | None) -> Iterator[Callable[[Progress], None]]:
         yield tell
 
 
-def _line(now: Progress, done: int, seconds: float) -> str:
+def _line(now: StudyProgress, done: int, seconds: float) -> str:
     left = ""
     if done and now.ended < now.total:
         rest = timedelta(seconds=round(seconds / done * (now.total - now.ended)))

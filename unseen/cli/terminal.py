@@ -19,7 +19,7 @@ from rich.progress import (
 from rich.text import Text
 
 from unseen.cli.console import console
-from unseen.experiment.setting import Watch
+from unseen.experiment.run_context import Watch
 
 MovedData = Annotated[
     str | None, typer.Option("--data", help="where the run's items lie now", show_default="as then")

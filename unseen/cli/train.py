@@ -77,7 +77,7 @@ def run(config: Config, out: Path | None, accept_changes: bool = False) -> dict[
         console.print(tables.score_table(fitted.result))
     elif not console.quiet:
         with display() as (_, watch):
-            written = page.write(fitted.path, fitted.setting.dataset, stages(watch))
+            written = page.write(fitted.path, fitted.context.dataset, stages(watch))
         console.print(tables.score_table(fitted.result))
         console.print(f"report: {written}")
     return fitted.result

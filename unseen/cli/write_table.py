@@ -10,7 +10,7 @@ from unseen import config as configs
 from unseen.cli.terminal import console, display
 from unseen.data.pictures.files import PictureFiles
 from unseen.data.pictures.write_table import write_table
-from unseen.experiment.setting import prepare
+from unseen.experiment.run_context import prepare
 from unseen.find_data import data_table
 
 
@@ -26,11 +26,11 @@ def table(
     """
     asked = configs.make(configs.override({"data": data_table(data)}, settings or []))
     with display() as (_, watch):
-        setting = prepare(asked, watch)
-    dataset: object = setting.dataset
+        context = prepare(asked, watch)
+    dataset: object = context.dataset
     if not isinstance(dataset, PictureFiles):
-        raise ValueError(f"{setting.dataset.name} is no data set of picture files")
-    tested = setting.dataset.labels[setting.split.test]
+        raise ValueError(f"{context.dataset.name} is no data set of picture files")
+    tested = context.dataset.labels[context.split.test]
     write_table(dataset, out, tested)
     then = f"unseen train {shlex.quote(str(out))}"
     console.print(f"{len(dataset):,} pictures: {out}. Next: {then}")

@@ -21,8 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from unseen.contracts import Progress
 from unseen.data.base import Columns, class_counts, described, lone_classes
-from unseen.data.pictures.item_digests import Progress, row_digests, row_ids
+from unseen.data.pictures.item_digests import row_digests, row_ids
 
 FURTHER = "label_"  # the names of further label columns begin with it
 NAMES = "label_names"

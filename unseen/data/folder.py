@@ -10,13 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
-from unseen.contracts import Annotations
+from unseen.contracts import Annotations, Progress
 from unseen.data.base import MIN_CLASSES, Described
 from unseen.data.pictures.decode import UnreadablePictureError
 from unseen.data.pictures.files import (
     SUFFIXES,
     PictureFiles,
-    Progress,
     is_picture,
     pictures_in,
     unreadable,

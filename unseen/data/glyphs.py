@@ -24,9 +24,9 @@ import PIL
 from numpy.typing import NDArray
 from PIL import Image, features
 
-from unseen.contracts import IntArray
+from unseen.contracts import IntArray, Progress
 from unseen.data.pictures import characters, distort, stored
-from unseen.data.pictures.item_digests import Progress, row_digests
+from unseen.data.pictures.item_digests import row_digests
 
 _ORDER_SEED = (
     1789  # shuffles the classes once and for all: which are tested is part of the data set

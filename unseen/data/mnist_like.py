@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from unseen.contracts import Progress
 from unseen.data.base import Columns, class_counts, described
-from unseen.data.pictures.item_digests import Progress, row_digests, row_ids
+from unseen.data.pictures.item_digests import row_digests, row_ids
 
 _TRAIN, _TEST = ("train",), ("t10k", "test")
 _BYTES = 8  # the IDX code of unsigned bytes

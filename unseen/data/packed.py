@@ -13,11 +13,11 @@ from typing import Any
 
 from PIL import Image
 
-from unseen.contracts import IntArray
+from unseen.contracts import IntArray, Progress
 from unseen.data.base import class_counts, lone_classes
 from unseen.data.pictures.crops import Loaded, Picture
 from unseen.data.pictures.decode import PictureFile, UnreadablePictureError
-from unseen.data.pictures.item_digests import Progress, numbered
+from unseen.data.pictures.item_digests import numbered
 from unseen.data.pictures.pack import Pack
 
 

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import numpy as np
 
-from unseen.contracts import IntArray
+from unseen.contracts import IntArray, Progress
 from unseen.data.base import Columns, described
 from unseen.data.pictures import table_file
-from unseen.data.pictures.files import PictureFiles, Progress, unreadable
+from unseen.data.pictures.files import PictureFiles, unreadable
 from unseen.data.pictures.table_file import EDGES
 
 _WORDS = {"query": ("query", "both"), "gallery": ("gallery", "both")}

@@ -22,7 +22,6 @@ reliability  said and true probability in ten equal groups, whole gallery; said 
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -32,13 +31,11 @@ from numpy.typing import NDArray
 from scipy import stats
 from torch import Tensor
 
-from unseen.contracts import Neighbours
+from unseen.contracts import Neighbours, Progress
 from unseen.evaluation.pairs import RAW_UNITS, pair_scores
 from unseen.evaluation.relevance import Relevance
 from unseen.evaluation.retrieve import retrieve
 from unseen.neighbours.space import Space, make_space, precise
-
-Progress = Callable[[int, int], None]
 
 FOUND = 10  # neighbours of each query the probability is fitted on
 THINNED = (1.0, 0.5, 0.25, 0.125)

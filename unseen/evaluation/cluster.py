@@ -19,8 +19,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from unseen.contracts import Progress
 from unseen.geometry import full_precision
-from unseen.neighbours.nearest import Progress
 from unseen.neighbours.space import precise, require_finite, to_sphere
 
 BLOCK = 2**21  # distances held at a time

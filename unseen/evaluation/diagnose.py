@@ -22,7 +22,7 @@ from unseen.diagnostics.spread import Spread
 from unseen.diagnostics.uniformity import Uniformity
 from unseen.evaluation.retrieve import retrieve
 from unseen.metrics.recall import Recall
-from unseen.neighbours.space import broken_rows
+from unseen.neighbours.space import non_finite_rows
 
 K = 10  # neighbours that hubness and label noise look at
 COLLAPSED = -0.5  # uniformity; 0 is one point, random directions have -3.9 in 128 dimensions
@@ -59,7 +59,7 @@ class Look:
 
 def look(embeddings: Tensor, labels: Tensor, normalise: bool = True, listed: int = 20) -> Look:
     """Every diagnostic on one set; broken embeddings have no numbers but their count."""
-    numbers = {"items": float(len(embeddings)), "broken": float(len(broken_rows(embeddings)))}
+    numbers = {"items": float(len(embeddings)), "broken": float(len(non_finite_rows(embeddings)))}
     if numbers["broken"] or len(embeddings) <= K:
         return Look(numbers, [], [])
     found = retrieve(embeddings, labels, 1, normalise=normalise)

@@ -7,10 +7,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from unseen.contracts import Batch
+from unseen.contracts import Batch, Progress
 from unseen.networks.portions import portions
-
-Progress = Callable[[int, int], None]  # done, total
 
 
 def embed(

@@ -25,12 +25,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from unseen.contracts import Progress
 from unseen.evaluation.measure import Effort, Judges, Measured, item_labels, measure, worst
 from unseen.evaluation.metric_names import USUAL as METRICS
 from unseen.evaluation.metric_names import Metric, metric_name, parse_metric
 from unseen.evaluation.relevance import Relevance
-from unseen.neighbours.nearest import Progress
-from unseen.neighbours.space import broken_rows, make_space, precise
+from unseen.neighbours.space import make_space, non_finite_rows, precise
 from unseen.statistics import RESAMPLES, bootstrap, class_average
 
 Labels = Tensor | Mapping[str, Tensor]
@@ -118,8 +118,8 @@ def evaluate(
     if missing not in ("error", "count"):
         raise ValueError(f"missing must be 'error' or 'count', got {missing!r}")
     wanted = {metric_name(m): parse_metric(m) if isinstance(m, str) else m for m in metrics}
-    broken = _num_broken(embeddings) + _num_broken(gallery_embeddings)
-    if broken:  # labels are still checked and counted
+    non_finite = _num_non_finite(embeddings) + _num_non_finite(gallery_embeddings)
+    if non_finite:  # labels are still checked and counted
         embeddings = torch.zeros_like(embeddings)
         if gallery_embeddings is not None:
             gallery_embeddings = torch.zeros_like(gallery_embeddings)
@@ -137,11 +137,11 @@ def evaluate(
         }
         if missing == "error":
             _refuse_missing_classes(judges)
-        if broken:
+        if non_finite:
             measured = worst(judges, wanted)
         else:
             measured = measure(space, judges, wanted, Effort(starts, seed, memory), progress)
-    counts = _counts(judges, measured) | {"gallery": len(space.gallery), "broken": broken}
+    counts = _counts(judges, measured) | {"gallery": len(space.gallery), "broken": non_finite}
     return Evaluation(
         values=_scores(judges, measured, list(wanted), intervals == "classes", (resamples, seed)),
         per_query={
@@ -228,6 +228,6 @@ def _of_column(named: Mapping[str, Any], column: str) -> dict[str, Any]:
     return {plain: named[name] for name, (of, _, plain) in parts.items() if of == column}
 
 
-def _num_broken(embeddings: Tensor | None) -> int:
+def _num_non_finite(embeddings: Tensor | None) -> int:
     """Rows with NaN or infinity; a wrong shape is refused elsewhere."""
-    return 0 if embeddings is None or embeddings.ndim != 2 else len(broken_rows(embeddings))
+    return 0 if embeddings is None or embeddings.ndim != 2 else len(non_finite_rows(embeddings))

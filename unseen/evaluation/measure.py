@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from unseen.contracts import Progress
 from unseen.evaluation.cluster import cluster
 from unseen.evaluation.metric_names import Metric
 from unseen.evaluation.pairs import pair_scores
 from unseen.evaluation.relevance import Relevance
 from unseen.evaluation.retrieve import in_parts
 from unseen.metrics.base import Clustering, Retrieval, Verification
-from unseen.neighbours.nearest import Progress
 from unseen.neighbours.space import Space
 
 Key = tuple[str, str]  # label column, metric name

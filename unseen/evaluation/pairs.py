@@ -11,9 +11,9 @@ import math
 import torch
 from torch import Tensor
 
+from unseen.contracts import Progress
 from unseen.evaluation.relevance import Relevance
 from unseen.metrics.base import PairScores
-from unseen.neighbours.nearest import Progress
 from unseen.neighbours.space import Space
 
 ROWS, COLUMNS = 1024, 4096

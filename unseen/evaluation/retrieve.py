@@ -23,10 +23,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from unseen.contracts import Neighbours
+from unseen.contracts import Neighbours, Progress
 from unseen.evaluation.ranks import positive_ranks
 from unseen.evaluation.relevance import Relevance
-from unseen.neighbours.nearest import Progress, nearest
+from unseen.neighbours.nearest import nearest
 from unseen.neighbours.space import Space, make_space, precise
 from unseen.neighbours.workers import in_parallel
 

@@ -8,13 +8,13 @@ Test     of the h x w vectors of the last map keep a random part, rounded up, of
 
 import math
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from unseen.contracts import Batch
+from unseen.contracts import Batch, Progress
 from unseen.diagnostics.scatter import Scatter
 from unseen.evaluation.retrieve import retrieve
 from unseen.metrics.recall import Recall
@@ -47,7 +47,7 @@ def robustness(
     draws: int = 5,
     normalise: bool = True,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Robustness:
     """Retrieval among the pictures of the batches, each against all others."""
     if not all(0 < fraction <= 1 for fraction in fractions) or draws < 1:

@@ -8,44 +8,44 @@ import numpy as np
 import torch
 
 from unseen.evaluation.calibrate import MIN_CLASSES, Calibration, calibrate
+from unseen.experiment.run_context import RunContext, Watch, computing
 from unseen.experiment.selection import more_validation_classes
-from unseen.experiment.setting import Setting, Watch, computing
 from unseen.experiment.trained import Trained
 
 NAME = "calibration.json"
 
 
 def calibrate_run(
-    setting: Setting,
+    context: RunContext,
     trained: Trained,
     watch: Watch,
     fmr: float = 1e-3,
     confidence: float = 0.95,
 ) -> Calibration:
     """Embeds the validation classes, fits, writes."""
-    items = setting.split.validation
-    classes = len(np.unique(setting.dataset.labels[items]))
+    items = context.split.validation
+    classes = len(np.unique(context.dataset.labels[items]))
     if classes < MIN_CLASSES:
         raise ValueError(
             f"calibration needs at least {MIN_CLASSES} validation classes, the run has {classes}: "
-            f"train again. {more_validation_classes(setting)}"
+            f"train again. {more_validation_classes(context)}"
         )
-    if setting.config.refit:
+    if context.config.refit:
         watch.warn(
             "refit has trained on the validation classes too: on new classes wrong pairs are more "
             "similar, and right ones less, than what is measured here"
         )
-    with computing(setting):
-        embeddings = setting.embed(
+    with computing(context):
+        embeddings = context.embed(
             trained.network, trained.transform, items, watch.of("embedding validation classes")
         )
         made = calibrate(
             embeddings,
-            torch.from_numpy(setting.dataset.labels[items]),
+            torch.from_numpy(context.dataset.labels[items]),
             fmr=fmr,
             confidence=confidence,
-            normalise=setting.config.normalise,
-            seed=setting.config.seed,
+            normalise=context.config.normalise,
+            seed=context.config.seed,
             progress=watch.of("comparing pairs"),
         )
     told = {"model": trained.fingerprint, "on": "validation classes"} | made.to_dict()

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from unseen.contracts import Dataset, IdentifiedDataset, Split
+from unseen.contracts import Dataset, IdentifiedDataset, Progress, Split
 from unseen.data.pictures.decode import UnreadablePictureError
 from unseen.data.pictures.inspect import Finding, inspect, inspect_loaded
 from unseen.data.pictures.item_digests import learn
@@ -20,7 +20,7 @@ def checked(
     dataset: Dataset,
     split: Split | None,
     workers: int = 2,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Survey:
     """Every picture of the data set, and those it has left out already."""
     looks: list[Callable[[], Finding]]

@@ -7,23 +7,23 @@ from pathlib import Path
 
 from unseen.config import Config
 from unseen.experiment.items import changes_since
-from unseen.experiment.setting import Setting, as_stored, changed_keys
+from unseen.experiment.run_context import RunContext, as_stored, changed_keys
 from unseen.files import InUseError
 from unseen.outside import short_name
 from unseen.training.run_folder import RunFolder
 
 
 def claimed(
-    setting: Setting, out: Path | None, held: ExitStack, accept_changes: bool = False
+    context: RunContext, out: Path | None, held: ExitStack, accept_changes: bool = False
 ) -> Path:
     """The folder of a run, this process's alone as long as `held` lives; a finished one is only
     read. A run with other settings is not touched: without `out` the next name is tried. A run that
     began with other items is an error, or passed over."""
     changes = ""
-    for path in names(setting.config, out):
+    for path in names(context.config, out):
         folder = RunFolder(path)
-        changed = other_settings(folder, setting)
-        if found := other_items(folder, setting, changed):
+        changed = other_settings(folder, context)
+        if found := other_items(folder, context, changed):
             changes = changes or found
             continue
         if not changed:
@@ -33,7 +33,7 @@ def claimed(
                 )
             if is_done(folder):
                 return path
-            purpose = as_stored(setting, folder).config.hash()
+            purpose = as_stored(context, folder).config.hash()
             try:
                 lock = held.enter_context(ExitStack())
                 lock.enter_context(folder.lock(purpose))
@@ -41,7 +41,7 @@ def claimed(
                 if path == out or (error.owner is not None and error.owner.purpose == purpose):
                     raise
                 continue
-            if not (changed := other_settings(folder, setting)):  # nobody was faster
+            if not (changed := other_settings(folder, context)):  # nobody was faster
                 return path
             lock.close()
         if path == out:
@@ -57,20 +57,20 @@ def is_done(folder: RunFolder) -> bool:
     return folder.is_finished and folder.is_whole
 
 
-def other_items(folder: RunFolder, setting: Setting, changed: list[str]) -> str:
+def other_items(folder: RunFolder, context: RunContext, changed: list[str]) -> str:
     """What has become of the items of a stored run, if nothing else is different: what "auto" is
     settled to depends on the items."""
-    asked = setting.asked or setting.config
+    asked = context.asked or context.config
     if not folder.is_started or any(getattr(asked, key) != "auto" for key in changed):
         return ""
-    return changes_since(folder, setting.dataset)
+    return changes_since(folder, context.dataset)
 
 
-def other_settings(folder: RunFolder, setting: Setting) -> list[str]:
+def other_settings(folder: RunFolder, context: RunContext) -> list[str]:
     """Keys in which a stored run differs from one that would go on with it."""
     if not folder.is_started:
         return []
-    return changed_keys(folder, as_stored(setting, folder).config)
+    return changed_keys(folder, as_stored(context, folder).config)
 
 
 def names(config: Config, out: Path | None) -> Iterator[Path]:

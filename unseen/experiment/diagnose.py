@@ -23,7 +23,7 @@ from unseen.experiment.layers import (
     stored_network,
 )
 from unseen.experiment.orders import embed_at
-from unseen.experiment.setting import Setting, Watch, computing
+from unseen.experiment.run_context import RunContext, Watch, computing
 from unseen.experiment.source import source_of
 from unseen.networks.network import EmbeddingNetwork
 from unseen.training.readings import result_of
@@ -31,27 +31,27 @@ from unseen.training.run_folder import RunFolder
 
 
 def diagnose(
-    setting: Setting, folder: RunFolder, watch: Watch, *, with_robustness: bool = False
+    context: RunContext, folder: RunFolder, watch: Watch, *, with_robustness: bool = False
 ) -> dict[str, Any]:
     """Numbers, findings and pictures to look at; reads the test classes."""
-    network = stored_network(setting, folder)
-    selection = choose_descriptor(setting, folder, folder.read_json("selection.json"), watch)
+    network = stored_network(context, folder)
+    selection = choose_descriptor(context, folder, folder.read_json("selection.json"), watch)
     layer = str(selection["descriptor"]["layer"])
-    folder.note_test_read("diagnosis", setting.config.hash())
-    config, split, labels = setting.config, setting.split, setting.dataset.labels
+    folder.note_test_read("diagnosis", context.config.hash())
+    config, split, labels = context.config, context.split, context.dataset.labels
     seen = monitored_items(split.train, labels, len(split.test), config.seed)
     parts = {"train": seen, "test": split.test}
-    source = source_of(setting, network, watch)
+    source = source_of(context, network, watch)
     looks: dict[str, Look] = {}
-    with computing(setting):
+    with computing(context):
         for part, items in parts.items():
             told = watch.of(f"embedding {part} classes")
             embeddings = embed_at(layer, source, network, folder, items, told)
             looks[part] = look(embeddings, torch.from_numpy(labels[items]), config.normalise)
             if "recall@1" in looks[part].numbers:  # as it is judged: queries, gallery and groups
-                answers = first_answers(setting, {layer: embeddings}, items)[layer]
+                answers = first_answers(context, {layer: embeddings}, items)[layer]
                 looks[part].numbers["recall@1"] = answers.recall
-        recall = selection["descriptor"].get("recall") or _layers(setting, folder, watch)
+        recall = selection["descriptor"].get("recall") or _layers(context, folder, watch)
         numbers = {part: found.numbers for part, found in looks.items()}
         told_of = findings(numbers["train"], numbers["test"], recall, layer)
         if gained := verdict(result_of(folder.path) or {}):
@@ -61,43 +61,43 @@ def diagnose(
             "findings": [asdict(finding) for finding in told_of],
             "numbers": {p: {k: _json(v) for k, v in n.items()} for p, n in numbers.items()},
             "layers": recall,
-            "suspects": {p: _named(setting, parts[p], found) for p, found in looks.items()},
+            "suspects": {p: _named(context, parts[p], found) for p, found in looks.items()},
             "hubs": [[int(split.test[i]), times] for i, times in looks["test"].hubs],
         }
         if with_robustness:
-            diagnosis["robustness"] = _robustness(setting, network, watch)
+            diagnosis["robustness"] = _robustness(context, network, watch)
     folder.write_json("diagnosis.json", diagnosis)
     return diagnosis
 
 
-def _layers(setting: Setting, folder: RunFolder, watch: Watch) -> dict[str, float]:
+def _layers(context: RunContext, folder: RunFolder, watch: Watch) -> dict[str, float]:
     """Recall by layer on classes the run selects on; nothing where it has none to select on."""
-    if not len(setting.split.validation):
+    if not len(context.split.validation):
         return {}
-    return {n: round(v, 6) for n, v in recall_to_select_by(setting, folder, watch).items()}
+    return {n: round(v, 6) for n, v in recall_to_select_by(context, folder, watch).items()}
 
 
-def _robustness(setting: Setting, network: Any, watch: Watch) -> dict[str, Any]:
+def _robustness(context: RunContext, network: Any, watch: Watch) -> dict[str, Any]:
     if not isinstance(network, EmbeddingNetwork):
         raise ValueError("the robustness test needs a network with one head and a last map")
-    _, transform = assemble.picture_transforms(setting.config, network)
-    test = setting.split.test
+    _, transform = assemble.picture_transforms(context.config, network)
+    test = context.split.test
     found = robustness(
         network,
-        setting.batches(transform, test),
+        context.batches(transform, test),
         len(test),
-        setting.device,
-        normalise=setting.config.normalise,
-        seed=setting.config.seed,
+        context.device,
+        normalise=context.config.normalise,
+        seed=context.config.seed,
         progress=watch.of("hiding local features"),
     )
     rows = [[f, round(mean, 6), round(std, 6)] for f, (mean, std) in found.recall.items()]
     return {"recall": rows, "scatter_ratio": _json(found.scatter_ratio)}
 
 
-def _named(setting: Setting, items: IntArray, found: Look) -> list[list[Any]]:
+def _named(context: RunContext, items: IntArray, found: Look) -> list[list[Any]]:
     """Suspects as [position in the data set, suggested class]."""
-    names = setting.dataset.label_names
+    names = context.dataset.label_names
     return [[int(items[i]), str(names[label])] for i, label in found.suspects]
 
 

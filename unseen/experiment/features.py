@@ -6,7 +6,6 @@ stopped. They are named after the data and the config, so parts of other work ar
 
 import hashlib
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +16,18 @@ from torch import Tensor, nn
 
 from unseen import assemble
 from unseen.config import SettledConfig
-from unseen.contracts import Dataset, FeatureDataset, Output, annotations_of
+from unseen.contracts import Dataset, FeatureDataset, Output, Progress, annotations_of
 from unseen.data.arrays import FURTHER, NAMES
 from unseen.data.pictures.loader import evaluation_batches
 from unseen.evaluation.embed import embed
 from unseen.experiment.leaks import Filed
-from unseen.experiment.setting import EMBED_BATCH
+from unseen.experiment.run_context import EMBED_BATCH
 from unseen.networks.folding import folded
 from unseen.networks.network import POOLED
 from unseen.networks.split import cut_network
 from unseen.training.run_folder import RunFolder
 
 PART = 2048  # items computed between two files
-
-Progress = Callable[[int, int], None]  # (done, total)
 
 
 def write_features(config: SettledConfig, dataset: Dataset, out: Path, progress: Progress) -> int:

@@ -16,12 +16,12 @@ from torch import Tensor
 from unseen import assemble
 from unseen.contracts import IntArray
 from unseen.evaluation.evaluate import evaluate
-from unseen.experiment import broken
+from unseen.experiment import unreadable_pictures
 from unseen.experiment.layers import BEST, named_layers, recall_by_layer
 from unseen.experiment.orders import while_training
-from unseen.experiment.replay import keep_broken_step
+from unseen.experiment.replay import keep_bad_step
+from unseen.experiment.run_context import RunContext, Watch
 from unseen.experiment.selection import SELECT_BY, START, TIE_BY, Selection, too_few_to_select
-from unseen.experiment.setting import Setting, Watch
 from unseen.experiment.source import source_of
 from unseen.experiment.start import FILE as START_FILE
 from unseen.experiment.start import has_kept_start, keep_start
@@ -31,7 +31,7 @@ from unseen.networks.network import EMBEDDING, EmbeddingNetwork
 from unseen.samplers.embedded.base import EmbeddedSampler
 from unseen.training import sinks
 from unseen.training.checkpoint import Checkpoints
-from unseen.training.guards import BrokenStepError, collapse
+from unseen.training.guards import NonFiniteStepError, collapse
 from unseen.training.journal import Journal, read
 from unseen.training.run_folder import RunFolder
 from unseen.training.trainer import Event
@@ -44,24 +44,24 @@ class Fit:
     writes and decides; all are in the same state."""
 
     def __init__(
-        self, setting: Setting, folder: RunFolder, watch: Watch, epochs: int | None = None
+        self, context: RunContext, folder: RunFolder, watch: Watch, epochs: int | None = None
     ) -> None:
         """epochs: trains for so many and keeps the last weights; None: as the config says, keeping
         the best ones."""
-        config, dataset, split = setting.config, setting.dataset, setting.split
-        self.setting, self.folder, self.watch = setting, folder, watch
+        config, dataset, split = context.config, context.dataset, context.split
+        self.context, self.folder, self.watch = context, folder, watch
         self.epochs = config.epochs if epochs is None else epochs
         self.selects = epochs is None
         sinks.check(config.sinks)
         self.sampler = assemble.sampler(config, split.train, dataset.labels)
         self.class_of = training_classes(dataset.labels, split.train)
         num_classes = int(self.class_of.max()) + 1
-        made = assemble.assemble(config, num_classes, len(self.sampler), setting.processes)
+        made = assemble.assemble(config, num_classes, len(self.sampler), context.processes)
         self.network, self.trainer = made.network, made.trainer
         # epochs are compared by the run's descriptor; "best" is only known after the last one
         self.layer = EMBEDDING if config.descriptor == BEST else while_training(config.descriptor)
         described(self.network, self.layer)  # a layer that does not exist or run is refused here
-        self.source = source_of(setting, self.network, watch, (made.prefix, made.model))
+        self.source = source_of(context, self.network, watch, (made.prefix, made.model))
         if isinstance(self.sampler, EmbeddedSampler):
             self.trainer.embedded.append(self.sampler.update)
         self.selected_on = split.validation if config.select == "validation" else split.test
@@ -78,16 +78,16 @@ class Fit:
 
     def run(self) -> dict[str, Any]:
         """Trains for all epochs, keeps the weights that were best on the classes to select on."""
-        config, path = self.setting.config, self.folder.file("journal.jsonl")
+        config, path = self.context.config, self.folder.file("journal.jsonl")
         self.journal = Journal(path, keep=self._resume(), writes=self.folder.writes)
         step, told = self.trainer.place.step, config.model_dump()
         names = config.sinks if self.folder.writes else []
         self.sinks = sinks.Sinks(names, self.folder.path, told, step)
-        self.setting.broken.remember(read(path))
-        self.setting.broken.tell = self._note_broken
+        self.context.unreadable.remember(read(path))
+        self.context.unreadable.tell = self._note_unreadable
         try:
             is_new = self.selects and self.trainer.place.step == 0
-            if is_new and (advice := too_few_to_select(self.setting)) is not None:
+            if is_new and (advice := too_few_to_select(self.context)) is not None:
                 self._warn(advice)
             self._prepare()
             if is_new:
@@ -101,9 +101,9 @@ class Fit:
                 self._tell(event)
                 self._save()
             self._end()
-        except BrokenStepError as error:
+        except NonFiniteStepError as error:
             classes = int(self.class_of.max()) + 1
-            kept = keep_broken_step(self.folder, config, self.trainer, classes, error)
+            kept = keep_bad_step(self.folder, config, self.trainer, classes, error)
             again = f"unseen replay {shlex.quote(str(kept))}"
             raise FloatingPointError(f"{error}; `{again}` repeats the step") from error
         finally:
@@ -113,7 +113,7 @@ class Fit:
 
     def _is_over(self) -> bool:
         """All epochs are done, or nothing got better on the classes to select on for too long."""
-        patience, epoch = self.setting.config.patience, self.trainer.place.epoch
+        patience, epoch = self.context.config.patience, self.trainer.place.epoch
         waited = epoch - 1 - self.selection.best["epoch"]
         is_stale = self.selects and patience is not None and waited >= patience
         return is_stale or epoch >= self.epochs
@@ -129,7 +129,7 @@ class Fit:
             self._tell({"event": "stopped_early", "epochs": epochs, "best": best["epoch"]})
 
     def _epoch(self) -> Event:
-        config, place = self.setting.config, self.trainer.place
+        config, place = self.context.config, self.trainer.place
         if config.schedule.warm_up:
             self.network.warm_up(place.epoch < config.schedule.warm_up)
         self.sampler.set_epoch(place.epoch)
@@ -147,7 +147,7 @@ class Fit:
 
     def _look(self, event: Event) -> None:
         """Scores on training classes and those to select on; a collapsed space is warned about."""
-        config = self.setting.config
+        config = self.context.config
         if config.select == "test":
             self.folder.note_test_read(f"selection, epoch {event['epoch'] + 1}", config.hash())
         elif "test" in self.looked_at:
@@ -165,10 +165,10 @@ class Fit:
 
     def _layers(self) -> dict[str, dict[str, float]]:
         """Recall of every usual layer on the classes looked at."""
-        _, transform = assemble.picture_transforms(self.setting.config, self.network)
-        layers = named_layers(self.setting, self.network, transform)
+        _, transform = assemble.picture_transforms(self.context.config, self.network)
+        layers = named_layers(self.context, self.network, transform)
         return {
-            name: recall_by_layer(self.setting, self.network, transform, layers, items)
+            name: recall_by_layer(self.context, self.network, transform, layers, items)
             for name, items in self.looked_at.items()
         }
 
@@ -177,30 +177,30 @@ class Fit:
         descriptors once."""
         objective = self.trainer.objective
         judged = list(self.looked_at.values()) if self.selects else [self.monitored[:0]]
-        config, is_new = self.setting.config, self.trainer.place.step == 0
+        config, is_new = self.context.config, self.trainer.place.step == 0
         starts = config.head.start == PRINCIPAL and is_new
         if starts or objective.wants_pooled or isinstance(self.sampler, EmbeddedSampler):
-            judged.append(self.setting.split.train)
-        self.source.prepare(self.setting.split.train, np.unique(np.concatenate(judged)))
+            judged.append(self.context.split.train)
+        self.source.prepare(self.context.split.train, np.unique(np.concatenate(judged)))
         if starts:
             self._start_head()
         if is_new and has_kept_start(config):
             keep_start(self.folder, self.network, config)
         if objective.wants_pooled:
-            labels = self.setting.dataset.labels[self.setting.split.train]
+            labels = self.context.dataset.labels[self.context.split.train]
             objective.prepare(self._embed_training("pooled"), self.class_of[labels])
 
     def _start_head(self) -> None:
         """The head begins with the principal directions of the training items."""
         assert isinstance(self.network, EmbeddingNetwork), "other networks have no head to choose"
         head = self.network.head
-        head.start_from(self._embed_training("pooled").to(self.setting.device))
-        head.load_state_dict(self.setting.processes.agreed(head.state_dict))
+        head.start_from(self._embed_training("pooled").to(self.context.device))
+        head.load_state_dict(self.context.processes.agreed(head.state_dict))
         if self.trainer.average is not None:
             self.trainer.average.restart()
 
     def _embed_training(self, field: Literal["embeddings", "pooled"]) -> Tensor:
-        items = self.setting.split.train
+        items = self.context.split.train
         told = self.watch.of("embedding the training pictures")
         return self.source.embed(items, told, field=field)
 
@@ -210,7 +210,7 @@ class Fit:
             self._save()
 
     def _select(self, event: Event) -> None:
-        taken = self.selection.takes(event["epoch"], event[self.setting.config.select])
+        taken = self.selection.takes(event["epoch"], event[self.context.config.select])
         event["best"] = taken and not self.selection.keeps_last
         if taken:
             self._keep_weights()
@@ -223,7 +223,7 @@ class Fit:
     def _is_whole(self, best: dict[str, Any], step: int) -> bool:
         """Whether all that was kept before a checkpoint is there, or could be restored."""
         names = ["weights.safetensors", "objective.safetensors"] if best["value"] >= 0 else []
-        if has_kept_start(self.setting.config) and step:
+        if has_kept_start(self.context.config) and step:
             names.append(START_FILE)
         return all(self.folder.mend(name, self.watch.warn) for name in names)
 
@@ -231,9 +231,9 @@ class Fit:
         self.journal({"event": "warning", "step": self.trainer.place.step, "text": text})
         self.watch.warn(text)
 
-    def _note_broken(self, event: Event) -> None:
+    def _note_unreadable(self, event: Event) -> None:
         self.journal(event)
-        self.watch.warn(broken.line(event))
+        self.watch.warn(unreadable_pictures.line(event))
 
     def _tell(self, event: Event) -> None:
         self.journal(event)
@@ -253,7 +253,7 @@ class Fit:
 
     def _resume(self) -> int:
         """Takes up the newest checkpoint; returns how much of the journal belongs to it."""
-        state = self.setting.processes.agreed(lambda: self.checkpoints.newest(self.watch.warn))
+        state = self.context.processes.agreed(lambda: self.checkpoints.newest(self.watch.warn))
         if state is None:
             return 0
         if not self._is_whole(state["best"], state["trainer"]["place"]["step"]):
@@ -272,8 +272,8 @@ class Fit:
 
     def _scores(self, embeddings: Tensor, items: IntArray) -> dict[str, float]:
         """What epochs are compared by; a quick look between them, without intervals."""
-        asked = self.setting.asking(items).arguments(embeddings)
-        normalise = self.setting.config.normalise
+        asked = self.context.retrieval_task(items).arguments(embeddings)
+        normalise = self.context.config.normalise
         metrics = (SELECT_BY, TIE_BY) if items is self.selected_on else (SELECT_BY,)
 
         def scores() -> dict[str, float]:
@@ -285,7 +285,7 @@ class Fit:
                 )
             return {metric: score.values[metric].value for metric in metrics}
 
-        return self.setting.processes.agreed(scores)
+        return self.context.processes.agreed(scores)
 
 
 def training_classes(labels: IntArray, train: IntArray) -> Tensor:

@@ -2,24 +2,23 @@
 raw pixels, or features as they are."""
 
 import hashlib
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from unseen import assemble
-from unseen.contracts import FeatureDataset, IntArray, annotations_of
+from unseen.contracts import FeatureDataset, IntArray, Progress, annotations_of
 from unseen.data.pictures import transforms
 from unseen.evaluation import gain
-from unseen.evaluation.asking import Asking
 from unseen.evaluation.evaluate import Evaluation, evaluate
-from unseen.experiment import broken
+from unseen.evaluation.retrieval_task import RetrievalTask
+from unseen.experiment import unreadable_pictures
 from unseen.experiment.items import split_hash
 from unseen.experiment.layers import choose_descriptor
 from unseen.experiment.orders import embed_at, while_training
 from unseen.experiment.refit import SELECTED
-from unseen.experiment.setting import EMBED_BATCH, Setting, Watch, computing, describe
+from unseen.experiment.run_context import EMBED_BATCH, RunContext, Watch, computing, describe
 from unseen.experiment.source import source_of
 from unseen.experiment.start import start_of, take_start
 from unseen.training.journal import read
@@ -31,7 +30,7 @@ PIXEL_SIDE = 32  # the raw-pixel baseline compares pictures at this size
 
 
 def judge(
-    setting: Setting,
+    context: RunContext,
     folder: RunFolder,
     selection: dict[str, Any],
     purpose: str,
@@ -42,21 +41,21 @@ def judge(
     result.json and the embeddings; any other a file of its own, and the embeddings only where there
     are none of a final one. on: names data other than the run's own. Several processes embed the
     pictures together; the first one judges and writes."""
-    setting.broken.remember(read(folder.file("journal.jsonl")))
-    setting.broken.tell = lambda event: watch.warn(broken.line(event))
-    selection = choose_descriptor(setting, folder, selection, watch)
-    folder.note_test_read(purpose, setting.config.hash())
+    context.unreadable.remember(read(folder.file("journal.jsonl")))
+    context.unreadable.tell = lambda event: watch.warn(unreadable_pictures.line(event))
+    selection = choose_descriptor(context, folder, selection, watch)
+    folder.note_test_read(purpose, context.config.hash())
     keeps = purpose == FINAL or not (on or folder.has("result.json"))
 
     def judged() -> dict[str, Any]:
-        scores = _scores(setting, spaces, watch)
+        scores = _scores(context, spaces, watch)
         if keeps:
-            keep_embeddings(folder, spaces["trained"], setting, scores)
-        return _result(setting, selection, scores)
+            keep_embeddings(folder, spaces["trained"], context, scores)
+        return _result(context, selection, scores)
 
-    with computing(setting):
-        spaces = embedding_spaces(setting, folder, selection["descriptor"]["layer"], watch)
-        result = setting.processes.agreed(judged)
+    with computing(context):
+        spaces = embedding_spaces(context, folder, selection["descriptor"]["layer"], watch)
+        result = context.processes.agreed(judged)
     if purpose == FINAL:
         folder.write_json("result.json", result)
     else:
@@ -64,12 +63,12 @@ def judge(
     return result
 
 
-def _scores(setting: Setting, spaces: dict[str, Tensor], watch: Watch) -> dict[str, Evaluation]:
+def _scores(context: RunContext, spaces: dict[str, Tensor], watch: Watch) -> dict[str, Evaluation]:
     """Of every space, by the class and by further labels."""
-    config, split = setting.config, setting.split
-    spaces = spaces | given_space(setting, watch)
-    asking = setting.asking(split.test, config.evaluation_labels)
-    found = {name: _score(setting, name, space, asking, watch) for name, space in spaces.items()}
+    config, split = context.config, context.split
+    spaces = spaces | given_space(context, watch)
+    task = context.retrieval_task(split.test, config.evaluation_labels)
+    found = {name: _score(context, name, space, task, watch) for name, space in spaces.items()}
     scores = {name: score.by("") for name, score in found.items()}
     for column in config.evaluation_labels:
         scores |= {f"{name} by {column}": score.by(column) for name, score in found.items()}
@@ -77,35 +76,37 @@ def _scores(setting: Setting, spaces: dict[str, Tensor], watch: Watch) -> dict[s
 
 
 def _result(
-    setting: Setting, selection: dict[str, Any], scores: dict[str, Evaluation]
+    context: RunContext, selection: dict[str, Any], scores: dict[str, Evaluation]
 ) -> dict[str, Any]:
-    config = setting.config
+    config = context.config
     watched = {"monitor": "test"} if config.monitor == "test" else {}
-    return describe(setting) | {
+    return describe(context) | {
         "config_hash": config.hash(),
         "scores": {name: score.to_dict() for name, score in scores.items()},
         "seed": config.seed,
         "selection": selection,
-        "unreadable_pictures": len(setting.broken.paths),
-        **_training_gain(setting, scores),
+        "unreadable_pictures": len(context.unreadable.paths),
+        **_training_gain(context, scores),
         **watched,
     }
 
 
-def _training_gain(setting: Setting, scores: dict[str, Evaluation]) -> dict[str, Any]:
-    labels = setting.asking(setting.split.test).query_labels()
-    found = gain.gains(scores["untrained"], scores["trained"], labels, setting.config.seed)
-    return gain.to_dict(start_of(setting.config), found)
+def _training_gain(context: RunContext, scores: dict[str, Evaluation]) -> dict[str, Any]:
+    labels = context.retrieval_task(context.split.test).query_labels()
+    found = gain.gains(scores["untrained"], scores["trained"], labels, context.config.seed)
+    return gain.to_dict(start_of(context.config), found)
 
 
-def _score(setting: Setting, name: str, space: Tensor, asking: Asking, watch: Watch) -> Evaluation:
+def _score(
+    context: RunContext, name: str, space: Tensor, task: RetrievalTask, watch: Watch
+) -> Evaluation:
     """The scores of a space. Runs of a study share their baselines: those are measured once and
     known again by the content of the space."""
-    config = setting.config
+    config = context.config
 
     def measured() -> Evaluation:
         return evaluate(
-            **asking.arguments(space),
+            **task.arguments(space),
             metrics=tuple(config.metrics),
             normalise=normalise,
             missing="count",  # of classes the split has seen to it; further labels may be rare
@@ -117,22 +118,22 @@ def _score(setting: Setting, name: str, space: Tensor, asking: Asking, watch: Wa
     if name == "trained":
         return measured()
     how = (config.metrics, normalise, config.seed, config.evaluation_labels)
-    content = hashlib.sha256(f"{how} {split_hash(setting.split)}".encode())
+    content = hashlib.sha256(f"{how} {split_hash(context.split)}".encode())
     content.update(space.contiguous().numpy().tobytes())
-    known = setting.known_scores
+    known = context.known_scores
     if content.digest() not in known:
         known[content.digest()] = measured()
     return known[content.digest()]
 
 
 def embedding_spaces(
-    setting: Setting, folder: RunFolder, layer: str, watch: Watch
+    context: RunContext, folder: RunFolder, layer: str, watch: Watch
 ) -> dict[str, Tensor]:
     """Test descriptors of the trained and the untrained network."""
-    test = setting.split.test
-    network = assemble.network(setting.config).to(setting.device)
-    take_start(folder, network, setting.config)
-    source = source_of(setting, network, watch)
+    test = context.split.test
+    network = assemble.network(context.config).to(context.device)
+    take_start(folder, network, context.config)
+    source = source_of(context, network, watch)
     start = while_training(layer)
     untrained = source.embed(test, watch.of("untrained network"), start)
     folder.fill(network, "weights.safetensors")
@@ -144,33 +145,33 @@ def embedding_spaces(
     return spaces
 
 
-def given_space(setting: Setting, watch: Watch) -> dict[str, Tensor]:
+def given_space(context: RunContext, watch: Watch) -> dict[str, Tensor]:
     """What the networks were given: features, or raw pixels."""
-    test = setting.split.test
-    if isinstance(setting.dataset, FeatureDataset):
-        return {"features": torch.from_numpy(setting.dataset.features[test]).float()}
-    return {"pixels": raw_pixels(setting, test, watch.of("raw pixels"))}
+    test = context.split.test
+    if isinstance(context.dataset, FeatureDataset):
+        return {"features": torch.from_numpy(context.dataset.features[test]).float()}
+    return {"pixels": raw_pixels(context, test, watch.of("raw pixels"))}
 
 
 def raw_pixels(
-    setting: Setting, items: IntArray, progress: Callable[[int, int], None]
+    context: RunContext, items: IntArray, progress: Progress
 ) -> Tensor:  # [n, 3 * side * side]
     """Pictures as they are, scaled down: what any network must beat."""
     half = (0.5, 0.5, 0.5)
     _, transform = transforms.named("small", PIXEL_SIDE, half, half)
     parts: list[Tensor] = []
-    for batch in setting.batches(transform, items):
+    for batch in context.batches(transform, items):
         parts.append(batch.images.flatten(1))
         progress(min(len(parts) * EMBED_BATCH, len(items)), len(items))
     return torch.cat(parts)
 
 
 def keep_embeddings(
-    folder: RunFolder, embeddings: Tensor, setting: Setting, scores: dict[str, Evaluation]
+    folder: RunFolder, embeddings: Tensor, context: RunContext, scores: dict[str, Evaluation]
 ) -> None:
     """The trained embeddings and who asks whom, and every method's value per query for paired
     comparisons."""
-    split, groups = setting.split, annotations_of(setting.dataset).ignore_groups
+    split, groups = context.split, annotations_of(context.dataset).ignore_groups
     some = {
         "query": split.query,
         "gallery": split.gallery,
@@ -179,7 +180,7 @@ def keep_embeddings(
     folder.write_arrays(
         "embeddings/test.npz",
         embeddings=embeddings.numpy(),
-        labels=setting.dataset.labels[split.test],
+        labels=context.dataset.labels[split.test],
         indices=split.test,
         **{name: array for name, array in some.items() if array is not None},
     )

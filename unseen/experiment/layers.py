@@ -21,9 +21,9 @@ from unseen.contracts import IntArray
 from unseen.data.pictures.loader import evaluation_batches
 from unseen.evaluation.retrieve import retrieve
 from unseen.experiment.orders import ORDERS, fit_orders
-from unseen.experiment.setting import Setting, Watch, computing
+from unseen.experiment.run_context import RunContext, Watch, computing
 from unseen.metrics.recall import Recall
-from unseen.neighbours.space import broken_rows
+from unseen.neighbours.space import non_finite_rows
 from unseen.networks.descriptor import Tappable, usual_taps
 from unseen.networks.network import EMBEDDING
 from unseen.networks.taps import check_names
@@ -35,63 +35,63 @@ PARTS = ("train", "test")
 
 
 def choose_descriptor(
-    setting: Setting, folder: RunFolder, selection: dict[str, Any], watch: Watch
+    context: RunContext, folder: RunFolder, selection: dict[str, Any], watch: Watch
 ) -> dict[str, Any]:
     """The selection with the run's descriptor in it, also on disk."""
     if "descriptor" in selection:
         return selection
-    asked = setting.config.descriptor
+    asked = context.config.descriptor
     chosen: dict[str, Any] = {"asked": asked, "layer": asked}
     if asked == BEST:
-        on = setting.config.select
+        on = context.config.select
         if on == "test":
-            folder.note_test_read("choice of the best layer", setting.config.hash())
-        recall = recall_to_select_by(setting, folder, watch)
+            folder.note_test_read("choice of the best layer", context.config.hash())
+        recall = recall_to_select_by(context, folder, watch)
         chosen |= {"on": on, "recall": {name: round(value, 6) for name, value in recall.items()}}
         # of equals the last: nearest to what was trained
         chosen["layer"] = max(reversed(recall), key=lambda name: recall[name])
         watch.tell({"event": "descriptor"} | chosen)
     if asked == ORDERS:
-        with computing(setting):
-            fit_orders(setting, folder, stored_network(setting, folder), watch)
+        with computing(context):
+            fit_orders(context, folder, stored_network(context, folder), watch)
     selection = selection | {"descriptor": chosen}
     folder.write_json("selection.json", selection)
     return selection
 
 
-def recall_to_select_by(setting: Setting, folder: RunFolder, watch: Watch) -> dict[str, float]:
+def recall_to_select_by(context: RunContext, folder: RunFolder, watch: Watch) -> dict[str, float]:
     """Recall@1 of every usual layer of the stored network on the classes to select on."""
-    network = stored_network(setting, folder)
-    _, transform = assemble.picture_transforms(setting.config, network)
-    layers = named_layers(setting, network, transform)
-    split, on = setting.split, setting.config.select
+    network = stored_network(context, folder)
+    _, transform = assemble.picture_transforms(context.config, network)
+    layers = named_layers(context, network, transform)
+    split, on = context.split, context.config.select
     items, told = split.test if on == "test" else split.validation, watch.of(f"layers on {on}")
-    with computing(setting):
-        found = setting.embed_layers(network, transform, items, layers, told)
-        return _recalls(setting, found, items)
+    with computing(context):
+        found = context.embed_layers(network, transform, items, layers, told)
+        return _recalls(context, found, items)
 
 
-def stored_network(setting: Setting, folder: RunFolder) -> Tappable:
+def stored_network(context: RunContext, folder: RunFolder) -> Tappable:
     """The network a run has kept."""
     if not folder.has("weights.safetensors"):
         raise ValueError(
             f"{folder.path} has no weights yet: it was stopped before its first epoch ended"
         )
-    network = assemble.network(setting.config).to(setting.device)
+    network = assemble.network(context.config).to(context.device)
     folder.fill(network, "weights.safetensors")
     return network
 
 
 def named_layers(
-    setting: Setting, network: Tappable, transform: Any, asked: Sequence[str] = ()
+    context: RunContext, network: Tappable, transform: Any, asked: Sequence[str] = ()
 ) -> list[str]:
     """The layers asked for, or all usual ones, in the order they run."""
     if asked:
         check_names(asked, network.layers())
         return list(dict.fromkeys(asked))
-    first = setting.split.train[:1]
-    batch = next(evaluation_batches(setting.dataset, first, transform, 1, workers=0))
-    return usual_taps(network, batch.images.to(setting.device))
+    first = context.split.train[:1]
+    batch = next(evaluation_batches(context.dataset, first, transform, 1, workers=0))
+    return usual_taps(network, batch.images.to(context.device))
 
 
 @dataclass(frozen=True)
@@ -107,18 +107,18 @@ class Answers:
 
 
 def first_answers(
-    setting: Setting, descriptors: dict[str, Tensor], items: IntArray
+    context: RunContext, descriptors: dict[str, Tensor], items: IntArray
 ) -> dict[str, Answers]:
-    """The nearest neighbour of every query at each layer; broken descriptors find nothing right."""
-    asking, everyone = setting.asking(items), torch.arange(len(items))
-    query = everyone if asking.query is None else asking.query
-    gallery = everyone if asking.gallery is None else asking.gallery
+    """The nearest neighbour of each query, by layer; descriptors with NaN find nothing right."""
+    task, everyone = context.retrieval_task(items), torch.arange(len(items))
+    query = everyone if task.query is None else task.query
+    gallery = everyone if task.gallery is None else task.gallery
     found = {}
     for name, descriptor in descriptors.items():
-        broken = bool(len(broken_rows(descriptor)))
-        values = torch.zeros_like(descriptor) if broken else descriptor
-        normalise = setting.config.normalise or name != EMBEDDING
-        neighbours = retrieve(**asking.arguments(values), depth=1, normalise=normalise)
+        non_finite = bool(len(non_finite_rows(descriptor)))
+        values = torch.zeros_like(descriptor) if non_finite else descriptor
+        normalise = context.config.normalise or name != EMBEDDING
+        neighbours = retrieve(**task.arguments(values), depth=1, normalise=normalise)
         right = torch.full((len(items),), math.nan, dtype=torch.float64)
         nearest = torch.full((len(items),), -1)
         first = neighbours.indices[:, 0]  # -1 where a group has nobody else to ask
@@ -129,51 +129,53 @@ def first_answers(
 
 
 def recall_by_layer(
-    setting: Setting, network: Tappable, transform: Any, layers: list[str], items: IntArray
+    context: RunContext, network: Tappable, transform: Any, layers: list[str], items: IntArray
 ) -> dict[str, float]:
     """Recall@1 of each layer from one forward pass."""
-    found = setting.embed_layers(network, transform, items, layers)
-    return {name: round(value, 6) for name, value in _recalls(setting, found, items).items()}
+    found = context.embed_layers(network, transform, items, layers)
+    return {name: round(value, 6) for name, value in _recalls(context, found, items).items()}
 
 
-def _recalls(setting: Setting, descriptors: dict[str, Tensor], items: IntArray) -> dict[str, float]:
+def _recalls(
+    context: RunContext, descriptors: dict[str, Tensor], items: IntArray
+) -> dict[str, float]:
     """Of several processes the first one searches."""
 
     def measured() -> dict[str, float]:
-        answers = first_answers(setting, descriptors, items)
+        answers = first_answers(context, descriptors, items)
         return {name: answer.recall for name, answer in answers.items()}
 
-    return setting.processes.agreed(measured)
+    return context.processes.agreed(measured)
 
 
 def compare_layers(
-    setting: Setting, folder: RunFolder, asked: Sequence[str], watch: Watch
+    context: RunContext, folder: RunFolder, asked: Sequence[str], watch: Watch
 ) -> dict[str, Any]:
     """Recall@1 of layers on training and on test classes, one forward pass each; written to
     layers.json, and who found what to embeddings/layers.npz. Reads the test classes."""
-    network = stored_network(setting, folder)
-    _, transform = assemble.picture_transforms(setting.config, network)
-    layers = named_layers(setting, network, transform, asked)
-    folder.note_test_read("recall by layer", setting.config.hash())
+    network = stored_network(context, folder)
+    _, transform = assemble.picture_transforms(context.config, network)
+    layers = named_layers(context, network, transform, asked)
+    folder.note_test_read("recall by layer", context.config.hash())
     answers = {}
-    with computing(setting):
+    with computing(context):
         for part in PARTS:
-            items, told = getattr(setting.split, part), watch.of(f"layers on {part} classes")
-            found = setting.embed_layers(network, transform, items, layers, told)
+            items, told = getattr(context.split, part), watch.of(f"layers on {part} classes")
+            found = context.embed_layers(network, transform, items, layers, told)
             sizes = {name: descriptor.shape[1] for name, descriptor in found.items()}
-            answers[part] = first_answers(setting, found, items)
+            answers[part] = first_answers(context, found, items)
     rows = [
         {"layer": name, "size": sizes[name]}
         | {part: round(answers[part][name].recall, 6) for part in PARTS}
         for name in layers
     ]
-    table = {"metric": METRIC, "layers": rows, "config_hash": setting.config.hash()}
+    table = {"metric": METRIC, "layers": rows, "config_hash": context.config.hash()}
     folder.write_arrays(
         "embeddings/layers.npz",
         names=np.array(layers),
         right=torch.stack([answers["test"][name].right for name in layers]).numpy(),
         nearest=torch.stack([answers["test"][name].nearest for name in layers]).numpy(),
-        indices=setting.split.test,
+        indices=context.split.test,
     )
     folder.write_json("layers.json", table)
     return table

@@ -4,7 +4,6 @@ A class on both sides is an error. Exact copies of pictures are counted, told an
 copies are `unseen data check`'s business, which decodes every picture.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from unseen.contracts import Dataset, IdentifiedDataset, Split
+from unseen.contracts import Dataset, IdentifiedDataset, Progress, Split
 from unseen.data.pictures import duplicates
 
 NAMED = 3  # pairs of copies that are named one by one
@@ -42,9 +41,7 @@ class Copies:
         }
 
 
-def copies(
-    dataset: Dataset, split: Split, progress: Callable[[int, int], None] | None = None
-) -> Copies | None:
+def copies(dataset: Dataset, split: Split, progress: Progress | None = None) -> Copies | None:
     """Exact copies among the items; None where items have no content to compare."""
     if not isinstance(dataset, IdentifiedDataset):
         return None

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from unseen import assemble
 from unseen.config import SettledConfig
-from unseen.contracts import IntArray
-from unseen.experiment.setting import Setting, Watch
-from unseen.experiment.source import Progress, Source
+from unseen.contracts import IntArray, Progress
+from unseen.experiment.run_context import RunContext, Watch
+from unseen.experiment.source import Source
 from unseen.networks.descriptor import Described, Tappable, described
 from unseen.networks.network import EMBEDDING
 from unseen.objective import MinedObjective
@@ -47,10 +47,10 @@ def embed_at(
     """Items at the run's descriptor; frozen layers do not run again where a cache holds them."""
     if layer != ORDERS:
         return source.embed(items, progress, layer)
-    setting = source.setting
-    _, transform = assemble.picture_transforms(setting.config, network)
-    return setting.embed(
-        read_at(layer, network, setting.config, folder), transform, items, progress
+    context = source.context
+    _, transform = assemble.picture_transforms(context.config, network)
+    return context.embed(
+        read_at(layer, network, context.config, folder), transform, items, progress
     )
 
 
@@ -59,16 +59,16 @@ def while_training(layer: str) -> str:
     return EMBEDDING if layer == ORDERS else layer
 
 
-def fit_orders(setting: Setting, folder: RunFolder, network: Tappable, watch: Watch) -> Path:
+def fit_orders(context: RunContext, folder: RunFolder, network: Tappable, watch: Watch) -> Path:
     """Fits the components on the training items with the kept weights, and stores them."""
-    config, train = setting.config, setting.split.train
-    num_classes = len(set(setting.dataset.labels[train].tolist()))
+    config, train = context.config, context.split.train
+    num_classes = len(set(context.dataset.labels[train].tolist()))
     objective = assemble.objective(config, num_classes, network)
     folder.fill(objective, "objective.safetensors")
-    orders = _of(objective, network, config).to(setting.device)
+    orders = _of(objective, network, config).to(context.device)
     _, transform = assemble.picture_transforms(config, network)
     told = watch.of("orders of the training pictures")
-    orders.fit(setting.embed(orders, transform, train, told).to(setting.device))
+    orders.fit(context.embed(orders, transform, train, told).to(context.device))
     folder.write_tensors(FILE, orders.own_state())
     return folder.file(FILE)
 

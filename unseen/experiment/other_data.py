@@ -9,7 +9,7 @@ from unseen.config import Config
 from unseen.config_tables import Part
 from unseen.contracts import Dataset, FeatureDataset, IntArray, annotations_of
 from unseen.experiment.items import RunItems, items_of, read_items
-from unseen.experiment.setting import Setting, Watch, reopen, stored_config
+from unseen.experiment.run_context import RunContext, Watch, reopen, stored_config
 from unseen.networks.backbone import FEATURES
 from unseen.protocols.half_split import split_of
 from unseen.training.run_folder import RunFolder
@@ -17,7 +17,7 @@ from unseen.training.run_folder import RunFolder
 NAMED = 3  # classes that are named one by one
 
 
-def on_other_data(path: Path, data: str, watch: Watch) -> tuple[Setting, RunFolder]:
+def on_other_data(path: Path, data: str, watch: Watch) -> tuple[RunContext, RunFolder]:
     """The setting of a run with other data in place of its own, all of them to be tested. Classes
     whose name, or one of whose pictures, was trained or selected on are left out, and named."""
     folder = RunFolder(path)
@@ -43,7 +43,7 @@ def on_other_data(path: Path, data: str, watch: Watch) -> tuple[Setting, RunFold
     known = set(annotations_of(dataset).labels)
     columns = [name for name in config.evaluation_labels if name in known]
     config = config.model_copy(update={"evaluation_labels": columns})
-    return Setting(config, dataset, split, []), folder
+    return RunContext(config, dataset, split, []), folder
 
 
 def _trained_on(kept: RunItems, other: RunItems) -> IntArray:

@@ -14,7 +14,7 @@ import numpy as np
 
 from unseen.experiment.fit import Fit
 from unseen.experiment.layers import BEST, choose_descriptor
-from unseen.experiment.setting import Setting, Watch
+from unseen.experiment.run_context import RunContext, Watch
 from unseen.training.journal import append
 from unseen.training.run_folder import COPIES, RunFolder
 
@@ -22,14 +22,14 @@ SELECTED = "selected"  # where the weights from before the refit are kept
 
 
 def refit(
-    setting: Setting, folder: RunFolder, selection: dict[str, Any], watch: Watch
+    context: RunContext, folder: RunFolder, selection: dict[str, Any], watch: Watch
 ) -> dict[str, Any]:
     """Trains again, or goes on with it; returns the selection, which tells of it."""
-    whole, second = all_training_classes(setting), RunFolder(folder.file("refit"), folder.processes)
+    whole, second = all_training_classes(context), RunFolder(folder.file("refit"), folder.processes)
     if not second.has("selection.json"):
-        if setting.config.descriptor == BEST:
-            selection = choose_descriptor(setting, folder, selection, watch)
-        classes = len(np.unique(setting.dataset.labels[whole.split.train]))
+        if context.config.descriptor == BEST:
+            selection = choose_descriptor(context, folder, selection, watch)
+        classes = len(np.unique(context.dataset.labels[whole.split.train]))
         told = {
             "epochs": selection["epoch"] + 1,
             "train_classes": classes,
@@ -53,8 +53,8 @@ def refit(
     return choose_descriptor(whole, folder, selection, watch)
 
 
-def all_training_classes(setting: Setting) -> Setting:
+def all_training_classes(context: RunContext) -> RunContext:
     """The same setting without validation classes: they are trained on."""
-    split = setting.split
+    split = context.split
     train = np.sort(np.concatenate([split.train, split.validation]))
-    return replace(setting, split=replace(split, train=train, validation=split.validation[:0]))
+    return replace(context, split=replace(split, train=train, validation=split.validation[:0]))

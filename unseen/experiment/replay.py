@@ -24,7 +24,7 @@ from unseen import config as configs
 from unseen.config import SettledConfig
 from unseen.contracts import Batch
 from unseen.networks.taps import hooked
-from unseen.training.guards import BrokenStepError
+from unseen.training.guards import NonFiniteStepError
 from unseen.training.run_folder import RunFolder
 from unseen.training.trainer import Trainer
 
@@ -44,14 +44,14 @@ class Replayed:
     parameters: list[str] = field(default_factory=list)
 
 
-def keep_broken_step(
+def keep_bad_step(
     folder: RunFolder,
     config: SettledConfig,
     trainer: Trainer,
     num_classes: int,
-    error: BrokenStepError,
+    error: NonFiniteStepError,
 ) -> Path:
-    """Writes the reproduction file of a step that has just broken."""
+    """Writes the reproduction file of a step that has just gone wrong."""
     state = {
         "config": config.to_toml(),
         "num_classes": num_classes,
@@ -84,7 +84,7 @@ def replay(path: Path) -> Replayed:
         with _watched(network, batch.images, found):
             every_class = torch.arange(state["num_classes"])
             trainer.epoch([batch], every_class, lambda event: found.terms.update(event["terms"]))
-    except BrokenStepError as error:
+    except NonFiniteStepError as error:
         found.why, found.terms = error.why, error.terms
     named = [*network.named_parameters(), *objective.named_parameters()]
     found.parameters = [name for name, p in named if p.grad is not None and not _finite(p.grad)]
@@ -112,7 +112,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         state: dict[str, Any] = torch.load(path, weights_only=True)
     except (UnpicklingError, RuntimeError, EOFError) as error:
-        raise ValueError(f"{path} is no file of a broken step") from error
+        raise ValueError(f"{path} is no file of a bad step") from error
     if not isinstance(state, dict) or "batch" not in state:
-        raise ValueError(f"{path} is no file of a broken step")
+        raise ValueError(f"{path} is no file of a bad step")
     return state

@@ -16,7 +16,7 @@ from unseen.experiment.fit import Fit
 from unseen.experiment.items import items_of, refuse_other_items
 from unseen.experiment.judge import FINAL, judge
 from unseen.experiment.refit import refit
-from unseen.experiment.setting import Setting, Watch, as_stored, computing, describe, prepare
+from unseen.experiment.run_context import RunContext, Watch, as_stored, computing, describe, prepare
 from unseen.experiment.sources import KEY, refuse_other_sources, sources_of
 from unseen.training.processes import Processes, joined
 from unseen.training.run_folder import RunFolder
@@ -31,7 +31,7 @@ class Show(Protocol):
         """While the data are read and the config is settled."""
         ...
 
-    def training(self, setting: Setting, out: Path) -> AbstractContextManager[Watch]:
+    def training(self, context: RunContext, out: Path) -> AbstractContextManager[Watch]:
         """While it trains and is judged; the setting says what and why."""
         ...
 
@@ -42,7 +42,7 @@ class Quiet:
     def preparing(self, processes: Processes) -> AbstractContextManager[Watch]:
         return nullcontext(Watch())
 
-    def training(self, setting: Setting, out: Path) -> AbstractContextManager[Watch]:
+    def training(self, context: RunContext, out: Path) -> AbstractContextManager[Watch]:
         return nullcontext(Watch())
 
 
@@ -51,7 +51,7 @@ class Fitted:
     """A run at its end."""
 
     path: Path
-    setting: Setting
+    context: RunContext
     result: dict[str, Any]
     was_finished: bool  # before the call
 
@@ -68,60 +68,62 @@ def fit(
     show = show or Quiet()
     with joined(config.device) as processes, ExitStack() as held:
         with show.preparing(processes) as watch:
-            setting = prepare(config, watch, processes=processes)
-        path = processes.agreed(lambda: claimed(setting, out, held, accept_changes))
+            context = prepare(config, watch, processes=processes)
+        path = processes.agreed(lambda: claimed(context, out, held, accept_changes))
         folder = RunFolder(path, processes)
-        setting = as_stored(setting, folder)
+        context = as_stored(context, folder)
         if is_done(folder):
-            return Fitted(path, setting, folder.read_json("result.json"), was_finished=True)
-        with show.training(setting, path) as watch:
-            result = train_and_judge(setting, path, command, watch, lock=nullcontext())
-    return Fitted(path, setting, result, was_finished=False)
+            return Fitted(path, context, folder.read_json("result.json"), was_finished=True)
+        with show.training(context, path) as watch:
+            result = train_and_judge(context, path, command, watch, lock=nullcontext())
+    return Fitted(path, context, result, was_finished=False)
 
 
 def train_and_judge(
-    setting: Setting,
+    context: RunContext,
     out: Path,
     command: str,
     watch: Watch | None = None,
     lock: Claim | None = None,
 ) -> dict[str, Any]:
     """Trains, or goes on training, then judges; returns what stands in result.json."""
-    folder, watch = RunFolder(out, setting.processes), watch or Watch()
-    setting = as_stored(setting, folder)
-    with lock or folder.lock(setting.config.hash()):
-        selection = _train(setting, folder, command, watch)
-        result = judge(setting, folder, selection, FINAL, watch)
+    folder, watch = RunFolder(out, context.processes), watch or Watch()
+    context = as_stored(context, folder)
+    with lock or folder.lock(context.config.hash()):
+        selection = _train(context, folder, command, watch)
+        result = judge(context, folder, selection, FINAL, watch)
         folder.note_end()
     return result
 
 
-def train(setting: Setting, out: Path, command: str, watch: Watch | None = None) -> dict[str, Any]:
+def train(
+    context: RunContext, out: Path, command: str, watch: Watch | None = None
+) -> dict[str, Any]:
     """Trains, or goes on training; returns what was selected. The test classes are not read."""
-    folder = RunFolder(out, setting.processes)
-    setting = as_stored(setting, folder)
-    with folder.lock(setting.config.hash()):
-        return _train(setting, folder, command, watch or Watch())
+    folder = RunFolder(out, context.processes)
+    context = as_stored(context, folder)
+    with folder.lock(context.config.hash()):
+        return _train(context, folder, command, watch or Watch())
 
 
-def _train(setting: Setting, folder: RunFolder, command: str, watch: Watch) -> dict[str, Any]:
+def _train(context: RunContext, folder: RunFolder, command: str, watch: Watch) -> dict[str, Any]:
     """A run that began with other items is not touched."""
     if folder.is_started:
-        refuse_other_items(folder, setting.dataset, setting.split)
-        refuse_other_sources(folder, setting.config)
-    with computing(setting):  # a value that a method refuses stops here, before anything is written
-        fit = Fit(setting, folder, watch)
+        refuse_other_items(folder, context.dataset, context.split)
+        refuse_other_sources(folder, context.config)
+    with computing(context):  # a value that a method refuses stops here, before anything is written
+        fit = Fit(context, folder, watch)
     if not folder.is_started:
-        begin(setting, folder, command)
-    with computing(setting):
+        begin(context, folder, command)
+    with computing(context):
         selection = fit.run()
-        return refit(setting, folder, selection, watch) if setting.config.refit else selection
+        return refit(context, folder, selection, watch) if context.config.refit else selection
 
 
-def begin(setting: Setting, folder: RunFolder, command: str) -> None:
+def begin(context: RunContext, folder: RunFolder, command: str) -> None:
     """Writes down what the run is about; with its config a run has begun."""
-    items = items_of(setting.dataset, setting.split).write(folder)
-    folder.start_manifest(command, describe(setting) | {"items": items}, setting.config.hash())
-    if parts := sources_of(setting.config):
+    items = items_of(context.dataset, context.split).write(folder)
+    folder.start_manifest(command, describe(context) | {"items": items}, context.config.hash())
+    if parts := sources_of(context.config):
         folder.note(KEY, parts)
-    folder.write_text("config.toml", setting.config.to_toml())
+    folder.write_text("config.toml", context.config.to_toml())

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from unseen.evaluation.calibrate import MIN_CLASSES
-from unseen.experiment.setting import Setting
+from unseen.experiment.run_context import RunContext
 
 SELECT_BY, TIE_BY = "recall@1", "map_at_r"
 FEW, TOO_FEW = 10, 3
@@ -58,26 +58,26 @@ class Selection:
         self.highest, self.recent = tuple(state["highest"]), [tuple(s) for s in state["recent"]]
 
 
-def too_few_to_select(setting: Setting) -> str | None:
+def too_few_to_select(context: RunContext) -> str | None:
     """What follows from validation classes that are too few, and what to do; None: they are not."""
-    classes = _num_classes(setting, setting.split.validation)
-    if setting.config.select == "test" or classes >= TOO_FEW:
+    classes = _num_classes(context, context.split.validation)
+    if context.config.select == "test" or classes >= TOO_FEW:
         return None
-    told = "patience has no effect, " if setting.config.patience is not None else ""
+    told = "patience has no effect, " if context.config.patience is not None else ""
     return (
         f"{classes} validation classes are too few to choose an epoch by: the last one is kept, "
-        f"{told}and `unseen calibrate` will not be possible. {more_validation_classes(setting)}"
+        f"{told}and `unseen calibrate` will not be possible. {more_validation_classes(context)}"
     )
 
 
-def more_validation_classes(setting: Setting) -> str:
+def more_validation_classes(context: RunContext) -> str:
     """How a run can have enough of them to calibrate on."""
-    config, split = setting.config, setting.split
+    config, split = context.config, context.split
     if config.select == "test":
         return "With select=test none are set aside: train with select=validation."
     if config.protocol == "k_fold":
         return "Set fewer folds."
-    classes = _num_classes(setting, np.concatenate([split.train, split.validation]))
+    classes = _num_classes(context, np.concatenate([split.train, split.validation]))
     if classes >= MIN_CLASSES + 2:
         return (
             f"validation_share={MIN_CLASSES / classes:.2g} sets {MIN_CLASSES} of {classes} aside."
@@ -86,5 +86,5 @@ def more_validation_classes(setting: Setting) -> str:
     return f"Add classes: with {more} in all, {MIN_CLASSES} can be set aside and two trained on."
 
 
-def _num_classes(setting: Setting, items: Any) -> int:
-    return len(np.unique(setting.dataset.labels[items]))
+def _num_classes(context: RunContext, items: Any) -> int:
+    return len(np.unique(context.dataset.labels[items]))

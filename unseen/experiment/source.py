@@ -4,33 +4,32 @@ activations through the layers after the cut.
 Both have the same three calls, so training and judging do not know which one they use.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
 from torch import Tensor, nn
 
 from unseen import assemble
-from unseen.contracts import Batch, IntArray, Output, Sampler
+from unseen.contracts import Batch, IntArray, Output, Progress, Sampler
 from unseen.data.pictures.loader import of_the_same_class, training_batches
 from unseen.data.pictures.stored import cache_folder
 from unseen.evaluation.embed import embed
-from unseen.experiment.setting import EMBED_BATCH, Setting, Watch
+from unseen.experiment.run_context import EMBED_BATCH, RunContext, Watch
 from unseen.networks.activation_cache import ActivationCache, Views
 from unseen.networks.descriptor import Tappable, described
 from unseen.networks.network import EMBEDDING, POOLED
 from unseen.networks.split import Prefix, Rest
 
-Progress = Callable[[int, int], None]
 Field = Literal["embeddings", "pooled"]
 
 
 class Pictures:
     """`model` takes pictures."""
 
-    def __init__(self, setting: Setting, network: Tappable) -> None:
-        self.setting, self.model = setting, network
-        self.training, self.judging = assemble.picture_transforms(setting.config, network)
+    def __init__(self, context: RunContext, network: Tappable) -> None:
+        self.context, self.model = context, network
+        self.training, self.judging = assemble.picture_transforms(context.config, network)
 
     def prepare(self, trained_on: IntArray, judged_on: IntArray) -> None:
         """Nothing is kept."""
@@ -38,15 +37,15 @@ class Pictures:
     def training_batches(self, sampler: Sampler, epoch: int, skip: int) -> Iterator[Batch]:
         """The epoch's batches, less the first `skip`."""
         return training_batches(
-            self.setting.dataset,
+            self.context.dataset,
             self.training,
             sampler,
             epoch,
-            self.setting.config.seed,
-            workers=self.setting.config.workers,
+            self.context.config.seed,
+            workers=self.context.config.workers,
             skip=skip,
-            broken=self.setting.if_broken,
-            share=self.setting.processes.share,
+            on_unreadable=self.context.if_unreadable,
+            share=self.context.processes.share,
         )
 
     def embed(
@@ -58,25 +57,25 @@ class Pictures:
     ) -> Tensor:  # [n, D]
         """Descriptors of items at a layer (or their pooled ones), in their order."""
         network = described(self.model, layer)
-        return self.setting.embed(network, self.judging, items, progress, field)
+        return self.context.embed(network, self.judging, items, progress, field)
 
 
 class Activations:
     """`model` takes what the frozen layers gave; each picture went through them once."""
 
     def __init__(
-        self, setting: Setting, network: Tappable, watch: Watch, prefix: Prefix, rest: Rest
+        self, context: RunContext, network: Tappable, watch: Watch, prefix: Prefix, rest: Rest
     ) -> None:
-        config = setting.config
-        self.setting, self.network, self.watch, self.model = setting, network, watch, rest
+        config = context.config
+        self.context, self.network, self.watch, self.model = context, network, watch, rest
         root = cache_folder() / "activations"
         training, judging = assemble.picture_transforms(config, network)
         self.judging = ActivationCache(
-            root, prefix, Views(setting.dataset, judging), config.cache_dtype, watch.warn
+            root, prefix, Views(context.dataset, judging), config.cache_dtype, watch.warn
         )
         self.training = self.judging
         if count := config.views:
-            views = Views(setting.dataset, training, count, of_the_same_class)
+            views = Views(context.dataset, training, count, of_the_same_class)
             self.training = ActivationCache(root, prefix, views, config.cache_dtype, watch.warn)
 
     def prepare(self, trained_on: IntArray, judged_on: IntArray) -> None:
@@ -89,7 +88,7 @@ class Activations:
 
     def training_batches(self, sampler: Sampler, epoch: int, skip: int) -> Iterator[Batch]:
         """The epoch's batches, less the first `skip`."""
-        seed, share = self.setting.config.seed, self.setting.processes.share
+        seed, share = self.context.config.seed, self.context.processes.share
         return self.training.training_batches(sampler, epoch, seed, skip, share)
 
     def embed(
@@ -102,38 +101,38 @@ class Activations:
         """Descriptors of items at a layer (or their pooled ones), in their order. A layer before
         the cut is read from the pictures."""
         if layer not in self.model.layers():
-            return Pictures(self.setting, self.network).embed(items, progress, layer, field)
-        if not self.setting.processes.agreed(lambda: self.judging.is_ready(items)):
+            return Pictures(self.context, self.network).embed(items, progress, layer, field)
+        if not self.context.processes.agreed(lambda: self.judging.is_ready(items)):
             self._fill(self.judging, items)
         model = self.model if layer == EMBEDDING else _Tapped(self.model, layer)
         batches = self.judging.evaluation_batches(items, EMBED_BATCH)
-        return embed(model, batches, len(items), self.setting.device, progress, field)
+        return embed(model, batches, len(items), self.context.device, progress, field)
 
     def _fill(self, cache: ActivationCache, items: IntArray) -> None:
         if not len(items):
             return
-        with self.setting.processes.first_ahead():  # the others find what it has kept
+        with self.context.processes.first_ahead():  # the others find what it has kept
             plan = cache.plan(items)
             self.watch.tell({"event": "frozen layers", "plan": str(plan)})
             told = self.watch.of("through the frozen layers")
-            cache.build(items, self.setting.config.workers, told, self.setting.if_broken)
+            cache.build(items, self.context.config.workers, told, self.context.if_unreadable)
 
 
 Source = Pictures | Activations
 
 
 def source_of(
-    setting: Setting,
+    context: RunContext,
     network: Tappable,
     watch: Watch,
     cut: tuple[Prefix | None, nn.Module] | None = None,
 ) -> Source:
     """Where the config says so, the network's first layers are frozen; `cut`: they are already."""
-    prefix, rest = cut or assemble.cut(setting.config, network)
+    prefix, rest = cut or assemble.cut(context.config, network)
     if prefix is None:
-        return Pictures(setting, network)
+        return Pictures(context, network)
     assert isinstance(rest, Rest)
-    return Activations(setting, network, watch, prefix, rest)
+    return Activations(context, network, watch, prefix, rest)
 
 
 class _Tapped(nn.Module):

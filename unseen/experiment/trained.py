@@ -25,12 +25,13 @@ from torch import Tensor
 
 from unseen import assemble
 from unseen.config import SettledConfig
-from unseen.data.pictures.ahead import ahead
+from unseen.contracts import Progress
 from unseen.data.pictures.crops import Loaded
 from unseen.data.pictures.decode import PictureFile, UnreadablePictureError
+from unseen.data.pictures.prefetch import prefetch
 from unseen.experiment.layers import BEST
 from unseen.experiment.orders import FILE, ORDERS, read_at
-from unseen.experiment.setting import stored_config
+from unseen.experiment.run_context import stored_config
 from unseen.neighbours.space import to_sphere
 from unseen.networks.descriptor import Described, Tappable
 from unseen.regularizers.high_order.descriptor import OrdersDescriptor
@@ -91,11 +92,11 @@ class Trained:
     def embed(
         self,
         pictures: Sequence[Picture],
-        progress: Callable[[int, int], None] | None = None,
-        broken: Callable[[int, UnreadablePictureError], None] | None = None,
+        progress: Progress | None = None,
+        on_unreadable: Callable[[int, UnreadablePictureError], None] | None = None,
     ) -> Tensor:  # [n, d] float32 on the CPU
-        """Descriptors of pictures, in their order. `broken` is told the place of each that cannot
-        be read, which then has no row; without it, the first one is an error."""
+        """Descriptors of pictures, in their order. `on_unreadable` is called with the place of
+        each that cannot be read, which then has no row; without it, the first one is an error."""
         if isinstance(pictures, str):
             raise ValueError(f"pictures must be a sequence, got one path: [{pictures!r}]")
 
@@ -103,13 +104,13 @@ class Trained:
             try:
                 return self.prepared(pictures[place])
             except UnreadablePictureError as error:
-                if broken is None:
+                if on_unreadable is None:
                     raise
-                broken(place, error)
+                on_unreadable(place, error)
                 return None
 
         parts = [torch.zeros(0, self.network.embedding_size)]
-        images = ahead(prepared, range(len(pictures)), self.threads)
+        images = prefetch(prepared, range(len(pictures)), self.threads)
         done = 0
         while batch := list(islice(images, BATCH)):
             whole = [image for image in batch if image is not None]

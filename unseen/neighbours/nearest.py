@@ -17,11 +17,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from unseen.contracts import Progress
 from unseen.neighbours.ordering import above, in_order, kth_largest
 from unseen.neighbours.space import Space
 from unseen.neighbours.workers import in_parallel
 
-Progress = Callable[[int, int], None]  # (done, total)
 Lists = tuple[Tensor, Tensor]  # values and columns of a panel, two [R, keep]
 Exclude = Callable[[Tensor, slice, slice], None]  # sets forbidden entries of a block to -inf
 

@@ -113,7 +113,7 @@ def require_finite(embeddings: Tensor, name: str) -> None:
         raise ValueError(f"{name} must be a matrix [items, size], got {list(embeddings.shape)}")
     if not embeddings.is_floating_point():
         raise ValueError(f"{name} must be floating point, got {embeddings.dtype}")
-    bad = broken_rows(embeddings)
+    bad = non_finite_rows(embeddings)
     if len(bad):
         raise ValueError(
             f"{name} must be finite, got NaN or infinity in {len(bad)} of {len(embeddings)} rows, "
@@ -121,7 +121,7 @@ def require_finite(embeddings: Tensor, name: str) -> None:
         )
 
 
-def broken_rows(embeddings: Tensor) -> Tensor:
+def non_finite_rows(embeddings: Tensor) -> Tensor:
     """Positions of rows with NaN or infinity."""
     if torch.isfinite(embeddings.sum()):  # one pass; only bad values, or huge ones, spoil a sum
         return torch.zeros(0, dtype=torch.int64, device=embeddings.device)

@@ -15,9 +15,9 @@ after the cut only (loss, head, split, seed) share their files, and so do proces
 at the same time. Pictures are computed in fixed blocks of the data set, so what is kept does not
 depend on who asked first.
 
-A picture that cannot be read is told to whoever wants to know (`broken`) and another one is kept in
-its place, as the loader does; its block is tried again by every build, so that each run hears of it
-and a picture that comes back is taken. Without anybody to tell, it ends the build.
+A picture that cannot be read is reported (`on_unreadable`) and another one is kept in its place, as
+the loader does; its block is tried again by every build, so that each run hears of it and a picture
+that comes back is taken. Without `on_unreadable` it ends the build.
 
 Precision: float32 keeps what the prefix gives; against an uncached run only the order of sums may
 differ, since convolutions round otherwise in batches of another size. int16 halves the file: whole
@@ -48,10 +48,10 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from unseen.contracts import Batch, Dataset, IntArray, Sampler
+from unseen.contracts import Batch, Dataset, IntArray, Progress, Sampler
 from unseen.data.pictures.crops import Picture
 from unseen.data.pictures.decode import UnreadablePictureError
-from unseen.data.pictures.loader import Broken, StandIn, evaluation_batches
+from unseen.data.pictures.loader import OnUnreadable, StandIn, evaluation_batches
 from unseen.data.pictures.transforms import Transform
 from unseen.networks.activation_file import (
     ATTEMPTS,
@@ -131,7 +131,7 @@ class ActivationCache:
             raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
         self.root, self.prefix, self.views, self.dtype = root, prefix, views, dtype
         self.warn = warn
-        self.broken: Broken | None = None  # who was told of unreadable pictures in the build
+        self.on_unreadable: OnUnreadable | None = None  # given to the last build
         record = _record(tuple(_to_file(self._run(prefix, self._few(1))).shape[1:]), dtype)
         key = views.key() | {"weights": prefix.fingerprint(), "layout": LAYOUT, "dtype": dtype}
         self.files: list[ActivationFile] = []
@@ -170,12 +170,12 @@ class ActivationCache:
         self,
         items: IntArray,
         workers: int = 0,
-        progress: Callable[[int, int], None] | None = None,
-        broken: Broken | None = None,
+        progress: Progress | None = None,
+        on_unreadable: OnUnreadable | None = None,
     ) -> None:
         """Computes what is missing, block by block, and tells (done, all), in pictures of those
         blocks, once per view."""
-        self.broken = broken
+        self.on_unreadable = on_unreadable
         missing, tried = self.missing(items), set[tuple[int, int]]()
         if not missing:
             return
@@ -186,7 +186,7 @@ class ActivationCache:
             view, blocks = missing[0][0], [b for v, b in missing if v == missing[0][0]]
             start = os.getpid() % len(blocks)  # processes that share the work begin apart
             group = sorted([*blocks[start:], *blocks[:start]][:GROUP])
-            for count in self._fill(view, group, prefix, workers, broken):
+            for count in self._fill(view, group, prefix, workers, on_unreadable):
                 done += count
                 if progress is not None:
                     progress(done, total)
@@ -227,18 +227,18 @@ class ActivationCache:
         blocks: Sequence[int],
         prefix: torch.nn.Module,
         workers: int,
-        broken: Broken | None,
+        on_unreadable: OnUnreadable | None,
     ) -> Iterator[int]:
         """Writes rising blocks of one view; yields how many pictures each has."""
         errors: list[UnreadablePictureError] = []  # of the block that has just been read
-        note = None if broken is None else errors.append
+        note = None if on_unreadable is None else errors.append
         self.files[view].prepare()
         items = np.concatenate([self._items_of(block) for block in blocks])
         for block, batch in zip(blocks, self._pictures(view, items, workers, note), strict=True):
             mark = WITH_STAND_INS if errors else WHOLE
             self.files[view].write(block, self._packed(self._run(prefix, batch.images)), mark)
-            while errors and broken is not None:
-                broken(errors.pop(0))
+            while errors and on_unreadable is not None:
+                on_unreadable(errors.pop(0))
             yield len(batch.images)
 
     def _read_ahead(self, orders: Iterable[Order]) -> Iterator[Batch]:
@@ -271,7 +271,10 @@ class ActivationCache:
                         f"{len(blocks)} of {int(self.built[view].sum())} blocks of activations in "
                         f"{self.files[view].folder} were lost or damaged: they are made again"
                     )
-                    deque(self._fill(view, blocks, self._fast_prefix(), 0, self.broken), maxlen=0)
+                    deque(
+                        self._fill(view, blocks, self._fast_prefix(), 0, self.on_unreadable),
+                        maxlen=0,
+                    )
             batch = self._read(indices, views)
             if batch is not None:
                 return batch
@@ -310,7 +313,7 @@ class ActivationCache:
         return sum(len(self._items_of(int(block))) for block in blocks_of(items))
 
     def _pictures(
-        self, view: int, items: IntArray, workers: int, broken: Broken | None
+        self, view: int, items: IntArray, workers: int, on_unreadable: OnUnreadable | None
     ) -> Iterator[Batch]:
         kept, transform = self.views, OneView(self.views.transform, view)
         return evaluation_batches(
@@ -319,7 +322,7 @@ class ActivationCache:
             transform,
             BLOCK,
             workers=workers,
-            broken=broken,
+            on_unreadable=on_unreadable,
             stand_in=kept.stand_in,
         )
 

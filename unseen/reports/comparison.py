@@ -17,7 +17,7 @@ from unseen.contracts import Dataset
 from unseen.files import replace_bytes
 from unseen.pages import render
 from unseen.reports import queries, run_folder, thumbnails
-from unseen.reports.queries import Found
+from unseen.reports.queries import FoundItems
 from unseen.reports.run_folder import RunFolder, TestEmbeddings
 from unseen.reports.tables import metric_title, percent
 from unseen.statistics import Comparison, compare
@@ -141,7 +141,9 @@ def _numbers(pair: Pair, name: str) -> list[str]:
     return [*values, f"{100 * found.difference.value:+.1f}", ends, f"{found.p:.4f}"]
 
 
-def _row(query: int, founds: tuple[Found, ...], pair: Pair, dataset: Dataset) -> thumbnails.Row:
+def _row(
+    query: int, founds: tuple[FoundItems, ...], pair: Pair, dataset: Dataset
+) -> thumbnails.Row:
     items = pair.tests[0].indices
     answers = [
         thumbnails.answer(items[place], dataset, bool(found.matches[query, rank]), f"run {number}")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from openTSNE import TSNE
 
 from unseen.contracts import Dataset, FeatureDataset
-from unseen.reports.queries import Found
+from unseen.reports.queries import FoundItems
 from unseen.reports.run_folder import TestEmbeddings
 from unseen.reports.thumbnails import sheet
 
@@ -74,7 +74,7 @@ def class_colours(count: int) -> list[str]:
 
 
 def map_data(
-    test: TestEmbeddings, found: Found, dataset: Dataset, normalise: bool
+    test: TestEmbeddings, found: FoundItems, dataset: Dataset, normalise: bool
 ) -> dict[str, Any] | None:
     """What the page's script draws; None when there are too few items."""
     if len(test) < FEWEST_POINTS:

@@ -115,7 +115,11 @@ def retrieval_grid_png(run: Path, dataset: Dataset, out: Path, num_queries: int 
 
 
 def _draw_row(
-    axes: Any, query: int, test: run_folder.TestEmbeddings, found: queries.Found, dataset: Dataset
+    axes: Any,
+    query: int,
+    test: run_folder.TestEmbeddings,
+    found: queries.FoundItems,
+    dataset: Dataset,
 ) -> None:
     for ax in axes:
         ax.set_xticks([])

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from unseen.contracts import Neighbours
-from unseen.evaluation.asking import Asking
+from unseen.evaluation.retrieval_task import RetrievalTask
 from unseen.evaluation.retrieve import retrieve
 from unseen.reports.run_folder import TestEmbeddings
 
@@ -22,7 +22,7 @@ SEED = 0
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundItems:
     """The nearest test items of every test item. Positions count within the test items."""
 
     positions: NDArray[np.int64]  # [n, K]; -1 where there are no more items
@@ -32,7 +32,7 @@ class Found:
     cosine: bool  # False: minus the squared distance
 
     @classmethod
-    def empty(cls, num_items: int, depth: int, cosine: bool) -> "Found":
+    def empty(cls, num_items: int, depth: int, cosine: bool) -> "FoundItems":
         """Nobody has found anything yet."""
         return cls(
             positions=np.full((num_items, depth), -1),
@@ -55,19 +55,19 @@ class Found:
         return f"{value:.2f}" if value < 0.995 else f"{value:.4f}"  # a collapse shows
 
 
-def find(test: TestEmbeddings, normalise: bool) -> Found:
+def find(test: TestEmbeddings, normalise: bool) -> FoundItems:
     """Retrieval among the test items, each without itself; what is no query has no neighbours."""
     some = [
         None if a is None else torch.from_numpy(a) for a in (test.query, test.gallery, test.groups)
     ]
-    asked = Asking(torch.from_numpy(test.labels), *some).arguments(
+    asked = RetrievalTask(torch.from_numpy(test.labels), *some).arguments(
         torch.from_numpy(test.embeddings)
     )
     nearest: Neighbours = retrieve(**asked, depth=NEAREST, normalise=normalise)
     rows = np.arange(len(test)) if test.query is None else test.query
     items = np.arange(len(test)) if test.gallery is None else test.gallery
     places = nearest.indices.numpy()
-    found = Found.empty(len(test), places.shape[1], normalise)
+    found = FoundItems.empty(len(test), places.shape[1], normalise)
     found.positions[rows] = np.where(places < 0, -1, items[places])
     found.similarities[rows] = nearest.similarities.double().numpy()
     found.matches[rows] = nearest.matches.numpy()
@@ -75,17 +75,17 @@ def find(test: TestEmbeddings, normalise: bool) -> Found:
     return found
 
 
-def random_draw(found: Found, count: int = SHOWN) -> list[int]:
+def random_draw(found: FoundItems, count: int = SHOWN) -> list[int]:
     """What to expect: any queries."""
     return _draw(np.flatnonzero(found.askable), count)
 
 
-def mistakes(found: Found, count: int = SHOWN) -> list[int]:
+def mistakes(found: FoundItems, count: int = SHOWN) -> list[int]:
     """Queries whose first answer is wrong."""
     return _draw(np.flatnonzero(found.askable & ~found.matches[:, 0]), count)
 
 
-def hardest(found: Found, count: int = SHOWN) -> list[int]:
+def hardest(found: FoundItems, count: int = SHOWN) -> list[int]:
     """The smallest share of right answers first, then the highest similarity of a wrong one."""
     possible = np.clip(found.num_relevant, 1, found.matches.shape[1])
     share = found.matches.sum(axis=1) / possible

@@ -8,7 +8,7 @@ from unseen.contracts import Dataset, FeatureDataset
 from unseen.pages import Headline, Part
 from unseen.reports import queries, tables, thumbnails
 from unseen.reports.figures import PARTS, Line, Plot
-from unseen.reports.queries import Found
+from unseen.reports.queries import FoundItems
 from unseen.reports.run_folder import RunFolder, TestEmbeddings
 
 Json = dict[str, Any]
@@ -149,7 +149,7 @@ def training(run: RunFolder, dataset: Dataset) -> Part:
     )
 
 
-def retrieval(test: TestEmbeddings, found: Found, dataset: Dataset) -> Part:
+def retrieval(test: TestEmbeddings, found: FoundItems, dataset: Dataset) -> Part:
     """Queries with their nearest neighbours, in three tabs."""
     views = [
         View(title, line, [_row(query, test, found, dataset) for query in choose(found)])
@@ -224,7 +224,7 @@ def _named(part: Any) -> str:
     return str(part.get("name", "")) + (f" ({values})" if values else "")
 
 
-def _row(query: int, test: TestEmbeddings, found: Found, dataset: Dataset) -> thumbnails.Row:
+def _row(query: int, test: TestEmbeddings, found: FoundItems, dataset: Dataset) -> thumbnails.Row:
     answers = []
     for rank, position in enumerate(found.positions[query]):
         if position < 0:

@@ -11,7 +11,6 @@ Groups are listed from the largest, their pictures from the most typical.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,11 +20,10 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
+from unseen.contracts import Progress
 from unseen.evaluation.cluster import Clusters, cluster
 from unseen.neighbours.nearest import nearest
 from unseen.neighbours.space import make_space, precise, to_sphere
-
-Progress = Callable[[int, int], None]
 
 LINKS = 10
 MOST_GROUPS = 1024  # tried when the number is not given

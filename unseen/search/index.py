@@ -25,7 +25,7 @@ from unseen.search import manifest as manifests
 from unseen.search.manifest import DamagedError, Manifest
 from unseen.search.segment import ID, SERIAL, Facts, Segment
 from unseen.search.stores.approximate import Approximate
-from unseen.search.stores.exact import Exact, Found, Mask, best_of
+from unseen.search.stores.exact import Exact, Mask, Nearest, best_of
 from unseen.search.stores.milvus import Milvus
 
 FEW = 16_384  # pictures that are searched exactly whatever the store
@@ -168,7 +168,7 @@ class Index:
                 counts[facts.label] = counts.get(facts.label, 0) + 1
         return dict(sorted(counts.items()))
 
-    def _nearest(self, queries: Tensor, k: int, allowed: Mask | None, filtered: bool) -> Found:
+    def _nearest(self, queries: Tensor, k: int, allowed: Mask | None, filtered: bool) -> Nearest:
         """By the store where there is one; what it does not hold, and small choices, exactly."""
         few = allowed is not None and int(allowed.sum()) <= FEW
         asks_milvus = self.manifest.milvus is not None and not filtered

@@ -10,16 +10,17 @@ import io
 import os
 import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from unseen.contracts import Progress
 from unseen.data.folder import pictures_in
-from unseen.data.pictures.ahead import ahead
 from unseen.data.pictures.decode import UnreadablePictureError, decode
+from unseen.data.pictures.prefetch import prefetch
 from unseen.experiment.trained import Trained
 from unseen.files import shown
 from unseen.reports.thumbnails import fitted
@@ -27,8 +28,6 @@ from unseen.search.index import Index
 from unseen.search.manifest import ModelEntry
 from unseen.search.segment import NO_PLACE, Facts, NewPicture, are_places
 from unseen.search.writer import Writer
-
-Progress = Callable[[int, int], None]
 
 BATCH = 32  # pictures through the network at once
 COMMIT = 1024  # pictures written at once, or what came within
@@ -122,7 +121,7 @@ def ingest(
         elif replace_changed and _changed(source, known[path][1]):
             wanted.append((source, known[path][0]))
     done = Ingested(same=len(sources) - len(wanted))
-    prepared = ahead(lambda pair: _prepare(model, *pair), wanted, model.threads)
+    prepared = prefetch(lambda pair: _prepare(model, *pair), wanted, model.threads)
     for batch in _commits(_embedded(model, prepared, done)):
         writer.add(batch)
         renewed = sum(picture.facts.path in known for picture in batch)

@@ -2,9 +2,10 @@
 
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
+from unseen.contracts import Progress
 from unseen.experiment.trained import Trained
 from unseen.search import manifest as manifests
 from unseen.search.index import Index
@@ -13,8 +14,6 @@ from unseen.search.manifest import ApproximateEntry, ModelEntry, SegmentEntry
 from unseen.search.segment import Facts
 from unseen.search.verify import verify
 from unseen.search.writer import ASIDE, Writer
-
-Progress = Callable[[int, int], None]
 
 MOST_MISSING = 0.1  # share of the files that may be gone without anybody having said so
 

@@ -6,13 +6,13 @@ What cannot be known is left out and told: a removed picture never comes back by
 """
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from unseen.contracts import Progress
 from unseen.experiment.trained import Trained
 from unseen.files import Lock, sha256
 from unseen.search import manifest as manifests
@@ -23,8 +23,6 @@ from unseen.search.manifest import Manifest, SegmentEntry
 from unseen.search.segment import ID, LINE, Facts, Segment, copy_of
 from unseen.search.stores import approximate
 from unseen.search.writer import LOCK, Writer
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass

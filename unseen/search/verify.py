@@ -1,10 +1,10 @@
 """Is every byte of an index as it was written? Reads all of it."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
+from unseen.contracts import Progress
 from unseen.search import manifest as manifests
 from unseen.search import segment as segments
 from unseen.search.index import Index
@@ -12,8 +12,6 @@ from unseen.search.manifest import DamagedError, Manifest
 from unseen.search.stores import approximate
 from unseen.search.stores.milvus import Milvus, UnavailableError
 from unseen.search.writer import ASIDE, LOCK
-
-Progress = Callable[[int, int], None]
 
 
 def verify(path: Path, progress: Progress | None = None) -> list[str]:

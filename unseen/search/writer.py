@@ -12,13 +12,14 @@ Segments are merged eight at a time, so their number grows with the logarithm of
 import json
 import os
 import shutil
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
 import numpy as np
 
+from unseen.contracts import Progress
 from unseen.files import Lock, flush_folder, is_aside, write_bytes
 from unseen.search import manifest as manifests
 from unseen.search import segment as segments
@@ -33,8 +34,6 @@ from unseen.search.manifest import (
 )
 from unseen.search.segment import ID, NewPicture, Segment
 from unseen.search.stores import approximate, milvus
-
-Progress = Callable[[int, int], None]
 
 LOCK = "lock"
 ASIDE = "rebuild"  # the folder of what will take the place of rows

@@ -1,7 +1,7 @@
 """Two set-ups compared over test classes: the interval that also a single seed has.
 
-It says how far a difference would hold on other classes, not with other seeds; `beside.gains` is
-the other half.
+It says how far a difference would hold on other classes, not with other seeds, which is what
+`published_comparison.gains` says.
 """
 
 import math
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from unseen.statistics import Comparison, compare
-from unseen.studies.beside import judged
+from unseen.studies.published_comparison import judged
 from unseen.studies.results import Run
 
 ONE_SEED = (
@@ -51,7 +51,7 @@ def is_told_apart(found: Comparison | None) -> bool:
 
 
 def class_verdict(found: Comparison | None, published: float) -> str:
-    """Whether a published difference is seen outside of the interval, as `beside.verdict` says."""
+    """Whether a published difference is seen outside of the interval, as `verdict` says."""
     if found is None:
         return judged(math.nan, (math.nan, math.nan), published)
     ours = found.difference

@@ -1,6 +1,6 @@
 """Charts that several presets share: bars in groups, lines with intervals, clouds of points.
 
-Each gives a figure; `beside.drawn` puts it in the house's style.
+Each gives a figure; `published_comparison.drawn` puts it in the house's style.
 """
 
 import math

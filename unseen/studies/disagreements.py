@@ -12,9 +12,9 @@ from PIL import Image
 from unseen.contracts import Dataset
 from unseen.reports.run_folder import LayerAnswers
 from unseen.reports.thumbnails import sheet
-from unseen.studies.beside import drawn
 from unseen.studies.charts import bare
 from unseen.studies.preset_page import Section
+from unseen.studies.published_comparison import drawn
 
 SHOWN, TILE, SEED = 5, 64, 0
 

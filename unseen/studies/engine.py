@@ -43,7 +43,7 @@ MOST_DEATHS = 3  # of workers in a row, without a run finished between
 
 
 @dataclass(frozen=True)
-class Progress:
+class StudyProgress:
     """Where a study stands."""
 
     ended: int
@@ -69,7 +69,7 @@ class Study:
         storage: str | None = None,
         grace: int = GRACE,
         retry: bool = False,
-        tell: Callable[[Progress], None] = lambda progress: None,
+        tell: Callable[[StudyProgress], None] = lambda progress: None,
     ) -> Results:
         """Runs what is missing in `jobs` processes (default: one for each core); `retry` tries
         failed cells once more; `tell` hears about once a second how it goes."""
@@ -98,7 +98,7 @@ def work(
     parts: Sequence[str] = (),
     jobs: int | None = None,
     grace: int = GRACE,
-    tell: Callable[[Progress], None] = lambda progress: None,
+    tell: Callable[[StudyProgress], None] = lambda progress: None,
 ) -> None:
     """Helps with a study that another machine started, until it is done. `parts`: those from
     outside that the study may name, and whose code may run here."""
@@ -181,7 +181,7 @@ def local_storage(out: Path) -> str:
     return f"sqlite:///{(out / 'study.db').resolve()}"
 
 
-def progress(watcher: Worker) -> Progress:
+def progress(watcher: Worker) -> StudyProgress:
     """How many cells ended, which are running, which failed and why."""
     outcomes = watcher.outcomes()
     running, failed = [], {}
@@ -195,11 +195,11 @@ def progress(watcher: Worker) -> Progress:
             elif trial.state == optuna.trial.TrialState.COMPLETE:
                 failed.pop(told.title, None)
     ended = sum(key in outcomes for key in watcher.cells)
-    return Progress(ended, watcher.total, tuple(running), failed)
+    return StudyProgress(ended, watcher.total, tuple(running), failed)
 
 
 def _supervise(
-    watcher: Worker, storage: str, grace: int, jobs: int, tell: Callable[[Progress], None]
+    watcher: Worker, storage: str, grace: int, jobs: int, tell: Callable[[StudyProgress], None]
 ) -> None:
     """Keeps `jobs` worker processes at work until the study is done."""
     context = _context()

@@ -24,13 +24,13 @@ from unseen import assemble
 from unseen.contracts import IntArray
 from unseen.diagnostics.scatter import Scatter
 from unseen.evaluation.evaluate import evaluate
-from unseen.experiment.setting import Setting
+from unseen.experiment.run_context import RunContext
 from unseen.geometry import squared_distance, unit
 from unseen.networks.network import EmbeddingNetwork
 from unseen.reports.embedding_map import class_colours, flatten
-from unseen.studies.beside import drawn
 from unseen.studies.charts import Point, bare, lines
 from unseen.studies.preset_page import Section, Table
+from unseen.studies.published_comparison import drawn
 
 FRACTIONS = (1, 2, 3, 6, 12)  # 1 / fraction of the places are kept
 DRAWS, PAIRS, SCATTERED = 5, 400, 300
@@ -39,38 +39,38 @@ SEED = 0
 
 
 @torch.no_grad()
-def looked_at(setting: Setting, network: EmbeddingNetwork) -> dict[str, Any]:
+def looked_at(context: RunContext, network: EmbeddingNetwork) -> dict[str, Any]:
     """Everything above for one trained network, as plain values."""
-    test, labels = setting.split.test, setting.dataset.labels
+    test, labels = context.split.test, context.dataset.labels
     some = np.random.default_rng(SEED).permutation(test)[:SCATTERED]
-    local = torch.cat(list(_places(setting, network, np.sort(some))))  # [n, hw, c]
-    shown = _shown_items(setting)
+    local = torch.cat(list(_places(context, network, np.sort(some))))  # [n, hw, c]
+    shown = _shown_items(context)
     return {
         "places": local.shape[1],
-        "missing": _missing(setting, network),
+        "missing": _missing(context, network),
         "scatter": _scatter(local),
         "mmd": _mmd(local, torch.from_numpy(labels[np.sort(some)])),
-        "picture": _picture(torch.cat(list(_places(setting, network, shown))), labels[shown]),
+        "picture": _picture(torch.cat(list(_places(context, network, shown))), labels[shown]),
     }
 
 
 def _places(
-    setting: Setting, network: EmbeddingNetwork, items: IntArray
+    context: RunContext, network: EmbeddingNetwork, items: IntArray
 ) -> Iterator[Tensor]:  # each [N, hw, c]
-    _, transform = assemble.picture_transforms(setting.config, network)
+    _, transform = assemble.picture_transforms(context.config, network)
     network.eval()
-    for batch in setting.batches(transform, items):
-        maps = network(batch.images.to(setting.device)).maps
+    for batch in context.batches(transform, items):
+        maps = network(batch.images.to(context.device)).maps
         if maps is None:
             raise ValueError("local features need a network with maps: a convolutional backbone")
         yield maps.flatten(2).mT.cpu()
 
 
-def _missing(setting: Setting, network: EmbeddingNetwork) -> dict[str, list[float]]:
+def _missing(context: RunContext, network: EmbeddingNetwork) -> dict[str, list[float]]:
     """Fraction -> recall@1 of each draw; one draw of all places."""
     generator = torch.Generator().manual_seed(SEED)
     found: dict[tuple[int, int], list[Tensor]] = {}
-    for local in _places(setting, network, setting.split.test):
+    for local in _places(context, network, context.split.test):
         num = local.shape[1]
         for part in FRACTIONS:
             kept = math.ceil(num / part)
@@ -78,10 +78,10 @@ def _missing(setting: Setting, network: EmbeddingNetwork) -> dict[str, list[floa
                 order = torch.rand(local.shape[:2], generator=generator).argsort(dim=1)
                 chosen = local.gather(1, order[:, :kept, None].expand(-1, -1, local.shape[2]))
                 found.setdefault((part, draw), []).append(network.head(chosen.mean(dim=1)))
-    asking = setting.asking(setting.split.test)
+    task = context.retrieval_task(context.split.test)
     values: dict[str, list[float]] = {}
     for (part, _), parts in found.items():
-        arguments = asking.arguments(torch.cat(parts))
+        arguments = task.arguments(torch.cat(parts))
         score = evaluate(**arguments, metrics=("recall@1",), resamples=0, missing="count")
         values.setdefault(str(part), []).append(score.values["recall@1"].value)
     return values
@@ -119,9 +119,9 @@ def _discrepancy(x: Tensor, y: Tensor, width: float) -> Tensor:  # two [P, hw, c
     return kernel(x, x) + kernel(y, y) - 2 * kernel(x, y)
 
 
-def _shown_items(setting: Setting) -> IntArray:
+def _shown_items(context: RunContext) -> IntArray:
     """A few training pictures of a few classes."""
-    train, labels = setting.split.train, setting.dataset.labels
+    train, labels = context.split.train, context.dataset.labels
     classes = np.unique(labels[train])[:SHOWN_CLASSES]
     rows = [train[labels[train] == c][:SHOWN_PICTURES] for c in classes]
     chosen: IntArray = np.concatenate(rows)

@@ -15,14 +15,14 @@ from PIL import Image
 from torch import Tensor
 
 from unseen.contracts import FeatureDataset
-from unseen.experiment.setting import reopen
+from unseen.experiment.run_context import reopen
 from unseen.reports import run_folder
 from unseen.reports.embedding_map import FEWEST_POINTS, flatten, sample
 from unseen.reports.thumbnails import sheet
-from unseen.studies.beside import drawn
 from unseen.studies.charts import Cloud, clouds, pictures
 from unseen.studies.figures import Drawn
 from unseen.studies.preset import Told
+from unseen.studies.published_comparison import drawn
 from unseen.studies.results import Run
 
 CLASSES, MOST_POINTS, TILE, SEED = 10, 1500, 32, 0

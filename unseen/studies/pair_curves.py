@@ -16,7 +16,7 @@ from torch import Tensor
 from unseen import assemble
 from unseen.contracts import Output
 from unseen.diagnostics.pair_weights import PairWeights
-from unseen.experiment.setting import stored_config
+from unseen.experiment.run_context import stored_config
 from unseen.losses.base import LabelLoss
 from unseen.studies.charts import COLOURS, logarithmic
 from unseen.studies.figures import LINE

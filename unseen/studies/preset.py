@@ -27,7 +27,7 @@ from unseen import find_data
 from unseen.catalogue import known
 from unseen.studies import plan as plans
 from unseen.studies import preset_page, report
-from unseen.studies.engine import Progress, Study
+from unseen.studies.engine import Study, StudyProgress
 from unseen.studies.plan import Plan, Values
 from unseen.studies.preset_page import Section
 from unseen.studies.results import Results, read
@@ -129,7 +129,7 @@ class Preset(ABC):
 class Watch:
     """Who hears how it goes: a listener for each study, by its folder, and one for the rest."""
 
-    study: Callable[[Path], AbstractContextManager[Callable[[Progress], None]]] = field(
+    study: Callable[[Path], AbstractContextManager[Callable[[StudyProgress], None]]] = field(
         default=lambda folder: nullcontext(lambda progress: None)
     )
     rest: Callable[[], AbstractContextManager[Told]] = field(

@@ -20,9 +20,9 @@ from unseen.diagnostics.class_spectrum import ClassSpectrum
 from unseen.diagnostics.spectrum import Spectrum
 from unseen.diagnostics.spread import Spread
 from unseen.experiment.layers import stored_network
-from unseen.experiment.setting import Setting, Watch, computing, reopen, stored_config
+from unseen.experiment.run_context import RunContext, Watch, computing, reopen, stored_config
 from unseen.experiment.source import source_of
-from unseen.neighbours.space import broken_rows
+from unseen.neighbours.space import non_finite_rows
 from unseen.studies.preset import Told
 from unseen.studies.results import Results, Run
 from unseen.training.run_folder import RunFolder
@@ -46,10 +46,10 @@ def of_runs(
         name = config.data.model_dump_json()
         if name not in opened:
             opened[name] = find_data.open_data(config.data)
-        setting, _ = reopen(run.folder, dataset=opened[name])
-        embeddings = _embedded(setting, folder)
-        if not len(broken_rows(embeddings)):
-            labels = torch.from_numpy(setting.dataset.labels[setting.split.train])
+        context, _ = reopen(run.folder, dataset=opened[name])
+        embeddings = _embedded(context, folder)
+        if not len(non_finite_rows(embeddings)):
+            labels = torch.from_numpy(context.dataset.labels[context.split.train])
             found[run.cell.key] = measure(embeddings, labels)
     tell("training embeddings", len(runs), len(runs))
     return found
@@ -88,10 +88,10 @@ def mean_spectrum(spectra: Sequence[Sequence[float]]) -> NDArray[np.float64]:  #
     return mean[mean > 0]
 
 
-def _embedded(setting: Setting, folder: RunFolder) -> Tensor:  # [n, D]
-    network = stored_network(setting, folder)
-    with computing(setting):
-        return source_of(setting, network, Watch()).embed(setting.split.train)
+def _embedded(context: RunContext, folder: RunFolder) -> Tensor:  # [n, D]
+    network = stored_network(context, folder)
+    with computing(context):
+        return source_of(context, network, Watch()).embed(context.split.train)
 
 
 def _plain(values: Tensor) -> list[float]:

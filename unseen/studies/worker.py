@@ -20,7 +20,7 @@ from unseen import config as configs
 from unseen.contracts import Dataset
 from unseen.evaluation.evaluate import Evaluation
 from unseen.experiment.run import train, train_and_judge
-from unseen.experiment.setting import Setting, Watch, prepare
+from unseen.experiment.run_context import RunContext, Watch, prepare
 from unseen.studies.plan import Cell, Parameter, Plan, Values
 from unseen.studies.queue import GRACE, Queue
 from unseen.studies.search import (
@@ -138,14 +138,14 @@ class Worker:
         name = f"{config.data.model_dump_json()} strict={config.strict}"
         prepared = prepare(config, watch, self.data.get(name), is_named=True)
         self.data[name] = prepared.dataset
-        setting = replace(prepared, known_scores=self.known_scores)
+        context = replace(prepared, known_scores=self.known_scores)
         command = f"unseen study: {self.plan.name}, {cell.title}"
         if cell.stage == "search":
-            train(setting, folder.path, command, watch)
+            train(context, folder.path, command, watch)
             folder.note_end()
             return
-        train_and_judge(setting, folder.path, command, watch)
-        folder.write_json("per_class.json", per_class(setting, folder, self.plan.metric))
+        train_and_judge(context, folder.path, command, watch)
+        folder.write_json("per_class.json", per_class(context, folder, self.plan.metric))
 
     def _asked(self, queue: Queue, trial: FrozenTrial, cell: Cell) -> optuna.Trial:
         """The trial with a sampler that depends on nothing but the plan and the trials before."""
@@ -169,15 +169,15 @@ class Worker:
             Checkpoints(folder.file("checkpoint")).clear()
 
 
-def per_class(setting: Setting, folder: RunFolder, metric: str) -> dict[str, Any]:
+def per_class(context: RunContext, folder: RunFolder, metric: str) -> dict[str, Any]:
     """A metric's sum and number of queries for each test class: what paired tests need, and small
     enough for the storage. Empty for metrics without values per query."""
     with np.load(folder.checked("embeddings/per_query.npz")) as arrays:
         name = f"trained/{metric}"
         values = arrays[name] if name in arrays.files else np.zeros(0)
-    split = setting.split
+    split = context.split
     asked = split.test if split.query is None else split.test[split.query]
-    labels = setting.dataset.labels[asked]
+    labels = context.dataset.labels[asked]
     if len(values) != len(labels):
         return {"metric": metric, "classes": [], "sums": [], "counts": []}
     known = ~np.isnan(values)

@@ -18,7 +18,7 @@ EXPLODED = 1e8  # no loss of the catalogue comes near it while it learns
 COLLAPSED = 1e-4  # spread of unit embeddings below which they count as alike
 
 
-class BrokenStepError(FloatingPointError):
+class NonFiniteStepError(FloatingPointError):
     """A step that must not be taken. `batch`: its pictures, training classes and positions in the
     data set; `miners`: the state they drew from; `terms`: of the objective."""
 

@@ -20,7 +20,7 @@ from unseen.geometry import full_precision
 from unseen.objective import MinedObjective
 from unseen.training.averaging import Averaging
 from unseen.training.gradients import Outcome, WholeBatch, reseed
-from unseen.training.guards import BrokenStepError, trouble_with
+from unseen.training.guards import NonFiniteStepError, trouble_with
 from unseen.training.manifold_mixup import ManifoldMixup
 from unseen.training.optimisers import Descent
 from unseen.training.processes import Processes
@@ -131,7 +131,7 @@ class Trainer:
         why = trouble_with(terms["total"], norm)
         if why is not None:
             whole = self.whole_batch.gathered(batch)
-            raise BrokenStepError(why, self.place.step, whole, miners, terms)
+            raise NonFiniteStepError(why, self.place.step, whole, miners, terms)
 
     def _backward(self, batch: Batch) -> dict[str, Tensor]:
         """The terms of the whole batch; gradients are filled in."""

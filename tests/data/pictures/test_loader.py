@@ -179,7 +179,14 @@ def test_another_of_its_class_stands_in_for_a_broken_picture(half_broken):
     def run(workers, skip=0):
         told = []
         batches = training_batches(
-            half_broken, transform, sampler, 3, 1, workers=workers, skip=skip, broken=told.append
+            half_broken,
+            transform,
+            sampler,
+            3,
+            1,
+            workers=workers,
+            skip=skip,
+            on_unreadable=told.append,
         )
         return list(batches), [(error.path.name, error.reason) for error in told]
 
@@ -206,7 +213,7 @@ def test_a_blank_picture_stands_in_when_judging(half_broken):
     _, evaluation = transforms.named("base", 8, (0, 0, 0), (1, 1, 1))
     told = []
     batches = evaluation_batches(
-        half_broken, np.arange(4, 8), evaluation, 3, workers=2, broken=told.append
+        half_broken, np.arange(4, 8), evaluation, 3, workers=2, on_unreadable=told.append
     )
     images = torch.cat([batch.images for batch in batches])
     greys = [round(255 * float(image.mean())) for image in images]
@@ -219,7 +226,7 @@ def test_a_class_without_any_readable_picture_ends_the_run(half_broken):
         path.write_bytes(b"no picture")
     transform, _ = transforms.named("base", 8, MEAN, STD)
     batches = training_batches(
-        half_broken, transform, Lists([5]), 0, 0, workers=0, broken=lambda error: None
+        half_broken, transform, Lists([5]), 0, 0, workers=0, on_unreadable=lambda error: None
     )
     with pytest.raises(ValueError, match=r"no picture of class b can be read.*1\.png"):
         list(batches)

@@ -12,9 +12,10 @@ from typing import ClassVar, NoReturn
 
 import numpy as np
 
+from unseen.contracts import Progress
 from unseen.data.base import Columns, described
 from unseen.data.official.layouts import class_names
-from unseen.data.pictures.files import PictureFiles, Progress, missing
+from unseen.data.pictures.files import PictureFiles, missing
 
 
 @dataclass(frozen=True)

@@ -21,14 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from unseen.contracts import Dataset
+from unseen.contracts import Dataset, Progress
 from unseen.data.base import Columns, Described, class_counts, coded, described, lone_classes
 from unseen.data.pictures.decode import decode
 from unseen.data.pictures.files import PictureFiles
 from unseen.data.pictures.item_digests import row_digests, row_ids
 
 NAME = "data of your own"
-Progress = Callable[[int, int], None]
 
 
 def as_dataset(data: Any, progress: Progress | None = None) -> Dataset:

@@ -11,11 +11,11 @@ from typing import Any
 
 from PIL import Image
 
-from unseen.contracts import Annotations, IntArray
+from unseen.contracts import Annotations, IntArray, Progress
 from unseen.data.base import Described, class_counts, lone_classes
 from unseen.data.pictures.crops import Loaded, Picture
 from unseen.data.pictures.decode import PictureFile, UnreadablePictureError, check, decode
-from unseen.data.pictures.item_digests import Progress, file_digests, numbered
+from unseen.data.pictures.item_digests import file_digests, numbered
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff"})
 _SAMPLED_BYTES = 1 << 14  # of each end of a file, for the fingerprint of 0.1

@@ -9,7 +9,7 @@ import hashlib
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unseen.contracts import Progress
 from unseen.data.pictures import stored
 from unseen.data.pictures.duplicates import digest
 
-Progress = Callable[[int, int], None]  # (done, total)
 Stamp = tuple[int, int, int]  # size, time of the content, time of the entry (both ns)
 
 _THREADS = 8

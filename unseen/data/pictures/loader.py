@@ -10,7 +10,7 @@ Data sets that hold all their pixels (`arrays()`) meet transforms that work on w
 (`on_pixels`) without the detour over single pictures. Data sets of features have no pictures: their
 rows are the batch, and there is no transform.
 
-A picture that cannot be read ends the run, unless somebody wants to be told (`broken`): then
+A picture that cannot be read ends the run, unless somebody wants to be told (`on_unreadable`): then
 another of its class takes its place in training, drawn from what the picture's augmentation is
 drawn from, and in judging, where a second copy of another picture would be found too easily, a
 blank one does. Whoever is told is told in the order of the batches, in the caller's thread.
@@ -34,7 +34,7 @@ from unseen.data.pictures.transforms import Transform
 
 _AHEAD = 2  # batches prepared while one is computed on
 
-Broken = Callable[[UnreadablePictureError], None]
+OnUnreadable = Callable[[UnreadablePictureError], None]
 
 
 class _Done(NamedTuple):
@@ -84,7 +84,7 @@ def training_batches(
     *,
     workers: int,
     skip: int = 0,
-    broken: Broken | None = None,
+    on_unreadable: OnUnreadable | None = None,
     share: Callable[[int], slice] = slice,
 ) -> Iterator[Batch]:
     """One epoch of the sampler's batches, less the first `skip`: a resumed run has seen those.
@@ -105,7 +105,7 @@ def training_batches(
                 yield _Order(list(indices)[own], seeds[own])
             place += len(indices)
 
-    return _batches(_Work(dataset, transform, of_the_same_class, broken), orders(), workers)
+    return _batches(_Work(dataset, transform, of_the_same_class, on_unreadable), orders(), workers)
 
 
 def evaluation_batches(
@@ -115,7 +115,7 @@ def evaluation_batches(
     batch_size: int,
     *,
     workers: int,
-    broken: Broken | None = None,
+    on_unreadable: OnUnreadable | None = None,
     stand_in: "StandIn | None" = None,
 ) -> Iterator[Batch]:
     """The pictures at `indices`, in that order; the last batch may be smaller. `stand_in` makes
@@ -125,7 +125,7 @@ def evaluation_batches(
     starts = range(0, len(indices), batch_size)
     chunks = (np.asarray(indices[start : start + batch_size]).tolist() for start in starts)
     orders = (_Order(chunk, [(index,) for index in chunk]) for chunk in chunks)
-    return _batches(_Work(dataset, transform, stand_in or blank, broken), orders, workers)
+    return _batches(_Work(dataset, transform, stand_in or blank, on_unreadable), orders, workers)
 
 
 Seed = tuple[int, ...]
@@ -138,7 +138,7 @@ class _Work(NamedTuple):
     dataset: Dataset
     transform: Transform | None
     stand_in: StandIn
-    broken: Broken | None  # who is told; None: nothing stands in, the error is raised
+    on_unreadable: OnUnreadable | None  # who is told; None: nothing stands in, the error is raised
 
 
 def _batches(work: _Work, orders: Iterable[_Order], workers: int) -> Iterator[Batch]:
@@ -175,8 +175,8 @@ def _in_turn(
 def _collected(work: _Work, order: _Order, results: list[Part]) -> Batch:
     parts = [result() for result in results]
     for error in (error for part in parts for error in part.errors):
-        assert work.broken is not None, "errors are only kept for somebody"
-        work.broken(error)
+        assert work.on_unreadable is not None, "errors are only kept for somebody"
+        work.on_unreadable(error)
     images = torch.cat([part.images for part in parts])
     indices = torch.tensor(order.indices, dtype=torch.int64)
     labels = torch.from_numpy(work.dataset.labels[order.indices])
@@ -203,7 +203,7 @@ def _parts(work: _Work, order: _Order) -> list[Part]:
         try:
             return _Done(_prepared(dataset, transform, index, seed))
         except UnreadablePictureError as error:
-            if work.broken is None:
+            if work.on_unreadable is None:
                 raise
             return work.stand_in(dataset, transform, index, seed, error)
 

@@ -20,7 +20,7 @@ import shutil
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -29,11 +29,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from unseen.contracts import Annotations, Dataset, annotations_of, item_ids_of
+from unseen.contracts import Annotations, Dataset, Progress, annotations_of, item_ids_of
 from unseen.data.pictures import crops, duplicates
-from unseen.data.pictures.ahead import ahead
 from unseen.data.pictures.decode import UnreadablePictureError
 from unseen.data.pictures.loader import Opening
+from unseen.data.pictures.prefetch import prefetch
 from unseen.files import Lock, flush_folder
 
 MAGIC = b"UNSEENP1"
@@ -45,8 +45,6 @@ _ROOM = 1.1  # of the estimate that must be free on the disk
 _SAMPLED = 25  # pictures that are looked at for the estimate
 _FURTHER, _MEANING = "further/", "meaning/"  # label columns beyond the class, and their words
 _ANNOTATED = ("validation_classes", "query", "gallery", "ignore_groups")
-
-Progress = Callable[[int, int], None]
 
 
 class Record(NamedTuple):
@@ -167,7 +165,7 @@ def _write(packing: Packing, out: Path, workers: int, progress: Progress | None)
             file.write(MAGIC + _LENGTH.pack(len(text)) + text)
         rest = range(len(done), len(packing.dataset))
         for index, item in zip(
-            rest, ahead(packing.encoded, rest, max(1, workers), 32), strict=True
+            rest, prefetch(packing.encoded, rest, max(1, workers), 32), strict=True
         ):
             records.append(_append(file, index, item))
             if progress is not None:

@@ -10,13 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from unseen.contracts import IntArray
+from unseen.contracts import IntArray, Progress
 from unseen.data.pictures import duplicates, table_file
-from unseen.data.pictures.ahead import ahead
 from unseen.data.pictures.inspect import WRONG, Finding
+from unseen.data.pictures.prefetch import prefetch
 from unseen.files import shown
-
-Progress = Callable[[int, int], None]
 
 _BINS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
@@ -146,7 +144,7 @@ def survey(
 ) -> Survey:
     """Looks at every picture, a few at a time."""
     findings = []
-    for done, finding in enumerate(ahead(lambda look: look(), looks, max(1, workers)), start=1):
+    for done, finding in enumerate(prefetch(lambda look: look(), looks, max(1, workers)), start=1):
         findings.append(finding)
         if progress is not None:
             progress(done, len(looks))

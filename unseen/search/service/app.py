@@ -60,7 +60,7 @@ UPLOAD = {
 }
 
 
-class Hit(BaseModel):
+class HitBody(BaseModel):
     """A picture that was found; without a calibration no probability and no verdict."""
 
     id: int
@@ -71,12 +71,12 @@ class Hit(BaseModel):
     matched: bool | None
 
 
-class Found(BaseModel):
+class AnswerBody(BaseModel):
     """Nearest pictures first. decision: a label, "unlabelled", "unknown", or null without a
     calibration."""
 
     decision: str | None
-    hits: list[Hit]
+    hits: list[HitBody]
 
 
 def create_app(
@@ -167,7 +167,9 @@ def _searches(app: FastAPI, library: Library, reader: Reader) -> None:
     }
 
     @app.post("/api/search", openapi_extra={"requestBody": UPLOAD}, responses=refused)
-    async def search(request: Request, k: K = 24, label: Label = None, box: Box = None) -> Found:
+    async def search(
+        request: Request, k: K = 24, label: Label = None, box: Box = None
+    ) -> AnswerBody:
         """The pictures nearest to the one in the request's body, or to a box of it."""
         part = _box(box)
         content = await request.body()
@@ -183,7 +185,7 @@ def _searches(app: FastAPI, library: Library, reader: Reader) -> None:
         return _found(await run_in_threadpool(asked))
 
     @app.get("/api/search/{id}", responses={404: {"description": "no such picture or label"}})
-    def search_by_id(id: Id, k: K = 24, label: Label = None) -> Found:
+    def search_by_id(id: Id, k: K = 24, label: Label = None) -> AnswerBody:
         """The other pictures nearest to a picture of the index."""
         return _found(_or_404(lambda: library.shelf.by_id(id, k, label)))
 
@@ -284,7 +286,7 @@ def _changes(app: FastAPI, library: Library, other: Library) -> None:
         return {"total": len(found), "gained": gained, "lost": lost, "changes": shown}
 
     @app.get("/other/api/search/{id}", responses={404: {"description": "no such picture or label"}})
-    def search_other(id: Id, k: K = 24, label: Label = None) -> Found:
+    def search_other(id: Id, k: K = 24, label: Label = None) -> AnswerBody:
         """As /api/search/{id}, of the other index."""
         return _found(_or_404(lambda: other.shelf.by_id(id, k, label)))
 
@@ -298,10 +300,10 @@ def _or_404(look_up: Any) -> Any:
         raise HTTPException(404, "no such picture or label") from error
 
 
-def _found(answer: Answer) -> Found:
+def _found(answer: Answer) -> AnswerBody:
     """Paths stay here: a client sees a file's name."""
     hits = [
-        Hit(
+        HitBody(
             id=hit.id,
             name=hit.path.replace("\\", "/").rpartition("/")[2],
             label=hit.label,
@@ -311,7 +313,7 @@ def _found(answer: Answer) -> Found:
         )
         for hit in answer.hits
     ]
-    return Found(decision=answer.decision, hits=hits)
+    return AnswerBody(decision=answer.decision, hits=hits)
 
 
 def _box(text: str | None) -> tuple[float, float, float, float] | None:

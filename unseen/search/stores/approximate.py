@@ -10,7 +10,6 @@ reaches RECALL; what was measured stays in the manifest.
 """
 
 import math
-from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,17 +18,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from unseen.contracts import Progress
 from unseen.extras import install_command
 from unseen.files import flush_folder, sha256, write_bytes
 from unseen.search.manifest import ApproximateEntry, DamagedError
 from unseen.search.segment import Held, check
-from unseen.search.stores.exact import Found, Mask
+from unseen.search.stores.exact import Mask, Nearest
 
 if TYPE_CHECKING:
     from unseen.search.index import Index
 
 Kind = Literal["hnsw", "ivf_pq"]
-Progress = Callable[[int, int], None]
 
 FOLDER = "approximate"
 MEMORY = 2**32
@@ -55,7 +54,7 @@ class Approximate:
         self.known = index.serials[rows] == serials if len(index.serials) else serials < 0
         self.rows = rows
 
-    def search(self, queries: Tensor, k: int, allowed: Mask | None) -> Found:
+    def search(self, queries: Tensor, k: int, allowed: Mask | None) -> Nearest:
         """As the exact store; `allowed` holds for all rows of the index."""
         usable = self.known if allowed is None else self.known & allowed[self.rows]
         wanted = min(len(self.rows), CANDIDATES[self.entry.kind] * max(k, NEAREST))
@@ -87,7 +86,7 @@ class Approximate:
             raise DamagedError(self._file.path)
         return found
 
-    def _settled(self, queries: Tensor, rows: Tensor, k: int) -> Found:
+    def _settled(self, queries: Tensor, rows: Tensor, k: int) -> Nearest:
         """Candidates by their true similarity."""
         values, best = [], []
         for part, candidates in zip(queries.split(CHUNK // 8), rows.split(CHUNK // 8), strict=True):

@@ -20,7 +20,7 @@ DIRECT = 2**24  # similarities held at once; with more, the streaming search is 
 BLOCK = 1024
 
 Mask = NDArray[np.bool_]
-Found = tuple[Tensor, Tensor]  # similarities and rows, two [Q, k]; row -1 where there is none
+Nearest = tuple[Tensor, Tensor]  # similarities and rows, two [Q, k]; row -1 where there is none
 
 
 class Exact:
@@ -32,7 +32,7 @@ class Exact:
         self.normalise = normalise
         self._spaces: dict[int, Space] = {}
 
-    def search(self, queries: Tensor, k: int, allowed: Mask | None = None) -> Found:
+    def search(self, queries: Tensor, k: int, allowed: Mask | None = None) -> Nearest:
         """The k nearest rows of each query [Q, D] among the allowed ones."""
         if not self.parts:
             return best_of([], len(queries), k)
@@ -44,7 +44,7 @@ class Exact:
             ]
             return best_of(found, len(queries), k)
 
-    def _at_once(self, queries: Tensor, k: int, allowed: Mask | None) -> Found:
+    def _at_once(self, queries: Tensor, k: int, allowed: Mask | None) -> Nearest:
         """Every similarity side by side, then one selection."""
         sim = torch.empty(len(queries), int(self.starts[-1]))
         for number, start in enumerate(self.starts[:-1].tolist()):
@@ -52,7 +52,7 @@ class Exact:
             torch.mm(left, right.T, out=sim[:, start : start + len(right)])
         return _direct(sim, k, allowed)
 
-    def _in_part(self, number: int, queries: Tensor, k: int, allowed: Mask | None) -> Found:
+    def _in_part(self, number: int, queries: Tensor, k: int, allowed: Mask | None) -> Nearest:
         """Whole blocks go as they are; only the rest would be copied to be made whole."""
         left, right = self._factors(number, queries)
         start, whole = int(self.starts[number]), len(right) // BLOCK * BLOCK
@@ -78,7 +78,7 @@ class Exact:
         return torch.cat([2 * moved, -norm, -torch.ones_like(norm)], dim=1), held.right
 
 
-def best_of(found: Sequence[Found], num_queries: int, k: int) -> Found:
+def best_of(found: Sequence[Nearest], num_queries: int, k: int) -> Nearest:
     """One list per query from several; equals by row, always k wide."""
     if len(found) == 1 and found[0][0].shape[1] == k:
         values, rows = found[0]
@@ -92,19 +92,19 @@ def best_of(found: Sequence[Found], num_queries: int, k: int) -> Found:
     return values[:, :k], rows.gather(1, order)[:, :k].masked_fill(values[:, :k] == -math.inf, -1)
 
 
-def _moved(found: Found, start: int) -> Found:
+def _moved(found: Nearest, start: int) -> Nearest:
     values, rows = found
     return values, torch.where(rows < 0, rows, rows + start)
 
 
-def _direct(sim: Tensor, k: int, allowed: Mask | None) -> Found:
+def _direct(sim: Tensor, k: int, allowed: Mask | None) -> Nearest:
     if allowed is not None:
         sim.masked_fill_(~torch.from_numpy(allowed), -math.inf)
     values, rows = sim.topk(min(k, sim.shape[1]), dim=1)
     return best_of([(values, rows)], len(sim), k)
 
 
-def _excluding(space: Space, k: int, allowed: Mask | None) -> Found:
+def _excluding(space: Space, k: int, allowed: Mask | None) -> Nearest:
     if allowed is None:
         return nearest(space, k, block=BLOCK)
     forbidden = ~torch.from_numpy(allowed)

@@ -14,7 +14,6 @@ import fcntl
 import logging
 import threading
 import time
-from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,14 +24,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from unseen.contracts import Progress
 from unseen.extras import install_command
 from unseen.search.manifest import MilvusEntry
-from unseen.search.stores.exact import Found
+from unseen.search.stores.exact import Nearest
 
 if TYPE_CHECKING:
     from unseen.search.index import Index
 
-Progress = Callable[[int, int], None]
 Ids = NDArray[np.int64]
 
 PREFIX = "milvus:"
@@ -70,7 +69,7 @@ class Milvus:
         self.entry, self.size, self.normalise = entry, size, normalise
         self._wait_until = 0.0
 
-    def search(self, index: "Index", queries: Tensor, k: int) -> Found | None:
+    def search(self, index: "Index", queries: Tensor, k: int) -> Nearest | None:
         """The nearest live rows up to the last serial brought; None where only exact search knows
         them: Milvus cannot be asked, or does not hold enough of them."""
         if not self._can_be_read or time.monotonic() < self._wait_until:
@@ -82,7 +81,7 @@ class Milvus:
             self._wait_until = time.monotonic() + RETRY_SECONDS
             return None
 
-    def _enough(self, index: "Index", queries: Tensor, k: int) -> Found | None:
+    def _enough(self, index: "Index", queries: Tensor, k: int) -> Nearest | None:
         """Asks for more while rows that were removed or brought since are in the way."""
         covered = index.alive & (index.serials <= self.entry.last_serial)
         wanted, limit = min(k, int(covered.sum())), k + int((~index.alive).sum())
@@ -107,7 +106,9 @@ class Milvus:
         )
         return [[] for _ in queries] if found is None else found
 
-    def _rows(self, index: "Index", found: list[Any], covered: NDArray[np.bool_], k: int) -> Found:
+    def _rows(
+        self, index: "Index", found: list[Any], covered: NDArray[np.bool_], k: int
+    ) -> Nearest:
         values = torch.full((len(found), k), -torch.inf)
         rows = torch.full((len(found), k), -1, dtype=torch.int64)
         for query, hits in enumerate(found):
@@ -120,7 +121,7 @@ class Milvus:
             values[query, :count] = torch.from_numpy(sim[live][:count])
         return (values if self.normalise else torch.where(rows < 0, values, -values)), rows
 
-    def _compared(self, index: "Index", queries: Tensor, found: Found) -> Found:
+    def _compared(self, index: "Index", queries: Tensor, found: Nearest) -> Nearest:
         """What was found by the vectors of the folder, whose checksums were compared. Where Milvus
         says something else of them, its own files are damaged."""
         told, rows = found

@@ -17,14 +17,14 @@ from unseen import config as configs
 from unseen.classical.kernel.features import KernelFeatures
 from unseen.contracts import FeatureDataset, IntArray
 from unseen.evaluation.evaluate import Evaluation, evaluate
-from unseen.experiment.setting import Setting, prepare
+from unseen.experiment.run_context import RunContext, prepare
 from unseen.geometry import unit
 from unseen.statistics import compare
-from unseen.studies.beside import drawn
 from unseen.studies.charts import Cloud, clouds
 from unseen.studies.figures import ACCENT, LINE, MUTED
 from unseen.studies.preset import Ask, Preset, Told
 from unseen.studies.preset_page import Section, Table
+from unseen.studies.published_comparison import drawn
 from unseen.studies.results import Results
 
 METHODS = ("whitening", "rca", "nca", "lmnn", "mcml")
@@ -41,9 +41,9 @@ class Classical(Preset):
     shows = "whitening, RCA, NCA, LMNN, MCML on frozen features, plain and after kernel PCA"
 
     def measure(self, ask: Ask, results: Mapping[str, Results], tell: Told) -> dict[str, Any]:
-        setting = prepare(configs.make(_values(ask)))
+        context = prepare(configs.make(_values(ask)))
         with torch.random.fork_rng(devices=[]):
-            return _compared(ask, setting, tell) | {"xor": _exclusive_or()}
+            return _compared(ask, context, tell) | {"xor": _exclusive_or()}
 
     def sections(
         self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
@@ -95,25 +95,25 @@ def _values(ask: Ask) -> dict[str, Any]:
     return configs.override(values, list(ask.settings))
 
 
-def _frozen(setting: Setting, items: IntArray, tell: Told) -> Tensor:  # [n, P], unit length
+def _frozen(context: RunContext, items: IntArray, tell: Told) -> Tensor:  # [n, P], unit length
     """Features, or what an untrained (pretrained, if there are weights) network makes of
     pictures."""
-    if isinstance(setting.dataset, FeatureDataset):
-        return unit(torch.from_numpy(np.asarray(setting.dataset.features[items])).float())
-    network = assemble.network(setting.config).to(setting.device)
-    _, transform = assemble.picture_transforms(setting.config, network)
+    if isinstance(context.dataset, FeatureDataset):
+        return unit(torch.from_numpy(np.asarray(context.dataset.features[items])).float())
+    network = assemble.network(context.config).to(context.device)
+    _, transform = assemble.picture_transforms(context.config, network)
     told = lambda done, total: tell("features of the pictures", done, total)  # noqa: E731
-    return unit(setting.embed(network, transform, items, told, field="pooled").cpu().float())
+    return unit(context.embed(network, transform, items, told, field="pooled").cpu().float())
 
 
-def _compared(ask: Ask, setting: Setting, tell: Told) -> dict[str, Any]:
+def _compared(ask: Ask, context: RunContext, tell: Told) -> dict[str, Any]:
     """Every metric in every space, fitted on training and judged on test classes."""
-    train, test = setting.split.train, setting.split.test
+    train, test = context.split.train, context.split.test
     if ask.is_quick:
-        train = _at_most(train, setting.dataset.labels, MOST_ITEMS)
-    fit, judged = _frozen(setting, train, tell), _frozen(setting, test, tell)
-    labels = torch.from_numpy(setting.dataset.labels[train])
-    asked = torch.from_numpy(setting.dataset.labels[test])
+        train = _at_most(train, context.dataset.labels, MOST_ITEMS)
+    fit, judged = _frozen(context, train, tell), _frozen(context, test, tell)
+    labels = torch.from_numpy(context.dataset.labels[train])
+    asked = torch.from_numpy(context.dataset.labels[test])
     rows: list[Row] = [{"space": "given", "method": NONE} | _scores(judged, asked)[1]]
     mean, size = fit.mean(dim=0), min(SIZE, len(fit) - 1, fit.shape[1])
     axes = torch.linalg.svd(fit - mean, full_matrices=False)[2][:size]  # [size, P]

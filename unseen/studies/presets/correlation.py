@@ -17,13 +17,13 @@ from unseen.reports.tables import metric_title
 from unseen.statistics import Spread, over_seeds
 from unseen.studies import correlation as correlations
 from unseen.studies import objectives
-from unseen.studies.beside import drawn, mean_of, number
 from unseen.studies.figures import MUTED
 from unseen.studies.numbered import name_list, numbered_points
 from unseen.studies.plan import Plan
 from unseen.studies.preset import Ask, Preset, Told
 from unseen.studies.preset_page import Section, Table
 from unseen.studies.presets.losses import objectives_plan, set_up_differences
+from unseen.studies.published_comparison import drawn, mean_of, number
 from unseen.studies.results import Results, Run
 from unseen.studies.revisit_figures import METRIC_CORRELATION, SPACE_CORRELATION
 from unseen.studies.training_space import by_method, distances, of_runs
@@ -37,11 +37,11 @@ MEASURES = {
     "ratio": "inside over between",
     "rho": "spectral decay rho",
 }
-Pairs = dict[tuple[str, str], "Found"]
+Pairs = dict[tuple[str, str], "JackknifedCorrelation"]
 
 
 @dataclass(frozen=True)
-class Found:
+class JackknifedCorrelation:
     """A correlation over objectives, and its least and largest value when any one is left out."""
 
     whole: correlations.Correlation
@@ -102,7 +102,7 @@ def _pairs(value: Callable[[str, str], float], methods: Sequence[str]) -> Pairs:
     }
 
 
-def _found(names: Sequence[str], x: Sequence[float], y: Sequence[float]) -> Found:
+def _found(names: Sequence[str], x: Sequence[float], y: Sequence[float]) -> JackknifedCorrelation:
     whole = correlations.pearson(x, y)
     without = {
         name: correlations.pearson([*x[:i], *x[i + 1 :]], [*y[:i], *y[i + 1 :]]).r
@@ -110,9 +110,9 @@ def _found(names: Sequence[str], x: Sequence[float], y: Sequence[float]) -> Foun
     }
     known = {name: r for name, r in without.items() if not math.isnan(r)}
     if math.isnan(whole.r) or not known:
-        return Found(whole, math.nan, math.nan, "")
+        return JackknifedCorrelation(whole, math.nan, math.nan, "")
     decisive = max(known, key=lambda name: abs(known[name] - whole.r))
-    return Found(whole, min(known.values()), max(known.values()), decisive)
+    return JackknifedCorrelation(whole, min(known.values()), max(known.values()), decisive)
 
 
 def _metrics(results: Results, data: str) -> Section:
@@ -163,20 +163,20 @@ def _metrics_told(ours: Pairs, printed: Mapping[tuple[str, str], float]) -> list
     ]
 
 
-def _inside(found: Found, value: float) -> str:
+def _inside(found: JackknifedCorrelation, value: float) -> str:
     if math.isnan(value) or math.isnan(found.whole.low):
         return "–"
     return "yes" if found.holds(value) else "no"
 
 
-def _r_text(found: Found) -> str:
+def _r_text(found: JackknifedCorrelation) -> str:
     if math.isnan(found.r):
         return "–"
     low, high = found.whole.low, found.whole.high
     return f"{found.r:.2f}" + ("" if math.isnan(low) else f" ({low:.2f} … {high:.2f})")
 
 
-def _without_text(found: Found) -> str:
+def _without_text(found: JackknifedCorrelation) -> str:
     return "–" if math.isnan(found.least) else f"{found.least:.2f} … {found.largest:.2f}"
 
 
@@ -245,7 +245,9 @@ def _space(results: Results, measured: dict[str, Any], ask: Ask) -> Section:
     return Section("Training embeddings and recall", told, [table], [figure])
 
 
-def _space_told(found: Mapping[str, Found], theirs: Mapping[str, float]) -> list[str]:
+def _space_told(
+    found: Mapping[str, JackknifedCorrelation], theirs: Mapping[str, float]
+) -> list[str]:
     rho = found["rho"]
     if math.isnan(rho.r):
         return ["Too few objectives have finished, or all score alike: nothing to correlate."]
@@ -269,7 +271,7 @@ def _space_told(found: Mapping[str, Found], theirs: Mapping[str, float]) -> list
 def _scatters(
     columns: Mapping[str, Mapping[str, Spread]],
     recall: Mapping[str, Spread],
-    found: Mapping[str, Found],
+    found: Mapping[str, JackknifedCorrelation],
     theirs: Mapping[str, float],
 ) -> Figure:
     figure = Figure(figsize=(10, 6.6), layout="constrained")

@@ -14,7 +14,13 @@ from torch import Tensor
 from unseen.evaluation.evaluate import evaluate
 from unseen.statistics import Spread
 from unseen.studies import maps
-from unseen.studies.beside import (
+from unseen.studies.by_class import interval_text, over_classes
+from unseen.studies.charts import Point, bars, lines, point
+from unseen.studies.plan import Plan, Values
+from unseen.studies.preset import Ask, Preset, Told
+from unseen.studies.preset_page import Section, Table
+from unseen.studies.published import table
+from unseen.studies.published_comparison import (
     baselines_told,
     drawn,
     gain_text,
@@ -24,12 +30,6 @@ from unseen.studies.beside import (
     signed,
     verdict,
 )
-from unseen.studies.by_class import interval_text, over_classes
-from unseen.studies.charts import Point, bars, lines, point
-from unseen.studies.plan import Plan, Values
-from unseen.studies.preset import Ask, Preset, Told
-from unseen.studies.preset_page import Section, Table
-from unseen.studies.published import table
 from unseen.studies.results import Results, Run
 from unseen.studies.training_space import of_runs
 

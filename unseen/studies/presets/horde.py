@@ -14,19 +14,19 @@ from torch import Tensor
 from unseen import assemble, find_data
 from unseen.evaluation.evaluate import evaluate
 from unseen.experiment.layers import stored_network
-from unseen.experiment.setting import Setting, computing, reopen
+from unseen.experiment.run_context import RunContext, computing, reopen
 from unseen.networks.network import EmbeddingNetwork
 from unseen.regularizers.high_order.descriptor import OrdersDescriptor
 from unseen.regularizers.horde import Horde as Regularizer
 from unseen.reports import run_folder
 from unseen.studies import local_features
-from unseen.studies.beside import drawn, number, seeds_told
 from unseen.studies.by_class import interval_text, over_classes
 from unseen.studies.charts import Point, lines, point
 from unseen.studies.plan import Plan, Values
 from unseen.studies.preset import Ask, Preset, Told
 from unseen.studies.preset_page import Section, Table
 from unseen.studies.published import table
+from unseen.studies.published_comparison import drawn, number, seeds_told
 from unseen.studies.results import Results, Run
 from unseen.training.run_folder import RunFolder
 
@@ -81,15 +81,15 @@ class Horde(Preset):
         measured: dict[str, Any] = {}
         for place, run in enumerate(runs):
             tell("orders and local features", place, len(runs))
-            setting, folder = reopen(run.folder)
+            context, folder = reopen(run.folder)
             found: dict[str, Any] = {"course": _course(folder)}
-            with computing(setting):
-                network = stored_network(setting, folder)
-                if setting.config.regularizers and setting.config.ensemble is None:
-                    found["orders"] = _by_order(setting, folder, network)
+            with computing(context):
+                network = stored_network(context, folder)
+                if context.config.regularizers and context.config.ensemble is None:
+                    found["orders"] = _by_order(context, folder, network)
                 looks = run.cell.labels.get("orders") in (PLAIN, BEST)
                 if looks and isinstance(network, EmbeddingNetwork):
-                    found["local"] = local_features.looked_at(setting, network)
+                    found["local"] = local_features.looked_at(context, network)
             measured[run.cell.key] = found
         tell("orders and local features", len(runs), len(runs))
         return measured
@@ -178,29 +178,29 @@ def _course(folder: RunFolder) -> dict[str, Any]:
     }
 
 
-def _by_order(setting: Setting, folder: RunFolder, network: Any) -> dict[str, float]:
+def _by_order(context: RunContext, folder: RunFolder, network: Any) -> dict[str, float]:
     """Recall@1 of every order on its own, and of all by principal components."""
-    train, test = setting.split.train, setting.split.test
-    num_classes = len(set(setting.dataset.labels[train].tolist()))
-    objective = assemble.objective(setting.config, num_classes, network)
+    train, test = context.split.train, context.split.test
+    num_classes = len(set(context.dataset.labels[train].tolist()))
+    objective = assemble.objective(context.config, num_classes, network)
     folder.fill(objective, "objective.safetensors")
     horde = objective.regularizers["horde"]
     assert isinstance(horde, Regularizer)
     size = network.embedding_size
-    orders = OrdersDescriptor(network, horde, size).to(setting.device)
-    _, transform = assemble.picture_transforms(setting.config, network)
-    tested = setting.embed(orders, transform, test)  # [n, size + (orders - 1) * d]
+    orders = OrdersDescriptor(network, horde, size).to(context.device)
+    _, transform = assemble.picture_transforms(context.config, network)
+    tested = context.embed(orders, transform, test)  # [n, size + (orders - 1) * d]
     each = (tested.shape[1] - size) // (horde.moments.num_orders - 1)
     parts = [tested[:, :size], *tested[:, size:].split(each, dim=1)]
-    found = {str(i): _recall(setting, part) for i, part in enumerate(parts, start=1)}
-    orders.fit(setting.embed(orders, transform, train))
+    found = {str(i): _recall(context, part) for i, part in enumerate(parts, start=1)}
+    orders.fit(context.embed(orders, transform, train))
     reduced = (tested - orders.mean.cpu()) @ orders.components.cpu().T
-    return found | {"all": _recall(setting, reduced)}
+    return found | {"all": _recall(context, reduced)}
 
 
-def _recall(setting: Setting, rows: Tensor) -> float:
-    asking = setting.asking(setting.split.test)
-    arguments = asking.arguments(rows)
+def _recall(context: RunContext, rows: Tensor) -> float:
+    task = context.retrieval_task(context.split.test)
+    arguments = task.arguments(rows)
     score = evaluate(**arguments, metrics=("recall@1",), resamples=0, missing="count")
     return score.values["recall@1"].value
 

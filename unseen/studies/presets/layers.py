@@ -15,19 +15,19 @@ import torch
 from unseen import config as configs
 from unseen.contracts import Dataset, FeatureDataset
 from unseen.experiment.layers import compare_layers
-from unseen.experiment.setting import Setting, Watch, reopen
+from unseen.experiment.run_context import RunContext, Watch, reopen
 from unseen.networks.backbone import has_weights
 from unseen.networks.network import EMBEDDING, POOLED
 from unseen.reports import run_folder
 from unseen.statistics import compare
 from unseen.studies import disagreements
-from unseen.studies.beside import drawn, number
 from unseen.studies.charts import Point, bars, lines
 from unseen.studies.figures import Drawn
 from unseen.studies.plan import Plan, Values
 from unseen.studies.preset import Ask, Preset, Told
 from unseen.studies.preset_page import Section, Table
 from unseen.studies.published import table
+from unseen.studies.published_comparison import drawn, number
 from unseen.studies.results import Results, Run
 from unseen.training.run_folder import RunFolder
 
@@ -40,7 +40,7 @@ FOREIGN: dict[str, Values] = {
     "lifted structure, 128": {"loss": {"name": "lifted_structure"}, "embedding_size": 128},
     "multi similarity, 128": {"loss": {"name": "multi_similarity"}, "embedding_size": 128},
 }
-Found = dict[str, dict[str, Any]]  # net -> what `measure` says of it
+ByNet = dict[str, dict[str, Any]]  # net -> what `measure` says of it
 
 
 class Layers(Preset):
@@ -67,20 +67,20 @@ class Layers(Preset):
 
     def measure(self, ask: Ask, results: Mapping[str, Results], tell: Told) -> dict[str, Any]:
         first = [r for found in results.values() for r in _first_runs(found)]
-        measured: Found = {}
+        measured: ByNet = {}
         for place, (name, run) in enumerate(first):
             tell("recall by layer", place, len(first))
-            setting, folder = reopen(run.folder)
-            measured[name] = _looked_into(setting, folder)
-            if name == "NetA" and not isinstance(setting.dataset, FeatureDataset):
-                measured[name]["shown"] = _shown(folder, setting.dataset)
+            context, folder = reopen(run.folder)
+            measured[name] = _looked_into(context, folder)
+            if name == "NetA" and not isinstance(context.dataset, FeatureDataset):
+                measured[name]["shown"] = _shown(folder, context.dataset)
         tell("recall by layer", len(first), len(first))
         return {"nets": measured}
 
     def sections(
         self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
     ) -> list[Section]:
-        found: Found = measured.get("nets", {})
+        found: ByNet = measured.get("nets", {})
         nets = {name: found[name] for name in (*NETS, CLASSIFIED) if name in found}
         if "NetA" not in nets:
             return [Section("By layer", ["NetA has not finished: there is nothing to compare."])]
@@ -134,12 +134,12 @@ def _first_runs(found: Results) -> list[tuple[str, Run]]:
     return runs
 
 
-def _looked_into(setting: Setting, folder: RunFolder) -> dict[str, Any]:
+def _looked_into(context: RunContext, folder: RunFolder) -> dict[str, Any]:
     """Recall by layer at the end and over time, and pooled against trained layer, over classes."""
-    compared = compare_layers(setting, folder, (), Watch())
+    compared = compare_layers(context, folder, (), Watch())
     with np.load(folder.checked("embeddings/layers.npz")) as arrays:
         names, right = arrays["names"].tolist(), arrays["right"]
-    labels = torch.from_numpy(setting.dataset.labels[setting.split.test])
+    labels = torch.from_numpy(context.dataset.labels[context.split.test])
     gain = None
     if POOLED in names and EMBEDDING in names and names.index(POOLED) != names.index(EMBEDDING):
         rows = [torch.from_numpy(right[names.index(name)]) for name in (EMBEDDING, POOLED)]
@@ -183,7 +183,7 @@ def _gain_words(gain: Sequence[float] | None) -> str:
     return f"{value:+.1f} ({low:+.1f} to {high:+.1f})"
 
 
-def _by_layer(nets: Found, ask: Ask) -> Section:
+def _by_layer(nets: ByNet, ask: Ask) -> Section:
     theirs = _published(ask)
     a = nets["NetA"]
     change = theirs["NetA", "pool5.3"] - theirs["NetA", "fc6"]
@@ -219,7 +219,7 @@ def _on_training_classes(net: Mapping[str, Any], ask: Ask) -> str:
     )
 
 
-def _expected(nets: Found, theirs: Mapping[tuple[str, str], float]) -> list[str]:
+def _expected(nets: ByNet, theirs: Mapping[tuple[str, str], float]) -> list[str]:
     """What the paper says of layers, and whether it is so here."""
     told = []
     before = {n: f["gain"] for n, f in nets.items() if f["gain"] is not None and n != CLASSIFIED}
@@ -247,7 +247,7 @@ def _expected(nets: Found, theirs: Mapping[tuple[str, str], float]) -> list[str]
     return told
 
 
-def _bar_figures(nets: Found) -> list[Drawn]:
+def _bar_figures(nets: ByNet) -> list[Drawn]:
     rows = nets["NetA"]["layers"]
     series = {
         title: {r["layer"]: Point(r["layer"], 100 * r[part]) for r in rows}
@@ -273,7 +273,7 @@ def _bar_figures(nets: Found) -> list[Drawn]:
     ]
 
 
-def _over_time(nets: Found) -> Section:
+def _over_time(nets: ByNet) -> Section:
     series: dict[str, list[Point]] = {}
     dashed, told = [], []
     for net in ("NetA", CLASSIFIED):
@@ -301,7 +301,7 @@ def _over_time(nets: Found) -> Section:
     return Section("Over time, and under classification", told, [], [figure] if series else [])
 
 
-def _foreign(found: Found, ask: Ask) -> Section:
+def _foreign(found: ByNet, ask: Ask) -> Section:
     rows, words = [], []
     for name, model in found.items():
         for layer, title in ((EMBEDDING, "output"), (POOLED, "penultimate")):

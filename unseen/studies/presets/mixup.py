@@ -13,7 +13,6 @@ from matplotlib.figure import Figure
 from unseen.reports.tables import row_title
 from unseen.statistics import Spread, over_seeds
 from unseen.studies import objectives
-from unseen.studies.beside import drawn, gain_text, gains, mean_of, missing_text, plain_text
 from unseen.studies.by_class import interval_text, over_classes
 from unseen.studies.charts import logarithmic
 from unseen.studies.figures import ACCENT
@@ -22,6 +21,14 @@ from unseen.studies.plan import Plan
 from unseen.studies.preset import Ask, Preset, Told
 from unseen.studies.preset_page import Section, Table
 from unseen.studies.presets.losses import set_up_differences
+from unseen.studies.published_comparison import (
+    drawn,
+    gain_text,
+    gains,
+    mean_of,
+    missing_text,
+    plain_text,
+)
 from unseen.studies.results import Results, Run
 from unseen.studies.training_space import mean_spectrum, of_runs, spectra
 

@@ -14,7 +14,15 @@ from matplotlib.figure import Figure
 
 from unseen.statistics import Spread, over_seeds
 from unseen.studies import objectives
-from unseen.studies.beside import (
+from unseen.studies.by_class import class_verdict, interval_text, over_classes
+from unseen.studies.charts import logarithmic
+from unseen.studies.figures import ACCENT, LINE, MUTED
+from unseen.studies.numbered import OTHER, name_list, numbered_points
+from unseen.studies.plan import Plan
+from unseen.studies.preset import Ask, Preset, Told
+from unseen.studies.preset_page import Section, Table
+from unseen.studies.presets.losses import objectives_plan, set_up_differences
+from unseen.studies.published_comparison import (
     UNSURE,
     drawn,
     gain_text,
@@ -26,14 +34,6 @@ from unseen.studies.beside import (
     signed,
     verdict,
 )
-from unseen.studies.by_class import class_verdict, interval_text, over_classes
-from unseen.studies.charts import logarithmic
-from unseen.studies.figures import ACCENT, LINE, MUTED
-from unseen.studies.numbered import OTHER, name_list, numbered_points
-from unseen.studies.plan import Plan
-from unseen.studies.preset import Ask, Preset, Told
-from unseen.studies.preset_page import Section, Table
-from unseen.studies.presets.losses import objectives_plan, set_up_differences
 from unseen.studies.results import Results
 from unseen.studies.revisit_figures import RHO
 from unseen.studies.training_space import by_method, mean_spectrum, of_runs, spectra

@@ -13,7 +13,6 @@ from matplotlib.figure import Figure
 
 from unseen.statistics import over_seeds
 from unseen.studies import objectives
-from unseen.studies.beside import drawn, mean_of, missing_text, number, spread_text
 from unseen.studies.by_class import ONE_SEED, interval_text, over_classes
 from unseen.studies.figures import LINE
 from unseen.studies.plan import Plan, Values
@@ -21,6 +20,7 @@ from unseen.studies.preset import METRICS, Ask, Preset
 from unseen.studies.preset_page import Section, Table
 from unseen.studies.presets.losses import set_up_differences
 from unseen.studies.published import table
+from unseen.studies.published_comparison import drawn, mean_of, missing_text, number, spread_text
 from unseen.studies.relative_performance import relative
 from unseen.studies.results import Results
 

@@ -15,7 +15,6 @@ from scipy.stats import spearmanr
 
 from unseen.reports.tables import metric_title
 from unseen.studies import figures, pair_curves
-from unseen.studies.beside import baselines_told, drawn, fisher, number, seeds_told
 from unseen.studies.by_class import interval_text, over_classes
 from unseen.studies.charts import Point, lines, point
 from unseen.studies.objectives import CLASS_LR
@@ -23,6 +22,7 @@ from unseen.studies.plan import Plan, Values
 from unseen.studies.preset import Ask, Preset, Told
 from unseen.studies.preset_page import Section, Table
 from unseen.studies.published import table
+from unseen.studies.published_comparison import baselines_told, drawn, fisher, number, seeds_told
 from unseen.studies.results import Results
 from unseen.studies.tournament import Tournament, tournament
 from unseen.studies.training_space import of_runs

@@ -11,10 +11,10 @@ from PIL import Image
 
 from unseen import config as configs
 from unseen.contracts import Split
-from unseen.experiment.broken import BrokenPictures
 from unseen.experiment.leaks import copies, refuse_shared_classes
 from unseen.experiment.run import train_and_judge
-from unseen.experiment.setting import Setting, Watch, prepare
+from unseen.experiment.run_context import RunContext, Watch, prepare
+from unseen.experiment.unreadable_pictures import UnreadablePictures
 from unseen.training.run_folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("narrow_network")
@@ -34,17 +34,17 @@ def photos(tmp_path: Path) -> Path:
     return tmp_path / "photos"
 
 
-def setting_of(photos: Path, *words: str) -> Setting:
+def setting_of(photos: Path, *words: str) -> RunContext:
     common = ["batch_size=8", "embedding_size=8", "epochs=2", "sampler.steps=3", "workers=0"]
     words = (f"data.root={photos}", *common, "transform=base", "picture_size=16", *words)
     return prepare(configs.make(configs.override({"data": {"name": "folder"}}, list(words))))
 
 
-def break_some(setting: Setting) -> list[str]:
+def break_some(context: RunContext) -> list[str]:
     """Cuts a training and a test picture after the data set was made."""
     broken = []
-    for items in (setting.split.train, setting.split.test):
-        path = setting.dataset.path(int(items[1]))  # type: ignore[attr-defined]
+    for items in (context.split.train, context.split.test):
+        path = context.dataset.path(int(items[1]))  # type: ignore[attr-defined]
         path.write_bytes(path.read_bytes()[:200])
         broken.append(str(path))
     return broken
@@ -63,10 +63,10 @@ def stop_at(step: int) -> Watch:
 
 
 def test_a_run_goes_on_without_broken_pictures(photos: Path, tmp_path: Path) -> None:
-    setting = setting_of(photos, "epochs=6")
-    broken = break_some(setting)
+    context = setting_of(photos, "epochs=6")
+    broken = break_some(context)
     told: list[str] = []
-    result = train_and_judge(setting, tmp_path / "run", "test", Watch(warn=told.append))
+    result = train_and_judge(context, tmp_path / "run", "test", Watch(warn=told.append))
     assert result["unreadable_pictures"] == 2
     assert len([line for line in told if "cannot be read any more" in line]) == 2
     assert all(any(path in line for line in told) for path in broken)
@@ -81,18 +81,18 @@ def test_frozen_layers_go_on_without_broken_pictures_until_they_are_back(
 ) -> None:
     monkeypatch.setenv("UNSEEN_CACHE", str(tmp_path / "cache"))
     words = ("backbone=small_conv", "freeze_until=stage2", f"views={views}", "pooling=avg")
-    setting = setting_of(photos, *words)
+    context = setting_of(photos, *words)
     whole = {path: Path(path).read_bytes() for path in map(str, photos.glob("*/*.png"))}
-    broken = break_some(setting)
+    broken = break_some(context)
     for name in ("first", "second"):  # a run that finds the cache is told as well
         told: list[str] = []
-        again = replace(setting, broken=BrokenPictures())
+        again = replace(context, unreadable=UnreadablePictures())
         result = train_and_judge(again, tmp_path / name, "test", Watch(warn=told.append))
         assert result["unreadable_pictures"] == 2
         assert all(any(path in line for line in told) for path in broken)
     for path in broken:
         Path(path).write_bytes(whole[path])
-    mended = replace(setting, broken=BrokenPictures())
+    mended = replace(context, unreadable=UnreadablePictures())
     assert train_and_judge(mended, tmp_path / "third", "test")["unreadable_pictures"] == 0
     marks = [path.read_bytes() for path in (tmp_path / "cache" / "activations").glob("*/done")]
     assert len(marks) == 1 + views
@@ -103,10 +103,10 @@ def test_frozen_layers_stop_at_a_broken_picture_if_strict(
     photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("UNSEEN_CACHE", str(tmp_path / "cache"))
-    setting = setting_of(photos, "freeze_until=stage2", "strict=true")
-    break_some(setting)
+    context = setting_of(photos, "freeze_until=stage2", "strict=true")
+    break_some(context)
     with pytest.raises(ValueError, match="cannot read picture"):
-        train_and_judge(setting, tmp_path / "run", "test")
+        train_and_judge(context, tmp_path / "run", "test")
 
 
 @pytest.mark.parametrize("stop", [1, 4])
@@ -128,39 +128,39 @@ def test_stopped_and_resumed_with_broken_pictures(
 
 
 def test_strict_stops_at_the_first(photos: Path, tmp_path: Path) -> None:
-    setting = setting_of(photos, "strict=true", "epochs=6")
-    broken = break_some(setting)
+    context = setting_of(photos, "strict=true", "epochs=6")
+    broken = break_some(context)
     with pytest.raises(ValueError, match="cannot read picture") as caught:
-        train_and_judge(setting, tmp_path / "run", "test")
+        train_and_judge(context, tmp_path / "run", "test")
     assert str(caught.value).split(": ")[0].removeprefix("cannot read picture ") in broken
 
 
 def test_copies_across_the_split_are_counted_and_recorded(photos: Path, tmp_path: Path) -> None:
-    setting = setting_of(photos)
-    assert setting.copies is not None
-    assert set(setting.copies.counts().values()) == {0}
+    context = setting_of(photos)
+    assert context.copies is not None
+    assert set(context.copies.counts().values()) == {0}
     trained, tested = (
-        setting.dataset.path(int(items[0]))  # type: ignore[attr-defined]
-        for items in (setting.split.train, setting.split.test)
+        context.dataset.path(int(items[0]))  # type: ignore[attr-defined]
+        for items in (context.split.train, context.split.test)
     )
     (tested.parent / "copy.png").write_bytes(trained.read_bytes())
     (trained.parent / "another.png").write_bytes(trained.read_bytes())
-    setting = setting_of(photos, "epochs=1", "sampler.steps=1")
-    assert setting.copies is not None
-    assert setting.copies.counts() == {
+    context = setting_of(photos, "epochs=1", "sampler.steps=1")
+    assert context.copies is not None
+    assert context.copies.counts() == {
         "exact copies": 2,
         "exact copies across the split": 2,
         "exact copies under other labels": 3,
     }
-    assert "copy.png" in setting.copies.examples[0]
-    train_and_judge(setting, tmp_path / "run", "test")
+    assert "copy.png" in context.copies.examples[0]
+    train_and_judge(context, tmp_path / "run", "test")
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
     assert manifest["data"]["data"]["exact copies across the split"] == 2
 
 
 def test_a_class_on_both_sides_is_an_error(photos: Path) -> None:
-    setting = setting_of(photos)
-    dataset, split = setting.dataset, setting.split
+    context = setting_of(photos)
+    dataset, split = context.dataset, context.split
     refuse_shared_classes(dataset, split)
     mixed = Split(split.train, split.validation, np.append(split.test, split.train[0]))
     with pytest.raises(ValueError, match=r"1 classes are both in train and in test: class \d"):

@@ -19,16 +19,17 @@ from unseen.contracts import (
     Dataset,
     IdentifiedDataset,
     IntArray,
+    Progress,
     Split,
     annotations_of,
 )
 from unseen.data.pictures.loader import evaluation_batches
-from unseen.evaluation.asking import Asking
 from unseen.evaluation.embed import embed, embed_layers
 from unseen.evaluation.evaluate import Evaluation
-from unseen.experiment.broken import BrokenPictures
+from unseen.evaluation.retrieval_task import RetrievalTask
 from unseen.experiment.items import read_items, refuse_other_items, split_hash
 from unseen.experiment.leaks import Copies, copies, refuse_shared_classes
+from unseen.experiment.unreadable_pictures import UnreadablePictures
 from unseen.networks.descriptor import Described, Tappable
 from unseen.networks.network import EMBEDDING
 from unseen.regularizers.high_order.descriptor import OrdersDescriptor
@@ -53,12 +54,12 @@ class Watch:
         for listener in self.listeners:
             listener(event)
 
-    def of(self, what: str) -> Callable[[int, int], None]:
+    def of(self, what: str) -> Progress:
         return lambda done, total: self.progress(what, done, total)
 
 
 @dataclass(frozen=True)
-class Setting:
+class RunContext:
     """A settled config and what it stands for; `reasons` says why each "auto" became what it is."""
 
     config: SettledConfig
@@ -67,7 +68,7 @@ class Setting:
     reasons: list[str]
     known_scores: dict[bytes, Evaluation] = field(default_factory=dict)  # see `judge`
     copies: Copies | None = None
-    broken: BrokenPictures = field(default_factory=BrokenPictures)
+    unreadable: UnreadablePictures = field(default_factory=UnreadablePictures)
     processes: Processes = field(default_factory=Processes)
     asked: Config | None = None  # the config before it was settled
 
@@ -76,16 +77,16 @@ class Setting:
         return torch.device(self.config.device)
 
     @property
-    def if_broken(self) -> BrokenPictures | None:
+    def if_unreadable(self) -> UnreadablePictures | None:
         """Who is told of a picture that cannot be read; None: it ends the run."""
-        return None if self.config.strict else self.broken
+        return None if self.config.strict else self.unreadable
 
     def embed(
         self,
         network: Tappable | Described | OrdersDescriptor,
         transform: Any,
         items: IntArray,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Progress | None = None,
         field: Literal["embeddings", "pooled"] = "embeddings",
     ) -> Tensor:  # [n, D]
         """Embeddings (or pooled descriptors) of some items, in their order. Several processes
@@ -101,7 +102,7 @@ class Setting:
         transform: Any,
         items: IntArray,
         layers: Sequence[str],
-        progress: Callable[[int, int], None] | None = None,
+        progress: Progress | None = None,
     ) -> dict[str, Tensor]:  # each [n, d]
         """Descriptors of several layers from one forward pass; the embedding stays raw where the
         run compares raw embeddings, which takes a second pass."""
@@ -113,7 +114,7 @@ class Setting:
             found[EMBEDDING] = self.embed(network, transform, items, progress)
         return found
 
-    def asking(self, items: IntArray, columns: Sequence[str] = ()) -> Asking:
+    def retrieval_task(self, items: IntArray, columns: Sequence[str] = ()) -> RetrievalTask:
         """Who asks whom among some items, by their class and by further label columns."""
         told = annotations_of(self.dataset)
         labels = torch.from_numpy(self.dataset.labels[items])
@@ -122,7 +123,7 @@ class Setting:
         query = gallery = None
         if np.array_equal(items, self.split.test):
             query, gallery = self.split.query, self.split.gallery
-        return Asking(
+        return RetrievalTask(
             {"": labels, **more} if more else labels,
             None if query is None else torch.from_numpy(query),
             None if gallery is None else torch.from_numpy(gallery),
@@ -137,7 +138,7 @@ class Setting:
             transform,
             EMBED_BATCH,
             workers=self.config.workers,
-            broken=self.if_broken,
+            on_unreadable=self.if_unreadable,
         )
 
     def _share(self, items: IntArray) -> IntArray:
@@ -152,10 +153,10 @@ class Setting:
 
 
 @contextmanager
-def computing(setting: Setting) -> Iterator[None]:
+def computing(context: RunContext) -> Iterator[None]:
     """The config's number of threads while the block runs: results depend on it in the last bit."""
     before = torch.get_num_threads()
-    torch.set_num_threads(setting.config.threads)
+    torch.set_num_threads(context.config.threads)
     try:
         yield
     finally:
@@ -168,7 +169,7 @@ def prepare(
     dataset: Dataset | None = None,
     processes: Processes | None = None,
     is_named: bool = False,
-) -> Setting:
+) -> RunContext:
     """Opens the data (unless it is given), settles the config and cuts the classes. is_named: the
     config says where the given data set comes from; otherwise nobody else can open it."""
     watch, processes = watch or Watch(), processes or Processes()
@@ -183,7 +184,7 @@ def prepare(
     split = assemble.split(settled, dataset)
     refuse_shared_classes(dataset, split)
     found = copies(dataset, split)
-    return Setting(
+    return RunContext(
         settled, dataset, split, reasons, copies=found, processes=processes, asked=config
     )
 
@@ -193,7 +194,7 @@ def reopen(
     watch: Watch | None = None,
     data: str | None = None,
     dataset: Dataset | None = None,
-) -> tuple[Setting, RunFolder]:
+) -> tuple[RunContext, RunFolder]:
     """The setting of a stored run: its items and its split. data: where the items lie now;
     dataset: or the data set itself. Items that have come since are left out; where some are lost
     or changed, a ValueError says which."""
@@ -219,7 +220,7 @@ def reopen(
             watch.warn(f"left out, because {path} was not trained with them: {changes}")
         dataset, split = kept.found_in(dataset), kept.split
     config, reasons = settle(config, dataset)
-    return Setting(config, dataset, split, reasons, copies=copies(dataset, split)), folder
+    return RunContext(config, dataset, split, reasons, copies=copies(dataset, split)), folder
 
 
 def _read(dataset: Dataset, watch: Watch) -> None:
@@ -232,22 +233,22 @@ def stored_config(folder: RunFolder) -> SettledConfig:
     return configs.make_settled(configs.load(folder.checked("config.toml")))
 
 
-def as_stored(setting: Setting, folder: RunFolder) -> Setting:
+def as_stored(context: RunContext, folder: RunFolder) -> RunContext:
     """A run goes on with what "auto" was settled to where it began, on whatever machine."""
-    if setting.asked is None or not folder.is_started:
-        return setting
-    stored, asked = dict(stored_config(folder)), dict(setting.asked)
+    if context.asked is None or not folder.is_started:
+        return context
+    stored, asked = dict(stored_config(folder)), dict(context.asked)
     kept = {key: stored[key] for key in BY_MACHINE if asked[key] == "auto"}
-    differing = {k: v for k, v in kept.items() if getattr(setting.config, k) != v}
+    differing = {k: v for k, v in kept.items() if getattr(context.config, k) != v}
     if differing.get("device") and not torch.cuda.is_available():
         raise ValueError(
             f"{folder.path} was trained on {kept['device']}, which is not here: go on where there "
             "is one, or start anew with another --out"
         )
-    reasons = [r for r in setting.reasons if r.partition(" = ")[0] not in differing]
+    reasons = [r for r in context.reasons if r.partition(" = ")[0] not in differing]
     reasons += [f"{key} = {value}: as when the run began" for key, value in differing.items()]
-    config = setting.config.model_copy(update=differing)
-    return replace(setting, config=config, reasons=reasons)
+    config = context.config.model_copy(update=differing)
+    return replace(context, config=config, reasons=reasons)
 
 
 def changed_keys(folder: RunFolder, config: SettledConfig) -> list[str]:
@@ -256,14 +257,14 @@ def changed_keys(folder: RunFolder, config: SettledConfig) -> list[str]:
     return [key for key in Config.model_fields if getattr(stored, key) != getattr(config, key)]
 
 
-def steps_per_epoch(setting: Setting) -> int:
+def steps_per_epoch(context: RunContext) -> int:
     """Batches in an epoch."""
-    return len(assemble.sampler(setting.config, setting.split.train, setting.dataset.labels))
+    return len(assemble.sampler(context.config, context.split.train, context.dataset.labels))
 
 
-def describe(setting: Setting) -> dict[str, Any]:
+def describe(context: RunContext) -> dict[str, Any]:
     """Data and split in counts and fingerprints; no paths, so that results can be compared."""
-    dataset, split = setting.dataset, setting.split
+    dataset, split = context.dataset, context.split
     parts = {"train": split.train, "validation": split.validation, "test": split.test}
     counts: dict[str, Any] = {f"{name}_items": len(items) for name, items in parts.items()}
     for name, items in parts.items():
@@ -273,6 +274,6 @@ def describe(setting: Setting) -> dict[str, Any]:
             counts[f"{name}_items"] = len(asked)
     counts["hash"] = split_hash(split)
     told = {key: value for key, value in dataset.describe().items() if isinstance(value, int)}
-    told |= setting.copies.counts() if setting.copies else {}
+    told |= context.copies.counts() if context.copies else {}
     data = told | {"name": dataset.name, "fingerprint": dataset.fingerprint()}
     return {"data": data, "split": counts}

@@ -7,11 +7,11 @@ import torch
 
 from unseen.statistics import compare, over_seeds
 from unseen.studies import objectives
-from unseen.studies.beside import signed, verdict
 from unseen.studies.by_class import class_verdict
 from unseen.studies.preset import Ask
 from unseen.studies.presets.losses import objectives_plan
 from unseen.studies.presets.rho import Gain, _gains_told
+from unseen.studies.published_comparison import signed, verdict
 
 DATA = ["cub200", "cars196", "online_products"]
 CHANCES = {"cub200": {0.3, 0.35, 0.4}, "cars196": {0.35}, "online_products": {0.15}}

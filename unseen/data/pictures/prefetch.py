@@ -9,7 +9,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def ahead(
+def prefetch(
     work: Callable[[Item], Result], items: Iterable[Item], threads: int, most: int = 128
 ) -> Iterator[Result]:
     """`work` of each item, in order; at most `most` results wait, however slow the consumer is."""

@@ -11,7 +11,7 @@ from unseen.evaluation.evaluate import Labels
 
 
 @dataclass(frozen=True)
-class Asking:
+class RetrievalTask:
     """One entry per item. Without queries and gallery every item asks all others."""
 
     labels: Labels  # [n], or several columns of them

@@ -14,7 +14,7 @@ from unseen.files import shown
 EVENT = "unreadable"
 
 
-class BrokenPictures:
+class UnreadablePictures:
     """Called with each error; `tell` hears of each file once."""
 
     def __init__(self) -> None:

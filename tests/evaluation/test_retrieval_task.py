@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from unseen.evaluation.asking import Asking
 from unseen.evaluation.evaluate import evaluate
+from unseen.evaluation.retrieval_task import RetrievalTask
 from unseen.evaluation.retrieve import retrieve
 
 
@@ -42,8 +42,8 @@ def test_recall_is_that_of_a_loop(seed: int, parts: str) -> None:
     query = order[:15] if parts in ("query", "both", "apart") else None
     gallery = order[10:] if parts in ("gallery", "both") else None
     gallery = order[15:] if parts == "apart" else gallery
-    asking = Asking(labels, query, gallery, groups)
-    score = evaluate(**asking.arguments(embeddings), metrics=("recall@1",), resamples=0)
+    task = RetrievalTask(labels, query, gallery, groups)
+    score = evaluate(**task.arguments(embeddings), metrics=("recall@1",), resamples=0)
     wanted = slow_recall(
         embeddings,
         labels.tolist(),
@@ -52,17 +52,17 @@ def test_recall_is_that_of_a_loop(seed: int, parts: str) -> None:
         groups.tolist(),
     )
     assert score.values["recall@1"].value == pytest.approx(wanted, abs=1e-12)
-    retrieve(**asking.arguments(embeddings), depth=3)  # takes the same arguments
+    retrieve(**task.arguments(embeddings), depth=3)  # takes the same arguments
 
 
 def test_scores_by_column_have_plain_names() -> None:
     embeddings = torch.randn(20, 4, generator=torch.Generator().manual_seed(0))
     labels = torch.arange(20) // 2
-    asking = Asking({"": labels, "family": labels // 5}, gallery=torch.arange(10, 20))
+    task = RetrievalTask({"": labels, "family": labels // 5}, gallery=torch.arange(10, 20))
     asked: dict[str, Any] = {"metrics": ("recall@1", "nmi"), "resamples": 0, "missing": "count"}
-    both = evaluate(**asking.arguments(embeddings), **asked)
+    both = evaluate(**task.arguments(embeddings), **asked)
     for column, alone in (("", labels), ("family", labels // 5)):
-        single = Asking(alone, gallery=torch.arange(10, 20)).arguments(embeddings)
+        single = RetrievalTask(alone, gallery=torch.arange(10, 20)).arguments(embeddings)
         wanted = evaluate(**single, **asked)
         assert both.by(column).to_dict() == wanted.to_dict()
         assert set(both.by(column).per_query) == {"recall@1", "nmi"}
