@@ -167,6 +167,7 @@ class Sampler(Protocol):
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 
 
+@runtime_checkable
 class EmbeddedSampler(Sampler, Protocol):
     """A sampler that also looks at embeddings, which the trainer brings it."""
 

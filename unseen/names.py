@@ -48,12 +48,14 @@ def lazy(
     package: str, where: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """`__getattr__`, `__dir__` and `__all__` of a package whose names lie in the modules `where`
-    says, and are imported when they are asked for."""
+    says (`module:name` where it has another name there), and are imported when they are asked
+    for."""
 
     def find(name: str) -> Any:
         if name not in where:
             near = advice(name, sorted(where))
             raise AttributeError(f"module {package!r} has no attribute {name!r}: {near}")
-        return getattr(importlib.import_module(f"{package}.{where[name]}"), name)
+        module, _, there = where[name].partition(":")
+        return getattr(importlib.import_module(f"{package}.{module}"), there or name)
 
     return find, lambda: sorted(where), sorted(where)

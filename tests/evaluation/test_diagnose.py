@@ -5,7 +5,8 @@ import math
 import torch
 from torch import Tensor
 
-from unseen.evaluation.diagnose import findings, look
+from unseen.evaluation.diagnose import look
+from unseen.evaluation.findings import findings
 
 
 def clouds(noise: float, size: int = 16) -> tuple[Tensor, Tensor]:

@@ -7,14 +7,13 @@ from typing import Annotated, Any
 import typer
 
 from unseen import config as configs
-from unseen import find_data
+from unseen import find_data, reports
 from unseen.cli.allocator import keep_freed_memory
 from unseen.cli.show_run import Shown
 from unseen.cli.terminal import command_line, console, display, stages
 from unseen.config import Config
 from unseen.data.pictures.stored import CACHE_VARIABLE
 from unseen.experiment.run import fit
-from unseen.reports import page, tables
 
 
 def train(
@@ -74,10 +73,10 @@ def run(config: Config, out: Path | None, accept_changes: bool = False) -> dict[
     fitted = fit(config, out, command_line(), Shown(), accept_changes)
     if fitted.was_finished:
         console.print(f"{fitted.path} is finished; its scores:")
-        console.print(tables.score_table(fitted.result))
+        console.print(reports.score_table(fitted.result))
     elif not console.quiet:
         with display() as (_, watch):
-            written = page.write(fitted.path, fitted.context.dataset, stages(watch))
-        console.print(tables.score_table(fitted.result))
+            written = reports.write_page(fitted.path, fitted.context.dataset, stages(watch))
+        console.print(reports.score_table(fitted.result))
         console.print(f"report: {written}")
     return fitted.result

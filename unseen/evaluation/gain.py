@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from unseen.evaluation.diagnose import Finding
 from unseen.evaluation.evaluate import Evaluation
+from unseen.evaluation.findings import Finding
 from unseen.statistics import bootstrap
 
 FIRST, ALL = "recall@1", "map_at_r"

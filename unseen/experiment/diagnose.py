@@ -12,7 +12,8 @@ import torch
 
 from unseen import assemble
 from unseen.contracts import IntArray
-from unseen.evaluation.diagnose import Look, findings, look
+from unseen.evaluation.diagnose import Look, look
+from unseen.evaluation.findings import findings
 from unseen.evaluation.gain import verdict
 from unseen.evaluation.robustness import robustness
 from unseen.experiment.fit import monitored_items

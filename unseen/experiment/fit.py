@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from unseen import assemble
-from unseen.contracts import IntArray
+from unseen.contracts import EmbeddedSampler, IntArray
 from unseen.evaluation.evaluate import evaluate
 from unseen.experiment import unreadable_pictures
 from unseen.experiment.layers import BEST, named_layers, recall_by_layer
@@ -28,7 +28,6 @@ from unseen.experiment.start import has_kept_start, keep_start
 from unseen.networks.descriptor import described
 from unseen.networks.head import PRINCIPAL
 from unseen.networks.network import EMBEDDING, EmbeddingNetwork
-from unseen.samplers.embedded.base import EmbeddedSampler
 from unseen.training import sinks
 from unseen.training.checkpoint import Checkpoints
 from unseen.training.guards import NonFiniteStepError, collapse

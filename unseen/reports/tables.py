@@ -11,7 +11,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from unseen.evaluation.diagnose import Finding
+from unseen.evaluation.findings import Finding
 from unseen.evaluation.gain import UNTRAINED, start_title, verdict
 from unseen.outside import short_name
 from unseen.pages import render
