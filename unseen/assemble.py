@@ -211,13 +211,16 @@ def sampler(config: SettledConfig, items: IntArray, labels: IntArray) -> Sampler
     return made
 
 
-def picture_transforms(config: SettledConfig, net: Tappable) -> tuple[Any, Any]:
-    """The training and the evaluation transform, with the network's size and normalisation;
-    features have none."""
+def picture_transforms(
+    config: SettledConfig, net: Tappable, size: int | None = None
+) -> tuple[Any, Any]:
+    """The training and the evaluation transform, with the network's size (or another) and
+    normalisation; features have none."""
     if config.transform is None:
         return None, None
     spec = net.backbone.input_spec
-    return transforms.named(config.transform, spec.size, spec.mean, spec.std)
+    crop = config.smallest_crop
+    return transforms.named(config.transform, size or spec.size, spec.mean, spec.std, crop)
 
 
 def schedule(config: SettledConfig, steps_per_epoch: int) -> Callable[[int], float]:
@@ -235,7 +238,7 @@ def descent(
 ) -> Descent:
     """The optimiser of the network's and the objective's parameters, and how it steps."""
     given = config.optimiser
-    groups = network_groups(net, config.lr, given.backbone_factor)
+    groups = network_groups(net, config.lr, given.backbone_factor, given.layer_decay)
     groups += priced.parameter_groups(config.lr)
     momentum = {} if given.momentum is None else {"momentum": given.momentum}
     return Descent(

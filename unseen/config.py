@@ -38,7 +38,7 @@ from unseen.data.pictures import transforms
 from unseen.evaluation import metric_names
 from unseen.losses.base import LabelLoss
 from unseen.names import known
-from unseen.networks.backbone import FEATURES, OWN
+from unseen.networks.backbone import FEATURES, OWN, Mirror
 from unseen.networks.pooling import POOLINGS
 from unseen.networks.presets import PRESETS
 from unseen.training.optimisers import Precision
@@ -75,7 +75,7 @@ class Config(BaseModel):
     network: str = PLAIN  # or net_a ... net_f (`networks/presets.py`), or one from outside
     weights: str | None = "auto"  # none: random; imagenet; or a file
     pooling: str = "auto"  # own, avg, max, avg+max, gem
-    mirror: bool = False  # the pooled descriptor is the mean of a picture's and its mirror image's
+    mirror: Mirror = False  # the mean of a picture's and its mirror image's descriptor; judging
     frozen_bn: Literal["off", "stats", "full"] = "off"
     freeze_until: str | None = "auto"  # a layer or "pooled"; what comes before runs only once
     views: Annotated[int, Field(ge=0)] | Auto = "auto"  # augmented ones kept; 0: as judged
@@ -84,7 +84,9 @@ class Config(BaseModel):
     head: Head = Head()
     ensemble: Ensemble | None = None
     picture_size: Annotated[int, Field(ge=8)] | Auto | None = "auto"  # None: there are no pictures
+    training_sizes: list[Annotated[int, Field(ge=8)]] = []  # small first; []: picture_size
     transform: str | None = "auto"
+    smallest_crop: Annotated[float, Field(gt=0, le=1)] | None = None  # share of the area
 
     sampler: Part = Part(name="samples_per_class")
     miner: Part | None = Part(name="auto")
@@ -114,6 +116,8 @@ class Config(BaseModel):
     select: Literal["validation", "test"] = "validation"
     monitor: Literal["validation", "test"] = "validation"
     layers_every: int = Field(default=0, ge=0)
+    look_every: int = Field(default=1, ge=1)  # epochs; the last one is always looked at
+    look_pictures: Annotated[int, Field(ge=2)] | None = None  # of each part, in whole classes
 
     descriptor: str = "embedding"
     normalise: bool | Auto = "auto"  # judge by the cosine; false: by the Euclidean distance
@@ -191,6 +195,11 @@ class Config(BaseModel):
         if self.mirror and self.manifold_mixup:
             raise ValueError(
                 "manifold_mixup mixes single pictures, mirror sees pairs: leave one out"
+            )
+        if self.training_sizes and self.freeze_until not in (None, "auto"):
+            raise ValueError(
+                f"training_sizes shows pictures of several sizes, and freeze_until = "
+                f"{self.freeze_until} keeps those of one: leave one of them out"
             )
         if self.freeze_until is None and self.views not in ("auto", 0):
             raise ValueError(f"views needs freeze_until = <layer>, got views = {self.views}")

@@ -31,13 +31,16 @@ class WeightedPart(Part):
 
 class Optimising(BaseModel):
     """How a gradient moves the weights. momentum: of sgd; None is 0.9. backbone_factor: the
-    learning rate of pretrained layers over that of new ones. clip_norm: the longest gradient."""
+    learning rate of pretrained layers over that of new ones. layer_decay: the rate of each of them
+    over that of the next (timm's networks; 0.65 to 0.85 is usual with transformers). clip_norm: the
+    longest gradient."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     name: Optimiser = "adamw"
     momentum: Annotated[float, Field(ge=0, lt=1)] | None = None
     backbone_factor: float = Field(default=1.0, gt=0)
+    layer_decay: float = Field(default=1.0, gt=0, le=1)
     clip_norm: Annotated[float, Field(gt=0)] | None = None
 
     @model_validator(mode="after")

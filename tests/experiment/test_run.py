@@ -5,15 +5,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from unseen import catalogue
 from unseen import config as configs
 from unseen.evaluation.evaluate import evaluate
+from unseen.experiment.fit import Fit
 from unseen.experiment.judge import judge
 from unseen.experiment.run import train, train_and_judge
 from unseen.experiment.run_context import RunContext, Watch, prepare
+from unseen.training.journal import read
 from unseen.training.run_folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("narrow_network")
@@ -231,3 +234,17 @@ def test_training_alone_does_not_read_the_test_classes(tmp_path: Path) -> None:
     assert selection == folder.read_json("selection.json")
     assert folder.read_json("manifest.json")["test_reads"] == []
     assert not folder.file("result.json").exists()
+
+
+def test_looks_may_be_rare_and_at_few_pictures_but_the_last_epoch_is_looked_at(
+    tmp_path: Path,
+) -> None:
+    context = setting_of("epochs=5", "look_every=2", "look_pictures=33")
+    train_and_judge(context, tmp_path / "run", "test")
+    events = [e for e in read(tmp_path / "run/journal.jsonl") if e["event"] == "epoch"]
+    assert [e["epoch"] + 1 for e in events if "validation" in e] == [2, 4, 5]
+    fit, labels = Fit(context, RunFolder(tmp_path / "other"), Watch()), context.dataset.labels
+    for part, items in zip(("train", "validation"), fit.looked_at.values(), strict=True):
+        every = getattr(context.split, part)
+        assert len(np.unique(labels[items])) == 2 < len(np.unique(labels[every]))
+        assert np.array_equal(items, every[np.isin(labels[every], labels[items])])  # whole classes

@@ -8,11 +8,13 @@ import pytest
 import torch
 from torch import nn
 
+from unseen import assemble
 from unseen import config as configs
 from unseen.experiment.diagnose import diagnose
 from unseen.experiment.fit import Fit
 from unseen.experiment.run import train_and_judge
 from unseen.experiment.run_context import RunContext, Watch, computing, prepare
+from unseen.experiment.source import source_of
 from unseen.networks.split import Prefix
 from unseen.training.run_folder import RunFolder
 
@@ -239,3 +241,20 @@ def test_a_published_network_trains(name: str, tmp_path: Path) -> None:
     words += [f"network={name}", "epochs=1", "sampler.steps=1"]
     train_and_judge(prepare(configs.make(configs.override({}, words))), tmp_path, "test")
     assert RunFolder(tmp_path).is_finished
+
+
+def test_pictures_grow_over_the_epochs_and_are_judged_at_their_own_size() -> None:
+    context = setting_of("epochs=4", "training_sizes=[8,12]", "freeze_until=none")
+    source = source_of(context, assemble.network(context.config), Watch())
+    sampler = assemble.sampler(context.config, context.split.train, context.dataset.labels)
+    sides = [next(source.training_batches(sampler, e, 0)).images.shape[-1] for e in range(4)]
+    assert sides == [8, 8, 12, 12]
+    assert next(context.batches(source.judging, context.split.test[:4])).images.shape[-1] == 16
+
+
+def test_sizes_that_grow_and_kept_activations_exclude_each_other() -> None:
+    with pytest.raises(ValueError, match="training_sizes shows pictures of several sizes"):
+        setting_of("training_sizes=[8]", "freeze_until=blocks.1")
+    context = setting_of("training_sizes=[16]", "backbone=timm:vit_tiny_patch16_224")
+    with pytest.raises(ValueError, match="leave training_sizes out"):
+        source_of(context, assemble.network(context.config), Watch())

@@ -173,3 +173,14 @@ def test_a_body_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_facts_are_those_of_the_backbone_itself(name: str) -> None:
     facts, made = backbone_facts(name), create_backbone(name)
     assert (facts.num_features, facts.input_spec) == (made.num_features, made.input_spec)
+
+
+def test_mirror_images_may_be_for_judging_alone() -> None:
+    backbone = create_backbone("small_conv", 16, mirror="judging")
+    single, both = (create_backbone("small_conv", 16, mirror=m) for m in (False, True))
+    for other in (single, both):
+        other.load_state_dict(backbone.state_dict())
+    images = torch.rand(2, 3, 16, 16)
+    hold = [b.eval() for b in (backbone, both)]
+    assert torch.equal(hold[0](images)[0], hold[1](images)[0])
+    assert torch.equal(backbone.train()(images)[0], single.train()(images)[0])

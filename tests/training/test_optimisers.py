@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -145,3 +146,28 @@ def test_frozen_batch_norm_survives_a_warm_up(frozen_bn: str) -> None:
     assert "backbone.body.conv1.weight" in after
     assert not {name for name in after if "running" in name or "num_batches" in name}
     assert ("backbone.body.bn1.weight" in after) == (frozen_bn == "stats")
+
+
+def test_layers_nearer_to_the_pictures_have_lower_rates() -> None:
+    """By the blocks of a transformer; each layer's rate over the next one's is layer_decay."""
+    backbone = create_backbone("timm:vit_tiny_patch16_224", 32)
+    network = EmbeddingNetwork(backbone, Head(backbone.num_features, 8))
+    groups = network_groups(network, 1.0, 0.5, layer_decay=0.5)
+    rate = {id(p): group["lr"] for group in groups for p in group["params"]}
+    body: Any = backbone.body
+    assert rate[id(network.head.fc1.weight)] == 1.0
+    last = rate[id(body.norm.weight)]
+    assert last == 0.5
+    blocks = [rate[id(block.attn.qkv.weight)] for block in body.blocks]
+    assert blocks == pytest.approx(
+        [last * 0.5 ** (len(blocks) - 1 - n) for n in range(len(blocks))]
+    )
+    assert rate[id(body.patch_embed.proj.weight)] == pytest.approx(blocks[0] / 2)
+    assert len(rate) == len(list(network.parameters()))
+
+
+def test_a_network_that_does_not_say_its_layers_has_no_layer_decay() -> None:
+    backbone = create_backbone("small_conv")
+    network = EmbeddingNetwork(backbone, Head(backbone.num_features, 8))
+    with pytest.raises(ValueError, match="layer_decay needs a network of timm"):
+        network_groups(network, 1.0, 1.0, layer_decay=0.5)

@@ -67,6 +67,12 @@ class Fit:
         self.monitored = monitored_items(
             split.train, dataset.labels, len(self.selected_on), config.seed
         )
+        self.monitored, self.selected_on = (
+            items
+            if (most := config.look_pictures) is None or len(items) <= most
+            else some_classes(items, dataset.labels, most, config.seed)
+            for items in (self.monitored, self.selected_on)
+        )
         self.looked_at = {"train": self.monitored, config.select: self.selected_on}
         if config.monitor == "test":  # last: the others are looked at as without it
             self.looked_at["test"] = split.test
@@ -93,7 +99,7 @@ class Fit:
                 self._look_at_start()
             while not self._is_over():
                 event = self._epoch()
-                if self.selects:
+                if self.selects and self._is_looked_at(event["epoch"]):
                     with self.trainer.averaged():
                         self._look(event)
                         self._select(event)
@@ -136,6 +142,9 @@ class Fit:
             self.sampler.fill(self._embed_training("embeddings"))
         batches = self.source.training_batches(self.sampler, place.epoch, place.step_in_epoch)
         return self.trainer.epoch(batches, self.class_of, self._after_step)
+
+    def _is_looked_at(self, epoch: int) -> bool:
+        return (epoch + 1) % self.context.config.look_every == 0 or epoch + 1 >= self.epochs
 
     def _look_at_start(self) -> None:
         """What training begins with is a candidate like every epoch."""
@@ -298,7 +307,12 @@ def training_classes(labels: IntArray, train: IntArray) -> Tensor:
 def monitored_items(train: IntArray, labels: IntArray, number: int, seed: int) -> IntArray:
     """Whole training classes at random, about as many pictures as there are for validation: recall
     falls with the size of the gallery, so only equal ones can be compared."""
-    classes = np.random.default_rng([seed, 1]).permutation(np.unique(labels[train]))
-    sizes = np.bincount(labels[train])[classes]
+    return some_classes(train, labels, number, seed)
+
+
+def some_classes(items: IntArray, labels: IntArray, number: int, seed: int) -> IntArray:
+    """Items of whole classes at random, about `number`; all of them where there are no more."""
+    classes = np.random.default_rng([seed, 1]).permutation(np.unique(labels[items]))
+    sizes = np.bincount(labels[items])[classes]
     kept = classes[: max(2, int(np.searchsorted(np.cumsum(sizes), number)))]
-    return train[np.isin(labels[train], kept)]
+    return items[np.isin(labels[items], kept)]

@@ -29,16 +29,26 @@ class Pictures:
 
     def __init__(self, context: RunContext, network: Tappable) -> None:
         self.context, self.model = context, network
-        self.training, self.judging = assemble.picture_transforms(context.config, network)
+        config, body = context.config, network.backbone.body
+        self.training, self.judging = assemble.picture_transforms(config, network)
+        sizes = config.training_sizes
+        if sizes and getattr(getattr(body, "patch_embed", None), "strict_img_size", False):
+            raise ValueError(
+                f"{config.backbone} takes pictures of {config.picture_size} pixels alone: leave "
+                "training_sizes out"
+            )
+        self.smaller = [assemble.picture_transforms(config, network, size)[0] for size in sizes]
 
     def prepare(self, trained_on: IntArray, judged_on: IntArray) -> None:
         """Nothing is kept."""
 
     def training_batches(self, sampler: Sampler, epoch: int, skip: int) -> Iterator[Batch]:
-        """The epoch's batches, less the first `skip`."""
+        """The epoch's batches, less the first `skip`. Of n training sizes, each is shown in an n-th
+        of the epochs."""
+        place = epoch * len(self.smaller) // self.context.config.epochs
         return training_batches(
             self.context.dataset,
-            self.training,
+            self.smaller[place] if self.smaller else self.training,
             sampler,
             epoch,
             self.context.config.seed,

@@ -16,7 +16,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +34,8 @@ from unseen.networks.small_conv import SmallConv
 from unseen.networks.torchvision_bodies import torchvision_body
 from unseen.networks.weights import State, load_weights
 
+Mirror = bool | Literal["judging"]
+
 KIND = "backbones"  # what packages announce them as
 TIMM = "timm:"
 FEATURES = "features:"
@@ -46,7 +48,7 @@ OWN = (
 class Backbone(nn.Module):
     """A body, its pooling and how it wants its pictures; `train()` leaves frozen parts frozen.
     mirror: every picture also goes through as its mirror image; the descriptor is the mean of both,
-    the map that of the picture as it is."""
+    the map that of the picture as it is. "judging": not in training mode."""
 
     def __init__(
         self,
@@ -55,7 +57,7 @@ class Backbone(nn.Module):
         input_spec: InputSpec,
         pooling: str = OWN,
         frozen_bn: str = "off",
-        mirror: bool = False,
+        mirror: Mirror = False,
     ) -> None:
         super().__init__()
         if pooling not in (OWN, *POOLINGS):
@@ -72,7 +74,7 @@ class Backbone(nn.Module):
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor | None]:
         """Pooled descriptors [N, P], and the last map [N, C, H, W] if there is one."""
-        if not self.mirror:
+        if not self.mirror or (self.mirror == "judging" and self.training):
             return self.pool(self.features(images))
         pooled, maps = self.pool(self.features(with_mirror_images(images)))
         return pooled.unflatten(0, (-1, 2)).mean(dim=1), maps if maps is None else maps[::2]
@@ -151,7 +153,7 @@ def create_backbone(
     weights: str | None = None,
     pooling: str = OWN,
     frozen_bn: str = "off",
-    mirror: bool = False,
+    mirror: Mirror = False,
 ) -> Backbone:
     """A backbone by name. `picture_size` None: the size the network was made for."""
     if name.startswith(FEATURES):

@@ -18,19 +18,44 @@ Group = dict[str, Any]
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-def network_groups(network: Any, lr: float, backbone_factor: float) -> list[Group]:
+def network_groups(
+    network: Any, lr: float, backbone_factor: float, layer_decay: float = 1.0
+) -> list[Group]:
     """The network's trainable parameters: new layers at `lr`, pretrained ones at a factor of it.
-    A warm-up tells them apart: it trains the new ones alone."""
+    A warm-up tells them apart: it trains the new ones alone. layer_decay: layer l of 0..L has
+
+        lr * backbone_factor * layer_decay^(L - l)
+
+    by the layers that timm counts (BEiT: H. Bao et al., https://arxiv.org/abs/2106.08254)."""
     network.warm_up(True)
     new = {id(p) for p in network.parameters() if p.requires_grad}
     network.warm_up(False)
     trained = [p for p in network.parameters() if p.requires_grad]
-    if backbone_factor == 1:
+    if backbone_factor == layer_decay == 1:
         return [{"params": trained, "lr": lr}]
-    return [
-        {"params": [p for p in trained if id(p) in new], "lr": lr},
-        {"params": [p for p in trained if id(p) not in new], "lr": lr * backbone_factor},
-    ]
+    old = [p for p in trained if id(p) not in new]
+    depth = {} if layer_decay == 1 else _layers_below_the_last(network.backbone.body)
+    below = [depth.get(id(p), 0) for p in old]
+    groups = [{"params": [p for p in trained if id(p) in new], "lr": lr}]
+    for place in sorted(set(below)):
+        rate = lr * backbone_factor * layer_decay**place
+        some = [p for p, at in zip(old, below, strict=True) if at == place]
+        groups.append({"params": some, "lr": rate})
+    return groups
+
+
+def _layers_below_the_last(body: Any) -> dict[int, int]:
+    """Of each parameter (by its identity), how many layers lie between its own and the last."""
+    from timm.models import group_parameters  # noqa: PLC0415 - slow to import, seldom needed
+
+    if not hasattr(body, "group_matcher"):
+        raise ValueError(
+            "optimiser.layer_decay needs a network of timm (backbone=timm:<model>), which says "
+            "where its layers end; leave it at 1"
+        )
+    place: dict[str, int] = group_parameters(body, body.group_matcher(coarse=False), reverse=True)
+    last = max(place.values())
+    return {id(p): last - place.get(name, last) for name, p in body.named_parameters()}
 
 
 def create_optimiser(

@@ -357,3 +357,14 @@ def test_unknown_name_lists_the_known():
 def test_bad_values_are_named(size, mean, std, word):
     with pytest.raises(ValueError, match=word):
         transforms.named("small", size, mean, std)
+
+
+def test_the_smallest_crop_bounds_the_area_that_training_shows() -> None:
+    half = (0.5, 0.5, 0.5)
+    gentle, _ = transforms.named("base", 32, half, half, smallest_crop=0.5)
+    assert isinstance(gentle, transforms.RandomArea)
+    crops = [gentle.crop(200, 200, np.random.default_rng(seed)) for seed in range(200)]
+    areas = [(c.box[2] - c.box[0]) * (c.box[3] - c.box[1]) / 200**2 for c in crops]
+    assert 0.49 < min(areas) < 0.55
+    with pytest.raises(ValueError, match="smallest_crop is a value of the transforms base, big"):
+        transforms.named("red", 32, half, half, smallest_crop=0.5)

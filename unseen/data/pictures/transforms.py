@@ -28,7 +28,7 @@ what the crop needs is decoded.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Protocol
 
@@ -93,13 +93,14 @@ class _Evaluation(Normalising, ABC):
 @dataclass(frozen=True)
 class RandomArea(_Training):
     """grey: share of pictures without colour. jitter: reach of brightness, contrast, saturation
-    (around 1) and hue (around 0)."""
+    (around 1) and hue (around 0). smallest: the least share of the area."""
 
     grey: float = 0.0
     jitter: float = 0.0
+    smallest: float = 0.08
 
     def crop(self, width: int, height: int, rng: Rng) -> Crop:
-        return crops.random_area(width, height, self.size, (0.08, 1.0), rng)
+        return crops.random_area(width, height, self.size, (self.smallest, 1.0), rng)
 
     def coloured(self, pixels: Pixels, rng: Rng) -> Pixels:
         if not self.grey and not self.jitter:
@@ -205,7 +206,22 @@ def usual_size(name: str, size: int) -> int:
     return round(size * _MARGIN) if known(name) in _LARGER else size
 
 
-def named(name: str, size: int, mean: Channels, std: Channels) -> tuple[Transform, Transform]:
-    """The training and the judging transform of a name."""
-    training, evaluation = NAMES[known(name)]
-    return training(size, mean, std), evaluation(size, mean, std)
+def named(
+    name: str, size: int, mean: Channels, std: Channels, smallest_crop: float | None = None
+) -> tuple[Transform, Transform]:
+    """The training and the judging transform of a name. smallest_crop: the least share of the area
+    that training shows; None: as its source has it."""
+    make, evaluation = NAMES[known(name)]
+    training = make(size, mean, std)
+    if smallest_crop is not None:
+        if not isinstance(training, RandomArea):
+            areas = [n for n, (maker, _) in NAMES.items() if _makes_areas(maker)]
+            raise ValueError(
+                f"smallest_crop is a value of the transforms {', '.join(areas)}, not of {name}"
+            )
+        training = replace(training, smallest=smallest_crop)
+    return training, evaluation(size, mean, std)
+
+
+def _makes_areas(maker: Maker) -> bool:
+    return getattr(maker, "func", maker) is RandomArea
