@@ -7,6 +7,7 @@ from typing import Any
 from unseen import catalogue, outside
 from unseen.config_tables import Part
 from unseen.contracts import Dataset, Progress
+from unseen.data.folder import layout
 from unseen.data.official.benchmark import Benchmark
 from unseen.data.own.given import as_dataset
 from unseen.data.pictures import table_file
@@ -37,7 +38,10 @@ def data_table(data: str, given: Any = None) -> dict[str, Any]:
             near = advice(data, [name for name in names if name != "folder"])
             missing += f", and no data set of that name: {near}"
         raise FileNotFoundError(missing)
-    return table | {"name": data_name(Path(data)), "root": data}
+    found = {"name": data_name(Path(data)), "root": data}
+    if found["name"] == "folder" and Path(data).is_dir():
+        return layout(Path(data)) | table | found
+    return table | found
 
 
 def moved_data(part: Part, data: str) -> Part:

@@ -11,6 +11,7 @@ from unseen import contracts
 from unseen.data.folder import Folder
 from unseen.data.pictures.decode import UnreadablePictureError
 from unseen.experiment.check import checked
+from unseen.find_data import data_table
 
 
 def one_line(error: BaseException) -> str:
@@ -197,3 +198,87 @@ def test_the_check_of_pictures_names_them_and_does_not_wait(strange):
     wrong = found.to_dict()["problems"]["unreadable"]
     assert [Path(entry["path"]).name for entry in wrong] == ["pipe.png", "\\xff.png"]
     json.dumps(found.to_dict()).encode()
+
+
+def test_what_is_left_out_is_said(root):
+    paint(root / "stray.jpg")
+    (root / "fox").mkdir()
+    (root / "cat" / ".DS_Store").write_bytes(b"x")
+    (root / "cat" / "notes.txt").write_text("text")
+    assert Folder(root).describe()["notes"] == [
+        "left out, pictures that lie in no class folder: 1 (stray.jpg)",
+        "left out, folders without pictures: 1 (fox)",
+        "left out, files that are no pictures by their names: 2 (cat/.DS_Store, cat/notes.txt)",
+    ]
+    assert len(Folder(root)) == 13
+
+
+def test_parts_of_a_classification_set_are_put_together(root, tmp_path):
+    """train/<class>, val/<class>: the same classes, so the split must be by class."""
+    for part in ("train", "val"):
+        shutil.copytree(root, tmp_path / "kaggle" / part)
+    paint(tmp_path / "kaggle" / "test" / "unknown.jpg")  # pictures to submit have no class
+    table = data_table(str(tmp_path / "kaggle"))
+    assert table == {"name": "folder", "root": str(tmp_path / "kaggle"), "parts": True}
+    data = Folder(table["root"], parts=True)
+    assert data.label_names == ["ant", "bee", "cat", "dog", "elk"]
+    assert len(data) == 26
+    assert data.official_test_classes is None
+    assert data.describe()["notes"] == [
+        "train, val put together and divided by class (5 of 5 classes are in several of them): "
+        "unseen classes are what is judged",
+        "left out, pictures that lie in no class folder: 1 (test/unknown.jpg)",
+    ]
+
+
+def test_parts_that_share_no_class_are_the_official_split(tmp_path):
+    for part, names in (("train", "abc"), ("valid", "d"), ("test", "ef")):
+        for name in names:
+            paint(tmp_path / part / name / "0.png")
+    data = Folder(tmp_path, parts=True)
+    assert data.label_names == list("abcdef")
+    assert data.official_test_classes.tolist() == [4, 5]
+    assert data.annotations.validation_classes.tolist() == [3]
+    assert data.describe()["notes"] == []
+
+
+@pytest.fixture
+def shop(tmp_path) -> Path:
+    """category/product/*.jpg; two categories have a product of the same name."""
+    for category, products in (("hats", ("red", "blue")), ("shoes", ("red", "low", "high"))):
+        for product in products:
+            for k in range(2):
+                paint(tmp_path / "shop" / category / product / f"{k}.png")
+    return tmp_path / "shop"
+
+
+def test_folders_in_folders_are_refused_with_both_commands(shop):
+    table = data_table(str(shop))
+    assert table["levels"] == 0
+    with pytest.raises(ValueError, match="folders in folders") as caught:
+        Folder(shop, levels=table["levels"])
+    told = one_line(caught.value)
+    assert f"`unseen train {shop} data.levels=2` takes the 5 of the second level" in told
+    assert f"`unseen train {shop} data.levels=2 data.class_level=1` the 2 of the first" in told
+
+
+def test_the_level_that_is_the_class_can_be_said(shop):
+    paint(shop / "hats" / "loose.png")
+    data = Folder(shop, levels=2)
+    assert data.label_names == ["hats/blue", "hats/red", "shoes/high", "shoes/low", "shoes/red"]
+    assert data.annotations.labels["level_1"].tolist() == [0] * 4 + [1] * 6
+    assert data.annotations.label_names["level_2"] == ["blue", "high", "low", "red"]
+    assert "hats/loose.png" in data.describe()["notes"][0]
+    with pytest.raises(ValueError, match=r"2 classes .*hats, shoes.*at least 4"):
+        Folder(shop, levels=2, class_level=1)
+    with pytest.raises(ValueError, match=r"class_level must be 1 to data\.levels=2, got 3"):
+        Folder(shop, levels=2, class_level=3)
+
+
+def test_one_folder_inside_each_class_is_no_category(root):
+    for name in ("ant", "bee", "cat", "dog", "elk"):
+        (root / name / "images").mkdir()
+        for path in (root / name).glob("*.*"):
+            path.rename(root / name / "images" / path.name)
+    assert data_table(str(root)) == {"name": "folder", "root": str(root)}
+    assert Folder(root).label_names == ["ant", "bee", "cat", "dog", "elk"]

@@ -69,9 +69,12 @@ def check(
             why_not = str(error)
         found = checked(dataset, split, workers, watch.of("looking at pictures"))
     if as_json:
-        print(json.dumps(found.to_dict() | {"no_split": why_not}, indent=2))
+        notes = {"no_split": why_not, "notes": dataset.describe().get("notes", [])}
+        print(json.dumps(found.to_dict() | notes, indent=2))
     else:
         _print(found)
+        for note in dataset.describe().get("notes", []):
+            console.print(f"* {note}")
         if why_not:
             console.print(f"* not looked at across the split: {why_not}")
     if fix is not None:

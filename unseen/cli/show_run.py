@@ -63,6 +63,8 @@ def announce(context: RunContext) -> None:
     if lone := told.get("classes with one picture"):
         console.print(f"  {lone} classes have one picture: not trained on, not asked for")
     tell_left_out(told.get("unreadable", []), told.get("unreadable files"))
+    for note in told.get("notes", []):
+        console.print(f"  {note}", style="yellow")
     if context.copies is not None:
         announce_copies(context.copies)
     for reason in context.reasons:

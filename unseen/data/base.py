@@ -14,7 +14,7 @@ from unseen.contracts import Annotations, BoolArray, IntArray
 Column = Sequence[Any] | NDArray[Any]
 
 MIN_CLASSES = 4  # two to train on, one to validate, one to test
-_PARTS = {"train": "train", "test": "test"} | dict.fromkeys(("validation", "valid", "val"), "val")
+PARTS = {"train": "train", "test": "test"} | dict.fromkeys(("validation", "valid", "val"), "val")
 _TRUE, _FALSE = {"1", "1.0", "true", "yes"}, {"", "0", "0.0", "false", "no", "nan", "none"}
 _NAMED = 3  # examples in a message
 
@@ -95,9 +95,9 @@ def _official(
     """Test and validation classes of a split column."""
     words = np.char.lower(np.char.strip(np.asarray(split).astype(str)))
     for word in np.unique(words).tolist():
-        if word not in _PARTS:
+        if word not in PARTS:
             raise ValueError(f"{source}: split must be train, validation or test, got {word!r}")
-    parts = np.array([_PARTS[word] for word in words.tolist()])
+    parts = np.array([PARTS[word] for word in words.tolist()])
     if "test" not in parts:  # where there are two parts, the second is judged, whatever its name
         parts[parts == "val"] = "test"
     classes = {part: np.unique(labels[parts == part]) for part in ("train", "val", "test")}

@@ -1,17 +1,31 @@
 """`folder`: your own pictures, one sub-folder per class: `root/<class>/**/*.jpg`.
 
-Classes are the sub-folders in alphabetical order; folders inside a class belong to it. Hidden
-files and macOS's `._*` companions are passed over. Files that are no pictures in spite of their
-name are found when the data set is made, left out, and named by `describe()`; with `strict` the
-first one is an error.
+    root/<class>/**                 as it is: folders inside a class belong to it
+    root/<category>/<product>/**    levels = 2: a class is a folder of the second level, and the
+                                    levels are further labels (`evaluation_labels`: level_1,
+                                    level_2); class_level = 1: a category is the class
+    root/train/<class>/** ...       parts = true: where each class is in one part only, the official
+                                    split; classes that repeat are put together, and the split is
+                                    by class
+
+Classes stand in alphabetical order. Hidden files and macOS's `._*` companions are passed over.
+Files that are no pictures in spite of their name are found when the data set is made, left out, and
+named by `describe()`, as is everything else that is not used; with `strict` the first unreadable
+one is an error.
 """
 
+import os
+import shlex
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from unseen.contracts import Annotations, Progress
-from unseen.data.base import MIN_CLASSES, Described
+from unseen.contracts import Progress
+from unseen.data.base import MIN_CLASSES, PARTS, Columns, described
 from unseen.data.pictures.decode import UnreadablePictureError
 from unseen.data.pictures.files import (
     SUFFIXES,
@@ -20,62 +34,189 @@ from unseen.data.pictures.files import (
     pictures_in,
     unreadable,
 )
+from unseen.files import shown
+
+_NAMED = 3  # examples in a sentence
+_Key = tuple[str, ...]  # a class: its folders below the root
 
 
 class Folder(PictureFiles):
-    """root: the folder of class folders. strict: an unreadable file is an error, not a note."""
+    """root: the folder of class folders. levels: of folders, down to a class; 0: nobody has said.
+    class_level: which of them is the class; None: the last. parts: the first folders are train,
+    validation and test. strict: an unreadable file is an error, not a note."""
 
     def __init__(
-        self, root: str | Path, strict: bool = False, progress: Progress | None = None
+        self,
+        root: str | Path,
+        levels: int = 1,
+        class_level: int | None = None,
+        parts: bool = False,
+        strict: bool = False,
+        progress: Progress | None = None,
     ) -> None:
         root = Path(root)
-        candidates = _pictures_by_class(root)
-        skipped = unreadable([p for ps in candidates.values() for p in ps], progress)
+        _refuse_absent(root)
+        level = levels if class_level is None else class_level
+        if levels == 0:
+            raise ValueError(_which_level(root, parts))
+        if not 1 <= level <= levels:
+            raise ValueError(f"data.class_level must be 1 to data.levels={levels}, got {level}")
+        by_folder = _pictures_by_folder(root, levels + parts)
+        paths = [path for paths in by_folder.values() for path in paths]
+        skipped = unreadable(paths, progress)
         if strict and skipped:
             raise skipped[0]
         damaged = {error.path for error in skipped}
-        kept = {c: [p for p in ps if p not in damaged] for c, ps in candidates.items()}
-        kept = {name: paths for name, paths in kept.items() if paths}
-        _refuse_few(root, kept, skipped)
-        sizes = [len(paths) for paths in kept.values()]
-        labels = np.repeat(np.arange(len(sizes), dtype=np.int64), sizes)
-        paths = [path for paths in kept.values() for path in paths]
-        told = Described(labels, list(kept), None, Annotations())
-        super().__init__(root, root.resolve().name, paths, told)
+        kept = [
+            (key, path) for key, paths in by_folder.items() for path in paths if path not in damaged
+        ]
+        _refuse_none(root, kept, skipped)
+        keys = [key[parts:] for key, _ in kept]
+        split = [key[0] for key, _ in kept] if parts else None
+        self.notes = _left_out(root, by_folder)
+        if split is not None and (again := _repeated(keys, split)):
+            split = None
+            self.notes.insert(0, again)
+        classes = ["/".join(key[:level]) for key in keys]
+        names = sorted(set(classes))  # as folders are listed, also where they are numbers
+        _refuse_few(root, names)
+        place = {name: number for number, name in enumerate(names)}
+        labels = np.array([place[name] for name in classes])
+        more = {f"level_{n + 1}": [key[n] for key in keys] for n in range(levels)}
+        columns = Columns(labels, split=split, more=more if levels > 1 else None)
+        facts = replace(described(columns, str(root)), label_names=names)
+        super().__init__(root, root.resolve().name, [path for _, path in kept], facts)
         self.skipped = skipped
 
+    def describe(self) -> dict[str, Any]:
+        return super().describe() | {"notes": self.notes}
 
-def _refuse_few(
-    root: Path, kept: dict[str, list[Path]], skipped: list[UnreadablePictureError]
+
+def layout(root: Path) -> dict[str, Any]:
+    """What `Folder` must be told of a folder that somebody only names: nothing for class folders,
+    `parts` for train/<class>, `levels` 0 where folders lie in folders and only a person knows which
+    of them are classes."""
+    inside = {path.relative_to(root).parts[:-1] for path in pictures_in(root)} - {()}
+    parts = _are_parts(inside)
+    told: dict[str, Any] = {"parts": True} if parts else {}
+    first, second = _levels(inside, parts)
+    is_nested = len(second) > len(first) and all(len(key) > 1 + parts for key in inside)
+    return told | ({"levels": 0} if is_nested else {})
+
+
+def _are_parts(inside: Iterable[_Key]) -> bool:
+    inside = list(inside)
+    named = all(key[0].lower() in PARTS for key in inside)
+    return named and any(len(key) > 1 for key in inside)
+
+
+def _levels(inside: Iterable[_Key], parts: bool) -> tuple[set[_Key], set[_Key]]:
+    """The folders of the first and of the second level."""
+    keys = [key[parts:] for key in inside if len(key) > parts]
+    return {key[:1] for key in keys}, {key[:2] for key in keys}
+
+
+def _which_level(root: Path, parts: bool) -> str:
+    inside = {path.relative_to(root).parts[:-1] for path in pictures_in(root)} - {()}
+    first, second = _levels(inside, parts)
+    command = f"unseen train {shlex.quote(str(root))} data.levels=2"
+    return (
+        f"{root} has folders in folders, and either may be the classes: `{command}` takes the "
+        f"{len(second):,} of the second level ({_some(map('/'.join, sorted(second)))}), "
+        f"`{command} data.class_level=1` the {len(first):,} of the first "
+        f"({_some(map('/'.join, sorted(first)))})"
+    )
+
+
+def _pictures_by_folder(root: Path, depth: int) -> dict[_Key, list[Path]]:
+    """The picture files below every folder of that depth, sorted."""
+    found: dict[_Key, list[Path]] = defaultdict(list)
+    for path in pictures_in(root):
+        folders = path.relative_to(root).parts[:-1]
+        if len(folders) >= depth:
+            found[folders[:depth]].append(path)
+    if not found:
+        raise ValueError(_nothing(root, depth))
+    return dict(sorted(found.items()))
+
+
+def _repeated(keys: list[_Key], split: list[str]) -> str | None:
+    """Why the parts of a classification set are no split by class."""
+    parts = defaultdict(set)
+    for key, part in zip(keys, split, strict=True):
+        parts[key].add(part)
+    both = sum(len(where) > 1 for where in parts.values())
+    if not both and len(set(split)) > 1:
+        return None
+    names = ", ".join(sorted(set(split)))
+    why = f"{both} of {len(parts)} classes are in several of them" if both else "it is alone"
+    return f"{names} put together and divided by class ({why}): unseen classes are what is judged"
+
+
+def _left_out(root: Path, used: dict[_Key, list[Path]]) -> list[str]:
+    """What lies below the root and is not used, in sentences."""
+    taken = {path for paths in used.values() for path in paths}
+    loose, other, empty = [], [], []
+    for parent, folders, files in os.walk(root):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        here = Path(parent)
+        loose += [here / name for name in files if is_picture(name) and here / name not in taken]
+        other += [here / name for name in files if not is_picture(name)]
+        if not folders and not any(is_picture(name) for name in files) and here != root:
+            empty.append(here)
+
+    def sentence(paths: list[Path], what: str) -> list[str]:
+        names = _some(shown(path.relative_to(root)) for path in sorted(paths))
+        return [f"left out, {what}: {len(paths):,} ({names})"] if paths else []
+
+    return [
+        *sentence(loose, "pictures that lie in no class folder"),
+        *sentence(empty, "folders without pictures"),
+        *sentence(other, "files that are no pictures by their names"),
+    ]
+
+
+def _some(names: Iterable[str]) -> str:
+    names = list(names)
+    return ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
+
+
+def _refuse_none(
+    root: Path, kept: list[tuple[_Key, Path]], skipped: list[UnreadablePictureError]
 ) -> None:
     if not kept:
         raise ValueError(
             f"none of the {len(skipped)} pictures under {root} can be read; "
             f"the first: {skipped[0].line}"
         )
-    if len(kept) < MIN_CLASSES:
+
+
+def _refuse_few(root: Path, names: list[str]) -> None:
+    if len(names) < MIN_CLASSES:
         raise ValueError(
-            f"{root} has {len(kept)} classes of readable pictures ({', '.join(kept)}); "
+            f"{root} has {len(names)} classes of readable pictures ({', '.join(names)}); "
             f"at least {MIN_CLASSES} are needed to train and test on different ones"
         )
 
 
-def _pictures_by_class(root: Path) -> dict[str, list[Path]]:
-    """The picture files of every class folder that has some, sorted."""
-    layout = f"expected {root}/<class>/<picture>.jpg (or {', '.join(sorted(SUFFIXES - {'.jpg'}))})"
+def _refuse_absent(root: Path) -> None:
     if not root.exists():
-        raise FileNotFoundError(f"no such folder: {root}; {layout}")
+        raise FileNotFoundError(f"no such folder: {root}; {_expected(root)}")
     if not root.is_dir():
-        raise ValueError(f"{root} is a file, not a folder; {layout}")
-    entries = sorted(entry for entry in root.iterdir() if not entry.name.startswith("."))
-    folders = [entry for entry in entries if entry.is_dir()]
-    found = {folder.name: pictures_in(folder) for folder in folders}
-    found = {name: paths for name, paths in found.items() if paths}
-    if not found:
-        files = [entry for entry in entries if not entry.is_dir()]
-        loose = sum(is_picture(entry.name) for entry in files)
-        raise ValueError(
-            f"no pictures in class folders under {root}; {layout}, found {len(folders)} folders "
-            f"without pictures and {len(files)} files, {loose} of them pictures"
-        )
-    return found
+        raise ValueError(f"{root} is a file, not a folder; {_expected(root)}")
+
+
+def _nothing(root: Path, depth: int) -> str:
+    entries = [entry for entry in root.iterdir() if not entry.name.startswith(".")]
+    files = [entry for entry in entries if not entry.is_dir()]
+    loose = sum(is_picture(entry.name) for entry in files)
+    where = "in class folders" if depth == 1 else f"{depth} folders deep"
+    return (
+        f"no pictures {where} under {root}; {_expected(root)}, found {len(entries) - len(files)} "
+        f"folders without {'pictures' if depth == 1 else 'them'} and {len(files)} files, "
+        f"{loose} of them pictures"
+    )
+
+
+def _expected(root: Path) -> str:
+    return f"expected {root}/<class>/<picture>.jpg (or {', '.join(sorted(SUFFIXES - {'.jpg'}))})"

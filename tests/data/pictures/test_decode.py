@@ -3,12 +3,14 @@ import struct
 import zlib
 
 import numpy as np
+import pillow_heif
 import pytest
 import simplejpeg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from unseen.data.pictures import decode as decoding
 from unseen.data.pictures.decode import PictureFile, UnreadablePictureError, check, decode
 
 
@@ -23,13 +25,24 @@ def near(picture: Image.Image, expected: Image.Image, tolerance: float = 4) -> b
     return np.abs(difference).mean() < tolerance
 
 
-@pytest.mark.parametrize("suffix", ["jpg", "png", "bmp", "webp", "tiff"])
+@pytest.mark.parametrize("suffix", ["jpg", "png", "bmp", "webp", "tiff", "avif"])
 def test_plain_formats(tmp_path, suffix):
     path = tmp_path / f"picture.{suffix}"
     gradient(60, 40).save(path, quality=95)
     check(path)
     assert near(decode(path), gradient(60, 40))
     assert near(decode(str(path)), gradient(60, 40))
+
+
+def test_heic_is_read_where_its_library_is_and_named_where_not(tmp_path, monkeypatch):
+    path = tmp_path / "telephone.HEIC"
+    pillow_heif.from_pillow(gradient(60, 40)).save(path, quality=95)
+    check(path)
+    assert near(decode(path), gradient(60, 40))
+    assert near(decode(path.read_bytes()), gradient(60, 40))
+    monkeypatch.setattr(decoding, "_reads_heif", lambda: False)
+    with pytest.raises(UnreadablePictureError, match=r"HEIC file needs pillow-heif: .*\[heic\]"):
+        check(path)
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))

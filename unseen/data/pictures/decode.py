@@ -22,6 +22,8 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
 from typing import Self
 
 import numpy as np
@@ -29,6 +31,7 @@ import simplejpeg
 from numpy.typing import NDArray
 from PIL import Image, ImageFile, ImageOps
 
+from unseen.extras import install_command
 from unseen.files import is_text, shown
 
 Path = str | os.PathLike[str]
@@ -38,6 +41,8 @@ Box = tuple[int, int, int, int]  # left, top, right, bottom
 
 MAX_PIXELS = 1 << 26  # 67 million: a decoded picture stays under 300 MB
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "AVIF")
+HEIF = "HEIF"  # what telephones write (.heic); read where pillow-heif is installed
+_HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"hevx", b"mif1", b"msf1")
 _MAX_SCANS = 100  # of a progressive JPEG; writers make about ten
 _ROWS = 256  # of a deep picture that are brought to 8 bits together
 _IN_MEMORY = "(in memory)"
@@ -165,13 +170,43 @@ def orientation(image: Image.Image) -> int:
 
 def _opened(source: Source) -> ImageFile.ImageFile:
     if isinstance(source, bytes):
-        return Image.open(io.BytesIO(source), formats=FORMATS)
+        return _pillow(io.BytesIO(source))
     kind = os.stat(source).st_mode
     if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):  # to open a pipe is to wait for its writer
         raise UnreadablePictureError(source, "a pipe, socket or device, not a file")
     if not is_text(source):
         raise UnreadablePictureError(source, "its name is not UTF-8: rename it")
-    return Image.open(source, formats=FORMATS)
+    return _pillow(source)
+
+
+def _pillow(source: Path | io.BytesIO) -> ImageFile.ImageFile:
+    try:
+        return Image.open(source, formats=FORMATS)
+    except Image.UnidentifiedImageError:
+        if not _is_heif(source):
+            raise
+    if not _reads_heif():
+        raise ValueError(f"a HEIC file needs pillow-heif: {install_command('heic')}")
+    return Image.open(source, formats=(HEIF,))
+
+
+def _is_heif(source: Path | io.BytesIO) -> bool:
+    """By the brand in the first box of the file (ISO/IEC 23008-12)."""
+    if isinstance(source, io.BytesIO):
+        head = source.getvalue()[:12]
+    else:
+        with open(source, "rb") as file:
+            head = file.read(12)
+    return head[4:8] == b"ftyp" and head[8:12] in _HEIF_BRANDS
+
+
+@cache
+def _reads_heif() -> bool:
+    try:
+        import_module("pillow_heif").register_heif_opener()
+    except ImportError:
+        return False
+    return True
 
 
 def _straight(image: ImageFile.ImageFile) -> NDArray[np.uint8]:  # [height, width, 3]

@@ -17,7 +17,9 @@ from unseen.data.pictures.crops import Loaded, Picture
 from unseen.data.pictures.decode import PictureFile, UnreadablePictureError, check, decode
 from unseen.data.pictures.item_digests import file_digests, numbered
 
-SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff"})
+SUFFIXES = frozenset(
+    {".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".avif", ".heic", ".heif"}
+)
 _SAMPLED_BYTES = 1 << 14  # of each end of a file, for the fingerprint of 0.1
 _THREADS = 8
 
