@@ -63,8 +63,10 @@ class Run:
         with outside.holding(self.objects):
             return Trained.open(self.path)
 
-    def embed(self, pictures: Sequence[Picture], progress: Progress | None = None) -> Tensor:
-        """Vectors [n, d] of pictures: paths, files' bytes, PIL pictures or arrays."""
+    def embed(
+        self, pictures: Picture | Sequence[Picture], progress: Progress | None = None
+    ) -> Tensor:
+        """Vectors [n, d] of pictures, or [d] of one: paths, files' bytes, PIL pictures, arrays."""
         return self.trained.embed(pictures, progress)
 
     def report(self) -> Path:

@@ -64,8 +64,8 @@ def test_through_an_index(capsys: pytest.CaptureFixture[str], foreign: list[str]
 def test_mistakes_get_one_line(capsys: pytest.CaptureFixture[str], foreign: list[str]) -> None:
     for words, told in (
         ([], "give a run's folder, or --embeddings"),
-        (foreign[:2], "--embeddings goes with --labels"),
-        ([*foreign, "--gallery", foreign[1]], "--gallery with --gallery-labels"),
+        (foreign[:2], "holds no labels: --labels FILE says where they are"),
+        ([*foreign, "--gallery", foreign[1]], "holds no labels: --gallery-labels FILE"),
         ([*foreign, "--metrics", "recal@1"], "unknown metric 'recal'"),
         ([*foreign, "--over", "weeks"], "--over must be queries or classes, got weeks"),
     ):

@@ -143,6 +143,15 @@ def test_embed_leaves_out_what_cannot_be_read(
     with np.load(out) as arrays:
         assert [Path(path).parent.name for path in arrays["paths"]] == ["kind 1"] * 3
         assert len(arrays["vectors"]) == 3
+        vectors = arrays["vectors"]
+    assert unseen(capsys, "embed", run, photos / "kind 1", "--out", tmp_path / "x.npy")[0] == 0
+    assert np.array_equal(np.load(tmp_path / "x.npy"), vectors)
+    assert unseen(capsys, "embed", run, photos, "--out", out)[0] == 0
+    code, text, _ = unseen(capsys, "evaluate", "--embeddings", out)
+    assert code == 0
+    assert "R@1" in text
+    code, _, errors = unseen(capsys, "embed", run, broken, "--out", tmp_path / "x.csv")
+    assert (code, "--out must end in .npz or .npy" in errors) == (2, True)
     code, _, errors = unseen(capsys, "embed", run, broken, "--out", out)
     assert code == 2
     assert "none of the 7 files can be read" in errors

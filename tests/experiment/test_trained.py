@@ -78,6 +78,10 @@ def test_paths_are_embedded_like_pictures_and_none_at_all_gives_none(tmp_path: P
     picture.save(tmp_path / "one.png")
     assert torch.equal(trained.embed([tmp_path / "one.png"]), trained.embed([picture]))
     assert trained.embed([]).shape == (0, 16)
+    for one in (picture, str(tmp_path / "one.png"), np.asarray(picture)):
+        assert torch.equal(trained.embed(one), trained.embed([picture])[0])
+    stack = np.stack([np.asarray(picture.convert("RGB"))] * 2)
+    assert trained.embed(stack).shape == (2, 16)
 
 
 def test_a_layer_that_is_not_there_stops_before_anything_is_written(tmp_path: Path) -> None:

@@ -17,13 +17,15 @@ from unseen.search.ingest import find
 def embed(
     run: Annotated[Path, typer.Argument(help="a folder made by `unseen train`")],
     images: Annotated[list[Path], typer.Argument(help="picture files, or folders of them")],
-    out: Annotated[Path, typer.Option(help="the .npz file to write")],
+    out: Annotated[Path, typer.Option(help="the file to write: .npz, or .npy of vectors alone")],
 ) -> None:
     """Example: unseen embed runs/birds photos/ --out photos.npz
 
     Writes `vectors` (n x D) and `paths` (n), and `labels` where pictures stand in class folders.
-    Files that cannot be read are left out and named.
+    A .npy file holds the vectors alone. Files that cannot be read are left out and named.
     """
+    if out.suffix.lower() not in (".npz", ".npy"):
+        raise ValueError(f"--out must end in .npz or .npy, got {out}")
     trained = Trained.open(run)
     found = find(images)
     unreadable: dict[int, UnreadablePictureError] = {}
@@ -35,12 +37,15 @@ def embed(
         raise ValueError(f"none of the {len(found):,} files can be read; the first: {left_out[0]}")
     sources = [source for place, source in enumerate(found) if place not in unreadable]
     file = io.BytesIO()
-    np.savez(
-        file,
-        vectors=vectors.numpy(),
-        paths=np.array([str(source.path) for source in sources]),
-        labels=np.array([source.label or "" for source in sources]),
-    )
+    if out.suffix.lower() == ".npy":
+        np.save(file, vectors.numpy())
+    else:
+        np.savez(
+            file,
+            vectors=vectors.numpy(),
+            paths=np.array([str(source.path) for source in sources]),
+            labels=np.array([source.label or "" for source in sources]),
+        )
     replace_bytes(out, file.getvalue())
     less = f", {len(left_out):,} files left out" if left_out else ""
     console.print(f"{len(sources):,} vectors of {vectors.shape[1]} numbers: {out}{less}")

@@ -11,7 +11,7 @@ from unseen.cli.terminal import MovedData, console, display
 from unseen.evaluation import evaluate as library
 from unseen.evaluation.approximate import approximate as through_index
 from unseen.evaluation.cost import cost
-from unseen.evaluation.files import read_embeddings, read_labels
+from unseen.evaluation.given import Items, as_labels, as_matrix, read_items, read_labels
 from unseen.experiment.judge import judge
 from unseen.experiment.layers import compare_layers
 from unseen.experiment.other_data import on_other_data
@@ -25,8 +25,12 @@ LONG = 20.0  # seconds from which the cost is said beforehand
 def evaluate(
     run: Annotated[Path | None, typer.Argument(help="a folder made by `unseen train`")] = None,
     layers: Annotated[str | None, typer.Option(help="all, or names: stage2,pooled")] = None,
-    embeddings: Annotated[Path | None, typer.Option(help="a matrix, .npy")] = None,
-    labels: Annotated[Path | None, typer.Option(help="its labels, .npy")] = None,
+    embeddings: Annotated[
+        Path | None, typer.Option(help="a matrix: .npy, .npz, .csv, .parquet")
+    ] = None,
+    labels: Annotated[
+        Path | None, typer.Option(help="its labels", show_default="those in the same file")
+    ] = None,
     gallery: Annotated[
         Path | None, typer.Option(help="who answers", show_default="the same")
     ] = None,
@@ -51,6 +55,10 @@ def evaluate(
     trained on. Embeddings of any model are judged with
 
     unseen evaluate --embeddings x.npy --labels y.npy
+
+    or, where the labels lie in the same file, as `unseen embed` writes it,
+
+    unseen evaluate --embeddings photos.npz
     """
     if (run is None) == (embeddings is None):
         raise ValueError("give a run's folder, or --embeddings x.npy --labels y.npy")
@@ -59,17 +67,29 @@ def evaluate(
             raise ValueError("--on goes without --layers and --data")
         _run(run, layers, data, on)
         return
-    if embeddings is None or labels is None or (gallery is None) != (gallery_labels is None):
-        raise ValueError("--embeddings goes with --labels, --gallery with --gallery-labels")
+    assert embeddings is not None, "checked above"
+    if gallery is None and gallery_labels is not None:
+        raise ValueError("--gallery-labels goes with --gallery")
     if over not in ("queries", "classes"):
         raise ValueError(f"--over must be queries or classes, got {over}")
-    items = [read_embeddings(path) for path in (embeddings, gallery) if path is not None]
-    names = read_labels([path for path in (labels, gallery_labels) if path is not None])
+    held = [_held(embeddings, labels, "--labels")]
+    held += [] if gallery is None else [_held(gallery, gallery_labels, "--gallery-labels")]
+    items = [as_matrix(each.embeddings) for each in held]
+    names = as_labels(*(each.labels for each in held))
     wanted = metrics.split(",")
     if approximate:
         _approximate(items, names, wanted, normalise)
         return
     _exact(items, names, wanted, normalise, over)
+
+
+def _held(embeddings: Path, labels: Path | None, option: str) -> Items:
+    """Vectors with their labels, from two files or one."""
+    found = read_items(embeddings)
+    names = found.labels if labels is None else read_labels(labels)
+    if names is None:
+        raise ValueError(f"{embeddings} holds no labels: {option} FILE says where they are")
+    return Items(found.embeddings, names)
 
 
 def _run(run: Path, layers: str | None, data: str | None, on: str | None) -> None:

@@ -26,11 +26,13 @@ import torch
 from torch import Tensor
 
 from unseen.contracts import Progress
+from unseen.evaluation.given import Given, GivenLabels, as_labels, as_matrix
 from unseen.evaluation.measure import Effort, Judges, Measured, item_labels, measure, worst
 from unseen.evaluation.metric_names import USUAL as METRICS
 from unseen.evaluation.metric_names import Metric, metric_name, parse_metric
 from unseen.evaluation.relevance import Relevance
 from unseen.neighbours.space import make_space, non_finite_rows, precise
+from unseen.pages import render
 from unseen.statistics import RESAMPLES, bootstrap, class_average
 
 Labels = Tensor | Mapping[str, Tensor]
@@ -45,6 +47,11 @@ class Score:
     high: float = math.nan
     class_average: float = math.nan
     std: float = math.nan  # over the starts of k-means
+
+    def __str__(self) -> str:
+        """In percent: `84.1 (82.9 to 85.2)`."""
+        ends = "" if math.isnan(self.low) else f" ({100 * self.low:.1f} to {100 * self.high:.1f})"
+        return f"{100 * self.value:5.1f}{ends}"
 
     def to_dict(self) -> dict[str, float | None]:
         named = {"value": self.value, "low": self.low, "high": self.high}
@@ -84,13 +91,21 @@ class Evaluation:
             "interval": {"over": self.intervals, "level": 0.95, "resamples": self.resamples},
         }
 
+    def __str__(self) -> str:
+        """A line for each metric, in percent with its interval."""
+        width = max(map(len, self.values), default=0)
+        return "\n".join(f"{name:{width}}  {score}" for name, score in self.values.items())
+
+    def _repr_html_(self) -> str:
+        return render("evaluation/scores", values=self.values, counts=self.counts)
+
 
 def evaluate(
-    embeddings: Tensor,
-    labels: Labels,
+    embeddings: Given,
+    labels: GivenLabels,
     *,
-    gallery_embeddings: Tensor | None = None,
-    gallery_labels: Labels | None = None,
+    gallery_embeddings: Given | None = None,
+    gallery_labels: GivenLabels | None = None,
     positions: Tensor | None = None,
     ignore_groups: Tensor | None = None,
     gallery_ignore_groups: Tensor | None = None,
@@ -104,7 +119,8 @@ def evaluate(
     memory: int = 2**30,
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Scores of embeddings [Q, D] with labels [Q]; the other arguments as in `retrieve`.
+    """Scores of embeddings [Q, D] with labels [Q], tensors, arrays or lists, labels also words; the
+    other arguments as in `retrieve`.
 
     `metrics` are names, or objects of one's own (`metrics/base.py`). `starts` and `seed` are those
     of k-means, `seed` also of the bootstrap. `progress` hears of thousandths.
@@ -113,18 +129,23 @@ def evaluate(
         raise ValueError(f"intervals must be 'queries' or 'classes', got {intervals!r}")
     if (gallery_embeddings is None) != (gallery_labels is None):
         raise ValueError("gallery_embeddings and gallery_labels must be given together")
-    if len(embeddings) == 0:
-        raise ValueError("embeddings must hold at least one item")
     if missing not in ("error", "count"):
         raise ValueError(f"missing must be 'error' or 'count', got {missing!r}")
+    items = as_matrix(embeddings)
+    if len(items) == 0:
+        raise ValueError("embeddings must hold at least one item")
+    gallery = (
+        None if gallery_embeddings is None else as_matrix(gallery_embeddings, "gallery_embeddings")
+    )
+    names, gallery_names = as_labels(labels, gallery_labels)
     wanted = {metric_name(m): parse_metric(m) if isinstance(m, str) else m for m in metrics}
-    non_finite = _num_non_finite(embeddings) + _num_non_finite(gallery_embeddings)
+    non_finite = _num_non_finite(items) + _num_non_finite(gallery)
     if non_finite:  # labels are still checked and counted
-        embeddings = torch.zeros_like(embeddings)
-        if gallery_embeddings is not None:
-            gallery_embeddings = torch.zeros_like(gallery_embeddings)
-    with precise(embeddings.device):
-        space = make_space(embeddings, gallery_embeddings, normalise)
+        items = torch.zeros_like(items)
+        if gallery is not None:
+            gallery = torch.zeros_like(gallery)
+    with precise(items.device):
+        space = make_space(items, gallery, normalise)
         judges = {
             name: Relevance(
                 space,
@@ -133,7 +154,7 @@ def evaluate(
                 groups=ignore_groups,
                 gallery_groups=gallery_ignore_groups,
             )
-            for name, columns in _columns(labels, gallery_labels).items()
+            for name, columns in _columns(names, gallery_names).items()
         }
         if missing == "error":
             _refuse_missing_classes(judges)
@@ -208,14 +229,10 @@ def _columns(
 ) -> dict[str, tuple[Tensor, Tensor | None]]:
     """Labels of queries and gallery by column; a single column has no name."""
     if not isinstance(labels, Mapping):
-        if isinstance(gallery_labels, Mapping):
-            raise ValueError("labels and gallery_labels must both be a mapping or both be labels")
+        assert not isinstance(gallery_labels, Mapping), "`as_labels` refuses it"
         return {"": (labels, gallery_labels)}
-    if gallery_labels is None:
-        return {name: (column, None) for name, column in labels.items()}
-    if not isinstance(gallery_labels, Mapping) or set(gallery_labels) != set(labels):
-        raise ValueError(f"gallery_labels must have the columns of labels: {', '.join(labels)}")
-    return {name: (column, gallery_labels[name]) for name, column in labels.items()}
+    others = gallery_labels if isinstance(gallery_labels, Mapping) else {}
+    return {name: (column, others.get(name)) for name, column in labels.items()}
 
 
 def _full_name(column: str, name: str) -> str:

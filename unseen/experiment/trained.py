@@ -91,18 +91,21 @@ class Trained:
 
     def embed(
         self,
-        pictures: Sequence[Picture],
+        pictures: Picture | Sequence[Picture],
         progress: Progress | None = None,
         on_unreadable: Callable[[int, UnreadablePictureError], None] | None = None,
-    ) -> Tensor:  # [n, d] float32 on the CPU
+    ) -> Tensor:  # [n, d], of one picture [d]; float32 on the CPU
         """Descriptors of pictures, in their order. `on_unreadable` is called with the place of
         each that cannot be read, which then has no row; without it, the first one is an error."""
-        if isinstance(pictures, str):
-            raise ValueError(f"pictures must be a sequence, got one path: [{pictures!r}]")
+        if isinstance(pictures, np.ndarray) and pictures.ndim == 4:
+            pictures = list(pictures)
+        if isinstance(pictures, str | Path | bytes | Image.Image | np.ndarray):
+            return self.embed([pictures])[0]
+        several = pictures
 
         def prepared(place: int) -> Tensor | None:
             try:
-                return self.prepared(pictures[place])
+                return self.prepared(several[place])
             except UnreadablePictureError as error:
                 if on_unreadable is None:
                     raise
@@ -110,14 +113,14 @@ class Trained:
                 return None
 
         parts = [torch.zeros(0, self.network.embedding_size)]
-        images = prefetch(prepared, range(len(pictures)), self.threads)
+        images = prefetch(prepared, range(len(several)), self.threads)
         done = 0
         while batch := list(islice(images, BATCH)):
             whole = [image for image in batch if image is not None]
             parts += [self.vectors(torch.stack(whole))] if whole else []
             done += len(batch)
             if progress is not None:
-                progress(done, len(pictures))
+                progress(done, len(several))
         return torch.cat(parts)
 
     def prepared(self, picture: Picture) -> Tensor:  # [3, s, s]

@@ -89,12 +89,17 @@ def _own_text(cell: str) -> str:
     return text.removeprefix("'") if _COMPUTED.match(text) else text
 
 
-def _read_parquet(path: Path) -> Columns:
+def read_arrow(path: Path) -> Any:
+    """A Parquet file as pyarrow's table."""
     arrow, parquet = _arrow()
     try:
-        table = parquet.read_table(path)
+        return parquet.read_table(path)
     except (OSError, arrow.ArrowException) as error:
         raise ValueError(f"{path} is not a whole Parquet file: {error}") from error
+
+
+def _read_parquet(path: Path) -> Columns:
+    table = read_arrow(path)
     return {
         name: ["" if value is None else str(value) for value in table[name].to_pylist()]
         for name in table.column_names
