@@ -12,6 +12,7 @@ FOURS = ("4a", "4b", "4c", "4d", "4e")
 PARAMETERS = {
     "googlenet": 5_599_904,
     "resnet50": 23_508_032,
+    "resnet50_caffe": 23_508_032,
     "vgg16_bn": 14_723_136,
     "bn_inception": 10_270_240,
     "efficientnet_lite0": 3_371_008,

