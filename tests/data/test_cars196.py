@@ -1,5 +1,6 @@
 """Cars196 from both official layouts and from class folders; damaged trees say what is wrong."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from scipy.io import savemat
 
 from unseen import find_data
+from unseen.data.base import INCOMPLETE
 from unseen.data.cars196 import Cars196
 from unseen.data.official.benchmark import Counts
 
@@ -151,4 +153,46 @@ def test_a_class_too_few(copied: Path) -> None:
         for file in (copied / part / "Eagle Talon Hatchback 1998").iterdir():
             file.unlink()
     with pytest.raises(ValueError, match="found 194 pictures of 97 classes"):
+        Cars196(copied)
+
+
+def test_a_few_missing_pictures_are_taken_on_request_and_said(older: Path) -> None:
+    for file in ("000003.jpg", "000011.jpg", "000012.jpg"):
+        (older / "car_ims" / file).unlink()
+    with pytest.raises(ValueError, match=r"3 of 12 listed.*no class"):
+        Cars196(older, incomplete=True)  # both pictures of a class: a class may not be missing
+    shutil.copy(older / "car_ims" / "000001.jpg", older / "car_ims" / "000012.jpg")
+    with pytest.raises(ValueError, match=r"2 of 12 listed.*000003.*data\.incomplete=true"):
+        Cars196(older)
+    dataset = Cars196(older, incomplete=True)
+    assert np.bincount(dataset.labels).tolist() == [2, 1, 2, 2, 2, 1]
+    assert len(dataset) == 10
+    assert all(dataset.path(index).exists() for index in range(10))
+    said = dataset.describe()[INCOMPLETE]
+    for words in ("10 of the 12", "1 of the training", "1 of the test", "000003.jpg, 000011.jpg"):
+        assert words in said
+
+
+def test_missing_pictures_of_class_folders_are_named_by_their_gaps(copied: Path) -> None:
+    for number, folder in enumerate(sorted((copied / "train").iterdir()), start=1):
+        (folder / "00001.jpg").rename(folder / f"{2 * number - 1:06d}.jpg")
+        other = copied / "test" / folder.name
+        (other / "00002.jpg").rename(other / f"{2 * number:06d}.jpg")
+    assert INCOMPLETE not in Cars196(copied, incomplete=True).describe()
+    (copied / "test" / "AM General Hummer SUV 2000" / "000002.jpg").unlink()
+    dataset = Cars196(copied, incomplete=True)
+    assert dataset.official_test_classes is not None
+    assert dataset.official_test_classes.tolist() == list(range(98, 196))
+    said = dataset.describe()[INCOMPLETE]
+    assert "391 of the 392" in said
+    assert "000002.jpg" in said
+
+
+def test_a_class_may_not_be_missing(copied: Path) -> None:
+    for part in ("train", "test"):
+        shutil.rmtree(copied / part / "Eagle Talon Hatchback 1998")
+    with pytest.raises(ValueError, match="194 of 97 to test; no class") as refused:
+        Cars196(copied, incomplete=True)
+    assert "data.incomplete" not in str(refused.value)
+    with pytest.raises(ValueError, match="194 of 97 to test\\. It needs"):
         Cars196(copied)

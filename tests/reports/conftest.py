@@ -97,9 +97,7 @@ def journal() -> list[dict[str, Any]]:
     for epoch in range(3):
         for step in range(4 * epoch, 4 * epoch + 4):
             terms = {"total": 1 / (step + 1), "loss": 1 / (step + 1)}
-            place = {"event": "step", "step": step, "epoch": epoch}
-            events.append(place | {"terms": terms, "images_per_second": 90.0})
+            events.append({"event": "step", "step": step, "epoch": epoch, "terms": terms})
         recall = {"train": {"recall@1": 0.7 + epoch / 10}, "validation": {"recall@1": 0.6}}
-        pace = {"lr": 1e-4, "seconds": 1.5, "images_per_second": 90.0}
-        events.append({"event": "epoch", "epoch": epoch, "step": 4 * epoch + 4} | recall | pace)
+        events.append({"event": "epoch", "epoch": epoch, "step": 4 * epoch + 4, **recall})
     return events

@@ -5,6 +5,7 @@ import csv
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -165,6 +166,18 @@ def test_selection_on_test_classes_is_marked_everywhere(
     for drawn in draw_all(results):
         texts = [text.get_text() for text in drawn.figure.findobj(Text)]
         assert any("Chosen on test classes" in text for text in texts)
+
+
+def test_data_that_lack_items_are_marked_everywhere(finished: Results) -> None:
+    runs = tuple(
+        replace(run, result={**run.result, "data": {"incomplete": "Incomplete: 9 of 10."}})
+        for run in finished.runs
+        if run.result
+    )
+    results = replace(finished, runs=runs)
+    for text in (tables.markdown(results), tables.latex(results)):
+        assert text.count("Incomplete: 9 of 10.") >= 1
+    assert tables.page_table(results).warning == "Incomplete: 9 of 10."
 
 
 def test_the_page(finished: Results) -> None:

@@ -15,6 +15,7 @@ from unseen import config as configs
 from unseen.cli.terminal import console, display, tell_left_out
 from unseen.cli.write_table import table as write_as_table
 from unseen.config import Config
+from unseen.data.base import INCOMPLETE
 from unseen.data.pictures import transforms
 from unseen.data.pictures.inspect import UNUSUAL, WRONG
 from unseen.data.pictures.pack import Packing, write
@@ -61,20 +62,24 @@ def check(
     """
     config = _config(data, settings)
     with display() as (_, watch):
-        dataset = find_data.open_data(config.data, watch.of("reading the data"))
+        part = find_data.as_it_is(config.data)
+        dataset = find_data.open_data(part, watch.of("reading the data"))
         split, why_not = None, ""
         try:
             split = prepare(config, watch, dataset, is_named=True).split
         except ValueError as error:
             why_not = str(error)
         found = checked(dataset, split, workers, watch.of("looking at pictures"))
+    lacking = str(dataset.describe().get(INCOMPLETE, ""))
     if as_json:
         notes = {"no_split": why_not, "notes": dataset.describe().get("notes", [])}
-        print(json.dumps(found.to_dict() | notes, indent=2))
+        print(json.dumps(found.to_dict() | notes | {INCOMPLETE: lacking}, indent=2))
     else:
         _print(found)
         for note in dataset.describe().get("notes", []):
             console.print(f"* {note}")
+        if lacking:
+            console.print(f"* {lacking} To train on it all the same: data.incomplete=true")
         if why_not:
             console.print(f"* not looked at across the split: {why_not}")
     if fix is not None:
@@ -82,7 +87,7 @@ def check(
         kept = write_list(found, fix, with_split=has_split)
         if not as_json:
             console.print(f"{kept:,} of {len(found.findings):,} pictures: {fix}")
-    if found.has_errors:
+    if found.has_errors or (lacking and not config.data.values.get(INCOMPLETE)):
         sys.exit(FOUND)
 
 

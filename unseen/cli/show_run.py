@@ -9,6 +9,7 @@ from rich.text import Text
 
 from unseen.cli.terminal import console, display, tell_left_out
 from unseen.contracts import FeatureDataset
+from unseen.data.base import INCOMPLETE
 from unseen.experiment.leaks import Copies
 from unseen.experiment.run_context import RunContext, Watch, describe, steps_per_epoch
 from unseen.training.processes import Processes
@@ -60,6 +61,8 @@ def announce(context: RunContext) -> None:
         ),
     )
     told = context.dataset.describe()
+    if INCOMPLETE in told:
+        console.print(Text(f"  {told[INCOMPLETE]}", style="yellow"))
     if lone := told.get("classes with one picture"):
         console.print(f"  {lone} classes have one picture: not trained on, not asked for")
     tell_left_out(told.get("unreadable", []), told.get("unreadable files"))

@@ -7,6 +7,7 @@
     is_query, is_gallery   [n] which test items ask, which answer
     groups       [n] items of a group (a camera, a sequence) do not answer each other
     label_<name> [n] further labels, to judge by
+    incomplete   what the data they were made of lacked, in a sentence
 
 Without `split` the second half of the classes, in the order of their labels, is tested: the
 convention of the benchmarks. `unseen features` makes such a file from any data set and backbone.
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from unseen.contracts import Progress
-from unseen.data.base import Columns, class_counts, described, lone_classes
+from unseen.data.base import INCOMPLETE, Columns, class_counts, described, lacking, lone_classes
 from unseen.data.pictures.item_digests import row_digests, row_ids
 
 FURTHER = "label_"  # the names of further label columns begin with it
@@ -59,6 +60,7 @@ class Arrays:
             classes = np.arange(len(told.label_names))
             self.official_test_classes = classes[len(classes) // 2 :]
         self.annotations = told.annotations
+        self._incomplete = str(held.get(INCOMPLETE, ""))
         self.label_names = _names(told.label_names, held.get(NAMES), root)
 
     def __len__(self) -> int:
@@ -75,7 +77,7 @@ class Arrays:
 
     def describe(self) -> dict[str, Any]:
         counts = class_counts(self.labels, self.label_names) | lone_classes(self.labels)
-        return counts | {"features": self.features.shape[1]}
+        return counts | {"features": self.features.shape[1]} | lacking(self._incomplete)
 
     def fingerprint(self) -> str:
         digest = hashlib.sha256(np.ascontiguousarray(self.features).tobytes())

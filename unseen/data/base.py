@@ -13,6 +13,7 @@ from unseen.contracts import Annotations, BoolArray, IntArray
 
 Column = Sequence[Any] | NDArray[Any]
 
+INCOMPLETE = "incomplete"  # in `describe()`: what a known data set lacks, in a sentence
 MIN_CLASSES = 4  # two to train on, one to validate, one to test
 PARTS = {"train": "train", "test": "test"} | dict.fromkeys(("validation", "valid", "val"), "val")
 _TRUE, _FALSE = {"1", "1.0", "true", "yes"}, {"", "0", "0.0", "false", "no", "nan", "none"}
@@ -29,6 +30,21 @@ class Columns:
     gallery: Column | None = None
     groups: Column | None = None
     more: Mapping[str, Column] | None = None  # further labels by name
+
+    def of(self, rows: IntArray) -> "Columns":
+        """The same columns for some items."""
+
+        def some(column: Column | None) -> Column | None:
+            return None if column is None else np.asarray(column)[rows]
+
+        return Columns(
+            np.asarray(self.labels)[rows],
+            split=some(self.split),
+            query=some(self.query),
+            gallery=some(self.gallery),
+            groups=some(self.groups),
+            more={name: np.asarray(column)[rows] for name, column in (self.more or {}).items()},
+        )
 
 
 @dataclass(frozen=True)
@@ -135,6 +151,11 @@ def class_counts(labels: IntArray, names: Sequence[str]) -> dict[str, Any]:
         "smallest class": int(counts.min()),
         "largest class": int(counts.max()),
     }
+
+
+def lacking(incomplete: str) -> dict[str, Any]:
+    """What a data set says of items it lacks; nothing where it is whole."""
+    return {INCOMPLETE: incomplete} if incomplete else {}
 
 
 def lone_classes(labels: IntArray) -> dict[str, Any]:

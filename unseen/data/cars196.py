@@ -9,6 +9,7 @@ Layouts  `cars_annos.mat` with `car_ims/`; or `cars_train/` and `cars_test/` wit
 The official division into training and test pictures shares classes and is not used.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,14 @@ class Cars196(Benchmark):
         if train := below(root, _TRAIN, _UNPACKED):
             return _from_devkit(root, train)
         return _from_folders(root)
+
+    def absent(self, paths: Sequence[Path]) -> list[str]:
+        """The pictures of `car_ims` are numbered through; class folders made of it keep that."""
+        numbers = {int(path.stem) for path in paths if path.stem.isdecimal()}
+        last = self.expected.train + self.expected.test
+        if len(numbers) < len(paths) or max(numbers) > last:
+            return []
+        return [f"{number:06d}.jpg" for number in range(1, last + 1) if number not in numbers]
 
 
 def _from_devkit(root: Path, train: Path) -> Listing:

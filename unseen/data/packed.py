@@ -14,7 +14,7 @@ from typing import Any
 from PIL import Image
 
 from unseen.contracts import IntArray, Progress
-from unseen.data.base import class_counts, lone_classes
+from unseen.data.base import INCOMPLETE, class_counts, lacking, lone_classes
 from unseen.data.pictures.crops import Loaded, Picture
 from unseen.data.pictures.decode import PictureFile, UnreadablePictureError
 from unseen.data.pictures.item_digests import numbered
@@ -63,7 +63,11 @@ class Packed:
 
     def describe(self) -> dict[str, Any]:
         counts = class_counts(self.labels, self.label_names) | lone_classes(self.labels)
-        return counts | {"short side": int(self._pack.header["short_side"])}
+        return (
+            counts
+            | {"short side": int(self._pack.header["short_side"])}
+            | lacking(str(self._pack.header.get(INCOMPLETE, "")))
+        )
 
     def fingerprint(self) -> str:
         """Of the index, which holds a checksum of every picture."""

@@ -18,6 +18,7 @@ from unseen import assemble
 from unseen.config import SettledConfig
 from unseen.contracts import Dataset, FeatureDataset, Output, Progress, annotations_of
 from unseen.data.arrays import FURTHER, NAMES
+from unseen.data.base import INCOMPLETE
 from unseen.data.pictures.loader import evaluation_batches
 from unseen.evaluation.embed import embed
 from unseen.experiment.leaks import Filed
@@ -60,6 +61,8 @@ def columns_of(dataset: Dataset) -> dict[str, NDArray[Any]]:
     columns |= {name: column for name, column in some.items() if column is not None}
     for name, codes in told.labels.items():
         columns[f"{FURTHER}{name}"] = np.array(told.label_names[name])[codes]
+    if said := dataset.describe().get(INCOMPLETE):
+        columns[INCOMPLETE] = np.array(said)
     if isinstance(dataset, Filed):
         columns["files"] = np.array([str(dataset.path(i)) for i in range(len(dataset))])
     return columns

@@ -27,6 +27,7 @@ from unseen.contracts import (
     annotations_of,
     item_ids_of,
 )
+from unseen.data.base import INCOMPLETE, lacking
 from unseen.data.pictures.chosen import ChosenItems
 from unseen.training.run_folder import RunFolder
 
@@ -75,6 +76,7 @@ class RunItems:
     split: Split
     annotations: Annotations
     fingerprint: str
+    incomplete: str = ""  # what a known data set lacked, in a sentence
 
     def write(self, folder: RunFolder) -> dict[str, Any]:
         """Keeps the items; returns what the manifest tells of them."""
@@ -92,7 +94,7 @@ class RunItems:
             "label_names": self.label_names,
             "fingerprint": self.fingerprint,
             "further": {name: list(words) for name, words in self.annotations.label_names.items()},
-        }
+        } | lacking(self.incomplete)
         arrays: dict[str, Any] = {
             _TOLD: np.frombuffer(json.dumps(told).encode(), np.uint8),
             "labels": self.labels,
@@ -134,7 +136,13 @@ class RunItems:
         place = {name: index for index, name in enumerate(item_ids_of(dataset))}
         places = np.array([place[name] for name in self.ids], dtype=np.int64)
         return ChosenItems(
-            dataset, places, self.labels, self.label_names, self.annotations, self.fingerprint
+            dataset,
+            places,
+            self.labels,
+            self.label_names,
+            self.annotations,
+            self.fingerprint,
+            self.incomplete,
         )
 
 
@@ -150,7 +158,8 @@ def items_of(dataset: Dataset, split: Split) -> RunItems:
     told, ids = annotations_of(dataset), item_ids_of(dataset)
     if len(set(ids)) < len(ids):
         raise ValueError(f"{dataset.name}: item_ids() must be different for every item")
-    return RunItems(ids, dataset.labels, names, digests, split, told, whole)
+    lacked = str(dataset.describe().get(INCOMPLETE, ""))
+    return RunItems(ids, dataset.labels, names, digests, split, told, whole, lacked)
 
 
 def read_items(folder: RunFolder) -> RunItems | None:
@@ -224,6 +233,7 @@ def _read(content: bytes) -> RunItems:
         Split(**{field.name: arrays.get(_PART + field.name) for field in fields(Split)}),  # type: ignore[arg-type]
         Annotations(**columns, labels=codes, label_names=told["further"]),
         told["fingerprint"],
+        told.get(INCOMPLETE, ""),
     )
 
 

@@ -23,6 +23,7 @@ from unseen.contracts import (
     Split,
     annotations_of,
 )
+from unseen.data.base import INCOMPLETE
 from unseen.data.pictures.loader import evaluation_batches
 from unseen.evaluation.embed import embed, embed_layers
 from unseen.evaluation.evaluate import Evaluation
@@ -34,9 +35,9 @@ from unseen.networks.descriptor import Described, Tappable
 from unseen.networks.network import EMBEDDING
 from unseen.regularizers.high_order.descriptor import OrdersDescriptor
 from unseen.settle import settle
-from unseen.training.events import Event
 from unseen.training.processes import Processes
 from unseen.training.run_folder import RunFolder
+from unseen.training.trainer import Event, Listener
 
 EMBED_BATCH = 256
 BY_MACHINE = ("device", "threads", "workers")  # what "auto" settles by where it runs
@@ -46,7 +47,7 @@ BY_MACHINE = ("device", "threads", "workers")  # what "auto" settles by where it
 class Watch:
     """Who is told what happens: events of training, (what, done, total) of long work, warnings."""
 
-    listeners: list[Callable[[Event], None]] = field(default_factory=list)
+    listeners: list[Listener] = field(default_factory=list)
     progress: Callable[[str, int, int], None] = lambda what, done, total: None
     warn: Callable[[str], None] = lambda text: None
 
@@ -273,7 +274,9 @@ def describe(context: RunContext) -> dict[str, Any]:
         if asked is not None:
             counts[f"{name}_items"] = len(asked)
     counts["hash"] = split_hash(split)
-    told = {key: value for key, value in dataset.describe().items() if isinstance(value, int)}
+    said = dataset.describe()
+    told: dict[str, Any] = {key: value for key, value in said.items() if isinstance(value, int)}
+    told |= {INCOMPLETE: said[INCOMPLETE]} if INCOMPLETE in said else {}
     told |= context.copies.counts() if context.copies else {}
     data = told | {"name": dataset.name, "fingerprint": dataset.fingerprint()}
     return {"data": data, "split": counts}

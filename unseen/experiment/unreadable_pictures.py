@@ -6,10 +6,12 @@ not.
 """
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from unseen.data.pictures.decode import UnreadablePictureError
 from unseen.files import shown
-from unseen.training.events import Event, Unreadable
+
+EVENT = "unreadable"
 
 
 class UnreadablePictures:
@@ -17,14 +19,18 @@ class UnreadablePictures:
 
     def __init__(self) -> None:
         self.paths: set[str] = set()
-        self.tell: Callable[[Unreadable], None] = lambda event: None
+        self.tell: Callable[[dict[str, Any]], None] = lambda event: None
 
     def __call__(self, error: UnreadablePictureError) -> None:
         path = shown(error.path)
         if path not in self.paths:
             self.paths.add(path)
-            self.tell(Unreadable(path, error.reason))
+            self.tell({"event": EVENT, "path": path, "reason": error.reason})
 
-    def remember(self, events: Iterable[Event]) -> None:
+    def remember(self, events: Iterable[dict[str, Any]]) -> None:
         """What a journal says was told before."""
-        self.paths |= {event.path for event in events if isinstance(event, Unreadable)}
+        self.paths |= {str(event["path"]) for event in events if event["event"] == EVENT}
+
+
+def line(event: dict[str, Any]) -> str:
+    return f"cannot be read any more, replaced: {event['path']} ({event['reason']})"

@@ -24,6 +24,7 @@ from unseen.export.inference import INPUT, OUTPUT, describe
 from unseen.export.onnx_file import write_onnx
 from unseen.export.torch_program import write_program
 from unseen.files import flush_folder
+from unseen.reports.tables import incomplete
 from unseen.training.readings import result_of
 from unseen.training.run_folder import RunFolder
 
@@ -103,6 +104,7 @@ def _scores(result: dict[str, Any] | None) -> str:
         f"Trained on {split.get('train_classes')} classes, selected on "
         f"{split.get('validation_classes')}, judged on {split.get('test_classes')} classes that "
         "neither contains: every test picture asks for its nearest among the others.",
+        *([f"\n{said}"] if (said := incomplete(result)) else []),
         "",
         "| metric | value | 95 % interval |",
         "|---|---|---|",

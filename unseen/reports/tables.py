@@ -11,6 +11,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from unseen.data.base import INCOMPLETE
 from unseen.evaluation.findings import Finding
 from unseen.evaluation.gain import UNTRAINED, start_title, verdict
 from unseen.outside import short_name
@@ -138,6 +139,11 @@ def chosen_on_test(result: Json) -> bool:
     return bool(result.get("selection", {}).get("on") == "test")
 
 
+def incomplete(result: Json) -> str:
+    """What the data lacked, in a sentence; nothing where they were whole."""
+    return str(result.get("data", {}).get(INCOMPLETE, ""))
+
+
 def descriptor(result: Json) -> str:
     """Which layer was judged, in words; nothing where it is the embedding, as usual."""
     chosen = result.get("selection", {}).get("descriptor", {})
@@ -162,7 +168,8 @@ def kept(selection: Json) -> str:
 def notes(result: Json) -> list[str]:
     """What a reader must know with the numbers."""
     watched = result.get("monitor") == "test" and not chosen_on_test(result)
-    texts = (descriptor(result), ON_TEST * chosen_on_test(result), WATCHED * watched)
+    chosen = ON_TEST * chosen_on_test(result)
+    texts = (descriptor(result), chosen, WATCHED * watched, incomplete(result))
     return [text for text in texts if text]
 
 
@@ -227,7 +234,7 @@ def markdown_table(result: Json) -> str:
 def page_table(result: Json) -> PageTable:
     """Each value with both ends of its interval."""
     metrics = metric_names(result)
-    warning = ON_TEST if chosen_on_test(result) else ""
+    warning = " ".join(filter(None, [ON_TEST * chosen_on_test(result), incomplete(result)]))
     return PageTable([metric_title(m) for m in metrics], score_rows(result, metrics), warning)
 
 

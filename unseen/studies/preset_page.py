@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from unseen.pages import Headline, Part
-from unseen.reports.tables import ON_TEST
 from unseen.studies.document import document, saved
 from unseen.studies.figures import Drawn
 from unseen.studies.results import Results
@@ -73,7 +72,7 @@ def write(
 
 def _notices(results: Mapping[str, Results]) -> list[str]:
     everything = [run for found in results.values() for run in found.runs]
-    told = [ON_TEST] if any(found.on_test for found in results.values()) else []
+    told = list(dict.fromkeys(said for found in results.values() for said in found.warnings))
     for state, words in (("failed", "failed and are missing"), ("open", "have not been run")):
         count = sum(run.state == state for run in everything)
         told += [f"{count} of {len(everything)} runs {words}."] if count else []

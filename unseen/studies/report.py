@@ -20,7 +20,7 @@ from unseen.data.pictures.table_file import write_csv
 from unseen.evaluation.gain import verdict
 from unseen.pages import Headline, Part
 from unseen.reports.sections import SearchWith
-from unseen.reports.tables import ON_TEST, metric_title, row_title
+from unseen.reports.tables import metric_title, row_title
 from unseen.studies import tables
 from unseen.studies.document import Saved, document, saved
 from unseen.studies.figures import draw_all, played
@@ -205,7 +205,7 @@ def _csv(results: Results) -> str:
 
 def _notices(results: Results) -> list[str]:
     open_runs = sum(run.state == "open" for run in results.runs)
-    told = [ON_TEST] if results.on_test else []
+    told = results.warnings
     if open_runs:
         told.append(f"Not finished: {open_runs} of {len(results.runs)} runs are missing.")
     return told

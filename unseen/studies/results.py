@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from unseen import config as configs
+from unseen.reports.tables import ON_TEST, incomplete
 from unseen.statistics import Spread, compare, holm, over_seeds
 from unseen.studies import plan as plans
 from unseen.studies.plan import Cell, Plan
@@ -77,6 +78,12 @@ class Results:
         """Some run was selected by its score on test classes."""
         everything = (*self.runs, *self.searches)
         return any((run.selection or {}).get("on") == "test" for run in everything)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What every table and page of it must say: chosen on test classes, data that lack some."""
+        lacking = {incomplete(run.result): None for run in self.runs if run.result}
+        return [ON_TEST] * self.on_test + [said for said in lacking if said]
 
     def metrics(self) -> list[str]:
         """Every metric of any run in the order of the settings, the plan's first."""

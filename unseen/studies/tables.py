@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from rich.table import Table
 from rich.text import Text
 
-from unseen.reports.tables import ON_TEST, metric_title, row_title
+from unseen.reports.tables import metric_title, row_title
 from unseen.statistics import Spread
 from unseen.studies.by_class import interval_text, over_classes
 from unseen.studies.results import Results, Standing, standings
@@ -80,7 +80,7 @@ class StudyTable:
         """What must be said under the table."""
         signs = self._signs()
         told = [f"{'; '.join(signs)}."] if signs else []
-        told += [ON_TEST] if self.results.on_test else []
+        told += self.results.warnings
         budgets = {row.tuning_runs for row in self.rows if not row.is_baseline}
         if len(budgets) > 1:
             told.append("Tuning budgets differ: compare with care.")
@@ -192,8 +192,7 @@ def latex(results: Results, metrics: Sequence[str] | None = None) -> str:
         cells = [f"\\textbf{{{cell}}}" if row.is_best and cell else cell for cell in cells]
         lines.append(" & ".join(cells) + " \\\\")
     lines += ["\\bottomrule", "\\end{tabular}"]
-    if made.results.on_test:
-        lines.append(f"\\par\\footnotesize {_latex(ON_TEST)}")
+    lines += [f"\\par\\footnotesize {_latex(said)}" for said in results.warnings]
     return "\n".join(lines) + "\n"
 
 
@@ -207,7 +206,7 @@ def page_table(results: Results, metrics: Sequence[str] | None = None) -> PageTa
         marks += ["next"] * (last is not None and row.experiment != last)
         last = row.experiment
         rows.append(PageRow(" ".join(marks), [_value_and_spread(c) for c in made.cells(row)]))
-    return PageTable(made.heads, rows, ON_TEST if results.on_test else "", made.notes)
+    return PageTable(made.heads, rows, " ".join(results.warnings), made.notes)
 
 
 def _value_and_spread(cell: str) -> tuple[str, str]:

@@ -1,21 +1,26 @@
 """A benchmark on disk, believed only when it is whole: classes and pictures are counted, no listed
 file is missing, no class is in two parts. What is wrong is told beside what was expected and where
-the data come from.
+the data come from. With `incomplete` a copy that lacks some pictures, but no class, is taken as it
+is: `describe()` says what is missing, and so does every page made of it.
 """
 
 import os
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
 from unseen.contracts import Progress
-from unseen.data.base import Columns, described
+from unseen.data.base import Columns, described, lacking
 from unseen.data.official.layouts import class_names
 from unseen.data.pictures.files import PictureFiles, missing
+
+AS_IT_IS = " (data.incomplete=true takes it as it is, and every page says so)"
+NO_CLASS = "; no class may be missing, and nothing stand there twice"
+NAMED = 20  # missing pictures that are named one by one
 
 
 @dataclass(frozen=True)
@@ -33,12 +38,21 @@ class Counts:
     def classes(self) -> int:
         return self.train_classes + self.test_classes
 
+    def is_part_of(self, whole: "Counts") -> bool:
+        """Whether pictures are missing, and nothing else."""
+        if (self.train_classes, self.test_classes) != (whole.train_classes, whole.test_classes):
+            return False
+        return all(getattr(self, key) <= getattr(whole, key) for key in _PICTURES)
+
     def __str__(self) -> str:
         asked = f" ({self.query:,} query, {self.gallery:,} gallery)" if self.query else ""
         return (
             f"{self.train:,} pictures of {self.train_classes:,} classes to train on and "
             f"{self.test:,}{asked} of {self.test_classes:,} to test"
         )
+
+
+_PICTURES = ("train", "test", "query", "gallery")
 
 
 @dataclass(frozen=True)
@@ -49,9 +63,18 @@ class Listing:
     columns: Columns
     names: Mapping[str, str] | None = None
 
+    def without(self, lost: Sequence[Path]) -> "Listing":
+        """Without pictures that are not there."""
+        if not lost:
+            return self
+        gone = set(lost)
+        rows = np.array([i for i, path in enumerate(self.paths) if path not in gone], np.int64)
+        return Listing([self.paths[i] for i in rows], self.columns.of(rows), self.names)
+
 
 class Benchmark(PictureFiles):
-    """root: where it was unpacked, or the folder above."""
+    """root: where it was unpacked, or the folder above. incomplete: a copy that lacks pictures is
+    taken as it is."""
 
     title: ClassVar[str]
     layout: ClassVar[str]  # what stands below the root
@@ -59,27 +82,34 @@ class Benchmark(PictureFiles):
     expected: ClassVar[Counts]
     known_classes: ClassVar[frozenset[str]] = frozenset()  # folders by which a copy is recognised
 
-    def __init__(self, root: str | Path, progress: Progress | None = None) -> None:
+    def __init__(
+        self, root: str | Path, incomplete: bool = False, progress: Progress | None = None
+    ) -> None:
         root = Path(root)
         if not root.is_dir():
             raise FileNotFoundError(f"no such folder: {root}; {self._advice()}")
         try:
             listing = self.listing(root)
-            found = _count(listing.columns)
-            if found != self.expected:
-                raise ValueError(f"expected {self.expected}; found {found}")
-            told = described(listing.columns, self.title)
+            lost = missing(listing.paths, progress)
+            here = listing.without(lost)
+            found = _count(here.columns)
+            is_taken = found == self.expected or (incomplete and found.is_part_of(self.expected))
+            if not is_taken:
+                raise ValueError(self._gap(listing, lost, found) + NO_CLASS * incomplete)
+            told = described(here.columns, self.title)
         except (ValueError, KeyError, IndexError, OSError) as error:
             self._refuse(root, str(error))
-        lost = missing(listing.paths, progress)
-        if lost:
-            some = f"{len(lost):,} of {len(listing.paths):,} listed pictures are missing"
-            self._refuse(root, f"{some}, the first is {lost[0]}")
-        name = type(self).__module__.rpartition(".")[2]
-        super().__init__(root, name, listing.paths, told)
-        self.base = Path(os.path.commonpath(listing.paths))  # the root may be the folder above
+        super().__init__(root, type(self).__module__.rpartition(".")[2], here.paths, told)
+        self.base = Path(os.path.commonpath(here.paths))  # the root may be the folder above
         if listing.names is not None:
             self.label_names = [listing.names.get(label, label) for label in told.label_names]
+        self._incomplete = ""
+        if found != self.expected:
+            names = [path.name for path in lost] or self.absent(here.paths)
+            self._incomplete = self._told(found, names)
+
+    def describe(self) -> dict[str, Any]:
+        return super().describe() | lacking(self._incomplete)
 
     @classmethod
     @abstractmethod
@@ -96,6 +126,30 @@ class Benchmark(PictureFiles):
     @abstractmethod
     def listing(self, root: Path) -> Listing:
         """What the lists or folders name. ValueError or KeyError where they cannot be read."""
+
+    def absent(self, paths: Sequence[Path]) -> list[str]:
+        """The names of missing pictures that no list names, where those that are there tell."""
+        return []
+
+    def _gap(self, listing: Listing, lost: Sequence[Path], found: Counts) -> str:
+        """What a copy lacks, or has too much."""
+        if _count(listing.columns) != self.expected:
+            gap = f"expected {self.expected}; found {found}"
+        else:
+            some = f"{len(lost):,} of {len(listing.paths):,} listed pictures are missing"
+            gap = f"{some}, the first is {lost[0]}"
+        return gap + AS_IT_IS * found.is_part_of(self.expected)
+
+    def _told(self, found: Counts, names: Sequence[str]) -> str:
+        """What is missing, for every page."""
+        whole = self.expected
+        more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+        named = f" ({', '.join(names[:NAMED])}{more})" if names else ""
+        return (
+            f"Incomplete: {found.train + found.test:,} of the {whole.train + whole.test:,} "
+            f"pictures of {self.title}; {whole.train - found.train:,} of the training and "
+            f"{whole.test - found.test:,} of the test classes are missing{named}."
+        )
 
     def _refuse(self, root: Path, what: str) -> NoReturn:
         raise ValueError(

@@ -7,7 +7,7 @@ from typing import Any
 from PIL import Image
 
 from unseen.contracts import Annotations, Dataset, FeatureDataset, IdentifiedDataset, IntArray
-from unseen.data.base import class_counts
+from unseen.data.base import class_counts, lacking
 
 _BY_INDEX = ("path", "opened")  # what a data set may offer for one item
 _BY_ROW = ("boxes",)  # and for all
@@ -15,7 +15,8 @@ _BY_ROW = ("boxes",)  # and for all
 
 class ChosenItems:
     """places: positions in `dataset`. labels, label_names, annotations: of the chosen items.
-    fingerprint: what the data set had when it held these items and no others."""
+    fingerprint: what the data set had when it held these items and no others. incomplete: what it
+    lacked then, in a sentence."""
 
     def __init__(
         self,
@@ -25,11 +26,13 @@ class ChosenItems:
         label_names: Sequence[str],
         annotations: Annotations,
         fingerprint: str,
+        incomplete: str = "",
     ) -> None:
         self.name, self.labels, self.label_names = dataset.name, labels, label_names
         self.annotations = annotations
         self.official_test_classes: IntArray | None = None
         self._dataset, self._places, self._fingerprint = dataset, places, fingerprint
+        self._incomplete = incomplete
         for name in _BY_INDEX:
             if hasattr(dataset, name):
                 setattr(self, name, self._of_item(getattr(dataset, name)))
@@ -54,7 +57,7 @@ class ChosenItems:
         return self._dataset.picture(int(self._places[index]))
 
     def describe(self) -> dict[str, Any]:
-        return class_counts(self.labels, self.label_names)
+        return class_counts(self.labels, self.label_names) | lacking(self._incomplete)
 
     def fingerprint(self) -> str:
         return self._fingerprint

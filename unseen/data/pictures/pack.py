@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from unseen.contracts import Annotations, Dataset, Progress, annotations_of, item_ids_of
+from unseen.data.base import INCOMPLETE, lacking
 from unseen.data.pictures import crops, duplicates
 from unseen.data.pictures.decode import UnreadablePictureError
 from unseen.data.pictures.loader import Opening
@@ -80,7 +81,7 @@ class Packing:
             "quality": self.quality,
             "short_side": self.short_side,
             "source": self.dataset.fingerprint(),
-        }
+        } | lacking(self.dataset.describe().get(INCOMPLETE, ""))
 
     def estimate(self) -> dict[str, int]:
         """Bytes of a raw copy and of a JPEG copy at quality 90, from a few pictures."""

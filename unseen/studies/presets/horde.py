@@ -170,11 +170,11 @@ def _is_here(run: Run) -> bool:
 
 def _course(folder: RunFolder) -> dict[str, Any]:
     """Validation recall after each epoch, with the step."""
-    epochs = run_folder.read(folder.path).epochs
-    scores = [epoch.validation or epoch.test or {} for epoch in epochs]
+    events = run_folder.read(folder.path).epochs
+    part = "validation" if events and "validation" in events[-1] else "test"
     return {
-        "steps": [epoch.step for epoch in epochs],
-        "recall": [found.get("recall@1", math.nan) for found in scores],
+        "steps": [e["step"] for e in events],
+        "recall": [e.get(part, {}).get("recall@1", math.nan) for e in events],
     }
 
 
