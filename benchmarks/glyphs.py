@@ -25,6 +25,7 @@ from unseen.experiment.run import train_and_judge
 from unseen.experiment.run_context import prepare
 from unseen.statistics import over_seeds
 from unseen.training import journal
+from unseen.training.events import Epoch
 from unseen.training.run_folder import RunFolder
 
 REGULARIZED = {
@@ -75,9 +76,9 @@ def finish(job: Job) -> tuple[str, dict[str, float]]:
         seen = context.embed(network, transform, context.split.train)
         labels = torch.from_numpy(context.dataset.labels[context.split.train])
         events = journal.read(folder.file("journal.jsonl"))
-        epochs = {event["epoch"]: event for event in events if event["event"] == "epoch"}
+        epochs = {event.epoch: event for event in events if isinstance(event, Epoch)}
         row = {
-            "seen": epochs[result["selection"]["epoch"]]["train"]["recall@1"],
+            "seen": epochs[result["selection"]["epoch"]].train["recall@1"],
             "test": result["scores"]["trained"]["metrics"]["recall@1"]["value"],
             "decay": float(Spectrum()(seen, labels)["rho"]),
             "seconds": time.perf_counter() - began,

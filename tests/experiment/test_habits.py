@@ -2,7 +2,6 @@
 stopping, and what a run says when its space collapses."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -13,6 +12,7 @@ from unseen.experiment.fit import Fit
 from unseen.experiment.run import train_and_judge
 from unseen.experiment.run_context import RunContext, Watch, prepare
 from unseen.training.checkpoint import Checkpoints
+from unseen.training.events import Epoch, Event, Step, StoppedEarly, Warned
 from unseen.training.journal import read
 from unseen.training.run_folder import RunFolder
 
@@ -39,8 +39,8 @@ class StoppedError(Exception):
 
 
 def stop_at(step: int) -> Watch:
-    def listen(event: dict[str, Any]) -> None:
-        if event["event"] == "step" and event["step"] == step:
+    def listen(event: Event) -> None:
+        if isinstance(event, Step) and event.step == step:
             raise StoppedError
 
     return Watch([listen])
@@ -83,8 +83,8 @@ def test_training_stops_when_nothing_gets_better(
     assert result["selection"]["epoch"] == 1
     assert result["selection"]["stopped_after"] == 4
     events = read(tmp_path / "journal.jsonl")
-    assert [e["epoch"] for e in events if e["event"] == "epoch"] == [0, 1, 2, 3]
-    assert events[-1] == {"event": "stopped_early", "epochs": 4, "best": 1}
+    assert [e.epoch for e in events if isinstance(e, Epoch)] == [0, 1, 2, 3]
+    assert events[-1] == StoppedEarly(epochs=4, best=1)
 
 
 def test_only_new_layers_move_in_the_warm_up(tmp_path: Path) -> None:
@@ -112,4 +112,4 @@ def test_a_collapsed_space_is_warned_about(tmp_path: Path, monkeypatch: pytest.M
     heard: list[str] = []
     train_and_judge(setting_of(), tmp_path, "test", Watch(warn=heard.append))
     assert heard[0].startswith("epoch 1: all embeddings are alike")
-    assert [e["event"] for e in read(tmp_path / "journal.jsonl")][-2:] == ["warning", "epoch"]
+    assert [type(e) for e in read(tmp_path / "journal.jsonl")][-2:] == [Warned, Epoch]

@@ -1,7 +1,6 @@
 """A head that begins with the principal directions of what it is given."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from unseen.experiment.fit import Fit
 from unseen.experiment.run import train, train_and_judge
 from unseen.experiment.run_context import RunContext, Watch, computing, prepare
 from unseen.networks.network import EmbeddingNetwork
+from unseen.training.events import Event, Step
 from unseen.training.run_folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("narrow_network")
@@ -81,8 +81,8 @@ def test_a_run_that_goes_on_does_not_start_again(tmp_path: Path) -> None:
     class StoppedError(Exception):
         pass
 
-    def stop(event: dict[str, Any]) -> None:
-        if event["event"] == "step" and event["step"] == 4:
+    def stop(event: Event) -> None:
+        if isinstance(event, Step) and event.step == 4:
             raise StoppedError
 
     with pytest.raises(StoppedError):

@@ -14,6 +14,7 @@ from unseen.experiment.diagnose import diagnose
 from unseen.experiment.layers import compare_layers, stored_network
 from unseen.experiment.run import train_and_judge
 from unseen.experiment.run_context import RunContext, Watch, prepare
+from unseen.training.events import Epoch
 from unseen.training.journal import read
 from unseen.training.run_folder import RunFolder
 
@@ -77,12 +78,13 @@ def test_only_the_layers_asked_for(run: tuple[RunContext, RunFolder]) -> None:
 
 def test_the_journal_holds_layers_every_n_epochs(run: tuple[RunContext, RunFolder]) -> None:
     events = read(run[1].file("journal.jsonl"))
-    epochs = [event for event in events if event["event"] == "epoch"]
-    assert ["layers" in event for event in epochs] == [False, True]
-    assert set(epochs[1]["layers"]) == {"train", "validation"}
-    assert list(epochs[1]["layers"]["validation"]) == LAYERS
-    seen = epochs[1]["layers"]["validation"]["embedding"]
-    assert seen == pytest.approx(epochs[1]["validation"]["recall@1"], abs=1e-6)
+    epochs = [event for event in events if isinstance(event, Epoch)]
+    assert [event.layers is not None for event in epochs] == [False, True]
+    recall, scores = epochs[1].layers or {}, epochs[1].validation or {}
+    assert set(recall) == {"train", "validation"}
+    assert list(recall["validation"]) == LAYERS
+    seen = recall["validation"]["embedding"]
+    assert seen == pytest.approx(scores["recall@1"], abs=1e-6)
 
 
 def test_looking_changes_nothing_and_watching_test_classes_is_marked(
@@ -91,9 +93,9 @@ def test_looking_changes_nothing_and_watching_test_classes_is_marked(
     result = train_and_judge(setting_of("monitor=test", "layers_every=1"), tmp_path, "test")
     assert result["monitor"] == "test"
     assert result["scores"] == run[1].read_json("result.json")["scores"]
-    epochs = [e for e in read(tmp_path / "journal.jsonl") if e["event"] == "epoch"]
-    assert all("recall@1" in event["test"] for event in epochs)
-    assert set(epochs[0]["layers"]) == {"train", "validation", "test"}
+    epochs = [e for e in read(tmp_path / "journal.jsonl") if isinstance(e, Epoch)]
+    assert all("recall@1" in (event.test or ()) for event in epochs)
+    assert set(epochs[0].layers or ()) == {"train", "validation", "test"}
     manifest = json.loads((tmp_path / "manifest.json").read_text())
     assert [read["purpose"] for read in manifest["test_reads"]] == [
         *(f"watched, epoch {epoch}" for epoch in range(3)),

@@ -15,6 +15,7 @@ from unseen.experiment.fit import Fit
 from unseen.experiment.refit import all_training_classes
 from unseen.experiment.run import train_and_judge
 from unseen.experiment.run_context import RunContext, Watch, prepare
+from unseen.training.events import Epoch, Event, Refitted, Step
 from unseen.training.journal import read
 from unseen.training.run_folder import RunFolder
 
@@ -85,9 +86,9 @@ def test_it_trains_on_all_training_classes_for_the_chosen_length(whole: Path) ->
     assert len(proxies) == told["train_classes"]
     before = folder.read_tensors("selected/objective.safetensors")["loss.proxies"]
     assert len(before) == len(np.unique(labels[split.train]))
-    epochs = [e for e in read(whole / "refit/journal.jsonl") if e["event"] == "epoch"]
-    assert [event["epoch"] for event in epochs] == [0, 1]
-    assert read(whole / "journal.jsonl")[-1] == {"event": "refit", **told, "steps": 2}
+    epochs = [e for e in read(whole / "refit/journal.jsonl") if isinstance(e, Epoch)]
+    assert [event.epoch for event in epochs] == [0, 1]
+    assert read(whole / "journal.jsonl")[-1] == Refitted(**told, steps=2)
 
 
 def test_manifest_and_result_tell_of_it_and_test_is_read_once(whole: Path) -> None:
@@ -104,21 +105,21 @@ def test_manifest_and_result_tell_of_it_and_test_is_read_once(whole: Path) -> No
     assert any(not torch.equal(weights[0][key], weights[1][key]) for key in weights[0])
 
 
-def nth(event_name: str, number: int) -> Watch:
-    """Stops at the `number`-th event of a name."""
-    seen: list[str] = []
+def nth(kind: type[Event], number: int) -> Watch:
+    """Stops at the `number`-th event of a kind."""
+    seen: list[Event] = []
 
-    def listen(event: dict[str, Any]) -> None:
-        seen.extend([event["event"]] if event["event"] == event_name else [])
+    def listen(event: Event) -> None:
+        seen.extend([event] if isinstance(event, kind) else [])
         if len(seen) == number:
             raise StoppedError
 
     return Watch([listen])
 
 
-@pytest.mark.parametrize(("event", "number"), [("step", 3), ("refit", 1), ("step", 9)])
+@pytest.mark.parametrize(("event", "number"), [(Step, 3), (Refitted, 1), (Step, 9)])
 def test_stopped_anywhere_and_resumed_equals_never_stopped(
-    event: str, number: int, whole: Path, tmp_path: Path
+    event: type[Event], number: int, whole: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(StoppedError):
         train_and_judge(setting_of(), tmp_path, "test", nth(event, number))
@@ -130,7 +131,7 @@ def check_equal(one: Path, two: Path) -> None:
     for name in ("result.json", "weights.safetensors", "selected/weights.safetensors"):
         assert (one / name).read_bytes() == (two / name).read_bytes(), name
     for name in ("journal.jsonl", "refit/journal.jsonl"):
-        assert [e["event"] for e in read(one / name)] == [e["event"] for e in read(two / name)]
+        assert [type(e) for e in read(one / name)] == [type(e) for e in read(two / name)]
 
 
 def test_stopped_while_its_weights_take_their_place(

@@ -14,6 +14,7 @@ from unseen.experiment.run import train_and_judge
 from unseen.experiment.run_context import RunContext, Watch, prepare
 from unseen.experiment.trained import Trained
 from unseen.networks.weights import packed, read_tensors
+from unseen.training.events import Event, Step
 from unseen.training.run_folder import RunFolder
 
 TINY = [
@@ -38,8 +39,8 @@ def setting_of(*words: str) -> RunContext:
 
 
 def stop_after(epoch: int) -> Watch:
-    def listen(event: dict[str, object]) -> None:
-        if event["event"] == "step" and event["epoch"] == epoch:
+    def listen(event: Event) -> None:
+        if isinstance(event, Step) and event.epoch == epoch:
             raise KeyboardInterrupt
 
     return Watch([listen])
@@ -148,8 +149,8 @@ def test_a_cache_that_is_deleted_or_rots_while_it_is_used_changes_nothing(
     context, told = setting_of(f"freeze_until={layer}", "views=1"), list[str]()
     whole = train_and_judge(context, tmp_path / "whole", "test")
 
-    def delete(event: dict[str, object]) -> None:
-        if event["event"] == "step" and event["step"] == 3:
+    def delete(event: Event) -> None:
+        if isinstance(event, Step) and event.step == 3:
             shutil.rmtree(tmp_path / "cache" / "activations")
 
     watch = Watch([delete], warn=told.append)

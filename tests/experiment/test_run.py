@@ -16,6 +16,7 @@ from unseen.experiment.fit import Fit
 from unseen.experiment.judge import judge
 from unseen.experiment.run import train, train_and_judge
 from unseen.experiment.run_context import RunContext, Watch, prepare
+from unseen.training.events import Epoch, Event, Step
 from unseen.training.journal import read
 from unseen.training.run_folder import RunFolder
 
@@ -42,8 +43,8 @@ class StoppedError(Exception):
 
 
 def stop_at(step: int) -> Watch:
-    def listen(event: dict[str, Any]) -> None:
-        if event["event"] == "step" and event["step"] == step:
+    def listen(event: Event) -> None:
+        if isinstance(event, Step) and event.step == step:
             raise StoppedError
 
     return Watch([listen])
@@ -241,8 +242,8 @@ def test_looks_may_be_rare_and_at_few_pictures_but_the_last_epoch_is_looked_at(
 ) -> None:
     context = setting_of("epochs=5", "look_every=2", "look_pictures=33")
     train_and_judge(context, tmp_path / "run", "test")
-    events = [e for e in read(tmp_path / "run/journal.jsonl") if e["event"] == "epoch"]
-    assert [e["epoch"] + 1 for e in events if "validation" in e] == [2, 4, 5]
+    events = [e for e in read(tmp_path / "run/journal.jsonl") if isinstance(e, Epoch)]
+    assert [e.epoch + 1 for e in events if e.validation is not None] == [2, 4, 5]
     fit, labels = Fit(context, RunFolder(tmp_path / "other"), Watch()), context.dataset.labels
     for part, items in zip(("train", "validation"), fit.looked_at.values(), strict=True):
         every = getattr(context.split, part)

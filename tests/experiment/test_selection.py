@@ -101,7 +101,7 @@ def setting_of(classes: int, *words: str) -> RunContext:
 @pytest.mark.usefixtures("narrow_network")
 def test_too_few_validation_classes_are_told_before_training(tmp_path: Path) -> None:
     told: list[str] = []
-    watch = Watch([lambda event: told.append(event["event"])], warn=told.append)
+    watch = Watch([lambda event: told.append(type(event).__name__)], warn=told.append)
     context = setting_of(10)
     selection = train(context, tmp_path, "test", watch)
     assert selection["epoch"] == 1
@@ -110,8 +110,8 @@ def test_too_few_validation_classes_are_told_before_training(tmp_path: Path) -> 
     for words in ("2 validation classes are too few", "the last one is kept", "calibrate"):
         assert words in advice
     assert "validation_share=0.6 sets 3 of 5 aside" in advice
-    assert told[1] == "start"
-    assert not any(event.get("best") for event in read(tmp_path / "journal.jsonl"))
+    assert told[1] == "Start"
+    assert not any(getattr(event, "best", False) for event in read(tmp_path / "journal.jsonl"))
     with pytest.raises(ValueError, match=r"validation_share=0\.6 sets 3 of 5 aside"):
         calibrate_run(context, Trained.open(tmp_path), Watch())
 

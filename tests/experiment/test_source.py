@@ -16,6 +16,7 @@ from unseen.experiment.run import train_and_judge
 from unseen.experiment.run_context import RunContext, Watch, computing, prepare
 from unseen.experiment.source import source_of
 from unseen.networks.split import Prefix
+from unseen.training.events import Event, FrozenLayersPlanned
 from unseen.training.run_folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("narrow_network")
@@ -144,9 +145,9 @@ def test_the_plan_is_told_before_anything_is_computed(tmp_path: Path) -> None:
     told: list[str] = []
     context = setting_of("freeze_until=pooled")
 
-    def listen(event: dict[str, Any]) -> None:
-        if event["event"] == "frozen layers":
-            told.append(event["plan"])
+    def listen(event: Event) -> None:
+        if isinstance(event, FrozenLayersPlanned):
+            told.append(event.plan)
 
     def progress(what: str, done: int, total: int) -> None:
         if what == "through the frozen layers":

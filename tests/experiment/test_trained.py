@@ -13,6 +13,7 @@ from unseen import config as configs
 from unseen.experiment.run import train_and_judge
 from unseen.experiment.run_context import RunContext, Watch, prepare
 from unseen.experiment.trained import Trained
+from unseen.training.events import DescriptorChosen
 from unseen.training.run_folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("narrow_network")
@@ -56,7 +57,7 @@ def test_what_is_judged_is_what_is_loaded(asked: str, size: int | None, tmp_path
         assert chosen["on"] == "validation"
         assert recall[chosen["layer"]] == max(recall.values())
         assert set(recall) == {"stage1", "stage2", "stage3", "pooled", "embedding"}
-        assert [event["layer"] for event in told if event["event"] == "descriptor"] == [
+        assert [event.layer for event in told if isinstance(event, DescriptorChosen)] == [
             chosen["layer"]
         ]
     else:

@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from unseen.experiment.leaks import copies, refuse_shared_classes
 from unseen.experiment.run import train_and_judge
 from unseen.experiment.run_context import RunContext, Watch, prepare
 from unseen.experiment.unreadable_pictures import UnreadablePictures
+from unseen.training.events import Event, Step
 from unseen.training.run_folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("narrow_network")
@@ -55,8 +55,8 @@ class StoppedError(Exception):
 
 
 def stop_at(step: int) -> Watch:
-    def listen(event: dict[str, Any]) -> None:
-        if event["event"] == "step" and event["step"] == step:
+    def listen(event: Event) -> None:
+        if isinstance(event, Step) and event.step == step:
             raise StoppedError
 
     return Watch([listen])

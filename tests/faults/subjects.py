@@ -154,7 +154,7 @@ class Run:
         def events() -> Any:
             reports.read(run)  # says if the journal is shorter than it was
             return [
-                {k: v for k, v in event.items() if k not in times}
+                {k: v for k, v in vars(event).items() if k not in times}
                 for event in training.read(run / "journal.jsonl")
             ]
 

@@ -97,7 +97,9 @@ def journal() -> list[dict[str, Any]]:
     for epoch in range(3):
         for step in range(4 * epoch, 4 * epoch + 4):
             terms = {"total": 1 / (step + 1), "loss": 1 / (step + 1)}
-            events.append({"event": "step", "step": step, "epoch": epoch, "terms": terms})
+            place = {"event": "step", "step": step, "epoch": epoch}
+            events.append(place | {"terms": terms, "images_per_second": 90.0})
         recall = {"train": {"recall@1": 0.7 + epoch / 10}, "validation": {"recall@1": 0.6}}
-        events.append({"event": "epoch", "epoch": epoch, "step": 4 * epoch + 4, **recall})
+        pace = {"lr": 1e-4, "seconds": 1.5, "images_per_second": 90.0}
+        events.append({"event": "epoch", "epoch": epoch, "step": 4 * epoch + 4} | recall | pace)
     return events

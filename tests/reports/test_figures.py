@@ -10,6 +10,8 @@ from PIL import Image
 
 from unseen.reports import figures, run_folder
 
+PACE = {"images_per_second": 90.0}
+
 
 def test_loss_stands_at_fractions_of_epochs(run: Path) -> None:
     figure = figures.loss_figure(run_folder.read(run))
@@ -21,7 +23,8 @@ def test_loss_stands_at_fractions_of_epochs(run: Path) -> None:
 
 def test_many_steps_are_averaged_in_groups(run: Path) -> None:
     steps = [
-        {"event": "step", "step": s, "epoch": 0, "terms": {"total": s % 2}} for s in range(4000)
+        {"event": "step", "step": s, "epoch": 0, "terms": {"total": s % 2}, **PACE}
+        for s in range(4000)
     ]
     (run / "journal.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
     figure = figures.loss_figure(run_folder.read(run))
@@ -35,7 +38,7 @@ def test_many_steps_are_averaged_in_groups(run: Path) -> None:
 def test_a_resumed_run_counts_each_step_once(run: Path) -> None:
     with (run / "journal.jsonl").open("a") as journal:
         for step in (10, 11, 12):
-            event = {"event": "step", "step": step, "epoch": 2, "terms": {"total": 7.0}}
+            event = {"event": "step", "step": step, "epoch": 2, "terms": {"total": 7.0}, **PACE}
             journal.write(json.dumps(event) + "\n")
     figure = figures.loss_figure(run_folder.read(run))
     assert figure is not None
@@ -44,7 +47,7 @@ def test_a_resumed_run_counts_each_step_once(run: Path) -> None:
 
 
 def test_a_loss_that_is_not_finite_leaves_a_gap(run: Path) -> None:
-    event = {"event": "step", "step": 12, "epoch": 3, "terms": {"total": float("nan")}}
+    event = {"event": "step", "step": 12, "epoch": 3, "terms": {"total": float("nan")}, **PACE}
     with (run / "journal.jsonl").open("a") as journal:
         journal.write(json.dumps(event) + "\n")
     figure = figures.loss_figure(run_folder.read(run))

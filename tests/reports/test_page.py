@@ -212,7 +212,9 @@ def test_watching_and_choosing_on_test_is_marked(run: Path, dataset: Any, result
     result["selection"]["on"] = "test"
     (run / "result.json").write_text(json.dumps(result))
     with (run / "journal.jsonl").open("a") as journal:
-        journal.write('{"event": "epoch", "epoch": 3, "step": 16, "test": {"recall@1": 0.5}}\n')
+        scores = '"train": {"recall@1": 0.9}, "test": {"recall@1": 0.5}'
+        pace = '"lr": 0.1, "seconds": 1.0, "images_per_second": 9.0'
+        journal.write(f'{{"event": "epoch", "epoch": 3, "step": 16, {scores}, {pace}}}\n')
     made = written(run, dataset)
     assert "Chosen on test classes" in made.text
     assert "Test classes were watched during training." in made.text

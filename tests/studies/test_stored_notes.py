@@ -110,7 +110,12 @@ def test_only_known_plain_names_are_written(storage: str, tmp_path: Path, kind: 
         ("selection.json", '{"on": "validation", "value": "much"}', "value"),
         ("state.json", '{"state": "owned", "seconds": 1, "error": ""}', "state"),
         ("cell.json", '{"key": "another", "parameters": {}}', "of the cell 'another'"),
-        ("journal.jsonl", '{"event": "start"}\n', "event"),
+        ("journal.jsonl", '{"event": "start"}\n', "events other than epochs"),
+        (
+            "journal.jsonl",
+            '{"event": "epoch"}\n',
+            "epoch.epoch: Field required",
+        ),
         ("config.toml", "epochs = 0", "epochs"),
         ("manifest.json", " " * (MOST_BYTES + 1), "larger than"),
     ],

@@ -9,6 +9,7 @@ import pytest
 from tests.faults.injection import cut, flip, lose
 from unseen.reports import run_folder as reports
 from unseen.training import checksums, journal
+from unseen.training.events import Start, Step, Warned
 from unseen.training.journal import Journal
 from unseen.training.readings import note_reading, result_of
 from unseen.training.run_folder import RunFolder
@@ -94,7 +95,7 @@ def test_readings_are_compared(folder: RunFolder) -> None:
 
 
 def test_a_report_needs_the_config_that_was_there(folder: RunFolder) -> None:
-    journal.append(folder.file("journal.jsonl"), {"event": "start"})
+    journal.append(folder.file("journal.jsonl"), Start())
     lose(folder.file("config.toml"))
     with pytest.raises(ValueError, match=r"config\.toml is missing"):
         reports.read(folder.path)
@@ -102,8 +103,8 @@ def test_a_report_needs_the_config_that_was_there(folder: RunFolder) -> None:
 
 def test_the_journal_of_a_finished_run_cannot_be_cut_in_silence(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
-    journal.append(folder.file("journal.jsonl"), {"event": "start"})
-    journal.append(folder.file("journal.jsonl"), {"event": "step", "step": 1})
+    journal.append(folder.file("journal.jsonl"), Start())
+    journal.append(folder.file("journal.jsonl"), Step(1, 0, {"total": 0.5}, 90.0))
     folder.start_manifest("test", {}, "hash")
     folder.note_end()
     assert len(reports.read(folder.path).steps) == 1
@@ -115,10 +116,10 @@ def test_the_journal_of_a_finished_run_cannot_be_cut_in_silence(tmp_path: Path) 
 def test_a_flipped_bit_in_the_journal_is_an_error_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     write = Journal(path)
-    write({"event": "step", "loss": 0.25})
-    write({"event": "step", "loss": 0.125})
+    write(Warned(1, "low"))
+    write(Warned(2, "lower"))
     write.close()
-    assert [event["loss"] for event in journal.read(path)] == [0.25, 0.125]
+    assert journal.read(path) == [Warned(1, "low"), Warned(2, "lower")]
     for place in range(path.stat().st_size - 1):
         flip(path, place)
         with pytest.raises(ValueError, match=r"journal\.jsonl, line [12], is damaged"):
@@ -129,6 +130,7 @@ def test_a_flipped_bit_in_the_journal_is_an_error_with_its_line(tmp_path: Path) 
 def test_a_journal_of_version_0_1_goes_on_as_it_began(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     path.write_text('{"event": "start"}\n')
-    journal.append(path, {"event": "step"})
-    assert path.read_text() == '{"event": "start"}\n{"event": "step"}\n'
-    assert journal.read(path) == [{"event": "start"}, {"event": "step"}]
+    journal.append(path, Warned(1, "low"))
+    line = '{"event": "warning", "step": 1, "text": "low"}'
+    assert path.read_text() == f'{{"event": "start"}}\n{line}\n'
+    assert journal.read(path) == [Start(), Warned(1, "low")]

@@ -5,28 +5,36 @@ from pathlib import Path
 import pytest
 
 from unseen.reports import run_folder
+from unseen.training.events import Step, Warned
 from unseen.training.journal import Journal, append, read
 
-WHOLE = '{"event": "step", "step": 1}\n{"event": "step", "step": 2}\n'
+WHOLE = """\
+{"event": "warning", "step": 1, "text": "low"}
+{"event": "warning", "step": 2, "text": "low"}
+"""
+
+
+def step(number: int) -> Step:
+    return Step(number, 0, {"total": 0.5}, images_per_second=90.0)
 
 
 def test_events_come_back(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal.jsonl")
-    journal({"event": "step", "step": 1})
-    journal({"event": "step", "step": 2})
+    journal(step(1))
+    journal(step(2))
     journal.close()
-    assert [event["step"] for event in read(tmp_path / "journal.jsonl")] == [1, 2]
+    assert read(tmp_path / "journal.jsonl") == [step(1), step(2)]
 
 
 def test_a_cut_line_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     path.write_text(WHOLE + '{"ste')
-    assert [event["step"] for event in read(path)] == [1, 2]
-    append(path, {"event": "step", "step": 3})
-    assert [event["step"] for event in read(path)] == [1, 2, 3], "no half line in between"
+    assert read(path) == [Warned(1, "low"), Warned(2, "low")]
+    append(path, step(3))
+    assert read(path) == [Warned(1, "low"), Warned(2, "low"), step(3)], "no half line in between"
     assert read(tmp_path / "none.jsonl") == []
-    append(tmp_path / "new.jsonl", {"event": "step"})
-    assert read(tmp_path / "new.jsonl") == [{"event": "step"}]
+    append(tmp_path / "new.jsonl", step(1))
+    assert read(tmp_path / "new.jsonl") == [step(1)]
 
 
 @pytest.mark.parametrize("bit", [7, 3], ids=["a high bit", "another bit"])
@@ -49,11 +57,11 @@ def test_the_page_and_the_run_read_alike(tmp_path: Path) -> None:
 def test_a_resumed_run_keeps_what_belongs_to_its_checkpoint(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     journal = Journal(path)
-    journal({"event": "step", "step": 1})
+    journal(step(1))
     kept = journal.size()
-    journal({"event": "step", "step": 2})
+    journal(step(2))
     journal.close()
     journal = Journal(path, keep=kept)
-    journal({"event": "step", "step": 3})
+    journal(step(3))
     journal.close()
-    assert [event["step"] for event in read(path)] == [1, 3]
+    assert read(path) == [step(1), step(3)]

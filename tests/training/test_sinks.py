@@ -9,6 +9,7 @@ from unseen import config as configs
 from unseen.experiment.run import train_and_judge
 from unseen.experiment.run_context import Watch, prepare
 from unseen.training import sinks
+from unseen.training.events import Epoch, Event, Step
 from unseen.training.journal import read
 
 pytestmark = pytest.mark.usefixtures("narrow_network")
@@ -22,16 +23,16 @@ WORDS = [
     "workers=0",
     'metrics=["recall@1"]',
 ]
-STEP = {"event": "step", "step": 3, "epoch": 0, "terms": {"total": 0.5, "loss": 0.25}}
-EPOCH = {
-    "event": "epoch",
-    "epoch": 0,
-    "step": 4,
-    "lr": 0.1,
-    "images_per_second": 7.0,
-    "train": {"loss": 0.5, "recall@1": 0.9},
-    "validation": {"recall@1": 0.8},
-}
+STEP = Step(3, 0, {"total": 0.5, "loss": 0.25}, images_per_second=7.0)
+EPOCH = Epoch(
+    epoch=0,
+    step=4,
+    lr=0.1,
+    seconds=1.0,
+    images_per_second=7.0,
+    train={"loss": 0.5, "recall@1": 0.9},
+    validation={"recall@1": 0.8},
+)
 
 
 def test_the_numbers_of_events() -> None:
@@ -43,7 +44,6 @@ def test_the_numbers_of_events() -> None:
         "train/recall@1": 0.9,
         "validation/recall@1": 0.8,
     }
-    assert sinks.numbers_of({"event": "warning", "text": "alike"}) == {}
 
 
 def test_a_missing_package_stops_before_anything_is_written(
@@ -70,9 +70,9 @@ def test_tensorboard_has_every_step_once_after_a_stop(
     class StoppedError(Exception):
         pass
 
-    def stop(event: dict[str, Any]) -> None:
+    def stop(event: Event) -> None:
         monkeypatch.setattr("unseen.experiment.fit.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
-        if event["event"] == "step" and event["step"] == 3:  # not yet in a checkpoint
+        if isinstance(event, Step) and event.step == 3:  # not yet in a checkpoint
             raise StoppedError
 
     context = prepare(configs.make(configs.override({}, [*WORDS, 'sinks=["tensorboard"]'])))
@@ -82,8 +82,8 @@ def test_tensorboard_has_every_step_once_after_a_stop(
     curves: Any = EventAccumulator(str(tmp_path / "tensorboard"))
     curves.Reload()
     shown = [(e.step, pytest.approx(e.value, abs=1e-5)) for e in curves.Scalars("step/total")]
-    steps = [e for e in read(tmp_path / "journal.jsonl") if e["event"] == "step"]
-    assert [(e["step"], e["terms"]["total"]) for e in steps] == shown
+    steps = [e for e in read(tmp_path / "journal.jsonl") if isinstance(e, Step)]
+    assert [(e.step, e.terms["total"]) for e in steps] == shown
     assert [e.step for e in curves.Scalars("validation/recall@1")] == [4]
 
 

@@ -17,6 +17,7 @@ from unseen.experiment import fit as fitting
 from unseen.experiment.judge import judge
 from unseen.experiment.run import train_and_judge
 from unseen.experiment.run_context import RunContext, Watch, prepare
+from unseen.training.events import Event, Step
 from unseen.training.gradients import WholeBatch
 from unseen.training.processes import Processes, joined
 from unseen.training.run_folder import RunFolder
@@ -150,8 +151,8 @@ class StoppedError(Exception):
 def resumed(processes: Processes, folder: Path) -> bool:
     """Bit for bit the run that was never stopped, which the command line is compared with too."""
 
-    def stop(event: dict[str, Any]) -> None:
-        if event["event"] == "step" and event["step"] == 6:
+    def stop(event: Event) -> None:
+        if isinstance(event, Step) and event.step == 6:
             raise StoppedError
 
     context = setting_of(processes)
@@ -168,8 +169,8 @@ def resumed(processes: Processes, folder: Path) -> bool:
 def lost(processes: Processes, folder: Path) -> str:
     """What the first process is told when the other is killed in the middle of an epoch."""
 
-    def die(event: dict[str, Any]) -> None:
-        if not processes.is_first and event["event"] == "step" and event["step"] == 5:
+    def die(event: Event) -> None:
+        if not processes.is_first and isinstance(event, Step) and event.step == 5:
             os.kill(os.getpid(), signal.SIGKILL)
 
     try:

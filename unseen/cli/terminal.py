@@ -4,7 +4,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.progress import (
@@ -20,6 +20,17 @@ from rich.text import Text
 
 from unseen.cli.console import console
 from unseen.experiment.run_context import Watch
+from unseen.training.events import (
+    DescriptorChosen,
+    Epoch,
+    Event,
+    FrozenLayersPlanned,
+    Refitted,
+    Resumed,
+    Start,
+    Step,
+    StoppedEarly,
+)
 
 MovedData = Annotated[
     str | None, typer.Option("--data", help="where the run's items lie now", show_default="as then")
@@ -53,52 +64,45 @@ class Display:
         self.steps_per_epoch = steps_per_epoch
         self.training = self.bars.add_task("training", total=self.epochs * steps_per_epoch, note="")
 
-    def event(self, event: dict[str, Any]) -> None:
-        if event["event"] == "step" and self.training is not None:
-            note = (
-                f"loss {event['terms']['total']:.3f}  {event['images_per_second']:,.0f} pictures/s"
-            )
-            self.bars.update(self.training, advance=1, note=note)
-        if event["event"] == "resumed" and self.training is not None:
-            self.bars.console.print(
-                f"resumed at step {event['step']} of epoch {event['epoch'] + 1}"
-            )
-            self.bars.update(self.training, completed=event["step"])
-        if event["event"] == "descriptor":
-            recall = event["recall"]
-            self.bars.console.print(
-                f"descriptor: {event['layer']}, the best of {len(recall)} layers on {event['on']} "
-                f"classes (recall@1 {100 * recall[event['layer']]:.1f}; the embedding has "
-                f"{100 * recall['embedding']:.1f})",
-            )
-        if event["event"] == "refit":
-            self.bars.console.print(
-                f"once more on all {event['train_classes']} training classes, for "
-                f"{event['epochs']} epoch{'s' if event['epochs'] > 1 else ''}"
-            )
-            self.epochs = event["epochs"]
-            self.start_training(event["steps"])
-        if event["event"] == "stopped_early" and self.training is not None:
-            since = f"epoch {event['best'] + 1}" if event["best"] >= 0 else "the start"
-            self.bars.console.print(f"nothing better since {since}: stopped")
-            self.bars.update(self.training, visible=False)
-        if event["event"] == "frozen layers":
-            self.bars.console.print(event["plan"], style="dim")
-        if event["event"] in ("start", "epoch"):
-            line = Text("before training")
-            if event["event"] == "epoch":
-                place, loss = event["epoch"] + 1, event["train"]["loss"]
-                line = Text(f"epoch {place:>3}/{self.epochs}  loss {loss:.3f}")
-            on = next((part for part in ("validation", "test") if part in event), None)
-            if on is not None:
-                line.append(
-                    f"  recall@1 seen {100 * event['train']['recall@1']:.1f}  "
-                    f"{on} {100 * event[on]['recall@1']:.1f}  "
-                    f"mAP@R {100 * event[on]['map_at_r']:.1f}"
+    def event(self, event: Event) -> None:
+        say = self.bars.console.print
+        match event:
+            case Step() if self.training is not None:
+                loss, rate = event.terms["total"], event.images_per_second
+                note = f"loss {loss:.3f}  {rate:,.0f} pictures/s"
+                self.bars.update(self.training, advance=1, note=note)
+            case Resumed() if self.training is not None:
+                say(f"resumed at step {event.step} of epoch {event.epoch + 1}")
+                self.bars.update(self.training, completed=event.step)
+            case DescriptorChosen():
+                recall = event.recall
+                say(
+                    f"descriptor: {event.layer}, the best of {len(recall)} layers on {event.on} "
+                    f"classes (recall@1 {100 * recall[event.layer]:.1f}; the embedding has "
+                    f"{100 * recall['embedding']:.1f})",
                 )
-                if event["best"] and event["event"] == "epoch":
+            case Refitted():
+                say(
+                    f"once more on all {event.train_classes} training classes, for "
+                    f"{event.epochs} epoch{'s' if event.epochs > 1 else ''}"
+                )
+                self.epochs = event.epochs
+                self.start_training(event.steps)
+            case StoppedEarly() if self.training is not None:
+                since = f"epoch {event.best + 1}" if event.best >= 0 else "the start"
+                say(f"nothing better since {since}: stopped")
+                self.bars.update(self.training, visible=False)
+            case FrozenLayersPlanned():
+                say(event.plan, style="dim")
+            case Start():
+                say(_scores_of(event, Text("before training")))
+            case Epoch():
+                place, loss = event.epoch + 1, event.train["loss"]
+                line = Text(f"epoch {place:>3}/{self.epochs}  loss {loss:.3f}")
+                _scores_of(event, line)
+                if event.best:
                     line.append(" best so far", style="green")
-            self.bars.console.print(line)
+                say(line)
 
     def warn(self, text: str) -> None:
         self.bars.console.print(text, style="yellow")
@@ -109,6 +113,19 @@ class Display:
         self.bars.update(self.tasks[what], completed=done, total=total)
         if done >= total:
             self.bars.update(self.tasks[what], visible=False)
+
+
+def _scores_of(event: Start | Epoch, line: Text) -> Text:
+    """The line with the scores that were looked at, if any were."""
+    on, scores = (
+        ("test", event.test) if event.validation is None else ("validation", event.validation)
+    )
+    if scores is not None and event.train is not None:
+        line.append(
+            f"  recall@1 seen {100 * event.train['recall@1']:.1f}  "
+            f"{on} {100 * scores['recall@1']:.1f}  mAP@R {100 * scores['map_at_r']:.1f}"
+        )
+    return line
 
 
 def stages(watch: Watch) -> Callable[[str], None]:

@@ -7,7 +7,8 @@ crash.
 
 import shlex
 import time
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -16,7 +17,6 @@ from torch import Tensor
 from unseen import assemble
 from unseen.contracts import EmbeddedSampler, IntArray
 from unseen.evaluation.evaluate import evaluate
-from unseen.experiment import unreadable_pictures
 from unseen.experiment.layers import BEST, named_layers, recall_by_layer
 from unseen.experiment.orders import while_training
 from unseen.experiment.replay import keep_bad_step
@@ -30,12 +30,22 @@ from unseen.networks.head import PRINCIPAL
 from unseen.networks.network import EMBEDDING, EmbeddingNetwork
 from unseen.training import sinks
 from unseen.training.checkpoint import Checkpoints
+from unseen.training.events import (
+    Epoch,
+    Kept,
+    Resumed,
+    Start,
+    Step,
+    StoppedEarly,
+    Unreadable,
+    Warned,
+)
 from unseen.training.guards import NonFiniteStepError, collapse
 from unseen.training.journal import Journal, read
 from unseen.training.run_folder import RunFolder
-from unseen.training.trainer import Event
 
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
+Looked = TypeVar("Looked", Start, Epoch)
 
 
 class Fit:
@@ -99,10 +109,9 @@ class Fit:
                 self._look_at_start()
             while not self._is_over():
                 event = self._epoch()
-                if self.selects and self._is_looked_at(event["epoch"]):
+                if self.selects and self._is_looked_at(event.epoch):
                     with self.trainer.averaged():
-                        self._look(event)
-                        self._select(event)
+                        event = self._select(self._look(event))
                 self._tell(event)
                 self._save()
             self._end()
@@ -131,9 +140,9 @@ class Fit:
         if epochs < self.epochs:
             best = self.selection.best = self.selection.best | {"stopped_after": epochs}
             self.folder.write_json("selection.json", best)
-            self._tell({"event": "stopped_early", "epochs": epochs, "best": best["epoch"]})
+            self._tell(StoppedEarly(epochs, best=best["epoch"]))
 
-    def _epoch(self) -> Event:
+    def _epoch(self) -> Epoch:
         config, place = self.context.config, self.trainer.place
         if config.schedule.warm_up:
             self.network.warm_up(place.epoch < config.schedule.warm_up)
@@ -148,28 +157,30 @@ class Fit:
 
     def _look_at_start(self) -> None:
         """What training begins with is a candidate like every epoch."""
-        event: Event = {"event": "start", "epoch": START, "step": 0}
-        self._look(event)
-        self._select(event)
-        self._tell(event)
+        self._tell(self._select(self._with_scores(Start())))
 
-    def _look(self, event: Event) -> None:
-        """Scores on training classes and those to select on; a collapsed space is warned about."""
+    def _look(self, event: Epoch) -> Epoch:
+        """With scores, and recall by layer where it is due."""
+        event, every = self._with_scores(event), self.context.config.layers_every
+        if every and (event.epoch + 1) % every == 0:
+            event = replace(event, layers=self._layers())
+        return event
+
+    def _with_scores(self, event: Looked) -> Looked:
+        """With scores on training classes and those to select on; a collapsed space is warned
+        about."""
         config = self.context.config
         if config.select == "test":
-            self.folder.note_test_read(f"selection, epoch {event['epoch'] + 1}", config.hash())
+            self.folder.note_test_read(f"selection, epoch {event.epoch + 1}", config.hash())
         elif "test" in self.looked_at:
-            self.folder.note_test_read(f"watched, epoch {event['epoch'] + 1}", config.hash())
+            self.folder.note_test_read(f"watched, epoch {event.epoch + 1}", config.hash())
+        scores: dict[str, Any] = {}
         for name, items in self.looked_at.items():
             embeddings = self.source.embed(items, layer=self.layer)
-            event[name] = event.get(name, {}) | self._scores(embeddings, items)
-        if event["epoch"] == START:
-            return
-        if config.layers_every and (event["epoch"] + 1) % config.layers_every == 0:
-            event["layers"] = self._layers()
-        advice = collapse(embeddings)
-        if advice is not None:
-            self._warn(f"epoch {event['epoch'] + 1}: {advice}")
+            scores[name] = (getattr(event, name) or {}) | self._scores(embeddings, items)
+        if event.epoch != START and (advice := collapse(embeddings)) is not None:
+            self._warn(f"epoch {event.epoch + 1}: {advice}")
+        return replace(event, **scores)
 
     def _layers(self) -> dict[str, dict[str, float]]:
         """Recall of every usual layer on the classes looked at."""
@@ -212,17 +223,19 @@ class Fit:
         told = self.watch.of("embedding the training pictures")
         return self.source.embed(items, told, field=field)
 
-    def _after_step(self, event: Event) -> None:
+    def _after_step(self, event: Step) -> None:
         self._tell(event)
         if time.monotonic() - self.saved_at > SECONDS_BETWEEN_CHECKPOINTS:
             self._save()
 
-    def _select(self, event: Event) -> None:
-        taken = self.selection.takes(event["epoch"], event[self.context.config.select])
-        event["best"] = taken and not self.selection.keeps_last
+    def _select(self, event: Looked) -> Looked:
+        """With whether it is the best so far, which is kept."""
+        on = self.context.config.select
+        taken = self.selection.takes(event.epoch, getattr(event, on))
         if taken:
             self._keep_weights()
             self.folder.write_json("selection.json", self.selection.best)
+        return replace(event, best=taken and not self.selection.keeps_last)
 
     def _keep_weights(self) -> None:
         self.folder.keep("weights.safetensors", self.network.state_dict())
@@ -236,14 +249,14 @@ class Fit:
         return all(self.folder.mend(name, self.watch.warn) for name in names)
 
     def _warn(self, text: str) -> None:
-        self.journal({"event": "warning", "step": self.trainer.place.step, "text": text})
+        self.journal(Warned(self.trainer.place.step, text))
         self.watch.warn(text)
 
-    def _note_unreadable(self, event: Event) -> None:
+    def _note_unreadable(self, event: Unreadable) -> None:
         self.journal(event)
-        self.watch.warn(unreadable_pictures.line(event))
+        self.watch.warn(str(event))
 
-    def _tell(self, event: Event) -> None:
+    def _tell(self, event: Kept) -> None:
         self.journal(event)
         self.sinks(event)
         self.watch.tell(event)
@@ -275,7 +288,7 @@ class Fit:
         if self.selects and not self.folder.holds("selection.json"):
             self.folder.write_json("selection.json", self.selection.best)
         place = self.trainer.place
-        self.watch.tell({"event": "resumed", "epoch": place.epoch, "step": place.step})
+        self.watch.tell(Resumed(place.epoch, place.step))
         return int(state["journal"])
 
     def _scores(self, embeddings: Tensor, items: IntArray) -> dict[str, float]:

@@ -13,7 +13,6 @@ from unseen.data.pictures import transforms
 from unseen.evaluation import gain
 from unseen.evaluation.evaluate import Evaluation, evaluate
 from unseen.evaluation.retrieval_task import RetrievalTask
-from unseen.experiment import unreadable_pictures
 from unseen.experiment.items import split_hash
 from unseen.experiment.layers import choose_descriptor
 from unseen.experiment.orders import embed_at, while_training
@@ -42,7 +41,7 @@ def judge(
     are none of a final one. on: names data other than the run's own. Several processes embed the
     pictures together; the first one judges and writes."""
     context.unreadable.remember(read(folder.file("journal.jsonl")))
-    context.unreadable.tell = lambda event: watch.warn(unreadable_pictures.line(event))
+    context.unreadable.tell = lambda event: watch.warn(str(event))
     selection = choose_descriptor(context, folder, selection, watch)
     folder.note_test_read(purpose, context.config.hash())
     keeps = purpose == FINAL or not (on or folder.has("result.json"))

@@ -27,6 +27,7 @@ from unseen.neighbours.space import non_finite_rows
 from unseen.networks.descriptor import Tappable, usual_taps
 from unseen.networks.network import EMBEDDING
 from unseen.networks.taps import check_names
+from unseen.training.events import DescriptorChosen
 from unseen.training.run_folder import RunFolder
 
 BEST = "best"
@@ -50,7 +51,7 @@ def choose_descriptor(
         chosen |= {"on": on, "recall": {name: round(value, 6) for name, value in recall.items()}}
         # of equals the last: nearest to what was trained
         chosen["layer"] = max(reversed(recall), key=lambda name: recall[name])
-        watch.tell({"event": "descriptor"} | chosen)
+        watch.tell(DescriptorChosen(chosen["layer"], on, chosen["recall"]))
     if asked == ORDERS:
         with computing(context):
             fit_orders(context, folder, stored_network(context, folder), watch)

@@ -15,6 +15,7 @@ import numpy as np
 from unseen.experiment.fit import Fit
 from unseen.experiment.layers import BEST, choose_descriptor
 from unseen.experiment.run_context import RunContext, Watch
+from unseen.training.events import Refitted
 from unseen.training.journal import append
 from unseen.training.run_folder import COPIES, RunFolder
 
@@ -39,7 +40,7 @@ def refit(
         second.write_json("selection.json", selection | {"refit": told})
     selection = second.read_json("selection.json")
     fit = Fit(whole, second, watch, epochs=selection["refit"]["epochs"])
-    event = {"event": "refit", **selection["refit"], "steps": len(fit.sampler)}
+    event = Refitted(**selection["refit"], steps=len(fit.sampler))
     if folder.writes:
         append(folder.file("journal.jsonl"), event)  # the first training has cut what came after it
     watch.tell(event)

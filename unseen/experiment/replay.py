@@ -83,7 +83,7 @@ def replay(path: Path) -> Replayed:
     try:
         with _watched(network, batch.images, found):
             every_class = torch.arange(state["num_classes"])
-            trainer.epoch([batch], every_class, lambda event: found.terms.update(event["terms"]))
+            trainer.epoch([batch], every_class, lambda event: found.terms.update(event.terms))
     except NonFiniteStepError as error:
         found.why, found.terms = error.why, error.terms
     named = [*network.named_parameters(), *objective.named_parameters()]

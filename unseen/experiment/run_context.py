@@ -35,9 +35,9 @@ from unseen.networks.descriptor import Described, Tappable
 from unseen.networks.network import EMBEDDING
 from unseen.regularizers.high_order.descriptor import OrdersDescriptor
 from unseen.settle import settle
+from unseen.training.events import Event
 from unseen.training.processes import Processes
 from unseen.training.run_folder import RunFolder
-from unseen.training.trainer import Event, Listener
 
 EMBED_BATCH = 256
 BY_MACHINE = ("device", "threads", "workers")  # what "auto" settles by where it runs
@@ -47,7 +47,7 @@ BY_MACHINE = ("device", "threads", "workers")  # what "auto" settles by where it
 class Watch:
     """Who is told what happens: events of training, (what, done, total) of long work, warnings."""
 
-    listeners: list[Listener] = field(default_factory=list)
+    listeners: list[Callable[[Event], None]] = field(default_factory=list)
     progress: Callable[[str, int, int], None] = lambda what, done, total: None
     warn: Callable[[str], None] = lambda text: None
 

@@ -20,6 +20,7 @@ from unseen.networks.activation_cache import ActivationCache, Views
 from unseen.networks.descriptor import Tappable, described
 from unseen.networks.network import EMBEDDING, POOLED
 from unseen.networks.split import Prefix, Rest
+from unseen.training.events import FrozenLayersPlanned
 
 Field = Literal["embeddings", "pooled"]
 
@@ -123,7 +124,7 @@ class Activations:
             return
         with self.context.processes.first_ahead():  # the others find what it has kept
             plan = cache.plan(items)
-            self.watch.tell({"event": "frozen layers", "plan": str(plan)})
+            self.watch.tell(FrozenLayersPlanned(str(plan)))
             told = self.watch.of("through the frozen layers")
             cache.build(items, self.context.config.workers, told, self.context.if_unreadable)
 

@@ -6,12 +6,10 @@ not.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from unseen.data.pictures.decode import UnreadablePictureError
 from unseen.files import shown
-
-EVENT = "unreadable"
+from unseen.training.events import Event, Unreadable
 
 
 class UnreadablePictures:
@@ -19,18 +17,14 @@ class UnreadablePictures:
 
     def __init__(self) -> None:
         self.paths: set[str] = set()
-        self.tell: Callable[[dict[str, Any]], None] = lambda event: None
+        self.tell: Callable[[Unreadable], None] = lambda event: None
 
     def __call__(self, error: UnreadablePictureError) -> None:
         path = shown(error.path)
         if path not in self.paths:
             self.paths.add(path)
-            self.tell({"event": EVENT, "path": path, "reason": error.reason})
+            self.tell(Unreadable(path, error.reason))
 
-    def remember(self, events: Iterable[dict[str, Any]]) -> None:
+    def remember(self, events: Iterable[Event]) -> None:
         """What a journal says was told before."""
-        self.paths |= {str(event["path"]) for event in events if event["event"] == EVENT}
-
-
-def line(event: dict[str, Any]) -> str:
-    return f"cannot be read any more, replaced: {event['path']} ({event['reason']})"
+        self.paths |= {event.path for event in events if isinstance(event, Unreadable)}

@@ -18,6 +18,7 @@ from unseen.contracts import Dataset
 from unseen.files import replace_bytes
 from unseen.reports import queries, run_folder
 from unseen.reports.run_folder import RunFolder
+from unseen.training.events import Epoch, Start
 
 Json = dict[str, Any]
 
@@ -58,8 +59,8 @@ def loss_figure(run: RunFolder) -> Json | None:
     """Loss per step, averaged in groups when there are many, over epochs."""
     if not run.steps:
         return None
-    step = np.array([event["step"] for event in run.steps], dtype=float)
-    loss = np.array([event["terms"]["total"] for event in run.steps], dtype=float)
+    step = np.array([event.step for event in run.steps], dtype=float)
+    loss = np.array([event.terms["total"] for event in run.steps], dtype=float)
     groups = np.array_split(np.arange(len(step)), min(len(step), MOST_LOSS_POINTS))
     x = _epochs_of(run, np.array([step[group].mean() for group in groups]))
     y = [float(loss[group].mean()) for group in groups]
@@ -73,13 +74,14 @@ def loss_figure(run: RunFolder) -> Json | None:
 
 def recall_figure(run: RunFolder, metric: str = "recall@1") -> Json | None:
     """Recall before training and after each epoch, on training and on validation classes."""
-    traces, looks = [], [*([run.start] if run.start else []), *run.epochs]
+    traces = []
+    looks: list[Start | Epoch] = [*([run.start] if run.start else []), *run.epochs]
     for part, (title, colour, dash, _) in PARTS.items():
-        events = [e for e in looks if (e.get(part) or {}).get(metric) is not None]
-        if not events:
+        scores = {event.epoch + 1: getattr(event, part) or {} for event in looks}
+        values = {epoch: found[metric] for epoch, found in scores.items() if metric in found}
+        if not values:
             continue
-        x = [event["epoch"] + 1 for event in events]
-        y = _readable([100 * event[part][metric] for event in events])
+        x, y = list(values), _readable([100 * value for value in values.values()])
         trace = _trace(title, x, y, {"color": colour, "width": 2, "dash": dash})
         traces.append(trace | {"mode": "lines+markers", "marker": {"size": 5}})
     if not traces:
@@ -146,8 +148,8 @@ def _save(figure: Figure, out: Path) -> None:
 
 def _epochs_of(run: RunFolder, steps: np.ndarray) -> np.ndarray:
     """Steps as fractions of epochs; steps after the last finished epoch go on at its pace."""
-    ends = np.array([0.0] + [float(event["step"]) for event in run.epochs])
-    count = np.array([0.0] + [event["epoch"] + 1.0 for event in run.epochs])
+    ends = np.array([0.0] + [float(event.step) for event in run.epochs])
+    count = np.array([0.0] + [event.epoch + 1.0 for event in run.epochs])
     if len(ends) < 2:
         return steps
     pace = (count[-1] - count[-2]) / max(ends[-1] - ends[-2], 1.0)

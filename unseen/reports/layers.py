@@ -73,19 +73,19 @@ def bars_figure(run: RunFolder) -> Json | None:
     return {"data": traces, "layout": {"barmode": "group", **axes}}
 
 
-def epochs_with_layers(run: RunFolder) -> list[Json]:
-    """Events of epochs whose layers were compared."""
-    return [event for event in run.epochs if event.get("layers")]
+def layers_by_epoch(run: RunFolder) -> dict[int, dict[str, dict[str, float]]]:
+    """Number of epochs done -> part -> layer -> recall, where layers were compared."""
+    return {event.epoch + 1: event.layers for event in run.epochs if event.layers}
 
 
 def curves_figure(run: RunFolder) -> Json | None:
     """Recall of the last layers over epochs: solid on unseen, dotted on training classes."""
-    events = epochs_with_layers(run)
-    if not events:
+    recall = layers_by_epoch(run)
+    if not recall:
         return None
-    unseen = _unseen_part(events)
+    unseen, last = _unseen_part(recall), recall[max(recall)]
     # the journal keeps the order of the layers; the last ones are nearest to the loss
-    names = list(events[-1]["layers"][unseen])[-MOST_CURVES:]
+    names = list(last[unseen])[-MOST_CURVES:]
     traces = []
     for name, colour in zip(names, COLOURS[-len(names) :], strict=True):
         for part, dash in ((unseen, "solid"), ("train", "dot")):
@@ -95,8 +95,8 @@ def curves_figure(run: RunFolder) -> Json | None:
                     "type": "scatter",
                     "mode": "lines+markers",
                     "name": title,
-                    "x": [event["epoch"] + 1 for event in events],
-                    "y": [100 * event["layers"][part][name] for event in events],
+                    "x": list(recall),
+                    "y": [100 * found[part][name] for found in recall.values()],
                     "line": {"color": colour, "width": 2, "dash": dash},
                     "hovertemplate": "%{y:.1f} %<extra>" + title + "</extra>",
                 }
@@ -112,7 +112,7 @@ def section(run: RunFolder, dataset: Dataset, drawn: Json) -> Part:
         title = "Recall@1 by layer: grey on training classes, coloured on test classes"
         plots.append(Plot("layers", f"{title}. {ON_TEST}", title, []))
     if curves := drawn.get("layer-curves"):
-        part = _unseen_part(epochs_with_layers(run))
+        part = _unseen_part(layers_by_epoch(run))
         note = "Test classes were watched during training." if part == "test" else ""
         title = f"Recall@1 over time: solid on {part} classes, dotted on training classes"
         solid = [trace for trace in curves["data"] if trace["line"]["dash"] == "solid"]
@@ -142,8 +142,8 @@ def disagreements(answers: LayerAnswers, dataset: Dataset) -> list[Disagreements
     return found
 
 
-def _unseen_part(events: list[Json]) -> str:
-    return "test" if "test" in events[-1]["layers"] else "validation"
+def _unseen_part(recall: dict[int, dict[str, dict[str, float]]]) -> str:
+    return "test" if "test" in recall[max(recall)] else "validation"
 
 
 def _row(

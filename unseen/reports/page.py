@@ -42,7 +42,7 @@ def page_of(run: RunFolder, dataset: Dataset, say: Callable[[str], None]) -> str
     if run.result:
         parts.append(sections.scores(run.result))
     parts.append(sections.curves(run, **drawn))
-    if run.layers or layers.epochs_with_layers(run):
+    if run.layers or layers.layers_by_epoch(run):
         drawn |= {"layers": layers.bars_figure(run), "layer-curves": layers.curves_figure(run)}
         parts.append(layers.section(run, dataset, drawn))
     if run.diagnosis:
@@ -91,7 +91,7 @@ def _notices(run: RunFolder) -> list[str]:
         texts.append(tables.ON_TEST)
     if run.result and (said := tables.incomplete(run.result)):
         texts.append(said)
-    if any("test" in event for event in run.epochs):
+    if any(event.test is not None for event in run.epochs):
         texts.append(tables.WATCHED)
     return texts
 

@@ -7,16 +7,18 @@ import json
 import tomllib
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unseen.training import journal
 from unseen.training.checksums import checked, must_exist
+from unseen.training.events import Epoch, Start, Step
 from unseen.training.readings import result_of
 
 Json = dict[str, Any]
+T = TypeVar("T")
 NEEDED = ("config.toml", "manifest.json")  # without them a report would tell of another run
 
 
@@ -58,15 +60,15 @@ class RunFolder:
     config: Json
     config_text: str
     manifest: Json
-    steps: list[Json]
-    epochs: list[Json]
+    steps: list[Step]
+    epochs: list[Epoch]
     result: Json | None
     test: TestEmbeddings | None
     layers: Json | None = None  # recall by layer, if it was asked for
     layer_answers: LayerAnswers | None = None
     diagnosis: Json | None = None
     calibration: Json | None = None
-    start: Json | None = None  # the event before the first step
+    start: Start | None = None
 
 
 def read(folder: Path) -> RunFolder:
@@ -84,15 +86,15 @@ def read(folder: Path) -> RunFolder:
         config=tomllib.loads(config_text),
         config_text=config_text,
         manifest=manifest,
-        steps=_latest(events, "step", key="step"),
-        epochs=_latest(events, "epoch", key="epoch"),
+        steps=_latest({event.step: event for event in events if isinstance(event, Step)}),
+        epochs=_latest({event.epoch: event for event in events if isinstance(event, Epoch)}),
         result=result_of(folder),
         test=_embeddings(folder, "embeddings/test.npz"),
         layers=json.loads(_text(folder, "layers.json") or "null"),
         layer_answers=_layer_answers(folder, "embeddings/layers.npz"),
         diagnosis=json.loads(_text(folder, "diagnosis.json") or "null"),
         calibration=json.loads(_text(folder, "calibration.json") or "null"),
-        start=next((event for event in events if event.get("event") == "start"), None),
+        start=next((event for event in events if isinstance(event, Start)), None),
     )
 
 
@@ -108,10 +110,9 @@ def _refuse_cut_journal(path: Path, manifest: Json) -> None:
         raise ValueError(f"{path} is cut short: put a copy of it back, or delete it")
 
 
-def _latest(events: list[Json], kind: str, key: str) -> list[Json]:
-    """The events of a kind in the order of `key`; what a resumed run wrote again counts."""
-    latest = {event[key]: event for event in events if event.get("event") == kind}
-    return [latest[place] for place in sorted(latest)]
+def _latest(by_place: dict[int, T]) -> list[T]:
+    """In the order of their places; what a resumed run wrote again counts."""
+    return [by_place[place] for place in sorted(by_place)]
 
 
 def _embeddings(folder: Path, name: str) -> TestEmbeddings | None:

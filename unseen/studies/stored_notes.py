@@ -15,6 +15,8 @@ from optuna.trial import FrozenTrial
 from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError, field_validator
 
 from unseen import config as configs
+from unseen.training import journal
+from unseen.training.events import Epoch
 
 MOST_BYTES = 4 * 2**20  # of a file; those of the largest published data set have a tenth
 MOST_WORDS = 2000  # letters of a title or an error
@@ -83,10 +85,6 @@ class _PerClass(_Shape):
     counts: list[int]
 
 
-class _Event(_Shape):
-    event: Literal["epoch"]
-
-
 # In this order they are written: a run has ended when it has a state.
 JSON_FILES: dict[str, type[_Shape]] = {
     "cell.json": _Cell,
@@ -131,8 +129,8 @@ def _check(name: str, text: str, key: str) -> None:
     if name == "config.toml":
         configs.make(configs.parse(text))
     elif name == "journal.jsonl":
-        for line in text.splitlines():
-            _Event.model_validate(json.loads(line))
+        if not all(isinstance(event, Epoch) for event in journal.parsed(text.encode())):
+            raise ValueError("events other than epochs")
     else:
         found = JSON_FILES[name].model_validate(json.loads(text))
         if isinstance(found, _Cell) and found.key != key:

@@ -34,6 +34,7 @@ from unseen.studies.search import (
 from unseen.studies.stored_notes import JSON_FILES, note
 from unseen.training import journal
 from unseen.training.checkpoint import Checkpoints
+from unseen.training.events import Epoch, Event
 from unseen.training.run_folder import RunFolder
 
 IDLE_SECONDS = 0.5
@@ -207,8 +208,9 @@ def small_files(folder: RunFolder) -> dict[str, str]:
     """What other machines need of a run: its small files, and the journal's epochs."""
     names = ("config.toml", *JSON_FILES)
     files = {n: folder.file(n).read_text() for n in names if folder.holds(n)}
-    epochs = [e for e in journal.read(folder.file("journal.jsonl")) if e["event"] == "epoch"]
-    return files | {"journal.jsonl": "".join(json.dumps(event) + "\n" for event in epochs)}
+    events = journal.read(folder.file("journal.jsonl"))
+    epochs = [event for event in events if isinstance(event, Epoch)]
+    return files | {"journal.jsonl": journal.text_of(epochs)}
 
 
 def _reporting(trial: optuna.Trial | None, plan: Plan) -> Watch:
@@ -216,10 +218,9 @@ def _reporting(trial: optuna.Trial | None, plan: Plan) -> Watch:
     if trial is None or plan.search is None or not plan.search.prune:
         return Watch()
 
-    def listen(event: dict[str, Any]) -> None:
-        if event["event"] == "epoch":
-            part = event.get("validation") or event.get("test") or {}
-            trial.report(part["recall@1"], event["epoch"])
+    def listen(event: Event) -> None:
+        if isinstance(event, Epoch) and (scores := event.validation or event.test):
+            trial.report(scores["recall@1"], event.epoch)
             if trial.should_prune():
                 raise optuna.TrialPruned
 

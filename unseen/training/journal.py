@@ -1,14 +1,16 @@
 """The journal: one JSON object per line, flushed as it happens: a crash loses at most one line.
 Each line ends with a checksum of its other keys, `crc`; journals of version 0.1 have none.
 
-Everybody reads it here."""
+Everybody reads it here; `events` has the events."""
 
 import json
 import os
 import re
 import zlib
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+
+from unseen.training.events import Kept, UnknownEventError, event_of, spelled
 
 _SUMMED = re.compile(rb'(\{.*), "crc": (\d+)\}', re.DOTALL)
 
@@ -28,8 +30,8 @@ class Journal:
             self._sums = not first or bool(_SUMMED.fullmatch(first))
         self._stream = (path if writes else Path(os.devnull)).open("a")
 
-    def __call__(self, event: dict[str, Any]) -> None:
-        line = json.dumps(event)
+    def __call__(self, event: Kept) -> None:
+        line = json.dumps(spelled(event))
         if self._sums:
             line = f'{line[:-1]}, "crc": {zlib.crc32(line.encode())}}}'
         self._stream.write(line + "\n")
@@ -43,7 +45,7 @@ class Journal:
         self._stream.close()
 
 
-def append(path: Path, event: dict[str, Any]) -> None:
+def append(path: Path, event: Kept) -> None:
     """One more event at the end of a journal, in the place of a line that was cut off."""
     content = path.read_bytes() if path.exists() else b""
     journal = Journal(path, keep=content.rfind(b"\n") + 1)
@@ -51,27 +53,37 @@ def append(path: Path, event: dict[str, Any]) -> None:
     journal.close()
 
 
-def read(path: Path) -> list[dict[str, Any]]:
+def text_of(events: Iterable[Kept]) -> str:
+    """Some events as a journal of their own."""
+    return "".join(json.dumps(spelled(event)) + "\n" for event in events)
+
+
+def read(path: Path) -> list[Kept]:
     """All events. A last line that was cut off by a crash is left out; any other damage is an error
-    that names its line."""
-    *lines, _ = path.read_bytes().split(b"\n") if path.exists() else [b""]
+    that names its line, as is an event that only a newer version knows."""
+    return parsed(path.read_bytes() if path.exists() else b"", str(path))
+
+
+def parsed(content: bytes, name: str = "journal.jsonl") -> list[Kept]:
+    """The events of a journal's content."""
+    *lines, _ = content.split(b"\n")
     sums = any(_SUMMED.fullmatch(line) for line in lines)
-    return [_event(line, path, number, sums) for number, line in enumerate(lines, start=1)]
+    return [_event(line, name, number, sums) for number, line in enumerate(lines, start=1)]
 
 
-def _event(line: bytes, path: Path, number: int, sums: bool) -> dict[str, Any]:
+def _event(line: bytes, name: str, number: int, sums: bool) -> Kept:
     try:
-        if sums:
-            line = _compared(line)
-        event = json.loads(line.decode())
-        if isinstance(event, dict) and "event" in event:
-            return event
-        why = "no event"
+        event = json.loads((_compared(line) if sums else line).decode())
+        return event_of(event if isinstance(event, dict) else {})
     except ValueError as error:
-        why = str(error)
-    raise ValueError(
-        f"{path}, line {number}, is damaged ({why}): delete this line to go on without it"
-    )
+        if sums and isinstance(error, UnknownEventError):
+            raise UnknownEventError(
+                f"{name}, line {number}: {error}. A newer version has written it: "
+                "pip install --upgrade unseen"
+            ) from None
+        raise ValueError(
+            f"{name}, line {number}, is damaged ({error}): delete this line to go on without it"
+        ) from None
 
 
 def _compared(line: bytes) -> bytes:

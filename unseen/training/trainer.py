@@ -19,14 +19,12 @@ from unseen.contracts import Batch
 from unseen.geometry import full_precision
 from unseen.objective import MinedObjective
 from unseen.training.averaging import Averaging
+from unseen.training.events import Epoch, Step
 from unseen.training.gradients import Outcome, WholeBatch, reseed
 from unseen.training.guards import NonFiniteStepError, trouble_with
 from unseen.training.manifold_mixup import ManifoldMixup
 from unseen.training.optimisers import Descent
 from unseen.training.processes import Processes
-
-Event = dict[str, Any]
-Listener = Callable[[Event], None]
 
 
 @dataclass
@@ -76,8 +74,8 @@ class Trainer:
         self.embedded: list[Callable[[Tensor, Tensor], None]] = []  # told (indices, embeddings)
 
     def epoch(
-        self, batches: Iterable[Batch], class_of: Tensor, after_step: Callable[[Event], None]
-    ) -> Event:
+        self, batches: Iterable[Batch], class_of: Tensor, after_step: Callable[[Step], None]
+    ) -> Epoch:
         """Trains on the rest of the epoch's batches; `class_of` maps a data set's label to a class
         0..C-1. `after_step` is called with each step's event when the step is complete."""
         self.network.train()
@@ -88,25 +86,16 @@ class Trainer:
             place.step, place.step_in_epoch = place.step + 1, place.step_in_epoch + 1
             place.loss_sum += terms["total"]
             rate = images / (time.perf_counter() - began)
-            after_step(
-                {
-                    "event": "step",
-                    "step": place.step,
-                    "epoch": place.epoch,
-                    "terms": terms,
-                    "images_per_second": round(rate, 1),
-                }
-            )
+            after_step(Step(place.step, place.epoch, terms, images_per_second=round(rate, 1)))
         seconds = time.perf_counter() - began
-        event = {
-            "event": "epoch",
-            "epoch": place.epoch,
-            "step": place.step,
-            "train": {"loss": place.loss_sum / max(1, place.step_in_epoch)},
-            "lr": self.descent.lr(place.step),
-            "seconds": round(seconds, 2),
-            "images_per_second": round(images / seconds, 1),
-        }
+        event = Epoch(
+            epoch=place.epoch,
+            step=place.step,
+            train={"loss": place.loss_sum / max(1, place.step_in_epoch)},
+            lr=self.descent.lr(place.step),
+            seconds=round(seconds, 2),
+            images_per_second=round(images / seconds, 1),
+        )
         self.place = Place(place.epoch + 1, place.step)
         return event
 

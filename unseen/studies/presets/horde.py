@@ -170,11 +170,11 @@ def _is_here(run: Run) -> bool:
 
 def _course(folder: RunFolder) -> dict[str, Any]:
     """Validation recall after each epoch, with the step."""
-    events = run_folder.read(folder.path).epochs
-    part = "validation" if events and "validation" in events[-1] else "test"
+    epochs = run_folder.read(folder.path).epochs
+    scores = [epoch.validation or epoch.test or {} for epoch in epochs]
     return {
-        "steps": [e["step"] for e in events],
-        "recall": [e.get(part, {}).get("recall@1", math.nan) for e in events],
+        "steps": [epoch.step for epoch in epochs],
+        "recall": [found.get("recall@1", math.nan) for found in scores],
     }
 
 

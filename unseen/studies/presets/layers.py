@@ -19,6 +19,7 @@ from unseen.experiment.run_context import RunContext, Watch, reopen
 from unseen.networks.backbone import has_weights
 from unseen.networks.network import EMBEDDING, POOLED
 from unseen.reports import run_folder
+from unseen.reports.layers import layers_by_epoch
 from unseen.statistics import compare
 from unseen.studies import disagreements
 from unseen.studies.charts import Point, bars, lines
@@ -145,8 +146,8 @@ def _looked_into(context: RunContext, folder: RunFolder) -> dict[str, Any]:
         rows = [torch.from_numpy(right[names.index(name)]) for name in (EMBEDDING, POOLED)]
         ends = compare(rows[0], rows[1], labels).difference
         gain = [ends.value, ends.low, ends.high]
-    epochs = [e for e in run_folder.read(folder.path).epochs if e.get("layers")]
-    curves = [{"epoch": e["epoch"] + 1} | e["layers"] for e in epochs]
+    recall = layers_by_epoch(run_folder.read(folder.path))
+    curves = [{"epoch": epoch} | found for epoch, found in recall.items()]
     return {"layers": compared["layers"], "gain": gain, "curves": curves}
 
 

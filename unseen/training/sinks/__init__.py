@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 
 from unseen.extras import install_command
 from unseen.files import replace_bytes
+from unseen.training.events import Epoch, Event, Step
 
 Name = Literal["tensorboard", "wandb", "mlflow"]
 PACKAGES = {"tensorboard": "tensorboard", "wandb": "wandb", "mlflow": "mlflow"}
@@ -38,10 +39,10 @@ class Sinks:
             module = importlib.import_module(f"unseen.training.sinks.{name}")
             self.sinks.append(module.open_sink(folder, config, step))
 
-    def __call__(self, event: Mapping[str, Any]) -> None:
-        numbers = numbers_of(event)
-        for sink in self.sinks if numbers else ():
-            sink(numbers, int(event["step"]))
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Step | Epoch):
+            for sink in self.sinks:
+                sink(numbers_of(event), event.step)
 
     def close(self) -> None:
         for sink in self.sinks:
@@ -55,15 +56,14 @@ def check(names: Sequence[str]) -> None:
             raise ValueError(f"sinks: {name} is not installed: {install_command('tracking')}")
 
 
-def numbers_of(event: Mapping[str, Any]) -> dict[str, float]:
+def numbers_of(event: Step | Epoch) -> dict[str, float]:
     """The numbers of an event: `step/loss`, `train/recall@1`, `lr`, ..."""
-    if event["event"] == "step":
-        return {f"step/{name}": value for name, value in event["terms"].items()}
-    if event["event"] != "epoch":
-        return {}
-    numbers = {key: event[key] for key in ("lr", "images_per_second")}
-    for part in ("train", "validation", "test"):
-        numbers |= {f"{part}/{name}": value for name, value in event.get(part, {}).items()}
+    if isinstance(event, Step):
+        return {f"step/{name}": value for name, value in event.terms.items()}
+    numbers = {"lr": event.lr, "images_per_second": event.images_per_second}
+    parts = {"train": event.train, "validation": event.validation, "test": event.test}
+    for part, scores in parts.items():
+        numbers |= {f"{part}/{name}": value for name, value in (scores or {}).items()}
     return numbers
 
 

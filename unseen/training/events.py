@@ -1,0 +1,160 @@
+"""What happens in a run, told as it happens: to the journal, the sinks and the terminal.
+
+    spelled(Step(step=1, epoch=0, terms={"total": 0.5}, images_per_second=90.0))
+    event_of({"event": "step", "step": 1, ...})    the same object back
+
+A journal's line is the kind under "event" and the fields that have a value. Fields that version 0.1
+did not write have defaults here; anything else that does not fit is a ValueError of one line.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ConfigDict, ValidationError
+from pydantic.dataclasses import dataclass
+
+import unseen
+
+Scores = dict[str, float]  # metric -> value
+CHECKED = ConfigDict(extra="forbid", strict=True)
+
+
+@dataclass(frozen=True, config=CHECKED)
+class Start:
+    """The network before its first step, judged like an epoch. best: it is the best so far."""
+
+    epoch: int = -1
+    step: int = 0
+    train: Scores | None = None
+    validation: Scores | None = None
+    test: Scores | None = None
+    best: bool | None = None
+
+
+@dataclass(frozen=True, config=CHECKED)
+class Step:
+    """terms: of the objective, with its total and the norm of its gradient."""
+
+    step: int  # done since the start
+    epoch: int
+    terms: Scores
+    images_per_second: float
+
+
+@dataclass(frozen=True, config=CHECKED)
+class Epoch:
+    """train: the mean loss and, like the classes that were looked at, scores. layers: part ->
+    layer -> recall@1, where they were compared."""
+
+    epoch: int
+    step: int
+    train: Scores
+    lr: float
+    seconds: float
+    images_per_second: float
+    validation: Scores | None = None
+    test: Scores | None = None
+    layers: dict[str, Scores] | None = None
+    best: bool | None = None
+
+
+@dataclass(frozen=True, config=CHECKED)
+class Warned:
+    """Something the user was told about."""
+
+    step: int
+    text: str
+
+
+@dataclass(frozen=True, config=CHECKED)
+class Unreadable:
+    """A picture that could be read when the run began."""
+
+    path: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"cannot be read any more, replaced: {self.path} ({self.reason})"
+
+
+@dataclass(frozen=True, config=CHECKED)
+class StoppedEarly:
+    """Nothing got better for too long. epochs: done; best: the one that is kept."""
+
+    epochs: int
+    best: int
+
+
+@dataclass(frozen=True, config=CHECKED)
+class Refitted:
+    """A second training begins, on all training classes. steps: of one epoch."""
+
+    epochs: int
+    train_classes: int
+    train_items: int
+    steps: int
+
+
+@dataclass(frozen=True, config=CHECKED)
+class Resumed:
+    """A run goes on where it was stopped; the journal does not keep that."""
+
+    epoch: int
+    step: int
+
+
+@dataclass(frozen=True, config=CHECKED)
+class DescriptorChosen:
+    """The best of several layers; kept in selection.json."""
+
+    layer: str
+    on: str  # whose classes
+    recall: Scores  # by layer
+
+
+@dataclass(frozen=True, config=CHECKED)
+class FrozenLayersPlanned:
+    """What of the network runs once; not kept."""
+
+    plan: str
+
+
+Kept = Start | Step | Epoch | Warned | Unreadable | StoppedEarly | Refitted
+Event = Kept | Resumed | DescriptorChosen | FrozenLayersPlanned
+
+KINDS: dict[str, type[Kept]] = {
+    "start": Start,
+    "step": Step,
+    "epoch": Epoch,
+    "warning": Warned,
+    "unreadable": Unreadable,
+    "stopped_early": StoppedEarly,
+    "refit": Refitted,
+}
+_NAMES = {kind: name for name, kind in KINDS.items()}
+
+
+class UnknownEventError(ValueError):
+    """An event of a kind that this version does not know."""
+
+
+def spelled(event: Kept) -> dict[str, Any]:
+    """As the journal keeps it."""
+    told = {name: value for name, value in vars(event).items() if value is not None}
+    return {"event": _NAMES[type(event)]} | told
+
+
+def event_of(content: Mapping[str, Any]) -> Kept:
+    """What a line of a journal says."""
+    values = dict(content)
+    name = values.pop("event", None)
+    if name is None:
+        raise ValueError("no event")
+    if name not in KINDS:
+        raise UnknownEventError(f"unseen {unseen.__version__} knows no event {name!r}")
+    try:
+        return KINDS[name](**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in (name, *first["loc"]))
+        raise ValueError(f"{place}: {first['msg']}") from None
