@@ -13,7 +13,7 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed-dev
 	$(BIN)/pytest -q -n 2 -m "not slow"
 
-test-slow: $(VENV)/.installed-dev
+test-slow: $(VENV)/.installed-slow
 	$(BIN)/pytest -q -n 2
 
 lint: $(VENV)/.installed-dev
@@ -48,6 +48,11 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install -c constraints.txt -e '.[dev]'
 	touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-slow: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install -c constraints.txt -e '.[dev,slow]'
+	touch $@ $(VENV)/.installed-dev $(VENV)/.installed
 
 $(VENV)/.installed-docs: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

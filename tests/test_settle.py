@@ -127,6 +127,11 @@ def test_pretrained_layers_are_not_trained_at_the_rate_of_new_ones(values: dict[
     assert settled(Pictures(), {"backbone": "resnet50"}).lr == 1e-3
 
 
+def test_adapters_learn_beside_layers_that_stay_as_they_are() -> None:
+    chosen = settled(Pictures(), {"adapter": "lora"})
+    assert (chosen.lr, chosen.freeze_until, chosen.head.start) == (1e-3, None, "principal")
+
+
 def test_a_network_without_weights_says_that_it_starts_from_random_ones() -> None:
     _, reasons = settle(configs.make({"backbone": "resnet50"}), Pictures())  # type: ignore[arg-type]
     (told,) = [reason for reason in reasons if reason.startswith("weights = none: ")]

@@ -25,6 +25,7 @@ from unseen.networks.backbone import FEATURES, create_backbone
 from unseen.networks.descriptor import Tappable
 from unseen.networks.frozen_batch_norm import share_statistics
 from unseen.networks.head import Head
+from unseen.networks.lora import adapt
 from unseen.networks.network import EmbeddingNetwork
 from unseen.networks.own_network import own_network
 from unseen.networks.presets import create_preset
@@ -99,38 +100,45 @@ def split(config: SettledConfig, data: Dataset) -> Split:
 
 
 def network(config: SettledConfig) -> Tappable:
-    """The network with its starting weights."""
+    """The network with its starting weights, adapters among them."""
     with seeded(config.seed):
-        if config.has_own_network:
-            features = config.backbone.removeprefix(FEATURES)
-            num_inputs = int(features) if features != config.backbone else None
-            size = config.picture_size
-            return own_network(config.network, size, num_inputs, config.frozen_bn, config.weights)
-        if config.network != PLAIN:
-            return create_preset(
-                config.network,
-                config.backbone,
-                config.picture_size,
-                config.weights,
-                config.frozen_bn,
-            )
-        backbone = create_backbone(
+        made = _network(config)
+        if config.adapter is not None:
+            prefix, _ = cut(config, made)
+            values = config.adapter.model_dump(exclude={"name"})
+            adapt(made.backbone, **values, frozen=[] if prefix is None else list(prefix.modules()))
+    return made
+
+
+def _network(config: SettledConfig) -> Tappable:
+    if config.has_own_network:
+        features = config.backbone.removeprefix(FEATURES)
+        num_inputs = int(features) if features != config.backbone else None
+        size = config.picture_size
+        return own_network(config.network, size, num_inputs, config.frozen_bn, config.weights)
+    if config.network != PLAIN:
+        return create_preset(
+            config.network,
             config.backbone,
             config.picture_size,
             config.weights,
-            config.pooling,
             config.frozen_bn,
-            config.mirror,
         )
-        if config.ensemble is not None:
-            return AttentionEnsemble(
-                backbone, config.embedding_size, **config.ensemble.model_dump()
-            )
-        values = config.head.model_dump()
-        if values["start"] == "auto":  # not settled: weights will be loaded, no start is needed
-            values["start"] = "default"
-        head = Head(backbone.num_features, config.embedding_size, **values)
-        return EmbeddingNetwork(backbone, head, config.embedding_size)
+    backbone = create_backbone(
+        config.backbone,
+        config.picture_size,
+        config.weights,
+        config.pooling,
+        config.frozen_bn,
+        config.mirror,
+    )
+    if config.ensemble is not None:
+        return AttentionEnsemble(backbone, config.embedding_size, **config.ensemble.model_dump())
+    values = config.head.model_dump()
+    if values["start"] == "auto":  # not settled: weights will be loaded, no start is needed
+        values["start"] = "default"
+    head = Head(backbone.num_features, config.embedding_size, **values)
+    return EmbeddingNetwork(backbone, head, config.embedding_size)
 
 
 def objective(

@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from unseen import catalogue, outside
 from unseen.config_tables import (
+    Adapter,
     Auto,
     Ensemble,
     Head,
@@ -52,11 +53,13 @@ OWN_NETWORK = "own"  # the backbone of a network from outside
 TABLES: dict[str, type[BaseModel]] = {
     "head": Head,
     "ensemble": Ensemble,
+    "adapter": Adapter,
     "optimiser": Optimising,
     "schedule": Scheduling,
     "memory": Memory,
     "manifold_mixup": Mixing,
 }
+NAMED = ("loss", "miner", "sampler", "data", "optimiser", "schedule", "adapter")
 
 
 class Config(BaseModel):
@@ -77,6 +80,7 @@ class Config(BaseModel):
     pooling: str = "auto"  # own, avg, max, avg+max, gem
     mirror: Mirror = False  # the mean of a picture's and its mirror image's descriptor; judging
     frozen_bn: Literal["off", "stats", "full"] = "off"
+    adapter: Adapter | None = None  # lora: the layers stay, a small matrix beside each is trained
     freeze_until: str | None = "auto"  # a layer or "pooled"; what comes before runs only once
     views: Annotated[int, Field(ge=0)] | Auto = "auto"  # augmented ones kept; 0: as judged
     cache_dtype: Literal["int16", "float32"] = "int16"
@@ -183,6 +187,8 @@ class Config(BaseModel):
                 raise ValueError(f"{special[0]} is all there is: leave backbone and pooling out")
         if special and self.head != Head():
             raise ValueError(f"{special[0]} has a head of its own: leave head out")
+        if self.adapter and (self.ensemble or self.network in PRESETS):
+            raise ValueError(f"{special[0]} trains layers of its own: leave adapter out")
         if special and self.mirror:
             raise ValueError(f"{special[0]} does not go with mirror = true: leave one of them out")
         if self.network in PRESETS and self.pooling not in ("auto", "max"):
@@ -366,9 +372,7 @@ def _default_part(key: str) -> Any:
 def _as_part(key: str, value: Any) -> Any:
     """`loss = "margin"` is short for `[loss] name = "margin"`, `metrics = "revisit"` for the
     metrics of that source."""
-    if key in ("loss", "miner", "sampler", "data", "optimiser", "schedule") and isinstance(
-        value, str
-    ):
+    if key in NAMED and isinstance(value, str):
         return {"name": value}
     if key == "metrics" and isinstance(value, str):
         return metric_names.PRESETS.get(value, [value])

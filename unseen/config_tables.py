@@ -94,6 +94,18 @@ class Ensemble(BaseModel):
     trunk_until: str = GOOGLENET[1]
 
 
+class Adapter(BaseModel):
+    """Few parameters beside frozen pretrained layers (`networks/lora.py`): `adapter=lora`. layers:
+    their names, or words of them between dots; none: all that can be adapted."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    name: Literal["lora"] = "lora"
+    rank: int = Field(default=8, ge=1)
+    alpha: float = Field(default=8.0, gt=0)
+    layers: list[str] = []
+
+
 class Memory(BaseModel):
     """Embeddings of earlier batches as references (cross-batch memory). size: how many. start_step:
     before it nothing is kept. weight: of the loss against them."""

@@ -82,8 +82,9 @@ def _has_own_head(config: Config) -> bool:
 
 def _knows_enough(config: SettledConfig) -> bool:
     """Whether the layers before the head are trained, and wide enough to start a head from."""
-    is_cut = config.freeze_until is not None and config.weights is not None
-    if config.head.hidden or not (is_cut or config.backbone.startswith(FEATURES)):
+    stays = config.freeze_until is not None or config.adapter is not None
+    is_trained = stays and config.weights is not None
+    if config.head.hidden or not (is_trained or config.backbone.startswith(FEATURES)):
         return False
     pooled = backbone_facts(config.backbone).num_features
     return config.embedding_size <= pooled
@@ -99,6 +100,8 @@ def _settle_pictures(config: Config, dataset: Dataset, choose: Choose) -> None:
     if frozen == POOLED:
         choose("lr", HEAD_LR, "a head on good features soon learns too much")
         choose("batch_size", *_batch_size(config, dataset, HEAD_BATCH))
+    elif config.adapter is not None:
+        choose("lr", USUAL_LR, "adapters are new, and what they stand beside does not move")
     elif weights is not None:
         choose("lr", PRETRAINED_LR, "pretrained layers soon forget at the rate of new ones")
     own_size = backbone_facts(backbone).input_spec.size if backbone != "small_conv" else None
@@ -218,7 +221,8 @@ def _settle_rest_of_network(config: Config, backbone: str, choose: Choose) -> No
 def _needs_body(config: Config) -> bool:
     """Whether something is to act on layers before the head, or the head is not the usual one."""
     on_maps = any(is_on_maps(part) for part in config.regularizers)
-    return on_maps or bool(config.manifold_mixup) or _has_own_head(config)
+    is_trained = on_maps or bool(config.manifold_mixup) or config.adapter is not None
+    return is_trained or _has_own_head(config)
 
 
 def is_on_maps(part: Part) -> bool:

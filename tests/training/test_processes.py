@@ -27,6 +27,13 @@ from unseen.training.processes import Processes
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
+BODY = """
+from torch import nn
+
+class Body(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Conv2d(3, 8, 3, 2), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 16, 1))
+"""
 
 
 def environment(cache: Path) -> dict[str, str]:
@@ -67,6 +74,7 @@ def found_by_a_pair(folder: Path) -> dict[str, Any]:
 def test_two_processes_are_one(tmp_path: Path) -> None:
     """One test, so that the pair starts once however tests are shared among workers."""
     Glyphs(16, max_classes=24, cache_dir=tmp_path / "cache")  # drawn here, where faces are read
+    (tmp_path / "body.py").write_text(BODY)
     found = found_by_a_pair(tmp_path)
     assert len(found["gradients"]) >= 12
     assert max(found["gradients"].values()) < 1e-10

@@ -43,6 +43,7 @@ RUN = [  # settings that the command line repeats
 
 def main(folder: Path) -> None:
     torch.set_num_threads(1)
+    os.chdir(folder)
     fitting.SECONDS_BETWEEN_CHECKPOINTS = 0.0
     with joined("cpu") as processes:
         found: dict[str, Any] = {"gradients": gradients(processes)}
@@ -111,6 +112,8 @@ def runs(processes: Processes, folder: Path) -> dict[str, dict[str, float]]:
             'sampler={name="greedy_coreset", per_class=3, pool_size=60}',
         ],
         "frozen layers": ["freeze_until=stage1", "views=2", "descriptor=best"],
+        # its batch norm stays as it is, otherwise several processes would be refused
+        "adapters": ["backbone=./body.py:Body", "picture_size=16", "adapter=lora"],
     }
     return {name: compare(processes, folder / name, words) for name, words in cases.items()}
 

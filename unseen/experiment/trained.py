@@ -34,6 +34,7 @@ from unseen.experiment.orders import FILE, ORDERS, read_at
 from unseen.experiment.run_context import stored_config
 from unseen.neighbours.space import to_sphere
 from unseen.networks.descriptor import Described, Tappable
+from unseen.networks.lora import merge
 from unseen.regularizers.high_order.descriptor import OrdersDescriptor
 from unseen.training.run_folder import RunFolder
 
@@ -67,6 +68,7 @@ class Trained:
         # starting weights would be replaced at once, and may not be on this machine
         network = assemble.network(config.model_copy(update={"weights": None}))
         run.fill(network, "weights.safetensors")
+        merge(network)
         _, transform = assemble.picture_transforms(config, network.to(config.device))
         return cls(run, config, read_at(layer, network, config, run).eval(), transform, layer)
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
 from unseen.contracts import Output
 from unseen.networks.attention_ensemble import AttentionEnsemble
@@ -114,8 +115,12 @@ def _steps(body: nn.Module, prefix: str = "") -> Iterator[str]:
     for name, layer in body.named_children():
         if isinstance(layer, nn.Sequential | nn.ModuleList):
             yield from _steps(layer, f"{prefix}{name}.")
-        elif list(layer.children()) or _is_activation(layer):
+        elif _is_block(layer) or _is_activation(layer):
             yield f"{prefix}{name}"
+
+
+def _is_block(layer: nn.Module) -> bool:
+    return any(True for _ in layer.children()) and not parametrize.is_parametrized(layer)
 
 
 def _is_activation(layer: nn.Module) -> bool:

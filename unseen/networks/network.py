@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from unseen.contracts import Output
 from unseen.networks.backbone import Backbone
 from unseen.networks.head import Head
-from unseen.networks.taps import EMBEDDING, POOLED, tapped
+from unseen.networks.taps import EMBEDDING, POOLED, inner_layers, tapped
 
 
 class EmbeddingNetwork(nn.Module):
@@ -50,8 +50,8 @@ class EmbeddingNetwork(nn.Module):
 
     def named_layers(self) -> dict[str, nn.Module]:
         """The backbone's layers under their own names, the head's as `head.fc1`, ..."""
-        body = {name: layer for name, layer in self.backbone.body.named_modules() if name}
-        return body | {f"head.{name}": layer for name, layer in self.head.named_modules() if name}
+        head = inner_layers(self.head)
+        return inner_layers(self.backbone.body) | {f"head.{n}": head[n] for n in head}
 
     def tapped(
         self, images: Tensor, names: Sequence[str], pooling: str = "max"

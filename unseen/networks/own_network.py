@@ -15,7 +15,7 @@ from unseen import outside
 from unseen.contracts import Output
 from unseen.networks.backbone import Backbone
 from unseen.networks.input_spec import InputSpec, input_spec_of
-from unseen.networks.taps import EMBEDDING, POOLED, tapped
+from unseen.networks.taps import EMBEDDING, POOLED, inner_layers, tapped
 from unseen.networks.weights import load_weights
 
 
@@ -57,7 +57,7 @@ class OwnNetwork(nn.Module):
         return [*self.named_layers(), POOLED, EMBEDDING]
 
     def named_layers(self) -> dict[str, nn.Module]:
-        return {name: layer for name, layer in self.backbone.body.named_modules() if name}
+        return inner_layers(self.backbone.body)
 
     def tapped(
         self, images: Tensor, names: Sequence[str], pooling: str = "max"

@@ -82,6 +82,12 @@ def check_names(names: Sequence[str], known: Sequence[str]) -> None:
             raise ValueError(f"no layer named {name!r}: {advice(name, known)}")
 
 
+def inner_layers(module: nn.Module) -> dict[str, nn.Module]:
+    """The layers inside a module by their names; what an adapter hangs into one is none."""
+    found = module.named_modules()
+    return {name: layer for name, layer in found if name and "parametrizations" not in name}
+
+
 @contextmanager
 def hooked(modules: Mapping[str, nn.Module], keep: Keep) -> Iterator[None]:
     """Tells `keep` the output of every module while it runs."""

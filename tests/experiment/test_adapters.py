@@ -1,0 +1,105 @@
+"""A run with adapters: frozen layers run once, a stop changes nothing, what is used is merged."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.utils import parametrize
+
+from unseen import config as configs
+from unseen.experiment.run import train_and_judge
+from unseen.experiment.run_context import RunContext, Watch, prepare
+from unseen.experiment.trained import Trained
+from unseen.export.inference import as_input
+from unseen.export.torch_program import write_program
+from unseen.neighbours.space import to_sphere
+from unseen.training.run_folder import RunFolder
+
+BODY = """
+from torch import nn
+
+class Body(nn.Sequential):
+    def __init__(self):
+        super().__init__()
+        self.early = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2), nn.BatchNorm2d(8), nn.ReLU())
+        self.point = nn.Sequential(nn.Conv2d(8, 12, 1), nn.BatchNorm2d(12), nn.ReLU())
+        self.late = nn.Conv2d(12, 16, 1)
+"""
+WORDS = [
+    "backbone=./body.py:Body",
+    "adapter=lora",
+    "adapter.rank=2",
+    "data.max_classes=24",
+    "data.size=16",
+    "picture_size=16",
+    "batch_size=16",
+    "embedding_size=8",
+    "epochs=2",
+    "sampler.steps=4",
+    "workers=0",
+    'metrics=["recall@1"]',
+]
+
+
+def context_of(*words: str) -> RunContext:
+    return prepare(configs.make(configs.override({}, [*WORDS, *words])))
+
+
+@pytest.fixture
+def _body(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "body.py").write_text(BODY)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("unseen.experiment.fit.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+
+
+class StoppedError(Exception):
+    """A crash at a chosen step."""
+
+
+def stop(event: dict[str, Any]) -> None:
+    if event["event"] == "step" and event["step"] == 5:
+        raise StoppedError
+
+
+@pytest.mark.usefixtures("_body")
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(("freeze_until=early", "views=2", "layers_every=1"), id="kept activations"),
+        pytest.param(
+            ("micro_batch=6", "ema=0.9", "schedule.warm_up=1", "descriptor=point"),
+            id="whole network",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_stopped_and_resumed_equals_never_stopped(words: tuple[str, ...], tmp_path: Path) -> None:
+    context = context_of(*words)
+    whole = train_and_judge(context, tmp_path / "whole", "test")
+    with pytest.raises(StoppedError):
+        train_and_judge(context, tmp_path / "parts", "test", Watch([stop]))
+    assert train_and_judge(context, tmp_path / "parts", "test") == whole
+    one, two = (
+        RunFolder(tmp_path / run).read_tensors("weights.safetensors") for run in ("whole", "parts")
+    )
+    assert all(torch.equal(one[key], two[key]) for key in one)
+    adapted = [name for name in one if name.endswith(".B")]
+    assert len(adapted) == 2
+    if whole["selection"]["epoch"] > 0:
+        assert all(bool(one[name].any()) for name in adapted)
+
+
+@pytest.mark.usefixtures("_body")
+def test_what_is_used_and_exported_is_merged_and_what_was_judged(tmp_path: Path) -> None:
+    context = context_of("select=test", "lr=0.01", "loss=proxy_anchor")
+    train_and_judge(context, tmp_path / "run", "test")
+    trained = Trained.open(tmp_path / "run")
+    assert not any(parametrize.is_parametrized(m) for m in trained.network.modules())
+    with np.load(tmp_path / "run" / "embeddings" / "test.npz") as kept:
+        items, judged = kept["indices"][:8], torch.from_numpy(kept["embeddings"][:8])
+    pictures = [context.dataset.picture(int(item)) for item in items]
+    assert torch.allclose(trained.embed(pictures), to_sphere(judged), atol=1e-5)
+    asked = as_input(trained, pictures)
+    assert write_program(trained, tmp_path / "model.pt2", asked) < 1e-5
