@@ -25,6 +25,7 @@ from unseen.experiment.run import train_and_judge
 from unseen.experiment.run_context import RunContext, Watch, prepare, reopen
 from unseen.experiment.trained import Trained
 from unseen.networks import backbone, small_conv
+from unseen.training.manifest import Data
 from unseen.training.run_folder import RunFolder
 
 STORED = Path(__file__).parents[1] / "data_of_0_1"
@@ -107,7 +108,7 @@ def test_items_come_back_as_they_were_stored(tmp_path: Path) -> None:
     config = configs.make({"data": {"name": "arrays", "root": str(tmp_path / "x.npz")}})
     split = prepare(config).split
     kept, folder = items_of(dataset, split), RunFolder(tmp_path / "run")
-    folder.write_json("manifest.json", {"data": {"items": kept.write(folder)}})
+    folder.start_manifest("test", Data(items=kept.write(folder)), "hash")
     found = read_items(folder)
     assert found is not None
     assert found.hash() == kept.hash()

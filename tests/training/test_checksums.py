@@ -11,6 +11,7 @@ from unseen.reports import run_folder as reports
 from unseen.training import checksums, journal
 from unseen.training.events import Start, Step, Warned
 from unseen.training.journal import Journal
+from unseen.training.manifest import Data
 from unseen.training.readings import note_reading, result_of
 from unseen.training.run_folder import RunFolder
 
@@ -105,7 +106,7 @@ def test_the_journal_of_a_finished_run_cannot_be_cut_in_silence(tmp_path: Path) 
     folder = RunFolder(tmp_path)
     journal.append(folder.file("journal.jsonl"), Start())
     journal.append(folder.file("journal.jsonl"), Step(1, 0, {"total": 0.5}, 90.0))
-    folder.start_manifest("test", {}, "hash")
+    folder.start_manifest("test", Data(), "hash")
     folder.note_end()
     assert len(reports.read(folder.path).steps) == 1
     cut(folder.file("journal.jsonl"), 0.6)

@@ -3,11 +3,12 @@
 import threading
 from pathlib import Path
 
+from unseen.training.manifest import Data
 from unseen.training.run_folder import RunFolder
 
 
 def test_nothing_noted_at_the_same_time_is_lost(tmp_path: Path) -> None:
-    RunFolder(tmp_path).start_manifest("test", {}, "hash")
+    RunFolder(tmp_path).start_manifest("test", Data(), "hash")
     begin = threading.Barrier(8)
 
     def read_test_classes(number: int) -> None:

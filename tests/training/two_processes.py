@@ -19,6 +19,7 @@ from unseen.experiment.run import train_and_judge
 from unseen.experiment.run_context import RunContext, Watch, prepare
 from unseen.training.events import Event, Step
 from unseen.training.gradients import WholeBatch
+from unseen.training.manifest import Data
 from unseen.training.processes import Processes, joined
 from unseen.training.run_folder import RunFolder
 
@@ -122,7 +123,7 @@ def compare(processes: Processes, folder: Path, words: list[str]) -> dict[str, f
     both = setting_of(processes, *words)
     place = RunFolder(folder / "two", processes)
     if processes.is_first:
-        place.start_manifest("test", {}, both.config.hash())
+        place.start_manifest("test", Data(), both.config.hash())
     fit = fitting.Fit(both, place, Watch())
     selection = fit.run()
     result = judge(both, place, selection, "test", Watch())

@@ -29,6 +29,7 @@ from unseen.contracts import (
 )
 from unseen.data.base import INCOMPLETE, lacking
 from unseen.data.pictures.chosen import ChosenItems
+from unseen.training.manifest import StoredItems
 from unseen.training.run_folder import RunFolder
 
 FILE = "items.npz"
@@ -78,10 +79,10 @@ class RunItems:
     fingerprint: str
     incomplete: str = ""  # what a known data set lacked, in a sentence
 
-    def write(self, folder: RunFolder) -> dict[str, Any]:
+    def write(self, folder: RunFolder) -> StoredItems:
         """Keeps the items; returns what the manifest tells of them."""
         folder.write_bytes(FILE, self.content())
-        return {"number": len(self.ids), "sha256": self.hash()}
+        return StoredItems(len(self.ids), self.hash())
 
     def hash(self) -> str:
         """Changes with every name, label, content, flag, and place in the split."""
@@ -164,13 +165,13 @@ def items_of(dataset: Dataset, split: Split) -> RunItems:
 
 def read_items(folder: RunFolder) -> RunItems | None:
     """The stored items; None for a run of version 0.1, which has none."""
-    told = folder.read_json("manifest.json")["data"].get("items")
+    told = folder.manifest().data.items
     if told is None:
         return None
     if not folder.has(FILE):
         raise ValueError(f"{folder.file(FILE)} is missing: it says which items the run is about")
     content = folder.processes.agreed(lambda: folder.file(FILE).read_bytes())
-    if hashlib.sha256(content).hexdigest() != told["sha256"]:
+    if hashlib.sha256(content).hexdigest() != told.sha256:
         raise ValueError(f"{folder.file(FILE)} is damaged: its checksum is not the manifest's")
     return _read(content)
 
@@ -182,7 +183,7 @@ def changes_since(folder: RunFolder, dataset: Dataset) -> str:
     if kept is not None:
         told = str(kept.changes(dataset))
         return told and f"the data of {folder.path} have changed since it began: {told}"
-    data = folder.read_json("manifest.json")["data"]["data"]
+    data = folder.manifest().data.data
     if data["fingerprint"] == getattr(dataset, "fingerprint_of_0_1", dataset.fingerprint)():
         return ""
     return (
@@ -197,7 +198,7 @@ def refuse_other_items(folder: RunFolder, dataset: Dataset, split: Split) -> Non
     if told := changes_since(folder, dataset):
         raise ValueError(told)
     kept = read_items(folder)
-    then = folder.read_json("manifest.json")["data"]["split"]["hash"]
+    then = folder.manifest().data.split["hash"]
     is_same = (
         split_hash(split) == then
         if kept is None

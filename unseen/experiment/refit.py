@@ -36,7 +36,7 @@ def refit(
             "train_classes": classes,
             "train_items": len(whole.split.train),
         }
-        folder.note("refit", told)
+        folder.note_refit(told)
         second.write_json("selection.json", selection | {"refit": told})
     selection = second.read_json("selection.json")
     fit = Fit(whole, second, watch, epochs=selection["refit"]["epochs"])

@@ -17,7 +17,8 @@ from unseen.experiment.items import items_of, refuse_other_items
 from unseen.experiment.judge import FINAL, judge
 from unseen.experiment.refit import refit
 from unseen.experiment.run_context import RunContext, Watch, as_stored, computing, describe, prepare
-from unseen.experiment.sources import KEY, refuse_other_sources, sources_of
+from unseen.experiment.sources import refuse_other_sources, sources_of
+from unseen.training.manifest import Data
 from unseen.training.processes import Processes, joined
 from unseen.training.run_folder import RunFolder
 
@@ -123,7 +124,7 @@ def _train(context: RunContext, folder: RunFolder, command: str, watch: Watch) -
 def begin(context: RunContext, folder: RunFolder, command: str) -> None:
     """Writes down what the run is about; with its config a run has begun."""
     items = items_of(context.dataset, context.split).write(folder)
-    folder.start_manifest(command, describe(context) | {"items": items}, context.config.hash())
+    folder.start_manifest(command, Data(**describe(context), items=items), context.config.hash())
     if parts := sources_of(context.config):
-        folder.note(KEY, parts)
+        folder.note_parts(parts)
     folder.write_text("config.toml", context.config.to_toml())

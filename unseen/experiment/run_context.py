@@ -231,6 +231,7 @@ def _read(dataset: Dataset, watch: Watch) -> None:
 
 
 def stored_config(folder: RunFolder) -> SettledConfig:
+    folder.refuse_later_version()
     return configs.make_settled(configs.load(folder.checked("config.toml")))
 
 

@@ -7,8 +7,6 @@ from unseen import catalogue, outside
 from unseen.config import SettledConfig
 from unseen.training.run_folder import RunFolder
 
-KEY = "parts"
-
 
 def sources_of(config: SettledConfig) -> dict[str, dict[str, str]]:
     """Name -> module, file and hash of the source, of every part that is not ours. Data given as an
@@ -23,7 +21,7 @@ def sources_of(config: SettledConfig) -> dict[str, dict[str, str]]:
 
 def refuse_other_sources(folder: RunFolder, config: SettledConfig) -> None:
     """Stops a run that would go on with code it did not begin with."""
-    before: dict[str, dict[str, str]] = folder.read_json("manifest.json").get(KEY, {})
+    before: dict[str, dict[str, str]] = folder.manifest().parts or {}
     for name, now in sources_of(config).items():
         then = before.get(name)
         if then is None or then["sha256"] != now["sha256"]:

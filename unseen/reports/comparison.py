@@ -164,7 +164,7 @@ def _tests(
             raise ValueError(f"{path} is not judged yet: `{judge}` does it")
         found.append(run.test)
     prints = [_of_data(run, "fingerprint") for run in runs]
-    old = [run.name for run in runs if "items" not in run.manifest.get("data", {})]
+    old = [run.name for run in runs if run.manifest.data.items is None]
     if prints[0] != prints[1] and len(old) == 1:
         raise ValueError(
             f"{old[0]} was made by version 0.1, whose fingerprints were others: whether both runs "

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from unseen.training import journal
 from unseen.training.checksums import checked, must_exist
 from unseen.training.events import Epoch, Start, Step
+from unseen.training.manifest import Manifest, parsed
 from unseen.training.readings import result_of
 
 Json = dict[str, Any]
@@ -59,7 +60,7 @@ class RunFolder:
     name: str
     config: Json
     config_text: str
-    manifest: Json
+    manifest: Manifest
     steps: list[Step]
     epochs: list[Epoch]
     result: Json | None
@@ -78,7 +79,7 @@ def read(folder: Path) -> RunFolder:
     if not any((folder / name).exists() for name in ("config.toml", "journal.jsonl")):
         raise FileNotFoundError(f"{folder} is no run: it has neither config.toml nor journal.jsonl")
     config_text = _text(folder, "config.toml")
-    manifest = json.loads(_text(folder, "manifest.json") or "{}")
+    manifest = parsed(_text(folder, "manifest.json") or "{}", str(folder / "manifest.json"))
     _refuse_cut_journal(folder / "journal.jsonl", manifest)
     events = journal.read(folder / "journal.jsonl")
     return RunFolder(
@@ -104,9 +105,9 @@ def _text(folder: Path, name: str) -> str:
     return checked(folder, name).read_text(encoding="utf-8")
 
 
-def _refuse_cut_journal(path: Path, manifest: Json) -> None:
+def _refuse_cut_journal(path: Path, manifest: Manifest) -> None:
     """A last line that is cut off is a crash's, but not in a run that came to its end."""
-    if path.exists() and path.stat().st_size < manifest.get("journal_bytes", 0):
+    if path.exists() and path.stat().st_size < (manifest.journal_bytes or 0):
         raise ValueError(f"{path} is cut short: put a copy of it back, or delete it")
 
 

@@ -136,13 +136,13 @@ def training(run: RunFolder, dataset: Dataset) -> Part:
     """What was trained on what, how the model was chosen, and how to remake it."""
     facts = _data_facts(run.result or {}, dataset)
     facts |= _config_facts(run.config) | _selection_facts(run)
-    versions = {"unseen": run.manifest.get("unseen"), **(run.manifest.get("versions") or {})}
+    versions = {"unseen": run.manifest.unseen, **run.manifest.versions}
     return Part.of(
         "reports/training",
         "What was trained",
         facts={title: value for title, value in facts.items() if value not in (None, "")},
-        command=run.manifest.get("command") or "",
-        test_reads=run.manifest.get("test_reads") or [],
+        command=run.manifest.command,
+        test_reads=run.manifest.test_reads,
         search=None if isinstance(dataset, FeatureDataset) else SearchWith("."),
         config=run.config_text,
         versions=", ".join(f"{name} {version}" for name, version in versions.items() if version),

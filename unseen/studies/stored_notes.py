@@ -15,8 +15,8 @@ from optuna.trial import FrozenTrial
 from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError, field_validator
 
 from unseen import config as configs
-from unseen.training import journal
-from unseen.training.events import Epoch
+from unseen.training import journal, manifest
+from unseen.training.events import Epoch, first_error
 
 MOST_BYTES = 4 * 2**20  # of a file; those of the largest published data set have a tenth
 MOST_WORDS = 2000  # letters of a title or an error
@@ -103,8 +103,9 @@ def note(trial: FrozenTrial) -> Note:
     try:
         return Note(**known)
     except ValidationError as error:
+        told = first_error(error)
         raise ValueError(
-            f"trial {trial.number} in the storage is not one of `unseen study`: {_first(error)}"
+            f"trial {trial.number} in the storage is not one of `unseen study`: {told}"
         ) from None
 
 
@@ -118,7 +119,7 @@ def checked(files: Mapping[str, str], key: str) -> dict[str, str]:
         try:
             _check(name, text, key)
         except ValueError as error:  # of pydantic, JSON and TOML, too
-            told = _first(error) if isinstance(error, ValidationError) else str(error)
+            told = first_error(error) if isinstance(error, ValidationError) else str(error)
             raise ValueError(f"{name} in the storage is not what a run leaves: {told}") from None
     if "state.json" not in files:
         raise ValueError("the storage holds files of a run without state.json")
@@ -131,12 +132,9 @@ def _check(name: str, text: str, key: str) -> None:
     elif name == "journal.jsonl":
         if not all(isinstance(event, Epoch) for event in journal.parsed(text.encode())):
             raise ValueError("events other than epochs")
+    elif name == "manifest.json":
+        manifest.parsed(text, name)
     else:
         found = JSON_FILES[name].model_validate(json.loads(text))
         if isinstance(found, _Cell) and found.key != key:
             raise ValueError(f"it is of the cell {found.key!r}, not {key}")
-
-
-def _first(error: ValidationError) -> str:
-    told = error.errors()[0]
-    return f"{'.'.join(str(part) for part in told['loc'])}: {told['msg']}"

@@ -155,6 +155,10 @@ def event_of(content: Mapping[str, Any]) -> Kept:
     try:
         return KINDS[name](**values)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in (name, *first["loc"]))
-        raise ValueError(f"{place}: {first['msg']}") from None
+        raise ValueError(f"{name}.{first_error(error)}") from None
+
+
+def first_error(error: ValidationError) -> str:
+    """In one line: where, and what is wrong."""
+    first = error.errors()[0]
+    return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"

@@ -16,6 +16,7 @@ import json
 import platform
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from unseen.files import Lock, now, replace_bytes, replacing, sha256
 from unseen.networks.weights import fill, is_whole, packed, read_tensors
 from unseen.training import checksums
 from unseen.training.checksums import AGAIN
+from unseen.training.manifest import VERSION, Data, Manifest, TestRead, parsed, refuse_later_version
 from unseen.training.processes import Processes
 
 _VERSIONED = ("torch", "torchvision", "timm", "numpy", "scikit-learn", "pillow", "matplotlib")
@@ -55,7 +57,7 @@ class RunFolder:
     @property
     def is_finished(self) -> bool:
         """Trained to the end and judged; a run that was stopped can be judged too, and goes on."""
-        return self.is_started and bool(self.read_json("manifest.json")["finished"])
+        return self.is_started and self.manifest().finished
 
     def lock(self, purpose: str = "") -> AbstractContextManager[Any]:
         """Nobody else trains here while the block runs; of several processes the first holds it."""
@@ -93,6 +95,17 @@ class RunFolder:
         text = self.processes.agreed(lambda: self.checked(name).read_text())
         content: dict[str, Any] = json.loads(text)
         return content
+
+    def manifest(self) -> Manifest:
+        """What the run is; ValueError: a later version of unseen has written it."""
+        text = self.processes.agreed(lambda: self.checked("manifest.json").read_text())
+        return parsed(text, str(self.file("manifest.json")))
+
+    def refuse_later_version(self) -> None:
+        """A folder that a later version of unseen has written is an error."""
+        if self.has("manifest.json"):
+            place = self.file("manifest.json")
+            refuse_later_version(self.processes.agreed(place.read_text), str(place))
 
     def write_text(self, name: str, text: str) -> None:
         self.write_bytes(name, text.encode())
@@ -161,44 +174,45 @@ class RunFolder:
 
         self._write(name, write)
 
-    def start_manifest(self, command: str, data: Mapping[str, Any], config_hash: str) -> None:
-        self.write_json(
-            "manifest.json",
-            {
-                "command": command,
-                "config_hash": config_hash,
-                "data": data,
-                "finished": False,
-                "platform": platform.platform(),
-                "python": platform.python_version(),
-                "started": now(),
-                "test_reads": [],
-                "unseen": unseen.__version__,
-                "versions": {name: metadata.version(name) for name in _VERSIONED},
-            },
+    def start_manifest(self, command: str, data: Data, config_hash: str) -> None:
+        manifest = Manifest(
+            command=command,
+            config_hash=config_hash,
+            data=data,
+            platform=platform.platform(),
+            python=platform.python_version(),
+            started=now(),
+            unseen=unseen.__version__,
+            version=VERSION,
+            versions={name: metadata.version(name) for name in _VERSIONED},
         )
+        self.write_json("manifest.json", manifest.spelled())
 
     def note_test_read(self, purpose: str, config_hash: str) -> None:
         """Every look at the test classes is written down, before it is taken."""
-        read = {"time": now(), "purpose": purpose, "config_hash": config_hash}
-        self._note(lambda manifest: {"test_reads": [*manifest["test_reads"], read]})
+        read = TestRead(now(), purpose, config_hash)
+        self._note(lambda manifest: replace(manifest, test_reads=[*manifest.test_reads, read]))
 
-    def note(self, key: str, content: Mapping[str, Any]) -> None:
-        """One more thing the manifest tells, with its time."""
-        self._note(lambda _: {key: {"time": now(), **content}})
+    def note_refit(self, told: Mapping[str, Any]) -> None:
+        self._note(lambda manifest: replace(manifest, refit={"time": now(), **told}))
+
+    def note_parts(self, told: Mapping[str, Any]) -> None:
+        """Where parts from outside came from."""
+        self._note(lambda manifest: replace(manifest, parts={"time": now(), **told}))
 
     def note_end(self) -> None:
         written = self.file("journal.jsonl")
         size = written.stat().st_size if self.writes and written.exists() else 0
-        self._note(lambda _: {"finished": True, "ended": now(), "journal_bytes": size})
+        self._note(lambda m: replace(m, finished=True, ended=now(), journal_bytes=size))
 
-    def _note(self, more: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    def _note(self, changed: Callable[[Manifest], Manifest]) -> None:
         """A run may be judged while it trains: whoever notes something waits for the other. Of
         several processes, none goes on before it is written."""
         if self.writes:
             with Lock(self.file(".manifest.lock"), wait=True):
-                manifest = json.loads(self.checked("manifest.json").read_text())
-                self.write_json("manifest.json", manifest | more(manifest))
+                text = self.checked("manifest.json").read_text()
+                manifest = changed(parsed(text, str(self.file("manifest.json"))))
+                self.write_json("manifest.json", manifest.spelled())
         self.processes.wait()
 
     def _write(self, name: str, write: Callable[[Path], Any]) -> None:
