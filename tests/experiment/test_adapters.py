@@ -1,7 +1,6 @@
 """A run with adapters: frozen layers run once, a stop changes nothing, what is used is merged."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from unseen.experiment.trained import Trained
 from unseen.export.inference import as_input
 from unseen.export.torch_program import write_program
 from unseen.neighbours.space import to_sphere
+from unseen.training.events import Event, Step
 from unseen.training.run_folder import RunFolder
 
 BODY = """
@@ -58,8 +58,8 @@ class StoppedError(Exception):
     """A crash at a chosen step."""
 
 
-def stop(event: dict[str, Any]) -> None:
-    if event["event"] == "step" and event["step"] == 5:
+def stop(event: Event) -> None:
+    if isinstance(event, Step) and event.step == 5:
         raise StoppedError
 
 
