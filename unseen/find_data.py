@@ -1,6 +1,8 @@
 """Data by a user's word: what a name, a file or a folder stands for, and the data set itself."""
 
 import inspect
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +56,24 @@ def moved_data(part: Part, data: str) -> Part:
         return Part(**{"name": part.name, "root": data} | given)
     table = data_table(data)
     return Part(**table | (given if table["name"] == part.name else {}))
+
+
+def place(part: Part, run: Path) -> list[str]:
+    """Where the data lie, in full and seen from the run's folder: it may be opened from anywhere,
+    and both may have been moved together."""
+    root = part.values.get("root")
+    if not isinstance(root, str):
+        return []
+    whole = os.path.abspath(root)
+    return [whole, os.path.relpath(whole, run)]
+
+
+def found_again(part: Part, place: Sequence[str], run: Path) -> Part:
+    """The data part of a stored run, seen from the folder one is in."""
+    for root in (str(run / known) for known in place):  # an absolute one stays what it is
+        if Path(root).exists():
+            return part.model_copy(update={"root": root})
+    return part
 
 
 def data_name(path: Path) -> str:

@@ -282,3 +282,19 @@ def test_features_that_changed_are_refused(
     code, _, errors = unseen(capsys, "evaluate", run)
     assert code == 2
     assert "1 of other content (row 5)" in errors
+
+
+def test_a_run_finds_its_data_from_any_folder(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_photos(tmp_path / "here" / "photos")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert unseen(capsys, "train", "photos", *TINY, "--out", "runs/a")[0] == 0
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert unseen(capsys, "evaluate", tmp_path / "here" / "runs" / "a")[0] == 0
+    (tmp_path / "here").rename(tmp_path / "moved")
+    assert unseen(capsys, "evaluate", tmp_path / "moved" / "runs" / "a")[0] == 0
+    (tmp_path / "moved" / "photos").rename(tmp_path / "gone")
+    code, _, errors = unseen(capsys, "evaluate", tmp_path / "moved" / "runs" / "a")
+    assert (code, "no such folder: photos" in errors) == (2, True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from unseen import find_data
 from unseen.config import Config
 from unseen.experiment.claim import claimed, is_done
 from unseen.experiment.fit import Fit
@@ -124,7 +125,9 @@ def _train(context: RunContext, folder: RunFolder, command: str, watch: Watch) -
 def begin(context: RunContext, folder: RunFolder, command: str) -> None:
     """Writes down what the run is about; with its config a run has begun."""
     items = items_of(context.dataset, context.split).write(folder)
-    folder.start_manifest(command, Data(**describe(context), items=items), context.config.hash())
+    place = find_data.place(context.config.data, folder.path)
+    facts = Data(**describe(context), items=items, place=place)
+    folder.start_manifest(command, facts, context.config.hash())
     if parts := sources_of(context.config):
         folder.note_parts(parts)
     folder.write_text("config.toml", context.config.to_toml())

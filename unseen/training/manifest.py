@@ -31,11 +31,13 @@ class StoredItems:
 
 @dataclass(frozen=True, config=CHECKED)
 class Data:
-    """What was trained on and judged. data: name, fingerprint and counts; split: counts, hash."""
+    """What was trained on and judged. data: name, fingerprint and counts; split: counts, hash;
+    place: where the data lie, in full and seen from the run."""
 
     data: dict[str, Any] = field(default_factory=dict)
     split: dict[str, Any] = field(default_factory=dict)
     items: StoredItems | None = None  # None: of version 1
+    place: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, config=CHECKED)
