@@ -10,8 +10,8 @@ from unseen.contracts import Batch
 from unseen.evaluation.robustness import robustness
 from unseen.networks.backbone import Backbone
 from unseen.networks.head import Head
-from unseen.networks.input_spec import InputSpec
 from unseen.networks.network import EmbeddingNetwork
+from unseen.networks.recipe import InputSpec
 
 CPU = torch.device("cpu")
 

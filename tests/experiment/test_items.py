@@ -4,7 +4,6 @@ Runs of version 0.1, which stored none, are known by the fingerprint of their da
 import json
 import shutil
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from unseen.experiment.judge import judge
 from unseen.experiment.run import train_and_judge
 from unseen.experiment.run_context import RunContext, Watch, prepare, reopen
 from unseen.experiment.trained import Trained
-from unseen.networks import backbone, small_conv
+from unseen.networks import small_conv
 from unseen.training.manifest import Data
 from unseen.training.run_folder import RunFolder
 
@@ -187,8 +186,6 @@ def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     an eighth of its channels."""
     monkeypatch.setattr(small_conv.SmallConv, "num_features", 32)
     monkeypatch.setattr(small_conv, "_norm", lambda channels: nn.GroupNorm(4, channels))
-    recipe = replace(backbone.RECIPES["small_conv"], num_features=32)
-    monkeypatch.setitem(backbone.RECIPES, "small_conv", recipe)
     monkeypatch.chdir(tmp_path)
     for name in ("pictures", "features"):
         shutil.copytree(STORED / name, tmp_path / f"{name}_run")

@@ -11,7 +11,6 @@ everybody who reads it; and lies in one folder, with the pictures it is about.
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from unseen.experiment.layers import compare_layers
 from unseen.experiment.run import fit
 from unseen.experiment.run_context import Watch, reopen
 from unseen.experiment.trained import Trained
-from unseen.networks import activation_file, backbone
+from unseen.networks import activation_file
 from unseen.networks.small_conv import SmallConv
 from unseen.reports import comparison
 from unseen.reports import run_folder as reports
@@ -63,8 +62,6 @@ Moments = dict[str, tuple[Any, str]]
 def narrow_network() -> None:
     """The built-in network with a few of its channels."""
     SmallConv.num_features = 64
-    recipe = replace(backbone.RECIPES["small_conv"], num_features=64)
-    backbone.RECIPES["small_conv"] = recipe
 
 
 def draw_pictures(place: Path) -> None:

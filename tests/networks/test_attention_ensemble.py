@@ -6,7 +6,7 @@ from torch import nn
 
 from unseen.networks.attention_ensemble import AttentionEnsemble
 from unseen.networks.backbone import Backbone, create_backbone
-from unseen.networks.input_spec import InputSpec
+from unseen.networks.recipe import InputSpec
 from unseen.networks.split import cut_network
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from unseen.networks.backbone import RECIPES, backbone_facts, create_backbone
-from unseen.networks.input_spec import IMAGENET_MEAN, IMAGENET_STD
+from unseen.networks.backbone import backbone_facts, create_backbone
+from unseen.networks.recipe import IMAGENET_MEAN, IMAGENET_STD
 
 FOURS = ("4a", "4b", "4c", "4d", "4e")
 PARAMETERS = {
@@ -75,7 +75,11 @@ def test_input_specs():
     torch.testing.assert_close(seen, (pixels - 127) / 128)
     assert create_backbone("resnet50").input_spec.mean == IMAGENET_MEAN
     assert create_backbone("resnet50", 96).input_spec.size == 96
-    assert [RECIPES[f"efficientnet_lite{i}"].input_spec.size for i in range(3)] == [224, 240, 260]
+    assert [backbone_facts(f"efficientnet_lite{i}").input_spec.size for i in range(3)] == [
+        224,
+        240,
+        260,
+    ]
 
 
 @pytest.mark.parametrize(

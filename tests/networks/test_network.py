@@ -8,8 +8,8 @@ from unseen.networks.attention_ensemble import AttentionEnsemble
 from unseen.networks.backbone import Backbone, create_backbone
 from unseen.networks.descriptor import layers_of
 from unseen.networks.head import Head
-from unseen.networks.input_spec import InputSpec
 from unseen.networks.network import EmbeddingNetwork
+from unseen.networks.recipe import InputSpec
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from unseen.contracts import Output
-from unseen.networks.input_spec import InputSpec
 from unseen.networks.own_network import OwnNetwork
+from unseen.networks.recipe import InputSpec
 from unseen.networks.split import cut_network
 
 

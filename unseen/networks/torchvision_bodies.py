@@ -7,16 +7,23 @@ normalisation and its first layer, `transform_input`, maps them back. Its "5x5" 
 """
 
 from collections import OrderedDict
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 import unseen.torchvision_operators  # noqa: F401 - before torchvision
-from unseen.networks.input_spec import IMAGENET_MEAN, IMAGENET_STD
+from unseen.networks.recipe import IMAGENET_MEAN, IMAGENET_STD, InputSpec, Recipe
 from unseen.networks.weights import State, fill
 
 CLASSIFIERS = ("fc", "last_linear", "aux1", "aux2", "classifier")
 UNUSED = (*CLASSIFIERS, "avgpool", "dropout")
+WIDTHS = {"resnet50": 2048, "vgg16_bn": 512, "googlenet": 1024}  # channels of the last map
+
+
+def recipe(name: str) -> Recipe:
+    spec = InputSpec(224, IMAGENET_MEAN, IMAGENET_STD)
+    return Recipe(partial(torchvision_body, name), WIDTHS[name], spec, CLASSIFIERS)
 
 
 def torchvision_body(name: str, weights: bool) -> nn.Sequential:

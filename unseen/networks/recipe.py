@@ -1,11 +1,17 @@
-"""How a network wants its pictures: RGB in [0, 1], minus mean, over std, at a size.
+"""How the body of a backbone is made, and how it wants its pictures: RGB in [0, 1], minus mean,
+over std, at a size.
 
 Networks that were trained on another channel order turn the channels themselves: pictures are RGB
 everywhere outside a network.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+from torch import nn
+
+from unseen.networks.weights import State
 
 Channels = tuple[float, float, float]
 
@@ -21,6 +27,19 @@ class InputSpec:
     size: int
     mean: Channels = (0.5, 0.5, 0.5)
     std: Channels = (0.5, 0.5, 0.5)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """`make(True)` has ImageNet weights; `has_weights()`: they are here without any download.
+    classifiers, adapt: how checkpoints of its pretraining are read (`weights.load_weights`)."""
+
+    make: Callable[[bool], nn.Module]
+    num_features: int
+    input_spec: InputSpec
+    classifiers: tuple[str, ...] = ()
+    adapt: Callable[[State, nn.Module], State] = lambda state, body: state
+    has_weights: Callable[[], bool] = lambda: False
 
 
 def input_spec_of(module: Any, picture_size: int | None) -> InputSpec:
