@@ -12,23 +12,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
-from unseen import catalogue
+from unseen import catalogue, networks
 from unseen.config import PLAIN, SettledConfig
 from unseen.config_tables import Part
-from unseen.contracts import Dataset, IntArray, Sampler, Split, SplitProtocol
+from unseen.contracts import Dataset, IntArray, Network, Sampler, Split, SplitProtocol
 from unseen.data.pictures import transforms
 from unseen.memory import CrossBatchMemory
-from unseen.networks.attention_ensemble import AttentionEnsemble
 from unseen.networks.backbone import FEATURES, create_backbone
-from unseen.networks.descriptor import Tappable
 from unseen.networks.frozen_batch_norm import share_statistics
 from unseen.networks.head import Head
-from unseen.networks.lora import adapt
-from unseen.networks.network import EmbeddingNetwork
-from unseen.networks.own_network import own_network
-from unseen.networks.presets import create_preset
+from unseen.networks.network import EmbeddingNetwork, LayeredNetwork
 from unseen.networks.split import Prefix, cut_network
 from unseen.objective import MinedObjective
 from unseen.settle import is_on_maps, weighted
@@ -44,9 +38,9 @@ class Assembly:
     """All that trains. `model` takes what comes out of `prefix`: activations at the cut; without a
     cut it is the network, which takes pictures or features."""
 
-    network: Tappable
+    network: LayeredNetwork
     prefix: Prefix | None
-    model: nn.Module
+    model: Network
     objective: MinedObjective
     trainer: Trainer
 
@@ -77,7 +71,7 @@ def assemble(
     return Assembly(net, prefix, model, priced, trainer)
 
 
-def cut(config: SettledConfig, net: Tappable) -> tuple[Prefix | None, nn.Module]:
+def cut(config: SettledConfig, net: LayeredNetwork) -> tuple[Prefix | None, Network]:
     """The layers that run only once, and those after them, which are trained; freezes the first."""
     return (None, net) if config.freeze_until is None else cut_network(net, config.freeze_until)
 
@@ -99,25 +93,28 @@ def split(config: SettledConfig, data: Dataset) -> Split:
     return replace(cut, train=everything, validation=cut.validation[:0])
 
 
-def network(config: SettledConfig) -> Tappable:
+def network(config: SettledConfig) -> LayeredNetwork:
     """The network with its starting weights, adapters among them."""
     with seeded(config.seed):
         made = _network(config)
         if config.adapter is not None:
             prefix, _ = cut(config, made)
             values = config.adapter.model_dump(exclude={"name"})
-            adapt(made.backbone, **values, frozen=[] if prefix is None else list(prefix.modules()))
+            networks.adapt(
+                made.backbone, **values, frozen=[] if prefix is None else list(prefix.modules())
+            )
     return made
 
 
-def _network(config: SettledConfig) -> Tappable:
+def _network(config: SettledConfig) -> LayeredNetwork:
     if config.has_own_network:
         features = config.backbone.removeprefix(FEATURES)
         num_inputs = int(features) if features != config.backbone else None
-        size = config.picture_size
-        return own_network(config.network, size, num_inputs, config.frozen_bn, config.weights)
+        return networks.create_own_network(
+            config.network, config.picture_size, num_inputs, config.frozen_bn, config.weights
+        )
     if config.network != PLAIN:
-        return create_preset(
+        return networks.create_preset(
             config.network,
             config.backbone,
             config.picture_size,
@@ -133,7 +130,9 @@ def _network(config: SettledConfig) -> Tappable:
         config.mirror,
     )
     if config.ensemble is not None:
-        return AttentionEnsemble(backbone, config.embedding_size, **config.ensemble.model_dump())
+        return networks.AttentionEnsemble(
+            backbone, config.embedding_size, **config.ensemble.model_dump()
+        )
     values = config.head.model_dump()
     if values["start"] == "auto":  # not settled: weights will be loaded, no start is needed
         values["start"] = "default"
@@ -142,7 +141,7 @@ def _network(config: SettledConfig) -> Tappable:
 
 
 def objective(
-    config: SettledConfig, num_classes: int, net: Tappable | None = None
+    config: SettledConfig, num_classes: int, net: LayeredNetwork | None = None
 ) -> MinedObjective:
     """Miner, loss and regularizers for `num_classes` training classes; regularizers on maps also
     need the network. Each part draws its starting values alone: none changes those of another. The
@@ -189,7 +188,7 @@ def _memory(config: SettledConfig) -> CrossBatchMemory | None:
     return CrossBatchMemory(embedding_size=config.embedding_size, **config.memory.model_dump())
 
 
-def mixup(config: SettledConfig, net: Tappable) -> ManifoldMixup | None:
+def mixup(config: SettledConfig, net: LayeredNetwork) -> ManifoldMixup | None:
     """Manifold mixup, where the config asks for it."""
     if not config.manifold_mixup:
         return None
@@ -220,7 +219,7 @@ def sampler(config: SettledConfig, items: IntArray, labels: IntArray) -> Sampler
 
 
 def picture_transforms(
-    config: SettledConfig, net: Tappable, size: int | None = None
+    config: SettledConfig, net: LayeredNetwork, size: int | None = None
 ) -> tuple[Any, Any]:
     """The training and the evaluation transform, with the network's size (or another) and
     normalisation; features have none."""
@@ -242,7 +241,7 @@ def schedule(config: SettledConfig, steps_per_epoch: int) -> Callable[[int], flo
 
 
 def descent(
-    config: SettledConfig, net: Tappable, priced: MinedObjective, steps_per_epoch: int
+    config: SettledConfig, net: LayeredNetwork, priced: MinedObjective, steps_per_epoch: int
 ) -> Descent:
     """The optimiser of the network's and the objective's parameters, and how it steps."""
     given = config.optimiser

@@ -22,7 +22,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from unseen import catalogue, outside
+from unseen import catalogue, networks, outside
 from unseen.config_tables import (
     Adapter,
     Auto,
@@ -41,7 +41,6 @@ from unseen.losses.base import LabelLoss
 from unseen.names import known
 from unseen.networks.backbone import FEATURES, OWN, Mirror
 from unseen.networks.pooling import POOLINGS
-from unseen.networks.presets import PRESETS
 from unseen.training.optimisers import Precision
 from unseen.training.sinks import Name as SinkName
 
@@ -146,8 +145,8 @@ class Config(BaseModel):
         for kind, part in parts:
             catalogue.check(kind, part.name, part.values, part.preset)
         catalogue.check("protocols", self.protocol, {})
-        if not self.has_own_network:
-            known(self.network, [PLAIN, *PRESETS], "network")
+        if self.has_preset_network:
+            known(self.network, [PLAIN, *networks.PRESETS], "network")
         known(self.pooling, ["auto", OWN, *POOLINGS], "pooling")
         for metric in self.metrics:
             if not outside.is_object(metric):
@@ -187,11 +186,11 @@ class Config(BaseModel):
                 raise ValueError(f"{special[0]} is all there is: leave backbone and pooling out")
         if special and self.head != Head():
             raise ValueError(f"{special[0]} has a head of its own: leave head out")
-        if self.adapter and (self.ensemble or self.network in PRESETS):
+        if self.adapter and (self.ensemble or self.has_preset_network):
             raise ValueError(f"{special[0]} trains layers of its own: leave adapter out")
         if special and self.mirror:
             raise ValueError(f"{special[0]} does not go with mirror = true: leave one of them out")
-        if self.network in PRESETS and self.pooling not in ("auto", "max"):
+        if self.has_preset_network and self.pooling not in ("auto", "max"):
             raise ValueError(f"{special[0]} pools by max, got pooling = {self.pooling}")
         if self.freeze_until not in (None, "auto") and self.manifold_mixup:
             raise ValueError(
@@ -232,6 +231,11 @@ class Config(BaseModel):
     def has_own_network(self) -> bool:
         """Whether the network comes from outside, and is all there is of one."""
         return outside.is_from_outside(self.network)
+
+    @property
+    def has_preset_network(self) -> bool:
+        """Whether the network is one that was published as a whole."""
+        return self.network != PLAIN and not self.has_own_network
 
     def hash(self) -> str:
         """Changes when anything that a result depends on changes."""

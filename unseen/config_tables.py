@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from unseen.networks.attention_ensemble import GOOGLENET
+from unseen import networks
 from unseen.training.optimisers import Optimiser
 
 Auto = Literal["auto"]
@@ -90,8 +90,8 @@ class Ensemble(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     num_heads: int = Field(default=8, ge=1)
-    masks_at: str = GOOGLENET[0]
-    trunk_until: str = GOOGLENET[1]
+    masks_at: str = Field(default_factory=lambda: networks.GOOGLENET[0])
+    trunk_until: str = Field(default_factory=lambda: networks.GOOGLENET[1])
 
 
 class Adapter(BaseModel):

@@ -8,13 +8,14 @@ log. Shapes: N anchors, M references, D embedding size, C classes, Q queries, G 
 neighbours.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from unseen.tuples import Pairs, Triplets
 
@@ -184,16 +185,14 @@ class EmbeddedSampler(Sampler, Protocol):
         ...
 
 
-class Network(Protocol):
-    """Pictures to embeddings."""
+class Network(nn.Module, ABC):
+    """Pictures, features or kept activations to embeddings. One of the user's own is any module
+    that gives [N, D] or an Output (`networks/own_network.py`)."""
 
     embedding_size: int
 
-    def __call__(self, images: Tensor) -> Output: ...
-
-    def tapped(self, images: Tensor, names: Sequence[str]) -> dict[str, Tensor]:
-        """Unit descriptors [N, d] of named layers, `pooled` and `embedding` among them."""
-        ...
+    @abstractmethod
+    def forward(self, images: Tensor) -> Output: ...
 
 
 class Miner(Protocol):
@@ -229,26 +228,6 @@ class Regularizer(Protocol):
     `global_half(rows, labels)`, with `local_parameters()` behind the first."""
 
     def __call__(self, output: Output, labels: Tensor) -> Tensor: ...
-
-
-class Objective(Protocol):
-    """Miner, loss and weighted regularizers as named scalars; `total` is what is minimised."""
-
-    def __call__(self, output: Output, labels: Tensor) -> dict[str, Tensor]: ...
-
-
-class RetrievalMetric(Protocol):
-    """One value per query, NaN where it is undefined (a query without any relevant item)."""
-
-    def __call__(self, neighbours: Neighbours) -> Tensor: ...
-
-    def depth(self, max_relevant: int) -> int:
-        """How many neighbours the metric looks at when no query has more relevant items."""
-        ...
-
-
-class ClusteringMetric(Protocol):
-    def __call__(self, assignments: Tensor, labels: Tensor) -> float: ...
 
 
 class Diagnostic(Protocol):

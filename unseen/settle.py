@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from unseen import catalogue
+from unseen import catalogue, networks
 from unseen.config import OWN_NETWORK, PLAIN, Config, SettledConfig
 from unseen.config_tables import Part, WeightedPart
 from unseen.contracts import Dataset, FeatureDataset, annotations_of
@@ -18,9 +18,7 @@ from unseen.losses.base import Loss
 from unseen.names import known
 from unseen.networks.backbone import FEATURES, IMAGENET, OWN, backbone_facts, has_weights
 from unseen.networks.head import PRINCIPAL
-from unseen.networks.network import EMBEDDING, POOLED
-from unseen.networks.own_network import own_network
-from unseen.networks.presets import PRESETS, preset_size
+from unseen.networks.taps import EMBEDDING, POOLED
 from unseen.protocols.half_split import cut_test_classes, enough_share, num_aside
 
 Choose = Callable[[str, Any, str], None]  # key, value if it is "auto", why
@@ -119,7 +117,7 @@ def _settle_pictures(config: Config, dataset: Dataset, choose: Choose) -> None:
 def _settle_own_network(config: Config, small: bool, choose: Choose) -> None:
     """A network from outside says its sizes itself."""
     asked = config.picture_size if isinstance(config.picture_size, int) else None
-    network = own_network(config.network, asked)
+    network = networks.create_own_network(config.network, asked)
     choose("backbone", OWN_NETWORK, "the network is your own")
     choose("picture_size", network.backbone.input_spec.size, "as your network says, or usual")
     choose("embedding_size", network.embedding_size, "what your network gives")
@@ -146,7 +144,7 @@ def _settle_features(config: Config, size: int, choose: Choose) -> None:
         raise ValueError(f"the data are features: nothing to freeze, got {config.freeze_until!r}")
     choose("weights", None, "")
     if config.has_own_network:
-        made = own_network(config.network, None, size)
+        made = networks.create_own_network(config.network, None, size)
         choose("embedding_size", made.embedding_size, "what your network gives")
         choose("pooling", OWN, "")
         choose("freeze_until", None, "")
@@ -201,8 +199,8 @@ def _settle_weights(config: Config, backbone: str, choose: Choose) -> str | None
 
 
 def _settle_rest_of_network(config: Config, backbone: str, choose: Choose) -> None:
-    if config.network in PRESETS:
-        size = preset_size(config.network, backbone)
+    if config.has_preset_network:
+        size = networks.preset_size(config.network, backbone)
         if config.embedding_size not in ("auto", size):
             raise ValueError(
                 f"network = {config.network} on {backbone} has embedding_size {size}, "

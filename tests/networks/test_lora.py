@@ -13,9 +13,9 @@ from unseen import config as configs
 from unseen.networks.backbone import Backbone, create_backbone
 from unseen.networks.descriptor import usual_taps
 from unseen.networks.head import Head
-from unseen.networks.input_spec import InputSpec
 from unseen.networks.lora import LowRank, adapt, merge
 from unseen.networks.network import EmbeddingNetwork
+from unseen.networks.recipe import InputSpec
 from unseen.networks.split import cut_network
 
 

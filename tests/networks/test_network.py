@@ -8,7 +8,7 @@ from unseen.networks.attention_ensemble import AttentionEnsemble
 from unseen.networks.backbone import Backbone, create_backbone
 from unseen.networks.descriptor import layers_of
 from unseen.networks.head import Head
-from unseen.networks.network import EmbeddingNetwork
+from unseen.networks.network import EmbeddingNetwork, portions
 from unseen.networks.recipe import InputSpec
 
 
@@ -115,3 +115,22 @@ def test_errors(make_network, images):
         network.tapped(images, ["global_pool"])
     with pytest.raises(ValueError, match="the head gives 8 values, not 9"):
         EmbeddingNetwork(network.backbone, network.head, 9)
+
+
+@pytest.mark.parametrize(
+    ("shape", "sizes"),
+    [
+        ((45, 3, 224, 224), [20, 20, 5]),
+        ((256, 1, 64, 64), [256]),
+        ((2, 1, 1100, 1100), [1, 1]),
+        ((300, 16), [300]),
+    ],
+)
+def test_parts_of_a_batch(shape, sizes):
+    images = torch.zeros(1).expand(shape)
+    assert [len(part) for part in portions(images)] == sizes
+
+
+def test_in_order():
+    images = torch.arange(6.0)[:, None, None, None].expand(6, 1, 724, 724)
+    assert torch.equal(torch.cat(portions(images)), images)

@@ -11,9 +11,10 @@ from unseen import assemble
 from unseen.cli.terminal import console
 from unseen.experiment.run_context import stored_config
 from unseen.networks.backbone import create_backbone
-from unseen.networks.descriptor import Tappable, layers_of, usual_taps
+from unseen.networks.descriptor import layers_of, usual_taps
 from unseen.networks.head import Head
-from unseen.networks.network import EMBEDDING, EmbeddingNetwork
+from unseen.networks.network import EmbeddingNetwork, LayeredNetwork
+from unseen.networks.taps import EMBEDDING
 from unseen.training.run_folder import RunFolder
 
 
@@ -44,7 +45,7 @@ def layers(
     console.print(table)
 
 
-def _network(target: str) -> Tappable:
+def _network(target: str) -> LayeredNetwork:
     folder = RunFolder(Path(target))
     if folder.is_started:
         config = stored_config(folder)

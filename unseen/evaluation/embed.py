@@ -2,17 +2,17 @@
 mode, without gradient."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from unseen.contracts import Batch, Progress
-from unseen.networks.portions import portions
+from unseen.contracts import Batch, Network, Progress
+from unseen.networks.network import Tappable, portions
 
 
 def embed(
-    network: nn.Module,
+    network: Network,
     batches: Iterable[Batch],
     total: int,
     device: torch.device,
@@ -29,7 +29,7 @@ def embed(
 
 
 def embed_layers(
-    network: Any,
+    network: Tappable,
     layers: Sequence[str],
     batches: Iterable[Batch],
     total: int,
@@ -39,15 +39,14 @@ def embed_layers(
     """Unit descriptors of several layers from one forward pass."""
 
     def read(images: Tensor) -> dict[str, Tensor]:
-        tapped: dict[str, Tensor] = network.tapped(images, layers)
-        return tapped
+        return network.tapped(images, layers)
 
     return _collected(network, read, batches, total, device, progress)
 
 
 @torch.inference_mode()
 def _collected(
-    network: nn.Module,
+    network: Network,
     read: Callable[[Tensor], Mapping[str, Tensor]],
     batches: Iterable[Batch],
     total: int,

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from unseen import assemble
 from unseen.config import SettledConfig
-from unseen.contracts import Dataset, FeatureDataset, Output, Progress, annotations_of
+from unseen.contracts import Dataset, FeatureDataset, Network, Output, Progress, annotations_of
 from unseen.data.arrays import FURTHER, NAMES
 from unseen.data.base import INCOMPLETE
 from unseen.data.pictures.loader import evaluation_batches
@@ -76,7 +76,8 @@ def _computed(
     _, transform = assemble.picture_transforms(config, network)
     frozen = cut_network(network, POOLED).prefix
     spec = network.backbone.input_spec
-    quick = _Pooled(folded(frozen, torch.zeros(1, 3, spec.size, spec.size, device=device)))
+    quick = folded(frozen, torch.zeros(1, 3, spec.size, spec.size, device=device))
+    pooled = _Pooled(quick, network.backbone.num_features)
     folder, total = RunFolder(parts), len(dataset)
     for start in range(0, total, PART):
         items = np.arange(start, min(start + PART, total))
@@ -84,7 +85,7 @@ def _computed(
             continue
         batches = evaluation_batches(dataset, items, transform, EMBED_BATCH, workers=config.workers)
         rows = embed(
-            quick,
+            pooled,
             batches,
             len(items),
             device,
@@ -96,12 +97,12 @@ def _computed(
     return np.concatenate(read)
 
 
-class _Pooled(nn.Module):
+class _Pooled(Network):
     """A module that pools, as a network of which only that is read."""
 
-    def __init__(self, prefix: nn.Module) -> None:
+    def __init__(self, prefix: nn.Module, size: int) -> None:
         super().__init__()
-        self.prefix = prefix
+        self.prefix, self.embedding_size = prefix, size
 
     def forward(self, images: Tensor) -> Output:
         pooled = self.prefix(images)

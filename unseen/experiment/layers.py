@@ -24,9 +24,9 @@ from unseen.experiment.orders import ORDERS, fit_orders
 from unseen.experiment.run_context import RunContext, Watch, computing
 from unseen.metrics.recall import Recall
 from unseen.neighbours.space import non_finite_rows
-from unseen.networks.descriptor import Tappable, usual_taps
-from unseen.networks.network import EMBEDDING
-from unseen.networks.taps import check_names
+from unseen.networks.descriptor import usual_taps
+from unseen.networks.network import LayeredNetwork
+from unseen.networks.taps import EMBEDDING, check_names
 from unseen.training.events import DescriptorChosen
 from unseen.training.run_folder import RunFolder
 
@@ -72,7 +72,7 @@ def recall_to_select_by(context: RunContext, folder: RunFolder, watch: Watch) ->
         return _recalls(context, found, items)
 
 
-def stored_network(context: RunContext, folder: RunFolder) -> Tappable:
+def stored_network(context: RunContext, folder: RunFolder) -> LayeredNetwork:
     """The network a run has kept."""
     if not folder.has("weights.safetensors"):
         raise ValueError(
@@ -84,7 +84,7 @@ def stored_network(context: RunContext, folder: RunFolder) -> Tappable:
 
 
 def named_layers(
-    context: RunContext, network: Tappable, transform: Any, asked: Sequence[str] = ()
+    context: RunContext, network: LayeredNetwork, transform: Any, asked: Sequence[str] = ()
 ) -> list[str]:
     """The layers asked for, or all usual ones, in the order they run."""
     if asked:
@@ -130,7 +130,7 @@ def first_answers(
 
 
 def recall_by_layer(
-    context: RunContext, network: Tappable, transform: Any, layers: list[str], items: IntArray
+    context: RunContext, network: LayeredNetwork, transform: Any, layers: list[str], items: IntArray
 ) -> dict[str, float]:
     """Recall@1 of each layer from one forward pass."""
     found = context.embed_layers(network, transform, items, layers)

@@ -5,19 +5,19 @@ with the principal components in `orders.safetensors`.
 """
 
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
 from unseen import assemble
 from unseen.config import SettledConfig
-from unseen.contracts import IntArray, Progress
+from unseen.contracts import IntArray, Network, Progress
 from unseen.experiment.run_context import RunContext, Watch
 from unseen.experiment.source import Source
-from unseen.networks.descriptor import Described, Tappable, described
-from unseen.networks.network import EMBEDDING
+from unseen.networks.descriptor import described
+from unseen.networks.network import LayeredNetwork
+from unseen.networks.taps import EMBEDDING
 from unseen.objective import MinedObjective
-from unseen.regularizers.high_order.descriptor import OrdersDescriptor
-from unseen.regularizers.horde import Horde
 from unseen.training.run_folder import RunFolder
 
 ORDERS = "orders"
@@ -25,8 +25,8 @@ FILE = "orders.safetensors"
 
 
 def read_at(
-    layer: str, network: Tappable, config: SettledConfig, folder: RunFolder
-) -> Tappable | Described | OrdersDescriptor:
+    layer: str, network: LayeredNetwork, config: SettledConfig, folder: RunFolder
+) -> Network:
     """The trained network of a run at its descriptor."""
     if layer != ORDERS:
         return described(network, layer)
@@ -39,7 +39,7 @@ def read_at(
 def embed_at(
     layer: str,
     source: Source,
-    network: Tappable,
+    network: LayeredNetwork,
     folder: RunFolder,
     items: IntArray,
     progress: Progress | None = None,
@@ -59,7 +59,9 @@ def while_training(layer: str) -> str:
     return EMBEDDING if layer == ORDERS else layer
 
 
-def fit_orders(context: RunContext, folder: RunFolder, network: Tappable, watch: Watch) -> Path:
+def fit_orders(
+    context: RunContext, folder: RunFolder, network: LayeredNetwork, watch: Watch
+) -> Path:
     """Fits the components on the training items with the kept weights, and stores them."""
     config, train = context.config, context.split.train
     num_classes = len(set(context.dataset.labels[train].tolist()))
@@ -73,7 +75,7 @@ def fit_orders(context: RunContext, folder: RunFolder, network: Tappable, watch:
     return folder.file(FILE)
 
 
-def _of(objective: MinedObjective, network: Tappable, config: SettledConfig) -> OrdersDescriptor:
-    horde = objective.regularizers["horde"]
-    assert isinstance(horde, Horde)
-    return OrdersDescriptor(network, horde, config.embedding_size)
+def _of(objective: MinedObjective, network: LayeredNetwork, config: SettledConfig) -> Any:
+    """An `OrdersDescriptor`, which only the regularizer knows."""
+    horde: Any = objective.regularizers["horde"]
+    return horde.descriptor(network, config.embedding_size)

@@ -19,6 +19,7 @@ from unseen.contracts import (
     Dataset,
     IdentifiedDataset,
     IntArray,
+    Network,
     Progress,
     Split,
     annotations_of,
@@ -31,9 +32,8 @@ from unseen.evaluation.retrieval_task import RetrievalTask
 from unseen.experiment.items import read_items, refuse_other_items, split_hash
 from unseen.experiment.leaks import Copies, copies, refuse_shared_classes
 from unseen.experiment.unreadable_pictures import UnreadablePictures
-from unseen.networks.descriptor import Described, Tappable
-from unseen.networks.network import EMBEDDING
-from unseen.regularizers.high_order.descriptor import OrdersDescriptor
+from unseen.networks.network import LayeredNetwork
+from unseen.networks.taps import EMBEDDING
 from unseen.settle import settle
 from unseen.training.events import Event
 from unseen.training.processes import Processes
@@ -84,7 +84,7 @@ class RunContext:
 
     def embed(
         self,
-        network: Tappable | Described | OrdersDescriptor,
+        network: Network,
         transform: Any,
         items: IntArray,
         progress: Progress | None = None,
@@ -99,7 +99,7 @@ class RunContext:
 
     def embed_layers(
         self,
-        network: Tappable,
+        network: LayeredNetwork,
         transform: Any,
         items: IntArray,
         layers: Sequence[str],

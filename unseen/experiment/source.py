@@ -8,18 +8,19 @@ from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
-from torch import Tensor, nn
+from torch import Tensor
 
 from unseen import assemble
-from unseen.contracts import Batch, IntArray, Output, Progress, Sampler
+from unseen.contracts import Batch, IntArray, Network, Progress, Sampler
 from unseen.data.pictures.loader import of_the_same_class, training_batches
 from unseen.data.pictures.stored import cache_folder
-from unseen.evaluation.embed import embed
+from unseen.evaluation.embed import embed, embed_layers
 from unseen.experiment.run_context import EMBED_BATCH, RunContext, Watch
 from unseen.networks.activation_cache import ActivationCache, Views
-from unseen.networks.descriptor import Tappable, described
-from unseen.networks.network import EMBEDDING, POOLED
+from unseen.networks.descriptor import described
+from unseen.networks.network import LayeredNetwork
 from unseen.networks.split import Prefix, Rest
+from unseen.networks.taps import EMBEDDING
 from unseen.training.events import FrozenLayersPlanned
 
 Field = Literal["embeddings", "pooled"]
@@ -28,7 +29,7 @@ Field = Literal["embeddings", "pooled"]
 class Pictures:
     """`model` takes pictures."""
 
-    def __init__(self, context: RunContext, network: Tappable) -> None:
+    def __init__(self, context: RunContext, network: LayeredNetwork) -> None:
         self.context, self.model = context, network
         config, body = context.config, network.backbone.body
         self.training, self.judging = assemble.picture_transforms(config, network)
@@ -75,7 +76,7 @@ class Activations:
     """`model` takes what the frozen layers gave; each picture went through them once."""
 
     def __init__(
-        self, context: RunContext, network: Tappable, watch: Watch, prefix: Prefix, rest: Rest
+        self, context: RunContext, network: LayeredNetwork, watch: Watch, prefix: Prefix, rest: Rest
     ) -> None:
         config = context.config
         self.context, self.network, self.watch, self.model = context, network, watch, rest
@@ -115,9 +116,11 @@ class Activations:
             return Pictures(self.context, self.network).embed(items, progress, layer, field)
         if not self.context.processes.agreed(lambda: self.judging.is_ready(items)):
             self._fill(self.judging, items)
-        model = self.model if layer == EMBEDDING else _Tapped(self.model, layer)
         batches = self.judging.evaluation_batches(items, EMBED_BATCH)
-        return embed(model, batches, len(items), self.context.device, progress, field)
+        where = (batches, len(items), self.context.device, progress)
+        if layer != EMBEDDING:
+            return embed_layers(self.model, [layer], *where)[layer]
+        return embed(self.model, *where, field)
 
     def _fill(self, cache: ActivationCache, items: IntArray) -> None:
         if not len(items):
@@ -134,9 +137,9 @@ Source = Pictures | Activations
 
 def source_of(
     context: RunContext,
-    network: Tappable,
+    network: LayeredNetwork,
     watch: Watch,
-    cut: tuple[Prefix | None, nn.Module] | None = None,
+    cut: tuple[Prefix | None, Network] | None = None,
 ) -> Source:
     """Where the config says so, the network's first layers are frozen; `cut`: they are already."""
     prefix, rest = cut or assemble.cut(context.config, network)
@@ -144,15 +147,3 @@ def source_of(
         return Pictures(context, network)
     assert isinstance(rest, Rest)
     return Activations(context, network, watch, prefix, rest)
-
-
-class _Tapped(nn.Module):
-    """The layers after the cut, read at one of them."""
-
-    def __init__(self, rest: Rest, layer: str) -> None:
-        super().__init__()
-        self.rest, self.layer = rest, layer
-
-    def forward(self, activations: Tensor) -> Output:
-        tapped = self.rest.tapped(activations, [self.layer, POOLED])
-        return Output(tapped[self.layer], tapped[POOLED])

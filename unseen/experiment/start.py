@@ -8,9 +8,9 @@ from unseen import outside
 from unseen.config import SettledConfig
 from unseen.evaluation.gain import UNTRAINED, Start
 from unseen.networks.backbone import FEATURES, IMAGENET
-from unseen.networks.descriptor import Tappable
 from unseen.networks.head import PRINCIPAL
-from unseen.networks.network import POOLED, EmbeddingNetwork
+from unseen.networks.network import EmbeddingNetwork, LayeredNetwork
+from unseen.networks.taps import POOLED
 from unseen.training.run_folder import RunFolder
 
 FILE = "start.safetensors"
@@ -32,17 +32,17 @@ def has_kept_start(config: SettledConfig) -> bool:
     return config.head.start == PRINCIPAL or outside.is_object(config.network)
 
 
-def keep_start(folder: RunFolder, network: Tappable, config: SettledConfig) -> None:
+def keep_start(folder: RunFolder, network: LayeredNetwork, config: SettledConfig) -> None:
     folder.keep(FILE, _kept(network, config).state_dict())
 
 
-def take_start(folder: RunFolder, network: Tappable, config: SettledConfig) -> None:
+def take_start(folder: RunFolder, network: LayeredNetwork, config: SettledConfig) -> None:
     """Puts the kept values into a fresh network, where there are some."""
     if has_kept_start(config):
         folder.fill(_kept(network, config), FILE)
 
 
-def _kept(network: Tappable, config: SettledConfig) -> nn.Module:
+def _kept(network: LayeredNetwork, config: SettledConfig) -> nn.Module:
     if outside.is_object(config.network):
         return network
     assert isinstance(network, EmbeddingNetwork)

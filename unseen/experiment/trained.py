@@ -25,7 +25,7 @@ from torch import Tensor
 
 from unseen import assemble
 from unseen.config import SettledConfig
-from unseen.contracts import Progress
+from unseen.contracts import Network, Progress
 from unseen.data.pictures.crops import Loaded
 from unseen.data.pictures.decode import PictureFile, UnreadablePictureError
 from unseen.data.pictures.prefetch import prefetch
@@ -33,9 +33,7 @@ from unseen.experiment.layers import BEST
 from unseen.experiment.orders import FILE, ORDERS, read_at
 from unseen.experiment.run_context import stored_config
 from unseen.neighbours.space import to_sphere
-from unseen.networks.descriptor import Described, Tappable
 from unseen.networks.lora import merge
-from unseen.regularizers.high_order.descriptor import OrdersDescriptor
 from unseen.training.run_folder import RunFolder
 
 Picture = str | Path | bytes | Image.Image | NDArray[np.uint8]  # bytes: of a picture file
@@ -52,7 +50,7 @@ class Trained:
 
     folder: RunFolder
     config: SettledConfig
-    network: Tappable | Described | OrdersDescriptor
+    network: Network
     transform: Any  # a picture to a tensor [3, s, s]
     descriptor: str  # the layer
 

@@ -1,4 +1,5 @@
-"""Pictures to embeddings: backbones by name, heads, ensembles."""
+"""Pictures to embeddings: backbones by name, heads, ensembles. Each is imported when it is asked
+for."""
 
 from unseen.names import lazy
 
@@ -9,9 +10,15 @@ __getattr__, __dir__, __all__ = lazy(
         "Backbone": "backbone",
         "BnInception": "bn_inception",
         "EmbeddingNetwork": "network",
+        "GOOGLENET": "attention_ensemble",
         "Head": "head",
         "InputSpec": "recipe",
+        "PRESETS": "presets",
         "SmallConv": "small_conv",
+        "adapt": "lora",
         "create_backbone": "backbone",
+        "create_own_network": "own_network",
+        "create_preset": "presets",
+        "preset_size": "presets",
     },
 )

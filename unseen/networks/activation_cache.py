@@ -62,7 +62,7 @@ from unseen.networks.activation_file import (
     blocks_of,
 )
 from unseen.networks.folding import folded
-from unseen.networks.portions import portions
+from unseen.networks.network import portions
 from unseen.networks.split import Prefix
 
 AHEAD = 2  # batches read while one is computed on

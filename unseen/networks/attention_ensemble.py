@@ -16,7 +16,6 @@ Use      with the head_divergence regularizer, which keeps the learners apart.
 """
 
 import copy
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -25,14 +24,14 @@ from unseen.contracts import Output
 from unseen.geometry import unit
 from unseen.networks.backbone import Backbone
 from unseen.networks.frozen_batch_norm import hold_statistics
-from unseen.networks.network import EMBEDDING, POOLED
+from unseen.networks.network import LayeredNetwork
 from unseen.networks.split import split_body
-from unseen.networks.taps import check_names, tapped
+from unseen.networks.taps import check_names
 
 GOOGLENET = ("maxpool3", "inception4e")
 
 
-class AttentionEnsemble(nn.Module):
+class AttentionEnsemble(LayeredNetwork):
     """masks_at, trunk_until: layers where masks act and where the attention trunk ends.
     num_heads learners share embedding_size evenly."""
 
@@ -97,20 +96,10 @@ class AttentionEnsemble(nn.Module):
         for parameter in self._trained_trunk:
             parameter.requires_grad_(not only_new_layers)
 
-    def layers(self) -> list[str]:
-        """Every name `tapped` takes."""
-        return [*self.named_layers(), POOLED, EMBEDDING]
-
     def named_layers(self) -> dict[str, nn.Module]:
         """The backbone's layers under their own names, the trunk's as `trunk.<name>`."""
         body = {name: layer for name, layer in self.backbone.body.named_modules() if name}
         return body | {f"trunk.{name}": m for name, m in self.trunk.named_modules() if name}
-
-    def tapped(
-        self, images: Tensor, names: Sequence[str], pooling: str = "max"
-    ) -> dict[str, Tensor]:
-        """Unit descriptors; layers after the masks give the learners' side by side."""
-        return tapped(self, images, names, pooling)
 
     @torch.no_grad()
     def _channels(self, masks_at: str, trunk_until: str) -> tuple[int, int]:

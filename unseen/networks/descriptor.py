@@ -14,13 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from unseen.contracts import Output
-from unseen.networks.attention_ensemble import AttentionEnsemble
-from unseen.networks.network import EMBEDDING, POOLED, EmbeddingNetwork
-from unseen.networks.own_network import OwnNetwork
-from unseen.networks.taps import check_names, hooked
+from unseen.contracts import Network, Output
+from unseen.networks.network import LayeredNetwork
+from unseen.networks.taps import EMBEDDING, POOLED, check_names, hooked
 
-Tappable = EmbeddingNetwork | AttentionEnsemble | OwnNetwork
 _BETWEEN = (  # layers that only hand on what the one before them computed
     nn.Dropout,
     nn.Dropout2d,
@@ -31,10 +28,10 @@ _BETWEEN = (  # layers that only hand on what the one before them computed
 )
 
 
-class Described(nn.Module):
+class Described(Network):
     """A network whose embeddings are another of its layers; it shares the network."""
 
-    def __init__(self, network: Tappable, layer: str) -> None:
+    def __init__(self, network: LayeredNetwork, layer: str) -> None:
         super().__init__()
         check_names([layer], network.layers())
         self.network, self.layer = network, layer
@@ -55,12 +52,12 @@ class Described(nn.Module):
         return Output(tapped[self.layer], tapped[POOLED])
 
 
-def described(network: Tappable, layer: str) -> Tappable | Described:
+def described(network: LayeredNetwork, layer: str) -> Network:
     """The network at a layer: its `embeddings` are that layer's descriptors."""
     return network if layer == EMBEDDING else Described(network, layer)
 
 
-def usual_taps(network: Tappable, images: Tensor) -> list[str]:
+def usual_taps(network: LayeredNetwork, images: Tensor) -> list[str]:
     """The layers worth comparing, in the order they run: blocks and activations of the body (a
     Sequential counts by its steps), `pooled`, the head's hidden layers, `embedding`."""
     named = network.named_layers()
@@ -86,7 +83,7 @@ class Layer(NamedTuple):
 
 
 @torch.inference_mode()
-def layers_of(network: Tappable, images: Tensor) -> dict[str, Layer]:
+def layers_of(network: LayeredNetwork, images: Tensor) -> dict[str, Layer]:
     """Every layer that can be a descriptor, in the order they ran, `pooled` before the head."""
     shapes: dict[str, tuple[int, ...]] = {}
 

@@ -5,7 +5,6 @@ It may say how it wants its pictures: `input_spec = InputSpec(size, mean, std)`.
 read, frozen (`freeze_until=<layer>`) and compared by their own names, like those of built-in ones.
 """
 
-from collections.abc import Sequence
 from copy import deepcopy
 
 import torch
@@ -14,12 +13,13 @@ from torch import Tensor, nn
 from unseen import outside
 from unseen.contracts import Output
 from unseen.networks.backbone import Backbone
+from unseen.networks.network import LayeredNetwork
 from unseen.networks.recipe import InputSpec, input_spec_of
-from unseen.networks.taps import EMBEDDING, POOLED, inner_layers, tapped
+from unseen.networks.taps import inner_layers
 from unseen.networks.weights import load_weights
 
 
-class OwnNetwork(nn.Module):
+class OwnNetwork(LayeredNetwork):
     """num_inputs: the length of the features it takes; None: it takes pictures. picture_size: None
     is what the module says, or 224."""
 
@@ -46,27 +46,16 @@ class OwnNetwork(nn.Module):
         return given if isinstance(given, Output) else Output(given, given)
 
     def first_part(self) -> tuple[nn.Module, str]:
-        """The layers a cut may lie in, and the method that runs them."""
         return self.backbone.body, "forward"
 
     def warm_up(self, only_new_layers: bool) -> None:
         """Nobody but its author knows which of its layers are new: all are trained."""
 
-    def layers(self) -> list[str]:
-        """Every name `tapped` takes."""
-        return [*self.named_layers(), POOLED, EMBEDDING]
-
     def named_layers(self) -> dict[str, nn.Module]:
         return inner_layers(self.backbone.body)
 
-    def tapped(
-        self, images: Tensor, names: Sequence[str], pooling: str = "max"
-    ) -> dict[str, Tensor]:
-        """Unit descriptors [N, d] of named layers, by the rule of `taps.py`."""
-        return tapped(self, images, names, pooling)
 
-
-def own_network(
+def create_own_network(
     name: str,
     picture_size: int | None = None,
     num_inputs: int | None = None,

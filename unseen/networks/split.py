@@ -13,37 +13,16 @@ import hashlib
 import inspect
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, fx, nn
 
 from unseen.contracts import Output
-from unseen.networks.backbone import Backbone
-from unseen.networks.network import EMBEDDING, POOLED
-from unseen.networks.taps import check_names, tap
+from unseen.networks.network import EmbeddingNetwork, LayeredNetwork, Tappable
+from unseen.networks.taps import EMBEDDING, POOLED, check_names, tap
 
 LARGE = 0.8  # of all weights: a layer that holds more is no place but a network of its own
-
-
-class Cuttable(Protocol):
-    """A network that has one way from its pictures to a map, and goes on from there; one with a
-    single head can go on `from_pooled` as well."""
-
-    backbone: Backbone
-    embedding_size: int
-
-    def first_part(self) -> tuple[nn.Module, str]:
-        """The layers that may be cut, and the method that runs them."""
-        ...
-
-    def finish(self, features: Tensor) -> Output:
-        """The way from the result of the first part."""
-        ...
-
-    def layers(self) -> list[str]: ...
-
-    def named_layers(self) -> dict[str, nn.Module]: ...
 
 
 class Cut(NamedTuple):
@@ -78,28 +57,26 @@ class Prefix(nn.Module):
         return digest.hexdigest()[:32]
 
 
-class Rest(nn.Module):
+class Rest(Tappable):
     """Activations at the cut to an Output: the trainable part of a network, which it shares."""
 
-    def __init__(self, network: Any, layers: nn.Module | None, prefix: Prefix) -> None:
+    def __init__(self, network: LayeredNetwork, layers: nn.Module | None, prefix: Prefix) -> None:
         super().__init__()
         self.network, self.layer = network, prefix.layer
-        self.embedding_size: int = network.embedding_size
+        self.embedding_size = network.embedding_size
         self._shared = (layers, prefix)  # in a tuple: what is shared must not be registered twice
 
     def forward(self, activations: Tensor) -> Output:
         layers, _ = self._shared
-        output: Output
-        if layers is None:
-            output = self.network.from_pooled(activations)
-        else:
-            output = self.network.finish(layers(activations))
-        return output
+        if layers is not None:
+            return self.network.finish(layers(activations))
+        assert isinstance(self.network, EmbeddingNetwork)
+        return self.network.from_pooled(activations)
 
     def layers(self) -> list[str]:
         """The names of the layers after the cut."""
         before = set(self._shared[1].modules())
-        named: dict[str, nn.Module] = self.network.named_layers()
+        named = self.network.named_layers()
         early = {n for n, layer in named.items() if not before.isdisjoint(layer.modules())}
         return [name for name in self.network.layers() if name not in early]
 
@@ -130,10 +107,10 @@ class Rest(nn.Module):
         )
 
 
-def cut_network(network: Cuttable, layer: str) -> Cut:
+def cut_network(network: LayeredNetwork, layer: str) -> Cut:
     """Cuts after `layer` and freezes what comes before: no gradients, evaluation mode for ever."""
     backbone = network.backbone
-    if layer == POOLED and hasattr(network, "from_pooled"):
+    if layer == POOLED and isinstance(network, EmbeddingNetwork):
         backbone.freeze([backbone.body, backbone.pooling], list(backbone.parameters()))
         prefix = Prefix(backbone, layer)
         return Cut(prefix, Rest(network, None, prefix))
@@ -166,7 +143,7 @@ def split_body(body: nn.Module, method: str, layer: str) -> tuple[fx.GraphModule
     return _piece(body, graph, None, calls[0]), _piece(body, graph, calls[0], _result(graph))
 
 
-def passages(network: Cuttable) -> list[str]:
+def passages(network: LayeredNetwork) -> list[str]:
     """Layers through whose output everything passes, in order, with weights between one and the
     next and after the last. Blocks stay whole, but one that holds most of the weights is looked
     into. Empty where the network cannot be read."""

@@ -29,9 +29,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from unseen.contracts import Miner, Output
+from unseen.contracts import Miner, Network, Output
 from unseen.geometry import full_precision
 from unseen.regularizers.base import Regularizer
+from unseen.regularizers.high_order.descriptor import OrdersDescriptor
 from unseen.regularizers.high_order.moments import Moments, glorot
 from unseen.tuples import from_indices
 
@@ -127,6 +128,10 @@ class Horde(Regularizer):
         """All orders as one descriptor, the network's own embedding first."""
         first = F.normalize(output.embeddings, eps=1e-12)
         return torch.cat([first, *self.order_embeddings(output)], dim=1)
+
+    def descriptor(self, network: Network, size: int) -> OrdersDescriptor:
+        """A network whose embeddings are all orders, to be reduced to `size` values."""
+        return OrdersDescriptor(network, self, size)
 
     def local_parameters(self) -> list[nn.Parameter]:
         """Those behind the order embeddings: several processes each hold part of the gradient."""

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from unseen.contracts import Batch, Output
+from unseen.contracts import Batch, Network, Output
 from unseen.geometry import full_precision
 from unseen.networks.frozen_batch_norm import batch_norms
 from unseen.objective import MinedObjective
@@ -44,7 +44,7 @@ class WholeBatch:
 
     def __init__(
         self,
-        network: nn.Module,
+        network: Network,
         objective: MinedObjective,
         processes: Processes | None = None,
         micro_batch: int | None = None,

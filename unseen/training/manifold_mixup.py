@@ -26,7 +26,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from unseen.networks.split import Cuttable, passages, split_body
+from unseen.networks.network import LayeredNetwork
+from unseen.networks.split import passages, split_body
 from unseen.networks.taps import check_names
 
 INPUT = "input"
@@ -38,7 +39,7 @@ class ManifoldMixup:
 
     def __init__(
         self,
-        network: Cuttable,
+        network: LayeredNetwork,
         layers: Sequence[str] | None = None,
         concentration: float = 2.0,
         seed: int = 0,
@@ -61,7 +62,7 @@ class ManifoldMixup:
         return mixed_terms(self.network, objective, images, labels, share, partner, layer)
 
 
-def usual_places(network: Cuttable) -> list[str]:
+def usual_places(network: LayeredNetwork) -> list[str]:
     """The input and the layers everything passes through."""
     found = passages(network)
     if not found:
@@ -72,7 +73,7 @@ def usual_places(network: Cuttable) -> list[str]:
     return [INPUT, *found]
 
 
-def checked(network: Cuttable, layers: Sequence[str]) -> list[str]:
+def checked(network: LayeredNetwork, layers: Sequence[str]) -> list[str]:
     """The layers as given; one that does not mix everything is refused."""
     body, method = network.first_part()
     try:

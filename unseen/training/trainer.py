@@ -15,16 +15,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from unseen.contracts import Batch
+from unseen.contracts import Batch, Network
 from unseen.geometry import full_precision
 from unseen.objective import MinedObjective
 from unseen.training.averaging import Averaging
 from unseen.training.events import Epoch, Step
 from unseen.training.gradients import Outcome, WholeBatch, reseed
 from unseen.training.guards import NonFiniteStepError, trouble_with
-from unseen.training.manifold_mixup import ManifoldMixup
 from unseen.training.optimisers import Descent
 from unseen.training.processes import Processes
+
+Mixup = Callable[[nn.Module, Tensor, Tensor, int], dict[str, Tensor]]  # see `manifold_mixup.py`
 
 
 @dataclass
@@ -42,18 +43,18 @@ class Trainer:
 
     def __init__(
         self,
-        network: nn.Module,
+        network: Network,
         objective: MinedObjective,
         descent: Descent,
         device: torch.device,
         seed: int,
-        mixup: ManifoldMixup | None = None,
+        mixup: Mixup | None = None,
         ema: float | None = None,
         processes: Processes | None = None,
         micro_batch: int | None = None,
     ) -> None:
         movable: Any = network  # the signature of `to` leaves memory_format out
-        self.network: nn.Module = movable.to(device, memory_format=torch.channels_last)
+        self.network: Network = movable.to(device, memory_format=torch.channels_last)
         self.objective = objective.to(device)
         self.descent, self.place = descent, Place()
         self.average = None if ema is None else Averaging(self.network, ema)
@@ -134,7 +135,7 @@ class Trainer:
             listener(outcome.indices, outcome.embeddings)
         return outcome.terms
 
-    def _mixed_backward(self, mixup: ManifoldMixup, batch: Batch, seed: int) -> Outcome:
+    def _mixed_backward(self, mixup: Mixup, batch: Batch, seed: int) -> Outcome:
         """What is told of a picture is its own embedding: it passes the network once more."""
         reseed(seed, self.device)
         with self.descent.autocast():

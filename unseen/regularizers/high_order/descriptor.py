@@ -7,20 +7,27 @@ Formula  z = [e_1, ..., e_K], the descriptor is C (z - mean): mean and the first
          whether it whitens; this is our reading.
 """
 
+from typing import Protocol
+
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from unseen.contracts import Output
-from unseen.regularizers.horde import Horde
+from unseen.contracts import Network, Output
 
 
-class OrdersDescriptor(nn.Module):
+class Orders(Protocol):
+    """`Horde`: the orders of a network's output side by side."""
+
+    def concatenated(self, output: Output) -> Tensor: ...
+
+
+class OrdersDescriptor(Network):
     """A network whose embeddings are its orders: all until `fit`, then `size` components."""
 
     mean: Tensor  # [Z]
     components: Tensor  # [size, Z]
 
-    def __init__(self, network: nn.Module, horde: Horde, size: int) -> None:
+    def __init__(self, network: Network, horde: Orders, size: int) -> None:
         super().__init__()
         self.network, self.horde, self.embedding_size = network, horde, size
         self.register_buffer("mean", torch.zeros(0))
