@@ -204,7 +204,7 @@ def reopen(
         raise ValueError(f"{path} is not a run: it has no config.toml. `unseen train` makes one.")
     config, kept = stored_config(folder), read_items(folder)
     if dataset is None:
-        known = find_data.found_again(config.data, folder.manifest().data.place, path)
+        known = find_data.found_again(config.data, folder.manifest().data.place or [], path)
         part = known if data is None else find_data.moved_data(config.data, data)
         dataset = find_data.open_data(part, watch.of("reading the data"), config.strict)
     _read(dataset, watch)

@@ -37,7 +37,7 @@ class Data:
     data: dict[str, Any] = field(default_factory=dict)
     split: dict[str, Any] = field(default_factory=dict)
     items: StoredItems | None = None  # None: of version 1
-    place: list[str] = field(default_factory=list)
+    place: list[str] | None = None
 
 
 @dataclass(frozen=True, config=CHECKED)
