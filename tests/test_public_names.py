@@ -21,10 +21,17 @@ class Refused:
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Refused())
 """
-TORCH = (  # with what it needs itself, and numpy
-    ["torch", "torchgen", "functorch", "typing_extensions", "sympy", "mpmath", "networkx"]
-    + ["filelock", "fsspec", "jinja2", "markupsafe", "setuptools", "_distutils_hack", "numpy"]
-)
+NEEDED_BY_TORCH = [
+    "typing_extensions",
+    "sympy",
+    "mpmath",
+    "networkx",
+    "filelock",
+    "fsspec",
+    "jinja2",
+]
+NEEDED_BY_TORCH += ["jinja2", "markupsafe", "setuptools", "_distutils_hack"]
+TORCH = ["torch", "torchgen", "functorch", *NEEDED_BY_TORCH]
 
 
 def alone(code: str, allowed: list[str]) -> None:
@@ -72,4 +79,4 @@ for package in (losses, miners, samplers, metrics):
     for name in package.__all__:
         getattr(package, name)
 """
-    alone(code, TORCH)
+    alone(code, [*TORCH, "numpy"])

@@ -45,17 +45,18 @@ def classes_of(path: Iterable[str]) -> dict[str, str]:
 
 
 def lazy(
-    package: str, where: Mapping[str, str]
+    package: str, where: Mapping[str, str], ours: Mapping[str, str] | None = None
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """`__getattr__`, `__dir__` and `__all__` of a package whose names lie in the modules `where`
     says (`module:name` where it has another name there), and are imported when they are asked
-    for."""
+    for. ours: names that our own modules ask for, which are not public."""
+    every = {**where, **(ours or {})}
 
     def find(name: str) -> Any:
-        if name not in where:
+        if name not in every:
             near = advice(name, sorted(where))
             raise AttributeError(f"module {package!r} has no attribute {name!r}: {near}")
-        module, _, there = where[name].partition(":")
+        module, _, there = every[name].partition(":")
         return getattr(importlib.import_module(f"{package}.{module}"), there or name)
 
     return find, lambda: sorted(where), sorted(where)
