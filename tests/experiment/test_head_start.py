@@ -1,5 +1,6 @@
 """A head that begins with the principal directions of what it is given."""
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -70,9 +71,30 @@ def test_the_untrained_network_is_what_training_began_with(tmp_path: Path) -> No
         context = prepare(configs.make(configs.override({}, told)))
         scores = train_and_judge(context, tmp_path / start, "test")["scores"]
         found[start] = scores["untrained"]["metrics"]["recall@1"]["value"]
+        assert scores["principal"]["metrics"]["recall@1"]["value"] == pytest.approx(
+            _recall_of_components(values, labels, 4)
+        )
     given = scores["features"]["metrics"]["recall@1"]["value"]
     assert found["auto"] == pytest.approx(given, abs=0.1)
     assert found["auto"] > found["default"]
+
+
+def _recall_of_components(values: np.ndarray, labels: np.ndarray, size: int) -> float:
+    """Of the last six classes along the longest directions of the others, by loops."""
+    rows = values.astype(np.float32).astype(np.float64)
+    directions = np.linalg.svd(
+        np.array([row / math.sqrt(sum(row**2)) for row in rows[labels < 5]]), full_matrices=False
+    )[2][:size]
+    test = [(directions @ row, label) for row, label in zip(rows, labels, strict=True) if label > 5]
+    right = 0
+    for i, (one, label) in enumerate(test):
+        cosines = [
+            (one @ other / math.sqrt((one @ one) * (other @ other)), name == label)
+            for j, (other, name) in enumerate(test)
+            if j != i
+        ]
+        right += max(cosines)[1]
+    return right / len(test)
 
 
 def test_a_run_that_goes_on_does_not_start_again(tmp_path: Path) -> None:

@@ -96,7 +96,9 @@ def test_manifest_and_result_tell_of_it_and_test_is_read_once(whole: Path) -> No
     assert manifest["refit"]["epochs"] == CHOSEN + 1
     assert [read["purpose"] for read in manifest["test_reads"]] == ["final evaluation"]
     result = RunFolder(whole).read_json("result.json")
-    assert set(result["scores"]) == {"trained", "before_refit", "untrained", "pixels"}
+    assert set(result["scores"]) == {
+        "trained", "before_refit", "untrained", "principal", "pixels"
+    }  # fmt: skip
     weights = [
         RunFolder(whole).read_tensors(f"{place}weights.safetensors")
         for place in ("", "selected/", "refit/")

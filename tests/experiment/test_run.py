@@ -225,7 +225,7 @@ def test_baselines_of_a_study_are_measured_once(
     words = ("loss=triplet",)
     second = replace(setting_of(*words), known_scores=first.known_scores)
     results = [train_and_judge(s, tmp_path / str(i), "test") for i, s in enumerate((first, second))]
-    assert len(measured) == 4  # two trained networks, one untrained network, the pixels
+    assert len(measured) == 5  # two trained networks, one untrained one, its components, pixels
     assert results[1] == train_and_judge(setting_of(*words), tmp_path / "alone", "test")
 
 

@@ -241,6 +241,11 @@ def test_the_engine_starts_worker_processes_and_real_runs(
     recall = results.runs[0].score("recall@1")
     counts = results.runs[0].per_class or {}
     assert sum(counts["sums"]) / sum(counts["counts"]) == pytest.approx(recall, abs=1e-5)
+    assert set(counts["baselines"]) == {"untrained", "principal"}
+    for row, sums in counts["baselines"].items():
+        known = results.runs[0].score("recall@1", row)
+        assert sum(sums) / sum(counts["counts"]) == pytest.approx(known, abs=1e-5)
+    assert (results.runs[0].selection or {})["classes"] == 4
     weights = [written(run) for run in results.runs]
     again = Study(plan).run(tmp_path, jobs=1)
     assert tables.markdown(again) == tables.markdown(results)

@@ -1,9 +1,11 @@
-"""The one reading of the test classes: the network beside its untrained self and what it was given:
-raw pixels, or features as they are."""
+"""The one reading of the test classes: the network beside what needs no training: its untrained
+self, principal components of the pooled descriptors of that one, and what it was given: raw pixels,
+or features as they are."""
 
 import hashlib
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,14 +20,16 @@ from unseen.experiment.layers import choose_descriptor
 from unseen.experiment.orders import embed_at, while_training
 from unseen.experiment.refit import SELECTED
 from unseen.experiment.run_context import EMBED_BATCH, RunContext, Watch, computing, describe
-from unseen.experiment.source import source_of
+from unseen.experiment.source import Source, source_of
 from unseen.experiment.start import start_of, take_start
+from unseen.networks.head import PRINCIPAL, principal_directions
 from unseen.training.journal import read
 from unseen.training.readings import OTHER, note_reading
 from unseen.training.run_folder import RunFolder
 
 FINAL = "final evaluation"
 PIXEL_SIDE = 32  # the raw-pixel baseline compares pictures at this size
+FITTED_ON = 10_000  # training items that principal directions are found on, at most
 
 
 def judge(
@@ -113,7 +117,7 @@ def _score(
             progress=watch.of(f"judging {name}"),
         )
 
-    normalise = config.normalise or name in ("pixels", "features")
+    normalise = config.normalise or name in ("pixels", "features", PRINCIPAL)
     if name == "trained":
         return measured()
     how = (config.metrics, normalise, config.seed, config.evaluation_labels)
@@ -128,20 +132,39 @@ def _score(
 def embedding_spaces(
     context: RunContext, folder: RunFolder, layer: str, watch: Watch
 ) -> dict[str, Tensor]:
-    """Test descriptors of the trained and the untrained network."""
+    """Test descriptors of the trained and the untrained network, and of principal components."""
     test = context.split.test
     network = assemble.network(context.config).to(context.device)
     take_start(folder, network, context.config)
     source = source_of(context, network, watch)
     start = while_training(layer)
     untrained = source.embed(test, watch.of("untrained network"), start)
+    pooled = _pooled_at_start(context, source, watch)
     folder.fill(network, "weights.safetensors")
     trained = embed_at(layer, source, network, folder, test, watch.of("trained network"))
     spaces = {"trained": trained, "untrained": untrained}
+    if pooled is not None:
+        directions = principal_directions(pooled[0], trained.shape[1])  # as many as the descriptor
+        spaces[PRINCIPAL] = (pooled[1].double() @ directions.T).float()
     if folder.has(f"{SELECTED}/weights.safetensors"):
         folder.fill(network, f"{SELECTED}/weights.safetensors")
         spaces["before_refit"] = source.embed(test, watch.of("before the refit"), start)
     return spaces
+
+
+def _pooled_at_start(
+    context: RunContext, source: Source, watch: Watch
+) -> tuple[Tensor, Tensor] | None:
+    """Descriptors of training and test items before the head; None without training items, as on
+    other data than the run's own."""
+    train, test = context.split.train, context.split.test
+    if not len(train):
+        return None
+    if len(train) > FITTED_ON:
+        rng = np.random.default_rng([context.config.seed, 2])
+        train = np.sort(rng.choice(train, FITTED_ON, replace=False))
+    told = watch.of("principal components")
+    return source.embed(train, told, field="pooled"), source.embed(test, told, field="pooled")
 
 
 def given_space(context: RunContext, watch: Watch) -> dict[str, Tensor]:

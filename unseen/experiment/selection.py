@@ -29,7 +29,9 @@ class Selection:
     def __init__(self, on: str, num_classes: int) -> None:
         self.keeps_last = num_classes < TOO_FEW
         self.window = WINDOW if num_classes < FEW else 1
-        self.best: dict[str, Any] = {"on": on, "metric": SELECT_BY, "epoch": START, "value": -1.0}
+        self.best: dict[str, Any] = {
+            "on": on, "classes": num_classes, "metric": SELECT_BY, "epoch": START, "value": -1.0
+        }  # fmt: skip
         if self.keeps_last:
             self.best["kept"] = "last"
         elif self.window > 1:

@@ -63,9 +63,7 @@ class Head(nn.Module):
         """Puts the principal directions of descriptors into the layer, the longest first."""
         layer = self.get_submodule("fc1")
         assert isinstance(layer, nn.Linear)
-        rows = unit(pooled.double())
-        _, directions = torch.linalg.eigh(rows.T @ rows)  # [P, P], rising
-        layer.weight.copy_(directions.T.flip(0)[: layer.out_features])
+        layer.weight.copy_(principal_directions(pooled, layer.out_features))
         if layer.bias is not None:
             layer.bias.zero_()
 
@@ -74,3 +72,10 @@ class Head(nn.Module):
         for layer in self.children():
             embeddings = layer(embeddings)
         return embeddings
+
+
+def principal_directions(pooled: Tensor, size: int) -> Tensor:  # [N, P] -> [size, P] float64
+    """The directions in which unit descriptors are longest, the longest first."""
+    rows = unit(pooled.double())
+    _, directions = torch.linalg.eigh(rows.T @ rows)  # [P, P], rising
+    return directions.T.flip(0)[:size]

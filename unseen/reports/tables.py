@@ -24,6 +24,7 @@ ROWS = {
     "trained": "trained network",
     "before_refit": "before the refit",
     "untrained": UNTRAINED,
+    "principal": "principal components",
     "pixels": "raw pixels",
     "features": "features as given",
 }

@@ -83,6 +83,7 @@ class _PerClass(_Shape):
     classes: list[int]
     sums: list[float]
     counts: list[int]
+    baselines: dict[str, list[float]] = {}
 
 
 # In this order they are written: a run has ended when it has a state.

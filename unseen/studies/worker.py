@@ -23,6 +23,7 @@ from unseen.experiment.run import train, train_and_judge
 from unseen.experiment.run_context import RunContext, Watch, prepare
 from unseen.studies.plan import Cell, Parameter, Plan, Values
 from unseen.studies.queue import GRACE, Queue
+from unseen.studies.results import MUST_BEAT
 from unseen.studies.search import (
     Outcome,
     all_tuned,
@@ -171,23 +172,29 @@ class Worker:
 
 
 def per_class(context: RunContext, folder: RunFolder, metric: str) -> dict[str, Any]:
-    """A metric's sum and number of queries for each test class: what paired tests need, and small
-    enough for the storage. Empty for metrics without values per query."""
-    with np.load(folder.checked("embeddings/per_query.npz")) as arrays:
-        name = f"trained/{metric}"
-        values = arrays[name] if name in arrays.files else np.zeros(0)
+    """A metric's sum and number of queries for each test class, of the trained network and of what
+    it must beat: what paired comparisons need, and small enough for the storage. Empty for metrics
+    without values per query."""
     split = context.split
     asked = split.test if split.query is None else split.test[split.query]
     labels = context.dataset.labels[asked]
-    if len(values) != len(labels):
+    with np.load(folder.checked("embeddings/per_query.npz")) as arrays:
+        rows = {row: f"{row}/{metric}" for row in ("trained", *MUST_BEAT)}
+        values = {row: arrays[name] for row, name in rows.items() if name in arrays.files}
+    if len(values.get("trained", ())) != len(labels):
         return {"metric": metric, "classes": [], "sums": [], "counts": []}
-    known = ~np.isnan(values)
+    known = ~np.isnan(values["trained"])
     classes, place = np.unique(labels[known], return_inverse=True)
+    sums = {
+        row: np.bincount(place, found[known], len(classes)).round(9).tolist()
+        for row, found in values.items()
+    }
     return {
         "metric": metric,
         "classes": classes.tolist(),
-        "sums": np.bincount(place, values[known], len(classes)).round(9).tolist(),
+        "sums": sums.pop("trained"),
         "counts": np.bincount(place, minlength=len(classes)).tolist(),
+        "baselines": sums,
     }
 
 
