@@ -10,6 +10,7 @@ from PIL import Image
 from unseen import assemble
 from unseen import config as configs
 from unseen.config_tables import Part
+from unseen.rungs import rung_config
 from unseen.settle import settle
 
 
@@ -207,7 +208,7 @@ class Photographs(Tiny):
         return Image.new("RGB", (300, 200))
 
 
-def of_photographs(*words: str) -> tuple[configs.Config, list[str]]:
+def of_photographs(*words: str) -> tuple[configs.SettledConfig, list[str]]:
     dataset: Any = Photographs()
     return settle(configs.make(configs.override({}, list(words))), dataset)
 
@@ -296,3 +297,32 @@ def test_head_options_reach_the_head() -> None:
     names = [name for name, _ in net.head.named_parameters()]
     assert names == ["fc1.weight", "fc2.weight"]
     assert net.head.get_submodule("dropout").p == 0.5
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_depth_is_reached_in_rungs_from_the_head() -> None:
+    photographs: Any = Photographs()
+    config, reasons = of_photographs("depth=whole", "lr=3e-4")
+    assert (config.freeze_until, config.depth) == ("pooled", "whole")
+    last, whole = (rung_config(config, name) for name in ("last", "whole"))
+    assert (last.freeze_until, last.depth, last.loss.name) == ("blocks.4", "last", "proxy_anchor")
+    assert (whole.freeze_until, whole.depth, whole.frozen_bn) == (None, "whole", "full")
+    assert last.lr == whole.lr == 3e-4  # what is given holds on every rung
+    assert [line.split(" trains")[0] for line in reasons[-2:]] == ["ladder: last", "ladder: whole"]
+    assert settle(config, photographs)[0] == config
+    given, _ = of_photographs("depth=last", "loss=margin")
+    assert [rung_config(given, r.name).loss.name for r in given.ladder] == ["margin"]
+    assert of_photographs("depth=head")[0] == of_photographs()[0]
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_depth_that_cannot_be_climbed_to_is_an_error() -> None:
+    for words in (("depth=whole", "freeze_until=pooled"), ("depth=last", "weights=none")):
+        with pytest.raises(ValueError, match="does not go with freeze_until"):
+            of_photographs(*words)
+    with pytest.raises(ValueError, match="needs select=validation"):
+        of_photographs('ladder=[{name="a"}]', "select=test")
+    with pytest.raises(ValueError, match="unknown key of the rung a 'seed'"):
+        of_photographs('ladder=[{name="a", seed=1}]')
+    with pytest.raises(ValueError, match="rungs need names of their own"):
+        of_photographs('ladder=[{name="head"}]')

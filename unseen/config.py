@@ -16,35 +16,37 @@ chose.
 import hashlib
 import json
 import tomllib
-from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from unseen import catalogue, networks, outside
+from unseen import catalogue, config_toml, networks, outside
 from unseen.config_tables import (
     Adapter,
     Auto,
+    Depth,
     Ensemble,
     Head,
     Memory,
     Mixing,
     Optimising,
     Part,
+    Rung,
     Scheduling,
     WeightedPart,
 )
+from unseen.config_toml import NOTHING, dump
 from unseen.data.pictures import transforms
 from unseen.evaluation import metric_names
 from unseen.losses.base import LabelLoss
 from unseen.names import known
 from unseen.networks.backbone import FEATURES, OWN, Mirror
 from unseen.networks.pooling import POOLINGS
+from unseen.networks.taps import POOLED
 from unseen.training.optimisers import Precision
 from unseen.training.sinks import Name as SinkName
 
-NOTHING = "none"
+load, parse = config_toml.load, config_toml.parse  # the values of a file, of a text
 PLAIN = "plain"  # a backbone and a head, as the other keys say
 OWN_NETWORK = "own"  # the backbone of a network from outside
 
@@ -80,6 +82,9 @@ class Config(BaseModel):
     mirror: Mirror = False  # the mean of a picture's and its mirror image's descriptor; judging
     frozen_bn: Literal["off", "stats", "full"] = "off"
     adapter: Adapter | None = None  # lora: the layers stay, a small matrix beside each is trained
+    depth: Depth | Auto = "auto"  # how far training goes down from the head (`rungs.py`)
+    ladder: list[Rung] = []  # further trainings, each from the best weights so far
+    minutes: Annotated[float, Field(gt=0)] | None = None  # the run ends within them
     freeze_until: str | None = "auto"  # a layer or "pooled"; what comes before runs only once
     views: Annotated[int, Field(ge=0)] | Auto = "auto"  # augmented ones kept; 0: as judged
     cache_dtype: Literal["int16", "float32"] = "int16"
@@ -252,6 +257,11 @@ def is_label_loss(name: str) -> bool:
     return isinstance(found, type) and issubclass(found, LabelLoss)
 
 
+def depth_of(freeze_until: str | None) -> Depth:
+    """How deep a training with this cut goes."""
+    return "whole" if freeze_until is None else "head" if freeze_until == POOLED else "last"
+
+
 class SettledConfig(Config):
     """A config in which nothing is "auto": what `settle` gives, and what a run folder holds."""
 
@@ -265,6 +275,13 @@ class SettledConfig(Config):
     lr: Annotated[float, Field(gt=0)]
     validation_share: Annotated[float, Field(gt=0, lt=1)]
     normalise: bool
+    depth: Depth
+
+    @model_validator(mode="before")
+    @classmethod
+    def _depth_of_older_runs(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """A run from before `depth` was a key says it by its cut."""
+        return {"depth": depth_of(values.get("freeze_until"))} | values
 
     @model_validator(mode="after")
     def _nothing_is_open(self) -> "SettledConfig":
@@ -274,27 +291,6 @@ class SettledConfig(Config):
         if left:
             raise ValueError(f'{", ".join(left)}: "auto" was not settled')
         return self
-
-
-def dump(values: dict[str, Any]) -> str:
-    """Values as TOML."""
-    return tomli_w.dumps(_swapped(values, None, NOTHING))
-
-
-def parse(text: str) -> dict[str, Any]:
-    """The values of a TOML text."""
-    values: dict[str, Any] = _swapped(tomllib.loads(text), NOTHING, None)
-    return values
-
-
-def load(path: Path) -> dict[str, Any]:
-    """The values of a TOML file; a file that cannot be read says why in one line."""
-    try:
-        return parse(path.read_text())
-    except FileNotFoundError as error:
-        raise ValueError(f"no such config file: {path}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not valid TOML: {error}") from error
 
 
 AnyConfig = TypeVar("AnyConfig", bound=Config)
@@ -362,7 +358,7 @@ def _parsed(text: str) -> Any:
     if text == NOTHING:
         return None
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        return parse(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
 
@@ -385,12 +381,3 @@ def _as_part(key: str, value: Any) -> Any:
     if key == "regularizers" and isinstance(value, list):
         return [{"name": part} if isinstance(part, str) else part for part in value]
     return value
-
-
-def _swapped(value: Any, old: Any, new: Any) -> Any:
-    """TOML has no null: nothing is written as the word `none`, anywhere in a config."""
-    if isinstance(value, dict):
-        return {key: _swapped(item, old, new) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_swapped(item, old, new) for item in value]
-    return new if value == old else value

@@ -8,6 +8,7 @@ from unseen import networks
 from unseen.training.optimisers import Optimiser
 
 Auto = Literal["auto"]
+Depth = Literal["head", "last", "whole"]
 
 
 class Part(BaseModel):
@@ -27,6 +28,23 @@ class WeightedPart(Part):
     """A regularizer and what it weighs in the total; None: the weight its source used."""
 
     weight: float | None = None
+
+
+class Rung(BaseModel):
+    """One more training that starts from the best weights so far, and the keys in which it differs
+    from the run (`rungs.py`). after: climbed where the rung before it gained on the validation
+    classes, or did not. minutes: planned for it, and left for what comes after it."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", strict=True)
+
+    name: str
+    after: Literal["any", "gain", "no gain"] = "any"
+    minutes: float | None = None
+    minutes_after: float = 0.0
+
+    @property
+    def values(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
 
 
 class Optimising(BaseModel):

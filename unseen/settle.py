@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from unseen import catalogue, networks
-from unseen.config import OWN_NETWORK, PLAIN, Config, SettledConfig
+from unseen.config import OWN_NETWORK, PLAIN, Config, SettledConfig, depth_of
 from unseen.config_tables import Part, WeightedPart
 from unseen.contracts import Dataset, FeatureDataset, annotations_of
 from unseen.data.pictures import transforms
@@ -20,6 +20,7 @@ from unseen.networks.backbone import FEATURES, IMAGENET, OWN, backbone_facts, ha
 from unseen.networks.head import PRINCIPAL
 from unseen.networks.taps import EMBEDDING, POOLED
 from unseen.protocols.half_split import cut_test_classes, enough_share, num_aside
+from unseen.rungs import with_ladder
 
 Choose = Callable[[str, Any, str], None]  # key, value if it is "auto", why
 
@@ -64,6 +65,8 @@ def settle(config: Config, dataset: Dataset) -> tuple[SettledConfig, list[str]]:
     for part, settled_part in zip(config.regularizers, chosen["regularizers"], strict=True):
         if part.weight is None:
             reasons.append(f"weight = {settled_part.weight:g}: usual with {part.name}")
+    cut = chosen.get("freeze_until", config.freeze_until)
+    choose("depth", depth_of(cut), "")
     settled = SettledConfig(**(dict(config) | chosen))
     if config.head.start == "auto" and not _has_own_head(config):
         start = PRINCIPAL if _knows_enough(settled) else "default"
@@ -71,7 +74,8 @@ def settle(config: Config, dataset: Dataset) -> tuple[SettledConfig, list[str]]:
         settled = SettledConfig(**(dict(settled) | {"head": head}))
         if start == PRINCIPAL:
             reasons.append(f"head.start = {start}: it begins with what the layers before it know")
-    return settled, reasons
+    settled, rungs = with_ladder(config, settled)
+    return settled, reasons + rungs
 
 
 def _has_own_head(config: Config) -> bool:
@@ -159,7 +163,7 @@ def _settle_network(
     config: Config, small: bool, choose: Choose
 ) -> tuple[str, str | None, str | None]:
     """Photographs get pretrained layers that run once and a head that is trained, unless the user
-    names another backbone. Returns the backbone, its weights, and up to where it is frozen."""
+    names another backbone without a depth. Returns the backbone, its weights, and its cut."""
     backbone, why = "small_conv", "built in, needs no weights"
     if not small and has_weights(PHOTOGRAPHS):
         backbone, why = PHOTOGRAPHS, "photographs: its ImageNet weights are installed"
@@ -172,7 +176,8 @@ def _settle_network(
     weights = _settle_weights(config, backbone, choose)
     photographs = not small and backbone == PHOTOGRAPHS and weights is not None
     frozen = None if config.freeze_until == "auto" else config.freeze_until
-    if photographs and config.freeze_until == "auto" and not _needs_body(config):
+    climbs = config.depth != "auto" and weights is not None
+    if (photographs or climbs) and config.freeze_until == "auto" and not _needs_body(config):
         frozen = POOLED
         choose("freeze_until", frozen, "its layers know photographs, only the head is trained")
         choose("views", 0, "the head is trained on pictures as they are judged")

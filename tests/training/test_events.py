@@ -21,6 +21,10 @@ LINES = [  # as they stand in journals
     '{"event": "unreadable", "path": "a.jpg", "reason": "cut off"}',
     '{"event": "stopped_early", "epochs": 4, "best": 1}',
     '{"event": "refit", "epochs": 2, "train_classes": 12, "train_items": 48, "steps": 3}',
+    '{"event": "rung", "name": "last", "start": "head", "epochs": 2, "steps": 3}',
+    '{"event": "rung_end", "name": "last", "over": "head", "recall": 0.5, "gain": 0.1, '
+    '"low": -0.1, "high": 0.3, "error": 0.05, "kept": true}',
+    '{"event": "clock", "what": "epochs of whole after 3", "decided": 7}',
 ]
 
 
@@ -47,8 +51,8 @@ def with_checksum(line: str) -> str:
 
 def test_an_event_of_a_newer_version_is_named_with_what_to_do(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
-    path.write_text(with_checksum(LINES[1]) + with_checksum('{"event": "rung", "depth": 2}'))
-    told = r"journal\.jsonl, line 2: unseen \S+ knows no event 'rung'. .*pip install --upgrade"
+    path.write_text(with_checksum(LINES[1]) + with_checksum('{"event": "dream", "depth": 2}'))
+    told = r"journal\.jsonl, line 2: unseen \S+ knows no event 'dream'. .*pip install --upgrade"
     with pytest.raises(events.UnknownEventError, match=told):
         journal.read(path)
 

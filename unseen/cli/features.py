@@ -11,6 +11,7 @@ from unseen import config as configs
 from unseen import find_data
 from unseen.cli.allocator import keep_freed_memory
 from unseen.cli.terminal import console, display
+from unseen.config_toml import NOTHING
 from unseen.experiment.features import write_features
 from unseen.find_data import data_table
 from unseen.networks.pooling import POOLINGS
@@ -35,7 +36,7 @@ def features(
     if out.suffix.lower() != ".npz":
         raise ValueError(f"--out must end in .npz, got {out}")
     chosen: dict[str, Any] = {"backbone": backbone, "pooling": pooling}
-    chosen |= {"weights": None if weights == configs.NOTHING else weights}
+    chosen |= {"weights": None if weights == NOTHING else weights}
     values = {"data": data_table(data)} | chosen
     asked = configs.make(configs.override(values, settings or []))
     keep_freed_memory()

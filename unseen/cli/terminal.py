@@ -21,12 +21,15 @@ from rich.text import Text
 from unseen.cli.console import console
 from unseen.experiment.run_context import Watch
 from unseen.training.events import (
+    ClockDecided,
     DescriptorChosen,
     Epoch,
     Event,
     FrozenLayersPlanned,
     Refitted,
     Resumed,
+    RungBegun,
+    RungEnded,
     Start,
     Step,
     StoppedEarly,
@@ -88,6 +91,19 @@ class Display:
                 )
                 self.epochs = event.epochs
                 self.start_training(event.steps)
+            case RungBegun():
+                say(f"rung {event.name}: from the weights of {event.start}")
+                self.epochs = event.epochs
+                self.start_training(event.steps)
+            case RungEnded():
+                say(
+                    f"rung {event.name}: recall@1 {100 * event.recall:.1f} on validation classes, "
+                    f"{100 * event.gain:+.1f} over {event.over} (95 % interval over classes "
+                    f"{100 * event.low:+.1f} … {100 * event.high:+.1f}, error "
+                    f"{100 * event.error:.1f}): {'kept' if event.kept else 'not kept'}"
+                )
+            case ClockDecided():
+                say(f"by the clock: {event.what} = {event.decided}", style="yellow")
             case StoppedEarly() if self.training is not None:
                 since = f"epoch {event.best + 1}" if event.best >= 0 else "the start"
                 say(f"nothing better since {since}: stopped")

@@ -7,6 +7,7 @@ crash.
 
 import shlex
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal, TypeVar
 
@@ -17,6 +18,7 @@ from torch import Tensor
 from unseen import assemble
 from unseen.contracts import EmbeddedSampler, IntArray
 from unseen.evaluation.evaluate import evaluate
+from unseen.experiment.clock import Length
 from unseen.experiment.layers import BEST, named_layers, recall_by_layer
 from unseen.experiment.orders import while_training
 from unseen.experiment.replay import keep_bad_step
@@ -53,10 +55,17 @@ class Fit:
     writes and decides; all are in the same state."""
 
     def __init__(
-        self, context: RunContext, folder: RunFolder, watch: Watch, epochs: int | None = None
+        self,
+        context: RunContext,
+        folder: RunFolder,
+        watch: Watch,
+        epochs: int | None = None,
+        start: Callable[[assemble.Assembly], None] | None = None,
+        length: Length | None = None,
     ) -> None:
         """epochs: trains for so many and keeps the last weights; None: as the config says, keeping
-        the best ones."""
+        the best ones. start: puts other starting values into what was assembled. length: may end
+        it earlier than planned."""
         config, dataset, split = context.config, context.dataset, context.split
         self.context, self.folder, self.watch = context, folder, watch
         self.epochs = config.epochs if epochs is None else epochs
@@ -67,6 +76,11 @@ class Fit:
         num_classes = int(self.class_of.max()) + 1
         made = assemble.assemble(config, num_classes, len(self.sampler), context.processes)
         self.network, self.trainer = made.network, made.trainer
+        self.has_start, self.length = start is not None, length
+        if start is not None:  # before the frozen layers are asked who they are
+            start(made)
+            if self.trainer.average is not None:
+                self.trainer.average.restart()
         # epochs are compared by the run's descriptor; "best" is only known after the last one
         self.layer = EMBEDDING if config.descriptor == BEST else while_training(config.descriptor)
         described(self.network, self.layer)  # a layer that does not exist or run is refused here
@@ -107,8 +121,11 @@ class Fit:
             self._prepare()
             if is_new:
                 self._look_at_start()
+            if self.length is not None:
+                self._set_epochs(self.length.begun(self.trainer.place.epoch, self.epochs))
             while not self._is_over():
                 event = self._epoch()
+                self._shorten()
                 if self.selects and self._is_looked_at(event.epoch):
                     with self.trainer.averaged():
                         event = self._select(self._look(event))
@@ -151,6 +168,18 @@ class Fit:
             self.sampler.fill(self._embed_training("embeddings"))
         batches = self.source.training_batches(self.sampler, place.epoch, place.step_in_epoch)
         return self.trainer.epoch(batches, self.class_of, self._after_step)
+
+    def _shorten(self) -> None:
+        """Asks whether there is time for all epochs; fewer have a schedule of their own."""
+        if self.length is not None:
+            done = self.trainer.place.epoch
+            self._set_epochs(self.length.next(done, self.epochs))
+
+    def _set_epochs(self, epochs: int) -> None:
+        if epochs != self.epochs:
+            self.epochs = epochs
+            config = self.context.config.model_copy(update={"epochs": max(1, epochs)})
+            self.trainer.descent.schedule = assemble.schedule(config, len(self.sampler))
 
     def _is_looked_at(self, epoch: int) -> bool:
         return (epoch + 1) % self.context.config.look_every == 0 or epoch + 1 >= self.epochs
@@ -197,7 +226,7 @@ class Fit:
         objective = self.trainer.objective
         judged = list(self.looked_at.values()) if self.selects else [self.monitored[:0]]
         config, is_new = self.context.config, self.trainer.place.step == 0
-        starts = config.head.start == PRINCIPAL and is_new
+        starts = config.head.start == PRINCIPAL and is_new and not self.has_start
         if starts or objective.wants_pooled or isinstance(self.sampler, EmbeddedSampler):
             judged.append(self.context.split.train)
         self.source.prepare(self.context.split.train, np.unique(np.concatenate(judged)))

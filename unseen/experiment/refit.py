@@ -13,11 +13,20 @@ from typing import Any
 import numpy as np
 
 from unseen.experiment.fit import Fit
+from unseen.experiment.ladder import (
+    FILES,
+    have_same_objective,
+    kept_context,
+    kept_tensors,
+    rung_folder,
+    starting_from,
+    tell,
+)
 from unseen.experiment.layers import BEST, choose_descriptor
 from unseen.experiment.run_context import RunContext, Watch
+from unseen.rungs import FIRST, rung_config
 from unseen.training.events import Refitted
-from unseen.training.journal import append
-from unseen.training.run_folder import COPIES, RunFolder
+from unseen.training.run_folder import RunFolder
 
 SELECTED = "selected"  # where the weights from before the refit are kept
 
@@ -29,7 +38,8 @@ def refit(
     whole, second = all_training_classes(context), RunFolder(folder.file("refit"), folder.processes)
     if not second.has("selection.json"):
         if context.config.descriptor == BEST:
-            selection = choose_descriptor(context, folder, selection, watch)
+            kept = kept_context(context, selection)
+            selection = choose_descriptor(kept, folder, selection, watch)
         classes = len(np.unique(context.dataset.labels[whole.split.train]))
         told = {
             "epochs": selection["epoch"] + 1,
@@ -39,19 +49,56 @@ def refit(
         folder.note_refit(told)
         second.write_json("selection.json", selection | {"refit": told})
     selection = second.read_json("selection.json")
-    fit = Fit(whole, second, watch, epochs=selection["refit"]["epochs"])
-    event = Refitted(**selection["refit"], steps=len(fit.sampler))
-    if folder.writes:
-        append(folder.file("journal.jsonl"), event)  # the first training has cut what came after it
-    watch.tell(event)
-    fit.run()
-    for name in ("weights.safetensors", "objective.safetensors"):
+    last = _trained_again(whole, folder, second, selection, watch)
+    for name in FILES:
         if not folder.has(f"{SELECTED}/{name}"):
-            selected = f"{COPIES}/{name}" if folder.has(f"{COPIES}/{name}") else name
-            folder.write_tensors(f"{SELECTED}/{name}", folder.read_tensors(selected))
-        folder.write_tensors(name, second.read_tensors(name))
+            selected = rung_folder(folder, _chain(selection)[-1]["name"])
+            folder.write_tensors(f"{SELECTED}/{name}", kept_tensors(selected, name))
+        folder.write_tensors(name, last.read_tensors(name))
     folder.write_json("selection.json", selection)
-    return choose_descriptor(whole, folder, selection, watch)
+    return choose_descriptor(kept_context(whole, selection), folder, selection, watch)
+
+
+def _trained_again(
+    whole: RunContext,
+    folder: RunFolder,
+    second: RunFolder,
+    selection: dict[str, Any],
+    watch: Watch,
+) -> RunFolder:
+    """Every rung that led to the kept one, each from the one before; returns the last's folder."""
+    start, before = None, whole.config
+    for step in _chain(selection):
+        name, told = step["name"], selection["refit"] | {"epochs": step["epochs"]}
+        context, place = (
+            replace(whole, config=rung_config(whole.config, name)),
+            rung_folder(second, name),
+        )
+        if start is not None:
+            same = have_same_objective(before, context.config)
+            fit = Fit(context, place, watch, step["epochs"], starting_from(start, same))
+        else:
+            fit = Fit(context, place, watch, step["epochs"])
+        tell(folder, watch, Refitted(**told, steps=len(fit.sampler)))
+        fit.run()
+        start, before = place, context.config
+    assert start is not None, "a chain has the head at least"
+    return start
+
+
+def _chain(selection: dict[str, Any]) -> list[dict[str, Any]]:
+    """The trainings that led to the kept weights, with their epochs."""
+    only = [{"name": FIRST, "epochs": selection["epoch"] + 1}]
+    chain: list[dict[str, Any]] = selection.get("ladder", {}).get("chain", only)
+    return chain
+
+
+def refit_minutes(context: RunContext, selection: dict[str, Any]) -> tuple[float, float]:
+    """What training again was planned to take, and what is to be left after it."""
+    names = [step["name"] for step in _chain(selection)]
+    rungs = [rung for rung in context.config.ladder if rung.name in names]
+    after = max((rung.minutes_after for rung in rungs), default=0.0)
+    return sum(rung.minutes or 0.0 for rung in rungs), after
 
 
 def all_training_classes(context: RunContext) -> RunContext:

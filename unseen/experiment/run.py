@@ -13,10 +13,12 @@ from typing import Any, Protocol
 from unseen import find_data
 from unseen.config import Config
 from unseen.experiment.claim import claimed, is_done
+from unseen.experiment.clock import Clock
 from unseen.experiment.fit import Fit
 from unseen.experiment.items import items_of, refuse_other_items
 from unseen.experiment.judge import FINAL, judge
-from unseen.experiment.refit import refit
+from unseen.experiment.ladder import climb, kept_context
+from unseen.experiment.refit import refit, refit_minutes
 from unseen.experiment.run_context import RunContext, Watch, as_stored, computing, describe, prepare
 from unseen.experiment.sources import refuse_other_sources, sources_of
 from unseen.training.manifest import Data
@@ -93,7 +95,7 @@ def train_and_judge(
     context = as_stored(context, folder)
     with lock or folder.lock(context.config.hash()):
         selection = _train(context, folder, command, watch)
-        result = judge(context, folder, selection, FINAL, watch)
+        result = judge(kept_context(context, selection), folder, selection, FINAL, watch)
         folder.note_end()
     return result
 
@@ -117,9 +119,14 @@ def _train(context: RunContext, folder: RunFolder, command: str, watch: Watch) -
         fit = Fit(context, folder, watch)
     if not folder.is_started:
         begin(context, folder, command)
+    clock = Clock(folder, watch, context.config.minutes, context.began, context.now)
     with computing(context):
         selection = fit.run()
-        return refit(context, folder, selection, watch) if context.config.refit else selection
+        if context.config.ladder:
+            selection = climb(fit, selection, clock)
+        if context.config.refit and clock.allows("refit", *refit_minutes(context, selection)):
+            selection = refit(context, folder, selection, watch)
+    return selection
 
 
 def begin(context: RunContext, folder: RunFolder, command: str) -> None:

@@ -1,5 +1,6 @@
 """What a run is about: a settled config, its data and its split; and who watches it."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -34,6 +35,7 @@ from unseen.experiment.leaks import Copies, copies, refuse_shared_classes
 from unseen.experiment.unreadable_pictures import UnreadablePictures
 from unseen.networks.network import LayeredNetwork
 from unseen.networks.taps import EMBEDDING
+from unseen.rungs import FIRST, rung_config
 from unseen.settle import settle
 from unseen.training.events import Event
 from unseen.training.processes import Processes
@@ -72,6 +74,8 @@ class RunContext:
     unreadable: UnreadablePictures = field(default_factory=UnreadablePictures)
     processes: Processes = field(default_factory=Processes)
     asked: Config | None = None  # the config before it was settled
+    now: Callable[[], float] = time.monotonic
+    began: float | None = None  # by `now`
 
     @property
     def device(self) -> torch.device:
@@ -173,7 +177,7 @@ def prepare(
 ) -> RunContext:
     """Opens the data (unless it is given), settles the config and cuts the classes. is_named: the
     config says where the given data set comes from; otherwise nobody else can open it."""
-    watch, processes = watch or Watch(), processes or Processes()
+    watch, processes, began = watch or Watch(), processes or Processes(), time.monotonic()
     if dataset is not None and not is_named:
         config = config.model_copy(update={"data": Part(name=outside.object_name(dataset))})
     told = watch.of("reading the data")
@@ -186,7 +190,14 @@ def prepare(
     refuse_shared_classes(dataset, split)
     found = copies(dataset, split)
     return RunContext(
-        settled, dataset, split, reasons, copies=found, processes=processes, asked=config
+        settled,
+        dataset,
+        split,
+        reasons,
+        copies=found,
+        processes=processes,
+        asked=config,
+        began=began,
     )
 
 
@@ -232,6 +243,16 @@ def _read(dataset: Dataset, watch: Watch) -> None:
 
 
 def stored_config(folder: RunFolder) -> SettledConfig:
+    """What the kept network was trained with: of a ladder that was climbed, the kept rung."""
+    config = begun_config(folder)
+    if config.ladder and folder.holds("selection.json"):
+        ladder = folder.read_json("selection.json").get("ladder", {})
+        return rung_config(config, ladder.get("kept", FIRST))
+    return config
+
+
+def begun_config(folder: RunFolder) -> SettledConfig:
+    """As it was settled when the run began."""
     folder.refuse_later_version()
     return configs.make_settled(configs.load(folder.checked("config.toml")))
 
@@ -240,7 +261,7 @@ def as_stored(context: RunContext, folder: RunFolder) -> RunContext:
     """A run goes on with what "auto" was settled to where it began, on whatever machine."""
     if context.asked is None or not folder.is_started:
         return context
-    stored, asked = dict(stored_config(folder)), dict(context.asked)
+    stored, asked = dict(begun_config(folder)), dict(context.asked)
     kept = {key: stored[key] for key in BY_MACHINE if asked[key] == "auto"}
     differing = {k: v for k, v in kept.items() if getattr(context.config, k) != v}
     if differing.get("device") and not torch.cuda.is_available():
@@ -256,7 +277,7 @@ def as_stored(context: RunContext, folder: RunFolder) -> RunContext:
 
 def changed_keys(folder: RunFolder, config: SettledConfig) -> list[str]:
     """Keys whose values differ between a stored run and a config."""
-    stored = stored_config(folder)
+    stored = begun_config(folder)
     return [key for key in Config.model_fields if getattr(stored, key) != getattr(config, key)]
 
 

@@ -38,7 +38,8 @@ def write_bundle(trained: Trained, out: Path, pictures: Tensor) -> dict[str, flo
     made = RunFolder(aside)
     aside.mkdir(parents=True)
     try:
-        for name in ("weights.safetensors", "config.toml", "result.json"):
+        made.write_text("config.toml", trained.config.to_toml())  # of a ladder, the kept rung's
+        for name in ("weights.safetensors", "result.json"):
             if trained.folder.file(name).exists():
                 shutil.copyfile(trained.folder.checked(name), aside / name)
         made.write_json("preprocessing.json", describe(trained))

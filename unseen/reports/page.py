@@ -41,6 +41,8 @@ def page_of(run: RunFolder, dataset: Dataset, say: Callable[[str], None]) -> str
     parts = []
     if run.result:
         parts.append(sections.scores(run.result))
+    if climbed := ((run.result or {}).get("selection") or {}).get("ladder"):
+        parts.append(sections.ladder(climbed))
     parts.append(sections.curves(run, **drawn))
     if run.layers or layers.layers_by_epoch(run):
         drawn |= {"layers": layers.bars_figure(run), "layer-curves": layers.curves_figure(run)}

@@ -55,7 +55,8 @@ class LayerAnswers:
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The files of `runs/<name>/`. `steps` and `epochs` are the journal's events, in order."""
+    """The files of `runs/<name>/`. `steps` and `epochs` are the journal's events, in order; config
+    and events are those of the kept rung where a ladder was climbed."""
 
     name: str
     config: Json
@@ -81,15 +82,18 @@ def read(folder: Path) -> RunFolder:
     config_text = _text(folder, "config.toml")
     manifest = parsed(_text(folder, "manifest.json") or "{}", str(folder / "manifest.json"))
     _refuse_cut_journal(folder / "journal.jsonl", manifest)
-    events = journal.read(folder / "journal.jsonl")
+    config, result = tomllib.loads(config_text), result_of(folder)
+    rung = _kept_rung(config, result)
+    trained = folder / "rungs" / str(rung["name"]) if rung else folder
+    events = journal.read(trained / "journal.jsonl")
     return RunFolder(
         name=folder.resolve().name,
-        config=tomllib.loads(config_text),
+        config=config | rung,
         config_text=config_text,
         manifest=manifest,
         steps=_latest({event.step: event for event in events if isinstance(event, Step)}),
         epochs=_latest({event.epoch: event for event in events if isinstance(event, Epoch)}),
-        result=result_of(folder),
+        result=result,
         test=_embeddings(folder, "embeddings/test.npz"),
         layers=json.loads(_text(folder, "layers.json") or "null"),
         layer_answers=_layer_answers(folder, "embeddings/layers.npz"),
@@ -97,6 +101,12 @@ def read(folder: Path) -> RunFolder:
         calibration=json.loads(_text(folder, "calibration.json") or "null"),
         start=next((event for event in events if isinstance(event, Start)), None),
     )
+
+
+def _kept_rung(config: Json, result: Json | None) -> Json:
+    """What the kept rung of a ladder trained with; nothing where it is the first, the run's own."""
+    kept = ((result or {}).get("selection") or {}).get("ladder", {}).get("kept")
+    return next((dict(rung) for rung in config.get("ladder", []) if rung["name"] == kept), {})
 
 
 def _text(folder: Path, name: str) -> str:

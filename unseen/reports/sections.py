@@ -10,6 +10,7 @@ from unseen.reports import queries, tables, thumbnails
 from unseen.reports.figures import PARTS, Line, Plot
 from unseen.reports.queries import FoundItems
 from unseen.reports.run_folder import RunFolder, TestEmbeddings
+from unseen.rungs import TRAINED
 
 Json = dict[str, Any]
 
@@ -118,6 +119,43 @@ def scores(result: Json) -> Part:
         table=tables.page_table(result),
         explained=text,
         meanings=[MEANINGS[key] for key in MEANINGS if any(n.startswith(key) for n in names)],
+    )
+
+
+@dataclass(frozen=True)
+class LadderRow:
+    """A rung: what it trained, and what it gained on the validation classes."""
+
+    name: str
+    trained: str
+    pixels: str
+    epoch: str
+    recall: float
+    gain: str
+    interval: str
+    verdict: str
+    is_kept: bool
+
+
+def ladder(climbed: Json) -> Part:
+    """The rungs in the order they were climbed."""
+    rows = [_ladder_row(rung, rung["name"] == climbed["kept"]) for rung in climbed["rungs"]]
+    return Part.of("reports/ladder", "Ladder", rows=rows, classes=climbed["classes"])
+
+
+def _ladder_row(rung: Json, is_kept: bool) -> LadderRow:
+    points = {key: f"{100 * rung[key]:+.1f}" for key in ("gain", "low", "high") if key in rung}
+    shown = [*dict.fromkeys([*rung["training_sizes"], rung["picture_size"]])]
+    return LadderRow(
+        name=rung["name"],
+        trained=TRAINED.get(str(rung["name"]), "as its keys say"),
+        pixels=" → ".join(map(str, shown)),
+        epoch=f"{rung['epoch'] + 1} of {rung['epochs']}" if rung["epoch"] >= 0 else "its start",
+        recall=rung["recall"],
+        gain=points.get("gain", ""),
+        interval=f"{points['low']} … {points['high']}" if points else "",
+        verdict="the run's own" if is_kept else "" if rung["kept"] else "not kept",
+        is_kept=is_kept,
     )
 
 

@@ -157,6 +157,9 @@ def descriptor(result: Json) -> str:
 def kept(selection: Json) -> str:
     """Which weights are the run's, and why, in words."""
     epoch, on = int(selection["epoch"]) + 1, selection.get("on")
+    if "ladder" in selection:
+        rest = {key: value for key, value in selection.items() if key != "ladder"}
+        return f"rung {selection['ladder']['kept']}, {kept(rest)}"
     if selection.get("kept") == "last":
         return f"epoch {epoch}, the last: too few {on} classes to choose by"
     mean = selection.get("mean_of_epochs")

@@ -96,6 +96,40 @@ class Refitted:
 
 
 @dataclass(frozen=True, config=CHECKED)
+class RungBegun:
+    """A training deeper than the one before, from the weights of another rung. steps: of one
+    epoch."""
+
+    name: str
+    start: str  # the rung it starts from
+    epochs: int
+    steps: int
+
+
+@dataclass(frozen=True, config=CHECKED)
+class RungEnded:
+    """recall: its recall@1 on the validation classes; the gain over the best before it, with its
+    95 % interval and its standard error, both over classes."""
+
+    name: str
+    over: str
+    recall: float
+    gain: float
+    low: float
+    high: float
+    error: float
+    kept: bool
+
+
+@dataclass(frozen=True, config=CHECKED)
+class ClockDecided:
+    """What the minutes of a run did not allow: a number of epochs, or whether something begins."""
+
+    what: str
+    decided: bool | int
+
+
+@dataclass(frozen=True, config=CHECKED)
 class Resumed:
     """A run goes on where it was stopped; the journal does not keep that."""
 
@@ -119,7 +153,18 @@ class FrozenLayersPlanned:
     plan: str
 
 
-Kept = Start | Step | Epoch | Warned | Unreadable | StoppedEarly | Refitted
+Kept = (
+    Start
+    | Step
+    | Epoch
+    | Warned
+    | Unreadable
+    | StoppedEarly
+    | Refitted
+    | RungBegun
+    | RungEnded
+    | ClockDecided
+)
 Event = Kept | Resumed | DescriptorChosen | FrozenLayersPlanned
 
 KINDS: dict[str, type[Kept]] = {
@@ -130,6 +175,9 @@ KINDS: dict[str, type[Kept]] = {
     "unreadable": Unreadable,
     "stopped_early": StoppedEarly,
     "refit": Refitted,
+    "rung": RungBegun,
+    "rung_end": RungEnded,
+    "clock": ClockDecided,
 }
 _NAMES = {kind: name for name, kind in KINDS.items()}
 

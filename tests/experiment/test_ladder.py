@@ -1,0 +1,268 @@
+"""A ladder is climbed while validation classes gain; stopped anywhere, it ends as if never stopped;
+what was decided by the clock is decided once."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from unseen import config as configs
+from unseen.experiment import ladder
+from unseen.experiment.ladder import gain_of
+from unseen.experiment.run import train_and_judge
+from unseen.experiment.run_context import RunContext, Watch, prepare, reopen, stored_config
+from unseen.experiment.trained import Trained
+from unseen.reports import page, run_folder
+from unseen.statistics import Interval
+from unseen.training.events import ClockDecided, Epoch, Event, RungBegun, RungEnded, Step
+from unseen.training.journal import read
+from unseen.training.run_folder import RunFolder
+
+pytestmark = pytest.mark.usefixtures("narrow_network")
+
+LAST = '{name="last", freeze_until="stage1", epochs=2, loss="proxy_anchor", miner="none"}'
+WHOLE = (
+    '{name="whole", after="gain", freeze_until="none", epochs=2, loss="proxy_anchor", '
+    'miner="none", picture_size=24, training_sizes=[16, 24], look_every=2, minutes=9.0, '
+    "minutes_after=1.0}"
+)
+LARGER = '{name="larger", after="no gain", picture_size=24, mirror=true}'
+WORDS = [
+    *("data.max_classes=24", "data.size=16", "batch_size=16", "embedding_size=16", "epochs=2"),
+    *("sampler.steps=2", "workers=0", 'metrics=["recall@1"]', "freeze_until=pooled", "ema=0.5"),
+    f"ladder=[{LAST}, {WHOLE}, {LARGER}]",
+]
+
+
+AnyEvent = TypeVar("AnyEvent")
+
+
+class StoppedError(Exception):
+    """A crash at a chosen event."""
+
+
+@pytest.fixture(autouse=True)
+def _all_is_kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep_all(monkeypatch, cache)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+def keep_all(patch: pytest.MonkeyPatch, cache: Path) -> None:
+    """Every step has a checkpoint; every rung gains."""
+    patch.setattr("unseen.experiment.fit.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    patch.setattr("unseen.experiment.source.cache_folder", lambda: cache)
+    gaining(patch, True)
+
+
+@pytest.fixture(scope="module")
+def context(cache: Path) -> RunContext:
+    return replace(context_of("minutes=10"), now=Ticks(), began=0.0)
+
+
+@pytest.fixture(scope="module")
+def run(context: RunContext, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A ladder that was climbed without a stop; its clock stands still."""
+    path = tmp_path_factory.mktemp("ladder") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        keep_all(patch, cache)
+        train_and_judge(context, path, "test")
+    return path
+
+
+def gaining(patch: pytest.MonkeyPatch, *gains: bool) -> None:
+    """What the rungs gain, one after the other; the last holds for all others."""
+    left = list(gains)
+
+    def gain(*_: Any) -> tuple[Interval, float]:
+        value = 0.1 if (left.pop(0) if len(left) > 1 else left[0]) else -0.1
+        return Interval(value, value - 0.1, value + 0.1), 0.05
+
+    patch.setattr(ladder, "gain_of", gain)
+
+
+def context_of(*words: str) -> RunContext:
+    return prepare(configs.make(configs.override({}, [*WORDS, *words])))
+
+
+def weights(path: Path) -> dict[str, Tensor]:
+    return RunFolder(path).read_tensors("weights.safetensors")
+
+
+def same(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
+    return all(torch.equal(first[name], second[name]) for name in first)
+
+
+def told(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = RunFolder(path).read_json("result.json")["selection"]["ladder"]
+    return found
+
+
+def test_each_rung_starts_from_the_one_before_and_the_best_is_kept(run: Path) -> None:
+    assert [rung["name"] for rung in told(run)["rungs"]] == ["head", "last", "whole"]
+    assert told(run)["kept"] == "whole"
+    assert same(weights(run), weights(run / "rungs/whole"))
+    head = RunFolder(run).read_tensors("checkpoint/weights.safetensors")
+    for name, value in weights(run / "rungs/last").items():  # what is frozen stays as it was
+        if name.startswith(("backbone.body.stage0", "backbone.body.stage1")):
+            assert torch.equal(value, head[name])
+    events = [type(event) for event in read(run / "journal.jsonl")]
+    assert events[-4:] == [RungBegun, RungEnded] * 2
+    reads = RunFolder(run).read_json("manifest.json")["test_reads"]
+    assert [read["purpose"] for read in reads] == ["final evaluation"]
+
+
+def test_a_run_is_used_with_the_config_of_its_kept_rung(run: Path) -> None:
+    config = stored_config(RunFolder(run))
+    assert (config.picture_size, config.freeze_until, config.depth) == (24, None, "whole")
+    assert reopen(run)[0].config == config
+    trained = Trained.open(run)
+    assert trained.embed([np.zeros((30, 30, 3), np.uint8)]).shape == (1, 16)
+
+
+def test_the_report_shows_the_rungs_and_the_curves_of_the_kept_one(
+    run: Path, context: RunContext
+) -> None:
+    html = page.write(run, context.dataset).read_text()
+    assert "the whole network" in html
+    assert "16 → 24" in html
+    kept = run_folder.read(run)
+    assert kept.config["loss"] == "proxy_anchor"
+    assert kept.steps == of_kind(Step, run / "rungs/whole")
+
+
+def test_where_depth_gains_nothing_the_head_gets_larger_pictures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gaining(monkeypatch, False, True)
+    train_and_judge(context_of("refit=true"), tmp_path, "test")
+    assert [rung["name"] for rung in told(tmp_path)["rungs"]] == ["head", "last", "larger"]
+    assert [step["name"] for step in told(tmp_path)["chain"]] == ["head", "larger"]
+    assert stored_config(RunFolder(tmp_path)).mirror is True
+    assert same(weights(tmp_path), weights(tmp_path / "refit/rungs/larger"))
+    assert same(weights(tmp_path / "selected"), weights(tmp_path / "rungs/larger"))
+
+
+@pytest.mark.slow
+def test_where_no_rung_gains_the_head_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gaining(monkeypatch, False)
+    train_and_judge(context_of(), tmp_path / "run", "test")
+    alone = [word for word in WORDS if not word.startswith("ladder")]
+    train_and_judge(prepare(configs.make(configs.override({}, alone))), tmp_path / "one", "test")
+    assert told(tmp_path / "run")["kept"] == "head"
+    assert same(weights(tmp_path / "run"), weights(tmp_path / "one"))
+    scores = [RunFolder(tmp_path / n).read_json("result.json")["scores"] for n in ("run", "one")]
+    assert scores[0] == scores[1]
+
+
+def stop_at(kind: type[Event], number: int) -> Watch:
+    seen: list[Event] = []
+
+    def listen(event: Event) -> None:
+        seen.extend([event] if isinstance(event, kind) else [])
+        if len(seen) == number:
+            raise StoppedError
+
+    return Watch([listen])
+
+
+@pytest.mark.parametrize(
+    ("kind", "number"),
+    [
+        (Step, 7),
+        pytest.param(Step, 3, marks=pytest.mark.slow),
+        pytest.param(RungBegun, 1, marks=pytest.mark.slow),
+        pytest.param(RungEnded, 1, marks=pytest.mark.slow),
+        pytest.param(Step, 11, marks=pytest.mark.slow),
+    ],
+)
+def test_stopped_anywhere_and_resumed_equals_never_stopped(
+    run: Path, context: RunContext, tmp_path: Path, kind: type[Event], number: int
+) -> None:
+    with pytest.raises(StoppedError):
+        train_and_judge(context, tmp_path, "test", stop_at(kind, number))
+    train_and_judge(context, tmp_path, "test")
+    assert same(weights(run), weights(tmp_path))
+    results = [RunFolder(path).read_json("result.json") for path in (run, tmp_path)]
+    assert results[0] == results[1]
+
+
+def of_kind(kind: type[AnyEvent], run: Path) -> list[AnyEvent]:
+    return [event for event in read(run / "journal.jsonl") if isinstance(event, kind)]
+
+
+class Ticks:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def slowly(ticks: Ticks, each: float) -> Watch:
+    """Every step takes so many seconds."""
+
+    def listen(event: Event) -> None:
+        ticks.seconds += each * isinstance(event, Step)
+
+    return Watch([listen])
+
+
+def test_a_rung_without_minutes_left_is_not_begun_and_that_is_told_once(tmp_path: Path) -> None:
+    ticks = Ticks()
+    context = replace(context_of("minutes=10"), now=ticks, began=0.0)
+    train_and_judge(context, tmp_path, "test", slowly(ticks, 60.0))  # head 4 minutes, last 4
+    assert [rung["name"] for rung in told(tmp_path)["rungs"]] == ["head", "last"]
+    clock = of_kind(ClockDecided, tmp_path)
+    assert clock == [ClockDecided("whole begins", False)]
+    decided = RunFolder(tmp_path).read_json("clock.json")["decided"]
+    assert [what for what, chosen in decided.items() if chosen is False] == ["whole begins"]
+
+
+def test_a_training_that_would_end_late_gets_fewer_epochs_once_and_for_all(tmp_path: Path) -> None:
+    """Its epochs take 6 minutes, and 7 are left for 6 of them; the resumed run is fast
+    again and yet reads the decision back."""
+    words = ("minutes=20", f"ladder=[{WHOLE.replace('epochs=2', 'epochs=6')}]")
+    ticks = Ticks()
+    context = replace(context_of(*words), now=ticks, began=0.0)
+    watch = slowly(ticks, 180.0)  # head 12 minutes; 7 left for epochs of 6
+    train_and_judge(context, tmp_path / "whole", "test", watch)
+    clock = of_kind(ClockDecided, tmp_path / "whole")
+    assert [e.what for e in clock] == ["epochs of whole after 1"]
+    epochs = of_kind(Epoch, tmp_path / "whole/rungs/whole")
+    assert len(epochs) == clock[0].decided == 1
+    assert epochs[-1].validation is not None  # the last one is looked at, whenever it ends
+
+    ticks.seconds = 0.0
+    stopping = slowly(ticks, 180.0)
+    stopping.listeners += stop_at(ClockDecided, 1).listeners
+    with pytest.raises(StoppedError):
+        train_and_judge(context, tmp_path / "stopped", "test", stopping)
+    ticks.seconds = 0.0
+    train_and_judge(context, tmp_path / "stopped", "test", slowly(ticks, 0.1))
+    assert same(weights(tmp_path / "whole"), weights(tmp_path / "stopped"))
+
+
+def test_the_gain_is_that_of_the_same_queries_and_its_error_that_of_classes() -> None:
+    rng = np.random.default_rng(0)
+    labels = torch.arange(12).repeat_interleave(20)
+    before = torch.from_numpy((rng.random(240) < 0.6).astype(np.float64))
+    after = torch.maximum(before, torch.from_numpy((rng.random(240) < 0.3).astype(np.float64)))
+    gain, error = gain_of(before, after, labels, 0)
+    each = np.array([float((after - before)[labels == c].mean()) for c in range(12)])
+    assert gain.value == pytest.approx(each.mean())
+    assert error == pytest.approx(each.std() / np.sqrt(12), rel=0.2)
+    assert gain.low < gain.value - error
+    same_as_before, no_error = gain_of(before, before, labels, 0)
+    assert (same_as_before.value, no_error) == (0.0, 0.0)

@@ -1,0 +1,100 @@
+"""The minutes of a run: what is spent, over all its stops, and what was decided by it.
+
+Every decision by the clock is made once, kept in `clock.json` and told in the journal; a run that
+goes on after a stop reads it back, so that it ends as it would have without the stop. The clock
+only shortens what was planned (`budget.py`): where the plan holds, it decides nothing.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from unseen.experiment.run_context import Watch
+from unseen.training.events import ClockDecided
+from unseen.training.journal import append
+from unseen.training.run_folder import RunFolder
+
+FILE = "clock.json"
+LATE = 1.05  # a training is shortened where it would take longer than this share of what is left
+LEAST = 1 / 3  # of a rung's planned minutes: with less left it is not begun
+
+
+class Clock:
+    """minutes None: there is always time. now: seconds; began: when the run did, by `now`."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        watch: Watch,
+        minutes: float | None,
+        began: float | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.folder, self.watch, self.minutes, self.now = folder, watch, minutes, now
+        self.began = now() if began is None else began
+        kept: dict[str, Any] = folder.read_json(FILE) if folder.holds(FILE) else {}
+        self.before: float = kept.get("spent", 0.0)
+        self.decided: dict[str, Any] = kept.get("decided", {})
+
+    @property
+    def left(self) -> float:
+        """Seconds; infinite without a budget."""
+        if self.minutes is None:
+            return float("inf")
+        return 60 * self.minutes - self.before - (self.now() - self.began)
+
+    def keep(self) -> None:
+        """Writes down what is spent, for after a stop."""
+        if self.minutes is not None:
+            spent = self.before + self.now() - self.began
+            self.folder.write_json(FILE, {"spent": round(spent, 1), "decided": self.decided})
+
+    def decide(self, what: str, choose: Callable[[], Any], usual: Any) -> Any:
+        """What was decided, or is now; what is not usual is told."""
+        if self.minutes is None:
+            return usual
+        if what not in self.decided:
+            self.decided[what] = self.folder.processes.agreed(choose)
+        self.keep()
+        if (chosen := self.decided[what]) != usual:
+            event = ClockDecided(what, chosen)
+            if self.folder.writes:
+                append(self.folder.file("journal.jsonl"), event)
+            self.watch.tell(event)
+        return chosen
+
+    def allows(self, what: str, minutes: float | None, after: float, share: float = 1.0) -> bool:
+        """Whether something can be done, or a share of it, and judged. minutes: it is to take;
+        after: those to be left for what follows."""
+        needed = 60 * (share * (minutes or 0) + after)
+        return bool(self.decide(f"{what} begins", lambda: self.left >= needed, True))
+
+
+class Length:
+    """How many epochs a training has: fewer than planned where the minutes would not last."""
+
+    def __init__(self, clock: Clock, name: str, after: float) -> None:
+        self.clock, self.name, self.after = clock, name, after
+        self.began, self.done = clock.now(), 0
+
+    def begun(self, done: int, epochs: int) -> int:
+        """Before the next epoch; so many were done before a stop."""
+        self.began, self.done = self.clock.now(), done
+        for place in range(1, done + 1):
+            epochs = self.clock.decided.get(self._what(place), epochs)
+        return epochs
+
+    def next(self, done: int, epochs: int) -> int:
+        """After one more epoch, the `done`-th of so many."""
+        each = (self.clock.now() - self.began) / (done - self.done)
+
+        def fitting() -> int:
+            left = self.clock.left - 60 * self.after
+            if (epochs - done) * each <= LATE * left:
+                return epochs
+            return min(epochs, max(done, done + int(left / each)))
+
+        return int(self.clock.decide(self._what(done), fitting, epochs))
+
+    def _what(self, done: int) -> str:
+        return f"epochs of {self.name} after {done}"

@@ -1,0 +1,195 @@
+"""The way down from the head: last layers, then the whole network, while validation classes gain.
+
+Each rung is an ordinary training (`Fit`) in `rungs/<name>/` of the run's folder, which begins with
+the best weights so far. A rung is kept where its gain in recall@1 over them, on the same queries of
+the validation classes, is larger than its standard error over classes; the next one is climbed as
+its `after` says. The kept weights become the run's own; every rung's score is in the selection,
+which the result and the report show. Test classes are not read.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unseen.assemble import Assembly
+from unseen.config import SettledConfig
+from unseen.config_tables import Rung
+from unseen.evaluation.evaluate import evaluate
+from unseen.experiment.clock import LEAST, Clock, Length
+from unseen.experiment.fit import Fit
+from unseen.experiment.run_context import RunContext, Watch
+from unseen.experiment.selection import SELECT_BY, TOO_FEW
+from unseen.networks.weights import fill
+from unseen.rungs import FIRST, rung_config
+from unseen.statistics import Interval, bootstrap
+from unseen.training.events import Kept, RungBegun, RungEnded
+from unseen.training.journal import append
+from unseen.training.run_folder import COPIES, RunFolder
+
+FILES = ("weights.safetensors", "objective.safetensors")
+END, ANSWERS = "rung.json", "validation.npz"
+WITHIN = 0.68  # the interval of one standard error to each side
+
+
+@dataclass(frozen=True)
+class Climbed:
+    """A rung after its training. right: [Q] whether each validation query finds its class first."""
+
+    name: str
+    config: SettledConfig
+    folder: RunFolder
+    selection: dict[str, Any]
+    right: Tensor
+
+
+def kept_context(context: RunContext, selection: dict[str, Any]) -> RunContext:
+    """The run with the config of the rung it has kept."""
+    if "ladder" not in selection:
+        return context
+    return replace(context, config=rung_config(context.config, selection["ladder"]["kept"]))
+
+
+def climb(first: Fit, selection: dict[str, Any], clock: Clock) -> dict[str, Any]:
+    """Climbs, or goes on with it; returns the selection of the best rung, with all of them."""
+    context, folder = first.context, first.folder
+    labels = context.retrieval_task(context.split.validation).query_labels()
+    is_judged = len(labels.unique()) >= TOO_FEW
+    best = Climbed(
+        FIRST, rung_config(context.config, FIRST), folder, selection, _answers(folder, first)
+    )
+    records, chain, gained = [_record(best)], [best], True
+    for rung in context.config.ladder:
+        if rung.after != "any" and gained != (rung.after == "gain"):
+            continue
+        if not clock.allows(rung.name, rung.minutes, rung.minutes_after, LEAST):
+            continue
+        reached = _climbed(first, rung, best, clock)
+        gain, error = gain_of(best.right, reached.right, labels, context.config.seed)
+        gained = gain.value > error or not is_judged
+        ended = _ended(reached, best, gain, error, gained)
+        records.append(_record(reached, ended))
+        tell(folder, first.watch, ended)
+        if gained:
+            best, chain = reached, [*chain, reached]
+        clock.keep()
+    steps = [{"name": r.name, "epochs": r.selection["epoch"] + 1} for r in chain]
+    told = {"kept": best.name, "chain": steps, "classes": len(labels.unique()), "rungs": records}
+    for name in FILES:
+        folder.write_tensors(name, kept_tensors(best.folder, name))
+    selection = best.selection | {"ladder": told}
+    folder.write_json("selection.json", selection)
+    return selection
+
+
+def gain_of(before: Tensor, after: Tensor, labels: Tensor, seed: int) -> tuple[Interval, float]:
+    """The mean gain of the same queries with its 95 % interval over classes, and its standard
+    error: how far the lower end of the 68 % interval lies below."""
+    difference = (after - before)[:, None]
+    gain = bootstrap(difference, labels, seed=seed)[0]
+    near = bootstrap(difference, labels, level=WITHIN, seed=seed)[0]
+    return gain, gain.value - near.low
+
+
+def rung_folder(root: RunFolder, name: str) -> RunFolder:
+    return root if name == FIRST else RunFolder(root.file(f"rungs/{name}"), root.processes)
+
+
+def kept_tensors(folder: RunFolder, name: str) -> dict[str, Tensor]:
+    """As a training kept them; what lies beside may have become those of a better rung."""
+    return folder.read_tensors(f"{COPIES}/{name}")
+
+
+def starting_from(folder: RunFolder, same_objective: bool) -> Callable[[Assembly], None]:
+    """Puts the weights of a training into another that is to begin, and those of its loss if that
+    is the same."""
+
+    def start(made: Assembly) -> None:
+        modules = (made.network, made.objective) if same_objective else (made.network,)
+        for module, name in zip(modules, FILES, strict=False):
+            fill(module, kept_tensors(folder, name), str(folder.file(name)))
+
+    return start
+
+
+def have_same_objective(first: SettledConfig, second: SettledConfig) -> bool:
+    return (first.loss, first.regularizers) == (second.loss, second.regularizers)
+
+
+def tell(folder: RunFolder, watch: Watch, event: Kept) -> None:
+    """To who watches, and at the end of the run's journal: the first training cuts what came after
+    it when it is taken up again."""
+    if folder.writes:
+        append(folder.file("journal.jsonl"), event)
+    watch.tell(event)
+
+
+def _climbed(first: Fit, rung: Rung, best: Climbed, clock: Clock) -> Climbed:
+    """Trains a rung, or goes on with it; one that has come to its end is read."""
+    config = rung_config(first.context.config, rung.name)
+    context, folder = replace(first.context, config=config), rung_folder(first.folder, rung.name)
+    if not folder.holds(END):
+        start = starting_from(best.folder, have_same_objective(best.config, config))
+        length = Length(clock, rung.name, rung.minutes_after)
+        fit = Fit(context, folder, first.watch, start=start, length=length)
+        begun = RungBegun(rung.name, best.name, config.epochs, len(fit.sampler))
+        tell(first.folder, first.watch, begun)
+        selection = fit.run()
+        _answers(folder, fit)
+        folder.write_json(END, {"selection": selection, "epochs": fit.trainer.place.epoch})
+    selection = folder.read_json(END)["selection"]
+    return Climbed(rung.name, config, folder, selection, _answers(folder))
+
+
+def _answers(folder: RunFolder, fit: Fit | None = None) -> Tensor:  # [Q]
+    """Whether each query of the validation classes finds its class first, with the kept weights."""
+    if fit is not None and not folder.holds(ANSWERS):
+        items, context = fit.context.split.validation, fit.context
+        fit.network.load_state_dict(kept_tensors(folder, FILES[0]))
+        embeddings = fit.source.embed(items, fit.watch.of("judging the rung"), layer=fit.layer)
+        asked = context.retrieval_task(items).arguments(embeddings)
+        normalise = context.config.normalise
+        score = evaluate(**asked, metrics=(SELECT_BY,), normalise=normalise, resamples=0)
+        folder.write_arrays(ANSWERS, right=score.per_query[SELECT_BY].numpy())
+
+    def read() -> Tensor:
+        with np.load(folder.checked(ANSWERS)) as arrays:
+            return torch.from_numpy(arrays["right"])
+
+    return folder.processes.agreed(read)
+
+
+def _ended(rung: Climbed, best: Climbed, gain: Interval, error: float, kept: bool) -> RungEnded:
+    return RungEnded(
+        name=rung.name,
+        over=best.name,
+        recall=round(_recall(rung), 6),
+        gain=round(gain.value, 6),
+        low=round(gain.low, 6),
+        high=round(gain.high, 6),
+        error=round(error, 6),
+        kept=kept,
+    )
+
+
+def _recall(rung: Climbed) -> float:
+    return float(rung.right[~rung.right.isnan()].mean())
+
+
+def _record(rung: Climbed, ended: RungEnded | None = None) -> dict[str, Any]:
+    """What the result holds of a rung: no times, so that it can be compared."""
+    config = rung.config
+    return {
+        "name": rung.name,
+        "depth": config.depth,
+        "epoch": rung.selection["epoch"],
+        "epochs": config.epochs,
+        "loss": config.loss.name,
+        "picture_size": config.picture_size,
+        "training_sizes": config.training_sizes,
+        "recall": round(_recall(rung), 6),
+        "kept": True,
+    } | ({} if ended is None else vars(ended))

@@ -1,0 +1,134 @@
+"""The rungs of a ladder: how deep each training goes, and with which values.
+
+    head     a head on frozen layers, each picture through them once: the run's own config
+    last     the last layers with at least half of all weights, from activations kept at their cut
+    whole    every layer, from pictures
+    larger   a head again, on larger pictures and their mirror images: where depth gains nothing
+
+A rung is the run's config with some keys changed (`KEYS`); it starts from the best weights so far.
+What the user gave holds on every rung.
+
+Values   lr 8e-4, frozen batch norm, 12 epochs: whole EfficientNet-Lite0 on Cars196 with
+         proxy-anchor (its own loss.lr 0.01). Deeper rungs take proxy-anchor unless a loss was
+         given: its proxies have trained when the whole network begins.
+"""
+
+from functools import cache
+from typing import Any
+
+from unseen import config as configs
+from unseen.config import PLAIN, Config, SettledConfig, depth_of
+from unseen.config_tables import Rung
+from unseen.names import known
+from unseen.networks.backbone import create_backbone
+from unseen.networks.head import Head
+from unseen.networks.network import EmbeddingNetwork
+from unseen.networks.split import passages
+from unseen.networks.taps import POOLED
+
+FIRST, LAST, WHOLE, LARGER = "head", "last", "whole", "larger"
+TRAINED = {
+    FIRST: "the head",
+    LAST: "the last layers",
+    WHOLE: "the whole network",
+    LARGER: "the head, larger pictures",
+}
+KEYS = (
+    *("freeze_until", "views", "picture_size", "training_sizes", "mirror", "frozen_bn"),
+    *("smallest_crop", "transform", "loss", "miner", "sampler", "batch_size", "micro_batch"),
+    *("epochs", "lr", "weight_decay", "optimiser", "schedule", "ema", "precision"),
+    *("patience", "look_every", "look_pictures"),
+)
+HALF = 0.5  # of all weights: what the last layers hold at least
+
+
+def with_ladder(config: Config, settled: SettledConfig) -> tuple[SettledConfig, list[str]]:
+    """A depth that was asked for is reached in steps: the rungs below the head, each checked."""
+    own = depth_of(settled.freeze_until)
+    if not config.ladder and config.depth not in ("auto", own):
+        if own != FIRST or config.freeze_until != "auto" or not can_climb(settled):
+            raise ValueError(
+                f"depth = {config.depth} does not go with freeze_until = {settled.freeze_until} "
+                f"and weights = {settled.weights}, which train {TRAINED[own]}: leave one out"
+            )
+        cut = cut_of_last_layers(settled.backbone, settled.picture_size)
+        rungs = [last(config, cut), *([whole(config)] if config.depth == WHOLE else [])]
+        settled = settled.model_copy(update={"ladder": rungs})
+    names = [rung.name for rung in settled.ladder]
+    if names and settled.select == "test":
+        raise ValueError("a ladder is climbed by validation classes: it needs select=validation")
+    if len({FIRST, *names}) != len(names) + 1:
+        raise ValueError(f"rungs need names of their own, and not {FIRST!r}, got {names}")
+    return settled, [_reason(rung_config(settled, name), name) for name in names]
+
+
+def can_climb(settled: SettledConfig) -> bool:
+    """Whether there is a head on layers that know something, and more to train below it."""
+    plain = settled.network == PLAIN and settled.ensemble is None
+    return plain and settled.weights is not None and settled.select == "validation"
+
+
+def rung_config(config: SettledConfig, name: str) -> SettledConfig:
+    """What a rung trains with; the first one is the run's own config."""
+    changed: dict[str, Any] = {"ladder": []}
+    if name != FIRST:
+        rung = next(rung for rung in config.ladder if rung.name == name)
+        for key in rung.values:
+            known(key, KEYS, f"key of the rung {name}")
+        changed |= rung.values
+        changed["depth"] = depth_of(rung.values.get("freeze_until", config.freeze_until))
+    return configs.make_settled(config.model_dump() | changed)
+
+
+def _reason(config: SettledConfig, name: str) -> str:
+    sizes = "/".join(map(str, config.training_sizes)) or config.picture_size
+    trained = TRAINED.get(name, name)
+    return (
+        f"ladder: {name} trains {trained}, {config.epochs} epochs at {sizes} px, "
+        f"{config.loss.name}, lr = {config.lr:g}"
+    )
+
+
+def last(config: Config, cut: str, **values: Any) -> Rung:
+    usual = {"epochs": 6, "views": 2, "mirror": False, "smallest_crop": 0.25}
+    return _rung(config, LAST, {"freeze_until": cut}, usual | values)
+
+
+def whole(config: Config, **values: Any) -> Rung:
+    usual = {"epochs": 12, "mirror": "judging", "smallest_crop": 0.25}
+    return _rung(config, WHOLE, {"freeze_until": None, "views": 0}, usual | values)
+
+
+def larger(config: Config, **values: Any) -> Rung:
+    """Climbed where the rungs before it gained nothing."""
+    free = {key: value for key, value in values.items() if key not in config.model_fields_set}
+    return Rung.model_validate({"name": LARGER, "after": "no gain"} | free)
+
+
+def _rung(config: Config, name: str, what: dict[str, Any], usual: dict[str, Any]) -> Rung:
+    usual = {"lr": 8e-4, "frozen_bn": "full"} | usual
+    if "loss" not in config.model_fields_set:
+        usual |= {"loss": "proxy_anchor", "miner": None}
+    free = {key: value for key, value in usual.items() if key not in config.model_fields_set}
+    return Rung.model_validate({"name": name} | free | what)
+
+
+@cache
+def cut_of_last_layers(backbone: str, picture_size: int | None) -> str:
+    """The last layer that everything passes through with at least half of the weights after it;
+    `pooled` where there is none."""
+    made = create_backbone(backbone, picture_size)
+    net = EmbeddingNetwork(made, Head(made.num_features, None))
+    body, _ = net.first_part()
+    count = {name: p.numel() for name, p in body.named_parameters()}
+    for layer in reversed(passages(net)):
+        before = _up_to(list(count), layer)
+        if sum(count[name] for name in before) <= HALF * sum(count.values()):
+            return layer
+    return POOLED
+
+
+def _up_to(names: list[str], layer: str) -> list[str]:
+    """Parameters in the order of the forward pass, up to the last one of a layer."""
+    own = [place for place, name in enumerate(names) if name.startswith(f"{layer}.")]
+    return names[: own[-1] + 1] if own else []
