@@ -69,6 +69,16 @@ def test_from_a_run_to_an_answer(
     assert text.splitlines()[0].split() == ["similarity", "label", "path"]
     assert text.splitlines()[1].endswith(f"  kind 2  {query.resolve()}")  # can be copied
     assert "unseen calibrate" in text
+    with Image.open(query) as opened:
+        width, height = opened.size
+    code, text, _ = unseen(capsys, "search", index, query, "--box", f"0,0,{width},{height}")
+    assert text.splitlines()[1].endswith(f"  kind 2  {query.resolve()}")
+    code, _, errors = unseen(capsys, "search", index, query, "--box", "1,2,0,4")
+    assert (code, "--box must be x,y,width,height" in errors) == (2, True)
+    (tmp_path / "words.jpg").write_text("words")
+    words = ["index", "build", run, tmp_path / "words.jpg", "--out", tmp_path / "empty.index"]
+    code, _, errors = unseen(capsys, *words)
+    assert (code, "empty.index would be empty" in errors) == (2, True)
     code, text, _ = unseen(capsys, "refine", run, "--k1", "5", "--k2", "2")
     assert code == 0
     assert "R@1" in text

@@ -130,6 +130,26 @@ def test_boxes(tmp_path: Path, columns: Columns) -> None:
         Table(written(tmp_path, columns))
 
 
+def test_boxes_by_width_and_height_and_in_one_cell(tmp_path: Path, columns: Columns) -> None:
+    corners: list[list[Any]] = [[2, 1, 8, 9]] + [["", "", "", ""]] * 30 + [[5, 5, 9, 10]]
+    for place, edge in enumerate(("x_1", "y_1", "x_2", "y_2")):
+        columns[edge] = [box[place] for box in corners]
+    expected = Table(written(tmp_path, columns))
+    for edge in ("x_1", "y_1", "x_2", "y_2"):
+        del columns[edge]
+    extents: list[list[Any]] = [[2, 1, 6, 8]] + [["", "", "", ""]] * 30 + [[5, 5, 4, 5]]
+    for names in (("x", "y", "w", "h"), ("x", "y", "width", "height")):
+        more = {name: [box[place] for box in extents] for place, name in enumerate(names)}
+        found = Table(written(tmp_path, columns | more))
+        assert np.array_equal(found.boxes, expected.boxes)
+        assert not set(names) & set(found.annotations.labels)
+    for first, last in (("2 1 6 8", "5,5,4,5"), ("[2, 1, 6, 8]", "(5; 5; 4; 5)")):
+        found = Table(written(tmp_path, columns | {"bbox": [first, *[""] * 30, last]}))
+        assert np.array_equal(found.boxes, expected.boxes)
+    with pytest.raises(ValueError, match=r"row 2: bbox must be x, y, width, height, got '1 2 3'"):
+        Table(written(tmp_path, columns | {"bbox": ["1 2 3", *[""] * 31]}))
+
+
 def test_unreadable_pictures_are_left_out_and_named(tmp_path: Path, columns: Columns) -> None:
     (tmp_path / "images" / "0_1.jpg").write_text("no picture")
     (tmp_path / "images" / "3_1.jpg").unlink()

@@ -52,8 +52,7 @@ def test_vectors_of_paths_pictures_and_arrays_agree(model: Trained, pictures: Pa
     assert model.embed([]).shape == (0, 16)
     with pytest.raises(ValueError, match="uint8 array"):
         model.embed([np.zeros((4, 4, 7), dtype=np.uint8)])
-    with pytest.raises(ValueError, match="sequence"):
-        model.embed("one.jpg")
+    assert torch.equal(model.embed(paths[0]), model.embed(paths[:1])[0])
 
 
 def test_what_is_there_is_passed_over_and_broken_files_are_told(
@@ -81,6 +80,35 @@ def test_what_is_there_is_passed_over_and_broken_files_are_told(
     assert heard[-1] == (33, 33)
     assert Index.open(path).labels["class 5"] == 5
     assert "class 0" not in Index.open(path).labels  # its folder was the root: no class above it
+
+
+def test_parts_of_pictures_are_pictures_of_their_own(
+    tmp_path: Path, model: Trained, pictures: Path
+) -> None:
+    """A table with boxes: each row is embedded, found, kept and renewed as the part it names."""
+    paths = sorted(pictures.rglob("*.png"))[:2]
+    pair = np.concatenate([np.asarray(Image.open(path)) for path in paths], axis=1)
+    Image.fromarray(pair).save(tmp_path / "pair.png")
+    rows = ["path,label,x,y,w,h", "pair.png,left,0,0,60,60", "pair.png,right,60,0,60,60"]
+    (tmp_path / "boxes.csv").write_text("\n".join([*rows, "pair.png,,,,,"]))
+    path = built(tmp_path / "i", model, tmp_path / "boxes.csv")
+    index = Index.open(path)
+    found = index.search(model.embed(paths), k=1)
+    assert [index.picture(id).label for id in found.ids[:, 0]] == ["left", "right"]
+    assert found.similarities[:, 0] == pytest.approx(1, abs=1e-5)
+    boxes = [facts.box for _, facts in index.every()]
+    assert boxes == [(0, 0, 60, 60), (60, 0, 120, 60), None]
+    assert named(index, [str(tmp_path / "pair.png")]) == [1, 2, 3]
+    vectors = index.vectors()
+    with Writer.open(path) as writer:
+        removed, done = update(writer, model, find([tmp_path / "boxes.csv"]))
+    assert (removed, done.added, done.changed, done.same) == (0, 0, 0, 3)
+    rebuild(path, model)
+    assert verify(path) == []
+    assert np.allclose(Index.open(path).vectors(), vectors, atol=1e-6)
+    (tmp_path / "none.csv").write_text("file\npair.png\n")
+    with pytest.raises(ValueError, match="has no column path, it has file"):
+        find([tmp_path / "none.csv"])
 
 
 def test_update_follows_the_files(tmp_path: Path, model: Trained, pictures: Path) -> None:

@@ -16,7 +16,7 @@ from unseen.search.ingest import find
 
 def embed(
     run: Annotated[Path, typer.Argument(help="a folder made by `unseen train`")],
-    images: Annotated[list[Path], typer.Argument(help="picture files, or folders of them")],
+    images: Annotated[list[Path], typer.Argument(help="picture files, folders or tables of them")],
     out: Annotated[Path, typer.Option(help="the file to write: .npz, or .npy of vectors alone")],
 ) -> None:
     """Example: unseen embed runs/birds photos/ --out photos.npz
@@ -30,8 +30,8 @@ def embed(
     found = find(images)
     unreadable: dict[int, UnreadablePictureError] = {}
     with display() as (_, watch):
-        paths, told = [source.path for source in found], watch.of("embedding")
-        vectors = trained.embed(paths, told, unreadable.__setitem__)
+        pictures, progress = [source.picture for source in found], watch.of("embedding")
+        vectors = trained.embed(pictures, progress, unreadable.__setitem__)
     left_out = [error.line for _, error in sorted(unreadable.items())]
     if len(left_out) == len(found):
         raise ValueError(f"none of the {len(found):,} files can be read; the first: {left_out[0]}")

@@ -193,6 +193,12 @@ def _add(
     with open_writer() as writer, display() as (_, watch):
         done = work(writer, watch.of("embedding"))
         writer.refresh_store(watch.of("indexing"))
+        if not len(writer.index()):
+            named = f"the first of {len(done.unreadable):,}: " if done.unreadable else ""
+            raise ValueError(
+                f"{writer.path} would be empty, no picture could be read; {named}"
+                f"{done.unreadable[0] if done.unreadable else 'none was given'}"
+            )
     _told(done, writer.path)
 
 

@@ -1,6 +1,7 @@
 """`unseen search`: the pictures of an index that are like a given one."""
 
 import json
+import re
 import shlex
 from pathlib import Path
 from typing import Annotated
@@ -10,8 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from unseen.cli.terminal import console
+from unseen.data.pictures.decode import Box
 from unseen.evaluation.calibrate import Calibration
 from unseen.experiment.calibration import read_calibration
+from unseen.experiment.trained import BoxedPicture
 from unseen.search import sheet
 from unseen.search.answers import UNKNOWN, Answer, ask
 from unseen.search.index import Index
@@ -24,6 +27,9 @@ NUMBERS = ("", "similarity", "same class")  # columns that stand to the right
 def search(
     index: Annotated[Path, typer.Argument(help="a folder made by `unseen index build`")],
     picture: Annotated[Path, typer.Argument(help="the picture to ask with")],
+    box: Annotated[
+        str | None, typer.Option(help="a part of it: x,y,width,height in pixels")
+    ] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="how many pictures")] = 10,
     html: Annotated[Path | None, typer.Option(help="also write a page with the pictures")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON instead")] = False,
@@ -37,7 +43,8 @@ def search(
     opened, model = Index.open(index), model_of(index, run)
     require_same_model(opened.manifest.model, model, index)
     calibration = read_calibration(model)
-    answer = ask(opened, model.embed([picture]), k, calibration)[0]
+    asked = picture if box is None else BoxedPicture(picture, _box(box))
+    answer = ask(opened, model.embed([asked]), k, calibration)[0]
     if as_json:
         print(json.dumps({"query": str(picture), **answer.to_dict()}, indent=2))
     else:
@@ -46,6 +53,17 @@ def search(
         sheet.write_answer(html, opened, picture, answer, calibration)
         if not as_json:
             console.print(f"page: {html}")
+
+
+def _box(words: str) -> Box:
+    """Left, top, right, bottom."""
+    numbers = re.fullmatch(r"(\d+),(\d+),([1-9]\d*),([1-9]\d*)", words)
+    if numbers is None:
+        raise ValueError(
+            f"--box must be x,y,width,height in pixels, such as 10,20,200,150: {words}"
+        )
+    x, y, width, height = map(int, numbers.groups())
+    return x, y, x + width, y + height
 
 
 def _print(answer: Answer, calibration: Calibration | None, run: Path) -> None:

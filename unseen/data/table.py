@@ -6,7 +6,8 @@
     is_query, is_gallery      which test pictures ask, which answer; `query = "role"` with `gallery
                               = "role"` reads both from one column of words
     sequence                  pictures of a group (a camera, a sequence) do not answer each other
-    x_1, y_1, x_2, y_2        the part of the picture that counts: left, top, right, bottom
+    x_1, y_1, x_2, y_2        the part of the picture that counts: left, top, right, bottom; or
+                              x, y, w, h; or all four in `bbox`
     any other                 kept as a further label (`evaluation_labels`)
 
 Only the first two must be there; every name can be changed, and `none` leaves a column out. This is
@@ -16,13 +17,11 @@ picture files.
 
 from pathlib import Path
 
-import numpy as np
-
-from unseen.contracts import IntArray, Progress
+from unseen.contracts import Progress
 from unseen.data.base import Columns, described
 from unseen.data.pictures import table_file
+from unseen.data.pictures.boxes import COLUMNS, boxes_of
 from unseen.data.pictures.files import PictureFiles, unreadable
-from unseen.data.pictures.table_file import EDGES
 
 _WORDS = {"query": ("query", "both"), "gallery": ("gallery", "both")}
 
@@ -61,10 +60,10 @@ class Table(PictureFiles):
         damaged = {error.path for error in skipped}
         rows = [row for row, place in enumerate(paths) if place not in damaged]
         held = {name: [values[row] for row in rows] for name, values in held.items()}
-        told = described(_columns(names, held), str(file))
-        super().__init__(file.parent, file.stem, [paths[row] for row in rows], told)
-        self.skipped = skipped
-        self.boxes = _boxes(held, file)
+        boxes = boxes_of(held, file)
+        facts = described(_columns(names, held, boxes is not None), str(file))
+        super().__init__(file.parent, file.stem, [paths[row] for row in rows], facts)
+        self.skipped, self.boxes = skipped, boxes
 
 
 def _refuse_unknown(names: dict[str, str | None], held: table_file.Columns, file: Path) -> None:
@@ -78,7 +77,7 @@ def _refuse_unknown(names: dict[str, str | None], held: table_file.Columns, file
             )
 
 
-def _columns(names: dict[str, str | None], held: table_file.Columns) -> Columns:
+def _columns(names: dict[str, str | None], held: table_file.Columns, boxed: bool) -> Columns:
     def column(role: str) -> list[str] | None:
         return held.get(names[role] or "")
 
@@ -86,7 +85,7 @@ def _columns(names: dict[str, str | None], held: table_file.Columns) -> Columns:
     if names["query"] is not None and names["query"] == names["gallery"]:
         words = [word.lower() for word in held.get(names["query"], [])]
         asked = {role: [str(w in known) for w in words] for role, known in _WORDS.items()}
-    used = {*names.values(), *EDGES}
+    used = {*names.values(), *(COLUMNS if boxed else ())}
     labels = column("label")
     assert labels is not None, "checked before"
     return Columns(
@@ -97,25 +96,3 @@ def _columns(names: dict[str, str | None], held: table_file.Columns) -> Columns:
         groups=column("group"),
         more={name: values for name, values in held.items() if name not in used},
     )
-
-
-def _boxes(held: table_file.Columns, file: Path) -> IntArray | None:
-    """[n, 4] left, top, right, bottom; -1 where a row names none."""
-    there = [edge for edge in EDGES if edge in held]
-    if not there:
-        return None
-    if len(there) < len(EDGES):
-        raise ValueError(f"{file} has {', '.join(there)} but a box needs {', '.join(EDGES)}")
-    words = np.array([held[edge] for edge in EDGES]).T  # [n, 4]
-    empty = np.isin(np.char.lower(words), ["", "nan", "none"])
-    try:
-        boxes = np.where(empty, "-1", words).astype(np.float64).round().astype(np.int64)
-    except ValueError as error:
-        raise ValueError(f"{file}: boxes must be numbers ({error})") from error
-    boxes[empty.any(axis=1)] = -1
-    full = boxes[:, 2] >= 0
-    wrong = full & ((boxes[:, 0] >= boxes[:, 2]) | (boxes[:, 1] >= boxes[:, 3]))
-    if wrong.any():
-        row = int(np.flatnonzero(wrong)[0])
-        raise ValueError(f"{file}: box {boxes[row].tolist()} is empty (x_1, y_1, x_2, y_2)")
-    return boxes if full.any() else None

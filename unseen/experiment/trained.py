@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -26,8 +26,9 @@ from torch import Tensor
 from unseen import assemble
 from unseen.config import SettledConfig
 from unseen.contracts import Network, Progress
+from unseen.data.pictures.boxes import inside
 from unseen.data.pictures.crops import Loaded
-from unseen.data.pictures.decode import PictureFile, UnreadablePictureError
+from unseen.data.pictures.decode import Box, PictureFile, UnreadablePictureError
 from unseen.data.pictures.prefetch import prefetch
 from unseen.experiment.layers import BEST
 from unseen.experiment.orders import FILE, ORDERS, read_at
@@ -36,7 +37,16 @@ from unseen.neighbours.space import to_sphere
 from unseen.networks.lora import merge
 from unseen.training.run_folder import RunFolder
 
-Picture = str | Path | bytes | Image.Image | NDArray[np.uint8]  # bytes: of a picture file
+
+class BoxedPicture(NamedTuple):
+    """A part of a picture file: left, top, right, bottom."""
+
+    path: Path
+    box: Box
+
+
+# bytes: of a picture file
+Picture = str | Path | bytes | Image.Image | NDArray[np.uint8] | BoxedPicture
 
 BATCH = 64
 # settings that change a vector
@@ -99,7 +109,7 @@ class Trained:
         each that cannot be read, which then has no row; without it, the first one is an error."""
         if isinstance(pictures, np.ndarray) and pictures.ndim == 4:
             pictures = list(pictures)
-        if isinstance(pictures, str | Path | bytes | Image.Image | np.ndarray):
+        if isinstance(pictures, str | Path | bytes | Image.Image | np.ndarray | BoxedPicture):
             return self.embed([pictures])[0]
         several = pictures
 
@@ -145,6 +155,8 @@ def opened(picture: Picture) -> PictureFile | Loaded:
     """A picture from wherever it comes, its pixels still to be fetched."""
     if isinstance(picture, str | Path | bytes):
         return PictureFile(picture)
+    if isinstance(picture, BoxedPicture):
+        return inside(picture.path, picture.box)
     if isinstance(picture, Image.Image):
         return Loaded(np.array(picture.convert("RGB")))
     if picture.dtype != np.uint8 or picture.shape[2:] not in ((), (3,)) or picture.ndim < 2:

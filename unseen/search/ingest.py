@@ -15,13 +15,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
+from PIL import Image
 from torch import Tensor
 
-from unseen.contracts import Progress
-from unseen.data.folder import pictures_in
-from unseen.data.pictures.decode import UnreadablePictureError, decode
+from unseen.contracts import IntArray, Progress
+from unseen.data.pictures import table_file
+from unseen.data.pictures.boxes import boxes_of, inside, mark
+from unseen.data.pictures.decode import Box, UnreadablePictureError, decode
+from unseen.data.pictures.files import pictures_in
 from unseen.data.pictures.prefetch import prefetch
-from unseen.experiment.trained import Trained
+from unseen.experiment.trained import BoxedPicture, Trained
 from unseen.files import shown
 from unseen.reports.thumbnails import fitted
 from unseen.search.index import Index
@@ -38,10 +41,20 @@ QUALITY = 75
 
 @dataclass(frozen=True)
 class Source:
-    """A picture file, and its label if somebody says so."""
+    """A picture file or a part of it, and its label if somebody says so."""
 
     path: Path
     label: str | None = None
+    box: Box | None = None  # the part of the picture that counts
+
+    @property
+    def name(self) -> str:
+        """As `Facts.name`."""
+        return str(self.path) + mark(self.box)
+
+    @property
+    def picture(self) -> Path | BoxedPicture:
+        return self.path if self.box is None else BoxedPicture(self.path, self.box)
 
 
 @dataclass
@@ -62,20 +75,30 @@ class _Prepared:
 
 
 def find(places: Sequence[Path], label: str | None = None, by_folder: bool = True) -> list[Source]:
-    """Picture files and those in folders. `label`: of all of them; otherwise class folders tell,
-    unless `by_folder` is off."""
-    found: dict[Path, Source] = {}
+    """Picture files, those in folders, and those a table lists, perhaps with boxes. `label`: of all
+    of them; otherwise tables and class folders tell, the latter unless `by_folder` is off."""
+    found: dict[str, Source] = {}
     for place in places:
         if not place.exists():
             raise FileNotFoundError(f"no such file or folder: {place}")
         root = place.resolve()
-        for path in pictures_in(root) if root.is_dir() else [root]:
-            inside = path.relative_to(root).parts
-            told = inside[0] if by_folder and len(inside) > 1 else None
-            found.setdefault(path, Source(path, label or told))
+        if root.suffix.lower() in table_file.SUFFIXES:
+            sources = _listed(root)
+        else:
+            paths = pictures_in(root) if root.is_dir() else [root]
+            sources = [
+                Source(path, _class_folder(path, root) if by_folder else None) for path in paths
+            ]
+        for source in sources:
+            found.setdefault(source.name, replace(source, label=label or source.label))
     if not found:
         raise ValueError(f"no pictures in {', '.join(map(str, places))}")
     return list(found.values())
+
+
+def source_of(facts: Facts) -> Source:
+    """Where a picture of an index came from."""
+    return Source(Path(facts.path), facts.label, facts.box)
 
 
 def model_entry(model: Trained) -> ModelEntry:
@@ -111,20 +134,20 @@ def ingest(
     are those that new pictures get by their path; without, one that was there before its file went
     away gets its old one, others are numbered."""
     require_same_model(writer.manifest.model, model, writer.path)
-    known = {facts.path: (id, facts) for id, facts in writer.index().every()}
+    known = {facts.name: (id, facts) for id, facts in writer.index().every()}
     wanted: list[tuple[Source, int | None]] = []
     numbered = ids or writer.vanished()
     for source in sources:
-        path = str(source.path)
-        if path not in known:
-            wanted.append((source, numbered.get(path)))
-        elif replace_changed and _changed(source, known[path][1]):
-            wanted.append((source, known[path][0]))
+        name = source.name
+        if name not in known:
+            wanted.append((source, numbered.get(name)))
+        elif replace_changed and _changed(source, known[name][1]):
+            wanted.append((source, known[name][0]))
     done = Ingested(same=len(sources) - len(wanted))
     prepared = prefetch(lambda pair: _prepare(model, *pair), wanted, model.threads)
     for batch in _commits(_embedded(model, prepared, done)):
         writer.add(batch)
-        renewed = sum(picture.facts.path in known for picture in batch)
+        renewed = sum(picture.facts.name in known for picture in batch)
         done.added, done.changed = done.added + len(batch) - renewed, done.changed + renewed
         if progress is not None:
             finished = done.same + done.added + done.changed + len(done.unreadable)
@@ -158,15 +181,47 @@ def _prepare(model: Trained, source: Source, id: int | None) -> _Prepared:
     """What the network takes, facts and thumbnail; or what is wrong with the file."""
     try:
         num_bytes, modified = _state(source.path)
-        image, picture = model.prepared(source.path), decode(source.path, THUMBNAIL)
+        image, picture = model.prepared(source.picture), _small(source)
     except UnreadablePictureError as error:
         return _Prepared(torch.empty(0), None, error.line)
     except OSError as error:
         return _Prepared(torch.empty(0), None, f"{shown(source.path)} ({error.strerror or error})")
     file = io.BytesIO()
     fitted(picture, THUMBNAIL).save(file, "WEBP", quality=QUALITY)
-    facts = Facts(str(source.path), source.label, num_bytes, modified)
+    facts = Facts(str(source.path), source.label, num_bytes, modified, source.box)
     return _Prepared(image, NewPicture(facts, torch.empty(0).numpy(), file.getvalue(), id))
+
+
+def _small(source: Source) -> Image.Image:
+    """What the thumbnail is made from."""
+    if source.box is None:
+        return decode(source.path, THUMBNAIL)
+    return Image.fromarray(inside(source.path, source.box).pixels())
+
+
+def _listed(table: Path) -> list[Source]:
+    """The rows of a table: `path`, and perhaps `label` and a box."""
+    held = table_file.read(table)
+    if "path" not in held:
+        raise ValueError(f"{table} has no column path, it has {', '.join(held)}")
+    labels: Sequence[str | None] = held.get("label") or [None] * len(held["path"])
+    boxes = boxes_of(held, table)
+    return [
+        Source((table.parent / path).resolve(), label or None, _box(boxes, row))
+        for row, (path, label) in enumerate(zip(held["path"], labels, strict=True))
+    ]
+
+
+def _box(boxes: IntArray | None, row: int) -> Box | None:
+    if boxes is None or boxes[row, 2] < 0:
+        return None
+    left, top, right, bottom = boxes[row].clip(min=0).tolist()
+    return left, top, right, bottom
+
+
+def _class_folder(path: Path, root: Path) -> str | None:
+    inside = path.relative_to(root).parts
+    return inside[0] if len(inside) > 1 else None
 
 
 def _embedded(

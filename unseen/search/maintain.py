@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from unseen.contracts import Progress
 from unseen.experiment.trained import Trained
 from unseen.search import manifest as manifests
 from unseen.search.index import Index
-from unseen.search.ingest import Ingested, Source, ingest, model_entry
+from unseen.search.ingest import Ingested, Source, ingest, model_entry, source_of
 from unseen.search.manifest import ApproximateEntry, ModelEntry, SegmentEntry
 from unseen.search.segment import Facts
 from unseen.search.verify import verify
@@ -28,14 +29,17 @@ def model_of(index: Path, run: Path | None = None) -> Trained:
 
 def named(index: Index, words: Sequence[str]) -> list[int]:
     """Ids of pictures by id, path, or folder above them; every word must mean something."""
-    by_path = {facts.path: id for id, facts in index.every()}
-    known = set(by_path.values())
+    by_path: dict[str, list[int]] = defaultdict(list)  # parts of one picture share it
+    for id, facts in index.every():
+        by_path[facts.path].append(id)
+    known = set(index.ids.tolist())
     found: list[int] = []
     for word in words:
         path = str(Path(word).resolve())
-        inside = [id for name, id in by_path.items() if name.startswith(path + os.sep)]
+        above = path + os.sep
+        inside = [id for name, ids in by_path.items() if name.startswith(above) for id in ids]
         if path in by_path:
-            found.append(by_path[path])
+            found += by_path[path]
         elif word.isdigit() and int(word) in known:
             found.append(int(word))
         elif inside:
@@ -75,14 +79,14 @@ def update(
 ) -> tuple[int, Ingested]:
     """Removes pictures whose file is gone, renews those whose file or label changed, adds new
     ones; returns how many were removed and what became of the rest."""
-    known = [(id, Source(Path(f.path), f.label)) for id, f in writer.index().every()]
+    known = [(id, source_of(facts)) for id, facts in writer.index().every()]
     if not remove_missing:
         require_files([str(source.path) for _, source in known], writer.path)
     gone = [id for id, source in known if not source.path.exists()]
-    sources = {source.path: source for _, source in known if source.path.exists()}
+    sources = {source.name: source for _, source in known if source.path.exists()}
     for source in new:
-        if source.label is not None or source.path not in sources:
-            sources[source.path] = source
+        if source.label is not None or source.name not in sources:
+            sources[source.name] = source
     done = ingest(writer, model, list(sources.values()), progress, replace_changed=True)
     return writer.remove(gone, vanished=True) if gone else 0, done
 
@@ -115,16 +119,16 @@ def remake(
         shutil.rmtree(aside, ignore_errors=True)
     open_aside = Writer.open(aside) if begun else None
     with open_aside or Writer.create(aside, entry, writer.manifest.next_serial) as other:
-        wanted = {id: (facts.path, facts.label) for id, facts in pictures}
-        made = [(id, (facts.path, facts.label)) for id, facts in other.index().every()]
+        wanted = {id: (facts.name, facts.label) for id, facts in pictures}
+        made = [(id, (facts.name, facts.label)) for id, facts in other.index().every()]
         # removed, or put in anew, since this was begun: it stays so
         if stale := [id for id, told in made if wanted.get(id) != told]:
             other.remove(stale)
-        sources = [Source(Path(facts.path), facts.label) for _, facts in pictures]
-        ids = {facts.path: id for id, facts in pictures}
+        sources = [source_of(facts) for _, facts in pictures]
+        ids = {facts.name: id for id, facts in pictures}
         done = ingest(other, model, sources, progress, replace_changed=True, ids=ids)
         there = set(other.index().ids.tolist())
-    left_out = {facts.path: id for id, facts in pictures if id not in there}
+    left_out = {facts.name: id for id, facts in pictures if id not in there}
     vanished = writer.vanished() if vanished is None else vanished
     writer.take(aside, keep, vanished | left_out, approximate)
     writer.refresh_store()

@@ -5,7 +5,6 @@ used: paths and ids of its pictures, which are embedded again, and which of them
 What cannot be known is left out and told: a removed picture never comes back by itself.
 """
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -119,8 +118,8 @@ def _save(writer: Writer) -> _Saved:
             rest += _of_whole(writer, entry, saved)
     there = _paths(writer.path, saved.keep)
     for id, facts in rest:
-        if facts.path not in there:
-            there.add(facts.path)
+        if facts.name not in there:
+            there.add(facts.name)
             saved.again.append((next_id if id is None else id, facts))
             next_id += id is None
     return saved
@@ -192,7 +191,7 @@ def _salvaged(
 def _parsed(line: bytes, doubtful: bool) -> Facts | None:
     """A line of a damaged file counts if the picture it describes is there as it says."""
     try:
-        facts = Facts(**json.loads(line))
+        facts = Facts.parsed(line)
         if doubtful:
             told = Path(facts.path).stat()
             same = (told.st_size, told.st_mtime_ns) == (facts.num_bytes, facts.modified)
@@ -225,5 +224,5 @@ def _paths(path: Path, entries: list[SegmentEntry]) -> set[str]:
     for entry in entries:
         segment = Segment(path, entry)
         facts = segment.every_facts()
-        found |= {facts[row].path for row in np.flatnonzero(segment.alive)}
+        found |= {facts[row].name for row in np.flatnonzero(segment.alive)}
     return found

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unseen.data.pictures.boxes import mark
 from unseen.files import CHUNK, flush_folder, sha256, write_bytes
 from unseen.search.manifest import DamagedError, ModelEntry, SegmentEntry
 
@@ -49,6 +50,24 @@ class Facts:
     label: str | None
     num_bytes: int  # of the file, and when it was changed: tells whether it is still the same
     modified: int  # nanoseconds
+    box: tuple[int, int, int, int] | None = None  # left, top, right, bottom; None: all of it
+
+    @property
+    def name(self) -> str:
+        """The picture, or the part of it: what an index holds once."""
+        return self.path + mark(self.box)
+
+    @classmethod
+    def parsed(cls, line: bytes) -> "Facts":
+        facts = json.loads(line)
+        return cls(**facts | {"box": tuple(facts["box"]) if facts.get("box") else None})
+
+    def line(self) -> bytes:
+        """Without a box as version 0.1 wrote it."""
+        facts = asdict(self)
+        if self.box is None:
+            del facts["box"]
+        return json.dumps(facts, ensure_ascii=False).encode() + b"\n"
 
 
 @dataclass(frozen=True)
@@ -102,7 +121,7 @@ class Segment:
 
     def _facts(self, line: bytes) -> Facts:
         try:
-            return Facts(**json.loads(line))
+            return Facts.parsed(line)
         except (ValueError, TypeError) as error:
             raise DamagedError(self._lines.path) from error
 
@@ -172,7 +191,7 @@ def write(
     index: Path, name: str, pictures: Sequence[NewPicture], ids: Sequence[int], first_serial: int
 ) -> SegmentEntry:
     """A new segment, whole on the disk before anybody hears of it."""
-    lines = [json.dumps(asdict(p.facts), ensure_ascii=False).encode() + b"\n" for p in pictures]
+    lines = [p.facts.line() for p in pictures]
     rows = np.stack(
         [
             np.arange(first_serial, first_serial + len(pictures)),

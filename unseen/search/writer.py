@@ -104,7 +104,7 @@ class Writer:
         before, gone = self._num_alive(), set(ids)
         known = {path: id for path, id in self.vanished().items() if id not in gone}
         if vanished:
-            known |= {facts.path: id for id, facts in self.index().every() if id in gone}
+            known |= {facts.name: id for id, facts in self.index().every() if id in gone}
         self._commit(segments=self._without(gone), vanished=self._remembered(known))
         self._merge()
         return before - self._num_alive()

@@ -13,8 +13,9 @@ from PIL import Image
 
 from unseen.contracts import Annotations, IntArray, Progress
 from unseen.data.base import Described, class_counts, lone_classes
-from unseen.data.pictures.crops import Loaded, Picture
-from unseen.data.pictures.decode import PictureFile, UnreadablePictureError, check, decode
+from unseen.data.pictures.boxes import inside, mark
+from unseen.data.pictures.crops import Picture
+from unseen.data.pictures.decode import Box, PictureFile, UnreadablePictureError, check, decode
 from unseen.data.pictures.item_digests import file_digests, numbered
 
 SUFFIXES = frozenset(
@@ -47,21 +48,17 @@ class PictureFiles:
         return self._paths[index]
 
     def picture(self, index: int) -> Image.Image:
-        box = self._box(index)
+        box = self.box(index)
         if box is None:
             return decode(self._paths[index])
         return Image.fromarray(self.opened(index).pixels())
 
     def opened(self, index: int) -> Picture:
         """The picture before it is decoded; see `PictureFile`."""
-        box = self._box(index)
+        box = self.box(index)
         if box is None:
             return PictureFile(self._paths[index])
-        with PictureFile(self._paths[index]) as whole:
-            width, height = whole.size
-            left, top = min(box[0], width - 1), min(box[1], height - 1)
-            right, bottom = max(left + 1, min(box[2], width)), max(top + 1, min(box[3], height))
-            return Loaded(whole.pixels((left, top, right, bottom)))
+        return inside(self._paths[index], box)
 
     def describe(self) -> dict[str, Any]:
         counts = class_counts(self.labels, self.label_names) | lone_classes(self.labels)
@@ -115,15 +112,15 @@ class PictureFiles:
 
         return numbered(name(index) for index in range(len(self)))
 
-    def _mark(self, index: int) -> str:
-        box = self._box(index)
-        return "" if box is None else f" [{','.join(map(str, box))}]"
-
-    def _box(self, index: int) -> list[int] | None:
+    def box(self, index: int) -> Box | None:
+        """Left, top, right, bottom; None: the whole picture counts."""
         if self.boxes is None or self.boxes[index, 2] < 0:
             return None
-        box: list[int] = self.boxes[index].clip(min=0).tolist()
-        return box
+        left, top, right, bottom = self.boxes[index].clip(min=0).tolist()
+        return left, top, right, bottom
+
+    def _mark(self, index: int) -> str:
+        return mark(self.box(index))
 
 
 def is_picture(name: str) -> bool:

@@ -28,8 +28,8 @@ class Change:
 def changes(first: Index, second: Index, most: int = 2000) -> list[Change]:
     """Pictures of both indexes, those whose verdict changed first, then by how little is shared;
     of more than `most` pictures every so many."""
-    other = {facts.path: id for id, facts in second.every()}
-    both = [(id, other[facts.path], facts) for id, facts in first.every() if facts.path in other]
+    other = {facts.name: id for id, facts in second.every()}
+    both = [(id, other[facts.name], facts) for id, facts in first.every() if facts.name in other]
     both = both[:: max(1, -(-len(both) // most))]
     if not both:
         return []
