@@ -1,5 +1,6 @@
 """Parts from outside: found by file, module or announcement, and only where that is safe."""
 
+import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +9,8 @@ import pytest
 import torch
 
 from unseen import catalogue, outside
+from unseen import config as configs
+from unseen.cli.main import app
 
 LOSS = """
 '''Mean length: nothing but the mean squared length of the embeddings.'''
@@ -99,15 +102,55 @@ def test_packages_installed_below_here_are_no_files_of_the_user(here: Path) -> N
         catalogue.find("losses", f"{installed}/part.py:MeanLength")
 
 
-def test_an_installed_package_announces_parts(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def announce(here: Path, monkeypatch: pytest.MonkeyPatch, code: str, parts: dict[str, str]) -> None:
+    """As an installed package does."""
     site = here / "site-packages"
     (site / "announcing-1.0.dist-info").mkdir(parents=True)
-    (site / "announcing.py").write_text(LOSS)
+    (site / "announcing.py").write_text(code)
     (site / "announcing-1.0.dist-info" / "METADATA").write_text("Name: announcing\nVersion: 1.0\n")
-    (site / "announcing-1.0.dist-info" / "entry_points.txt").write_text(
-        "[unseen.parts]\nlosses.mean_length = announcing:MeanLength\n"
-    )
+    lines = [f"{name} = announcing:{part}" for name, part in parts.items()]
+    told = "\n".join(["[unseen.parts]", *lines, ""])
+    (site / "announcing-1.0.dist-info" / "entry_points.txt").write_text(told)
     monkeypatch.syspath_prepend(site)
+    monkeypatch.delitem(sys.modules, "announcing", raising=False)
+
+
+def test_the_catalogue_shows_announced_parts_of_every_kind(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kinds = [*catalogue.KINDS, *catalogue.OTHER_KINDS]
+    code = """
+class {kind}:
+    '''My {kind}: does nothing.'''
+    PRESETS = {{"old": {{"size": 3}}}}
+    def __init__(self, size: int = 7) -> None: ...
+"""
+    written = "".join(code.format(kind=kind) for kind in kinds)
+    announce(here, monkeypatch, written, {f"{kind}.my_{kind}": kind for kind in kinds})
+    app(["catalogue"], standalone_mode=False)
+    names = " ".join(capsys.readouterr().out.split())
+    for kind in kinds:
+        assert f"my_{kind}" in names
+        app(["catalogue", kind, f"my_{kind}"], standalone_mode=False)
+        shown = capsys.readouterr().out
+        assert shown.startswith(f"My {kind}: does nothing.")
+        assert "size=7" in shown
+        assert "Preset   old: size=3" in shown
+        with pytest.raises(ValueError, match=f"did you mean my_{kind}"):
+            catalogue.find(kind, f"my_{kind}s")
+
+
+def test_an_announced_network_stands_for_where_it_lies(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    announce(here, monkeypatch, "class Net: ...", {"networks.my_net": "Net"})
+    assert configs.make({"network": "my_net"}).network == "announcing:Net"
+    with pytest.raises(ValueError, match="did you mean my_net"):
+        configs.make({"network": "my_nett"})
+
+
+def test_an_installed_package_announces_parts(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    announce(here, monkeypatch, LOSS, {"losses.mean_length": "MeanLength"})
     assert "mean_length" in catalogue.names("losses")
     assert catalogue.create("losses", "mean_length", {"scale": 2.0}).scale == 2.0
     assert catalogue.create("losses", "announcing:MeanLength").scale == 1.0
@@ -142,6 +185,7 @@ def test_references_are_told_from_other_names() -> None:
         assert not outside.is_reference(name)
     values = {"loss": {"name": "a.b:Loss"}, "regularizers": [{"name": "./x.py:R"}], "seed": 0}
     assert outside.references_in(values) == {"a.b:Loss", "./x.py:R"}
+    assert outside.references_in(["./x.py:FirstK@3", "recall@1"]) == {"./x.py:FirstK"}
 
 
 def test_objects_are_known_while_they_are_held(here: Path) -> None:

@@ -29,6 +29,8 @@ KINDS = {  # folder -> what one of its methods is called, in configs and message
     "protocols": "protocol",
     "data": "data set",
 }
+# built in by other rules, see `networks/backbone.py` and `networks/presets.py`; from outside as all
+OTHER_KINDS = {"backbones": "backbone", "networks": "network"}
 # parts that are one call
 _CALLS = ("losses", "miners", "regularizers", "metrics", "diagnostics", "protocols")
 _PML = "pml:"
@@ -61,12 +63,14 @@ def find(kind: str, name: str) -> Any:
         return outside.find(name)
     if name not in _built_in(kind) and name in outside.announced(kind):
         return outside.announced(kind)[name].load()
-    known(name, names(kind), KINDS[kind])
+    known(name, names(kind), (KINDS | OTHER_KINDS)[kind])
     return getattr(importlib.import_module(f"unseen.{kind}.{name}"), class_name(name))
 
 
 def _built_in(kind: str) -> list[str]:
-    known(kind, KINDS, "kind")
+    known(kind, KINDS | OTHER_KINDS, "kind")
+    if kind in OTHER_KINDS:
+        return []
     return files_of(importlib.import_module(f"unseen.{kind}").__path__)
 
 

@@ -140,6 +140,13 @@ class Config(BaseModel):
             return {}
         return False if given is None else given
 
+    @field_validator("network")
+    @classmethod
+    def _announced_network(cls, name: str) -> str:
+        """What an installed package announces stands for where it lies."""
+        found = outside.announced("networks").get(name)
+        return name if found is None else found.value
+
     @model_validator(mode="after")
     def _parts_exist(self) -> "Config":
         parts = [("losses", self.loss), ("samplers", self.sampler)]
@@ -151,7 +158,8 @@ class Config(BaseModel):
             catalogue.check(kind, part.name, part.values, part.preset)
         catalogue.check("protocols", self.protocol, {})
         if self.has_preset_network:
-            known(self.network, [PLAIN, *networks.PRESETS], "network")
+            announced = outside.announced("networks")
+            known(self.network, [PLAIN, *networks.PRESETS, *announced], "network")
         known(self.pooling, ["auto", OWN, *POOLINGS], "pooling")
         for metric in self.metrics:
             if not outside.is_object(metric):

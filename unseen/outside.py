@@ -158,10 +158,16 @@ def trusted() -> Iterator[None]:
             os.environ[TRUST_VARIABLE] = before
 
 
+def without_value(name: str) -> str:
+    """./mine.py:FirstK@3 -> ./mine.py:FirstK: a metric's name may end with a value."""
+    return re.sub(r"@[^@:/]*$", "", name)
+
+
 def references_in(values: Any) -> set[str]:
     """Every reference that stands somewhere in plain values: a config, a plan."""
     if isinstance(values, str):
-        return {values} if is_reference(values) else set()
+        name = without_value(values)
+        return {name} if is_reference(name) else set()
     inner = values.values() if isinstance(values, dict) else values
     if not isinstance(values, dict | list | tuple):
         return set()

@@ -125,6 +125,13 @@ def test_files_have_the_shape_that_runs_give_them(name: str, text: str, told: st
         checked({"state.json": STATE, name: text}, "key")
 
 
+def test_a_stored_config_names_no_part_that_the_study_does_not() -> None:
+    """It would be imported, and run, to be checked."""
+    config = 'metrics = ["./tests/stranger.py:Mine@2"]\n[loss]\nname = "margin"\n'
+    with pytest.raises(ValueError, match=r"config\.toml .* names \./tests/stranger\.py:Mine"):
+        checked({"state.json": STATE, "config.toml": config}, "key", parts=["./other.py:Mine"])
+
+
 def test_a_state_is_written_last_and_always() -> None:
     assert list(checked({"state.json": STATE, "manifest.json": "{}"}, "key"))[-1] == "state.json"
     with pytest.raises(ValueError, match=r"without state\.json"):

@@ -1,12 +1,20 @@
 """`unseen catalogue`: every method by name."""
 
+import inspect
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from rich.table import Column, Table
 
-from unseen import catalogue
+from unseen import catalogue, networks
 from unseen.cli.terminal import console
+from unseen.networks.backbone import BODIES
+
+BUILT_IN = {  # name -> its file, of the kinds whose files are no methods
+    "backbones": BODIES,
+    "networks": dict.fromkeys(networks.PRESETS, "presets"),
+}
 
 
 def list_methods(
@@ -18,31 +26,47 @@ def list_methods(
     """Example: unseen catalogue losses
 
     Lists the methods of a kind with one line, paper and default values; `unseen catalogue losses
-    margin` shows one in full, with its presets. Without a kind: the names of all.
+    margin` shows one in full, with its presets. Without a kind: the names of all. What installed
+    packages announce stands among ours.
     """
     if kind is None:
-        for folder in catalogue.KINDS:
-            console.print(f"{folder:<14} {', '.join(catalogue.names(folder)) or '-'}")
+        for each in (*catalogue.KINDS, *BUILT_IN):
+            names = [*BUILT_IN.get(each, ()), *catalogue.names(each)]
+            console.print(f"{each:<14} {', '.join(names)}")
         return
     if name is not None:
         show(kind, name)
         return
     texts = (Column(head, overflow="fold") for head in ("what it does", "paper", "defaults"))
     table = Table("name", *texts)
+    for ours in BUILT_IN.get(kind, ()):
+        table.add_row(ours, _first_sentence(_text(kind, ours)))
     for entry in (catalogue.entry(kind, each) for each in catalogue.names(kind)):
-        line = entry.line.partition(": ")[2] or entry.line
-        table.add_row(entry.name, line, entry.paper, _values(entry.defaults))
+        table.add_row(entry.name, _first_sentence(entry.line), entry.paper, _values(entry.defaults))
     console.print(table)
 
 
 def show(kind: str, name: str) -> None:
     """One method in its own words, its values and what the sources used."""
+    if name in BUILT_IN.get(kind, ()):
+        console.print(_text(kind, name))
+        return
     entry = catalogue.entry(kind, name)
     console.print(catalogue.text(kind, name))
     console.print("\nDefaults " + _values(entry.defaults))
     for preset in entry.presets:
         values = catalogue.preset_values(kind, name, preset)
         console.print(f"Preset   {preset}: {_values(values) or 'the defaults'}")
+
+
+def _text(kind: str, name: str) -> str:
+    return inspect.getdoc(import_module(f"unseen.networks.{BUILT_IN[kind][name]}")) or ""
+
+
+def _first_sentence(text: str) -> str:
+    """The first paragraph without the name it begins with."""
+    line = " ".join(text.partition("\n\n")[0].split())
+    return line.partition(": ")[2] or line
 
 
 def _values(values: dict[str, Any]) -> str:

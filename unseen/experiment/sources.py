@@ -38,10 +38,10 @@ def _parts(config: SettledConfig) -> Iterator[tuple[str, Any]]:
     named += [("protocols", config.protocol), ("data", config.data.name)]
     named += [("miners", config.miner.name)] if config.miner is not None else []
     named += [("regularizers", part.name) for part in config.regularizers]
-    named += [("metrics", name) for name in config.metrics if outside.is_from_outside(name)]
+    named += [("metrics", outside.without_value(name)) for name in config.metrics]
     for kind, name in named:
         if not (kind == "data" and outside.is_object(name)) and not name.startswith("pml:"):
             yield name, catalogue.find(kind, name)
-    for name in (config.network, config.backbone):
-        if outside.is_from_outside(name):
-            yield name, outside.held(name) if outside.is_object(name) else outside.find(name)
+    for kind, name in (("networks", config.network), ("backbones", config.backbone)):
+        if outside.is_from_outside(name) or name in outside.announced(kind):
+            yield name, catalogue.find(kind, name)

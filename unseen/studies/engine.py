@@ -122,7 +122,7 @@ def collect(
     folders = {key: RunFolder(out / "runs" / worker.cells[key].name) for key in newest}
     if only_lost:
         newest = {key: files for key, files in newest.items() if _lost(folders[key], files)}
-    found = {key: checked(files, key) for key, files in newest.items()}
+    found = {key: checked(files, key, parts) for key, files in newest.items()}
     fetched = 0
     for key, files in found.items():
         folder = folders[key]

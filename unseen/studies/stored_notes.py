@@ -8,13 +8,14 @@ the trial or the file.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
 from optuna.trial import FrozenTrial
 from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError, field_validator
 
 from unseen import config as configs
+from unseen import outside
 from unseen.training import journal, manifest
 from unseen.training.events import Epoch, first_error
 
@@ -110,15 +111,16 @@ def note(trial: FrozenTrial) -> Note:
         ) from None
 
 
-def checked(files: Mapping[str, str], key: str) -> dict[str, str]:
-    """The small files of the run of a cell, in the order to write them."""
+def checked(files: Mapping[str, str], key: str, parts: Collection[str] = ()) -> dict[str, str]:
+    """The small files of the run of a cell, in the order to write them. parts: those from outside
+    that a config may name."""
     for name, text in files.items():
         if name not in NAMES:
             raise ValueError(f"the storage names a file that no run leaves: {name!r}")
         if len(text.encode()) > MOST_BYTES:
             raise ValueError(f"{name} in the storage is larger than {MOST_BYTES:,} bytes")
         try:
-            _check(name, text, key)
+            _check(name, text, key, parts)
         except ValueError as error:  # of pydantic, JSON and TOML, too
             told = first_error(error) if isinstance(error, ValidationError) else str(error)
             raise ValueError(f"{name} in the storage is not what a run leaves: {told}") from None
@@ -127,9 +129,12 @@ def checked(files: Mapping[str, str], key: str) -> dict[str, str]:
     return {name: files[name] for name in NAMES if name in files}
 
 
-def _check(name: str, text: str, key: str) -> None:
+def _check(name: str, text: str, key: str, parts: Collection[str]) -> None:
     if name == "config.toml":
-        configs.make(configs.parse(text))
+        values = configs.parse(text)
+        if strangers := sorted(outside.references_in(values) - set(parts)):
+            raise ValueError(f"it names {', '.join(strangers)}, which the study does not")
+        configs.make(values)
     elif name == "journal.jsonl":
         if not all(isinstance(event, Epoch) for event in journal.parsed(text.encode())):
             raise ValueError("events other than epochs")
