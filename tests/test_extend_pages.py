@@ -60,6 +60,8 @@ def test_there_is_a_page_for_everything_that_can_be_added() -> None:
         "data_set",
         "metric",
         "protocol",
+        "diagnostic",
+        "classical_metric",
         "report_section",
         "command",
     ]

@@ -36,7 +36,7 @@ from unseen.studies.results import Results
 from unseen.training.run_folder import RunFolder
 
 _PARTS = ("network", "loss", "miner", "sampler", "protocol")
-_LISTS = ("regularizers", "metrics")
+_LISTS = ("regularizers", "metrics", "also")
 
 
 @dataclass(frozen=True)
@@ -75,11 +75,13 @@ class Run:
             context, _ = reopen(self.path, dataset=self._dataset)
             return page.write(self.path, context.dataset)
 
-    def diagnose(self) -> dict[str, Any]:
-        """What the embedding space looks like, in words and numbers; reads the test classes."""
-        with outside.holding(self.objects):
+    def diagnose(self, also: Sequence[Any] = ()) -> dict[str, Any]:
+        """What the embedding space looks like, in words and numbers; reads the test classes. also:
+        further diagnostics, by name, as classes, objects or functions of embeddings and labels."""
+        words, objects = named({"also": also})
+        with outside.holding({**self.objects, **objects}):
             context, folder = reopen(self.path, dataset=self._dataset)
-            return diagnosing.diagnose(context, folder, Watch())
+            return diagnosing.diagnose(context, folder, Watch(), also=words["also"])
 
     def index(self, pictures: str | Path, out: str | Path) -> Index:
         """An index of other pictures, embedded by this run."""
@@ -149,9 +151,10 @@ def compare(first: str | Path | Run, second: str | Path | Run) -> Pair:
     return compare_runs(_path(first), _path(second))
 
 
-def diagnose(run: str | Path | Run) -> dict[str, Any]:
-    """What a run's embedding space looks like, in words and numbers; reads the test classes."""
-    return (run if isinstance(run, Run) else Run(Path(run))).diagnose()
+def diagnose(run: str | Path | Run, also: Sequence[Any] = ()) -> dict[str, Any]:
+    """What a run's embedding space looks like, in words and numbers; reads the test classes. also:
+    as in `Run.diagnose`."""
+    return (run if isinstance(run, Run) else Run(Path(run))).diagnose(also)
 
 
 def study(plan: str | Path | Mapping[str, Any], out: str | Path, **how: Any) -> Results:

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
-from unseen import assemble
+from unseen import assemble, outside
 from unseen import config as configs
 from unseen.experiment.diagnose import diagnose
 from unseen.experiment.layers import compare_layers, stored_network
@@ -119,3 +120,25 @@ def test_diagnosis_of_a_run(run: tuple[RunContext, RunFolder]) -> None:
     assert {index for index, _ in diagnosis["hubs"]} <= set(context.split.test.tolist())
     manifest = folder.read_json("manifest.json")
     assert manifest["test_reads"][-1]["purpose"] == "diagnosis"
+
+
+def test_a_diagnosis_with_more(run: tuple[RunContext, RunFolder]) -> None:
+    def nothing(embeddings: Tensor, labels: Tensor) -> dict[str, str]:
+        return {"answer": "none"}
+
+    def mean(embeddings: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        return {"mean": embeddings.mean(dim=0), "items": torch.tensor(len(labels))}
+
+    names = {outside.object_name(part): part for part in (mean, nothing)}
+    ours, bad = names
+    with outside.holding(names):
+        found = diagnose(*run, Watch(), also=[ours, "class_spectrum"])["more"]
+        with pytest.raises(ValueError, match="must give a dict of numbers or arrays"):
+            diagnose(*run, Watch(), also=[bad])
+    short = outside.short_name(ours)
+    assert found[short]["test"]["items"] == len(run[0].split.test)
+    assert len(found[short]["train"]["mean"]) == run[0].config.embedding_size
+    assert len(found[short]["source"]["sha256"]) == 64
+    assert "source" not in found["class_spectrum"]
+    with pytest.raises(ValueError, match="did you mean class_spectrum"):
+        diagnose(*run, Watch(), also=["class_spektrum"])

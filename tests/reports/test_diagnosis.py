@@ -32,6 +32,14 @@ def test_the_page(run: Path, dataset: Any) -> None:
     assert "50% of the places 40.0 ± 1.0" in html
 
 
+def test_numbers_of_further_diagnostics_stand_below(run: Path, dataset: Any) -> None:
+    more = {"Mine": {"train": {"<a>": 1.25, "row": [1, 2]}, "test": {"<a>": None, "row": [3]}}}
+    (run / "diagnosis.json").write_text(json.dumps(TOLD | {"more": more}))
+    html = page.write(run, dataset).read_text()
+    assert '<th scope="row">Mine: &lt;a&gt;</th><td>1.25</td><td>–</td>' in html
+    assert "Mine: row" not in html
+
+
 def test_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     command = "unseen train 'my birds' " + "descriptor=best " * 9
     finding = {"level": "note", "text": "seen " * 30, "remedy": command}

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from unseen import catalogue
 from unseen.cli.terminal import MovedData, console, display
 from unseen.experiment.diagnose import diagnose as look_at
 from unseen.experiment.run_context import reopen
@@ -16,6 +17,10 @@ def diagnose(
     robustness: Annotated[
         bool, typer.Option(help="also recall with a part of each picture's local features")
     ] = False,
+    also: Annotated[
+        list[str] | None,
+        typer.Option(help="a further diagnostic: its name, or ./mine.py:Mine; may be repeated"),
+    ] = None,
     data: MovedData = None,
 ) -> None:
     """Example: unseen diagnose runs/glyphs-multi_similarity-seed0
@@ -24,7 +29,9 @@ def diagnose(
     seen and unseen, a better layer, suspected wrong labels) and the likely remedy. The report shows
     it too, with the suspects' pictures: unseen report RUN.
     """
+    for name in also or ():
+        catalogue.check("diagnostics", name, {})
     with display() as (_, watch):
         context, folder = reopen(run, watch, data)
-        diagnosis = look_at(context, folder, watch, with_robustness=robustness)
+        diagnosis = look_at(context, folder, watch, with_robustness=robustness, also=also or ())
     console.print(printed(diagnosis))

@@ -4,14 +4,15 @@ Training classes count with about as many pictures as there are test pictures: r
 size of the gallery. Layers are compared on validation classes. Written to diagnosis.json.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import torch
 
-from unseen import assemble
-from unseen.contracts import IntArray
+from unseen import assemble, catalogue, outside
+from unseen.contracts import Diagnostic, IntArray
 from unseen.evaluation.diagnose import Look, look
 from unseen.evaluation.findings import findings
 from unseen.evaluation.gain import verdict
@@ -32,9 +33,16 @@ from unseen.training.run_folder import RunFolder
 
 
 def diagnose(
-    context: RunContext, folder: RunFolder, watch: Watch, *, with_robustness: bool = False
+    context: RunContext,
+    folder: RunFolder,
+    watch: Watch,
+    *,
+    with_robustness: bool = False,
+    also: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Numbers, findings and pictures to look at; reads the test classes."""
+    """Numbers, findings and pictures to look at; reads the test classes. also: further diagnostics
+    by name, of the catalogue or from outside."""
+    further = {name: made(name, context.config.normalise) for name in also}
     network = stored_network(context, folder)
     selection = choose_descriptor(context, folder, folder.read_json("selection.json"), watch)
     layer = str(selection["descriptor"]["layer"])
@@ -44,6 +52,7 @@ def diagnose(
     parts = {"train": seen, "test": split.test}
     source = source_of(context, network, watch)
     looks: dict[str, Look] = {}
+    more: dict[str, dict[str, Any]] = {name: _source(name) for name in also}
     with computing(context):
         for part, items in parts.items():
             told = watch.of(f"embedding {part} classes")
@@ -52,6 +61,9 @@ def diagnose(
             if "recall@1" in looks[part].numbers:  # as it is judged: queries, gallery and groups
                 answers = first_answers(context, {layer: embeddings}, items)[layer]
                 looks[part].numbers["recall@1"] = answers.recall
+                for name, diagnostic in further.items():
+                    found_by = diagnostic(embeddings, torch.from_numpy(labels[items]))
+                    more[name][part] = _values(name, found_by)
         recall = selection["descriptor"].get("recall") or _layers(context, folder, watch)
         numbers = {part: found.numbers for part, found in looks.items()}
         told_of = findings(numbers["train"], numbers["test"], recall, layer)
@@ -65,10 +77,36 @@ def diagnose(
             "suspects": {p: _named(context, parts[p], found) for p, found in looks.items()},
             "hubs": [[int(split.test[i]), times] for i, times in looks["test"].hubs],
         }
+        if more:
+            diagnosis["more"] = {outside.short_name(name): told for name, told in more.items()}
         if with_robustness:
             diagnosis["robustness"] = _robustness(context, network, watch)
     folder.write_json("diagnosis.json", diagnosis)
     return diagnosis
+
+
+def made(name: str, normalise: bool) -> Diagnostic:
+    """A diagnostic by name, with its own values."""
+    diagnostic: Diagnostic = catalogue.create("diagnostics", name, normalise=normalise)
+    return diagnostic
+
+
+def _source(name: str) -> dict[str, Any]:
+    """Where a diagnostic that is not ours came from."""
+    origin = outside.origin_of(catalogue.find("diagnostics", name))
+    return {} if origin is None else {"source": origin.to_dict()}
+
+
+def _values(name: str, found: Any) -> dict[str, Any]:
+    """Numbers as they are, arrays as lists."""
+    arrays = {k: np.asarray(v) for k, v in found.items()} if isinstance(found, dict) else {}
+    if not arrays or any(array.dtype.kind not in "biuf" for array in arrays.values()):
+        raise ValueError(f"{name} must give a dict of numbers or arrays, got {str(found)[:60]}")
+    return {key: _plain(array.tolist()) for key, array in arrays.items()}
+
+
+def _plain(value: Any) -> Any:
+    return [_plain(one) for one in value] if isinstance(value, list) else _json(value)
 
 
 def _layers(context: RunContext, folder: RunFolder, watch: Watch) -> dict[str, float]:

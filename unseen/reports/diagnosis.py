@@ -39,8 +39,8 @@ def printed(diagnosis: Json) -> Group:
         if finding["remedy"]:
             lines.append(Text(f"  → {finding['remedy']}"))
     table = Table(Column("", overflow="fold"), "training classes", "unseen classes")
-    for name, title in NUMBERS.items():
-        table.add_row(Text(title), *[_number(diagnosis, part, name) for part in ("train", "test")])
+    for title, *cells in _rows(diagnosis):
+        table.add_row(Text(title), *cells)
     return Group(*lines, table, *_robustness_lines(diagnosis))
 
 
@@ -52,16 +52,30 @@ def section(diagnosis: Json, dataset: Dataset) -> Part:
         findings=diagnosis["findings"],
         signs={level: sign for level, (sign, _) in SIGNS.items()},
         robustness=_robustness_lines(diagnosis),
-        numbers=[
-            (title, *(_number(diagnosis, part, name) for part in ("train", "test")))
-            for name, title in NUMBERS.items()
-        ],
+        numbers=_rows(diagnosis),
         suspects=[
             (title, [tile(item, dataset, "suspect", suggested) for item, suggested in some[:SHOWN]])
             for part, title in (("train", "training"), ("test", "unseen"))
             if (some := diagnosis["suspects"].get(part))
         ],
     )
+
+
+def _rows(diagnosis: Json) -> list[tuple[str, str, str]]:
+    """Title, value on training and on unseen classes; of further diagnostics their numbers."""
+    rows = [
+        (title, _number(diagnosis, "train", name), _number(diagnosis, "test", name))
+        for name, title in NUMBERS.items()
+    ]
+    for name, told in diagnosis.get("more", {}).items():
+        seen, unseen = told.get("train", {}), told.get("test", {})
+        keys = [key for key in {**seen, **unseen} if not isinstance(seen.get(key), list)]
+        rows += [(f"{name}: {key}", _short(seen.get(key)), _short(unseen.get(key))) for key in keys]
+    return rows
+
+
+def _short(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3g}"
 
 
 def _robustness_lines(diagnosis: Json) -> list[str]:
