@@ -28,12 +28,12 @@ from unseen import assemble
 from unseen import config as configs
 from unseen.cli.allocator import keep_freed_memory
 from unseen.contracts import Batch, IntArray
+from unseen.data.activations.cache import ActivationCache, Views
 from unseen.data.folder import Folder
 from unseen.data.pictures import transforms
 from unseen.data.pictures.loader import evaluation_batches, training_batches
 from unseen.experiment.fit import training_classes
 from unseen.losses.multi_similarity import MultiSimilarity
-from unseen.networks.activation_cache import ActivationCache, Views
 from unseen.networks.backbone import create_backbone
 from unseen.networks.head import Head
 from unseen.networks.network import EmbeddingNetwork

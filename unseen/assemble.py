@@ -13,24 +13,22 @@ from typing import Any
 import numpy as np
 import torch
 
-from unseen import catalogue, networks
+from unseen import catalogue, networks, training
 from unseen.config import PLAIN, SettledConfig
 from unseen.config_tables import Part
-from unseen.contracts import Dataset, IntArray, Network, Sampler, Split, SplitProtocol
+from unseen.contracts import Dataset, FrozenLayers, IntArray, Network, Sampler, Split, SplitProtocol
 from unseen.data.pictures import transforms
 from unseen.memory import CrossBatchMemory
 from unseen.networks.backbone import FEATURES, create_backbone
 from unseen.networks.frozen_batch_norm import share_statistics
 from unseen.networks.head import Head
 from unseen.networks.network import EmbeddingNetwork, LayeredNetwork
-from unseen.networks.split import Prefix, cut_network
 from unseen.objective import MinedObjective
 from unseen.settle import is_on_maps, weighted
-from unseen.training import schedules
-from unseen.training.manifold_mixup import ManifoldMixup
+from unseen.training import optimisers
 from unseen.training.optimisers import Descent, create_optimiser, network_groups
 from unseen.training.processes import Processes
-from unseen.training.trainer import Trainer
+from unseen.training.trainer import Mixup, Trainer
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,7 @@ class Assembly:
     cut it is the network, which takes pictures or features."""
 
     network: LayeredNetwork
-    prefix: Prefix | None
+    prefix: FrozenLayers | None
     model: Network
     objective: MinedObjective
     trainer: Trainer
@@ -71,9 +69,11 @@ def assemble(
     return Assembly(net, prefix, model, priced, trainer)
 
 
-def cut(config: SettledConfig, net: LayeredNetwork) -> tuple[Prefix | None, Network]:
+def cut(config: SettledConfig, net: LayeredNetwork) -> tuple[FrozenLayers | None, Network]:
     """The layers that run only once, and those after them, which are trained; freezes the first."""
-    return (None, net) if config.freeze_until is None else cut_network(net, config.freeze_until)
+    if config.freeze_until is None:
+        return None, net
+    return networks.cut_network(net, config.freeze_until)
 
 
 def split(config: SettledConfig, data: Dataset) -> Split:
@@ -188,11 +188,11 @@ def _memory(config: SettledConfig) -> CrossBatchMemory | None:
     return CrossBatchMemory(embedding_size=config.embedding_size, **config.memory.model_dump())
 
 
-def mixup(config: SettledConfig, net: LayeredNetwork) -> ManifoldMixup | None:
+def mixup(config: SettledConfig, net: LayeredNetwork) -> Mixup | None:
     """Manifold mixup, where the config asks for it."""
     if not config.manifold_mixup:
         return None
-    return ManifoldMixup(net, **config.manifold_mixup.model_dump(), seed=config.seed)
+    return training.ManifoldMixup(net, **config.manifold_mixup.model_dump(), seed=config.seed)
 
 
 def _numbered(names: list[str]) -> list[str]:
@@ -233,11 +233,11 @@ def picture_transforms(
 def schedule(config: SettledConfig, steps_per_epoch: int) -> Callable[[int], float]:
     """The learning rate's factor at each step."""
     if config.schedule.name == "cosine":
-        return schedules.cosine(config.epochs * steps_per_epoch)
+        return optimisers.cosine(config.epochs * steps_per_epoch)
     if config.schedule.name == "step":
         milestones = [epoch * steps_per_epoch for epoch in config.schedule.milestones]
-        return schedules.stepwise(milestones, config.schedule.gamma)
-    return schedules.constant()
+        return optimisers.stepwise(milestones, config.schedule.gamma)
+    return optimisers.constant()
 
 
 def descent(

@@ -195,6 +195,28 @@ class Network(nn.Module, ABC):
     def forward(self, images: Tensor) -> Output: ...
 
 
+class FrozenLayers(nn.Module, ABC):
+    """The layers of a network up to a cut, which stay as they are: pictures to the activation of
+    `layer`. What they give is kept (`data/activations`), so that each picture passes them once."""
+
+    layer: str
+
+    @abstractmethod
+    def forward(self, images: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def run(self, images: Tensor) -> Tensor:
+        """Of a large batch, where the layers are, a few pictures at a time."""
+
+    @abstractmethod
+    def faster(self, images: Tensor) -> "FrozenLayers":
+        """The same layers for speed: equal but for rounding. images: a few typical ones."""
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """Changes when a weight, a layer or the place of the cut changes."""
+
+
 class Miner(Protocol):
     """Chooses which tuples of a batch count. No gradient; a generator of its own."""
 

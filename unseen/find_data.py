@@ -7,14 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from unseen import catalogue, outside
+from unseen import data as data_sets
 from unseen.config_tables import Part
 from unseen.contracts import Dataset, Progress
 from unseen.data.base import INCOMPLETE
 from unseen.data.folder import layout
-from unseen.data.official.benchmark import Benchmark
-from unseen.data.own.given import as_dataset
-from unseen.data.pictures import table_file
-from unseen.data.pictures.pack import is_pack
 from unseen.names import advice
 
 
@@ -24,7 +21,7 @@ def open_data(part: Part, progress: Progress | None = None, strict: bool = False
     if wanted.get("root") is inspect.Parameter.empty and "root" not in part.values:
         raise ValueError(f"{part.name} must be told where: data.root=PATH, or `unseen train PATH`")
     made = catalogue.create("data", part.name, part.values, progress=progress, strict=strict)
-    return as_dataset(made, progress)
+    return made if isinstance(made, Dataset) else data_sets.as_dataset(made, progress)
 
 
 def data_table(data: str, given: Any = None) -> dict[str, Any]:
@@ -79,23 +76,17 @@ def found_again(part: Part, place: Sequence[str], run: Path) -> Part:
 def data_name(path: Path) -> str:
     """The data set a file or folder holds: features, a table, a packed copy, a known benchmark,
     class folders."""
-    if path.suffix.lower() == ".npz":
-        return "arrays"
-    if path.suffix.lower() in table_file.SUFFIXES:
-        return "table"
-    if is_pack(path):
-        return "packed"
     for name in catalogue.names("data"):
         recognises = getattr(catalogue.find("data", name), "recognises", None)
-        if recognises is not None and path.is_dir() and recognises(path):
+        if recognises is not None and recognises(path):
             return name
     return "folder"
 
 
 def as_it_is(part: Part) -> Part:
     """The same data, to be looked at: a benchmark also where pictures are missing."""
-    known = catalogue.find("data", part.name)
-    if not (inspect.isclass(known) and issubclass(known, Benchmark)):
+    takes = {p.name for p in catalogue.parameters(catalogue.find("data", part.name))}
+    if INCOMPLETE not in takes:
         return part
     return Part(**{"name": part.name} | part.values | {INCOMPLETE: True})
 
@@ -105,7 +96,7 @@ def data_reasons(part: Part) -> list[str]:
     root = Path(str(part.values.get("root", "")))
     for name in catalogue.names("data") if part.name == "folder" and root.is_dir() else ():
         known = catalogue.find("data", name)
-        if issubclass(known, Benchmark):
+        if hasattr(known, "class_folders_of_it"):  # a benchmark
             number, needed = known.class_folders_of_it(root), known.expected.classes
             if 0 < number < needed:
                 return [f"data.name = folder: {number} class folders, {known.title} has {needed}"]

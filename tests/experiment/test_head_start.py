@@ -30,7 +30,7 @@ WORDS = [
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unseen.experiment.source.cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr("unseen.experiment.activations.cache_folder", lambda: tmp_path / "cache")
     monkeypatch.setattr("unseen.experiment.fit.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
 
 

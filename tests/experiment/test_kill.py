@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from unseen import config as configs
+from unseen.experiment.activations import Activations
 from unseen.experiment.fit import Fit
 from unseen.experiment.run import train_and_judge
 from unseen.experiment.run_context import Watch, computing, prepare
-from unseen.experiment.source import Activations
 from unseen.training.run_folder import RunFolder
 
 FROZEN = [

@@ -37,7 +37,7 @@ TINY = [
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Activations are the test's own, drawn characters are not."""
-    monkeypatch.setattr("unseen.experiment.source.cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr("unseen.experiment.activations.cache_folder", lambda: tmp_path / "cache")
     return tmp_path / "cache" / "activations"
 
 
@@ -248,7 +248,7 @@ def test_pictures_grow_over_the_epochs_and_are_judged_at_their_own_size() -> Non
     context = setting_of("epochs=4", "training_sizes=[8,12]", "freeze_until=none")
     source = source_of(context, assemble.network(context.config), Watch())
     sampler = assemble.sampler(context.config, context.split.train, context.dataset.labels)
-    sides = [next(source.training_batches(sampler, e, 0)).images.shape[-1] for e in range(4)]
+    sides = [next(source.loader.training_batches(sampler, e, 0)).images.shape[-1] for e in range(4)]
     assert sides == [8, 8, 12, 12]
     assert next(context.batches(source.judging, context.split.test[:4])).images.shape[-1] == 16
 

@@ -18,6 +18,7 @@ import numpy as np
 from PIL import Image
 
 from unseen import config as configs
+from unseen.data.activations import file as activation_file
 from unseen.experiment import fit as training
 from unseen.experiment import judge as judging
 from unseen.experiment.calibration import calibrate_run, read_calibration
@@ -26,7 +27,6 @@ from unseen.experiment.layers import compare_layers
 from unseen.experiment.run import fit
 from unseen.experiment.run_context import Watch, reopen
 from unseen.experiment.trained import Trained
-from unseen.networks import activation_file
 from unseen.networks.small_conv import SmallConv
 from unseen.reports import comparison
 from unseen.reports import run_folder as reports

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from unseen.networks import activation_cache
-from unseen.networks.activation_cache import ActivationCache, OneView, Views
-from unseen.networks.activation_file import BLOCK, ActivationFile
+from unseen.data.activations import cache as activation_cache
+from unseen.data.activations.cache import ActivationCache, OneView, Views
+from unseen.data.activations.file import BLOCK, ActivationFile
 from unseen.networks.frozen_batch_norm import batch_norms
 from unseen.networks.split import cut_network
 
@@ -34,8 +34,8 @@ class Lists:
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     """Blocks of 8, so that 36 items make 5 of them."""
-    monkeypatch.setattr("unseen.networks.activation_cache.BLOCK", 8)
-    monkeypatch.setattr("unseen.networks.activation_file.BLOCK", 8)
+    monkeypatch.setattr("unseen.data.activations.cache.BLOCK", 8)
+    monkeypatch.setattr("unseen.data.activations.file.BLOCK", 8)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from unseen.networks.network import EmbeddingNetwork
 from unseen.networks.presets import create_preset
 from unseen.objective import MinedObjective
 from unseen.regularizers.global_orthogonal import GlobalOrthogonal
-from unseen.training import schedules
+from unseen.training import optimisers
 from unseen.training.manifold_mixup import INPUT, ManifoldMixup, mixed_terms
 from unseen.training.optimisers import Descent, create_optimiser
 from unseen.training.trainer import Trainer
@@ -218,7 +218,7 @@ def test_memories_are_told_the_embeddings_of_unmixed_pictures() -> None:
         trainer = Trainer(
             network,
             MinedObjective(MultiSimilarity()),
-            Descent(still, schedules.constant()),
+            Descent(still, optimisers.constant()),
             torch.device("cpu"),
             seed=0,
             mixup=ManifoldMixup(network),

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from unseen.networks.backbone import create_backbone
 from unseen.networks.head import Head
 from unseen.networks.network import EmbeddingNetwork
-from unseen.training import schedules
+from unseen.training import optimisers
 from unseen.training.optimisers import Descent, create_optimiser, network_groups
 
 LR, DECAY = 0.1, 0.5
@@ -37,7 +37,7 @@ def test_every_optimiser_equals_its_formula(name: str) -> None:
     x = nn.Parameter(torch.tensor([2.0], dtype=torch.float64))
     gradients = [1.0, -3.0, 0.5, 2.0]
     optimiser = create_optimiser(name, [{"params": [x], "lr": LR}], DECAY)
-    descent = Descent(optimiser, schedules.constant())
+    descent = Descent(optimiser, optimisers.constant())
     for step, gradient in enumerate(gradients):
         descent.zero()
         descent.backward(gradient * x.sum())
@@ -52,7 +52,7 @@ def test_an_unknown_optimiser_is_refused() -> None:
 
 def sgd(x: nn.Parameter, clip_norm: float | None = None, **more: str) -> Descent:
     optimiser = create_optimiser("sgd", [{"params": [x], "lr": 1.0}], 0.0, momentum=0.0)
-    return Descent(optimiser, schedules.constant(), clip_norm, **more)  # type: ignore[arg-type]
+    return Descent(optimiser, optimisers.constant(), clip_norm, **more)  # type: ignore[arg-type]
 
 
 def moved(descent: Descent, x: nn.Parameter, loss: Callable[[Tensor], Tensor]) -> Tensor:
@@ -100,7 +100,7 @@ def test_autocast_computes_in_half_precision(precision: str, dtype: torch.dtype)
 def test_the_schedule_sets_the_rate_of_every_group() -> None:
     x, y = nn.Parameter(torch.zeros(1)), nn.Parameter(torch.zeros(1))
     groups = [{"params": [x], "lr": 1.0}, {"params": [y], "lr": 10.0}]
-    descent = Descent(create_optimiser("sgd", groups, 0.0, 0.0), schedules.stepwise([1], 0.1))
+    descent = Descent(create_optimiser("sgd", groups, 0.0, 0.0), optimisers.stepwise([1], 0.1))
     for step in range(2):
         descent.zero()
         descent.backward(x.sum() + y.sum())
@@ -128,7 +128,7 @@ def test_new_and_pretrained_layers_have_their_own_rates() -> None:
 def test_frozen_batch_norm_survives_a_warm_up(frozen_bn: str) -> None:
     network = small_network(frozen_bn)
     descent = Descent(
-        create_optimiser("adamw", network_groups(network, 0.1, 1.0), 0.1), schedules.constant()
+        create_optimiser("adamw", network_groups(network, 0.1, 1.0), 0.1), optimisers.constant()
     )
     start = {name: value.clone() for name, value in network.state_dict().items()}
 
@@ -171,3 +171,23 @@ def test_a_network_that_does_not_say_its_layers_has_no_layer_decay() -> None:
     network = EmbeddingNetwork(backbone, Head(backbone.num_features, 8))
     with pytest.raises(ValueError, match="layer_decay needs a network of timm"):
         network_groups(network, 1.0, 1.0, layer_decay=0.5)
+
+
+def test_constant() -> None:
+    assert {optimisers.constant()(step) for step in range(100)} == {1.0}
+
+
+def test_cosine_rises_shortly_and_ends_at_zero() -> None:
+    factor = optimisers.cosine(1000)
+    assert factor(0) == 1 / 20
+    assert factor(19) == factor(20) == 1
+    assert factor(510) == pytest.approx(0.5)
+    assert factor(1000) == pytest.approx(0)
+    falling = [factor(step) for step in range(20, 1001)]
+    assert falling == sorted(falling, reverse=True)
+
+
+def test_stepwise_falls_at_each_milestone() -> None:
+    factor = optimisers.stepwise([10, 30], 0.1)
+    assert [factor(step) for step in (0, 9, 10, 29)] == pytest.approx([1, 1, 0.1, 0.1])
+    assert factor(30) == pytest.approx(0.01)

@@ -2,4 +2,6 @@
 
 from unseen.names import classes_of, lazy
 
-__getattr__, __dir__, __all__ = lazy(__name__, classes_of(__path__))
+__getattr__, __dir__, __all__ = lazy(
+    __name__, classes_of(__path__), ours={"as_dataset": "own.given"}
+)

@@ -63,6 +63,10 @@ class Arrays:
         self._incomplete = str(held.get(INCOMPLETE, ""))
         self.label_names = _names(told.label_names, held.get(NAMES), root)
 
+    @classmethod
+    def recognises(cls, root: Path) -> bool:
+        return root.suffix.lower() == ".npz"
+
     def __len__(self) -> int:
         return len(self.labels)
 

@@ -18,7 +18,7 @@ from unseen.data.base import INCOMPLETE, class_counts, lacking, lone_classes
 from unseen.data.pictures.crops import Loaded, Picture
 from unseen.data.pictures.decode import PictureFile, UnreadablePictureError
 from unseen.data.pictures.item_digests import numbered
-from unseen.data.pictures.pack import Pack
+from unseen.data.pictures.pack import Pack, is_pack
 
 
 class Packed:
@@ -35,6 +35,10 @@ class Packed:
         self.official_test_classes: IntArray | None = pack.arrays.get("test_classes")
         self.annotations = pack.annotations()
         self.skipped: list[UnreadablePictureError] = []
+
+    @classmethod
+    def recognises(cls, root: Path) -> bool:
+        return is_pack(root)
 
     def __len__(self) -> int:
         return len(self.labels)

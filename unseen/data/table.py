@@ -65,6 +65,10 @@ class Table(PictureFiles):
         super().__init__(file.parent, file.stem, [paths[row] for row in rows], facts)
         self.skipped, self.boxes = skipped, boxes
 
+    @classmethod
+    def recognises(cls, root: Path) -> bool:
+        return root.suffix.lower() in table_file.SUFFIXES
+
 
 def _refuse_unknown(names: dict[str, str | None], held: table_file.Columns, file: Path) -> None:
     """Columns that were named must be there; those with their usual names need not."""

@@ -166,7 +166,9 @@ class Fit:
         self.sampler.set_epoch(place.epoch)
         if isinstance(self.sampler, EmbeddedSampler) and self.sampler.is_due():
             self.sampler.fill(self._embed_training("embeddings"))
-        batches = self.source.training_batches(self.sampler, place.epoch, place.step_in_epoch)
+        batches = self.source.loader.training_batches(
+            self.sampler, place.epoch, place.step_in_epoch
+        )
         return self.trainer.epoch(batches, self.class_of, self._after_step)
 
     def _shorten(self) -> None:

@@ -5,13 +5,14 @@ whoever comes to a folder that is being trained in is told by whom. A caller tha
 folder before hands in its `lock`.
 """
 
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from unseen import find_data
-from unseen.config import Config
+from unseen import catalogue, find_data, outside
+from unseen.config import Config, SettledConfig
 from unseen.experiment.claim import claimed, is_done
 from unseen.experiment.clock import Clock
 from unseen.experiment.fit import Fit
@@ -20,7 +21,6 @@ from unseen.experiment.judge import FINAL, judge
 from unseen.experiment.ladder import climb, kept_context
 from unseen.experiment.refit import refit, refit_minutes
 from unseen.experiment.run_context import RunContext, Watch, as_stored, computing, describe, prepare
-from unseen.experiment.sources import refuse_other_sources, sources_of
 from unseen.training.manifest import Data
 from unseen.training.processes import Processes, joined
 from unseen.training.run_folder import RunFolder
@@ -138,3 +138,42 @@ def begin(context: RunContext, folder: RunFolder, command: str) -> None:
     if parts := sources_of(context.config):
         folder.note_parts(parts)
     folder.write_text("config.toml", context.config.to_toml())
+
+
+def sources_of(config: SettledConfig) -> dict[str, dict[str, str]]:
+    """Name -> module, file and hash of the source, of every part that is not ours. Data given as an
+    object are known by their items instead."""
+    found = {}
+    for name, part in _parts(config):
+        origin = outside.origin_of(part)
+        if origin is not None:
+            found[name] = origin.to_dict()
+    return found
+
+
+def refuse_other_sources(folder: RunFolder, config: SettledConfig) -> None:
+    """Stops a run that would go on with code it did not begin with."""
+    before: dict[str, dict[str, str]] = folder.manifest().parts or {}
+    for name, now in sources_of(config).items():
+        then = before.get(name)
+        if then is None or then["sha256"] != now["sha256"]:
+            place = now["file"] or now["qualified"]
+            raise ValueError(
+                f"the source of {outside.short_name(name)} ({place}) is not the one {folder.path} "
+                "began with: put it back, or start a new run with another --out"
+            )
+
+
+def _parts(config: SettledConfig) -> Iterator[tuple[str, Any]]:
+    """Every part of a config that may come from outside, by its name."""
+    named = [("losses", config.loss.name), ("samplers", config.sampler.name)]
+    named += [("protocols", config.protocol), ("data", config.data.name)]
+    named += [("miners", config.miner.name)] if config.miner is not None else []
+    named += [("regularizers", part.name) for part in config.regularizers]
+    named += [("metrics", outside.without_value(name)) for name in config.metrics]
+    for kind, name in named:
+        if not (kind == "data" and outside.is_object(name)) and not name.startswith("pml:"):
+            yield name, catalogue.find(kind, name)
+    for kind, name in (("networks", config.network), ("backbones", config.backbone)):
+        if outside.is_from_outside(name) or name in outside.announced(kind):
+            yield name, catalogue.find(kind, name)

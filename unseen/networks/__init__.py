@@ -21,6 +21,7 @@ __getattr__, __dir__, __all__ = lazy(
         "adapt": "lora",
         "create_own_network": "own_network",
         "create_preset": "presets",
+        "cut_network": "split",
         "preset_size": "presets",
     },
 )

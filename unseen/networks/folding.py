@@ -8,6 +8,7 @@ the other; the folded copy is used only if it gives the same result.
 """
 
 import copy
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -16,11 +17,12 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from unseen.networks.frozen_batch_norm import batch_norms
 
+Read = TypeVar("Read", bound=nn.Module)
 TOLERANCE = 1e-3  # of the largest output, between the folded and the unfolded network
 
 
 @torch.no_grad()
-def folded(network: nn.Module, probe: Tensor) -> nn.Module:
+def folded(network: Read, probe: Tensor) -> Read:
     """A copy of a network in evaluation mode, batch norms folded; `probe` is a typical input."""
     if network.training or not any(True for _ in batch_norms(network)):
         return network

@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, fx, nn
 
-from unseen.contracts import Output
-from unseen.networks.network import EmbeddingNetwork, LayeredNetwork, Tappable
+from unseen.contracts import FrozenLayers, Output
+from unseen.networks.folding import folded
+from unseen.networks.network import EmbeddingNetwork, LayeredNetwork, Tappable, portions
 from unseen.networks.taps import EMBEDDING, POOLED, check_names, tap
 
 LARGE = 0.8  # of all weights: a layer that holds more is no place but a network of its own
@@ -32,7 +33,7 @@ class Cut(NamedTuple):
     rest: "Rest"
 
 
-class Prefix(nn.Module):
+class Prefix(FrozenLayers):
     """Pictures to the activation at the cut; never trained, never in training mode."""
 
     def __init__(self, layers: nn.Module, layer: str) -> None:
@@ -48,8 +49,15 @@ class Prefix(nn.Module):
         )  # a backbone pools, too
         return activation
 
+    def run(self, images: Tensor) -> Tensor:
+        images = images.to(next(self.parameters()).device)
+        return torch.cat([self(part) for part in portions(images)])
+
+    def faster(self, images: Tensor) -> "Prefix":
+        """With batch norms folded into convolutions."""
+        return folded(self, images.to(next(self.parameters()).device))
+
     def fingerprint(self) -> str:
-        """Changes when a weight, a layer or the place of the cut changes."""
         digest = hashlib.sha256(f"{self.layer}\n{self.layers}".encode())
         for name, tensor in sorted(self.layers.state_dict().items()):
             digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())

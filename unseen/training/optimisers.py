@@ -1,4 +1,5 @@
-"""Optimisers by name, and one step of them: scaled, clipped, at the learning rate of the moment.
+"""Optimisers by name, and one step of them: scaled, clipped, at the learning rate of the moment,
+which is the config's times the factor of a schedule at that step.
 
 adamw  Adam with weight decay beside the gradient (Psomas)
 adam   Adam with weight decay as an L2 term of the gradient (Roth, HORDE, density adaptivity)
@@ -6,7 +7,8 @@ sgd    with momentum and an L2 term (Vo and Hays)
 """
 
 import math
-from collections.abc import Callable, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import torch
@@ -127,3 +129,26 @@ class Descent:
         self.optimiser.load_state_dict(state["optimiser"])
         if state["scaler"]:  # empty where nothing is scaled
             self.scaler.load_state_dict(state["scaler"])
+
+
+def constant() -> Callable[[int], float]:
+    """Always 1."""
+    return lambda step: 1.0
+
+
+def cosine(total_steps: int) -> Callable[[int], float]:
+    """From 1 to 0 along half a cosine, after a short linear rise (the first 2 % of the steps)."""
+    rise = max(1, round(0.02 * total_steps))
+
+    def factor(step: int) -> float:
+        if step < rise:
+            return (step + 1) / rise
+        return 0.5 * (1 + math.cos(math.pi * min(1.0, (step - rise) / max(1, total_steps - rise))))
+
+    return factor
+
+
+def stepwise(milestones: Sequence[int], gamma: float) -> Callable[[int], float]:
+    """Times `gamma` from each milestone (a step) on."""
+    rising = sorted(milestones)
+    return lambda step: gamma ** bisect_right(rising, step)

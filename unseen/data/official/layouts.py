@@ -42,7 +42,9 @@ def class_folders(root: Path) -> dict[str, list[Path]]:
 
 
 def class_names(root: Path) -> set[str]:
-    """The names of the class folders, without looking into them."""
+    """The names of the class folders, without looking into them; none where there is no folder."""
+    if not root.is_dir():
+        return set()
     if (root / "images").is_dir():
         root = root / "images"
     parts = [root / name for name in _COPIES if (root / name).is_dir()] or [root]

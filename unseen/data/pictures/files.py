@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from unseen.data.pictures.boxes import inside, mark
 from unseen.data.pictures.crops import Picture
 from unseen.data.pictures.decode import Box, PictureFile, UnreadablePictureError, check, decode
 from unseen.data.pictures.item_digests import file_digests, numbered
+from unseen.data.pictures.prefetch import prefetch
 
 SUFFIXES = frozenset(
     {".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".avif", ".heic", ".heif"}
@@ -92,11 +92,10 @@ class PictureFiles:
         """As version 0.1 made it, from file sizes and both ends of every file: its runs store no
         items, and are known by it."""
         digest = hashlib.sha256()
-        with ThreadPoolExecutor(_THREADS) as pool:
-            contents = pool.map(_sample, self._paths)
-            for path, label, content in zip(self._paths, self.labels, contents, strict=True):
-                digest.update(os.fsencode(Path(os.path.relpath(path, self.root)).as_posix()))
-                digest.update(b"\0%d\0" % label + content)
+        contents = prefetch(_sample, self._paths, _THREADS)
+        for path, label, content in zip(self._paths, self.labels, contents, strict=True):
+            digest.update(os.fsencode(Path(os.path.relpath(path, self.root)).as_posix()))
+            digest.update(b"\0%d\0" % label + content)
         if self.boxes is not None:
             digest.update(self.boxes.tobytes())
         return digest.hexdigest()
@@ -148,24 +147,22 @@ def unreadable(paths: Sequence[Path], progress: Progress | None) -> list[Unreada
         return None
 
     problems = []
-    with ThreadPoolExecutor(_THREADS) as pool:
-        for done, error in enumerate(pool.map(problem, paths), start=1):
-            if error is not None:
-                problems.append(error)
-            if progress:
-                progress(done, len(paths))
+    for done, error in enumerate(prefetch(problem, paths, _THREADS), start=1):
+        if error is not None:
+            problems.append(error)
+        if progress:
+            progress(done, len(paths))
     return problems
 
 
 def missing(paths: Sequence[Path], progress: Progress | None) -> list[Path]:
     """Those that are not there."""
     absent = []
-    with ThreadPoolExecutor(_THREADS) as pool:
-        for done, there in enumerate(pool.map(os.path.isfile, paths), start=1):
-            if not there:
-                absent.append(paths[done - 1])
-            if progress and (done % 256 == 0 or done == len(paths)):
-                progress(done, len(paths))
+    for done, there in enumerate(prefetch(os.path.isfile, paths, _THREADS), start=1):
+        if not there:
+            absent.append(paths[done - 1])
+        if progress and (done % 256 == 0 or done == len(paths)):
+            progress(done, len(paths))
     return absent
 
 

@@ -10,7 +10,6 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from unseen.contracts import Progress
 from unseen.data.pictures import stored
 from unseen.data.pictures.duplicates import digest
+from unseen.data.pictures.prefetch import prefetch
 
 Stamp = tuple[int, int, int]  # size, time of the content, time of the entry (both ns)
 
@@ -62,13 +62,12 @@ def file_digests(
     names = [os.path.abspath(path) for path in paths]
     found = [held.known(name) for name in names]
     unknown = [place for place, known in enumerate(found) if known is None]
-    with ThreadPoolExecutor(_THREADS) as pool:
-        read = pool.map(lambda place: _read(names[place]), unknown)
-        for done, (place, (stamp, content)) in enumerate(zip(unknown, read, strict=True), start=1):
-            found[place] = content
-            held.keep(names[place], stamp, content)
-            if progress is not None:
-                progress(done, len(unknown))
+    read = prefetch(lambda place: _read(names[place]), unknown, _THREADS)
+    for done, (place, (stamp, content)) in enumerate(zip(unknown, read, strict=True), start=1):
+        found[place] = content
+        held.keep(names[place], stamp, content)
+        if progress is not None:
+            progress(done, len(unknown))
     if unknown:
         held.write()
     return [content for content in found if content is not None]

@@ -16,9 +16,8 @@ drawn from, and in judging, where a second copy of another picture would be foun
 blank one does. Whoever is told is told in the order of the batches, in the caller's thread.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -30,6 +29,7 @@ from torch import Tensor
 from unseen.contracts import Batch, Dataset, FeatureDataset, IntArray, Sampler
 from unseen.data.pictures.crops import Loaded, Picture
 from unseen.data.pictures.decode import UnreadablePictureError
+from unseen.data.pictures.prefetch import in_order, workers
 from unseen.data.pictures.transforms import Transform
 
 _AHEAD = 2  # batches prepared while one is computed on
@@ -73,6 +73,41 @@ class _Order(NamedTuple):
 
     indices: list[int]
     seeds: Sequence[tuple[int, ...]]
+
+
+class Loader(Protocol):
+    """Makes the batches of training: of pictures (or features), or of kept activations."""
+
+    def training_batches(self, sampler: Sampler, epoch: int, skip: int) -> Iterator[Batch]:
+        """The epoch's batches, less the first `skip`."""
+        ...
+
+
+@dataclass(frozen=True)
+class PictureLoader:
+    """The batches of a run. training: one transform, or several in turn, each for its part of the
+    `epochs`. share: which part of a batch of so many pictures this process wants."""
+
+    dataset: Dataset
+    training: Sequence[Transform | None]
+    epochs: int
+    seed: int
+    workers: int
+    on_unreadable: OnUnreadable | None
+    share: Callable[[int], slice]
+
+    def training_batches(self, sampler: Sampler, epoch: int, skip: int) -> Iterator[Batch]:
+        return training_batches(
+            self.dataset,
+            self.training[epoch * len(self.training) // self.epochs],
+            sampler,
+            epoch,
+            self.seed,
+            workers=self.workers,
+            skip=skip,
+            on_unreadable=self.on_unreadable,
+            share=self.share,
+        )
 
 
 def training_batches(
@@ -141,35 +176,21 @@ class _Work(NamedTuple):
     on_unreadable: OnUnreadable | None  # who is told; None: nothing stands in, the error is raised
 
 
-def _batches(work: _Work, orders: Iterable[_Order], workers: int) -> Iterator[Batch]:
-    if workers < 0:
-        raise ValueError(f"workers must be at least 0, got {workers}")
-    if workers == 0:
-        return _in_turn(work, orders, start=lambda part: part)
-    return _in_threads(work, orders, workers)
+def _batches(work: _Work, orders: Iterable[_Order], num_workers: int) -> Iterator[Batch]:
+    if num_workers < 0:
+        raise ValueError(f"workers must be at least 0, got {num_workers}")
+    return _in_turn(work, orders, num_workers)
 
 
-def _in_threads(work: _Work, orders: Iterable[_Order], workers: int) -> Iterator[Batch]:
-    pool = ThreadPoolExecutor(workers, thread_name_prefix="pictures")
-    try:
-        yield from _in_turn(work, orders, start=lambda part: pool.submit(part).result)
-    finally:  # also when the caller stops early, or a file breaks
-        pool.shutdown(cancel_futures=True)
-
-
-def _in_turn(
-    work: _Work, orders: Iterable[_Order], start: Callable[[Part], Part]
-) -> Iterator[Batch]:
-    """`start` sets a part to work and says how to get its result."""
+def _in_turn(work: _Work, orders: Iterable[_Order], num_workers: int) -> Iterator[Batch]:
     # The sampler is asked ahead even without workers: one that learns during the epoch must not
     # answer differently because of the number of threads.
-    waiting: deque[tuple[_Order, list[Part]]] = deque()
-    for order in orders:
-        waiting.append((order, [start(part) for part in _parts(work, order)]))
-        if len(waiting) > _AHEAD:
-            yield _collected(work, *waiting.popleft())
-    while waiting:
-        yield _collected(work, *waiting.popleft())
+    with workers(num_workers) as start:
+
+        def begin(order: _Order) -> Callable[[], Batch]:
+            return partial(_collected, work, order, [start(part) for part in _parts(work, order)])
+
+        yield from in_order(begin, orders, _AHEAD)
 
 
 def _collected(work: _Work, order: _Order, results: list[Part]) -> Batch:

@@ -37,8 +37,8 @@ import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +48,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from unseen.contracts import Batch, Dataset, IntArray, Progress, Sampler
-from unseen.data.pictures.crops import Picture
-from unseen.data.pictures.decode import UnreadablePictureError
-from unseen.data.pictures.loader import OnUnreadable, StandIn, evaluation_batches
-from unseen.data.pictures.transforms import Transform
-from unseen.networks.activation_file import (
+from unseen.contracts import Batch, Dataset, FrozenLayers, IntArray, Progress, Sampler
+from unseen.data.activations.file import (
     ATTEMPTS,
     BLOCK,
     WHOLE,
@@ -61,9 +57,12 @@ from unseen.networks.activation_file import (
     ActivationFile,
     blocks_of,
 )
-from unseen.networks.folding import folded
-from unseen.networks.network import portions
-from unseen.networks.split import Prefix
+from unseen.data.pictures.crops import Picture
+from unseen.data.pictures.decode import UnreadablePictureError
+from unseen.data.pictures.loader import OnUnreadable, StandIn, evaluation_batches
+from unseen.data.pictures.prefetch import in_order
+from unseen.data.pictures.prefetch import workers as worker_threads
+from unseen.data.pictures.transforms import Transform
 
 AHEAD = 2  # batches read while one is computed on
 GROUP = 16  # blocks handed to the loader at once; between groups we look what others have done
@@ -122,7 +121,7 @@ class ActivationCache:
     def __init__(
         self,
         root: Path,
-        prefix: Prefix,
+        prefix: FrozenLayers,
         views: Views,
         dtype: str = "int16",
         warn: Callable[[str], None] = lambda text: None,
@@ -132,7 +131,7 @@ class ActivationCache:
         self.root, self.prefix, self.views, self.dtype = root, prefix, views, dtype
         self.warn = warn
         self.on_unreadable: OnUnreadable | None = None  # given to the last build
-        record = _record(tuple(_to_file(self._run(prefix, self._few(1))).shape[1:]), dtype)
+        record = _record(tuple(_to_file(prefix.run(self._few(1))).shape[1:]), dtype)
         key = views.key() | {"weights": prefix.fingerprint(), "layout": LAYOUT, "dtype": dtype}
         self.files: list[ActivationFile] = []
         for view in range(views.count):
@@ -225,7 +224,7 @@ class ActivationCache:
         self,
         view: int,
         blocks: Sequence[int],
-        prefix: torch.nn.Module,
+        prefix: FrozenLayers,
         workers: int,
         on_unreadable: OnUnreadable | None,
     ) -> Iterator[int]:
@@ -236,27 +235,25 @@ class ActivationCache:
         items = np.concatenate([self._items_of(block) for block in blocks])
         for block, batch in zip(blocks, self._pictures(view, items, workers, note), strict=True):
             mark = WITH_STAND_INS if errors else WHOLE
-            self.files[view].write(block, self._packed(self._run(prefix, batch.images)), mark)
+            self.files[view].write(block, self._packed(prefix.run(batch.images)), mark)
             while errors and on_unreadable is not None:
                 on_unreadable(errors.pop(0))
             yield len(batch.images)
 
     def _read_ahead(self, orders: Iterable[Order]) -> Iterator[Batch]:
         self.built |= np.stack([file.done() for file in self.files])
-        waiting: deque[tuple[Order, Future[Batch | None]]] = deque()
-        with ThreadPoolExecutor(1, thread_name_prefix="activations") as reader:
-            for order in orders:
+        with worker_threads(1) as start:
+
+            def begin(order: Order) -> Callable[[], Batch]:
                 if not self.built[order[1], order[0] // BLOCK].all():
                     told = "this activation cache is not built yet: call build(items) first"
                     raise ValueError(told)
-                waiting.append((order, reader.submit(self._read, *order)))
-                if len(waiting) > AHEAD:
-                    yield self._whole(*waiting.popleft())
-            while waiting:
-                yield self._whole(*waiting.popleft())
+                return partial(self._whole, order, start(partial(self._read, *order)))
 
-    def _whole(self, order: Order, read: "Future[Batch | None]") -> Batch:
-        batch = read.result()
+            yield from in_order(begin, orders, AHEAD)
+
+    def _whole(self, order: Order, read: Callable[[], Batch | None]) -> Batch:
+        batch = read()
         return self._mended(*order) if batch is None else batch
 
     def _mended(self, indices: IntArray, views: IntArray) -> Batch:
@@ -331,21 +328,15 @@ class ActivationCache:
         some = np.arange(min(count, len(self.views.dataset)))
         return next(self._pictures(0, some, 0, lambda error: None)).images
 
-    def _run(self, prefix: torch.nn.Module, images: Tensor) -> Tensor:
-        images = images.to(next(self.prefix.parameters()).device)
-        return torch.cat([prefix(part) for part in portions(images)])
-
-    def _fast_prefix(self) -> torch.nn.Module:
-        """Batch norms folded where rounding does not matter: float32 is to be exact."""
-        if self.dtype == "float32":
-            return self.prefix
-        return folded(self.prefix, self._few(2).to(next(self.prefix.parameters()).device))
+    def _fast_prefix(self) -> FrozenLayers:
+        """Where rounding does not matter: float32 is to be exact."""
+        return self.prefix if self.dtype == "float32" else self.prefix.faster(self._few(2))
 
     def _seconds_per_picture(self) -> float:
         """Reading and computing one after the other: an upper bound where workers read ahead."""
         prefix, began = self._fast_prefix(), time.perf_counter()
         few = self._few(8)
-        self._run(prefix, few)
+        prefix.run(few)
         return (time.perf_counter() - began) / len(few)
 
     def _refuse_full_disk(self, num_pictures: int) -> None:
@@ -357,6 +348,18 @@ class ActivationCache:
                 f"the activation cache needs {needed / 1e9:.1f} GB where {free / 1e9:.1f} GB are "
                 f"free, in {self.root}: cut later, or keep fewer views"
             )
+
+
+@dataclass(frozen=True)
+class ActivationLoader:
+    """The batches of a run, from a cache. share: as of `PictureLoader`."""
+
+    cache: ActivationCache
+    seed: int
+    share: Callable[[int], slice]
+
+    def training_batches(self, sampler: Sampler, epoch: int, skip: int) -> Iterator[Batch]:
+        return self.cache.training_batches(sampler, epoch, self.seed, skip, self.share)
 
 
 @dataclass(frozen=True)

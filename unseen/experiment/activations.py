@@ -1,0 +1,77 @@
+"""Training and judging on kept activations: each picture goes through the frozen layers once."""
+
+import numpy as np
+from torch import Tensor
+
+from unseen import assemble
+from unseen.contracts import FrozenLayers, IntArray, Network, Progress
+from unseen.data.activations.cache import ActivationCache, ActivationLoader, Views
+from unseen.data.pictures.loader import Loader, of_the_same_class
+from unseen.data.pictures.stored import cache_folder
+from unseen.evaluation.embed import embed, embed_layers
+from unseen.experiment.run_context import EMBED_BATCH, RunContext, Watch
+from unseen.experiment.source import Field, Pictures
+from unseen.networks.network import LayeredNetwork, Tappable
+from unseen.networks.taps import EMBEDDING
+from unseen.training.events import FrozenLayersPlanned
+
+
+class Activations:
+    """The layers after the cut on what those before it gave."""
+
+    def __init__(
+        self,
+        context: RunContext,
+        network: LayeredNetwork,
+        watch: Watch,
+        prefix: FrozenLayers,
+        rest: Network,
+    ) -> None:
+        assert isinstance(rest, Tappable)
+        config = context.config
+        self.context, self.network, self.watch, self.model = context, network, watch, rest
+        root = cache_folder() / "activations"
+        training, judging = assemble.picture_transforms(config, network)
+        self.judging = ActivationCache(
+            root, prefix, Views(context.dataset, judging), config.cache_dtype, watch.warn
+        )
+        self.training = self.judging
+        if count := config.views:
+            views = Views(context.dataset, training, count, of_the_same_class)
+            self.training = ActivationCache(root, prefix, views, config.cache_dtype, watch.warn)
+        self.loader: Loader = ActivationLoader(self.training, config.seed, context.processes.share)
+
+    def prepare(self, trained_on: IntArray, judged_on: IntArray) -> None:
+        """Runs the frozen layers on what training needs, before it starts."""
+        if self.training is self.judging:
+            self._fill(self.judging, np.union1d(trained_on, judged_on))
+        else:
+            self._fill(self.training, trained_on)
+            self._fill(self.judging, judged_on)
+
+    def embed(
+        self,
+        items: IntArray,
+        progress: Progress | None = None,
+        layer: str = EMBEDDING,
+        field: Field = "embeddings",
+    ) -> Tensor:  # [n, D]
+        """A layer before the cut is read from the pictures."""
+        if layer not in self.model.layers():
+            return Pictures(self.context, self.network).embed(items, progress, layer, field)
+        if not self.context.processes.agreed(lambda: self.judging.is_ready(items)):
+            self._fill(self.judging, items)
+        batches = self.judging.evaluation_batches(items, EMBED_BATCH)
+        where = (batches, len(items), self.context.device, progress)
+        if layer != EMBEDDING:
+            return embed_layers(self.model, [layer], *where)[layer]
+        return embed(self.model, *where, field)
+
+    def _fill(self, cache: ActivationCache, items: IntArray) -> None:
+        if not len(items):
+            return
+        with self.context.processes.first_ahead():  # the others find what it has kept
+            plan = cache.plan(items)
+            self.watch.tell(FrozenLayersPlanned(str(plan)))
+            told = self.watch.of("through the frozen layers")
+            cache.build(items, self.context.config.workers, told, self.context.if_unreadable)
