@@ -43,6 +43,7 @@ ORDER = [
     "config_toml",
     "config",
     "rungs",
+    "shares",
     "settle",
     "find_data",
     "assemble",

@@ -74,6 +74,7 @@ class Config(BaseModel):
     device: str = "auto"
     threads: Annotated[int, Field(ge=1)] | Auto = "auto"
     workers: Annotated[int, Field(ge=0)] | Auto = "auto"
+    shares: Annotated[int, Field(ge=1)] | Auto = "auto"  # processes that divide each batch
 
     backbone: str = "auto"
     network: str = PLAIN  # or net_a ... net_f (`networks/presets.py`), or one from outside
@@ -275,6 +276,7 @@ class SettledConfig(Config):
 
     threads: Annotated[int, Field(ge=1)]
     workers: Annotated[int, Field(ge=0)]
+    shares: Annotated[int, Field(ge=1)] = 1  # runs before 0.3 have no such key
     views: Annotated[int, Field(ge=0)]
     embedding_size: Annotated[int, Field(ge=1)]
     picture_size: Annotated[int, Field(ge=8)] | None

@@ -163,6 +163,14 @@ def without_value(name: str) -> str:
     return re.sub(r"@[^@:/]*$", "", name)
 
 
+def has_objects(values: Any) -> bool:
+    """Whether plain values name an object, which only the process it was given to knows."""
+    if isinstance(values, str):
+        return is_object(values)
+    inner = values.values() if isinstance(values, dict) else values
+    return isinstance(values, dict | list | tuple) and any(has_objects(value) for value in inner)
+
+
 def references_in(values: Any) -> set[str]:
     """Every reference that stands somewhere in plain values: a config, a plan."""
     if isinstance(values, str):

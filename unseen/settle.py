@@ -21,6 +21,7 @@ from unseen.networks.head import PRINCIPAL
 from unseen.networks.taps import EMBEDDING, POOLED
 from unseen.protocols.half_split import cut_test_classes, enough_share, num_aside
 from unseen.rungs import with_ladder
+from unseen.shares import with_shares
 
 Choose = Callable[[str, Any, str], None]  # key, value if it is "auto", why
 
@@ -45,6 +46,7 @@ def settle(config: Config, dataset: Dataset) -> tuple[SettledConfig, list[str]]:
     for column in config.evaluation_labels:
         known(column, annotations_of(dataset).labels, f"label column of {dataset.name}")
     has_gpu = torch.cuda.is_available()
+    choose("shares", 1, "")  # more once it is known what is trained: `with_shares`
     choose("device", "cuda" if has_gpu else "cpu", "a GPU" if has_gpu else "there is no GPU")
     if isinstance(dataset, FeatureDataset):
         _settle_features(config, dataset.features.shape[1], choose)
@@ -75,7 +77,7 @@ def settle(config: Config, dataset: Dataset) -> tuple[SettledConfig, list[str]]:
         if start == PRINCIPAL:
             reasons.append(f"head.start = {start}: it begins with what the layers before it know")
     settled, rungs = with_ladder(config, settled)
-    return settled, reasons + rungs
+    return with_shares(config, settled, reasons + rungs)
 
 
 def _has_own_head(config: Config) -> bool:

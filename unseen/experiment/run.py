@@ -5,6 +5,7 @@ whoever comes to a folder that is being trained in is told by whom. A caller tha
 folder before hands in its `lock`.
 """
 
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
@@ -21,9 +22,12 @@ from unseen.experiment.judge import FINAL, judge
 from unseen.experiment.ladder import climb, kept_context
 from unseen.experiment.refit import refit, refit_minutes
 from unseen.experiment.run_context import RunContext, Watch, as_stored, computing, describe, prepare
+from unseen.experiment.shares import shared, taken
 from unseen.training.manifest import Data
 from unseen.training.processes import Processes, joined
 from unseen.training.run_folder import RunFolder
+
+JUDGED, TRAINED = "train and judge", "train"
 
 Claim = AbstractContextManager[Any]  # of a run folder, see `RunFolder.lock`
 
@@ -91,13 +95,10 @@ def train_and_judge(
     lock: Claim | None = None,
 ) -> dict[str, Any]:
     """Trains, or goes on training, then judges; returns what stands in result.json."""
-    folder, watch = RunFolder(out, context.processes), watch or Watch()
+    folder = RunFolder(out, context.processes)
     context = as_stored(context, folder)
-    with lock or folder.lock(context.config.hash()):
-        selection = _train(context, folder, command, watch)
-        result = judge(kept_context(context, selection), folder, selection, FINAL, watch)
-        folder.note_end()
-    return result
+    with lock or folder.lock(context.config.hash()), shared(context, out, JUDGED) as context:
+        return _train_and_judge(context, out, command, watch or Watch())
 
 
 def train(
@@ -106,8 +107,25 @@ def train(
     """Trains, or goes on training; returns what was selected. The test classes are not read."""
     folder = RunFolder(out, context.processes)
     context = as_stored(context, folder)
-    with folder.lock(context.config.hash()):
-        return _train(context, folder, command, watch or Watch())
+    with folder.lock(context.config.hash()), shared(context, out, TRAINED) as context:
+        return _train(context, RunFolder(out, context.processes), command, watch or Watch())
+
+
+def take_part() -> None:
+    """What the further processes of a run do (`shares.py`); the first one writes and tells."""
+    with taken(Path(sys.argv[1]), int(sys.argv[2])) as (context, out, purpose):
+        if purpose == JUDGED:
+            _train_and_judge(context, out, "", Watch())
+        else:
+            _train(context, RunFolder(out, context.processes), "", Watch())
+
+
+def _train_and_judge(context: RunContext, out: Path, command: str, watch: Watch) -> dict[str, Any]:
+    folder = RunFolder(out, context.processes)
+    selection = _train(context, folder, command, watch)
+    result = judge(kept_context(context, selection), folder, selection, FINAL, watch)
+    folder.note_end()
+    return result
 
 
 def _train(context: RunContext, folder: RunFolder, command: str, watch: Watch) -> dict[str, Any]:

@@ -42,7 +42,7 @@ from unseen.training.processes import Processes
 from unseen.training.run_folder import RunFolder
 
 EMBED_BATCH = 256
-BY_MACHINE = ("device", "threads", "workers")  # what "auto" settles by where it runs
+BY_MACHINE = ("device", "threads", "workers", "shares")  # what "auto" settles by where it runs
 
 
 @dataclass

@@ -1,6 +1,7 @@
 """Several processes that together compute what one would. No other file says torch.distributed.
 
-    torchrun --nproc-per-node 2 -m unseen train glyphs
+    unseen train photos shares=2                          two of this machine (experiment/shares.py)
+    torchrun --nproc-per-node 2 -m unseen train glyphs    on any number of machines
 
 Every process embeds its share of the batch; the rows are gathered, and each process evaluates the
 same objective on the whole batch. Of the objective's gradient a process keeps its own rows and
@@ -15,10 +16,13 @@ falls silent without breaking it is missed by the others' heartbeat.
 
 import os
 import signal
+import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import TypeVar
 
 import torch
@@ -30,6 +34,8 @@ from unseen.training.heartbeat import LOST, Heartbeat
 
 # Long, because one process may wait for another's lone work; the heartbeat notices the dead ones.
 PATIENCE = timedelta(hours=24)
+
+LOOPBACK = "GLOO_SOCKET_IFNAME"  # processes of one machine need not be reached from others
 
 ASKED = "asked to end, like all processes of this run; the same command goes on from the checkpoint"
 
@@ -124,11 +130,16 @@ class Processes:
                 dist.barrier()
 
 
+def are_started() -> bool:
+    """Whether torchrun started several."""
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1
+
+
 @contextmanager
 def joined(device: str) -> Iterator[Processes]:
     """The processes that torchrun started, while the block runs; without it this one alone.
     device: that of the run, or "auto"."""
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+    if not are_started():
         yield Processes()
         return
     has_gpu = device != "cpu" and torch.cuda.is_available()
@@ -137,12 +148,43 @@ def joined(device: str) -> Iterator[Processes]:
     with _connected():
         store, rank, count = next(rendezvous("env://", timeout=timedelta(minutes=5)))
         backend = "cpu:gloo,cuda:nccl" if has_gpu else "gloo"
+    heartbeat = Heartbeat(store.clone(), rank, count)
+    with _group(store, rank, count, backend, heartbeat) as processes:
+        yield processes
+
+
+@contextmanager
+def joined_here(meeting: Path, rank: int, count: int) -> Iterator[Processes]:
+    """Processes of one machine that find each other by a file, while the block runs. They need no
+    heartbeat: the end of one breaks the connection at once."""
+    before = {LOOPBACK: os.environ.get(LOOPBACK)}
+    os.environ.setdefault(LOOPBACK, "lo0" if sys.platform == "darwin" else "lo")
+    try:
+        store = dist.FileStore(os.fspath(meeting), count)
+        with _group(store, rank, count, "gloo", nullcontext()) as processes:
+            yield processes
+    finally:
+        if before[LOOPBACK] is None:
+            del os.environ[LOOPBACK]
+
+
+@contextmanager
+def _group(
+    store: dist.Store,
+    rank: int,
+    count: int,
+    backend: str,
+    heartbeat: AbstractContextManager[object],
+) -> Iterator[Processes]:
+    with _connected():
         dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=PATIENCE)
     processes = Processes(rank, count)
-    with Heartbeat(store.clone(), rank, count), _told_when_ended():
-        yield processes
-        processes.wait()  # nobody leaves, and falls silent, while others still work
-    dist.destroy_process_group()
+    try:
+        with heartbeat, _told_when_ended():
+            yield processes
+            processes.wait()  # nobody leaves, and falls silent, while others still work
+    finally:
+        dist.destroy_process_group()
 
 
 @contextmanager
@@ -162,6 +204,9 @@ def _told_when_ended() -> Iterator[None]:
     def tell(*_: object) -> None:
         raise ConnectionError(ASKED)
 
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may ask to be told
+        return
     before = signal.signal(signal.SIGTERM, tell)
     try:
         yield
