@@ -3,6 +3,8 @@
     python benchmarks/training.py                         generated photographs
     python benchmarks/training.py path/to/pictures        one folder per class
     python benchmarks/training.py --threads 2 --workers 2
+    python benchmarks/training.py --device cuda --precision bf16 --batch 112 --workers 4
+    python benchmarks/training.py --shares --batch 56     one process with two threads, two with one
 
 The same network (EfficientNet-Lite0, random weights), pictures, sampling (4 per class), crops,
 multi-similarity loss and miner, AdamW, in one process, epoch by epoch in turn:
@@ -15,11 +17,18 @@ multi-similarity loss and miner, AdamW, in one process, epoch by epoch in turn:
 
 Medians over repeats. `--workers` prepare pictures beside the network on both sides (threads in
 ours, processes in the peer's); 0: everything in one thread after the other, timed by the time the
-process computes, so that what else runs on the machine hardly matters.
+process computes, so that what else runs on the machine hardly matters. `--precision` is that of
+ours; the peer stays in float32.
+
+`--shares` leaves the peer out and asks how two cores are best used by the whole loop (batch norm
+frozen): one process with two threads and two workers, or two processes that divide each batch, with
+one thread and one worker each (`shares=2` of `unseen train`). Both in turn, by the wall clock.
 """
 
 import argparse
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -33,14 +42,16 @@ from PIL import Image
 import unseen.torchvision_operators  # noqa: F401 - before torchvision
 from unseen import assemble
 from unseen import config as configs
+from unseen.cli.allocator import keep_freed_memory
 from unseen.contracts import Batch
 from unseen.data.pictures.loader import training_batches
 from unseen.experiment.fit import training_classes
 from unseen.experiment.run_context import RunContext, prepare
 from unseen.training.journal import Journal
+from unseen.training.processes import Processes, joined_here
 from unseen.training.trainer import Trainer
 
-PER_CLASS = 4
+PER_CLASS, ALONE = 4, Processes()
 
 
 def generate(root: Path, classes: int = 40, per_class: int = 12) -> None:
@@ -67,6 +78,9 @@ def settle(root: Path, words: argparse.Namespace) -> RunContext:
         "schedule": "constant",
         "workers": words.workers,
         "threads": words.threads,
+        "device": words.device,
+        "precision": words.precision,
+        "frozen_bn": "full" if words.shares else "off",
     }
     return prepare(configs.make(values))
 
@@ -74,23 +88,31 @@ def settle(root: Path, words: argparse.Namespace) -> RunContext:
 class Ours:
     """The loop of `unseen train` between two looks at the validation classes."""
 
-    def __init__(self, context: RunContext, folder: Path) -> None:
-        config, self.context = context.config, context
+    def __init__(self, context: RunContext, folder: Path, processes: Processes = ALONE) -> None:
+        config, self.context, self.processes = context.config, context, processes
         network = assemble.network(config)
         self.transform, _ = assemble.picture_transforms(config, network)
         self.sampler = assemble.sampler(config, context.split.train, context.dataset.labels)
         self.class_of = training_classes(context.dataset.labels, context.split.train)
         objective = assemble.objective(config, int(self.class_of.max()) + 1, network)
         descent = assemble.descent(config, network, objective, len(self.sampler))
-        self.trainer = Trainer(network, objective, descent, context.device, config.seed)
-        self.journal = Journal(folder / "journal.jsonl")
+        self.trainer = Trainer(
+            network, objective, descent, context.device, config.seed, processes=processes
+        )
+        self.journal = Journal(folder / f"journal-{processes.rank}-{processes.count}.jsonl")
 
     def batches(self) -> Iterator[Batch]:
         place, config = self.trainer.place, self.context.config
         data, workers = self.context.dataset, config.workers
         assert isinstance(workers, int)
         return training_batches(
-            data, self.transform, self.sampler, place.epoch, config.seed, workers=workers
+            data,
+            self.transform,
+            self.sampler,
+            place.epoch,
+            config.seed,
+            workers=workers,
+            share=self.processes.share,
         )
 
     def epoch(self) -> None:
@@ -103,12 +125,14 @@ class Ours:
         trainer = self.trainer
         trainer.network.train()
         for batch in batches:
-            images = batch.images.to(memory_format=torch.channels_last)
-            output = trainer.network(images)
-            total = trainer.objective(output, self.class_of[batch.labels])["total"]
+            images = batch.images.to(trainer.device, memory_format=torch.channels_last)
+            labels = self.class_of[batch.labels].to(trainer.device)
             trainer.descent.optimiser.zero_grad(set_to_none=True)
-            total.backward()
+            with trainer.descent.autocast():
+                total = trainer.objective(trainer.network(images), labels)["total"]
+            trainer.descent.backward(total)
             trainer.descent.optimiser.step()
+            total.item()
 
 
 class Pictures(torch.utils.data.Dataset):  # type: ignore[type-arg]
@@ -161,13 +185,15 @@ class Peer:
             num_workers=config.workers,
             persistent_workers=config.workers > 0,
         )
-        self.network = network  # contiguous, as it comes
+        self.network = network.to(context.device)  # contiguous, as it comes
+        self.device = context.device
         self.loss, self.miner = losses.MultiSimilarityLoss(), miners.MultiSimilarityMiner()
         self.optimiser = torch.optim.AdamW(network.parameters(), 1e-3, weight_decay=1e-4)
 
     def epoch(self) -> None:
         self.network.train()
-        for images, labels in self.loader:
+        for pictures, classes in self.loader:
+            images, labels = pictures.to(self.device), classes.to(self.device)
             embeddings = self.network(images).embeddings
             loss = self.loss(embeddings, labels, self.miner(embeddings, labels))
             self.optimiser.zero_grad()
@@ -221,6 +247,45 @@ def measure(root: Path, words: argparse.Namespace, folder: Path) -> None:
     print(f"  loop over bare step {100 * (ratio('bare', 'loop') - 1):+.1f} % (goal under 5 %)")
 
 
+def measure_shares(root: Path, words: argparse.Namespace, folder: Path) -> None:
+    """What two cores do as threads of one process, and as two processes; `--rank` is the second."""
+    words.workers, words.threads = 1, 1
+    if not words.rank:
+        command = [sys.executable, __file__, str(root), "--shares", "--rank", "1"]
+        for key in ("size", "batch", "steps", "repeats"):
+            command += [f"--{key}", str(getattr(words, key))]
+        second = subprocess.Popen([*command, "--meeting", str(folder)])
+    rates: dict[str, list[float]] = {"threads": [], "shares": []}
+    with joined_here((words.meeting or folder) / "meeting", words.rank, 2) as processes:
+        divided, alone = Ours(settle(root, words), folder, processes), None
+        if processes.is_first:
+            words.workers, words.threads = 2, 2
+            alone = Ours(settle(root, words), folder)
+        for number in range(words.repeats + 1):
+            if alone is not None:
+                took = seconds(2, alone.epoch)
+                rates["threads"] += [words.steps * words.batch / took] * bool(number)
+            processes.wait()
+            took = seconds(1, divided.epoch)
+            rates["shares"] += [words.steps * words.batch / took] * bool(number)
+    if words.rank:
+        return
+    second.wait()
+    print(f"two cores, {words.size} px, batch {words.batch}, batch norm frozen")
+    for name, found in rates.items():
+        low, high = min(found), max(found)
+        print(f"  {name:8}{statistics.median(found):8.1f} pictures/s   ({low:.1f} to {high:.1f})")
+    pairs = zip(rates["shares"], rates["threads"], strict=True)
+    print(f"  shares over threads {statistics.median(a / b for a, b in pairs):.2f} (goal 1.3)")
+
+
+def seconds(threads: int, run: Callable[[], None]) -> float:
+    torch.set_num_threads(threads)
+    began = time.perf_counter()
+    run()
+    return time.perf_counter() - began
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("pictures", nargs="?", type=Path)
@@ -230,12 +295,18 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--precision", choices=("float32", "bf16", "fp16"), default="float32")
+    parser.add_argument("--shares", action="store_true", help="two threads against two processes")
+    parser.add_argument("--rank", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--meeting", type=Path, help=argparse.SUPPRESS)
     words = parser.parse_args()
+    keep_freed_memory()  # as `unseen train` does
     with tempfile.TemporaryDirectory() as made:
         root = words.pictures or Path(made) / "pictures"
         if words.pictures is None:
             generate(root)
-        measure(root, words, Path(made))
+        (measure_shares if words.shares else measure)(root, words, Path(made))
 
 
 if __name__ == "__main__":
