@@ -1,6 +1,8 @@
 """The house keeps its order: imports point upwards; a method is one file, class, name and test."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -83,6 +85,23 @@ def test_imports_point_upwards() -> None:
         allowed = ORDER[: ORDER.index(room(path)) + 1]
         below = imported_rooms(path) - set(allowed)
         assert not below, f"{path} imports from below itself: {sorted(below)}"
+
+
+MOST_IMPORTED = {"cli.train": 80, "experiment.run": 95}  # modules, not counting packages
+
+
+@pytest.mark.parametrize("room", MOST_IMPORTED)
+def test_training_imports_few_modules(room: str) -> None:
+    """What a run may need, and this one does not ask for, is imported when it is asked for: by a
+    package's table of names (`names.lazy`), or by the catalogue."""
+    code = (
+        f"import sys, unseen.{room}\n"
+        "for name, module in sorted(sys.modules.items()):\n"
+        "    if name.startswith('unseen.') and not hasattr(module, '__path__'): print(name)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    imported = found.stdout.splitlines()
+    assert len(imported) <= MOST_IMPORTED[room], "\n".join(imported)
 
 
 def test_no_file_over_400_lines() -> None:

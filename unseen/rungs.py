@@ -17,13 +17,13 @@ from functools import cache
 from typing import Any
 
 from unseen import config as configs
+from unseen import networks
 from unseen.config import PLAIN, Config, SettledConfig, depth_of
 from unseen.config_tables import Rung
 from unseen.names import known
 from unseen.networks.backbone import create_backbone
 from unseen.networks.head import Head
 from unseen.networks.network import EmbeddingNetwork
-from unseen.networks.split import passages
 from unseen.networks.taps import POOLED
 
 FIRST, LAST, WHOLE, LARGER = "head", "last", "whole", "larger"
@@ -121,7 +121,7 @@ def cut_of_last_layers(backbone: str, picture_size: int | None) -> str:
     net = EmbeddingNetwork(made, Head(made.num_features, None))
     body, _ = net.first_part()
     count = {name: p.numel() for name, p in body.named_parameters()}
-    for layer in reversed(passages(net)):
+    for layer in reversed(networks.passages(net)):
         before = _up_to(list(count), layer)
         if sum(count[name] for name in before) <= HALF * sum(count.values()):
             return layer

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy import stats
+from scipy import special
 from torch import Tensor
 
 RESAMPLES = 1000
+MIN_CLASSES = 3  # fewer say nothing of classes to come: no threshold is calibrated on them
 CHUNK = 2**22  # draws made at a time
 
 
@@ -136,7 +137,7 @@ def over_seeds(values: Sequence[float], level: float = 0.95) -> Spread:
     if len(sample) == 1:
         return Spread(mean, math.nan, math.nan, math.nan, 1)
     std = float(sample.std(ddof=1))
-    half = float(stats.t.ppf((1 + level) / 2, len(sample) - 1)) * std / math.sqrt(len(sample))
+    half = float(special.stdtrit(len(sample) - 1, (1 + level) / 2)) * std / math.sqrt(len(sample))
     return Spread(mean, std, mean - half, mean + half, len(sample))
 
 

@@ -11,7 +11,9 @@ the object that made it.
 """
 
 import importlib.util
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -44,6 +46,15 @@ def declare_missing_operators() -> torch.library.Library | None:
         if not hasattr(torch.ops.torchvision, name):
             keeper.define(signature)
     return keeper
+
+
+@cache
+def vision() -> Any:
+    """torchvision's functions on pictures, imported when the first one is resized: it takes two
+    seconds, and whoever only asks for help has none."""
+    from torchvision.transforms.v2 import functional  # noqa: PLC0415
+
+    return functional
 
 
 _KEEPER = declare_missing_operators()

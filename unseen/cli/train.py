@@ -7,13 +7,12 @@ from typing import Annotated, Any
 import typer
 
 from unseen import config as configs
-from unseen import find_data, reports
+from unseen import experiment, find_data, reports
 from unseen.cli.allocator import keep_freed_memory
 from unseen.cli.show_run import Shown
 from unseen.cli.terminal import command_line, console, display, stages
 from unseen.config import Config
 from unseen.data.pictures.stored import CACHE_VARIABLE
-from unseen.experiment.run import fit
 
 
 def train(
@@ -70,7 +69,7 @@ def run(config: Config, out: Path | None, accept_changes: bool = False) -> dict[
     """Trains into a folder and prints the scores; a finished folder is only shown again. Of
     several processes the first one speaks and writes."""
     keep_freed_memory()
-    fitted = fit(config, out, command_line(), Shown(), accept_changes)
+    fitted = experiment.fit_config(config, out, command_line(), Shown(), accept_changes)
     if fitted.was_finished:
         console.print(f"{fitted.path} is finished; its scores:")
         console.print(reports.score_table(fitted.result))

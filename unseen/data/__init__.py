@@ -3,5 +3,7 @@
 from unseen.names import classes_of, lazy
 
 __getattr__, __dir__, __all__ = lazy(
-    __name__, classes_of(__path__), ours={"as_dataset": "own.given"}
+    __name__,
+    classes_of(__path__),
+    ours={"ChosenItems": "pictures.chosen", "as_dataset": "own.given"},
 )

@@ -36,13 +36,13 @@ from unseen.evaluation.pairs import RAW_UNITS, pair_scores
 from unseen.evaluation.relevance import Relevance
 from unseen.evaluation.retrieve import retrieve
 from unseen.neighbours.space import Space, make_space, precise
+from unseen.statistics import MIN_CLASSES
 
 FOUND = 10  # neighbours of each query the probability is fitted on
 THINNED = (1.0, 0.5, 0.25, 0.125)
 FOLDS = 5
 GROUPS = 10
 ROWS = 1024
-MIN_CLASSES = 3
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,6 @@ from unseen.evaluation.metric_names import USUAL as METRICS
 from unseen.evaluation.metric_names import Metric, metric_name, parse_metric
 from unseen.evaluation.relevance import Relevance
 from unseen.neighbours.space import make_space, non_finite_rows, precise
-from unseen.pages import render
 from unseen.statistics import RESAMPLES, bootstrap, class_average
 
 Labels = Tensor | Mapping[str, Tensor]
@@ -97,6 +96,8 @@ class Evaluation:
         return "\n".join(f"{name:{width}}  {score}" for name, score in self.values.items())
 
     def _repr_html_(self) -> str:
+        from unseen.pages import render  # noqa: PLC0415 - for notebooks alone
+
         return render("evaluation/scores", values=self.values, counts=self.counts)
 
 

@@ -7,10 +7,11 @@ test classes stay unread.
 import numpy as np
 import torch
 
-from unseen.evaluation.calibrate import MIN_CLASSES, Calibration, calibrate
+from unseen.evaluation.calibrate import Calibration, calibrate
 from unseen.experiment.run_context import RunContext, Watch, computing
 from unseen.experiment.selection import more_validation_classes
 from unseen.experiment.trained import Trained
+from unseen.statistics import MIN_CLASSES
 
 NAME = "calibration.json"
 

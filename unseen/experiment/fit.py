@@ -15,13 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unseen import assemble
+from unseen import assemble, experiment
 from unseen.contracts import EmbeddedSampler, IntArray
 from unseen.evaluation.evaluate import evaluate
 from unseen.experiment.clock import Length
 from unseen.experiment.layers import BEST, named_layers, recall_by_layer
 from unseen.experiment.orders import while_training
-from unseen.experiment.replay import keep_bad_step
 from unseen.experiment.run_context import RunContext, Watch
 from unseen.experiment.selection import SELECT_BY, START, TIE_BY, Selection, too_few_to_select
 from unseen.experiment.source import source_of
@@ -134,7 +133,7 @@ class Fit:
             self._end()
         except NonFiniteStepError as error:
             classes = int(self.class_of.max()) + 1
-            kept = keep_bad_step(self.folder, config, self.trainer, classes, error)
+            kept = experiment.keep_bad_step(self.folder, config, self.trainer, classes, error)
             again = f"unseen replay {shlex.quote(str(kept))}"
             raise FloatingPointError(f"{error}; `{again}` repeats the step") from error
         finally:

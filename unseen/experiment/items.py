@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unseen import data as data_sets
 from unseen.contracts import (
     Annotations,
     Dataset,
@@ -28,7 +29,6 @@ from unseen.contracts import (
     item_ids_of,
 )
 from unseen.data.base import INCOMPLETE, lacking
-from unseen.data.pictures.chosen import ChosenItems
 from unseen.training.manifest import StoredItems
 from unseen.training.run_folder import RunFolder
 
@@ -136,7 +136,7 @@ class RunItems:
             return dataset
         place = {name: index for index, name in enumerate(item_ids_of(dataset))}
         places = np.array([place[name] for name in self.ids], dtype=np.int64)
-        return ChosenItems(
+        chosen: Dataset = data_sets.ChosenItems(
             dataset,
             places,
             self.labels,
@@ -145,6 +145,7 @@ class RunItems:
             self.fingerprint,
             self.incomplete,
         )
+        return chosen
 
 
 def items_of(dataset: Dataset, split: Split) -> RunItems:

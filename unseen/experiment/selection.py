@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from unseen.evaluation.calibrate import MIN_CLASSES
 from unseen.experiment.run_context import RunContext
+from unseen.statistics import MIN_CLASSES
 
 SELECT_BY, TIE_BY = "recall@1", "map_at_r"
 FEW, TOO_FEW = 10, 3

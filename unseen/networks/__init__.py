@@ -22,6 +22,7 @@ __getattr__, __dir__, __all__ = lazy(
         "create_own_network": "own_network",
         "create_preset": "presets",
         "cut_network": "split",
+        "passages": "split",
         "preset_size": "presets",
     },
 )

@@ -15,12 +15,8 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-import unseen.torchvision_operators  # noqa: F401  (before torchvision)
-
-# isort: split
-from torchvision.transforms.v2 import functional as vision
-
 from unseen.data.pictures.decode import Box, Size
+from unseen.torchvision_operators import vision
 
 Pixels = NDArray[np.uint8]  # [height, width, 3]
 
@@ -134,7 +130,7 @@ def resize(pixels: Pixels, size: Size, *, lanczos: bool = False) -> Pixels:
     if lanczos:
         return np.array(Image.fromarray(pixels).resize(size, Image.Resampling.LANCZOS))
     image = torch.from_numpy(pixels).permute(2, 0, 1)  # [3, h, w]
-    resized: Pixels = vision.resize(image, [height, width]).permute(1, 2, 0).numpy()
+    resized: Pixels = vision().resize(image, [height, width]).permute(1, 2, 0).numpy()
     return resized
 
 

@@ -36,15 +36,11 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
-import unseen.torchvision_operators  # noqa: F401  (before torchvision)
-
-# isort: split
-from torchvision.transforms.v2 import functional as vision
-
 from unseen.data.pictures import crops
 from unseen.data.pictures.crops import Crop, Picture, Pixels
 from unseen.data.pictures.normalising import Channels, Normalising
 from unseen.data.pictures.small import SmallEvaluation, SmallTraining
+from unseen.torchvision_operators import vision
 
 Rng = np.random.Generator
 
@@ -107,20 +103,16 @@ class RandomArea(_Training):
             return pixels
         image = Image.fromarray(pixels)  # Pillow's operations start no threads of their own
         if rng.random() < self.grey:
-            image = vision.rgb_to_grayscale(image, num_output_channels=3)
+            image = vision().rgb_to_grayscale(image, num_output_channels=3)
         factors = 1 + rng.uniform(-self.jitter, self.jitter, 4)
         for which in rng.permutation(4):
             shift = float(factors[which])
-            image = _COLOURS[which](image, shift - 1 if which == _HUE else shift)
+            change = getattr(vision(), f"adjust_{_COLOURS[which]}")
+            image = change(image, shift - 1 if which == _HUE else shift)
         return np.asarray(image)
 
 
-_COLOURS: tuple[Callable[[Image.Image, float], Image.Image], ...] = (
-    vision.adjust_brightness,
-    vision.adjust_contrast,
-    vision.adjust_saturation,
-    vision.adjust_hue,
-)
+_COLOURS = ("brightness", "contrast", "saturation", "hue")
 _HUE = 3
 
 
