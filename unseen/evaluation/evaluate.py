@@ -31,10 +31,9 @@ from unseen.evaluation.measure import Effort, Judges, Measured, item_labels, mea
 from unseen.evaluation.metric_names import USUAL as METRICS
 from unseen.evaluation.metric_names import Metric, metric_name, parse_metric
 from unseen.evaluation.relevance import Relevance
+from unseen.evaluation.retrieval_task import Labels
 from unseen.neighbours.space import make_space, non_finite_rows, precise
 from unseen.statistics import RESAMPLES, bootstrap, class_average
-
-Labels = Tensor | Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unseen.evaluation.evaluate import Labels
+Labels = Tensor | Mapping[str, Tensor]  # [n], or several columns of them by name
 
 
 @dataclass(frozen=True)
 class RetrievalTask:
     """One entry per item. Without queries and gallery every item asks all others."""
 
-    labels: Labels  # [n], or several columns of them
+    labels: Labels
     query: Tensor | None = None  # positions of the items that ask; None: all
     gallery: Tensor | None = None  # positions of the items that answer; None: all
     groups: Tensor | None = None  # [n] items of a group do not answer each other; negative: none

@@ -28,7 +28,6 @@ from unseen.contracts import (
 from unseen.data.base import INCOMPLETE
 from unseen.data.pictures.loader import evaluation_batches
 from unseen.evaluation.embed import embed, embed_layers
-from unseen.evaluation.evaluate import Evaluation
 from unseen.evaluation.retrieval_task import RetrievalTask
 from unseen.experiment.items import read_items, refuse_other_items, split_hash
 from unseen.experiment.leaks import Copies, copies, refuse_shared_classes
@@ -69,7 +68,7 @@ class RunContext:
     dataset: Dataset
     split: Split
     reasons: list[str]
-    known_scores: dict[bytes, Evaluation] = field(default_factory=dict)  # see `judge`
+    known_scores: dict[bytes, Any] = field(default_factory=dict)  # of spaces, see `judge`
     copies: Copies | None = None
     unreadable: UnreadablePictures = field(default_factory=UnreadablePictures)
     processes: Processes = field(default_factory=Processes)
