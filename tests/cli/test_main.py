@@ -341,6 +341,16 @@ def test_advice_keeps_its_brackets(capsys: pytest.CaptureFixture[str]) -> None:
     assert "'.[pretrained]'" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("device", ["gpu", "cuda:99"])
+def test_a_device_that_is_not_there_is_named_in_a_line(
+    capsys: pytest.CaptureFixture[str], device: str
+) -> None:
+    code, _, errors = unseen(capsys, "train", "glyphs", *TINY, f"device={device}")
+    assert (code, errors.count("\n")) == (2, 1)
+    assert f"device={device} cannot be used here" in errors
+    assert "device=auto, which takes a GPU where there is one" in errors
+
+
 def test_a_missing_package_names_its_extra(capsys: pytest.CaptureFixture[str]) -> None:
     def serve() -> None:
         raise ModuleNotFoundError("No module named 'fastapi.responses'", name="fastapi.responses")

@@ -179,6 +179,11 @@ def prepare(
     watch, processes, began = watch or Watch(), processes or Processes(), time.monotonic()
     if dataset is not None and not is_named:
         config = config.model_copy(update={"data": Part(name=outside.object_name(dataset))})
+    if config.device != "auto" and (why := unusable(config.device)):
+        raise ValueError(
+            f"device={config.device} cannot be used here ({why}): device=cpu, or device=auto, which "
+            "takes a GPU where there is one"
+        )
     told = watch.of("reading the data")
     with processes.first_ahead():  # it leaves what it has read in the cache
         dataset = dataset or find_data.open_data(config.data, told, config.strict)
@@ -213,6 +218,8 @@ def reopen(
     if not folder.is_started:
         raise ValueError(f"{path} is not a run: it has no config.toml. `unseen train` makes one.")
     config, kept = stored_config(folder), read_items(folder)
+    if unusable(config.device):  # trained elsewhere
+        config = config.model_copy(update={"device": "cpu"})
     if dataset is None:
         known = find_data.found_again(config.data, folder.manifest().data.place or [], path)
         part = known if data is None else find_data.moved_data(config.data, data)
@@ -233,6 +240,15 @@ def reopen(
         dataset, split = kept.found_in(dataset), kept.split
     config, reasons = settle(config, dataset)
     return RunContext(config, dataset, split, reasons, copies=copies(dataset, split)), folder
+
+
+def unusable(device: str) -> str:
+    """Why nothing can be computed on a device; "": it can."""
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        return str(error).partition("\n")[0].rstrip(".")
+    return ""
 
 
 def _read(dataset: Dataset, watch: Watch) -> None:

@@ -32,7 +32,7 @@ from unseen.data.pictures.decode import Box, PictureFile, UnreadablePictureError
 from unseen.data.pictures.prefetch import prefetch
 from unseen.experiment.layers import BEST
 from unseen.experiment.orders import FILE, ORDERS, read_at
-from unseen.experiment.run_context import stored_config
+from unseen.experiment.run_context import stored_config, unusable
 from unseen.neighbours.space import to_sphere
 from unseen.networks.lora import merge
 from unseen.training.run_folder import RunFolder
@@ -71,7 +71,7 @@ class Trained:
         if not run.file("weights.safetensors").exists():
             raise ValueError(f"{folder} holds no trained network: `unseen train` makes one")
         config, layer = stored_config(run), descriptor_of(run)
-        if config.device != "cpu" and not torch.cuda.is_available():
+        if unusable(config.device):
             config = config.model_copy(update={"device": "cpu"})
         # starting weights would be replaced at once, and may not be on this machine
         network = assemble.network(config.model_copy(update={"weights": None}))
