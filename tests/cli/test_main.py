@@ -167,7 +167,7 @@ def test_other_settings_go_to_the_next_folder(
     for epochs in ("epochs=1", "epochs=2", "epochs=1"):
         assert unseen(capsys, "train", "glyphs", *TINY, "sampler.steps=1", epochs)[0] == 0
     names = sorted(path.name for path in (tmp_path / "runs").iterdir())
-    assert names == ["glyphs-multi_similarity-seed0", "glyphs-multi_similarity-seed0-2"]
+    assert names == ["glyphs-multi_similarity-seed0", "glyphs-multi_similarity-seed0-epochs2"]
 
 
 def test_a_value_a_method_refuses_leaves_no_folder(

@@ -54,6 +54,19 @@ def test_two_runs_that_differ_get_two_folders_while_both_train(held: ExitStack) 
     ]
 
 
+def test_a_name_says_in_what_a_run_differs(held: ExitStack) -> None:
+    first = claimed(setting_of(), None, held)
+    begin(setting_of(), RunFolder(first), "test")
+    words = {
+        "-lr0.002": ("lr=0.002",),
+        "-alpha3.0-epochs2": ("epochs=2", "loss.alpha=3.0"),
+        "-batch_size6": ("batch_size=6",),
+        "-2": ("epochs=2", "lr=0.5", "batch_size=6", "embedding_size=9"),  # too much to say
+    }
+    for name, given in words.items():
+        assert claimed(setting_of(*given), None, held).name == f"{first.name}{name}"
+
+
 @pytest.mark.parametrize("named", [False, True], ids=["usual folder", "--out"])
 def test_the_same_run_is_refused_while_it_trains(named: bool, held: ExitStack) -> None:
     out = Path("mine") if named else None

@@ -76,5 +76,5 @@ def test_a_better_layer_and_broken_embeddings() -> None:
     assert "pooled serves better than embedding: recall@1 60.0% instead of 50.0%" in layer.text
     x[0][0] = math.nan
     broken = look(*x)
-    assert broken.numbers == {"items": 240.0, "broken": 1.0}
+    assert broken.numbers == {"items": 240.0, "classes": 20.0, "broken": 1.0}
     assert "NaN" in findings(broken.numbers, numbers, {}, "embedding")[0].text

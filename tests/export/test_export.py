@@ -1,5 +1,6 @@
 """Exported models say what PyTorch says, for every family of backbones, and carry their words."""
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -136,6 +137,40 @@ def test_the_input_is_what_evaluation_sees(tmp_path: Path) -> None:
     told = describe(trained)
     assert told["resize"] == "short side"
     assert told["crop"] == "centre 40 x 40"
+
+
+@pytest.mark.parametrize("words", [[], ["transform=horde"], ["transform=small"]])
+@pytest.mark.parametrize("size", [(90, 71), (67, 120), (24, 30)])
+def test_the_code_of_the_card_feeds_the_model_as_we_do(
+    tmp_path: Path, words: list[str], size: tuple[int, int]
+) -> None:
+    """Pillow alone: odd sides, where rounding instead of cutting would move the picture."""
+    trained = random_run(tmp_path / "run", "small_conv", "transform=base", *words)
+    picture = real_pictures(1)[0].resize(size)
+    picture.save(tmp_path / "picture.png")
+    text = bundle.card(trained, None)
+    code = text.split("```python\n")[1].split("```")[0].replace("picture.jpg", "picture.png")
+    before_the_model = code.split("session = ")[0].replace("from onnxruntime", "# from onnxruntime")
+    names: dict[str, np.ndarray] = {}
+    with contextlib.chdir(tmp_path):
+        exec(before_the_model, names)
+    ours = as_input(trained, [picture]).numpy()
+    assert names["pictures"].shape == ours.shape
+    assert np.abs(names["pictures"].astype(int) - ours).max() <= 1
+
+
+def test_the_code_of_the_card_runs_with_pillow_and_onnxruntime_alone(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    trained = random_run(tmp_path / "run", "small_conv", "transform=base")
+    picture = real_pictures(1)[0]
+    write_onnx(trained, tmp_path / "model.onnx", as_input(trained, [picture]))
+    picture.save(tmp_path / "picture.png")
+    code = bundle.card(trained, None).split("```python\n")[1].split("```")[0]
+    names: dict[str, np.ndarray] = {}
+    with contextlib.chdir(tmp_path):
+        exec(code.replace("picture.jpg", "picture.png"), names)
+    cosine = (torch.from_numpy(names["vectors"][0]) * trained.embed(picture)).sum()
+    assert float(cosine) > 0.9999
 
 
 def test_a_model_that_differs_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,13 +40,15 @@ def test_numbers_of_further_diagnostics_stand_below(run: Path, dataset: Any) -> 
     assert "Mine: row" not in html
 
 
-def test_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_terminal(capsys: pytest.CaptureFixture[str], dataset: Any) -> None:
     command = "unseen train 'my birds' " + "descriptor=best " * 9
     finding = {"level": "note", "text": "seen " * 30, "remedy": command}
-    console.print(diagnosis.printed(TOLD | {"findings": [*TOLD["findings"], finding]}))
+    console.print(diagnosis.printed(TOLD | {"findings": [*TOLD["findings"], finding]}, dataset))
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert lines[:2] == ["! A <wide> gap.", "  → More classes."]
     assert lines[3:5] == [f"• {'seen ' * 30}".rstrip(), f"  → {command}".rstrip()]
     numbers = next(line.split() for line in lines if "R@1" in line)
     assert numbers == ["R@1", "91.2", "%", "50.0", "%"]
-    assert lines[-1].endswith("Scatter ratio 0.25.")
+    assert lines[-3].endswith("Scatter ratio 0.25.")
+    assert lines[-2] == "Neighbours suggest another class, training classes:"
+    assert lines[-1].endswith(", rather <b>")

@@ -34,4 +34,4 @@ def diagnose(
     with display() as (_, watch):
         context, folder = reopen(run, watch, data)
         diagnosis = look_at(context, folder, watch, with_robustness=robustness, also=also or ())
-    console.print(printed(diagnosis))
+    console.print(printed(diagnosis, context.dataset))

@@ -64,7 +64,9 @@ def announce(context: RunContext) -> None:
     if INCOMPLETE in told:
         console.print(Text(f"  {told[INCOMPLETE]}", style="yellow"))
     if lone := told.get("classes with one picture"):
-        console.print(f"  {lone} classes have one picture: not trained on, not asked for")
+        named = ", ".join(told.get("lone classes", []))
+        has = "class has" if lone == 1 else "classes have"
+        console.print(f"  {lone} {has} one picture ({named}): not trained on, not asked for")
     tell_left_out(told.get("unreadable", []), told.get("unreadable files"))
     for note in told.get("notes", []):
         console.print(f"  {note}", style="yellow")

@@ -80,7 +80,9 @@ class Arrays:
         return row_digests(self.features)
 
     def describe(self) -> dict[str, Any]:
-        counts = class_counts(self.labels, self.label_names) | lone_classes(self.labels)
+        counts = class_counts(self.labels, self.label_names) | lone_classes(
+            self.labels, self.label_names
+        )
         return counts | {"features": self.features.shape[1]} | lacking(self._incomplete)
 
     def fingerprint(self) -> str:

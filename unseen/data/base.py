@@ -158,6 +158,8 @@ def lacking(incomplete: str) -> dict[str, Any]:
     return {INCOMPLETE: incomplete} if incomplete else {}
 
 
-def lone_classes(labels: IntArray) -> dict[str, Any]:
-    """Classes whose one item has no partner."""
-    return {"classes with one picture": int((np.bincount(labels) == 1).sum())}
+def lone_classes(labels: IntArray, names: Sequence[str]) -> dict[str, Any]:
+    """Classes whose one item has no partner: how many, and the first by name."""
+    lone = np.flatnonzero(np.bincount(labels) == 1)
+    first = [str(names[label]) for label in lone[:_NAMED]]
+    return {"classes with one picture": len(lone), "lone classes": first}

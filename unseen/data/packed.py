@@ -66,7 +66,9 @@ class Packed:
         return [hashlib.sha256(one.tobytes() + two.tobytes()).digest() for one, two in pairs]
 
     def describe(self) -> dict[str, Any]:
-        counts = class_counts(self.labels, self.label_names) | lone_classes(self.labels)
+        counts = class_counts(self.labels, self.label_names) | lone_classes(
+            self.labels, self.label_names
+        )
         return (
             counts
             | {"short side": int(self._pack.header["short_side"])}

@@ -34,7 +34,8 @@ class Look:
 
 def look(embeddings: Tensor, labels: Tensor, normalise: bool = True, listed: int = 20) -> Look:
     """Every diagnostic on one set; broken embeddings have no numbers but their count."""
-    numbers = {"items": float(len(embeddings)), "broken": float(len(non_finite_rows(embeddings)))}
+    numbers = {"items": float(len(embeddings)), "classes": float(len(labels.unique()))}
+    numbers["broken"] = float(len(non_finite_rows(embeddings)))
     if numbers["broken"] or len(embeddings) <= K:
         return Look(numbers, [], [])
     found = retrieve(embeddings, labels, 1, normalise=normalise)

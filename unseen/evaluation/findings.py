@@ -18,6 +18,7 @@ GAP = 0.25  # recall@1 on training classes less that on unseen ones
 LEARNED = 0.6  # recall@1 on training classes from which they count as learned
 BETTER_LAYER = 0.01
 NOISY = 0.01  # share of suspects
+FEW = (10, 100)  # classes and pictures below which a recall is known to ten points at best
 
 Level = Literal["good", "note", "warning"]
 Numbers = Mapping[str, float]
@@ -39,6 +40,7 @@ def findings(train: Numbers, test: Numbers, layers: Numbers, descriptor: str) ->
         remedy = "Lower lr, or clip gradients (optimiser.clip_norm=1)."
         return [Finding("collapse", "warning", "Some embeddings are NaN or infinite.", remedy)]
     told = [
+        _few(test),
         _collapse(train),
         _spectrum(train),
         _hubness(test),
@@ -48,6 +50,15 @@ def findings(train: Numbers, test: Numbers, layers: Numbers, descriptor: str) ->
         _noise(test, "test"),
     ]
     return [finding for finding in told if finding is not None]
+
+
+def _few(test: Numbers) -> Finding | None:
+    classes, items = test.get("classes", math.inf), test.get("items", math.inf)
+    if classes >= FEW[0] and items >= FEW[1]:
+        return None
+    text = f"Only {items:.0f} pictures of {classes:.0f} unseen classes: what follows is rough."
+    remedy = f"More classes: at least {FEW[0]} to test on, with {FEW[1]} pictures in all."
+    return Finding("sample", "warning", text, remedy)
 
 
 def _collapse(train: Numbers) -> Finding | None:
@@ -141,6 +152,6 @@ def _noise(numbers: Numbers, part: str) -> Finding | None:
         f"Neighbours suggest another class for {count:,} of the {part} pictures "
         f"({numbers['suspect_share']:.1%})."
     )
-    remedy = "Look through the list: wrong labels, duplicates across classes, or hard pictures."
+    remedy = "Look through them: wrong labels, duplicates across classes, or hard pictures."
     level: Level = "warning" if numbers["suspect_share"] > NOISY else "note"
     return Finding("labels", level, text, remedy)

@@ -1,16 +1,21 @@
 """Which folder a run gets: a free name, its own one again after a stop, never another run's."""
 
 import itertools
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
-from unseen.config import Config
+from pydantic import BaseModel
+
 from unseen.experiment.items import changes_since
-from unseen.experiment.run_context import RunContext, as_stored, changed_keys
+from unseen.experiment.run_context import RunContext, as_stored, changed_keys, stored_config
 from unseen.files import InUseError
 from unseen.outside import short_name
 from unseen.training.run_folder import RunFolder
+
+MOST = 3  # differences that a name says
 
 
 def claimed(
@@ -20,7 +25,7 @@ def claimed(
     read. A run with other settings is not touched: without `out` the next name is tried. A run that
     began with other items is an error, or passed over."""
     changes = ""
-    for path in names(context.config, out):
+    for path in names(context, out):
         folder = RunFolder(path)
         changed = other_settings(folder, context)
         if found := other_items(folder, context, changed):
@@ -73,13 +78,42 @@ def other_settings(folder: RunFolder, context: RunContext) -> list[str]:
     return changed_keys(folder, as_stored(context, folder).config)
 
 
-def names(config: Config, out: Path | None) -> Iterator[Path]:
-    """`out`, or a name by data, loss and seed; further ones have a number."""
+def names(context: RunContext, out: Path | None) -> Iterator[Path]:
+    """`out`, or a name by data, loss and seed; then one that says in what it differs from the run
+    of that name (`birds-margin-seed0-lr0.0003-epochs5`), then numbers; those of version 0.1 had
+    numbers only."""
+    config = context.config
     root = config.data.values.get("root", short_name(config.data.name))
     path = Path(str(root)).resolve()
     data = path.name if path.is_dir() else path.stem
     loss = short_name(config.loss.name).replace(":", "_")
     first = out or Path("runs") / f"{data}-{loss}-seed{config.seed}"
     yield first
+    base = first.with_name(f"{first.name}{_difference(RunFolder(first), context)}")
+    if base != first:
+        numbered = (first.with_name(f"{first.name}-{number}") for number in itertools.count(2))
+        yield from itertools.takewhile(Path.exists, numbered)
+        yield base
     for number in itertools.count(2):
-        yield first.with_name(f"{first.name}-{number}")
+        yield base.with_name(f"{base.name}-{number}")
+
+
+def _difference(folder: RunFolder, context: RunContext) -> str:
+    """A few keys with their values, as they may stand in a file's name; "" where too much differs,
+    or nothing that can be said so."""
+    if not folder.is_started:
+        return ""
+    stored, words = stored_config(folder), []
+    for key in other_settings(folder, context):
+        words += _changed_values(key, getattr(stored, key), getattr(context.config, key))
+    plain = [word for word in words if re.fullmatch(r"[\w.,+-]{1,30}", word)]
+    return "".join(f"-{word}" for word in words) if 0 < len(plain) == len(words) <= MOST else ""
+
+
+def _changed_values(key: str, before: Any, now: Any) -> list[str]:
+    """Of a table (loss.alpha), each value by its own name."""
+    if not isinstance(now, BaseModel):
+        return [f"{key}{now}"] if isinstance(now, str | int | float) else [f"{key}?"]
+    old = before.model_dump() if isinstance(before, BaseModel) else {}
+    changed = {name: value for name, value in now.model_dump().items() if old.get(name) != value}
+    return [word for name, value in changed.items() for word in _changed_values(name, None, value)]

@@ -181,8 +181,8 @@ def prepare(
         config = config.model_copy(update={"data": Part(name=outside.object_name(dataset))})
     if config.device != "auto" and (why := unusable(config.device)):
         raise ValueError(
-            f"device={config.device} cannot be used here ({why}): device=cpu, or device=auto, which "
-            "takes a GPU where there is one"
+            f"device={config.device} cannot be used here ({why}): device=cpu, or device=auto, "
+            "which takes a GPU where there is one"
         )
     told = watch.of("reading the data")
     with processes.first_ahead():  # it leaves what it has read in the cache

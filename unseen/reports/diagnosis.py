@@ -7,6 +7,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from unseen.contracts import Dataset
+from unseen.files import shown
 from unseen.pages import Part
 from unseen.reports.thumbnails import tile
 
@@ -30,8 +31,8 @@ NUMBERS = {
 }
 
 
-def printed(diagnosis: Json) -> Group:
-    """Sentences, then numbers."""
+def printed(diagnosis: Json, dataset: Dataset) -> Group:
+    """Sentences, numbers, then the pictures they speak of."""
     lines: list[Any] = []
     for finding in diagnosis["findings"]:
         sign, style = SIGNS[finding["level"]]
@@ -41,7 +42,7 @@ def printed(diagnosis: Json) -> Group:
     table = Table(Column("", overflow="fold"), "training classes", "unseen classes")
     for title, *cells in _rows(diagnosis):
         table.add_row(Text(title), *cells)
-    return Group(*lines, table, *_robustness_lines(diagnosis))
+    return Group(*lines, table, *_robustness_lines(diagnosis), *_suspect_lines(diagnosis, dataset))
 
 
 def section(diagnosis: Json, dataset: Dataset) -> Part:
@@ -76,6 +77,23 @@ def _rows(diagnosis: Json) -> list[tuple[str, str, str]]:
 
 def _short(value: float | None) -> str:
     return "–" if value is None else f"{value:.3g}"
+
+
+def _suspect_lines(diagnosis: Json, dataset: Dataset) -> list[Text]:
+    """Which pictures may have wrong labels, by file where there is one."""
+    lines = []
+    for part, title in (("train", "training"), ("test", "unseen")):
+        some = diagnosis["suspects"].get(part, [])
+        number = diagnosis["numbers"].get(part, {}).get("suspects") or len(some)
+        lines += [Text(f"Neighbours suggest another class, {title} classes:")] if some else []
+        for item, suggested in some[:SHOWN]:
+            path = getattr(dataset, "path", None)
+            name = shown(path(item)) if path is not None else f"item {item}"
+            label = dataset.label_names[int(dataset.labels[item])]
+            lines.append(Text(f"  {name}: {label}, rather {suggested}"))
+        if (more := int(number) - SHOWN) > 0 and some:
+            lines.append(Text(f"  and {more:,} more; `unseen report` shows them"))
+    return lines
 
 
 def _robustness_lines(diagnosis: Json) -> list[str]:

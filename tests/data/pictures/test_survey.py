@@ -114,7 +114,7 @@ def test_copies_classes_and_advice(found: Survey) -> None:
     assert found.has_errors
     advice = " ".join(found.advice())
     for words in (
-        "1 classes have one picture",
+        "1 class has one picture (d)",
         "1 files cannot be used",
         "both sides",
         "two labels",

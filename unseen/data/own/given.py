@@ -71,7 +71,9 @@ class GivenPictures:
         return as_picture(self._take(index))
 
     def describe(self) -> dict[str, Any]:
-        return class_counts(self.labels, self.label_names) | lone_classes(self.labels)
+        return class_counts(self.labels, self.label_names) | lone_classes(
+            self.labels, self.label_names
+        )
 
     def item_ids(self) -> list[str]:
         return [f"item {index}" for index in range(len(self))]
@@ -109,7 +111,9 @@ class GivenFeatures:
         raise ValueError(f"{self.name} are features, no pictures")
 
     def describe(self) -> dict[str, Any]:
-        counts = class_counts(self.labels, self.label_names) | lone_classes(self.labels)
+        counts = class_counts(self.labels, self.label_names) | lone_classes(
+            self.labels, self.label_names
+        )
         return counts | {"features": self.features.shape[1]}
 
     def item_ids(self) -> list[str]:

@@ -61,7 +61,9 @@ class PictureFiles:
         return inside(self._paths[index], box)
 
     def describe(self) -> dict[str, Any]:
-        counts = class_counts(self.labels, self.label_names) | lone_classes(self.labels)
+        counts = class_counts(self.labels, self.label_names) | lone_classes(
+            self.labels, self.label_names
+        )
         return counts | {
             "unreadable files": len(self.skipped),
             "unreadable": [error.line for error in self.skipped],

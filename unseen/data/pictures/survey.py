@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from unseen.contracts import IntArray, Progress
+from unseen.contracts import Progress
 from unseen.data.pictures import duplicates, table_file
 from unseen.data.pictures.inspect import WRONG, Finding
 from unseen.data.pictures.prefetch import prefetch
@@ -80,7 +80,7 @@ class Survey:
         return rows
 
     def advice(self) -> list[str]:
-        return [*_on_classes(np.array(list(self.class_sizes.values()))), *self._on_files()]
+        return [*_on_classes(self.class_sizes), *self._on_files()]
 
     def _on_files(self) -> list[str]:
         advice = []
@@ -166,12 +166,14 @@ def write_list(found: Survey, out: Path, with_split: bool = False) -> int:
     return len(kept)
 
 
-def _on_classes(sizes: IntArray) -> list[str]:
+def _on_classes(counts: Mapping[str, int]) -> list[str]:
     """Which sampler suits the sizes of the classes."""
-    advice = []
-    if lone := int((sizes == 1).sum()):
+    advice, sizes = [], np.array(list(counts.values()))
+    if lone := [name for name, size in counts.items() if size == 1]:
+        named = ", ".join(lone[:3]) + (", ..." if len(lone) > 3 else "")
+        has = "class has" if len(lone) == 1 else "classes have"
         advice.append(
-            f"{lone} classes have one picture: they have no positive pair and only distract"
+            f"{len(lone)} {has} one picture ({named}): no positive pair, only a distraction"
         )
     paired = sizes[sizes > 1]
     if not len(paired):
