@@ -49,8 +49,9 @@ def traversal(r: random.Random) -> Request:
 
 def wrong_words(r: random.Random) -> Request:
     value = r.choice(["-1", "1e9", "%00", "' OR 1=1", "x" * 3000, "NaN", "[]", "9" * 400, "\u202e"])
-    key = r.choice(["k", "label", "box", "start", "count", "token"])
-    return "GET", f"/api/search/{r.choice(['1', value])}?{key}={value}", b"", {}
+    key = r.choice(["k", "label", "box", "start", "count", "token", "right", "wrong", "seed", "q"])
+    path = r.choice([f"search/{r.choice(['1', value])}?", "search?ids=1&", "pictures?", "labels?"])
+    return "GET", f"/api/{path}{key}={value}", b"", {}
 
 
 def damaged_picture(r: random.Random) -> Request:
@@ -84,6 +85,28 @@ def wrong_type(r: random.Random) -> Request:
     return method, path, body, {"content-type": kind}
 
 
+def odd_form(r: random.Random) -> Request:
+    """Parts without end, without names, with names of other files."""
+    parts = [
+        f'--x\r\ncontent-disposition: form-data; name="{r.choice(["file", "", "k"])}"'
+        f"{r.choice(['', '; filename=../../etc/passwd', '; filename='])}\r\n\r\n"
+        for _ in range(r.choice([1, 9, 300]))
+    ]
+    body = "".join(parts).encode() + r.randbytes(r.randint(0, 999)) + r.choice([b"", b"\r\n--x--"])
+    return "POST", "/api/search", body, {"content-type": "multipart/form-data; boundary=x"}
+
+
+def wrong_order(r: random.Random) -> Request:
+    """Of pictures that are not there, or everything at once."""
+    ids = r.choice([[-1], [2**80], ["1"], list(range(5000)), None, [[1]]])
+    label = r.choice(["", "\x00", "x" * 600, None, {}, "../../etc"])
+    body = json.dumps({"ids": ids, "label": label}).encode()
+    path = r.choice(
+        ["/api/label", "/api/remove", "/api/export.zip?ids=1-999999", "/api/export.csv"]
+    )
+    return r.choice(["POST", "GET"]), path, body, {"content-type": "application/json"}
+
+
 def odd_headers(r: random.Random) -> Request:
     value = "".join(chr(r.randint(33, 126)) for _ in range(r.randint(1, 4000)))
     name = r.choice(["host", "cookie", "authorization", "range", "if-none-match", "accept", "te"])
@@ -97,6 +120,8 @@ KINDS: list[Kind] = [
     bomb,
     too_large,
     wrong_type,
+    odd_form,
+    wrong_order,
     odd_headers,
 ]
 

@@ -12,7 +12,7 @@ from unseen.experiment.calibration import calibrate_run, read_calibration
 from unseen.experiment.run_context import Watch, reopen
 from unseen.experiment.trained import Trained
 from unseen.neighbours.space import make_space
-from unseen.search.answers import Answer, ask
+from unseen.search.answers import Answer, Hit, ask, reason
 from unseen.search.index import Index
 from unseen.search.ingest import find, ingest, model_entry
 from unseen.search.sheet import write_answer
@@ -83,6 +83,28 @@ def test_the_threshold_decides(
     filtered = ask(index, query, 5, calibration, filter=others)[0]
     assert all(hit.label != "class 2" for hit in filtered.hits)
     assert Answer([]).decision == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("matched", "probability", "verdict"),
+    [
+        (True, 0.9, "match"),
+        (False, 0.8, "maybe"),
+        (True, 0.3, "maybe"),
+        (False, 0.1, "no match"),
+        (None, None, None),
+    ],
+)
+def test_one_verdict_for_threshold_and_probability(
+    matched: bool | None, probability: float | None, verdict: str | None, calibration: Calibration
+) -> None:
+    hit = Hit(1, "/p.jpg", "a", 0.7, probability, matched)
+    assert hit.verdict == verdict
+    if verdict is not None:
+        said = reason(hit, replace(calibration, threshold=0.75, bound=0.002))
+        assert f"about {100 * probability:.0f} %" in said
+        assert "threshold 0.750" in said
+        assert ("reaches" in said) == matched
 
 
 @pytest.mark.parametrize("threshold", [-1.0, 1.1, None])

@@ -35,7 +35,7 @@ def test_an_answer(tmp_path: Path, index: Any) -> None:
     write_answer(tmp_path / "new" / "page.html", index, query, answer, said)
     html = (tmp_path / "new" / "page.html").read_text()
     assert f"<h1>{ESCAPED}</h1>" in html
-    assert html.count(f'alt="{ESCAPED}"') == html.count("✓ 75 % · 0.900") == 3
+    assert html.count(f'alt="{ESCAPED}"') == html.count("match · 75 % · 0.900") == 3
     assert f"<title>{ESCAPED}.png · unseen</title>" in html
     assert HOSTILE not in html
 

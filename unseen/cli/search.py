@@ -16,7 +16,7 @@ from unseen.evaluation.calibrate import Calibration
 from unseen.experiment.calibration import read_calibration
 from unseen.experiment.trained import BoxedPicture
 from unseen.search import sheet
-from unseen.search.answers import UNKNOWN, Answer, ask
+from unseen.search.answers import MATCH, UNKNOWN, Answer, ask
 from unseen.search.index import Index
 from unseen.search.ingest import require_same_model
 from unseen.search.maintain import model_of
@@ -67,7 +67,7 @@ def _box(words: str) -> Box:
 
 
 def _print(answer: Answer, calibration: Calibration | None, run: Path) -> None:
-    _print_hits(answer, ["same class", "match"] if calibration else [])
+    _print_hits(answer, ["same class", "verdict"] if calibration else [])
     if calibration is None:
         console.print(
             f"no probabilities: `unseen calibrate {shlex.quote(str(run))}` makes them",
@@ -95,7 +95,7 @@ def _print_hits(answer: Answer, judged: list[str]) -> None:
     for rank, hit in enumerate(answer.hits, start=1):
         row = [Text(str(rank)), Text(f"{hit.similarity:.4f}")]
         if hit.probability is not None:
-            match = Text("yes", style="green") if hit.matched else Text("no")
-            row += [Text(f"{100 * hit.probability:.1f} %"), match]
+            verdict = Text(str(hit.verdict), style="green" if hit.verdict == MATCH else "")
+            row += [Text(f"{100 * hit.probability:.1f} %"), verdict]
         table.add_row(*row, Text(hit.label or ""), Text(hit.path))
     console.print(table)

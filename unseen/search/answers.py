@@ -4,7 +4,9 @@
     answer.decision        # a label, "unlabelled", or "unknown": nothing reaches the threshold
 
 A picture is matched when its similarity reaches the calibrated threshold; the decision is the
-label of the nearest matched picture.
+label of the nearest matched picture. Threshold and probability answer two questions (how often are
+wrong pairs so similar; how often is what is found so near of the same class), so they may differ:
+the verdict is one word for both, `reason` the sentence behind it.
 """
 
 from collections.abc import Collection
@@ -20,6 +22,7 @@ from unseen.search.index import Ids, Index
 
 UNKNOWN = "unknown"
 UNLABELLED = "unlabelled"
+MATCH, MAYBE, NO_MATCH = "match", "maybe", "no match"
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,15 @@ class Hit:
     similarity: float
     probability: float | None = None
     matched: bool | None = None
+
+    @property
+    def verdict(self) -> str | None:
+        """One word for threshold and probability together: "maybe" where they disagree."""
+        if self.matched is None or self.probability is None:
+            return None
+        if self.matched != (self.probability >= 0.5):
+            return MAYBE
+        return MATCH if self.matched else NO_MATCH
 
 
 @dataclass(frozen=True)
@@ -52,6 +64,17 @@ class Answer:
 
     def to_dict(self) -> dict[str, Any]:
         return {"decision": self.decision, "hits": [asdict(hit) for hit in self.hits]}
+
+
+def reason(hit: Hit, calibration: Calibration) -> str:
+    """Why a picture that was found has its verdict, in a sentence."""
+    assert hit.probability is not None
+    reaches = "reaches" if hit.matched else "is below"
+    return (
+        f"Similarity {hit.similarity:.3f} {reaches} the threshold {calibration.threshold:.3f}, "
+        f"which at most {100 * calibration.bound:.3g} % of pairs of different classes reach; of "
+        f"pictures found so near, about {100 * hit.probability:.0f} % are of the same class."
+    )
 
 
 def ask(

@@ -3,7 +3,8 @@
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from unseen.contracts import Progress
@@ -12,7 +13,7 @@ from unseen.search import manifest as manifests
 from unseen.search.index import Index
 from unseen.search.ingest import Ingested, Source, ingest, model_entry, source_of
 from unseen.search.manifest import ApproximateEntry, ModelEntry, SegmentEntry
-from unseen.search.segment import Facts
+from unseen.search.segment import Facts, NewPicture
 from unseen.search.verify import verify
 from unseen.search.writer import ASIDE, Writer
 
@@ -47,6 +48,19 @@ def named(index: Index, words: Sequence[str]) -> list[int]:
         else:
             raise ValueError(f"{index.path} holds no picture {word}")
     return found
+
+
+def relabel(writer: Writer, ids: Collection[int], label: str | None) -> int:
+    """Gives pictures a label, or takes it from them (None); returns how many had another. Vectors,
+    thumbnails and files stay as they are."""
+    index = writer.index()
+    changed = [id for id in dict.fromkeys(ids) if index.facts(id).label != label]
+    rows = [
+        NewPicture(replace(index.facts(id), label=label), vector, index.thumbnail(id), id)
+        for id, vector in zip(changed, index.vectors(changed) if changed else (), strict=True)
+    ]
+    writer.add(rows)
+    return len(rows)
 
 
 def require_files(paths: Sequence[str], index: Path) -> None:

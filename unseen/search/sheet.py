@@ -9,7 +9,7 @@ from unseen.evaluation.calibrate import Calibration
 from unseen.files import replace_bytes
 from unseen.pages import render
 from unseen.reports.thumbnails import data_uri, fitted
-from unseen.search.answers import UNKNOWN, Answer, Hit
+from unseen.search.answers import MATCH, UNKNOWN, Answer, Hit
 from unseen.search.groups import Groups
 from unseen.search.index import Index
 
@@ -78,8 +78,8 @@ def _tile(index: Index, id: int, verdict: str = "", word: str = "") -> Tile:
 def _hit(index: Index, hit: Hit) -> Tile:
     verdict, word = f"{hit.similarity:.3f}", ""
     if hit.probability is not None:
-        word = "right" if hit.matched else ""
-        verdict = f"{'✓ ' if hit.matched else ''}{100 * hit.probability:.0f} % · {verdict}"
+        word = "right" if hit.verdict == MATCH else ""
+        verdict = f"{hit.verdict} · {100 * hit.probability:.0f} % · {verdict}"
     return _tile(index, hit.id, verdict, word)
 
 
@@ -91,7 +91,10 @@ def _decision(answer: Answer, calibration: Calibration | None) -> tuple[str, str
         f"{100 * calibration.bound:.3g}\u00a0% of pairs of different new classes "
         f"({calibration.confidence:.0%} confidence)"
     )
-    key = "Under each picture: probability of the same class, similarity; ✓ reaches the threshold."
+    key = (
+        "Under each picture: verdict, probability of the same class, similarity; a match reaches "
+        "the threshold and is probable, a maybe is one of both."
+    )
     if answer.decision == UNKNOWN:
         return "Unknown", f"No picture reaches the {bound}. {key}"
     return str(answer.decision), f"The nearest picture reaches the {bound}. {key}"

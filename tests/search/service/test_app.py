@@ -10,9 +10,9 @@ from starlette.testclient import TestClient
 
 from unseen.search.answers import ask
 from unseen.search.index import Index, Picture
-from unseen.search.service.app import map_of
 from unseen.search.service.changes import changes
 from unseen.search.service.library import Library
+from unseen.search.service.maps import map_of
 
 
 def first_picture(pictures: Path) -> Path:
@@ -22,7 +22,11 @@ def first_picture(pictures: Path) -> Path:
 def test_health_and_facts(client: TestClient) -> None:
     assert client.get("/api/health").json()["pictures"] == 30
     facts = client.get("/api/index").json()
-    assert facts["labels"] == {f"class {c}": 5 for c in range(6)}
+    assert (facts["pictures"], facts["labels"], facts["labelled"]) == (30, 6, 30)
+    assert facts["model"]["run"] == "tiny"
+    assert facts["model"]["precision"] == "float32"
+    assert facts["search"] == {"store": "exact", "recall": 1.0}
+    assert facts["changed"].endswith("+00:00")
     assert facts["calibration"] is None
 
 

@@ -6,9 +6,11 @@ Needs Debian's `chromium` and `chromium-driver`; skipped with a message where th
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException
@@ -18,6 +20,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 from tests.search.service.conftest import HOSTS, serving
+from unseen.search.index import Index
 from unseen.search.service.app import create_app
 from unseen.search.service.guard import Limits
 from unseen.search.service.library import Library
@@ -29,9 +32,39 @@ pytestmark = pytest.mark.skipif(
 )
 Driver = Any
 FOCUS = "const f = document.activeElement; return f.id || f.getAttribute('class') || f.innerText"
+MOST_NODES = 300
+MOST_BYTES = 200_000  # of the first view, without thumbnails
+TOKEN = "a-secret-word"
+VIEWS = [
+    "#/",
+    "#/recent",
+    "#/random/3",
+    "#/labels",
+    "#/label/class%202",
+    "#/picture/8",
+    "#/like/8",
+    "#/like/8,9?right=10&wrong=3,4",
+    "#/like/8?box=0.2,0.2,0.5,0.5&label=class+2",
+    "#/map?label=class+1",
+    "#/selection/1-30",
+    "#/changes",
+    "#/no-such-view",
+]
+DROPPED = """
+    const done = arguments[arguments.length - 1];
+    Promise.all(arguments[1].map((id) => fetch(`/api/pictures/${id}`).then((r) => r.blob()))).then((blobs) => {
+      const data = new DataTransfer();
+      blobs.forEach((blob, place) => data.items.add(new File([blob], `${place}.jpg`, { type: "image/jpeg" })));
+      document.dispatchEvent(arguments[0] === "paste"
+        ? new ClipboardEvent("paste", { clipboardData: data, bubbles: true })
+        : new DragEvent("drop", { dataTransfer: data, bubbles: true }));
+      done();
+    });
+"""  # noqa: E501
 
 
-def opened(*more: str) -> Driver:
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Driver]:
     options = webdriver.ChromeOptions()
     options.binary_location = CHROMIUM or ""
     for word in (
@@ -39,47 +72,69 @@ def opened(*more: str) -> Driver:
         "--no-sandbox",
         "--disable-gpu",
         "--disable-dev-shm-usage",
-        *more,
+        "--window-size=1280,1600",
     ):
         options.add_argument(word)
     short = os.environ | {"TMPDIR": "/tmp"}  # its socket has no place in a long one
-    return webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER, env=short))
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Driver]:
-    driver = opened("--window-size=1280,1600")
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER, env=short))
     yield driver
     driver.quit()
 
 
 @pytest.fixture
-def page(browser: Driver, address: str) -> Driver:
-    browser.get(address)
-    until(browser, lambda d: "pictures" in d.find_element(By.ID, "facts").text)
-    return browser
+def page(browser: Driver, address: str) -> Iterator[Driver]:
+    browser.get("about:blank")
+    browser.get_log("browser")
+    yield opened(browser, address, "#/")
+    browser.execute_script("sessionStorage.clear()")
+
+
+def opened(driver: Driver, address: str, view: str) -> Driver:
+    driver.get(f"{address}/{view}")
+    until(driver, is_shown)
+    return driver
+
+
+def is_shown(driver: Driver) -> bool:
+    view = driver.find_element(By.ID, "view")
+    return bool(view.find_elements(By.TAG_NAME, "h1")) and not view.get_attribute("aria-busy")
 
 
 def until(driver: Driver, holds: Callable[[Driver], Any]) -> Any:
     """Cards may be replaced while they are being read: then they are read again."""
-    waiting = WebDriverWait(driver, 30, ignored_exceptions=[StaleElementReferenceException])
+    waiting = WebDriverWait(
+        driver, 30, poll_frequency=0.05, ignored_exceptions=[StaleElementReferenceException]
+    )
     return waiting.until(holds)
 
 
+def by(driver: Driver, selector: str) -> Any:
+    return driver.find_element(By.CSS_SELECTOR, selector)
+
+
 def status(driver: Driver) -> str:
-    return str(driver.find_element(By.ID, "status").text)
+    return str(by(driver, "#status").text)
+
+
+def heading(driver: Driver) -> str:
+    return str(by(driver, "h1").text)
 
 
 def cards(driver: Driver) -> list[Any]:
-    return list(driver.find_elements(By.CSS_SELECTOR, "#results .card"))
+    return list(driver.find_elements(By.CSS_SELECTOR, ".card"))
+
+
+def ids(driver: Driver) -> list[int]:
+    found = "return [...document.querySelectorAll('.card')].map((card) => Number(card.dataset.id))"
+    return list(driver.execute_script(found))
 
 
 def labels(driver: Driver) -> list[str]:
     return [str(card.find_element(By.TAG_NAME, "b").text) for card in cards(driver)]
 
 
-def ask(driver: Driver, path: Path) -> None:
-    driver.find_element(By.ID, "file").send_keys(str(path))
+def bring(driver: Driver, *paths: Path) -> None:
+    by(driver, "#file").send_keys("\n".join(map(str, paths)))
     until(driver, lambda d: "nearest pictures" in status(d))
 
 
@@ -88,66 +143,114 @@ def picture(pictures: Path, label: int = 0) -> Path:
 
 
 def no_errors(driver: Driver) -> None:
-    told = [e["message"] for e in driver.get_log("browser") if e["level"] == "SEVERE"]
-    assert not told, told
+    messages = [e["message"] for e in driver.get_log("browser") if e["level"] == "SEVERE"]
+    assert not messages, messages
 
 
-def test_upload_click_through_and_filter(page: Driver, pictures: Path) -> None:
-    ask(page, picture(pictures))
-    assert len(cards(page)) == 24
-    assert labels(page)[0] == "class 0"
-    found = cards(page)[1].get_attribute("data-id")
-    cards(page)[1].click()  # search on by what was found
-    until(page, lambda d: found not in [card.get_attribute("data-id") for card in cards(d)])
-    field = page.find_element(By.ID, "label")
-    field.send_keys("class 3", Keys.ENTER)
-    until(page, lambda d: set(labels(d)) == {"class 3"})
+def test_the_start_shows_the_index_and_its_pictures(page: Driver, address: str) -> None:
+    facts = by(page, "dl.facts").text
+    for fact in ("30", "tiny", "16 numbers", "float32", "exact", "Calibrated\nno"):
+        assert fact in facts
+    newest = httpx.get(f"{address}/api/pictures?count=7").json()["pictures"]
+    assert ids(page)[:7] == [picture["id"] for picture in newest]
+    before = ids(page)[7:14]
+    by(page, "#shuffle").click()
+    until(page, lambda d: ids(d)[7:14] != before)
+    assert "seed=1" in page.current_url
+    page.find_element(By.LINK_TEXT, "class 4\n5 pictures").click()
+    until(page, lambda d: heading(d) == "class 4")
     assert len(cards(page)) == 5
     no_errors(page)
 
 
-def test_paste(page: Driver, pictures: Path) -> None:
-    page.execute_async_script(
-        """
-        const done = arguments[arguments.length - 1];
-        fetch("/api/pictures/7").then((r) => r.blob()).then((blob) => {
-          const data = new DataTransfer();
-          data.items.add(new File([blob], "pasted.jpg", { type: "image/jpeg" }));
-          const event = new ClipboardEvent("paste", { clipboardData: data, bubbles: true });
-          document.dispatchEvent(event);
-          done();
-        });
-        """
-    )
+def test_from_an_upload_to_a_large_picture_and_on_and_back(page: Driver, pictures: Path) -> None:
+    bring(page, picture(pictures))
+    assert len(cards(page)) == 24
+    assert labels(page)[0] == "class 0"
+    found = ids(page)
+    by(page, "#card-1").click()
+    until(page, lambda d: d.find_elements(By.ID, "like"))
+    assert "Similarity" in by(page, "dl.facts").text
+    by(page, "#next").click()
+    until(page, lambda d: d.current_url.endswith(f"#/picture/{found[2]}") and is_shown(d))
+    by(page, "#like").click()
+    until(page, lambda d: d.current_url.endswith(f"#/like/{found[2]}") and is_shown(d))
+    assert found[2] not in ids(page)
+    for _ in range(3):
+        page.back()
+    until(page, lambda d: ids(d) == found)  # the upload is still known
+    assert page.execute_script(FOCUS) == "card-1"  # where it was left
+    no_errors(page)
+
+
+def test_labels_are_found_while_one_types(page: Driver, pictures: Path) -> None:
+    bring(page, picture(pictures))
+    field = by(page, "#only")
+    field.send_keys("S 3")
+    until(page, lambda d: by(d, "#only-list [role=option]").text == "class 3 (5)")
+    field.send_keys(Keys.ARROW_DOWN, Keys.ENTER)
+    until(page, lambda d: set(labels(d)) == {"class 3"})
+    field = by(page, "#label")
+    field.send_keys("5")
+    until(page, lambda d: by(d, "#label-list [role=option]").text == "class 5 (5)")
+    field.send_keys(Keys.ENTER)
+    until(page, lambda d: heading(d) == "class 5")
+    no_errors(page)
+
+
+@pytest.mark.parametrize("way", ["paste", "drop"])
+def test_several_pictures_dropped_or_pasted_ask_together(
+    page: Driver, address: str, way: str
+) -> None:
+    page.execute_async_script(DROPPED, way, [7, 9])
     until(page, lambda d: "nearest pictures" in status(d))
+    assert heading(page) == "Pictures like these"
     assert labels(page)[0] == "class 1"
     no_errors(page)
 
 
-def test_a_region_by_pointer(page: Driver, pictures: Path) -> None:
-    ask(page, picture(pictures))
-    sent = page.execute_script("return performance.getEntriesByType('resource').length")
-    canvas = page.find_element(By.ID, "crop")
-    ActionChains(page).move_to_element_with_offset(
-        canvas, -50, -50
-    ).click_and_hold().move_by_offset(60, 70).release().perform()
-    until(page, lambda d: d.find_element(By.ID, "whole").is_displayed())
-    until(page, lambda d: "nearest pictures" in status(d))
-    names = page.execute_script(
-        "return performance.getEntriesByType('resource').slice(arguments[0]).map((e) => e.name)",
-        sent,
-    )
-    assert any("box=0." in name for name in names)
-    page.find_element(By.ID, "whole").click()
-    until(page, lambda d: not d.find_element(By.ID, "whole").is_displayed())
+def test_not_this_one(page: Driver, address: str) -> None:
+    first = ids(opened(page, address, "#/like/8"))
+    by(page, f"[data-id='{first[0]}'] [data-call=wrong]").click()
+    until(page, lambda d: ids(d) and first[0] not in ids(d))
+    asked = httpx.get(f"{address}/api/search?ids=8&wrong={first[0]}").json()["hits"]
+    assert ids(page) == [hit["id"] for hit in asked]
+    by(page, f"[data-id='{first[3]}'] [data-call=right]").click()
+    until(page, lambda d: "1 called right, 1 called wrong" in by(d, "#called").text)
+    page.back()
+    page.back()
+    until(page, lambda d: ids(d) == first)
     no_errors(page)
 
 
-def test_the_map_is_drawn_and_clicked(page: Driver) -> None:
-    canvas = page.find_element(By.ID, "map-canvas")
-    page.execute_script("document.getElementById('map').scrollIntoView()")
-    until(page, lambda d: canvas.is_displayed())
-    colours = page.execute_script(
+def test_results_come_in_pages(page: Driver, address: str) -> None:
+    whole = httpx.get(f"{address}/api/search?ids=8&k=29").json()["hits"]
+    first = ids(opened(page, address, "#/like/8"))
+    by(page, "#next").click()
+    until(page, lambda d: len(ids(d)) == 5)
+    assert first + ids(page) == [hit["id"] for hit in whole]
+    assert "page=2" in page.current_url
+    no_errors(page)
+
+
+def test_a_region_by_pointer(page: Driver, pictures: Path) -> None:
+    bring(page, picture(pictures))
+    canvas = by(page, "#crop")
+    ActionChains(page).move_to_element_with_offset(
+        canvas, -50, -50
+    ).click_and_hold().move_by_offset(60, 70).release().perform()
+    until(page, lambda d: d.find_elements(By.ID, "whole"))
+    assert "box=0." in page.current_url
+    by(page, "#whole").click()
+    until(page, lambda d: not d.find_elements(By.ID, "whole"))
+    assert "box" not in page.current_url
+    no_errors(page)
+
+
+def test_the_map_has_a_legend_and_a_lasso(page: Driver, address: str) -> None:
+    opened(page, address, "#/map")
+    canvas = until(page, lambda d: by(d, "#map-canvas"))
+    drawn = page.execute_script(
         """
         const canvas = document.getElementById("map-canvas");
         const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
@@ -156,48 +259,76 @@ def test_the_map_is_drawn_and_clicked(page: Driver) -> None:
         return drawn;
         """
     )
-    assert colours > 200
-    canvas.send_keys(Keys.ARROW_RIGHT, Keys.ARROW_UP, "+", Keys.ENTER)
-    until(page, lambda d: "nearest pictures" in status(d))
+    assert drawn > 200
+    by(page, "[data-label='class 2']").click()
+    assert "label=class+2" in page.current_url
+    by(page, "#lasso").click()
+    x, y = canvas.size["width"] // 2 - 3, canvas.size["height"] // 2 - 3
+    ActionChains(page).move_to_element_with_offset(canvas, -x, -y).click_and_hold().move_by_offset(
+        2 * x, 0
+    ).move_by_offset(0, 2 * y).move_by_offset(-2 * x, 0).release().perform()
+    until(page, lambda d: "30 pictures within the lasso" in status(d))
+    by(page, "#selection-link").click()
+    until(page, lambda d: heading(d) == "Selection")
+    assert page.current_url.endswith("#/selection/1-30")
+    by(page, "#nothing").click()
+    until(page, lambda d: "Nothing is selected" in by(d, "#view").text)
+    canvas = by(opened(page, address, "#/map"), "#map-canvas")
+    canvas.send_keys(Keys.ARROW_RIGHT, Keys.ARROW_UP, "+", "x", Keys.ENTER)
+    until(page, lambda d: d.find_elements(By.ID, "like"))
+    assert by(page, "#selection-link").text == "Selection (1)"
     no_errors(page)
 
 
 def test_what_changed_is_shown(page: Driver) -> None:
-    until(page, lambda d: d.find_element(By.ID, "changes-link").is_displayed())
-    until(page, lambda d: len(d.find_elements(By.CLASS_NAME, "change")) == 12)
-    assert "30 pictures are in both" in page.find_element(By.ID, "changes-summary").text
+    page.find_element(By.LINK_TEXT, "What changed").click()
+    until(page, lambda d: len(d.find_elements(By.CLASS_NAME, "change")) == 6)
+    assert "30 pictures are in both" in by(page, "#changes-summary").text
     no_errors(page)
 
 
-def test_with_the_keyboard_alone(page: Driver, pictures: Path) -> None:
-    """Everything that can be done is reached by Tab, and what has the focus is seen."""
-    ask(page, picture(pictures))
+def test_with_the_keyboard_alone(page: Driver, pictures: Path, address: str) -> None:
+    """Everything that can be done is reached by Tab, what has the focus is seen, keys go on."""
+    bring(page, picture(pictures))
     reached = []
-    page.find_element(By.TAG_NAME, "body").send_keys(Keys.HOME)
-    page.execute_script("document.activeElement.blur()")
+    page.execute_script("document.getElementById('skip').focus()")
     for _ in range(14):
         ActionChains(page).send_keys(Keys.TAB).perform()
         reached.append(page.execute_script(FOCUS))
-    assert {"file", "crop", "label", "count", "Map"} <= set(reached)
-    assert any("card" in name for name in reached)
-    crop = page.find_element(By.ID, "crop")
+        shown = page.execute_script(
+            "const f = document.activeElement;"
+            "const seen = f.matches('.choose input') ? f.nextElementSibling : f;"
+            "return getComputedStyle(seen).outlineStyle"
+        )
+        assert shown != "none", reached
+    assert {"file", "crop", "only", "label", "help", "card-0", "Map"} <= set(reached)
+    crop = by(page, "#crop")
     crop.send_keys(Keys.ARROW_RIGHT, Keys.ARROW_DOWN, Keys.ENTER)
-    until(page, lambda d: d.find_element(By.ID, "whole").is_displayed())
-    crop.send_keys(Keys.ESCAPE)
-    until(page, lambda d: not d.find_element(By.ID, "whole").is_displayed())
-    before = until(page, lambda d: cards(d)[2].get_attribute("data-id"))
-    until(page, lambda d: not cards(d)[2].send_keys(Keys.ENTER))
-    until(page, lambda d: cards(d) and cards(d)[2].get_attribute("data-id") != before)
+    until(page, lambda d: d.find_elements(By.ID, "whole"))
+    by(page, "#crop").send_keys(Keys.ESCAPE)
+    until(page, lambda d: not d.find_elements(By.ID, "whole") and is_shown(d))
+    opened(page, address, "#/like/8")
+    found = ids(page)
+    by(page, "#card-0").send_keys(Keys.ARROW_RIGHT)
+    ActionChains(page).send_keys("x").perform()
+    assert "Selection (1)" in by(page, "#selection-link").text
+    ActionChains(page).send_keys("l").perform()
+    until(page, lambda d: d.current_url.endswith(f"#/like/{found[1]}") and is_shown(d))
+    ActionChains(page).send_keys(Keys.ESCAPE).perform()
+    until(page, lambda d: ids(d) == found)
+    ActionChains(page).send_keys("?").perform()
+    assert "not this one" in until(page, lambda d: by(d, "#keys").text)
+    ActionChains(page).send_keys(Keys.ESCAPE).perform()
+    until(page, lambda d: not d.find_elements(By.ID, "keys"))
     no_errors(page)
 
 
 def test_an_upload_that_is_no_picture(page: Driver, tmp_path: Path) -> None:
     wrong = tmp_path / "notes.png"
     wrong.write_text("not a picture")
-    page.find_element(By.ID, "file").send_keys(str(wrong))
+    by(page, "#file").send_keys(str(wrong))
     until(page, lambda d: "no picture" in status(d))
-    assert "failed" in page.find_element(By.ID, "status").get_attribute("class")
-    assert not cards(page)
+    assert "failed" in by(page, "#status").get_attribute("class")
 
 
 @pytest.mark.parametrize(
@@ -205,34 +336,47 @@ def test_an_upload_that_is_no_picture(page: Driver, tmp_path: Path) -> None:
     [(390, False), (390, True), (1280, True)],
     ids=["phone", "dark phone", "dark"],
 )
-def test_phone_and_dark(address: str, pictures: Path, width: int, dark: bool) -> None:
-    more = ["--force-dark-mode", "--blink-settings=preferredColorScheme=0"] if dark else []
-    driver = opened("--window-size=1280,900", *more)
-    try:
-        driver.execute_cdp_cmd(
-            "Emulation.setDeviceMetricsOverride",
-            {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width < 600},
-        )
-        if dark:
-            feature = {"name": "prefers-color-scheme", "value": "dark"}
-            driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
-        driver.get(address)
-        ask(driver, picture(pictures))
-        wide = driver.execute_script("return document.documentElement.scrollWidth")
-        assert wide <= width  # nothing sticks out
-        ground = driver.execute_script("return getComputedStyle(document.body).backgroundColor")
+def test_phone_and_dark(page: Driver, address: str, width: int, dark: bool) -> None:
+    with looking(page, width, dark):
+        for view in ("#/", "#/like/8", "#/picture/8", "#/map", "#/selection/1-9"):
+            opened(page, address, view)
+            wide = page.execute_script("return document.documentElement.scrollWidth")
+            assert wide <= width, view  # nothing sticks out
+            camera = by(page, ".camera span").is_displayed()
+            assert camera == (width < 600)
+        ground = page.execute_script("return getComputedStyle(document.body).backgroundColor")
         assert (ground == "rgb(19, 22, 26)") == dark
-    finally:
-        driver.quit()
+
+
+class looking:  # noqa: N801  (reads as a verb)
+    """`with looking(driver, 390, dark=True)`: as on a phone, or in the dark."""
+
+    def __init__(self, driver: Driver, width: int, dark: bool) -> None:
+        self.driver, self.width, self.dark = driver, width, dark
+
+    def __enter__(self) -> None:
+        self._set("light" if not self.dark else "dark", self.width < 600)
+        size = {"width": self.width, "height": 844, "deviceScaleFactor": 1}
+        self.driver.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride", size | {"mobile": self.width < 600}
+        )
+
+    def __exit__(self, *_: object) -> None:
+        self._set("", False)
+        self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+    def _set(self, scheme: str, touch: bool) -> None:
+        feature = {"name": "prefers-color-scheme", "value": scheme}
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+        self.driver.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": touch})
 
 
 def test_the_service_stops_in_the_middle(browser: Driver, library: Library, pictures: Path) -> None:
     server = serving(create_app(library, None, Limits(hosts=HOSTS, per_minute=0)))
     with server as url:
-        browser.get(url)
-        ask(browser, picture(pictures))
+        opened(browser, url, "#/like/8")
         browser.get_log("browser")
-    cards(browser)[0].click()
+    by(browser, "#card-0").click()
     until(browser, lambda d: "does not answer" in status(d))
     browser.get_log("browser")  # the failed request was to be expected
 
@@ -240,5 +384,98 @@ def test_the_service_stops_in_the_middle(browser: Driver, library: Library, pict
 def test_the_interface_is_described(browser: Driver, address: str) -> None:
     browser.get(f"{address}/docs")
     until(browser, lambda d: "POST /api/search" in d.find_element(By.ID, "routes").text)
-    assert "curl" in browser.find_element(By.ID, "routes").text
+    assert "curl -F file=@picture.jpg" in browser.find_element(By.ID, "routes").text
     no_errors(browser)
+
+
+def violations(driver: Driver) -> list[str]:
+    """What axe-core calls serious or critical."""
+    if not driver.execute_script("return 'axe' in window"):
+        driver.execute_script((resources.files("axe_core_python") / "axe.min.js").read_text())
+    found = driver.execute_async_script("axe.run().then(arguments[arguments.length - 1])")
+    return [
+        f"{fault['id']}: {node['html'][:200]}"
+        for fault in found["violations"]
+        if fault["impact"] in ("serious", "critical")
+        for node in fault["nodes"]
+    ]
+
+
+@pytest.mark.parametrize("view", ["#/", "#/like/8"])
+def test_nobody_is_shut_out_of_the_first_views(page: Driver, address: str, view: str) -> None:
+    assert not violations(opened(page, address, view))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_nobody_is_shut_out_of_any_view(page: Driver, address: str, width: int, dark: bool) -> None:
+    with looking(page, width, dark):
+        for view in VIEWS:
+            assert not violations(opened(page, address, view)), view
+        ActionChains(page).send_keys("?").perform()
+        until(page, lambda d: d.find_elements(By.ID, "keys"))
+        assert not violations(page)
+        page.get(f"{address}/docs")
+        until(page, lambda d: "POST" in d.find_element(By.ID, "routes").text)
+        assert not violations(page)
+
+
+def test_every_view_keeps_to_its_budget(page: Driver, address: str) -> None:
+    """Bytes of the first view, nodes of every one; and each can be opened by its address alone."""
+    sent = page.execute_script(
+        "return performance.getEntries().filter((e) => e.transferSize && !/thumbnail/.test(e.name))"
+        ".reduce((sum, e) => sum + e.transferSize, 0)"
+    )
+    assert 10_000 < sent < MOST_BYTES
+    for view in VIEWS:
+        nodes = opened(page, address, view).execute_script(
+            "return document.querySelectorAll('*').length"
+        )
+        assert nodes <= MOST_NODES, (view, nodes)
+    no_errors(page)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("view", VIEWS[:-1])
+def test_an_address_opened_anew_shows_the_same(page: Driver, address: str, view: str) -> None:
+    first = (heading(opened(page, address, view)), ids(page), page.current_url)
+    page.get("about:blank")
+    again = opened(page, address, view)
+    assert (heading(again), ids(again), again.current_url) == first
+
+
+@pytest.mark.slow
+def test_many_pictures_are_labelled_taken_and_removed(
+    browser: Driver, index_folder: Path, tmp_path: Path
+) -> None:
+    """With a token; a label that is markup stays text."""
+    served = Path(shutil.copytree(index_folder, tmp_path / "my.index"))
+    markup = '<img src=x onerror="window.harmed = 1">&amp;'
+    limits = Limits(hosts=HOSTS, per_minute=0, token=TOKEN)
+    with serving(create_app(Library(served), None, limits)) as url:
+        browser.get(f"{url}/?token={TOKEN}")
+        until(browser, is_shown)
+        browser.get_log("browser")
+        opened(browser, url, "#/selection/3-5")
+        by(browser, "#give").send_keys(markup, Keys.ENTER)
+        by(browser, "#relabel").click()
+        until(browser, lambda d: heading(d) == markup)
+        assert "3 pictures moved to" in status(browser)
+        assert labels(browser) == [markup] * 3
+        for view in ("#/", "#/labels", "#/picture/4", "#/like/4", "#/map"):
+            opened(browser, url, view)
+            assert markup in by(browser, "#view").text, view
+        by(browser, "#label").send_keys("<img")
+        until(browser, lambda d: by(d, "#label-list [role=option]").text == f"{markup} (3)")
+        assert not browser.execute_script("return 'harmed' in window")
+        opened(browser, url, "#/selection/3-5")
+        table = browser.execute_async_script(
+            "fetch(document.getElementById('csv').href).then((r) => r.text()).then(arguments[0])"
+        )
+        assert len(table.splitlines()) == 4
+        by(browser, "#remove").click()
+        by(browser, "#really").click()
+        until(browser, lambda d: "3 pictures removed" in status(d))
+        no_errors(browser)
+    assert len(Index.open(served)) == 27

@@ -154,12 +154,12 @@ def test_a_file_cut_in_place_is_told_and_the_service_goes_on(name: str, served: 
 def test_a_map_that_fails_says_so_and_does_not_draw_for_ever(
     served: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from unseen.search.service import app as application
+    from unseen.search.service import maps
 
     def fails(*_: object) -> np.ndarray:
         raise FloatingPointError("no place")
 
-    monkeypatch.setattr(application, "flatten", fails)
+    monkeypatch.setattr(maps, "flatten", fails)
     client = client_of(Library(served))
     while (response := client.get("/api/map")).status_code == 202:
         pass

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs, urlsplit
 
@@ -25,6 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from unseen.search.service.tally import Tally, home
 
 COOKIE = "unseen"
+COUNT = "unseen.count"  # of a scope: count(more) says whether as many more requests are allowed
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -97,6 +99,7 @@ class Guard:
                 await answer.redirect(f"{COOKIE}={self.limits.token}")
                 return
             await self._fill(body, receive)
+            scope[COUNT] = partial(self._counted, address)
             with self._in_work(address):
                 await self.app(scope, body.given(receive), answer)
         except Refused as refused:
@@ -135,6 +138,11 @@ class Guard:
             raise Refused(429, f"at most {per_minute} requests a minute")
         if kind != "asked":
             raise Refused(401, "a token is needed: open the address that `unseen serve` printed")
+
+    def _counted(self, address: str, more: int) -> bool:
+        """Whether a request may count as so many more, because of all that it holds."""
+        each = self.limits.per_minute
+        return not each or all(self.tally.allows("asked", address, each) for _ in range(more))
 
     def _wants_cookie(self, scope: Scope) -> bool:
         """A browser that came with the token in the address gets it as a cookie instead."""

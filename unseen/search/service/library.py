@@ -6,9 +6,10 @@ answers from it; another is made when a writer has changed the index, looked for
 """
 
 import logging
+import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from PIL import Image
 from unseen.evaluation.calibrate import Calibration
 from unseen.experiment.calibration import read_calibration
 from unseen.experiment.trained import Trained
+from unseen.search import feedback
 from unseen.search.answers import Answer, ask
 from unseen.search.index import Ids, Index
 from unseen.search.ingest import require_same_model
@@ -61,19 +63,43 @@ class Shelf:
             raise ValueError(f"no picture has the label {label!r}")
         return self.by_label[label]
 
-    def embed(self, picture: bytes | Image.Image) -> NDArray[np.float32]:  # [1, D]
+    def embed(self, pictures: Sequence[bytes | Image.Image]) -> NDArray[np.float32]:  # [n, D]
         """bytes: of a picture file, which is read as those of the index were."""
         with self._embedding:
-            vector: NDArray[np.float32] = self.model.embed([picture]).numpy()
-        return vector
+            vectors: NDArray[np.float32] = self.model.embed(pictures).numpy()
+        return vectors
+
+    def query(
+        self, vectors: NDArray[np.float32], right: Sequence[int] = (), wrong: Sequence[int] = ()
+    ) -> NDArray[np.float32]:  # [n, D] -> [1, D]
+        """What several vectors ask together, moved by pictures that were called right or wrong."""
+        normalise = self.index.manifest.model.normalise
+        asked = vectors if len(vectors) == 1 else feedback.mean(vectors, normalise)
+        if not right and not wrong:
+            return asked
+        none = np.zeros((0, vectors.shape[1]), dtype=np.float32)
+        known, refused = (self.index.vectors(ids) if ids else none for ids in (right, wrong))
+        return feedback.rocchio(asked, known, refused, normalise=normalise)
 
     def by_vector(
-        self, vector: NDArray[np.float32], k: int, label: str | None, without: Sequence[int] = ()
+        self,
+        vector: NDArray[np.float32],
+        k: int,
+        label: str | None,
+        without: Collection[int] = (),
+        judged: bool = True,
     ) -> Answer:
-        """The k nearest pictures, of one label or of all, without those named."""
+        """The k nearest pictures, of one label or of all, without those named. judged: with
+        verdicts, which hold for the vector of one picture."""
         allowed = None if label is None else self.labelled(label)
-        found = ask(self.index, vector, k + len(without), self.calibration, allowed)[0]
+        calibration = self.calibration if judged else None
+        found = ask(self.index, vector, k + len(without), calibration, allowed)[0]
         return Answer([hit for hit in found.hits if hit.id not in without][:k])
+
+    def num_pictures(self, label: str | None, without: Collection[int] = ()) -> int:
+        """How many `by_vector` can find."""
+        ids = self.index.ids if label is None else self.labelled(label)
+        return int(np.isin(ids, list(without), invert=True).sum())
 
     def by_id(self, id: int, k: int, label: str | None) -> Answer:
         """The nearest other pictures of a picture of the index."""
@@ -88,6 +114,10 @@ class Library:
         self._shelf = Shelf.open(index, run)
         self._looked = time.monotonic()
         self._reopening = threading.Lock()
+
+    def look_again(self) -> None:
+        """The next request sees what was just changed."""
+        self._looked = -math.inf
 
     @property
     def shelf(self) -> Shelf:

@@ -9,37 +9,45 @@ async function asked(path, options = {}) {
     throw new Error("The service does not answer. Is it still running? Start `unseen serve` again and reload.");
   }
   if (!response.ok) {
-    const told = await response.json().catch(() => ({}));
-    const reason = typeof told.detail === "string" ? told.detail : `answer ${response.status}`;
-    throw new Error(reason);
+    const answer = await response.json().catch(() => ({}));
+    throw new Error(typeof answer.detail === "string" ? answer.detail : `answer ${response.status}`);
   }
   return response;
 }
 
 const json = async (path, options) => (await asked(path, options)).json();
 
-function words(values) {
-  const given = Object.entries(values).filter(([, value]) => value !== null && value !== "");
-  return new URLSearchParams(given).toString();
+function query(path, values) {
+  const given = Object.entries(values).filter(([, value]) => value !== null && value !== undefined && value !== "");
+  return `${path}?${new URLSearchParams(given)}`;
 }
 
+const sent = (path, body) =>
+  json(path, { method: "POST", body: JSON.stringify(body), headers: { "content-type": "application/json" } });
+
 export const facts = () => json("/api/index");
-export const byId = (id, options, signal) => json(`/api/search/${id}?${words(options)}`, { signal });
-export const byPicture = (blob, options, signal) =>
-  json(`/api/search?${words(options)}`, {
-    method: "POST",
-    body: blob,
-    headers: { "content-type": "application/octet-stream" },
-    signal,
-  });
+export const labels = (q, options, signal) => json(query("/api/labels", { q, ...options }), { signal });
+export const pictures = (options, signal) => json(query("/api/pictures", options), { signal });
+export const factsOf = (id, signal) => json(`/api/pictures/${id}/facts`, { signal });
+export const byIds = (ids, options, signal) => json(query("/api/search", { ids, ...options }), { signal });
+export const otherById = (id, options, signal) => json(query(`/other/api/search/${id}`, options), { signal });
+export const changes = (start, count, signal) => json(query("/api/changes", { start, count }), { signal });
+export const label = (ids, name) => sent("/api/label", { ids, label: name });
+export const remove = (ids) => sent("/api/remove", { ids });
 export const thumbnail = (id, prefix = "") => `${prefix}/api/pictures/${id}/thumbnail`;
 export const picture = (id) => `/api/pictures/${id}`;
-export const changes = (start, count) => json(`/api/changes?${words({ start, count })}`);
-export const otherById = (id, options) => json(`/other/api/search/${id}?${words(options)}`);
+export const exported = (kind, ids) => query(`/api/export.${kind}`, { ids });
 
-export async function map() {
+export function byPictures(blobs, options, signal) {
+  const form = new FormData();
+  for (const blob of blobs) form.append("file", blob, "picture");
+  const [body, headers] = blobs.length > 1 ? [form, {}] : [blobs[0], { "content-type": "application/octet-stream" }];
+  return json(query("/api/search", options), { method: "POST", body, headers, signal });
+}
+
+export async function map(signal) {
   for (;;) {
-    const response = await asked("/api/map");
+    const response = await asked("/api/map", { signal });
     if (response.status !== 202) return response.json();
     await new Promise((done) => setTimeout(done, 700));
   }

@@ -16,9 +16,9 @@ export class Crop {
     canvas.addEventListener("keydown", (event) => this.key(event));
   }
 
-  show(image) {
+  show(image, box) {
     this.image = image;
-    this.box = null;
+    this.box = box;
     const longer = Math.max(image.width, image.height);
     const scale = longer < LEAST ? LEAST / longer : Math.min(1, SIDE / longer);
     this.canvas.width = Math.max(1, Math.round(image.width * scale));
@@ -67,19 +67,13 @@ export class Crop {
     this.start = null;
     if (this.box && (this.box[2] < 0.03 || this.box[3] < 0.03)) this.box = null; // a click, not a box
     this.draw();
-    this.onChange();
-  }
-
-  clear() {
-    this.box = null;
-    this.draw();
-    this.onChange();
+    if (this.box) this.onChange(this.box);
   }
 
   key(event) {
     const moves = { ArrowLeft: [-STEP, 0], ArrowRight: [STEP, 0], ArrowUp: [0, -STEP], ArrowDown: [0, STEP] };
-    if (event.key === "Enter") this.onChange();
-    else if (event.key === "Escape" && this.box) this.clear();
+    if (event.key === "Enter") this.onChange(this.box);
+    else if (event.key === "Escape" && this.box) this.onChange(null);
     else if (event.key in moves) {
       const [dx, dy] = moves[event.key];
       const box = this.box ?? [0.25, 0.25, 0.5, 0.5];
@@ -94,5 +88,6 @@ export class Crop {
       this.draw();
     } else return;
     event.preventDefault();
+    event.stopPropagation();
   }
 }

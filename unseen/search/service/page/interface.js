@@ -1,30 +1,33 @@
 /* The interface, written from openapi.json. */
 
-import { element } from "./results.js";
+import { element } from "./elements.js";
 
-function route(path, method, told) {
-  const block = element("section");
-  block.append(element("h3", `${method.toUpperCase()} ${path}`), element("p", told.description ?? told.summary ?? ""));
-  const table = element("table");
-  for (const parameter of told.parameters ?? []) {
-    const line = element("tr");
-    const bounds = parameter.schema?.minimum === undefined ? "" : `${parameter.schema.minimum} to ${parameter.schema.maximum}`;
-    line.append(element("th", parameter.name), element("td", parameter.in), element("td", parameter.description ?? ""), element("td", bounds));
-    table.append(line);
-  }
-  if (table.rows.length) block.append(table);
-  const query = path.replace("{id}", "1");
-  const command = method === "post" ? `curl --data-binary @picture.jpg -H 'content-type: application/octet-stream' '${location.origin}${query}?k=5'` : `curl '${location.origin}${query}'`;
-  block.append(element("pre", command));
-  return block;
+const ORDERS = { "/api/label": '{"ids": [1, 2], "label": "robin"}', "/api/remove": '{"ids": [1, 2]}' };
+
+function command(path, method, parameters) {
+  const needed = parameters.filter((each) => each.required && each.in === "query").map((each) => `${each.name}=1,2`);
+  const address = `'${location.origin}${path.replace("{id}", "1")}${needed.length ? `?${needed.join("&")}` : ""}'`;
+  if (method === "get") return path.includes("/export.") ? `curl -O ${address}` : `curl ${address}`;
+  if (path in ORDERS) return `curl -H 'authorization: Bearer TOKEN' -H 'content-type: application/json' -d '${ORDERS[path]}' ${address}`;
+  return `curl -F file=@picture.jpg ${address}`;
+}
+
+function route(path, method, { description, summary, parameters = [] }) {
+  const row = ({ name, in: place, description: text, schema = {} }) => {
+    const bounds = schema.minimum === undefined ? "" : `${schema.minimum} to ${schema.maximum ?? schema.exclusiveMaximum - 1}`;
+    return element("tr", {}, ...[place, text ?? "", bounds].reduce((cells, cell) => [...cells, element("td", {}, cell)], [element("th", { scope: "row" }, name)]));
+  };
+  return element("section", {},
+    element("h2", {}, `${method.toUpperCase()} ${path}`),
+    element("p", {}, description ?? summary ?? ""),
+    parameters.length ? element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Parameters of ${path}` }, element("table", {}, element("tbody", {}, ...parameters.map(row)))) : null,
+    element("pre", { tabindex: "0" }, command(path, method, parameters)));
 }
 
 const place = document.getElementById("routes");
 try {
-  const told = await (await fetch("/openapi.json")).json();
-  const routes = Object.entries(told.paths).flatMap(([path, methods]) =>
-    Object.entries(methods).map(([method, what]) => route(path, method, what)),
-  );
+  const { paths } = await (await fetch("/openapi.json")).json();
+  const routes = Object.entries(paths).flatMap(([path, methods]) => Object.entries(methods).map(([method, what]) => route(path, method, what)));
   place.replaceChildren(...routes);
 } catch {
   place.textContent = "The service does not answer.";

@@ -1,151 +1,168 @@
-/* The page: what is asked, what is answered. */
+/* The page: one view at a time, chosen by the address; what is brought, dropped, pasted or typed. */
 
+import { href, parse } from "./address.js";
 import * as api from "./api.js";
-import { Changes } from "./changes.js";
-import { Crop } from "./crop.js";
-import { EmbeddingMap } from "./map.js";
-import { decide, show } from "./results.js";
+import { changes } from "./changes.js";
+import { element, number } from "./elements.js";
+import { help, listens } from "./help.js";
+import { labelField } from "./labels.js";
+import { map } from "./map.js";
+import { picture } from "./picture.js";
+import { results } from "./results.js";
+import { selection } from "./selected.js";
+import { selected } from "./selection.js";
+import { browse, labels, start } from "./start.js";
+import { keep } from "./uploads.js";
 
+const VIEWS = { start, recent: browse, random: browse, label: browse, labels, like: results, upload: results, picture, map, selection: selected, changes };
 const find = (id) => document.getElementById(id);
-const LARGEST = 1600; // longer sides are scaled down before they are sent
-let query = null; // { blob } or { id, name }
-let calibration = null;
-let running = null;
-let labels = [];
-
-const crop = new Crop(find("crop"), () => search());
-const map = new EmbeddingMap(find("map-canvas"), find("map-tip"), find("map-status"), (hit) => byHit(hit));
-const changes = new Changes(find("changes"), find("changes-link"), (hit) => byHit(hit));
+const place = find("view");
+let facts = null;
+let list = []; // the pictures shown last
+let showing = null;
 
 function say(text, failed = false) {
   find("status").textContent = text;
   find("status").className = failed ? "failed" : "";
 }
 
-function options() {
-  const box = crop.box?.map((share) => share.toFixed(4)).join(",") ?? null;
-  return { k: find("count").value, label: find("label").value.trim(), box };
+/* To another view; the focus then goes to `focus`, or to the heading. */
+function go(target, focus = null, text = "") {
+  if (target === location.hash) history.replaceState({ focus }, "", target);
+  else history.pushState({ focus }, "", target);
+  show(text);
 }
 
-async function search() {
-  if (!query) return;
-  running?.abort();
-  running = new AbortController();
-  find("whole").hidden = !crop.box;
-  say("searching …");
+async function show(text = "") {
+  showing?.abort();
+  showing = new AbortController();
+  const { signal } = showing;
+  const address = parse();
+  place.setAttribute("aria-busy", "true");
+  say(text || "loading …");
   try {
-    const { k, label, box } = options();
-    const asked = query.blob
-      ? api.byPicture(query.blob, { k, label, box }, running.signal)
-      : box
-        ? api.byPicture(await picture(query.id), { k, label, box }, running.signal)
-        : api.byId(query.id, { k, label }, running.signal);
-    const found = await asked;
-    say(found.hits.length ? `${found.hits.length} nearest pictures` : "Nothing was found.");
-    decide(find("decision"), found.decision, calibration);
-    show(find("results"), found.hits, (hit) => byHit(hit));
+    const view = VIEWS[address.view];
+    if (!view) throw new Error("There is no such view.");
+    facts ??= await opened();
+    const made = await view(address, { signal, facts, list, go, say, refresh });
+    if (signal.aborted) return;
+    if (made.pictures) list = made.pictures;
+    fill(made.title, made.parts);
+    made.ready?.(signal);
+    say(text || made.status || "");
   } catch (error) {
-    if (error.name === "AbortError") return;
+    if (error.name === "AbortError" || signal.aborted) return;
+    fill("Unseen search", [element("h1", { tabindex: "-1" }, "This did not work")]);
     say(error.message, true);
-    find("decision").hidden = true;
-    find("results").replaceChildren();
   }
 }
 
-async function picture(id) {
-  return (await fetch(api.picture(id))).blob();
+function fill(title, parts) {
+  place.removeAttribute("aria-busy");
+  const first = !place.childElementCount;
+  document.title = title === "Start" ? "Unseen search" : `${title} · Unseen search`;
+  place.replaceChildren(...parts.filter(Boolean));
+  const { focus, top } = history.state ?? {};
+  const target = (focus && find(focus)) || place.querySelector("h1");
+  if (!first) target.focus({ preventScroll: true });
+  if (focus && top === undefined) target.scrollIntoView({ block: "nearest" });
+  else window.scrollTo(0, top ?? 0);
 }
 
-async function shown(source) {
-  crop.show(source);
-  find("query").hidden = false;
-  find("whole").hidden = true;
+async function opened() {
+  const found = await api.facts();
+  find("changes-link").hidden = !found.compares;
+  return found;
 }
 
-async function byFile(file) {
-  if (!file) return;
-  let image;
+async function refresh() {
+  facts = await opened();
+}
+
+async function bring(files) {
+  const pictures = [...files];
+  if (!pictures.length) return;
+  say("reading …");
   try {
-    image = await createImageBitmap(file);
-  } catch {
-    query = null;
-    find("query").hidden = true;
-    find("results").replaceChildren();
-    find("decision").hidden = true;
-    say("This is no picture that can be read here: choose a JPEG, PNG, WebP, GIF or BMP file.", true);
-    return;
+    go(href("upload", await keep(pictures)));
+  } catch (error) {
+    say(error.message, true);
   }
-  query = { blob: await reduced(file, image) };
-  await shown(image);
-  await search();
 }
 
-async function reduced(file, image) {
-  const scale = LARGEST / Math.max(image.width, image.height);
-  if (scale >= 1) return file;
-  const canvas = new OffscreenCanvas(Math.round(image.width * scale), Math.round(image.height * scale));
-  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
-  return canvas.convertToBlob({ type: "image/jpeg", quality: 0.92 });
+function count() {
+  const link = find("selection-link");
+  link.textContent = selection.size ? `Selection (${number.format(selection.size)})` : "Selection";
+  link.href = href("selection", selection.text);
 }
 
-async function byHit(hit) {
-  query = { id: hit.id, name: hit.name };
-  try {
-    await shown(await createImageBitmap(await picture(hit.id)));
-  } catch {
-    find("query").hidden = true;
-  }
-  crop.box = null;
-  await search();
-  find("search-title").scrollIntoView({ block: "start" });
+/* Where the page stood, for whoever comes back. */
+function leave(event) {
+  const link = event.target.closest("a[href^='#/']");
+  if (link) history.replaceState({ focus: link.id, top: window.scrollY }, "");
+}
+
+function step(card, key) {
+  const cards = [...place.querySelectorAll(".card > a")];
+  const at = cards.indexOf(card);
+  const columns = cards.filter((each) => each.offsetTop === cards[0].offsetTop).length;
+  const next = cards[at + { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns }[key]];
+  next?.focus();
+  return next;
+}
+
+function key(event) {
+  const inside = event.target.closest("input:not([type=checkbox]):not([type=file]), textarea, select, dialog");
+  if (inside || event.ctrlKey || event.metaKey || event.altKey || !listens()) return;
+  const card = event.target.closest(".card");
+  const click = (target) => (target?.click(), target);
+  const ways = {
+    "/": () => find("label").focus() ?? true,
+    o: () => click(find("file")),
+    h: () => go("#/") ?? true,
+    m: () => go("#/map") ?? true,
+    s: () => click(find("selection-link")),
+    "?": () => help() ?? true,
+    l: () => (card?.dataset.id ? (go(href("like", card.dataset.id)), true) : click(find("like"))),
+    x: () => click((card ?? place.querySelector(".large"))?.querySelector("input[type=checkbox]")),
+    y: () => click(card?.querySelector("[data-call=right]")),
+    n: () => click(card?.querySelector("[data-call=wrong]")),
+    "[": () => click(find("previous")),
+    "]": () => click(find("next")),
+    Escape: () => (location.hash.length > 2 ? (history.back(), true) : null),
+  };
+  const arrow = event.key.startsWith("Arrow") && card;
+  if (arrow ? step(card.querySelector("a"), event.key) : ways[event.key]?.()) event.preventDefault();
 }
 
 function listen() {
-  find("file").addEventListener("change", (event) => byFile(event.target.files[0]));
-  find("whole").addEventListener("click", () => crop.clear());
-  find("label").addEventListener("input", (event) => {
-    const name = event.target.value.trim();
-    if (!name || labels.includes(name)) search(); // while a name is being typed there is nothing to find
-  });
-  find("count").addEventListener("change", () => search());
-  find("options").addEventListener("submit", (event) => {
-    event.preventDefault();
-    search();
-  });
+  for (const id of ["file", "camera"]) {
+    find(id).addEventListener("change", (event) => {
+      bring(event.target.files);
+      event.target.value = ""; // the same one again is a change too
+    });
+  }
   document.addEventListener("paste", (event) => {
-    const item = [...event.clipboardData.items].find((each) => each.type.startsWith("image/"));
-    if (item) byFile(item.getAsFile());
+    const files = [...event.clipboardData.files].filter((file) => file.type.startsWith("image/"));
+    if (files.length) bring(files);
     else if (event.target.tagName !== "INPUT") say("What you pasted is no picture.", true);
   });
-  const drop = find("drop");
   for (const kind of ["dragover", "drop"]) document.addEventListener(kind, (event) => event.preventDefault());
-  document.addEventListener("dragover", () => drop.classList.add("over"));
-  document.addEventListener("dragleave", () => drop.classList.remove("over"));
+  document.addEventListener("dragover", () => document.body.classList.add("over"));
+  document.addEventListener("dragleave", () => document.body.classList.remove("over"));
   document.addEventListener("drop", (event) => {
-    drop.classList.remove("over");
-    byFile(event.dataTransfer.files[0]);
+    document.body.classList.remove("over");
+    bring(event.dataTransfer.files);
   });
-}
-
-async function open() {
-  try {
-    const facts = await api.facts();
-    calibration = facts.calibration;
-    labels = Object.keys(facts.labels);
-    const told = labels.length ? `, ${labels.length} labels` : "";
-    find("facts").textContent = `${facts.pictures.toLocaleString("en")} pictures${told}`;
-    find("labels").replaceChildren(
-      ...labels.map((name) => Object.assign(document.createElement("option"), { value: name, label: `${name} (${facts.labels[name]})` })),
-    );
-    if (!facts.pictures) say("The index is empty: `unseen index add INDEX PICTURES` fills it.", true);
-    else if (!calibration) say("No probabilities yet: `unseen calibrate RUN` makes them.");
-  } catch (error) {
-    find("facts").textContent = "";
-    say(error.message, true);
-  }
+  document.addEventListener("click", leave, true);
+  document.addEventListener("keydown", key);
+  find("help").addEventListener("click", help);
+  find("skip").addEventListener("click", (event) => (event.preventDefault(), place.focus()));
+  find("ask").append(labelField("label", "Find a label", (name, known) => name && go(href(known ? "label" : "labels", name))));
+  selection.addEventListener("change", count);
+  window.addEventListener("popstate", () => show()); // links to # are told here too
 }
 
 listen();
-await open();
-new IntersectionObserver((entries) => entries.some((entry) => entry.isIntersecting) && map.load()).observe(find("map"));
-changes.load();
+count();
+await show();

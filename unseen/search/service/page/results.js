@@ -1,59 +1,92 @@
-/* Cards of pictures, nearest first; a click searches on. */
+/* What was found: by pictures of the index (#/like/12,15) or by pictures that were brought (#/upload/1). */
 
-import { thumbnail } from "./api.js";
+import { changed, href, page, unpacked } from "./address.js";
+import * as api from "./api.js";
+import { Crop } from "./crop.js";
+import { PAGE, button, cards, element, image, named, pager } from "./elements.js";
+import { labelField } from "./labels.js";
+import * as uploads from "./uploads.js";
 
-const percent = new Intl.NumberFormat("en", { style: "percent", maximumFractionDigits: 1 });
+const FRAMES = { match: "match", maybe: "maybe" };
 
-function element(name, text, className) {
-  const made = document.createElement(name);
-  if (text !== undefined) made.textContent = text;
-  if (className) made.className = className;
-  return made;
+export async function results(address, { signal, go, facts }) {
+  const { label, box, right = "", wrong = "" } = address.options;
+  const brought = address.view === "upload" ? uploads.find(address.what) : null;
+  if (address.view === "upload" && !brought) throw new Error("This picture was brought in another window, and not kept: choose it again.");
+  const options = { label, box, right, wrong, start: PAGE * (page(address) - 1), k: PAGE };
+  const found = await (brought
+    ? api.byPictures(brought.map((each) => each.blob), options, signal)
+    : api.byIds(address.what, options, signal));
+  const several = brought ? brought.length > 1 : unpacked(address.what).length > 1;
+  const title = several ? "Pictures like these" : "Pictures like this one";
+  const call = (name, hit, place) => go(changed(address, { [name]: [...unpacked(address.options[name] ?? ""), hit.id].join(",") }), `card-${place}`);
+  const shown = (hit, place) => ({ ...told(hit, options.start + place + 1), more: called(hit, place, call, right) });
+  const asked = await query(address, brought, several, go);
+  const parts = [
+    element("h1", { tabindex: "-1" }, title),
+    element("div", { class: "asked" }, asked, element("div", { class: "narrow" },
+      labelField("only", "Only with label", (name) => go(changed(address, { label: name }), "only"), { value: label ?? "" }),
+      feedback(address, right, wrong), decision(address, found, facts.calibration, several || right || wrong))),
+    found.hits.length ? cards(found.hits, "Nearest pictures", shown) : element("p", {}, "Nothing was found."),
+    pager(address, found.total),
+  ];
+  return { title, parts, pictures: found.hits, status: `${found.hits.length} nearest pictures` };
 }
 
-function card(hit, rank, search) {
-  const button = element("button", undefined, hit.matched ? "card matched" : "card");
-  button.type = "button";
-  const image = document.createElement("img");
-  image.src = thumbnail(hit.id);
-  image.alt = "";
-  image.loading = "lazy";
-  const said = hit.probability === null ? "" : `, ${percent.format(hit.probability)} same class`;
-  button.append(image, element("b", hit.label ?? hit.name), element("span", `similarity ${hit.similarity.toFixed(3)}`));
-  if (hit.probability !== null) {
-    button.append(element("span", `${percent.format(hit.probability)} same class`));
-    button.append(element("span", hit.matched ? "match" : "no match"));
+function told(hit, rank) {
+  const line = `${hit.verdict ? `${hit.verdict} · ` : ""}${hit.similarity.toFixed(3)}`;
+  const name = `${rank}: ${named(hit)}, ${hit.verdict ?? ""} similarity ${hit.similarity.toFixed(3)}. ${hit.reason ?? ""}`;
+  return { line, name, title: hit.reason ?? hit.name, look: FRAMES[hit.verdict] ?? "" };
+}
+
+function called(hit, place, call, right) {
+  const is = unpacked(right).includes(hit.id);
+  return [
+    button("✓", () => call("right", hit, place), { "aria-label": `Right: more like ${named(hit)}, ${hit.name}`, title: "Right, more like it (y)", "aria-pressed": String(is), disabled: is, "data-call": "right" }),
+    button("✗", () => call("wrong", hit, place), { "aria-label": `Not this one: ${named(hit)}, ${hit.name}`, title: "Not this one (n)", "data-call": "wrong" }),
+  ];
+}
+
+/* One picture, on which a box can be drawn, or all that ask together. */
+async function query(address, brought, several, go) {
+  if (several) {
+    const pictures = brought ? brought.map(drawn) : unpacked(address.what).slice(0, 8).map((id) => image(id));
+    return element("div", { class: "together" }, ...pictures);
   }
-  button.title = hit.name;
-  button.dataset.id = hit.id;
-  button.setAttribute(
-    "aria-label",
-    `${rank}: ${hit.label ?? hit.name}, similarity ${hit.similarity.toFixed(3)}${said}. Search by it.`,
-  );
-  button.addEventListener("click", () => search(hit));
-  return button;
+  const canvas = element("canvas", { id: "crop", tabindex: "0", role: "img",
+    "aria-label": "Your picture. Drag to choose a region, or use the arrow keys to move it and shift with the arrow keys to size it; Enter searches, Escape takes the whole picture." });
+  const crop = new Crop(canvas, (box) => go(changed(address, { box: box?.map((share) => share.toFixed(4)).join(",") ?? null }), "crop"));
+  const bitmap = brought ? brought[0].bitmap : await createImageBitmap(await (await fetch(api.picture(address.what))).blob());
+  crop.show(bitmap, address.options.box?.split(",").map(Number) ?? null);
+  const whole = address.options.box ? element("a", { href: changed(address, { box: null }), id: "whole" }, "Whole picture") : null;
+  return element("div", { class: "query" }, canvas, element("p", { class: "small" }, "Drag over a part to search by it. ", whole));
 }
 
-export function show(list, hits, search) {
-  list.replaceChildren(
-    ...hits.map((hit, place) => {
-      const item = element("li");
-      item.append(card(hit, place + 1, search));
-      return item;
-    }),
-  );
+function drawn({ bitmap }) {
+  const canvas = element("canvas", { role: "img", "aria-label": "A picture of yours" });
+  canvas.height = 96;
+  canvas.width = Math.max(1, Math.round((96 * bitmap.width) / bitmap.height));
+  canvas.getContext("2d").drawImage(bitmap, 0, 0, canvas.width, canvas.height);
+  return canvas;
 }
 
-export function decide(place, decision, calibration) {
-  place.hidden = decision === null;
-  if (decision === null) return;
-  const unknown = decision === "unknown";
-  place.replaceChildren(element("b", unknown ? "Unknown" : decision));
-  const bound = calibration ? percent.format(calibration.bound) : "";
-  const reason = unknown
-    ? ": no picture is similar enough to be called the same class."
-    : `: the nearest picture is similar enough; at most ${bound} of pairs of different classes are.`;
-  place.append(reason);
+function feedback(address, right, wrong) {
+  const counts = [[unpacked(right).length, "right"], [unpacked(wrong).length, "wrong"]].filter(([count]) => count);
+  if (!counts.length) return null;
+  const text = `${counts.map(([count, word]) => `${count} called ${word}`).join(", ")}: the search has moved. `;
+  return element("p", { id: "called" }, text, element("a", { href: changed(address, { right: null, wrong: null }) }, "Forget"));
 }
 
-export { element };
+/* The verdict on the nearest picture, in the same words as under it. */
+function decision(address, found, calibration, moved) {
+  const [first] = found.hits;
+  if (calibration === null) return element("p", { class: "small" }, "No verdicts: the run is not calibrated (`unseen calibrate RUN`).");
+  if (moved) return element("p", { class: "small" }, "No verdicts: they hold for one picture as it is.");
+  if (!first || page(address) > 1) return null;
+  const [name, text] = {
+    match: [first.label ?? "A picture without a label", ": the nearest picture is a match."],
+    maybe: [`Perhaps ${named(first)}`, ": the nearest picture is a maybe."],
+    "no match": ["Unknown", ": no picture is near enough to be called the same class."],
+  }[first.verdict];
+  return element("p", { class: "decision", id: "decision", title: first.reason }, element("b", {}, name), text);
+}

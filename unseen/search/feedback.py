@@ -1,0 +1,58 @@
+"""Queries made of several vectors: pictures that ask together, and pictures called right or wrong.
+
+    mean       the mean of the pictures' unit vectors, at unit length again
+    rocchio    J. J. Rocchio, Relevance feedback in information retrieval, 1971:
+
+                   q' = alpha q + beta / |R| * sum over R - gamma / |N| * sum over N
+
+               for a query q, pictures R that were called right and N that were called wrong; an
+               empty set adds nothing, and q' is brought to unit length again.
+Values     alpha 1, beta 0.75, gamma 0.15: C. Manning, P. Raghavan, H. Schütze, Introduction to
+           Information Retrieval, 2008, section 9.1.1: what is right teaches more.
+
+Raw vectors (`normalise=False`) are taken, and stay, as long as they are.
+"""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from unseen.neighbours.space import to_sphere
+
+ALPHA, BETA, GAMMA = 1.0, 0.75, 0.15
+
+Vectors = NDArray[np.float32]
+
+
+def mean(vectors: Vectors, normalise: bool = True) -> Vectors:  # [n, D] -> [1, D]
+    """One query of several."""
+    return _row(_prepared(vectors, normalise).mean(dim=0), normalise)
+
+
+def rocchio(
+    query: Vectors,  # [1, D]
+    right: Vectors,  # [R, D]
+    wrong: Vectors,  # [N, D]
+    alpha: float = ALPHA,
+    beta: float = BETA,
+    gamma: float = GAMMA,
+    normalise: bool = True,
+) -> Vectors:  # [1, D]
+    """The query moved towards what is right and away from what is wrong."""
+    moved = alpha * _prepared(query, normalise)[0]
+    for weight, vectors in ((beta, right), (-gamma, wrong)):
+        if len(vectors):
+            moved = moved + weight * _prepared(vectors, normalise).mean(dim=0)
+    return _row(moved, normalise)
+
+
+def _prepared(vectors: Vectors, normalise: bool) -> Tensor:
+    x = torch.from_numpy(np.ascontiguousarray(vectors)).double()
+    return to_sphere(x) if normalise else x
+
+
+def _row(vector: Tensor, normalise: bool) -> Vectors:
+    row = vector[None]
+    made: Vectors = (to_sphere(row) if normalise else row).float().numpy()
+    return made

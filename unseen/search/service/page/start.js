@@ -1,0 +1,75 @@
+/* The start: what the index is, and pictures of it. */
+
+import { href, page } from "./address.js";
+import * as api from "./api.js";
+import { PAGE, button, cards, element, image, number, pager } from "./elements.js";
+
+const FEW = 7;
+const LABELS = 12;
+const STORES = { exact: "exact", hnsw: "a graph (HNSW)", ivf_pq: "cells (IVF-PQ)", milvus: "Milvus" };
+
+export async function start(address, { facts, signal, go }) {
+  const seed = Number.parseInt(address.options.seed, 10) || 0;
+  const [recent, random, labels] = await Promise.all([
+    api.pictures({ count: FEW }, signal),
+    api.pictures({ order: "random", seed, count: FEW }, signal),
+    api.labels("", { count: LABELS }, signal),
+  ]);
+  const parts = [element("h1", { tabindex: "-1" }, "Find pictures like yours"), factsOf(facts)];
+  if (!facts.pictures) {
+    parts.push(element("p", { class: "notice" }, "The index is empty: `unseen index add INDEX PICTURES` fills it."));
+    return { title: "Start", parts };
+  }
+  parts.push(
+    heading("Recent", "#/recent", "All, newest first"),
+    cards(recent.pictures, "Recent pictures"),
+    heading("Random", href("random", seed), "More of these", button("Shuffle", () => go(href("start", "", { seed: seed + 1 }), "shuffle"), { id: "shuffle" })),
+    cards(random.pictures, "Random pictures", undefined, FEW),
+  );
+  if (labels.total) parts.push(heading("Labels", "#/labels", `All ${number.format(labels.total)}`), tiles(labels.labels));
+  return { title: "Start", parts };
+}
+
+/* Pictures in pages: #/recent, #/random/SEED, #/label/NAME. */
+export async function browse(address, { signal }) {
+  const asked = { recent: {}, random: { order: "random", seed: address.what || 0 }, label: { label: address.what } }[address.view];
+  const found = await api.pictures({ ...asked, start: PAGE * (page(address) - 1), count: PAGE }, signal);
+  const title = { recent: "Recent pictures", random: "Random pictures", label: address.what }[address.view];
+  const parts = [
+    element("h1", { tabindex: "-1" }, title),
+    element("p", { class: "small" }, `${number.format(found.total)} pictures`),
+    cards(found.pictures, title),
+    pager(address, found.total),
+  ];
+  return { title, parts, pictures: found.pictures };
+}
+
+export async function labels(address, { signal }) {
+  const found = await api.labels(address.what, { start: PAGE * (page(address) - 1), count: PAGE }, signal);
+  const title = address.what ? `Labels with “${address.what}”` : "Labels";
+  return { title, parts: [element("h1", { tabindex: "-1" }, title), tiles(found.labels), pager(address, found.total)] };
+}
+
+function heading(text, target, more, ...others) {
+  return element("div", { class: "heading" }, element("h2", {}, text), element("a", { href: target }, more), ...others);
+}
+
+function tiles(labels) {
+  const tile = ({ name, pictures, id }) =>
+    element("li", { class: "card" }, element("a", { href: href("label", name) }, image(id), element("b", {}, name), element("small", {}, `${number.format(pictures)} pictures`)));
+  return element("ul", { class: "cards", "aria-label": "Labels" }, ...labels.map(tile));
+}
+
+function factsOf({ pictures, labels, labelled, model, search, changed, calibration }) {
+  const percent = (share, digits = 1) => `${(100 * share).toLocaleString("en", { maximumSignificantDigits: digits + 1 })} %`;
+  const told = [
+    ["Pictures", `${number.format(pictures)}${labelled < pictures ? `, ${number.format(labelled)} with a label` : ""}`],
+    ["Labels", number.format(labels)],
+    ["Model", `${model.run}: ${model.backbone}, ${model.size} numbers a picture`],
+    ["Precision", `${model.precision} network, float32 vectors`],
+    ["Search", search.recall === null || search.recall === 1 ? (STORES[search.store] ?? search.store) : `${STORES[search.store]}, finds ${percent(search.recall, 2)} of the ten nearest`],
+    ["Last changed", new Date(changed).toLocaleString("en", { dateStyle: "medium", timeStyle: "short" })],
+    ["Calibrated", calibration ? `yes: threshold ${calibration.threshold.toFixed(3)}, reached by at most ${percent(calibration.bound)} of wrong pairs` : "no: `unseen calibrate RUN` says what a similarity means"],
+  ];
+  return element("dl", { class: "facts" }, ...told.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value))));
+}

@@ -1,0 +1,130 @@
+"""What the routes take and give: bounds of every value, bodies of the answers. Paths stay on this
+side: a client sees ids, labels and the names of files."""
+
+import math
+import re
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from fastapi import HTTPException, Path, Query
+from pydantic import BaseModel, Field
+
+from unseen.evaluation.calibrate import Calibration
+from unseen.search.answers import Answer, reason
+from unseen.search.manifest import DamagedError
+from unseen.search.service.decoding import Box
+
+MOST = 100  # pictures of one answer
+DEEPEST = 1000  # results of one search, in pages
+MOST_IDS = 1000  # pictures named in one request
+MOST_CALLED = 50  # pictures called right, and wrong
+RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
+
+Responses = dict[int | str, dict[str, Any]]
+Id = Annotated[int, Path(ge=0, le=2**62, description="of a picture of the index")]
+K = Annotated[int, Query(ge=1, le=MOST, description="how many pictures")]
+Start = Annotated[int, Query(ge=0, le=2**31, description="how many to pass over first")]
+Label = Annotated[str | None, Query(max_length=500, description="only pictures with this label")]
+IdList = Annotated[str, Query(max_length=20_000, description="ids, such as 3,8,20-24")]
+MISSING: Responses = {404: {"description": "no such picture or label"}}
+
+
+class Wanted(BaseModel):
+    """Which of the nearest pictures."""
+
+    k: int = Field(24, ge=1, le=MOST, description="how many pictures")
+    start: int = Field(0, ge=0, lt=DEEPEST, description="how many to pass over first")
+    label: str | None = Field(None, max_length=500, description="only pictures with this label")
+    box: str | None = Field(
+        None, max_length=100, description="left,top,width,height, shares of the picture"
+    )
+    right: str = Field("", max_length=1000, description="ids of pictures that are called right")
+    wrong: str = Field("", max_length=1000, description="ids of pictures that are called wrong")
+
+
+class PictureBody(BaseModel):
+    id: int
+    name: str
+    label: str | None
+
+
+class HitBody(PictureBody):
+    """A picture that was found; without a calibration no probability and no verdict. reason: why
+    the verdict is what it is."""
+
+    similarity: float
+    probability: float | None
+    matched: bool | None
+    verdict: str | None
+    reason: str | None
+
+
+class AnswerBody(BaseModel):
+    """Nearest pictures first. decision: a label, "unlabelled", "unknown", or null without a
+    calibration, or where several pictures ask together. total: how many can be asked for."""
+
+    decision: str | None
+    total: int
+    hits: list[HitBody]
+
+
+def answer_body(
+    answer: Answer, calibration: Calibration | None, total: int, start: int = 0
+) -> AnswerBody:
+    """The decision is that of all that was found, the hits those from `start` on."""
+    hits = [
+        HitBody(
+            id=hit.id,
+            name=name_of(hit.path),
+            label=hit.label,
+            similarity=hit.similarity,
+            probability=hit.probability,
+            matched=hit.matched,
+            verdict=hit.verdict,
+            reason=reason(hit, calibration) if hit.verdict and calibration else None,
+        )
+        for hit in answer.hits[start:]
+    ]
+    return AnswerBody(decision=answer.decision, total=min(total, DEEPEST), hits=hits)
+
+
+def name_of(path: str) -> str:
+    return path.replace("\\", "/").rpartition("/")[2]
+
+
+def ids_in(text: str, most: int = MOST_IDS) -> list[int]:
+    """3,8,20-24 as numbers, each once."""
+    found: dict[int, None] = {}
+    for word in filter(None, text.split(",")):
+        known = RANGE.fullmatch(word)
+        if known is None:
+            raise HTTPException(422, "ids must be numbers, such as 3,8,20-24")
+        first, last = int(known[1]), int(known[2] or known[1])
+        if last - first < most:
+            found.update(dict.fromkeys(range(first, last + 1)))
+        if last - first >= most or len(found) > most:
+            raise HTTPException(422, f"at most {most} pictures at once")
+    return list(found)
+
+
+def box_in(text: str | None) -> Box | None:
+    if text is None:
+        return None
+    try:
+        left, top, width, height = (float(word) for word in text.split(","))
+    except ValueError:
+        raise HTTPException(422, "box must be left,top,width,height") from None
+    if not all(map(math.isfinite, (left, top, width, height))) or not (
+        0 <= left < 1 and 0 <= top < 1 and width > 0 and height > 0
+    ):
+        raise HTTPException(422, "box must lie within the picture, as shares from 0 to 1")
+    return left, top, min(width, 1 - left), min(height, 1 - top)
+
+
+def or_404(look_up: Callable[[], Any]) -> Any:
+    try:
+        return look_up()
+    except DamagedError:
+        raise
+    except ValueError as error:
+        raise HTTPException(404, "no such picture or label") from error
