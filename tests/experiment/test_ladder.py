@@ -58,7 +58,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def keep_all(patch: pytest.MonkeyPatch, cache: Path) -> None:
     """Every step has a checkpoint; every rung gains."""
     patch.setattr("unseen.experiment.fit.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
-    patch.setattr("unseen.experiment.source.cache_folder", lambda: cache)
+    patch.setattr("unseen.experiment.activations.cache_folder", lambda: cache)
     gaining(patch, True)
 
 

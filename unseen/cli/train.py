@@ -34,6 +34,10 @@ def train(
     weights: Annotated[
         str | None, typer.Option(help="imagenet, or a file of the backbone's weights")
     ] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(help="the run ends within them", show_default="20 for photographs"),
+    ] = None,
     cache: Annotated[
         Path | None,
         typer.Option(
@@ -44,10 +48,11 @@ def train(
         bool, typer.Option(help="a new run if the data of the last one have changed")
     ] = False,
 ) -> None:
-    """Example: unseen train glyphs loss=margin epochs=5
+    """Example: unseen train glyphs loss=margin epochs=5 --minutes 2
 
     Trains on some classes, selects on others, and judges the result on classes it never saw.
-    `unseen train path/to/pictures` does the same with your own: path/to/pictures/<class>/*.jpg, and
+    `unseen train path/to/pictures` does the same with your own: path/to/pictures/<class>/*.jpg;
+    --minutes 30 (minutes=30) plans depth, picture sizes and epochs so that it ends in time, and
     `unseen train recipe.toml data.root=path/to/pictures` takes data and settings from a file. A
     table of paths and labels (pictures.csv), a file of features (features.npz) and the folders of
     known benchmarks (CUB-200-2011, Cars196, ...) are recognised.
@@ -59,6 +64,7 @@ def train(
         values["data"] = find_data.data_table(data, values.get("data"))
     values |= {"strict": True} if strict else {}
     values |= {"weights": weights} if weights else {}
+    values |= {"minutes": minutes} if minutes else {}
     if cache is not None:
         os.environ[CACHE_VARIABLE] = str(cache)
     settled = configs.make(configs.override(values, settings or []))

@@ -70,8 +70,12 @@ class Activations:
     def _fill(self, cache: ActivationCache, items: IntArray) -> None:
         if not len(items):
             return
-        with self.context.processes.first_ahead():  # the others find what it has kept
-            plan = cache.plan(items)
-            self.watch.tell(FrozenLayersPlanned(str(plan)))
-            told = self.watch.of("through the frozen layers")
-            cache.build(items, self.context.config.workers, told, self.context.if_unreadable)
+        processes, told = self.context.processes, self.watch.of("through the frozen layers")
+        how = (self.context.config.workers, told, self.context.if_unreadable)
+        if processes.is_first:
+            self.watch.tell(FrozenLayersPlanned(str(cache.plan(items))))
+        if processes.are_several:  # each does a part, then what is missing
+            every = np.unique(items)
+            cache.build(every[processes.share(len(every))], *how)
+            processes.wait()
+        cache.build(items, *how)

@@ -96,7 +96,11 @@ def _chain(selection: dict[str, Any]) -> list[dict[str, Any]]:
 def refit_minutes(context: RunContext, selection: dict[str, Any]) -> tuple[float, float]:
     """What training again was planned to take, and what is to be left after it."""
     names = [step["name"] for step in _chain(selection)]
-    rungs = [rung for rung in context.config.ladder if rung.name in names]
+    rungs = [
+        rung  # a head has its descriptors already
+        for rung in context.config.ladder
+        if rung.name in names and rung_config(context.config, rung.name).depth != FIRST
+    ]
     after = max((rung.minutes_after for rung in rungs), default=0.0)
     return sum(rung.minutes or 0.0 for rung in rungs), after
 

@@ -14,8 +14,9 @@ from typing import Any, Protocol
 
 from unseen import catalogue, find_data, outside
 from unseen.config import Config, SettledConfig
+from unseen.experiment.budget import planned
 from unseen.experiment.claim import claimed, is_done
-from unseen.experiment.clock import Clock
+from unseen.experiment.clock import Clock, Length
 from unseen.experiment.fit import Fit
 from unseen.experiment.items import items_of, refuse_other_items
 from unseen.experiment.judge import FINAL, judge
@@ -23,11 +24,13 @@ from unseen.experiment.ladder import climb, kept_context
 from unseen.experiment.refit import refit, refit_minutes
 from unseen.experiment.run_context import RunContext, Watch, as_stored, computing, describe, prepare
 from unseen.experiment.shares import shared, taken
+from unseen.rungs import FIRST, rung_config
 from unseen.training.manifest import Data
 from unseen.training.processes import Processes, joined
 from unseen.training.run_folder import RunFolder
 
 JUDGED, TRAINED = "train and judge", "train"
+AFTER = 0.2  # of the minutes: for judging and the report, where no plan says it
 
 Claim = AbstractContextManager[Any]  # of a run folder, see `RunFolder.lock`
 
@@ -76,7 +79,7 @@ def fit(
     show = show or Quiet()
     with joined(config.device) as processes, ExitStack() as held:
         with show.preparing(processes) as watch:
-            context = prepare(config, watch, processes=processes)
+            context = planned(prepare(config, watch, processes=processes))
         path = processes.agreed(lambda: claimed(context, out, held, accept_changes))
         folder = RunFolder(path, processes)
         context = as_stored(context, folder)
@@ -133,11 +136,13 @@ def _train(context: RunContext, folder: RunFolder, command: str, watch: Watch) -
     if folder.is_started:
         refuse_other_items(folder, context.dataset, context.split)
         refuse_other_sources(folder, context.config)
+    clock = Clock(folder, watch, context.config.minutes, context.began, context.now)
+    is_short = clock.minutes is not None and not context.config.ladder
+    length = Length(clock, FIRST, AFTER * (clock.minutes or 0.0)) if is_short else None
     with computing(context):  # a value that a method refuses stops here, before anything is written
-        fit = Fit(context, folder, watch)
+        fit = Fit(context, folder, watch, length=length)
     if not folder.is_started:
         begin(context, folder, command)
-    clock = Clock(folder, watch, context.config.minutes, context.began, context.now)
     with computing(context):
         selection = fit.run()
         if context.config.ladder:
@@ -155,6 +160,8 @@ def begin(context: RunContext, folder: RunFolder, command: str) -> None:
     folder.start_manifest(command, facts, context.config.hash())
     if parts := sources_of(context.config):
         folder.note_parts(parts)
+    if context.plan:
+        folder.note_plan(context.plan)
     folder.write_text("config.toml", context.config.to_toml())
 
 
@@ -162,7 +169,8 @@ def sources_of(config: SettledConfig) -> dict[str, dict[str, str]]:
     """Name -> module, file and hash of the source, of every part that is not ours. Data given as an
     object are known by their items instead."""
     found = {}
-    for name, part in _parts(config):
+    rungs = [rung_config(config, rung.name) for rung in config.ladder]
+    for name, part in (pair for trained in (config, *rungs) for pair in _parts(trained)):
         origin = outside.origin_of(part)
         if origin is not None:
             found[name] = origin.to_dict()

@@ -42,6 +42,7 @@ from unseen.training.run_folder import RunFolder
 
 EMBED_BATCH = 256
 BY_MACHINE = ("device", "threads", "workers", "shares")  # what "auto" settles by where it runs
+BY_PLAN = ("minutes", "depth", "ladder", "picture_size", "mirror", "refit")  # `budget.py`
 
 
 @dataclass
@@ -75,6 +76,7 @@ class RunContext:
     asked: Config | None = None  # the config before it was settled
     now: Callable[[], float] = time.monotonic
     began: float | None = None  # by `now`
+    plan: Sequence[str] = ()  # how the minutes are to be used, in words
 
     @property
     def device(self) -> torch.device:
@@ -278,6 +280,9 @@ def as_stored(context: RunContext, folder: RunFolder) -> RunContext:
         return context
     stored, asked = dict(begun_config(folder)), dict(context.asked)
     kept = {key: stored[key] for key in BY_MACHINE if asked[key] == "auto"}
+    if context.config.minutes is not None:
+        given = context.asked.model_fields_set
+        kept |= {key: stored[key] for key in BY_PLAN if key not in given}
     differing = {k: v for k, v in kept.items() if getattr(context.config, k) != v}
     if differing.get("device") and not torch.cuda.is_available():
         raise ValueError(

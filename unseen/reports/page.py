@@ -42,7 +42,7 @@ def page_of(run: RunFolder, dataset: Dataset, say: Callable[[str], None]) -> str
     if run.result:
         parts.append(sections.scores(run.result))
     if climbed := ((run.result or {}).get("selection") or {}).get("ladder"):
-        parts.append(sections.ladder(climbed))
+        parts.append(sections.ladder(climbed, run.manifest.plan or []))
     parts.append(sections.curves(run, **drawn))
     if run.layers or layers.layers_by_epoch(run):
         drawn |= {"layers": layers.bars_figure(run), "layer-curves": layers.curves_figure(run)}

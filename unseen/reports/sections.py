@@ -137,10 +137,10 @@ class LadderRow:
     is_kept: bool
 
 
-def ladder(climbed: Json) -> Part:
-    """The rungs in the order they were climbed."""
+def ladder(climbed: Json, plan: list[str]) -> Part:
+    """The rungs in the order they were climbed, and how the minutes were to be used."""
     rows = [_ladder_row(rung, rung["name"] == climbed["kept"]) for rung in climbed["rungs"]]
-    return Part.of("reports/ladder", "Ladder", rows=rows, classes=climbed["classes"])
+    return Part.of("reports/ladder", "Ladder", rows=rows, plan=plan, classes=climbed["classes"])
 
 
 def _ladder_row(rung: Json, is_kept: bool) -> LadderRow:

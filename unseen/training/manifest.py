@@ -52,7 +52,7 @@ class TestRead:
 @dataclass(frozen=True, config=CHECKED)
 class Manifest:
     """As it is without a file: nothing is known. refit: of the second training; parts: where those
-    from outside came from; both with their time."""
+    from outside came from; both with their time. plan: of the run's minutes, in words."""
 
     command: str = ""
     config_hash: str = ""
@@ -64,6 +64,7 @@ class Manifest:
     test_reads: list[TestRead] = field(default_factory=list)
     refit: dict[str, Any] | None = None
     parts: dict[str, Any] | None = None
+    plan: list[str] | None = None
     platform: str = ""
     python: str = ""
     unseen: str = ""

@@ -14,7 +14,7 @@ every file has a checksum: tensors and journal inside, the others in checksums.j
 
 import json
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from importlib import metadata
@@ -195,6 +195,9 @@ class RunFolder:
 
     def note_refit(self, told: Mapping[str, Any]) -> None:
         self._note(lambda manifest: replace(manifest, refit={"time": now(), **told}))
+
+    def note_plan(self, lines: Sequence[str]) -> None:
+        self._note(lambda manifest: replace(manifest, plan=list(lines)))
 
     def note_parts(self, told: Mapping[str, Any]) -> None:
         """Where parts from outside came from."""

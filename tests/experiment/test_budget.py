@@ -1,0 +1,182 @@
+"""A plan fits its minutes, whatever the machine; it is made once and becomes part of the config."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from unseen import config as configs
+from unseen.experiment.budget import EPOCHS, MOST, Plan, Work, plan, planned
+from unseen.experiment.run_context import RunContext, as_stored, changed_keys, prepare
+from unseen.experiment.speed import Line, Speeds, speeds_of
+from unseen.rungs import rung_config
+from unseen.training.run_folder import RunFolder
+
+TWO_CORES = Speeds(
+    embed=Line.through(96, 1 / 300, 224, 1 / 110),
+    train=Line.through(128, 1 / 70, 176, 1 / 39),
+    rest=Line.through(96, 1 / 500, 224, 1 / 150),
+)
+CARS = Work(minutes=60, train=6840, validation=1214, test=8122, own=224)
+BIRDS = Work(minutes=60, train=4980, validation=884, test=5924, own=224)
+
+
+def times(speeds: Speeds, factor: float) -> Speeds:
+    lines = (speeds.embed, speeds.train, speeds.rest)
+    return Speeds(*(Line(factor * line.fixed, factor * line.per_area) for line in lines))
+
+
+@pytest.mark.parametrize("work", [CARS, BIRDS], ids=["cars", "birds"])
+@pytest.mark.parametrize("minutes", [5, 10, 20, 30, 60, 240])
+@pytest.mark.parametrize("factor", [0.1, 1.0])
+def test_a_plan_fits_its_minutes(work: Work, minutes: float, factor: float) -> None:
+    found = plan(replace(work, minutes=minutes), times(TWO_CORES, factor))
+    assert found.minutes <= minutes
+    for values in found.rungs.values():
+        assert values["minutes"] + values["minutes_after"] <= minutes
+
+
+def sizes_of(found: Plan) -> list[int]:
+    sizes: list[int] = found.rungs["whole"]["training_sizes"]
+    return sizes
+
+
+def test_more_minutes_train_deeper_on_larger_pictures() -> None:
+    plans = [plan(replace(CARS, minutes=m), TWO_CORES) for m in (5, 20, 60, 600)]
+    assert [list(p.rungs) for p in plans][:2] == [[], ["whole", "larger"]]
+    assert list(plans[3].rungs)[:2] == ["last", "whole"]
+    assert sizes_of(plans[1])[-1] < sizes_of(plans[2])[-1] <= sizes_of(plans[3])[-1] == 224
+    assert plans[3].rungs["whole"]["epochs"] == MOST
+    for found in plans[1:]:
+        whole, sizes = found.rungs["whole"], sizes_of(found)
+        assert sizes == sorted(sizes)  # small first
+        assert sizes[-1] <= whole["picture_size"] <= 224
+        assert whole["epochs"] >= EPOCHS
+        assert whole["epochs"] // whole["look_every"] <= 5
+
+
+def test_a_size_and_a_depth_that_are_given_hold() -> None:
+    given = plan(replace(CARS, given=128), TWO_CORES)
+    assert (given.size, sizes_of(given), given.rungs["whole"]["picture_size"]) == (128, [128], 128)
+    assert "larger" not in given.rungs
+    assert plan(replace(CARS, depth="head"), TWO_CORES).rungs == {}
+    assert set(plan(replace(CARS, depth="last"), TWO_CORES).rungs) == {"last", "larger"}
+
+
+def test_a_head_alone_gets_the_largest_pictures_that_fit() -> None:
+    quick = plan(replace(BIRDS, minutes=4, depth="head"), TWO_CORES)
+    slow = plan(replace(BIRDS, minutes=30, depth="head"), TWO_CORES)
+    assert quick.size < slow.size == 368
+    assert (quick.mirror, slow.mirror) == (False, True)
+
+
+class Photographs:
+    """32 classes of 40 pictures too large to be small."""
+
+    name = "photographs"
+    labels = np.repeat(np.arange(32), 40)
+    label_names = tuple(f"class {c}" for c in range(32))
+    official_test_classes = None
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def picture(self, index: int) -> Image.Image:
+        return Image.new("RGB", (80, 70), (7 * int(self.labels[index]), index % 256, 0))
+
+    def describe(self) -> dict[str, Any]:
+        return {"items": len(self), "classes": 32}
+
+    def fingerprint(self) -> str:
+        return "photographs"
+
+
+@pytest.fixture
+def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unseen.settle.has_weights", lambda name: name == "efficientnet_lite0")
+
+
+def context_of(*words: str) -> RunContext:
+    data: Any = Photographs()
+    config = configs.make(configs.override({"threads": 1, "workers": 0}, list(words)))
+    return prepare(config, dataset=data)
+
+
+def told(words: tuple[str, ...]) -> RunContext:
+    return planned(context_of(*words), lambda context: TWO_CORES)
+
+
+@pytest.mark.usefixtures("_installed")
+def test_photographs_have_a_budget_that_is_said_and_stored() -> None:
+    context = told(())
+    assert context.config.minutes == 20
+    assert any(line.startswith("minutes = 20: unless given") for line in context.reasons)
+    assert any(line.startswith("plan: head ") for line in context.plan)
+    assert [rung.name for rung in context.config.ladder] == ["last", "whole", "larger"]
+    assert [rung.after for rung in context.config.ladder] == ["any", "any", "no gain"]
+    stored = configs.make_settled(configs.parse(context.config.to_toml()))
+    assert stored == context.config
+    assert [rung_config(stored, r.name).depth for r in stored.ladder] == ["last", "whole", "head"]
+
+
+@pytest.mark.usefixtures("_installed")
+@pytest.mark.parametrize("words", [("minutes=none",), ("epochs=3",), ("freeze_until=pooled",)])
+def test_who_says_how_deep_or_how_long_gets_no_plan(words: tuple[str, ...]) -> None:
+    context = context_of(*words)
+    assert planned(context, lambda context: TWO_CORES) is context
+
+
+@pytest.mark.usefixtures("_installed")
+def test_given_keys_hold_on_every_rung_and_a_given_depth_is_climbed_to() -> None:
+    config = told(("minutes=30", "loss=margin", "lr=2e-4", "depth=whole", "refit=false")).config
+    rungs = [rung_config(config, rung.name) for rung in config.ladder]
+    assert {rung.loss.name for rung in rungs} == {"margin"}
+    assert {rung.lr for rung in rungs} == {2e-4}
+    assert not config.refit
+
+
+@pytest.mark.usefixtures("_installed")
+def test_a_run_goes_on_with_the_plan_it_began_with(tmp_path: Path) -> None:
+    first, folder = told(()), RunFolder(tmp_path)
+    folder.write_text("config.toml", first.config.to_toml())
+    slower = planned(context_of(), lambda context: times(TWO_CORES, 5))
+    assert slower.config.ladder != first.config.ladder
+    assert as_stored(slower, folder).config == first.config
+    longer = planned(context_of("minutes=40"), lambda context: TWO_CORES)
+    assert "minutes" in changed_keys(folder, as_stored(longer, folder).config)
+
+
+class Counting:
+    """A clock that is one second later whenever it is asked."""
+
+    def __init__(self) -> None:
+        self.seconds = 0
+
+    def __call__(self) -> float:
+        self.seconds += 1
+        return float(self.seconds)
+
+
+def test_seconds_a_picture_are_fixed_and_by_area() -> None:
+    line = Line.through(100, 0.02, 200, 0.05)
+    assert (line.at(100), line.at(200)) == pytest.approx((0.02, 0.05))
+    assert line.at(300) == pytest.approx(0.02 + 0.03 * 8 / 3)
+    assert Line.through(100, 0.02, 200, 0.01).per_area == 0  # noise
+
+
+@pytest.mark.usefixtures("narrow_network")
+def test_a_machine_is_measured_with_the_runs_own_pictures_and_once_a_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["data.max_classes=40", "data.size=16", "workers=0", "threads=1", "embedding_size=8"]
+    context = prepare(configs.make(configs.override({}, words)))
+    monkeypatch.setattr("unseen.experiment.speed.cache_folder", lambda: tmp_path)
+    found = speeds_of(context, Counting())
+    busy = 1 / 0.9  # of one thread
+    assert found.embed.at(32) == pytest.approx(busy / 128)  # a second for 128 pictures
+    assert found.train.at(32) == found.rest.at(32) == pytest.approx(busy / 64)
+    monkeypatch.setattr("unseen.experiment.speed.measured", None)
+    assert speeds_of(context) == found

@@ -1,0 +1,148 @@
+"""What this machine does: seconds per picture, embedded and trained, over the size of pictures.
+
+A few batches of the run's own pictures at two sizes, some seconds altogether. On a CPU processor
+time counts, divided among the cores that the run uses: whatever else the machine does at the moment
+does not change a plan. Kept for a day in `speeds/` of the cache (safe to delete), by machine,
+network and data.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from unseen import assemble
+from unseen.contracts import Batch
+from unseen.data.pictures.stored import cache_folder
+from unseen.experiment.fit import training_classes
+from unseen.experiment.run_context import RunContext, computing
+from unseen.experiment.source import Pictures
+from unseen.files import replace_bytes
+from unseen.rungs import cut_of_last_layers
+from unseen.training.processes import Processes
+
+BATCH, MEASURED = 32, 2  # pictures in a step; steps, after one that warms up
+BUSY = 0.9  # of the time, a core that is used computes
+AGE = 24 * 3600.0  # seconds that a measurement is good for
+
+
+@dataclass(frozen=True)
+class Line:
+    """Seconds per picture: fixed + per_area * size^2."""
+
+    fixed: float
+    per_area: float
+
+    def at(self, size: float) -> float:
+        return self.fixed + self.per_area * size**2
+
+    @classmethod
+    def through(cls, small: int, seconds: float, large: int, more: float) -> "Line":
+        """Through two measurements; noise makes neither part negative."""
+        slope = max(0.0, (more - seconds) / (large**2 - small**2))
+        return cls(max(0.0, seconds - slope * small**2), slope)
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """embed: read, prepared and through the network. train: the same in a step of all layers.
+    rest: a step of the last layers alone, on kept activations."""
+
+    embed: Line
+    train: Line
+    rest: Line
+
+
+def speeds_of(context: RunContext, now: Callable[[], float] | None = None) -> Speeds:
+    """Measured here, today or now, for the run's processes and threads together."""
+    path = cache_folder() / "speeds" / f"{_key(context)}.json"
+    if path.exists() and time.time() - path.stat().st_mtime < AGE:
+        kept = json.loads(path.read_text())
+        return Speeds(**{name: Line(**values) for name, values in kept.items()})
+    config, on_cpu = context.config, context.device.type == "cpu"
+    cores = BUSY * config.shares * config.threads if on_cpu else 1.0
+    clock = now or (time.process_time if on_cpu else time.perf_counter)
+    with computing(context):
+        found = measured(context, lambda: clock() / cores)
+    replace_bytes(path, json.dumps(asdict(found)).encode())
+    return found
+
+
+def measured(context: RunContext, now: Callable[[], float]) -> Speeds:
+    """On some of the run's pictures, at half and at five sixths of its own size."""
+    own = context.config.picture_size
+    assert own is not None, "only runs on pictures are planned"
+    small, large = (max(32, round(own * share / 32) * 32) for share in (0.5, 5 / 6))
+    large = max(large, small + 32)
+    of = [(_embedding, None), (_training, None), (_training, cut_of_last_layers)]
+    lines = []
+    for measure, cut in of:
+        layer = None if cut is None else cut(context.config.backbone, own)
+        times = [measure(_at(context, size, layer), now) for size in (small, large)]
+        lines.append(Line.through(small, times[0], large, times[1]))
+    return Speeds(*lines)
+
+
+def _at(context: RunContext, size: int, layer: str | None) -> RunContext:
+    """Everything trained after a layer, at a size, in small batches."""
+    values: dict[str, Any] = {"picture_size": size, "freeze_until": layer, "ladder": []}
+    values |= {"batch_size": BATCH, "frozen_bn": "full", "mirror": False, "views": 0}
+    config = context.config.model_copy(update=values)
+    return replace(context, config=config, processes=Processes())
+
+
+def _embedding(context: RunContext, now: Callable[[], float]) -> float:
+    network = assemble.network(context.config).to(context.device)
+    _, transform = assemble.picture_transforms(context.config, network)
+    items = context.split.train[: 2 * BATCH * MEASURED]
+    context.embed(network, transform, items[:BATCH])
+    began = now()
+    context.embed(network, transform, items)
+    return (now() - began) / len(items)
+
+
+def _training(context: RunContext, now: Callable[[], float]) -> float:
+    config, split, labels = context.config, context.split, context.dataset.labels
+    sampler = assemble.sampler(config, split.train, labels)
+    class_of = training_classes(labels, split.train)
+    made = assemble.assemble(config, int(class_of.max()) + 1, len(sampler))
+    whole = config.model_copy(update={"freeze_until": None})
+    source = Pictures(replace(context, config=whole), made.network)
+    batches = source.loader.training_batches(sampler, 0, 0)
+    if made.prefix is not None:
+        batches = iter([_kept(made.prefix, b) for b in islice(batches, 1 + MEASURED)])
+    made.trainer.epoch(islice(batches, 1), class_of, lambda event: None)
+    began = now()
+    event = made.trainer.epoch(islice(batches, MEASURED), class_of, lambda event: None)
+    return (now() - began) / max(1, event.step * BATCH - BATCH)
+
+
+def _kept(prefix: nn.Module, batch: Batch) -> Batch:
+    return Batch(prefix(batch.images), batch.labels, batch.indices)
+
+
+def _key(context: RunContext) -> str:
+    config = context.config
+    gpu = torch.cuda.get_device_name() if config.device.startswith("cuda") else ""
+    machine = [platform.platform(), _processor(), os.cpu_count(), gpu, torch.__version__]
+    network = [config.backbone, config.pooling, config.precision]
+    cores = [config.shares, config.threads, config.workers]
+    told = [*machine, *network, *cores, context.dataset.fingerprint()]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:24]
+
+
+def _processor() -> str:
+    """Linux says it in a file, other systems by themselves."""
+    path = Path("/proc/cpuinfo")
+    lines: Iterable[str] = path.read_text().splitlines() if path.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
