@@ -211,6 +211,17 @@ def test_a_run_of_0_1_is_judged_on_the_items_it_had(
     assert code == 0, errors
 
 
+def test_pictures_are_indexed_and_found_by_a_run_of_0_1(
+    old: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    some = sorted((old / "pictures").rglob("*.bmp"))[:12]
+    code, errors = told_by(capsys, "index", "build", "pictures_run", *some, "--out", "my.index")
+    assert code == 0, errors
+    main.app(["search", "my.index", str(some[5]), "--json"], standalone_mode=False)
+    found = json.loads(capsys.readouterr().out)
+    assert found["hits"][0]["path"] == str(some[5])
+
+
 def test_pictures_of_a_run_of_0_1_are_indexed(
     old: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

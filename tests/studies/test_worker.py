@@ -1,6 +1,7 @@
 """A worker's runs are prepared as those of `unseen train`."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from unseen.studies import plan as plans
 from unseen.studies import worker as workers
 from unseen.studies.engine import local_storage
 from unseen.studies.worker import Worker
+from unseen.training.events import Epoch
 
 
 @pytest.fixture
@@ -55,3 +57,15 @@ def test_settings_keep_copies_strictness_and_the_scores_of_baselines(
         assert context.dataset is seen[0].dataset
     errors = [trial.user_attrs["error"] for trial in worker.queues[""].trials()]
     assert sum("3.png" in error for error in errors) == 2  # strict: it ends the run
+
+
+def test_a_search_hears_of_the_epochs_that_were_looked_at() -> None:
+    heard: list[tuple[float, int]] = []
+    trial: Any = SimpleNamespace(
+        report=lambda value, epoch: heard.append((value, epoch)), should_prune=lambda: False
+    )
+    plan: Any = SimpleNamespace(search=SimpleNamespace(prune=True))
+    watch = workers._reporting(trial, plan)
+    for epoch, scores in enumerate((None, {"recall@1": 0.5})):  # look_every=2
+        watch.tell(Epoch(epoch, 4 * epoch + 4, {"loss": 0.5}, 0.1, 1.0, 90.0, scores))
+    assert heard == [(0.5, 1)]
