@@ -150,6 +150,24 @@ def test_where_depth_gains_nothing_the_head_gets_larger_pictures(
     assert same(weights(tmp_path / "selected"), weights(tmp_path / "rungs/larger"))
 
 
+def test_a_head_on_trained_layers_is_judged_with_those_and_beside_the_first_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gaining(monkeypatch, True, False, True)
+    context = context_of()
+    result = train_and_judge(context, tmp_path / "run", "test")
+    assert [step["name"] for step in told(tmp_path / "run")["chain"]] == ["head", "last", "larger"]
+    trained, test = Trained.open(tmp_path / "run"), context.split.test
+    network: Any = trained.network
+    own = replace(context, config=trained.config).embed(network, trained.transform, test)
+    kept = np.load(tmp_path / "run/embeddings/test.npz")["embeddings"]
+    assert np.allclose(own.numpy(), kept, atol=1e-3)  # kept activations are rounded
+    alone = [word for word in WORDS if not word.startswith("ladder")]
+    head = prepare(configs.make(configs.override({}, alone)))
+    before = train_and_judge(head, tmp_path / "head", "test")["scores"]["untrained"]
+    assert result["scores"]["untrained"] == before
+
+
 @pytest.mark.slow
 def test_where_no_rung_gains_the_head_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -95,10 +95,10 @@ class _Planner:
             if work.depth == LAST or cost <= LAST_SHARE * self.total:
                 rungs[LAST], steps[LAST] = {"epochs": LAST_EPOCHS, "views": LAST_VIEWS}, cost
         left = self.total - sum(steps.values())
-        judging = self.judging(size)
-        if work.depth in ("auto", WHOLE) and (found := self.whole(left)) is not None:
+        judging = self.judging(size, 1, size)
+        if work.depth in ("auto", WHOLE) and (found := self.whole(left, size)) is not None:
             rungs[WHOLE], steps[WHOLE] = found
-            judging = self.judging(rungs[WHOLE]["picture_size"], 4)
+            judging = self.judging(rungs[WHOLE]["picture_size"], 2, size)
         if not rungs:  # a head is all there is time for: on the largest pictures that fit
             size = _largest(self.sizes(LARGEST), lambda s: self.alone(s) <= self.total)
             mirror = self.alone(size, 2) <= self.total
@@ -125,9 +125,11 @@ class _Planner:
         """All that is trained and validated on, once."""
         return self.chosen * self.speed.embed.at(size)
 
-    def judging(self, size: int, passes: int = 2) -> float:
-        """The test classes through the network so often, as raw pixels, and the report."""
+    def judging(self, size: int, passes: int, head: int | None = None) -> float:
+        """The test classes through the network so often, once at the head's size if that is another
+        training, as raw pixels; scores and report."""
         pictures = passes * self.speed.embed.at(size) + self.speed.embed.at(32)
+        pictures += 0.0 if head is None else self.speed.embed.at(head)
         return self.work.test * (pictures + PER_ITEM) + REPORT
 
     def alone(self, size: int, passes: int = 1) -> float:
@@ -138,13 +140,13 @@ class _Planner:
         steps = LAST_EPOCHS * self.chosen
         return passes * self.speed.embed.at(size) + steps * self.speed.rest.at(size)
 
-    def whole(self, left: float) -> tuple[dict[str, Any], float] | None:
+    def whole(self, left: float, head: int) -> tuple[dict[str, Any], float] | None:
         """The largest pictures that get enough epochs; None: there is no time for the fewest."""
         found = None
         for size in reversed([s for s in self.sizes(1.0) if s >= TRAINED or self.work.given]):
             values = self.at(size)
             look = 4 * self.work.validation * self.speed.embed.at(values["picture_size"])
-            time = left - self.judging(values["picture_size"], 4) - (LOOKS + 2) * look
+            time = left - self.judging(values["picture_size"], 2, head) - (LOOKS + 2) * look
             sizes = values["training_sizes"]
             each = self.work.train * float(np.mean([self.speed.train.at(s) for s in sizes]))
             epochs = min(MOST, int(time / each)) if time > 0 else 0
@@ -168,7 +170,7 @@ class _Planner:
             return 2 * self.embed(s) + TRAINING
 
         def fits(s: int) -> bool:
-            return cost(s) + self.judging(s, 2) <= left
+            return cost(s) + self.judging(s, 2, size) <= left
 
         found = _largest(self.sizes(LARGEST), fits)
         if self.work.given is not None or found <= size or not fits(found):

@@ -19,10 +19,18 @@ from unseen.experiment.items import split_hash
 from unseen.experiment.layers import choose_descriptor
 from unseen.experiment.orders import embed_at, while_training
 from unseen.experiment.refit import SELECTED
-from unseen.experiment.run_context import EMBED_BATCH, RunContext, Watch, computing, describe
+from unseen.experiment.run_context import (
+    EMBED_BATCH,
+    RunContext,
+    Watch,
+    computing,
+    describe,
+    first_context,
+)
 from unseen.experiment.source import Source, source_of
 from unseen.experiment.start import start_of, take_start
 from unseen.networks.head import PRINCIPAL, principal_directions
+from unseen.networks.network import LayeredNetwork
 from unseen.training.journal import read
 from unseen.training.readings import OTHER, note_reading
 from unseen.training.run_folder import RunFolder
@@ -132,24 +140,34 @@ def _score(
 def embedding_spaces(
     context: RunContext, folder: RunFolder, layer: str, watch: Watch
 ) -> dict[str, Tensor]:
-    """Test descriptors of the trained and the untrained network, and of principal components."""
-    test = context.split.test
-    network = assemble.network(context.config).to(context.device)
-    take_start(folder, network, context.config)
-    source = source_of(context, network, watch)
-    start = while_training(layer)
+    """Test descriptors of the trained and the untrained network, and of principal components. Where
+    a ladder was climbed, it began with the pictures of its first rung."""
+    test, start = context.split.test, while_training(layer)
+    first = first_context(context, folder)
+    network = assemble.network(first.config).to(context.device)
+    take_start(folder, network, first.config)
+    source = source_of(first, network, watch)
     untrained = source.embed(test, watch.of("untrained network"), start)
-    pooled = _pooled_at_start(context, source, watch)
-    folder.fill(network, "weights.safetensors")
+    pooled = _pooled_at_start(first, source, watch)
+    network, source = _stored(context, folder, "weights.safetensors", watch)
     trained = embed_at(layer, source, network, folder, test, watch.of("trained network"))
     spaces = {"trained": trained, "untrained": untrained}
     if pooled is not None:
         directions = principal_directions(pooled[0], trained.shape[1])  # as many as the descriptor
         spaces[PRINCIPAL] = (pooled[1].double() @ directions.T).float()
     if folder.has(f"{SELECTED}/weights.safetensors"):
-        folder.fill(network, f"{SELECTED}/weights.safetensors")
+        _, source = _stored(context, folder, f"{SELECTED}/weights.safetensors", watch)
         spaces["before_refit"] = source.embed(test, watch.of("before the refit"), start)
     return spaces
+
+
+def _stored(
+    context: RunContext, folder: RunFolder, name: str, watch: Watch
+) -> tuple[LayeredNetwork, Source]:
+    """A network with kept weights, and what embeds with it: frozen layers are known by weights."""
+    network = assemble.network(context.config).to(context.device)
+    folder.fill(network, name)
+    return network, source_of(context, network, watch)
 
 
 def _pooled_at_start(
