@@ -4,8 +4,9 @@ import math
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
-from unseen.statistics import bootstrap, class_average, compare, over_seeds
+from unseen.statistics import POWER, bootstrap, class_average, compare, crossed, over_seeds
 
 
 def test_bootstrap_of_a_mean_is_near_the_normal_interval() -> None:
@@ -133,3 +134,125 @@ def test_over_seeds() -> None:
 def test_comparison_needs_the_same_queries() -> None:
     with pytest.raises(ValueError, match="same queries"):
         compare(torch.zeros(3), torch.zeros(4))
+
+
+def by_loops(table: list[list[float]], counts: list[int]) -> tuple[float, float, float]:
+    """Mean, error and degrees of freedom of a table of seeds and classes, number by number."""
+    seeds, classes, queries = len(table), len(counts), sum(counts)
+    mean = sum(table[s][c] * counts[c] for s in range(seeds) for c in range(classes))
+    mean /= seeds * queries
+    u = [
+        [(table[s][c] - mean) * counts[c] * classes / queries for c in range(classes)]
+        for s in range(seeds)
+    ]
+    of_seed = [sum(u[s]) / classes for s in range(seeds)]
+    of_class = [sum(u[s][c] for s in range(seeds)) / seeds for c in range(classes)]
+    by_seed = by_class = left = 0.0
+    for s in range(seeds):
+        by_seed += classes * of_seed[s] ** 2 / (seeds - 1)
+    for c in range(classes):
+        by_class += seeds * of_class[c] ** 2 / (classes - 1)
+    for s in range(seeds):
+        for c in range(classes):
+            left += (u[s][c] - of_seed[s] - of_class[c]) ** 2 / ((seeds - 1) * (classes - 1))
+    most = max(by_seed + by_class - left, by_seed, by_class)
+    freedom = most**2 / (
+        by_seed**2 / (seeds - 1)
+        + by_class**2 / (classes - 1)
+        + left**2 / ((seeds - 1) * (classes - 1))
+    )
+    return mean, math.sqrt(most / seeds / classes), max(freedom, min(seeds, classes) - 1)
+
+
+def noncentrality(freedom: float) -> float:
+    """Where a two-sided t-test sees a positive effect in 80 % of all cases, by the integral over
+    the chi distribution of the error."""
+    t, width = stats.t.ppf(0.975, freedom), 1e-3
+    errors = np.arange(width / 2, 6, width)
+    density = stats.chi.pdf(errors * math.sqrt(freedom), freedom) * math.sqrt(freedom) * width
+    low, high = 0.0, 30.0
+    while high - low > 1e-9:
+        middle = (low + high) / 2
+        seen = float((density * stats.norm.sf(t * errors - middle)).sum())
+        low, high = (middle, high) if seen < 0.8 else (low, middle)
+    return low
+
+
+def bias(freedom: float) -> float:
+    """The mean of a standard deviation over its truth."""
+    width = 1e-3
+    errors = np.arange(width / 2, 6, width)
+    density = stats.chi.pdf(errors * math.sqrt(freedom), freedom) * math.sqrt(freedom) * width
+    return float((errors * density).sum())
+
+
+@pytest.mark.parametrize("spreads", [(0.0, 0.0), (0.3, 0.0), (0.0, 0.5), (0.2, 0.4)])
+def test_the_effect_over_seeds_and_classes_by_loops(spreads: tuple[float, float]) -> None:
+    rng = np.random.default_rng(0)
+    table = spreads[0] * rng.normal(size=(4, 1)) + spreads[1] * rng.normal(size=(1, 9))
+    table = table + 0.5 * rng.normal(size=(4, 9)) + 0.1
+    counts = rng.integers(5, 60, 9)
+    found = crossed(table, counts)
+    mean, error, freedom = by_loops(table.tolist(), counts.tolist())
+    assert found.value == pytest.approx(mean)
+    t = stats.t(freedom)
+    assert found.high - found.value == pytest.approx(t.ppf(0.975) * error)
+    assert found.detectable == pytest.approx(noncentrality(freedom) * error / bias(freedom))
+    assert (found.seeds, found.classes) == (4, 9)
+    assert crossed(table, counts, level=0.99).half == pytest.approx(t.ppf(0.995) * error)
+
+
+def test_one_seed_has_an_interval_over_classes_and_one_class_over_seeds() -> None:
+    values = np.random.default_rng(0).normal(size=12)
+    spread = over_seeds(values)
+    for table in (values[None], values[:, None]):
+        found = crossed(table)
+        assert (found.low, found.high) == pytest.approx((spread.low, spread.high))
+
+
+@pytest.mark.parametrize("table", [[[0.3]], [[0.3, math.nan], [0.1, 0.2]]])
+def test_a_single_number_or_nan_has_no_interval(table: list[list[float]]) -> None:
+    found = crossed(table)
+    assert all(map(math.isnan, (found.low, found.high, found.detectable)))
+
+
+def test_differences_without_spread_have_an_interval_of_no_width() -> None:
+    found = crossed(np.full((3, 5), 0.25))
+    assert (found.value, found.low, found.high) == (0.25, 0.25, 0.25)
+    assert found.detectable == 0
+
+
+STUDIES = 400
+
+
+def tables_of(effect: float, seeds: int, classes: int, counts: np.ndarray) -> np.ndarray:
+    """Synthetic studies with a spread of their own over seeds and over classes, and a rest that is
+    smaller where a class has more queries."""
+    rng = np.random.default_rng(7)
+    by_seed = 0.01 * rng.normal(size=(STUDIES, seeds, 1))
+    by_class = 0.04 * rng.normal(size=(STUDIES, 1, classes))
+    rest = rng.normal(size=(STUDIES, seeds, classes)) * np.sqrt(0.3 / counts)
+    return effect + by_seed + by_class + rest
+
+
+def test_the_share_of_studies_that_see_an_effect_is_the_stated_power() -> None:
+    """2.37 points is what studies of five seeds and a hundred classes say they would see."""
+    counts = np.random.default_rng(1).integers(20, 60, 100)
+    found = [crossed(table, counts) for table in tables_of(0.0237, 5, 100, counts)]
+    assert np.mean([each.detectable for each in found]) == pytest.approx(0.0237, rel=0.03)
+    low, high = stats.binom.interval(0.95, STUDIES, POWER)
+    assert low <= sum(each.low > 0 for each in found) <= high
+    assert not any(each.high < 0 for each in found)
+
+
+@pytest.mark.parametrize("seeds", [3, 5])
+def test_without_an_effect_few_studies_see_one_and_their_own_power_holds(seeds: int) -> None:
+    """Given the effect that it says it would see, a study sees it in 80 % of all cases, or more
+    often: its error is known from few seeds, and the effect is set for the true one."""
+    counts = np.random.default_rng(1).integers(20, 60, 60)
+    found = [crossed(table, counts) for table in tables_of(0.0, seeds, 60, counts)]
+    assert sum(each.low > 0 or each.high < 0 for each in found) <= 0.07 * STUDIES
+    low, high = (
+        stats.binom.interval(0.95, STUDIES, share)[i] for i, share in enumerate((POWER, 0.87))
+    )
+    assert low <= sum(each.low + each.detectable > 0 for each in found) <= high

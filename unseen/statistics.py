@@ -1,4 +1,4 @@
-"""How sure a number is: bootstrap intervals, paired comparisons, means over seeds.
+"""How sure a number is: bootstrap intervals, paired comparisons, means over seeds and classes.
 
 Values stay per query until here; NaN marks a query that has no value and is left out. The sample
 can be the queries, or the classes: pictures of one class succeed and fail together, so an interval
@@ -13,10 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from scipy import special
 from torch import Tensor
 
 RESAMPLES = 1000
+POWER = 0.8
 MIN_CLASSES = 3  # fewer say nothing of classes to come: no threshold is calibrated on them
 CHUNK = 2**22  # draws made at a time
 
@@ -38,6 +40,20 @@ class Comparison:
     p: float  # two-sided, by flipping signs
     improved: Tensor  # positions of queries the second does better on
     worsened: Tensor
+
+
+@dataclass(frozen=True)
+class Effect(Interval):
+    """What one method adds to another, with the interval over seeds and classes. detectable: the
+    smallest true difference that a study like this tells apart from 0 in `POWER` of all cases."""
+
+    detectable: float
+    seeds: int
+    classes: int
+
+    @property
+    def half(self) -> float:
+        return (self.high - self.low) / 2
 
 
 @dataclass(frozen=True)
@@ -141,6 +157,55 @@ def over_seeds(values: Sequence[float], level: float = 0.95) -> Spread:
     return Spread(mean, std, mean - half, mean + half, len(sample))
 
 
+def crossed(
+    differences: ArrayLike, counts: ArrayLike | None = None, level: float = 0.95
+) -> Effect:  # [S, C], [C]
+    """The mean difference of S seeds on C classes, and how far it would hold with other seeds and
+    on other classes: both are drawn from many, and each seed meets each class.
+
+    Weights  class c counts by its queries n[c]: w[c] = n[c] / mean(n); m = mean(w d);
+             u[s, c] = w[c] (d[s, c] - m) has mean 0 and, to first order, the error of m
+    Spread   mean squares of a two-way table: MS_s = C sum(u[s, .]^2) / (S - 1) of its means by
+             seed, MS_c = S sum(u[., c]^2) / (C - 1) by class, MS_r of the rest, with
+             (S - 1)(C - 1) degrees of freedom
+    Error    e^2 = max(MS_s + MS_c - MS_r, MS_s, MS_c) / S C: of the mean over both
+    Interval m -+ t e at Satterthwaite's degrees of freedom, (S C e^2)^2 over the sum of MS^2 / df,
+             at least the smaller of S - 1 and C - 1
+    Power    detectable = delta e / c4: a t-test whose noncentrality is delta sees it in `POWER` of
+             all cases; c4 = sqrt(2 / df) Gamma((df + 1) / 2) / Gamma(df / 2), by which an error
+             from few degrees of freedom is too small on average
+
+    With one seed (or one class) the interval is over the other alone; of a single number, or with
+    a NaN, there is none.
+    """
+    table = np.asarray(differences, dtype=np.float64)
+    weights = np.ones(table.shape[1]) if counts is None else np.asarray(counts, dtype=np.float64)
+    num_seeds, num_classes = table.shape
+    weights = weights / weights.mean()
+    mean = float((weights * table).mean())
+    rest = weights * (table - mean)
+    by_seed, by_class = rest.mean(axis=1, keepdims=True), rest.mean(axis=0, keepdims=True)
+    parts = (by_seed, by_class, rest - by_seed - by_class)
+    sums = np.array([np.broadcast_to(part**2, table.shape).sum() for part in parts])
+    free = np.array([num_seeds - 1, num_classes - 1, (num_seeds - 1) * (num_classes - 1)])
+    if math.isnan(mean) or not free.any():
+        return Effect(mean, math.nan, math.nan, math.nan, num_seeds, num_classes)
+    squares = sums / np.maximum(free, 1)
+    most = max(squares[0] + squares[1] - squares[2], squares[0], squares[1])
+    spread = float((squares**2 / np.maximum(free, 1)).sum())
+    fewest = min(number for number in free[:2] if number)
+    freedom = max(most**2 / spread, fewest) if spread else fewest
+    error = math.sqrt(most / table.size)
+    t = float(special.stdtrit(freedom, (1 + level) / 2))
+    seen = float(special.nctdtrinc(freedom, 1 - POWER, t)) * error / _c4(freedom)
+    return Effect(mean, mean - t * error, mean + t * error, seen, num_seeds, num_classes)
+
+
+def _c4(freedom: float) -> float:
+    ratio = special.gammaln((freedom + 1) / 2) - special.gammaln(freedom / 2)
+    return math.sqrt(2 / freedom) * math.exp(ratio)
+
+
 def _group_sums(values: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:  # [C, M], [C]
     _, group = torch.unique(groups, return_inverse=True)
     sizes = torch.bincount(group).to(values.dtype)
@@ -164,13 +229,3 @@ def _resampled_means(
         parts.append(times.double() @ table)
     drawn = torch.cat(parts)
     return drawn[:, :-1] / drawn[:, -1:]
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """p-values corrected for their number (Holm 1979); NaN stays and is not counted."""
-    asked = sorted((p, i) for i, p in enumerate(p_values) if not math.isnan(p))
-    corrected, highest = list(map(float, p_values)), 0.0
-    for place, (p, i) in enumerate(asked):
-        highest = max(highest, min(1.0, (len(asked) - place) * p))
-        corrected[i] = highest
-    return corrected

@@ -38,6 +38,7 @@ def test_numbers_and_words(two: tuple[Path, Path]) -> None:
     back = compare_runs(two[1], two[0])
     assert verdict(back).startswith("other is better than my & run on unseen classes (R@1 +")
     assert verdict(compare_runs(two[0], two[0])).startswith("No clear difference")
+    assert "cannot be judged: one run each" in verdict(pair)
     console = Console(markup=False, width=80, record=True)
     console.print(comparison_table(pair))
     assert "100.0" in console.export_text()

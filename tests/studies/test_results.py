@@ -16,13 +16,12 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from unseen.reports.sections import SEARCH_PAGE
-from unseen.statistics import holm
 from unseen.studies import charts, tables
 from unseen.studies.document import saved
 from unseen.studies.engine import local_storage
 from unseen.studies.figures import Drawn, draw_all
 from unseen.studies.report import headline, write
-from unseen.studies.results import Results, paired_p, read, standings
+from unseen.studies.results import Results, effect, gain, read, standings
 from unseen.studies.worker import Worker
 from unseen.training.run_folder import RunFolder
 
@@ -71,7 +70,8 @@ def test_methods_that_tie_with_their_start_are_not_called_best(
             result["scores"][row]["metrics"]["recall@1"]["value"] = 0.919
         folder.write_json("result.json", result)
 
-    assert headline(finished).before.startswith("margin (embedding_size 8) is best of 3")
+    told = headline(finished).before
+    assert told.startswith("margin (embedding_size 8) has the highest R@1 of 3")
     monkeypatch.setattr(Worker, "_train", equal)
     told = headline(study(stub, tmp_path / "b"))
     assert "is best of" not in told.before
@@ -81,40 +81,46 @@ def test_methods_that_tie_with_their_start_are_not_called_best(
     assert told.value == "91.9\u00a0%"
 
 
-def test_the_paired_test_tells_a_real_difference_from_none(finished: Results) -> None:
+def test_an_effect_is_that_of_all_queries_paired_by_seed(finished: Results) -> None:
     margin = finished.of("embedding_size 8", "margin")
     triplet = finished.of("embedding_size 8", "triplet")
     same = finished.of("embedding_size 16", "margin")  # the stand-in does not look at sizes
-    assert paired_p(margin, triplet) < 0.001
-    assert paired_p(margin, same) == 1.0
-    assert math.isnan(paired_p(margin, []))
+    found = effect(triplet, margin[1:], "recall@1")
+    assert found is not None
+    sums = [[sum((run.per_class or {})["sums"]) for run in runs[1:]] for runs in (triplet, margin)]
+    assert found.value == pytest.approx((sum(sums[1]) - sum(sums[0])) / (2 * 300))
+    assert (found.seeds, found.classes) == (2, 30)
+    assert found.low > 0
+    none = effect(margin, same, "recall@1")
+    assert none is not None
+    assert (none.low, none.value, none.high) == (0, 0, 0)
+    assert effect(margin, [], "recall@1") is None
+    over_seeds_alone = effect(triplet, margin, "nmi")
+    assert over_seeds_alone is not None
+    assert over_seeds_alone.classes == 1
+    assert gain(margin, "pixels", "recall@1") is not None  # of which nothing is known
+    assert math.isnan(getattr(gain(margin, "pixels", "recall@1"), "value", 0.0))
 
 
-def test_the_paired_test_is_honest_about_chance(finished: Results) -> None:
-    """Differences of whole classes with random signs: p below 0.1 about one time in ten."""
-    run = finished.runs[0]
-    generator, low = np.random.default_rng(0), 0
-    for _ in range(60):
-        other = {**(run.per_class or {})}
-        other["sums"] = (np.array(other["sums"]) + generator.normal(size=30)).tolist()
-        low += paired_p([run], [type(run)(run.cell, run.folder, "done", per_class=other)]) < 0.1
-    assert 1 <= low <= 13
-
-
-def test_holm() -> None:
-    assert holm([0.01, 0.04, math.nan, 0.03])[:2] == pytest.approx([0.03, 0.06])
-    assert holm([0.01, 0.04, math.nan, 0.03])[3] == pytest.approx(0.06)
-    assert holm([0.5, 0.6]) == [1.0, 1.0]
+def test_runs_on_other_classes_are_compared_over_seeds_alone(finished: Results) -> None:
+    margin = finished.of("embedding_size 8", "margin")
+    triplet = finished.of("embedding_size 8", "triplet")
+    other = (margin[0].per_class or {}) | {"classes": list(range(1, 31))}
+    moved = [replace(margin[0], per_class=other), *margin[1:]]
+    found = effect(triplet, moved, "recall@1")
+    assert found is not None
+    assert (found.seeds, found.classes) == (3, 1)
 
 
 def test_the_table_in_every_form(finished: Results) -> None:
     made = tables.StudyTable(finished)
-    assert made.heads == ["experiment", "loss", "R@1 %", "NMI %", "from the best", "p", "runs"]
+    assert made.heads == ["experiment", "loss", "R@1 %", "NMI %", "runs"]
     lines = tables.markdown(finished).splitlines()
     assert lines[2].startswith("| **embedding_size 8** | **margin** | **6")
-    assert len([line for line in lines if line.startswith("| ")]) == 1 + 8
+    scores = lines[: lines.index("")]
+    assert len([line for line in scores if line.startswith("| ")]) == 1 + 8
     text = tables.latex(finished)
-    assert text.count(r"\\") == 1 + 8
+    assert text.partition(r"\end{tabular}")[0].count(r"\\") == 1 + 8
     assert r"embedding\_size 8" in text
     assert r"$\pm$" in text
     assert len(tables.page_table(finished).rows) == 8
@@ -127,31 +133,27 @@ def test_notes_explain_what_is_shown(
     written, shown = tables.markdown(finished), str(tables.terminal(finished).caption)
     assert "(s " in written
     assert "s: standard deviation" in written
-    assert shown.startswith("±: half of the 95 % interval of the mean over runs; p: paired")
+    assert shown.startswith("±: half of the 95 % interval of the mean over runs.")
     once = study(instant, tmp_path / "once", seeds=[0])
     assert "±" not in tables.markdown(once)
-    assert str(tables.terminal(once).caption).startswith("p: paired")
-    alone = study(instant, tmp_path / "alone", seeds=[0], factors={"loss": ["margin"]})
-    assert tables.terminal(alone).caption == ""
+    assert tables.terminal(once).caption == ""
 
 
 def test_how_far_a_method_is_from_the_best(finished: Results) -> None:
-    made = tables.StudyTable(finished)
-    best, second, *_ = made.rows
-    queries, right = 0, {best.method: 0.0, second.method: 0.0}
-    for method in right:
-        for run in finished.of(best.experiment, method):
-            assert run.per_class is not None
-            right[method] += sum(run.per_class["sums"])
-            queries += sum(run.per_class["counts"])
-    gap = 100 * (right[second.method] - right[best.method]) / (queries / 2)
-    assert made.cells(best)[-3] == ""
-    value, low, high = map(float, re.findall(r"[+-][\d.]+", made.cells(second)[-3]))
-    assert value == pytest.approx(gap, abs=0.05)
+    first, *_ = finished.comparisons()
+    assert (first.experiment, first.arm, first.against) == (
+        "embedding_size 8", "contrastive", "margin"
+    )  # fmt: skip
+    assert first.effect is not None
+    words = tables.verdict_table([first]).rows[0][2]
+    value, low, high = (float(number) / 100 for number in re.findall(r"[+-][\d.]+", words))
+    assert value == pytest.approx(first.effect.value, abs=5e-4)
     assert low < value < high
-    assert "from the best" not in tables.StudyTable(finished, in_full=False).heads
-    cells = [cell for row in tables.page_table(finished).rows for cell in row.cells]
-    assert (f"{value:+.1f}", f"({low:+.1f} … {high:+.1f})") in cells
+    page = write(finished).read_text()
+    assert "Verdicts and gates" in page
+    for text in (page, tables.markdown(finished), tables.latex(finished)):
+        assert "cannot be judged: " in text
+        assert "not tuned" in text
 
 
 def test_selection_on_test_classes_is_marked_everywhere(

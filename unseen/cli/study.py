@@ -69,6 +69,7 @@ def run(
             console.print("stopped; the same command goes on")
             raise
     console.print(tables.terminal(results))
+    console.print(tables.judged_terminal(results))
     console.print(f"report: {write(results)}")
 
 
@@ -124,6 +125,7 @@ def report(
     if pages:
         _write_pages(results)
     console.print(tables.terminal(results))
+    console.print(tables.judged_terminal(results))
     console.print(f"report: {write(results)}")
 
 

@@ -27,6 +27,7 @@ METRIC = "recall@1"
 SHOWN = 12
 NEAREST = 4
 SEED = 0
+ONE = "Of their methods it cannot be judged: one run each; `unseen study` compares methods."
 
 
 @dataclass(frozen=True)
@@ -95,18 +96,18 @@ def comparison_table(pair: Pair) -> Table:
 
 
 def verdict(pair: Pair) -> str:
-    """The comparison of recall@1 (or the first metric) in a sentence."""
+    """The comparison of recall@1 (or the first metric) in a sentence, and what it does not say."""
     name = METRIC if METRIC in pair.compared else next(iter(pair.compared))
     found = pair.compared[name]
     one, two = (run.name for run in pair.runs)
     ends = f"{100 * found.difference.low:+.1f} to {100 * found.difference.high:+.1f} points"
     if found.difference.low > 0:
-        return f"{two} is better than {one} on unseen classes ({metric_title(name)} {ends})."
+        return f"{two} is better than {one} on unseen classes ({metric_title(name)} {ends}). {ONE}"
     if found.difference.high < 0:
         low, high = (f"{-100 * end:+.1f}" for end in (found.difference.high, found.difference.low))
         ends = f"{low} to {high} points"
-        return f"{one} is better than {two} on unseen classes ({metric_title(name)} {ends})."
-    return f"No clear difference between {one} and {two} ({metric_title(name)} {ends})."
+        return f"{one} is better than {two} on unseen classes ({metric_title(name)} {ends}). {ONE}"
+    return f"No clear difference between {one} and {two} ({metric_title(name)} {ends}). {ONE}"
 
 
 def write_page(pair: Pair, dataset: Dataset, out: Path) -> Path:

@@ -18,6 +18,24 @@ DPI = 144
 
 
 @dataclass(frozen=True)
+class Table:
+    """Texts in rows; the first column names them."""
+
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    caption: str = ""
+
+    def markdown(self) -> list[str]:
+        """Its lines, an empty one at the end."""
+        lines = [_row(self.heads), "|" + "---|" * len(self.heads), *map(_row, self.rows), ""]
+        return [*lines, *([self.caption, ""] if self.caption else [])]
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+@dataclass(frozen=True)
 class Saved:
     """A figure whose files are written. picture: a data URI."""
 

@@ -29,7 +29,8 @@ from unseen.geometry import squared_distance, unit
 from unseen.networks.network import EmbeddingNetwork
 from unseen.reports.embedding_map import class_colours, flatten
 from unseen.studies.charts import Point, bare, lines
-from unseen.studies.preset_page import Section, Table
+from unseen.studies.document import Table
+from unseen.studies.preset_page import Section
 from unseen.studies.published_comparison import drawn
 
 FRACTIONS = (1, 2, 3, 6, 12)  # 1 / fraction of the places are kept

@@ -22,7 +22,8 @@
     parameters = [{ key = "lr", low = 1e-4, high = 1e-2, log = true }]
 
 The first factor (or `compare`) names the methods that tables and tests compare; combinations of the
-other factors are the experiments in which they meet. Without factors, a search tunes one method,
+other factors are the experiments in which they meet. Each method is compared with the best, or with
+the one that `reference` names. Without factors, a search tunes one method,
 named as the study. With `protocol = "k_fold"` every seed runs all folds. A run is a cell; its key
 is a hash of its settings, so a changed study file runs what is new and keeps what is the same.
 """
@@ -117,6 +118,7 @@ class Plan(BaseModel):
     seeds: list[int] = Field(default=[0, 1, 2], min_length=1)
     metric: str = "recall@1"
     compare: str = ""
+    reference: str = ""
     retries: int = Field(default=1, ge=0)
     config: Values = {}
     factors: dict[str, list[Any] | dict[str, Values]] = {}
@@ -148,6 +150,9 @@ class Plan(BaseModel):
             raise ValueError(f"seeds must differ, got {self.seeds}")
         if self.compare:
             known(self.compare, list(self.factors), "factor")
+        if self.reference:
+            arms = list(dict.fromkeys(v.labels[self.compared] for v in self.variants()))
+            known(self.reference, arms, f"value of {self.compared} as a reference")
         for parameter in self.search.parameters if self.search else ():
             for factor in parameter.where:
                 known(factor, list(self.factors), "factor")

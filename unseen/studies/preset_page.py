@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from unseen.pages import Headline, Part
-from unseen.studies.document import document, saved
+from unseen.studies.document import Table, document, saved
 from unseen.studies.figures import Drawn
 from unseen.studies.results import Results
 from unseen.training.run_folder import RunFolder
@@ -21,15 +21,6 @@ class Title:
     source: str
     shows: str
     command: str
-
-
-@dataclass(frozen=True)
-class Table:
-    """Texts in rows; the first column names them."""
-
-    heads: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    caption: str = ""
 
 
 @dataclass(frozen=True)
@@ -92,13 +83,8 @@ def _markdown(
         lines += [f"### {section.title}", ""]
         lines += [text for sentence in section.found for text in (sentence, "")]
         for table in section.tables:
-            lines += [_row(table.heads), "|" + "---|" * len(table.heads)]
-            lines += [*map(_row, table.rows), "", *([table.caption, ""] if table.caption else [])]
+            lines += table.markdown()
         for drawn in section.figures:
             lines += [f"![{drawn.caption}](figures/{drawn.name}.png)", ""]
     lines += ["### What differs from the source", "", *[f"- {text}" for text in differences]]
     return "\n".join(lines) + "\n"
-
-
-def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -14,14 +14,16 @@ from matplotlib.figure import Figure
 from scipy.stats import spearmanr
 
 from unseen.reports.tables import metric_title, row_title
-from unseen.statistics import Spread, over_seeds
+from unseen.statistics import Spread
+from unseen.studies.document import Table
 from unseen.studies.figures import ACCENT, LINE, MUTED, STYLE, Drawn
-from unseen.studies.preset_page import Table
 from unseen.studies.results import Results, Run, Standing, standings
 
 Published = Mapping[str, Mapping[str, float]]  # row -> metric -> percent
-UNPUBLISHED = "not published"
-UNSURE = "not told apart from 0"
+ONE_SEED = (
+    "One seed: intervals below are over test classes, not over seeds; and the best and the worst "
+    "are picked from several, which makes their difference look larger than it is."
+)
 
 
 def score_table(results: Results, published: Published, metrics: Sequence[str]) -> Table:
@@ -58,6 +60,12 @@ def plain_text(spread: Spread) -> str:
 def missing_text(*groups: Sequence[Run]) -> str:
     """What stands for runs that have no score."""
     return "failed" if any(run.state == "failed" for runs in groups for run in runs) else "–"
+
+
+def score_text(runs: Sequence[Run], metric: str) -> str:
+    """61.4: the mean score of finished runs, in percent."""
+    mean = mean_of(runs, metric)
+    return missing_text(runs) if math.isnan(mean) else f"{100 * mean:.1f}"
 
 
 def number(value: float | None, digits: int = 1) -> str:
@@ -123,42 +131,6 @@ def fisher(r: float, count: int) -> tuple[float, float]:
         return r, r
     half = 1.96 * 1.03 / math.sqrt(count - 3)
     return math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half)
-
-
-def gains(first: Sequence[Run], second: Sequence[Run], metric: str) -> Spread:
-    """What the second set-up adds to the first, paired by seed and fold, over the runs."""
-    others = {run.replicate: run.score(metric) for run in second if run.state == "done"}
-    found = [
-        others[run.replicate] - run.score(metric)
-        for run in first
-        if run.state == "done" and run.replicate in others
-    ]
-    if not found:
-        raise ValueError("no run of one set-up has a partner of the same seed in the other")
-    return over_seeds(found)
-
-
-def gain_text(spread: Spread) -> str:
-    """+1.2 ±0.4"""
-    half = 50 * (spread.high - spread.low)
-    return f"{100 * spread.mean:+.1f}" + ("" if math.isnan(half) else f" ±{half:.1f}")
-
-
-def verdict(spread: Spread, published: float) -> str:
-    """Whether a published gain (percent points) is seen: its sign, outside of our interval of 0."""
-    return judged(spread.mean, (spread.low, spread.high), published)
-
-
-def judged(ours: float, interval: tuple[float, float], published: float) -> str:
-    """A verdict needs a published difference, and an interval of ours that leaves 0 out."""
-    low, high = interval
-    if math.isnan(published):
-        return UNPUBLISHED
-    if math.isnan(low) or low <= 0 <= high:
-        return UNSURE
-    if published == 0:
-        return "published without one"
-    return "holds" if ours * published > 0 else "opposite"
 
 
 def baselines_told(results: Results, metric: str = "recall@1") -> list[str]:

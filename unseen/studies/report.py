@@ -62,6 +62,8 @@ def _parts(results: Results, figures: Sequence[Saved]) -> list[Part]:
 
     table = tables.page_table(results)
     parts = [Part.of("studies/scores", "Scores", table=table, figures=some("scores"))]
+    if judged := tables.judged_tables(results.comparisons()):
+        parts.append(Part.of("studies/verdicts", "Verdicts and gates", tables=judged))
     if results.searches:
         chosen = _chosen(results)
         parts.append(Part.of("studies/tuning", "Tuning", chosen=chosen, figures=some("search")))
@@ -90,7 +92,10 @@ def headline(results: Results) -> Headline:
         if row.experiment == best.experiment and reached - row.scores[metric].mean < SAME
     ]
     count = len(results.methods())
-    told = f"{best.method}{where} is best of {count} by {title} on unseen classes: "
+    others = [each for each in results.comparisons() if each.experiment == best.experiment]
+    is_best = all((each.verdict, each.against) == ("worse", best.method) for each in others)
+    first = f"is best of {count} by {title}" if is_best else f"has the highest {title} of {count}"
+    told = f"{best.method}{where} {first} on unseen classes: "
     if len(tied) > 1:
         names = ", ".join(tied) if len(tied) < count or count <= NAMED else f"all {count}"
         told = f"{names}{where} tie by {title} on unseen classes: "

@@ -2,30 +2,36 @@
 
     results = read(Path("studies/losses"))
     results.rows()        one dict per run: labels, seed, state, every metric
-    standings(results)    one row per method and experiment: mean, spread, paired test
+    standings(results)    one row per method and experiment: mean and spread
+    results.comparisons() each method against the best, with its gates and verdict: see `gates.py`
 
-A run that failed is a row that says so. The paired test asks, for every method against the best of
-its experiment, whether the differences of whole test classes, added over seeds, could have any
-sign; its p-values are corrected for their number (Holm).
+A run that failed is a row that says so.
 """
 
 import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
+from numpy.typing import NDArray
 
 from unseen import config as configs
 from unseen.reports.tables import ON_TEST, incomplete
-from unseen.statistics import Spread, compare, holm, over_seeds
+from unseen.rungs import FIRST
+from unseen.statistics import Effect, Spread, crossed, over_seeds
 from unseen.studies import plan as plans
 from unseen.studies.plan import Cell, Plan
 from unseen.studies.search import Outcome, known_cells, search_cells
+from unseen.training import journal
 from unseen.training.checksums import checked, must_exist
+from unseen.training.events import Epoch, Scores
+
+if TYPE_CHECKING:
+    from unseen.studies.gates import Compared
 
 Json = dict[str, Any]
 REMEDY = "`unseen study run`, given again, restores it from the study's storage"
@@ -63,6 +69,35 @@ class Run:
         scores = (self.result or {}).get("scores", {})
         value = scores.get(row, {}).get("metrics", {}).get(metric, {}).get("value")
         return math.nan if value is None else float(value)
+
+    def by_class(self, metric: str, row: str = "trained") -> "ByClass | None":
+        """A test score class by class; None where it was not kept so."""
+        told = self.per_class or {}
+        sums = told.get("sums") if row == "trained" else told.get("baselines", {}).get(row)
+        if not sums or told["metric"] != metric:
+            return None
+        return ByClass(tuple(told["classes"]), tuple(told["counts"]), np.asarray(sums))
+
+    def curve(self, metric: str) -> list[float]:
+        """The metric, or recall@1, on the classes to select on, of each epoch looked at."""
+        return [scores.get(metric, scores["recall@1"]) for scores in self._looks]
+
+    @cached_property
+    def _looks(self) -> list[Scores]:
+        """Of the rung that was kept, where there are several."""
+        kept = (self.selection or {}).get("ladder", {}).get("kept", FIRST)
+        folder = self.folder if kept == FIRST else self.folder / "rungs" / kept
+        events = [e for e in journal.read(folder / "journal.jsonl") if isinstance(e, Epoch)]
+        return [scores for event in events if (scores := event.validation or event.test)]
+
+
+@dataclass(frozen=True)
+class ByClass:
+    """Sums over the queries of each test class."""
+
+    classes: tuple[int, ...]
+    counts: tuple[int, ...]
+    sums: NDArray[np.float64]  # [C]
 
 
 @dataclass(frozen=True)
@@ -111,6 +146,12 @@ class Results:
             if self.experiment(run) == experiment and run.cell.labels[self.plan.compared] == method
         ]
 
+    def comparisons(self) -> "list[Compared]":
+        """Each method against the best of its experiment, or the plan's reference."""
+        from unseen.studies.gates import comparisons  # noqa: PLC0415 - made of results
+
+        return comparisons(self)
+
     def rows(self) -> list[Json]:
         """One flat row per run: labels, seed, fold, state, folder, kept epoch, scores in 0..1."""
         return [
@@ -133,7 +174,6 @@ class Standing:
     done: int
     failed: int
     planned: int
-    p: float = math.nan  # against the best of the experiment, corrected
     is_best: bool = False
     is_baseline: bool = False
     tuning_runs: int = 0
@@ -181,12 +221,8 @@ def _ranked(results: Results, experiment: str, groups: dict[str, list[Run]]) -> 
         return float(np.mean(values)) if values else -math.inf
 
     order = sorted(groups, key=mean, reverse=True)
-    best = order[0]
-    p_values = [
-        math.nan if method == best else paired_p(groups[best], groups[method]) for method in order
-    ]
     rows = []
-    for method, p in zip(order, holm(p_values), strict=True):
+    for method in order:
         runs = groups[method]
         done = [run for run in runs if run.state == "done"]
         searched = [run for run in results.searches if run.cell.labels == runs[0].cell.labels]
@@ -198,29 +234,48 @@ def _ranked(results: Results, experiment: str, groups: dict[str, list[Run]]) -> 
                 done=len(done),
                 failed=sum(run.state == "failed" for run in runs),
                 planned=len(runs),
-                p=p,
-                is_best=method == best and bool(done),
+                is_best=method == order[0] and bool(done),
                 tuning_runs=len(searched),
             )
         )
     return rows
 
 
-def paired_p(best: Sequence[Run], other: Sequence[Run]) -> float:
-    """Two-sided p over test classes and seeds; NaN where two runs cannot be paired."""
-    others = {run.replicate: run.per_class for run in other if run.state == "done"}
-    firsts, seconds, classes = [], [], []
-    for run in best:
-        one, two = run.per_class, others.get(run.replicate)
-        if run.state != "done" or not one or not two or one["classes"] != two["classes"]:
-            continue
-        firsts += two["sums"]
-        seconds += one["sums"]
-        classes += one["classes"]
-    if not classes:
-        return math.nan
-    first, second = (torch.tensor(sums, dtype=torch.float64) for sums in (firsts, seconds))
-    return compare(first, second, torch.tensor(classes)).p
+def effect(
+    first: Sequence[Run], second: Sequence[Run], metric: str, level: float = 0.95
+) -> Effect | None:
+    """What the second runs add to the first, paired by seed and fold; None without a pair."""
+    others = {run.replicate: run for run in second if run.state == "done"}
+    pairs = [
+        (run, others[run.replicate])
+        for run in first
+        if run.state == "done" and run.replicate in others
+    ]
+    scores = [(one.score(metric), two.score(metric)) for one, two in pairs]
+    return _effect([(a.by_class(metric), b.by_class(metric)) for a, b in pairs], scores, level)
+
+
+def gain(runs: Sequence[Run], row: str, metric: str) -> Effect | None:
+    """What the runs have over one of their rows without training."""
+    done = [run for run in runs if run.state == "done"]
+    scores = [(run.score(metric, row), run.score(metric)) for run in done]
+    return _effect([(run.by_class(metric, row), run.by_class(metric)) for run in done], scores)
+
+
+def _effect(
+    pairs: Sequence[tuple[ByClass | None, ByClass | None]],
+    scores: Sequence[tuple[float, float]],
+    level: float = 0.95,
+) -> Effect | None:
+    """Over seeds and classes; over seeds alone where scores are not known by the same classes."""
+    if not scores:
+        return None
+    tables = [(a, b) for a, b in pairs if a is not None and b is not None]
+    asked = {(each.classes, each.counts) for pair in tables for each in pair}
+    if len(tables) < len(pairs) or len(asked) != 1:
+        return crossed([[after - before] for before, after in scores], level=level)
+    ((_, counts),) = asked
+    return crossed([(b.sums - a.sums) / counts for a, b in tables], counts, level)
 
 
 def _baselines(results: Results, experiment: str, runs: list[Run]) -> list[Standing]:

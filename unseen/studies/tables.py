@@ -2,8 +2,8 @@
 
 Scores are percent: the mean over runs (seeds, folds) with the half width of its 95 % interval, and
 the standard deviation of a single run. A method that failed says so instead of a number. A study
-that selected on test classes says so in every form. All but the terminal, which has no room, also
-show how far each method is from the best, with an interval over test classes.
+that selected on test classes says so in every form. Under the scores stand the comparisons: how
+far each method is from the best, the verdict, and the gates that it passed or not (`gates.py`).
 """
 
 import math
@@ -11,21 +11,24 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from unseen.reports.tables import metric_title, row_title
 from unseen.statistics import Spread
-from unseen.studies.by_class import interval_text, over_classes
+from unseen.studies import document
+from unseen.studies.gates import BOTH, UNJUDGED, Compared, Gate, effect_text
 from unseen.studies.results import Results, Standing, standings
 
 INTERVAL = "±: half of the 95 % interval of the mean over runs"
 DEVIATION = "s: standard deviation of one run"
-TEST = (
-    "p: paired test against the best over test classes and seeds, corrected for the number of "
-    "methods (Holm)"
+VERDICTS = (
+    "Effect: points, paired by seed, with its 95 % interval over seeds and test classes{together}. "
+    "Detectable: the true effect that is seen in 80 % of all cases."
 )
-GAP = "from the best: points of {metric}, paired by seed, with the 95 % interval over test classes"
+TOGETHER = ", for all methods of an experiment together"
+PASSED, FAILED = "passed", "no: "
 MOST_COLUMNS = 3  # metrics that a terminal has room for
 LATEX = str.maketrans(
     {sign: f"\\{sign}" for sign in "&%$#_{}"}
@@ -55,7 +58,7 @@ class PageTable:
 
 class StudyTable:
     """Rows and columns as text; the forms below only differ in their marks. in_full: also the
-    standard deviation of a run, and how far a method is from the best."""
+    standard deviation of a run."""
 
     def __init__(
         self, results: Results, metrics: Sequence[str] | None = None, in_full: bool = True
@@ -65,15 +68,13 @@ class StudyTable:
         self.rows = standings(results)
         self.has_experiments = len(results.experiments()) > 1
         self.is_tuned = bool(results.searches)
-        self._best = {row.experiment: row.method for row in self.rows if row.is_best}
 
     @property
     def heads(self) -> list[str]:
         others = ["experiment"] if self.has_experiments else []
         tuned = ["tuning runs"] if self.is_tuned else []
         scores = [f"{metric_title(metric)} %" for metric in self.metrics]
-        gaps = ["from the best"] if self.in_full else []
-        return [*others, self.results.plan.compared, *scores, *gaps, "p", "runs", *tuned]
+        return [*others, self.results.plan.compared, *scores, "runs", *tuned]
 
     @property
     def notes(self) -> list[str]:
@@ -81,9 +82,6 @@ class StudyTable:
         signs = self._signs()
         told = [f"{'; '.join(signs)}."] if signs else []
         told += self.results.warnings
-        budgets = {row.tuning_runs for row in self.rows if not row.is_baseline}
-        if len(budgets) > 1:
-            told.append("Tuning budgets differ: compare with care.")
         if any(row.failed for row in self.rows):
             told.append("Failed runs are left out of the means, which flatters the method.")
         return told
@@ -92,14 +90,7 @@ class StudyTable:
         """The signs and columns that stand in the table, explained."""
         shown = [row.scores[m] for row in self.rows for m in self.metrics if m in row.scores]
         has_spread = any(not math.isnan(score.std) for score in shown)
-        has_test = any(not math.isnan(row.p) for row in self.rows)
-        gap = GAP.format(metric=metric_title(self.results.plan.metric))
-        told = {
-            INTERVAL: has_spread,
-            DEVIATION: has_spread and self.in_full,
-            gap: has_test and self.in_full,
-            TEST: has_test,
-        }
+        told = {INTERVAL: has_spread, DEVIATION: has_spread and self.in_full}
         return [text for text, is_shown in told.items() if is_shown]
 
     def cells(self, row: Standing) -> list[str]:
@@ -109,17 +100,7 @@ class StudyTable:
         others = [row.experiment] if self.has_experiments else []
         tuned = [str(row.tuning_runs or "")] if self.is_tuned else []
         scores = [self._score(row, row.scores.get(metric)) for metric in self.metrics]
-        gaps = [self._gap_text(row)] if self.in_full else []
-        return [*others, name, *scores, *gaps, p_text(row), runs_text(row), *tuned]
-
-    def _gap_text(self, row: Standing) -> str:
-        """-2.1 (-2.9 … -1.4); nothing for the best itself, baselines and what cannot be paired."""
-        best = self._best.get(row.experiment)
-        if best is None or row.is_baseline or row.is_best:
-            return ""
-        of = self.results.of
-        gap = over_classes(of(row.experiment, best), of(row.experiment, row.method))
-        return "" if gap is None else f"{100 * gap.difference.value:+.1f} ({interval_text(gap)})"
+        return [*others, name, *scores, runs_text(row), *tuned]
 
     def _score(self, row: Standing, spread: Spread | None) -> str:
         """61.4 ±0.8 (s 0.3); `failed` where every run failed."""
@@ -130,12 +111,6 @@ class StudyTable:
             return text
         text += f" ±{50 * (spread.high - spread.low):.1f}"
         return text + (f" (s {100 * spread.std:.1f})" if self.in_full else "")
-
-
-def p_text(row: Standing) -> str:
-    if row.is_best:
-        return "best"
-    return "" if math.isnan(row.p) else ("<0.001" if row.p < 0.001 else f"{row.p:.3f}")
 
 
 def runs_text(row: Standing) -> str:
@@ -174,7 +149,8 @@ def markdown(results: Results, metrics: Sequence[str] | None = None) -> str:
         cells = [cell.replace("|", "\\|") for cell in made.cells(row)]
         cells = [f"**{cell}**" if row.is_best and cell else cell for cell in cells]
         lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join([*lines, "", *made.notes]) + "\n"
+    judged = [line for table in judged_tables(results.comparisons()) for line in table.markdown()]
+    return "\n".join([*lines, "", *made.notes, "", *judged]).rstrip("\n") + "\n"
 
 
 def latex(results: Results, metrics: Sequence[str] | None = None) -> str:
@@ -193,11 +169,72 @@ def latex(results: Results, metrics: Sequence[str] | None = None) -> str:
         lines.append(" & ".join(cells) + " \\\\")
     lines += ["\\bottomrule", "\\end{tabular}"]
     lines += [f"\\par\\footnotesize {_latex(said)}" for said in results.warnings]
+    for table in judged_tables(results.comparisons()):
+        lines += [
+            "",
+            f"% {_latex(table.caption)}",
+            f"\\begin{{tabular}}{{{'l' * len(table.heads)}}}",
+        ]
+        cells = [" & ".join(map(_latex, row)) + " \\\\" for row in (table.heads, *table.rows)]
+        lines += ["\\toprule", cells[0], "\\midrule", *cells[1:], "\\bottomrule", "\\end{tabular}"]
     return "\n".join(lines) + "\n"
 
 
+def judged_tables(found: Sequence[Compared]) -> list[document.Table]:
+    """The comparisons with their verdicts, then the gates they had to pass; none without any."""
+    return [verdict_table(found), gate_table(found)] if found else []
+
+
+def verdict_table(found: Sequence[Compared]) -> document.Table:
+    """One row for each comparison; published effects where there are some."""
+    is_published = any(not math.isnan(each.published) for each in found)
+    heads = ["arm", "against", "effect", "detectable", *["published"] * is_published, "verdict"]
+    rows = []
+    for each in found:
+        seen = math.nan if each.effect is None else 100 * each.effect.detectable
+        shown = [effect_text(each.effect), "–" if math.isnan(seen) else f"{seen:.1f}"]
+        published = "–" if math.isnan(each.published) else f"{each.published:+.1f}"
+        names = [_in(each.experiment, each.arm), each.against]
+        rows.append([*names, *shown, *[published] * is_published, each.verdict])
+    together = TOGETHER if any(each.pairs > 1 for each in found) else ""
+    return document.Table(heads, rows, VERDICTS.format(together=together))
+
+
+def gate_table(found: Sequence[Compared]) -> document.Table:
+    """Each gate of an arm once; where several comparisons ask it, one that it does not pass."""
+    shown: dict[tuple[str, str], Gate] = {}
+    for each in found:
+        for gate in each.gates:
+            arm = f"{each.arm}, {each.against}" if gate.arm == BOTH else gate.arm
+            place = (_in(each.experiment, arm), gate.name)
+            if place not in shown or shown[place].passed:
+                shown[place] = gate
+    rows = [
+        [arm, name, gate.value, PASSED if gate.passed else FAILED + gate.why]
+        for (arm, name), gate in shown.items()
+    ]
+    return document.Table(["arm", "gate", "value", "passed"], rows, "A verdict needs all of them.")
+
+
+def _in(experiment: str, arm: str) -> str:
+    return f"{experiment}: {arm}" if experiment else arm
+
+
+def judged_terminal(results: Results) -> Group:
+    """Verdicts and gates for the terminal; the words say what the colours do."""
+    made = []
+    for each in judged_tables(results.comparisons()):
+        table = Table(*each.heads, caption=each.caption)
+        for row in each.rows:
+            style = "red" if row[-1].startswith((FAILED, UNJUDGED)) else ""
+            style = "green" if row[-1] == PASSED else style
+            table.add_row(*map(Text, row[:-1]), Text(row[-1], style=style))
+        made.append(table)
+    return Group(*made)
+
+
 def page_table(results: Results, metrics: Sequence[str] | None = None) -> PageTable:
-    """For the page: the spread, or the interval of a difference, apart from its value."""
+    """For the page: the spread apart from its value."""
     made = StudyTable(results, metrics)
     rows, last = [], None
     for row in made.rows:

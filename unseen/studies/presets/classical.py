@@ -21,9 +21,10 @@ from unseen.experiment.run_context import RunContext, prepare
 from unseen.geometry import unit
 from unseen.statistics import compare
 from unseen.studies.charts import Cloud, clouds
+from unseen.studies.document import Table
 from unseen.studies.figures import ACCENT, LINE, MUTED
 from unseen.studies.preset import Ask, Preset, Told
-from unseen.studies.preset_page import Section, Table
+from unseen.studies.preset_page import Section
 from unseen.studies.published_comparison import drawn
 from unseen.studies.results import Results
 

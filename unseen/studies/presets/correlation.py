@@ -17,11 +17,12 @@ from unseen.reports.tables import metric_title
 from unseen.statistics import Spread, over_seeds
 from unseen.studies import correlation as correlations
 from unseen.studies import objectives
+from unseen.studies.document import Table
 from unseen.studies.figures import MUTED
 from unseen.studies.numbered import name_list, numbered_points
 from unseen.studies.plan import Plan
 from unseen.studies.preset import Ask, Preset, Told
-from unseen.studies.preset_page import Section, Table
+from unseen.studies.preset_page import Section
 from unseen.studies.presets.losses import objectives_plan, set_up_differences
 from unseen.studies.published_comparison import drawn, mean_of, number
 from unseen.studies.results import Results, Run

@@ -6,31 +6,31 @@ Source   Y. Li et al., Deep Metric Learning with Density Adaptivity, IEEE TMM 20
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from unseen.evaluation.evaluate import evaluate
-from unseen.statistics import Spread
+from unseen.reports.tables import metric_title
 from unseen.studies import maps
-from unseen.studies.by_class import interval_text, over_classes
 from unseen.studies.charts import Point, bars, lines, point
+from unseen.studies.document import Table
+from unseen.studies.gates import Arm, compared, effect_text
 from unseen.studies.plan import Plan, Values
 from unseen.studies.preset import Ask, Preset, Told
-from unseen.studies.preset_page import Section, Table
+from unseen.studies.preset_page import Section
 from unseen.studies.published import table
 from unseen.studies.published_comparison import (
     baselines_told,
     drawn,
-    gain_text,
-    gains,
     number,
     seeds_told,
     signed,
-    verdict,
 )
-from unseen.studies.results import Results, Run
+from unseen.studies.results import Results, Run, effect
+from unseen.studies.tables import judged_tables
 from unseen.studies.training_space import of_runs
 
 RANKS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -146,18 +146,6 @@ def _train_recall(embeddings: Tensor, labels: Tensor) -> dict[str, Any]:
     return {"recall@1": score.values["recall@1"].value}
 
 
-def _gain(first: Sequence[Run], second: Sequence[Run], metric: str) -> Spread | None:
-    """What the second set-up adds; None where no pair of runs is finished."""
-    try:
-        return gains(first, second, metric)
-    except ValueError:
-        return None
-
-
-def _gain_words(spread: Spread | None) -> str:
-    return "–" if spread is None else gain_text(spread)
-
-
 def _text(at: Point) -> str:
     if math.isnan(at.value):
         return "–"
@@ -165,56 +153,31 @@ def _text(at: Point) -> str:
 
 
 def _with_and_without(results: Mapping[str, Results], theirs: Any) -> Section:
-    found, rows, told = results["density"], [], [_headline(results["density"])]
+    found, rows, told, judged = results["density"], [], [], []
     for metric in ("recall@1", "nmi"):
         words = []
         for loss in LOSSES:
-            first, second = found.of(loss, PLAIN), found.of(loss, DENSITY)
-            gain = _gain(first, second, metric)
             old, new = theirs.get(loss, {}).get(metric), theirs.get(f"da_{loss}", {}).get(metric)
             change = new - old if old is not None and new is not None else math.nan
-            said = "–" if gain is None else verdict(gain, change)
-            cells = [_text(point(0, runs, metric)) for runs in (first, second)]
-            over = over_classes(first, second) if metric == "recall@1" else None
-            cells += [_gain_words(gain), interval_text(over)]
-            cells += [number(old), number(new), signed(change), said]
+            arms = Arm(found, loss, PLAIN), Arm(found, loss, DENSITY)
+            each = compared(*arms, published=change, metric=metric)
+            judged.append(replace(each, experiment=f"{loss}, {metric_title(metric)}"))
+            cells = [_text(point(0, arm.runs, metric)) for arm in arms]
+            cells += [effect_text(each.effect), number(old), number(new), signed(change), each.word]
             rows.append([loss, metric, *cells])
-            extent = f"{interval_text(over)} over test classes, " if over else ""
-            words.append(f"{loss} {_gain_words(gain)} ({extent}published {signed(change)})")
+            words.append(
+                f"{loss} {effect_text(each.effect)} (published {signed(change)}: {each.word})"
+            )
         told.append(f"The density term changes {metric}, in points: {'; '.join(words)}.")
-    told += [f"{seeds_told(found)} {_over_seeds(found)}", *baselines_told(found)]
-    heads = ["loss", "metric", "without %", "with %", "gain", "95 % over classes"]
-    heads += ["published without", "published with", "published gain", "gain is"]
+    told += [seeds_told(found), *baselines_told(found)]
+    heads = ["loss", "metric", "without %", "with %", "gain"]
+    heads += ["published without", "published with", "published gain", "verdict"]
     return Section(
         "With and without",
         told,
-        [Table(heads, rows)],
+        [Table(heads, rows), *judged_tables(judged)],
         [_rank_curves(results, theirs, loss) for loss in LOSSES],
     )
-
-
-def _headline(found: Results) -> str:
-    """The number of losses that gain, in one sentence."""
-    apart = {loss: over_classes(found.of(loss, PLAIN), found.of(loss, DENSITY)) for loss in LOSSES}
-    up = [n for n, o in apart.items() if o is not None and o.difference.low > 0]
-    down = [n for n, o in apart.items() if o is not None and o.difference.high < 0]
-    return (
-        f"The density term raises recall@1 on unseen classes under {_listed(up)} and lowers it "
-        f"under {_listed(down)} (intervals over test classes without 0); published: it raises it "
-        "under all three."
-    )
-
-
-def _over_seeds(found: Results) -> str:
-    """What the seeds alone say; with a few of them that is little."""
-    gained = {loss: _gain(found.of(loss, PLAIN), found.of(loss, DENSITY), "recall@1")
-              for loss in LOSSES}  # fmt: skip
-    sure = [loss for loss, g in gained.items() if g is not None and (g.low > 0 or g.high < 0)]
-    return f"Over seeds alone the gain in recall@1 is told apart from 0 under {_listed(sure)}."
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names) or "no loss"
 
 
 def _rank_curves(results: Mapping[str, Results], theirs: Any, loss: str) -> Any:
@@ -244,10 +207,9 @@ def _inter_class(results: Mapping[str, Results]) -> Section:
             results["density_terms"].of(loss, ALONE),
             results["density"].of(loss, DENSITY),
         )
-        changes = [_gain_words(_gain(alone, whole, m)) for m in ("recall@1", "nmi")]
-        over = interval_text(over_classes(alone, whole))
-        rows.append([loss, _text(point(0, alone, "recall@1")), changes[0], over, changes[1]])
-        words.append(f"{loss} {changes[0]} ({over} over test classes)")
+        changes = [effect_text(effect(alone, whole, m)) for m in ("recall@1", "nmi")]
+        rows.append([loss, _text(point(0, alone, "recall@1")), *changes])
+        words.append(f"{loss} {changes[0]}")
     told = (
         f"Adding the inter-class term to the rest changes recall@1, in points: {'; '.join(words)}. "
         "The paper finds that it always helps a little (in a figure, without numbers)."
@@ -256,7 +218,6 @@ def _inter_class(results: Mapping[str, Results]) -> Section:
         "loss",
         "recall@1 % without it",
         "gain in recall@1",
-        "95 % over classes",
         "gain in NMI",
     ]
     return Section("The inter-class term", [told, seeds_told(results["density_terms"])],
@@ -300,14 +261,14 @@ def _against_others(results: Mapping[str, Results]) -> Section:
     rows, means = [], {}
     for term, study in terms.items():
         runs = {loss: _of_seeds(study, loss, term, others) for loss in LOSSES}
-        found = {loss: _gain(plain[loss], runs[loss], "nmi") for loss in LOSSES}
+        found = {loss: effect(plain[loss], runs[loss], "nmi") for loss in LOSSES}
         series[term] = {
-            loss: Point(loss, 100 * gain.mean, 50 * (gain.high - gain.low))
+            loss: Point(loss, 100 * gain.value, 100 * gain.half)
             for loss, gain in found.items()
             if gain is not None
         }
-        recall = [_gain(plain[loss], runs[loss], "recall@1") for loss in LOSSES]
-        rows.append([term, *[_gain_words(g) for g in (*found.values(), *recall)]])
+        recall = [effect(plain[loss], runs[loss], "recall@1") for loss in LOSSES]
+        rows.append([term, *[effect_text(g) for g in (*found.values(), *recall)]])
         values = [p.value for p in series[term].values()]
         means[term] = float(np.mean(values)) if values else math.nan
     order = sorted(means, key=lambda term: means[term])

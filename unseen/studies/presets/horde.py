@@ -6,6 +6,7 @@ Source   P. Jacob et al., Metric Learning with HORDE: High-Order Regularizer for
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,14 +21,16 @@ from unseen.regularizers.high_order.descriptor import OrdersDescriptor
 from unseen.regularizers.horde import Horde as Regularizer
 from unseen.reports import run_folder
 from unseen.studies import local_features
-from unseen.studies.by_class import interval_text, over_classes
 from unseen.studies.charts import Point, lines, point
+from unseen.studies.document import Table
+from unseen.studies.gates import Arm, compared, effect_text
 from unseen.studies.plan import Plan, Values
 from unseen.studies.preset import Ask, Preset, Told
-from unseen.studies.preset_page import Section, Table
+from unseen.studies.preset_page import Section
 from unseen.studies.published import table
-from unseen.studies.published_comparison import drawn, number, seeds_told
-from unseen.studies.results import Results, Run
+from unseen.studies.published_comparison import drawn, number, seeds_told, signed
+from unseen.studies.results import Results, Run, effect
+from unseen.studies.tables import judged_tables
 from unseen.training.run_folder import RunFolder
 
 DIMENSION = 1024
@@ -266,9 +269,7 @@ def _orders_told(found: Results, measured: Mapping[str, Any]) -> list[str]:
     words = []
     for name in found.methods():
         if name != PLAIN:
-            gain = over_classes(plain, found.of("", name))
-            value = "–" if gain is None else f"{100 * gain.difference.value:+.1f}"
-            words.append(f"{name} {value} ({interval_text(gain)})")
+            words.append(f"{name} {effect_text(effect(plain, found.of('', name), 'recall@1'))}")
     base = point(0, plain, "recall@1").value
     best = _tested(found, measured, BEST)
     all_of = best.get("all", math.nan) - best.get("1", math.nan)
@@ -277,7 +278,7 @@ def _orders_told(found: Results, measured: Mapping[str, Any]) -> list[str]:
     return [
         f"Recall@1 on unseen classes is {number(base)} % without HORDE and "
         f"{number(best.get('1'))} % with it (cascade, 3 orders); published 55.9 and 57.9 %.",
-        f"What it adds, in points with intervals over test classes: {'; '.join(words)}.",
+        f"What it adds, in points with intervals over seeds and test classes: {'; '.join(words)}.",
         f"Tested alone, recall {'falls' if falls else 'does not fall'} from order to order "
         f"(cascade, 3 orders: {', '.join(number(best.get(str(i))) for i in (1, 2, 3))} %; "
         "published 57.9, 56.1, 54.2).",
@@ -293,27 +294,27 @@ def _losses(results: Mapping[str, Results], ask: Ask) -> Section:
         for r in table("horde_tables12")
         if r["dataset"] == ask.published_data and r["backbone"] == "GoogleNet"
     }
-    rows = []
+    rows, judged = [], []
     for title, plan, names, known in (
         ("binomial deviance", "horde_orders", (PLAIN, BEST), THEIRS["binomial_deviance"]),
         ("contrastive", "horde_contrastive", (PLAIN, "with HORDE"), THEIRS["contrastive"]),
         ("contrastive, ensemble", "horde_ensemble", ("ensemble", "ensemble with HORDE"),
          ("ABE (Ours)", "ABE + HORDE")),
     ):  # fmt: skip
-        found = results[plan]
-        before, after = (found.of("", name) for name in names)
-        gain = over_classes(before, after)
+        arms = [Arm(results[plan], "", name) for name in names]
         old, new = (_float(theirs.get(name)) for name in known)
-        value = "–" if gain is None else f"{100 * gain.difference.value:+.1f}"
-        scores = [number(point(0, runs, "recall@1").value) for runs in (before, after)]
-        rows.append([title, *scores, value, interval_text(gain), number(old), number(new),
-                     "–" if math.isnan(new - old) else f"{new - old:+.1f}"])  # fmt: skip
+        found = compared(arms[0], arms[1], new - old)
+        judged.append(replace(found, experiment=title))
+        scores = [number(point(0, arm.runs, "recall@1").value) for arm in arms]
+        rows.append([title, *scores, effect_text(found.effect), number(old), number(new),
+                     signed(new - old), found.word])  # fmt: skip
     told = "HORDE (3 orders) adds to recall@1: " + "; ".join(
-        f"{row[0]} {row[3]} ({row[4]}), published {row[7]}" for row in rows
+        f"{row[0]} {row[3]}, published {row[6]}: {row[7]}" for row in rows
     )
-    heads = ["loss", "without %", "with %", "gain", "95 % interval over classes",
-             "published without", "published with", "published gain"]  # fmt: skip
-    return Section("Losses and ensemble", [f"{told}."], [Table(heads, rows)])
+    heads = ["loss", "without %", "with %", "gain", "published without", "published with",
+             "published gain", "verdict"]  # fmt: skip
+    shown = [Table(heads, rows), *judged_tables(judged)]
+    return Section("Losses and ensemble", [f"{told}."], shown)
 
 
 def _course_section(results: Mapping[str, Results], measured: Mapping[str, Any]) -> Section:

@@ -23,10 +23,11 @@ from unseen.reports.layers import layers_by_epoch
 from unseen.statistics import compare
 from unseen.studies import disagreements
 from unseen.studies.charts import Point, bars, lines
+from unseen.studies.document import Table
 from unseen.studies.figures import Drawn
 from unseen.studies.plan import Plan, Values
 from unseen.studies.preset import Ask, Preset, Told
-from unseen.studies.preset_page import Section, Table
+from unseen.studies.preset_page import Section
 from unseen.studies.published import table
 from unseen.studies.published_comparison import drawn, number
 from unseen.studies.results import Results, Run

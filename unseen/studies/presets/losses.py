@@ -11,9 +11,10 @@ import numpy as np
 
 from unseen.reports.tables import metric_title, row_title
 from unseen.studies import objectives
+from unseen.studies.document import Table
 from unseen.studies.plan import Plan
 from unseen.studies.preset import METRICS, Ask, Preset
-from unseen.studies.preset_page import Section, Table
+from unseen.studies.preset_page import Section
 from unseen.studies.published import table
 from unseen.studies.published_comparison import agreement, drawn, number, points_figure, score_table
 from unseen.studies.results import Results, standings

@@ -13,23 +13,23 @@ from matplotlib.figure import Figure
 from unseen.reports.tables import row_title
 from unseen.statistics import Spread, over_seeds
 from unseen.studies import objectives
-from unseen.studies.by_class import interval_text, over_classes
 from unseen.studies.charts import logarithmic
+from unseen.studies.document import Table
 from unseen.studies.figures import ACCENT
+from unseen.studies.gates import Arm, Compared, compared, counted, effect_text
 from unseen.studies.numbered import OTHER
 from unseen.studies.plan import Plan
 from unseen.studies.preset import Ask, Preset, Told
-from unseen.studies.preset_page import Section, Table
+from unseen.studies.preset_page import Section
 from unseen.studies.presets.losses import set_up_differences
 from unseen.studies.published_comparison import (
     drawn,
-    gain_text,
-    gains,
     mean_of,
-    missing_text,
     plain_text,
+    score_text,
 )
 from unseen.studies.results import Results, Run
+from unseen.studies.tables import judged_tables
 from unseen.studies.training_space import mean_spectrum, of_runs, spectra
 
 R1 = "recall@1"
@@ -77,33 +77,26 @@ class Mixup(Preset):
 
 
 def _recall(results: Results, epochs: int) -> Section:
-    rows, found = [], []
-    for name in OBJECTIVES:
-        first, second = results.of(name, WITHOUT), results.of(name, WITH)
-        try:
-            gain = gains(first, second, R1)
-        except ValueError:  # no two runs of the same seed
-            rows.append([name, missing_text(first), missing_text(second), "–", "–"])
-            continue
-        found.append((name, gain))
-        scores = [f"{100 * mean_of(runs, R1):.1f}" for runs in (first, second)]
-        rows.append([name, *scores, gain_text(gain), interval_text(over_classes(first, second))])
-    heads = ["objective", "R@1 %", "with mixup", "change", "over classes"]
-    caption = (
-        "Change: points of recall@1, paired by seed, ± half of its 95 % interval over seeds. Over "
-        "classes: the 95 % interval when test classes are drawn anew and seeds stay."
-    )
-    told = [*_recall_told(found), *_short_told(results, epochs)]
-    return Section("Recall", told, [Table(heads, rows, caption)])
+    judged = [
+        compared(Arm(results, name, WITHOUT), Arm(results, name, WITH)) for name in OBJECTIVES
+    ]
+    told = [*_recall_told(judged), *_short_told(results, epochs)]
+    rows = [
+        [name, *[score_text(results.of(name, each), R1) for each in (WITHOUT, WITH)]]
+        for name in OBJECTIVES
+    ]
+    scores = Table(["objective", "R@1 %", "with mixup"], rows)
+    return Section("Recall", told, [scores, *judged_tables(judged)])
 
 
-def _recall_told(found: Sequence[tuple[str, Spread]]) -> list[str]:
-    if not found:
+def _recall_told(judged: Sequence[Compared]) -> list[str]:
+    known = [each for each in judged if each.effect is not None]
+    if not known:
         return ["No pair of runs with and without mixup has finished."]
-    falls = [name for name, gain in found if gain.mean < 0]
-    shown = ", ".join(f"{name} {gain_text(gain)}" for name, gain in found)
+    shown = ", ".join(f"{each.experiment} {effect_text(each.effect)}" for each in known)
     return [
-        f"Mixup lowers recall@1 of {len(falls)} of {len(found)} objectives; published: of all.",
+        f"With mixup, recall@1 of {len(known)} objectives is: {counted(known)}; published: worse "
+        "for all.",
         f"Change in points: {shown}.",
     ]
 

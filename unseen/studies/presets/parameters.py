@@ -15,16 +15,24 @@ from matplotlib.figure import Figure
 
 from unseen.statistics import Spread, over_seeds
 from unseen.studies import objectives
-from unseen.studies.by_class import ONE_SEED, interval_text, is_told_apart, over_classes
+from unseen.studies.document import Table
 from unseen.studies.figures import LINE
+from unseen.studies.gates import interval_text
 from unseen.studies.plan import Plan, Values
 from unseen.studies.preset import METRICS, Ask, Preset
-from unseen.studies.preset_page import Section, Table
+from unseen.studies.preset_page import Section
 from unseen.studies.presets.losses import set_up_differences
 from unseen.studies.published import table
-from unseen.studies.published_comparison import drawn, mean_of, missing_text, number, spread_text
+from unseen.studies.published_comparison import (
+    ONE_SEED,
+    drawn,
+    mean_of,
+    missing_text,
+    number,
+    spread_text,
+)
 from unseen.studies.relative_performance import relative
-from unseen.studies.results import Results
+from unseen.studies.results import Results, effect
 
 R1 = "recall@1"
 OBJECTIVES = (
@@ -215,12 +223,11 @@ def _told(results: Results, objective: str) -> str:
     best, worst = (pick(scores, key=lambda v: scores[v].mean) for pick in (max, min))
     if scores[best].mean == scores[worst].mean:
         return f"{objective}: every value gives {100 * scores[best].mean:.1f} %."
-    found = over_classes(results.of(objective, worst), results.of(objective, best))
-    sure = "told apart" if is_told_apart(found) else "not told apart"
+    found = effect(results.of(objective, worst), results.of(objective, best), "recall@1")
     return (
-        f"{objective}: best at {best} with {100 * scores[best].mean:.1f} %, worst at {worst} with "
-        f"{100 * scores[worst].mean:.1f} %; the two are {sure} (difference {interval_text(found)} "
-        "points, 95 % interval over test classes)."
+        f"{objective}: highest at {best} with {100 * scores[best].mean:.1f} %, lowest at {worst} "
+        f"with {100 * scores[worst].mean:.1f} % (difference {interval_text(found)} points, 95 % "
+        "interval over seeds and test classes)."
     )
 
 

@@ -12,46 +12,34 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from unseen.statistics import Spread, over_seeds
+from unseen.statistics import Effect, over_seeds
 from unseen.studies import objectives
-from unseen.studies.by_class import class_verdict, interval_text, over_classes
 from unseen.studies.charts import logarithmic
+from unseen.studies.document import Table
 from unseen.studies.figures import ACCENT, LINE, MUTED
+from unseen.studies.gates import Arm, Compared, compared, counted, effect_text
 from unseen.studies.numbered import OTHER, name_list, numbered_points
 from unseen.studies.plan import Plan
 from unseen.studies.preset import Ask, Preset, Told
-from unseen.studies.preset_page import Section, Table
+from unseen.studies.preset_page import Section
 from unseen.studies.presets.losses import objectives_plan, set_up_differences
 from unseen.studies.published_comparison import (
-    UNSURE,
     drawn,
-    gain_text,
-    gains,
     mean_of,
-    missing_text,
     number,
     plain_text,
+    score_text,
     signed,
-    verdict,
 )
-from unseen.studies.results import Results
+from unseen.studies.results import Results, effect
 from unseen.studies.revisit_figures import RHO
+from unseen.studies.tables import judged_tables
 from unseen.studies.training_space import by_method, mean_spectrum, of_runs, spectra
 
 CURVE = "switch_chance"
 CHANCES = (0.0, 0.125, 0.25, 0.375, 0.5)
 METHOD = "Margin (D, beta = 0.6)"
 R1 = "recall@1"
-
-
-class Gain(NamedTuple):
-    """What the switch adds to an objective, and whether the published gain is seen."""
-
-    objective: str
-    gain: Spread
-    published: float
-    over_seeds: str
-    over_classes: str
 
 
 class At(NamedTuple):
@@ -100,57 +88,30 @@ def chance_plan(ask: Ask) -> Plan:
 
 
 def _gains(results: Results, data: str) -> Section:
-    theirs, rows, told = objectives.published(data), [], []
+    theirs, judged = objectives.published(data), []
     for name, (plain, _) in objectives.switched(data).items():
-        first, second = results.of("", plain), results.of("", name)
         published = _published_gain(theirs, plain, name)
-        try:
-            gain = gains(first, second, R1)
-        except ValueError:  # no two runs of the same seed
-            missing = [missing_text(first), missing_text(second)]
-            rows.append([plain, *missing, "–", "–", signed(published, 2), "–", "–"])
-            continue
-        found = over_classes(first, second)
-        words = [verdict(gain, published), class_verdict(found, published)]
-        told.append(
-            Gain(plain, gain, published, *["open" if word == UNSURE else word for word in words])
-        )
-        scores = [f"{100 * mean_of(runs, R1):.1f}" for runs in (first, second)]
-        texts = [gain_text(gain), interval_text(found), signed(published, 2)]
-        rows.append([plain, *scores, *texts, told[-1].over_seeds, told[-1].over_classes])
-    heads = ["objective", "R@1 %", "with it", "gain", "over classes", "published"]
-    heads += ["by seeds", "by classes"]
-    caption = (
-        "Gain: points of recall@1, paired by seed, ± half of its 95 % interval over seeds. Over "
-        "classes: the 95 % interval when test classes are drawn anew and seeds stay. Last columns: "
-        "whether the published gain holds, the opposite is seen, or, with 0 inside of the "
-        "interval, the question is open; nothing is judged where no gain was published."
-    )
-    return Section("Gains", _gains_told(told, data), [Table(heads, rows, caption)])
+        judged.append(compared(Arm(results, "", plain), Arm(results, "", name), published))
+    names = list(dict.fromkeys(name for each in judged for name in (each.against, each.arm)))
+    rows = [[name, score_text(results.of("", name), R1)] for name in names]
+    scores = Table(["objective", "R@1 %"], rows)
+    return Section("Gains", _gains_told(judged, data), [*judged_tables(judged), scores])
 
 
-def _gains_told(told: Sequence[Gain], data: str) -> list[str]:
-    if not told:
+def _gains_told(judged: Sequence[Compared], data: str) -> list[str]:
+    ours = [each for each in judged if each.effect is not None]
+    if not ours:
         return ["No pair of runs with and without the switch has finished."]
-    best, worst = (pick(told, key=lambda each: each.gain.mean) for pick in (max, min))
-    known = [each for each in told if not math.isnan(each.published)]
+    known = [each for each in judged if not math.isnan(each.published)]
+    ranked = sorted(ours, key=lambda each: each.effect.value if each.effect else math.nan)
     most = max(known, key=lambda each: each.published, default=None)
-    theirs = "nothing" if most is None else f"by up to {signed(most.published)} ({most.objective})"
-    ups, seeds = sum(each.gain.mean > 0 for each in told), min(each.gain.count for each in told)
-    few = f" With {seeds} seed{'s' * (seeds > 1)} the former says little." if seeds < 3 else ""
+    theirs = "nothing" if most is None else f"by up to {signed(most.published)} ({most.against})"
     return [
-        f"The rho switch raises recall@1 of {ups} of {len(told)} objectives; published on {data}: "
-        f"{sum(each.published > 0 for each in known)} of {len(known)}.",
-        f"It changes recall@1 between {gain_text(worst.gain)} ({worst.objective}) and "
-        f"{gain_text(best.gain)} points ({best.objective}); published: {theirs}.",
-        f"Published gains by the interval over seeds: {_counted([g.over_seeds for g in told])}; "
-        f"by that over test classes: {_counted([g.over_classes for g in told])}.{few}",
+        f"Of {len(known)} published gains of the rho switch on {data}: "
+        f"{counted(known) or 'none is known'}.",
+        f"It changes recall@1 between {effect_text(ranked[0].effect)} ({ranked[0].against}) and "
+        f"{effect_text(ranked[-1].effect)} points ({ranked[-1].against}); published: {theirs}.",
     ]
-
-
-def _counted(words: Sequence[str]) -> str:
-    found = [f"{words.count(word)} {word}" for word in dict.fromkeys(words)]
-    return ", ".join(found)
 
 
 def _published_gain(theirs: Mapping[str, Mapping[str, float]], plain: str, switched: str) -> float:
@@ -169,45 +130,41 @@ def _published_at(data: str) -> At:
 def _chances(results: Results, data: str) -> Section:
     runs = {chance: results.of("", f"{chance:g}") for chance in CHANCES}
     plain = runs[0.0]
-    found: dict[float, Spread] = {}
+    found: dict[float, Effect] = {}
     rows = []
     for chance, others in runs.items():
-        score = mean_of(others, R1)
-        try:
-            found[chance] = gains(plain, others, R1)
-        except ValueError:
-            rows.append([f"{chance:g}", missing_text(others), "–", "–"])
-            continue
-        shown = [gain_text(found[chance]), interval_text(over_classes(plain, others))]
-        rows.append([f"{chance:g}", f"{100 * score:.1f}", *(shown if chance else ["–", "–"])])
+        change = effect(plain, others, R1)
+        if change is not None:
+            found[chance] = change
+        rows.append([f"{chance:g}", score_text(others, R1), effect_text(change) if chance else "–"])
     theirs = _published_at(data)
     told = "No run without the switch has finished: there is nothing to compare with."
     if len(found) > 1:
-        best = max((c for c in found if c), key=lambda c: found[c].mean)
+        best = max((c for c in found if c), key=lambda c: found[c].value)
         told = (
             f"{METHOD} has {100 * mean_of(plain, R1):.1f} % without the switch; of the chances "
-            f"tried {best:g} is best with {gain_text(found[best])} points. Published: "
+            f"tried {best:g} is highest with {effect_text(found[best])} points. Published: "
             f"{signed(theirs.gain, 2)} at {theirs.chance:g}."
         )
-    caption = "Gain over chance 0: paired by seed, ± over seeds; then the interval over classes."
-    table = Table(["chance", "R@1 %", "gain", "over classes"], rows, caption)
+    caption = "Gain over chance 0, paired by seed, with its 95 % interval over seeds and classes."
+    table = Table(["chance", "R@1 %", "gain"], rows, caption)
     figure = drawn(
         "chance",
         f"Recall@1 of {METHOD} by the chance of a switch, less that without it (dashed line), with "
-        "the 95 % interval over seeds; the diamond is the published gain.",
+        "its 95 % interval over seeds and classes; the diamond is the published gain.",
         lambda: _chance_figure(found, 100 * mean_of(plain, R1), theirs),
     )
     return Section("By the chance of a switch", [told], [table], [figure] if found else [])
 
 
-def _chance_figure(found: Mapping[float, Spread], baseline: float, published: At) -> Figure:
+def _chance_figure(found: Mapping[float, Effect], baseline: float, published: At) -> Figure:
     figure = Figure(figsize=(6, 3.4), layout="constrained")
     ax = figure.subplots()
     x = [chance for chance in found if chance]
-    halves = [50 * (found[c].high - found[c].low) for c in x]
+    halves = [100 * found[c].half for c in x]
     ax.axhline(0, color=MUTED, ls="--", lw=1, label=f"no switch: {baseline:.1f} %")
     ax.errorbar(
-        x, [100 * found[c].mean for c in x], yerr=np.nan_to_num(halves), fmt="o-", color=ACCENT,
+        x, [100 * found[c].value for c in x], yerr=np.nan_to_num(halves), fmt="o-", color=ACCENT,
         capsize=3, ms=5, label="ours, 95 % interval",
     )  # fmt: skip
     if not math.isnan(published.gain):

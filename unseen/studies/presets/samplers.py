@@ -13,16 +13,24 @@ from matplotlib.figure import Figure
 
 from unseen.statistics import over_seeds
 from unseen.studies import objectives
-from unseen.studies.by_class import ONE_SEED, interval_text, over_classes
+from unseen.studies.document import Table
 from unseen.studies.figures import LINE
+from unseen.studies.gates import interval_text
 from unseen.studies.plan import Plan, Values
 from unseen.studies.preset import METRICS, Ask, Preset
-from unseen.studies.preset_page import Section, Table
+from unseen.studies.preset_page import Section
 from unseen.studies.presets.losses import set_up_differences
 from unseen.studies.published import table
-from unseen.studies.published_comparison import drawn, mean_of, missing_text, number, spread_text
+from unseen.studies.published_comparison import (
+    ONE_SEED,
+    drawn,
+    mean_of,
+    missing_text,
+    number,
+    spread_text,
+)
 from unseen.studies.relative_performance import relative
-from unseen.studies.results import Results
+from unseen.studies.results import Results, effect
 
 SAMPLERS: dict[str, Values] = {
     "SPC-2": {"name": "samples_per_class", "preset": "revisit", "per_class": 2},
@@ -163,11 +171,11 @@ def _best_told(results: Results, theirs: Sequence[dict[str, Any]]) -> list[str]:
             if row["objective"] == objective and row[R1] is not None
         }  # fmt: skip
         beside = f" Published: {max(other, key=other.__getitem__)} is best." if other else ""
-        found = over_classes(results.of(objective, worst), results.of(objective, best))
+        found = effect(results.of(objective, worst), results.of(objective, best), R1)
         told.append(
-            f"{objective}: {best} is best with {100 * scores[best]:.1f} %, {worst} worst with "
-            f"{100 * scores[worst]:.1f} % (difference {interval_text(found)} points over test "
-            f"classes).{beside}"
+            f"{objective}: {best} is highest with {100 * scores[best]:.1f} %, {worst} lowest with "
+            f"{100 * scores[worst]:.1f} % (difference {interval_text(found)} points over "
+            f"seeds and test classes).{beside}"
         )
     return told
 

@@ -15,15 +15,17 @@ from scipy.stats import spearmanr
 
 from unseen.reports.tables import metric_title
 from unseen.studies import figures, pair_curves
-from unseen.studies.by_class import interval_text, over_classes
 from unseen.studies.charts import Point, lines, point
+from unseen.studies.document import Table
+from unseen.studies.gates import Arm, compared, counted, effect_text, interval_text
 from unseen.studies.objectives import CLASS_LR
 from unseen.studies.plan import Plan, Values
 from unseen.studies.preset import Ask, Preset, Told
-from unseen.studies.preset_page import Section, Table
+from unseen.studies.preset_page import Section
 from unseen.studies.published import table
 from unseen.studies.published_comparison import baselines_told, drawn, fisher, number, seeds_told
-from unseen.studies.results import Results
+from unseen.studies.results import Results, effect
+from unseen.studies.tables import judged_tables
 from unseen.studies.tournament import Tournament, tournament
 from unseen.studies.training_space import of_runs
 
@@ -302,7 +304,7 @@ def _tuning(results: Mapping[str, Results]) -> Section:
     for loss in found.methods():
         runs = found.of("", loss)
         default = plain.of(size, loss)
-        gain = over_classes(default, runs)
+        gain = effect(default, runs, "recall@1")
         chosen = runs[0].cell.parameters if runs else {}
         words = ", ".join(f"{key.partition('.')[2]} {value:g}" for key, value in chosen.items())
         before, after = (point(0, group, "recall@1").value for group in (default, runs))
@@ -311,7 +313,7 @@ def _tuning(results: Mapping[str, Results]) -> Section:
         told.append(
             f"{loss}: the search on validation classes chose {words or 'nothing'}; test recall@1 "
             f"{number(before)} with the values of the thesis' text, {number(after)} with these "
-            f"(difference over test classes {interval_text(gain)}). Published for "
+            f"(difference {interval_text(gain)}). Published for "
             f"{loss}: {number(theirs.get(BESIDE[loss]))}"
             + (" with margin 0.8, alpha 18, beta 76; 65.2 before." if loss == CHOSEN else ".")
         )
@@ -326,25 +328,23 @@ def _own(found: Results, ask: Ask) -> Section:
     anchor = _published(ask)["bninception 512"]["ProxyAnchor"]
     own = theirs[ask.published_data]
     assert isinstance(own, float)
-    rows, words = [], []
+    rows, judged = [], []
     for loss in found.methods():
         at = point(0, found.of("", loss), "recall@1")
-        gain = None if loss == "ProxyAnchor" else over_classes(
-            found.of("", "ProxyAnchor"), found.of("", loss)
-        )  # fmt: skip
         half = "" if math.isnan(at.half) else f" ±{at.half:.1f}"
-        known = {"ProxyAnchor": anchor, "variant 2": own}.get(loss)
-        rows.append([loss, number(at.value) + half, interval_text(gain), number(known)])
-        if gain is not None:
-            words.append(
-                f"{loss} {100 * gain.difference.value:+.1f} ({interval_text(gain)} over classes)"
-            )
+        known = {"ProxyAnchor": anchor, "variant 2": own}.get(loss, math.nan)
+        rows.append([loss, number(at.value) + half, number(known)])
+        if loss != "ProxyAnchor":
+            arms = Arm(found, "", "ProxyAnchor"), Arm(found, "", loss)
+            judged.append(compared(*arms, published=known - anchor))
+    words = "; ".join(f"{each.arm} {effect_text(each.effect)}" for each in judged)
     told = (
-        f"Against ProxyAnchor, in points of recall@1: {'; '.join(words) or 'no run has finished'}. "
-        f"Published (BN-Inception, 512-d): {own:.1f} against {anchor:.1f}, {own - anchor:+.1f}."
+        f"Against ProxyAnchor, in points of recall@1: {words}. "
+        f"Published (BN-Inception, 512-d): {own:.1f} against {anchor:.1f}, {own - anchor:+.1f}: "
+        f"{counted([each for each in judged if not math.isnan(each.published)])}."
     )
-    heads = ["loss", "R@1 %", "95 % interval of the difference", "published"]
-    return Section("The author's own losses", [told], [Table(heads, rows)])
+    shown = [Table(["loss", "R@1 %", "published"], rows), *judged_tables(judged)]
+    return Section("The author's own losses", [told], shown)
 
 
 def _pair_weights(found: pair_curves.Curves) -> Section:

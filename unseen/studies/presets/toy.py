@@ -11,9 +11,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from unseen.statistics import Spread, over_seeds
+from unseen.studies.document import Table
 from unseen.studies.figures import LINE, MUTED
 from unseen.studies.preset import Ask, Preset, Told
-from unseen.studies.preset_page import Section, Table
+from unseen.studies.preset_page import Section
 from unseen.studies.published_comparison import drawn, plain_text
 from unseen.studies.results import Results
 from unseen.studies.toy import CODE_CHANCE, DATA, ToyRun, make_data, train
