@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from unseen.networks import timm_bodies
 from unseen.networks.backbone import backbone_facts, create_backbone
 from unseen.networks.recipe import IMAGENET_MEAN, IMAGENET_STD
 
@@ -100,6 +101,22 @@ def test_timm(name, features, has_map):
     assert (maps is not None) == has_map
     if maps is not None:
         assert maps.shape[1] == features
+
+
+def test_weights_that_cannot_be_had_say_so_without_waiting(tmp_path, monkeypatch):
+    """No connection, nothing in the cache: one line, and the hub's own retries are not begun."""
+
+    def refused(*_: object) -> None:
+        raise ConnectionRefusedError("no network")
+
+    monkeypatch.setattr(timm_bodies.socket, "create_connection", refused)
+    monkeypatch.setattr(timm_bodies, "getproxies", dict)
+    monkeypatch.setattr(timm_bodies.constants, "HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(
+        ValueError, match=r"cannot be reached, and its cache has none\. weights=FILE"
+    ):
+        create_backbone("timm:resnet18", 32, weights="imagenet")
+    assert not timm_bodies.constants.HF_HUB_OFFLINE
 
 
 def test_pooling_of_tokens_leaves_the_class_token_out():

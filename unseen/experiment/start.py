@@ -22,7 +22,11 @@ def start_of(config: SettledConfig) -> Start:
         return Start("head at its start", "features")
     if config.weights is None:
         return Start(UNTRAINED, "random")
-    weights = "ImageNet weights" if config.weights == IMAGENET else "given weights"
+    weights = "given weights"
+    if config.weights == IMAGENET:  # timm's may have learned from other pictures
+        weights = (
+            "pretrained weights" if config.backbone.startswith("timm:") else "ImageNet weights"
+        )
     title = f"{weights}, head at its start"
     return Start(title, "frozen" if config.freeze_until == POOLED else "pretrained")
 
