@@ -1,5 +1,7 @@
 """Chunks give the gradient of the whole batch, for losses whose terms reach across chunks."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from unseen.miners.semi_hard import SemiHard
 from unseen.objective import MinedObjective
 from unseen.regularizers.density import Density
 from unseen.regularizers.horde import Horde
-from unseen.training.gradients import WholeBatch
+from unseen.training.gradients import WholeBatch, reseed
 
 SIZE, CLASSES, PICTURES = 8, 6, 18
 LABELS = torch.arange(PICTURES) % CLASSES
@@ -130,3 +132,20 @@ def test_batch_statistics_are_refused() -> None:
 def test_a_micro_batch_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="micro_batch must be at least 1, got 0"):
         WholeBatch(TinyNetwork(), make_objective("pairs"), micro_batch=0)
+
+
+def test_the_generator_of_the_gpu_that_computes_is_seeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is none here: a list of what would have been asked of it."""
+    asked: list[object] = []
+
+    @contextmanager
+    def current(device: torch.device) -> Iterator[None]:
+        asked.append(device)
+        yield
+        asked.append("left")
+
+    monkeypatch.setattr(torch.cuda, "device", current)
+    monkeypatch.setattr(torch.cuda, "manual_seed", asked.append)
+    second = torch.device("cuda", 1)
+    reseed(7, second)
+    assert asked == [second, 7, "left"]

@@ -23,7 +23,7 @@ from unseen.data.glyphs import Glyphs
 from unseen.networks.frozen_batch_norm import share_statistics
 from unseen.training.gradients import WholeBatch
 from unseen.training.heartbeat import LOOKS, Heartbeat
-from unseen.training.processes import Processes
+from unseen.training.processes import Processes, joined
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -175,3 +175,13 @@ def test_a_store_that_is_gone_means_that_its_process_is() -> None:
     lost = threading.Event()
     with Heartbeat(Gone(), 0, 2, seconds=0.01, on_loss=lambda message: lost.set()):
         assert lost.wait(timeout=30)
+
+
+def test_one_gpu_by_its_number_is_refused_under_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    with (
+        pytest.raises(ValueError, match=r"device=cuda:1 is one GPU.*device=cuda$"),
+        joined("cuda:1"),
+    ):
+        pass

@@ -58,7 +58,7 @@ def _collected(
     parts: dict[str, list[Tensor]] = {}
     done = 0
     for batch in batches:
-        images = batch.images.to(device)
+        images = batch.images.to(device, non_blocking=True)
         if images.ndim == 4:
             images = images.contiguous(memory_format=torch.channels_last)
         for part in portions(images):

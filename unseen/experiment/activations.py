@@ -61,11 +61,14 @@ class Activations:
             return Pictures(self.context, self.network).embed(items, progress, layer, field)
         if not self.context.processes.agreed(lambda: self.judging.is_ready(items)):
             self._fill(self.judging, items)
-        batches = self.judging.evaluation_batches(items, EMBED_BATCH)
-        where = (batches, len(items), self.context.device, progress)
+        own = self.context.own_part(items)
+        batches = self.judging.evaluation_batches(own, EMBED_BATCH)
+        where = (batches, len(own), self.context.device, progress)
         if layer != EMBEDDING:
-            return embed_layers(self.model, [layer], *where)[layer]
-        return embed(self.model, *where, field)
+            rows = embed_layers(self.model, [layer], *where)[layer]
+        else:
+            rows = embed(self.model, *where, field)
+        return self.context.gathered(rows, len(items))
 
     def _fill(self, cache: ActivationCache, items: IntArray) -> None:
         if not len(items):

@@ -97,10 +97,10 @@ class RunContext:
     ) -> Tensor:  # [n, D]
         """Embeddings (or pooled descriptors) of some items, in their order. Several processes
         embed a part each, and all get all of them."""
-        own = self._share(items)
+        own = self.own_part(items)
         batches = self.batches(transform, own)
         rows = embed(network, batches, len(own), self.device, progress, field)
-        return self._gathered(rows, len(items))
+        return self.gathered(rows, len(items))
 
     def embed_layers(
         self,
@@ -112,10 +112,10 @@ class RunContext:
     ) -> dict[str, Tensor]:  # each [n, d]
         """Descriptors of several layers from one forward pass; the embedding stays raw where the
         run compares raw embeddings, which takes a second pass."""
-        own = self._share(items)
+        own = self.own_part(items)
         batches = self.batches(transform, own)
         parts = embed_layers(network, layers, batches, len(own), self.device, progress)
-        found = {name: self._gathered(rows, len(items)) for name, rows in parts.items()}
+        found = {name: self.gathered(rows, len(items)) for name, rows in parts.items()}
         if EMBEDDING in found and not self.config.normalise:
             found[EMBEDDING] = self.embed(network, transform, items, progress)
         return found
@@ -147,12 +147,13 @@ class RunContext:
             on_unreadable=self.if_unreadable,
         )
 
-    def _share(self, items: IntArray) -> IntArray:
+    def own_part(self, items: IntArray) -> IntArray:
         """What this process embeds of some items; all of them where some would get none."""
         shared = len(items) >= self.processes.count
         return items[self.processes.share(len(items))] if shared else items
 
-    def _gathered(self, rows: Tensor, total: int) -> Tensor:
+    def gathered(self, rows: Tensor, total: int) -> Tensor:
+        """The rows of all processes, each of its part."""
         if total < self.processes.count:
             return rows
         return self.processes.gather(rows, self.processes.lengths(len(rows), rows.device))

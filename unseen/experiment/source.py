@@ -62,6 +62,7 @@ class Pictures:
             config.workers,
             context.if_unreadable,
             context.processes.share,
+            pinned=context.device.type == "cuda",
         )
 
     def prepare(self, trained_on: IntArray, judged_on: IntArray) -> None:

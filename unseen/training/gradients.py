@@ -140,7 +140,8 @@ def reseed(seed: int, device: torch.device) -> None:
     kind of device that has not been used, which takes a good part of a short step."""
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":
-        torch.cuda.manual_seed(seed)
+        with torch.cuda.device(device):  # it seeds the current one, which need not be the run's
+            torch.cuda.manual_seed(seed)
 
 
 def refuse_batch_statistics(network: nn.Module, micro_batch: int | None) -> None:

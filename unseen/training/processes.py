@@ -144,6 +144,10 @@ def joined(device: str) -> Iterator[Processes]:
         return
     has_gpu = device != "cpu" and torch.cuda.is_available()
     if has_gpu:
+        if ":" in device:
+            raise ValueError(
+                f"device={device} is one GPU, and torchrun gives each process one: device=cuda"
+            )
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     with _connected():
         store, rank, count = next(rendezvous("env://", timeout=timedelta(minutes=5)))

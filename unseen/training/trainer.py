@@ -101,7 +101,8 @@ class Trainer:
         return event
 
     def _step(self, batch: Batch, class_of: Tensor) -> dict[str, float]:
-        images = batch.images.to(self.device, memory_format=_layout(batch.images))
+        layout = _layout(batch.images)
+        images = batch.images.to(self.device, non_blocking=True, memory_format=layout)
         batch = Batch(images, class_of[batch.labels].to(self.device), batch.indices)
         step, miners = self.place.step, self.objective.miner_state()
         self.descent.zero()

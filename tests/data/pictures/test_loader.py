@@ -248,3 +248,20 @@ def test_bad_values_are_named(glyphs):
         evaluation_batches(glyphs, np.arange(3), evaluation, 2, workers=-1)
     with pytest.raises(ValueError, match="batch_size"):
         evaluation_batches(glyphs, np.arange(3), evaluation, 0, workers=0)
+
+
+def test_batches_for_a_gpu_are_joined_in_pinned_memory(glyphs, monkeypatch):
+    """Without a GPU nothing can be pinned: what is asked for is noted instead."""
+    empty, asked = torch.empty, []
+
+    def noted(*shape, pin_memory=False, **more):
+        asked.append(pin_memory)
+        return empty(*shape, **more)
+
+    plain = training(glyphs)
+    transform, _ = transforms.named("small", 24, MEAN, STD)
+    sampler = Lists([3, 1, 4, 1], [5, 9, 2, 6], [5, 3, 5], [8], [9, 7])
+    monkeypatch.setattr(torch, "empty", noted)
+    pinned = list(training_batches(glyphs, transform, sampler, 0, 0, workers=0, pinned=True))
+    assert asked.count(True) == len(pinned)
+    assert same(plain, pinned)

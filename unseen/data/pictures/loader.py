@@ -86,7 +86,8 @@ class Loader(Protocol):
 @dataclass(frozen=True)
 class PictureLoader:
     """The batches of a run. training: one transform, or several in turn, each for its part of the
-    `epochs`. share: which part of a batch of so many pictures this process wants."""
+    `epochs`. share: which part of a batch of so many pictures this process wants. pinned: they are
+    for a GPU, which takes them from pinned memory while the processor goes on."""
 
     dataset: Dataset
     training: Sequence[Transform | None]
@@ -95,6 +96,7 @@ class PictureLoader:
     workers: int
     on_unreadable: OnUnreadable | None
     share: Callable[[int], slice]
+    pinned: bool = False
 
     def training_batches(self, sampler: Sampler, epoch: int, skip: int) -> Iterator[Batch]:
         return training_batches(
@@ -107,6 +109,7 @@ class PictureLoader:
             skip=skip,
             on_unreadable=self.on_unreadable,
             share=self.share,
+            pinned=self.pinned,
         )
 
 
@@ -121,6 +124,7 @@ def training_batches(
     skip: int = 0,
     on_unreadable: OnUnreadable | None = None,
     share: Callable[[int], slice] = slice,
+    pinned: bool = False,
 ) -> Iterator[Batch]:
     """One epoch of the sampler's batches, less the first `skip`: a resumed run has seen those.
     `share` says which part of a batch of so many pictures is wanted, all of it unless told."""
@@ -140,7 +144,8 @@ def training_batches(
                 yield _Order(list(indices)[own], seeds[own])
             place += len(indices)
 
-    return _batches(_Work(dataset, transform, of_the_same_class, on_unreadable), orders(), workers)
+    work = _Work(dataset, transform, of_the_same_class, on_unreadable, pinned)
+    return _batches(work, orders(), workers)
 
 
 def evaluation_batches(
@@ -174,6 +179,7 @@ class _Work(NamedTuple):
     transform: Transform | None
     stand_in: StandIn
     on_unreadable: OnUnreadable | None  # who is told; None: nothing stands in, the error is raised
+    pinned: bool = False
 
 
 def _batches(work: _Work, orders: Iterable[_Order], num_workers: int) -> Iterator[Batch]:
@@ -198,10 +204,14 @@ def _collected(work: _Work, order: _Order, results: list[Part]) -> Batch:
     for error in (error for part in parts for error in part.errors):
         assert work.on_unreadable is not None, "errors are only kept for somebody"
         work.on_unreadable(error)
-    images = torch.cat([part.images for part in parts])
+    images = [part.images for part in parts]
+    out = None
+    if work.pinned:  # joined where a GPU can fetch them: no copy more than without
+        shape = (sum(map(len, images)), *images[0].shape[1:])
+        out = torch.empty(shape, dtype=images[0].dtype, pin_memory=True)
     indices = torch.tensor(order.indices, dtype=torch.int64)
     labels = torch.from_numpy(work.dataset.labels[order.indices])
-    return Batch(images, labels, indices)
+    return Batch(torch.cat(images, out=out), labels, indices)
 
 
 def _parts(work: _Work, order: _Order) -> list[Part]:
