@@ -11,7 +11,7 @@ Everything is found when it is asked for: importing torch takes seconds.
 import importlib
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 _PLACES = {  # name -> where it is
     "Index": "search.index:Index",
     "MetricLearner": "estimator:MetricLearner",

@@ -192,7 +192,8 @@ class Network(nn.Module, ABC):
     embedding_size: int
 
     @abstractmethod
-    def forward(self, images: Tensor) -> Output: ...
+    def forward(self, images: Tensor) -> Output:
+        """Embeddings, and what regularizers and taps want beside them."""
 
 
 class FrozenLayers(nn.Module, ABC):
@@ -202,7 +203,8 @@ class FrozenLayers(nn.Module, ABC):
     layer: str
 
     @abstractmethod
-    def forward(self, images: Tensor) -> Tensor: ...
+    def forward(self, images: Tensor) -> Tensor:
+        """The activation at the cut."""
 
     @abstractmethod
     def run(self, images: Tensor) -> Tensor:

@@ -52,7 +52,7 @@ def with_checksum(line: str) -> str:
 def test_an_event_of_a_newer_version_is_named_with_what_to_do(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     path.write_text(with_checksum(LINES[1]) + with_checksum('{"event": "dream", "depth": 2}'))
-    told = r"journal\.jsonl, line 2: unseen \S+ knows no event 'dream'. .*pip install --upgrade"
+    told = r"journal\.jsonl, line 2: unseen \S+ knows no event 'dream'. .*update unseen"
     with pytest.raises(events.UnknownEventError, match=told):
         journal.read(path)
 

@@ -52,7 +52,7 @@ def test_a_folder_of_a_later_version_is_refused(door: str, tmp_path: Path) -> No
     place = tmp_path / "run" / "manifest.json"
     later = {"version": VERSION + 1, "unseen": "9.0", "mood": "bright"}
     place.write_text(json.dumps(json.loads(place.read_text()) | later))
-    with pytest.raises(ValueError, match=r"written by unseen 9\.0, .*pip install --upgrade unseen"):
+    with pytest.raises(ValueError, match=r"written by unseen 9\.0, .*update unseen"):
         DOORS[door](tmp_path / "run")
 
 

@@ -78,8 +78,7 @@ def _event(line: bytes, name: str, number: int, sums: bool) -> Kept:
     except ValueError as error:
         if sums and isinstance(error, UnknownEventError):
             raise UnknownEventError(
-                f"{name}, line {number}: {error}. A newer version has written it: "
-                "pip install --upgrade unseen"
+                f"{name}, line {number}: {error}. A newer version has written it: update unseen"
             ) from None
         raise ValueError(
             f"{name}, line {number}, is damaged ({error}): delete this line to go on without it"

@@ -98,5 +98,5 @@ def refuse_later_version(text: str, name: str) -> None:
         if isinstance(version, int) and version > VERSION:
             raise ValueError(
                 f"{name}: written by unseen {content.get('unseen')}, whose run folders unseen "
-                f"{unseen.__version__} does not know: pip install --upgrade unseen"
+                f"{unseen.__version__} does not know: update unseen"
             )
