@@ -13,6 +13,7 @@ What the user gave holds. The plan becomes part of the settled config, so that a
 the clock; where the machine turns out slower than measured, `clock.py` shortens it.
 """
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -39,13 +40,16 @@ LAST_EPOCHS, LAST_VIEWS, LOOKS = 4, 2, 4
 SMALLEST, TRAINED, STEP = 96, 112, 16  # pixels of a head's pictures, of the whole network's
 LARGEST = 1.7  # pictures, in units of the network's own size
 GROWING = (0.7, 0.85, 1.0)  # pictures over the epochs, in units of the last ones
+FASTER = 1.2  # times as fast: bfloat16 is worth its rounding
+MEMORY = 0.5  # of the machine's: what a step may take
 JUDGED = 1.2  # the size they are judged at, in units of the last in training
 START, TRAINING, REPORT, PER_ITEM = 10.0, 25.0, 25.0, 0.008  # seconds beside the network's own
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a plan is about: items, the network's own picture size and the one that was given."""
+    """What a plan is about: items, the network's own picture size and the one that was given, the
+    pictures of a batch and the bytes of memory there are."""
 
     minutes: float
     train: int
@@ -54,6 +58,8 @@ class Work:
     own: int
     given: int | None = None
     depth: str = "auto"
+    batch: int = 112
+    memory: float = float("inf")
 
 
 @dataclass(frozen=True)
@@ -99,6 +105,9 @@ class _Planner:
         if work.depth in ("auto", WHOLE) and (found := self.whole(left, size)) is not None:
             rungs[WHOLE], steps[WHOLE] = found
             judging = self.judging(rungs[WHOLE]["picture_size"], 2, size)
+        if self.speed.bf16 >= FASTER:
+            for values in rungs.values():
+                values["precision"] = "bf16"
         if not rungs:  # a head is all there is time for: on the largest pictures that fit
             size = _largest(self.sizes(LARGEST), lambda s: self.alone(s) <= self.total)
             mirror = self.alone(size, 2) <= self.total
@@ -154,8 +163,16 @@ class _Planner:
                 every = -(-epochs // LOOKS)
                 values |= {"epochs": epochs, "look_every": every}
                 values |= {"patience": max(2 * every, epochs // 2)}
+                values |= self.batch(size)
                 found = values, epochs * each + (LOOKS + 2) * look
         return found
+
+    def batch(self, size: int) -> dict[str, int]:
+        """Half of a batch, or less, where a whole one would take most of the memory."""
+        batch, each = self.work.batch, self.speed.memory * size**2
+        while batch > 16 and batch * each > MEMORY * self.work.memory:
+            batch //= 2
+        return {} if batch == self.work.batch else {"batch_size": batch - batch % 4}
 
     def at(self, size: int) -> dict[str, Any]:
         """Sizes in training up to this one, and the size to judge at."""
@@ -198,7 +215,7 @@ def planned(context: RunContext, measure: Callable[[RunContext], Speeds] = speed
     if context.device.type != "cpu":  # no need to make pictures smaller than a network wants them
         given = given or own
     counts = (len(split.train), len(split.validation), len(split.test))
-    work = Work(minutes, *counts, own, given, asked.depth)
+    work = Work(minutes, *counts, own, given, asked.depth, config.batch_size, _memory())
     found = plan(work, made)
     values: dict[str, Any] = {"minutes": minutes, "picture_size": found.size}
     values["ladder"] = _rungs(asked, found, config.backbone)
@@ -209,6 +226,14 @@ def planned(context: RunContext, measure: Callable[[RunContext], Speeds] = speed
     data = [line for line in context.reasons if line.startswith("data.")]
     told = _reasons(work, found, made, is_usual=asked.minutes is None)
     return replace(context, config=settled, reasons=data + reasons + told, plan=told)
+
+
+def _memory() -> float:
+    """Bytes of this machine, where it says so."""
+    known = getattr(os, "sysconf_names", {})
+    if "SC_PHYS_PAGES" not in known:
+        return float("inf")
+    return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
 
 
 def _as_deep(context: RunContext) -> RunContext:
