@@ -75,7 +75,7 @@ def test_so_many_requests_a_minute() -> None:
     assert asked.get("/").headers["retry-after"] == "2"
 
 
-async def called(guard: Guard, receive: Any) -> int:
+async def called(guard: Guard, receive: Any, address: str = "?") -> int:
     """The status of a request whose body comes from `receive`."""
     sent: list[dict[str, Any]] = []
 
@@ -83,7 +83,7 @@ async def called(guard: Guard, receive: Any) -> int:
         sent.append(message)
 
     scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": []}
-    await guard(scope, receive, send)
+    await guard(scope | {"client": (address, 1)}, receive, send)
     return int(sent[0]["status"])
 
 
@@ -96,11 +96,21 @@ def test_a_body_that_does_not_come_ends() -> None:
     assert not guard.running
 
 
+async def whole() -> Any:
+    return {"type": "http.request", "body": b"", "more_body": False}
+
+
+async def turns() -> None:
+    """Until everybody has come as far as they get."""
+    for _ in range(100):
+        await asyncio.sleep(0)
+
+
 async def told_at_once(limits: Limits, receive: Any, app: Any, go: asyncio.Event) -> list[int]:
     """Statuses of five requests that are there at the same time."""
     guard = Guard(app, limits)
     asked = [asyncio.create_task(called(guard, receive)) for _ in range(5)]
-    await asyncio.sleep(0.05)
+    await turns()
     go.set()
     told = list(await asyncio.gather(*asked))
     assert not guard.running
@@ -113,9 +123,6 @@ def test_so_many_at_once(at_once: int, each: int) -> None:
     async def all_of_them() -> list[int]:
         go = asyncio.Event()
 
-        async def whole() -> Any:
-            return {"type": "http.request", "body": b"", "more_body": False}
-
         async def works(scope: Any, receive: Any, send: Any) -> None:
             await go.wait()
             await echo(scope, receive, send)
@@ -124,6 +131,26 @@ def test_so_many_at_once(at_once: int, each: int) -> None:
         return await told_at_once(limits, whole, works, go)
 
     assert asyncio.run(all_of_them()) == [200, 200, 503, 503, 503]
+
+
+def test_a_few_addresses_cannot_take_every_place() -> None:
+    async def all_of_them() -> list[int]:
+        go = asyncio.Event()
+
+        async def works(scope: Any, receive: Any, send: Any) -> None:
+            await go.wait()
+            await echo(scope, receive, send)
+
+        guard = Guard(works, Limits(hosts=None, at_once=8, at_once_each=4, per_minute=0))
+        many = [f"192.0.2.{n % 3}" for n in range(30)]
+        asked = [asyncio.create_task(called(guard, whole, a)) for a in [*many, "198.51.100.7"]]
+        await turns()
+        go.set()
+        return list(await asyncio.gather(*asked))
+
+    *told, last = asyncio.run(all_of_them())
+    assert told.count(200) == 6
+    assert last == 200
 
 
 def test_a_request_that_is_still_arriving_takes_nobody_s_place() -> None:
@@ -145,7 +172,7 @@ def test_all_bodies_together_are_limited() -> None:
 
         async def half() -> Any:
             if not go.is_set():
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0)
                 return {"type": "http.request", "body": b"x" * 40, "more_body": True}
             return {"type": "http.request", "body": b"", "more_body": False}
 

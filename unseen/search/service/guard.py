@@ -49,7 +49,8 @@ PORTS = {"http": 80, "https": 443}
 @dataclass(frozen=True)
 class Limits:
     """max_bytes: of a request's body; max_held: of all bodies together. at_once: requests in work,
-    of them at_once_each of one address. per_minute: requests of one address, 0 for any number.
+    of them at_once_each of one address; the last quarter for addresses that have none in work, so
+    that a few cannot take every place. per_minute: requests of one address, 0 for any number.
     seconds: for a body to arrive. hosts: names the page may be reached by, None for any."""
 
     max_bytes: int = 20_000_000
@@ -168,8 +169,10 @@ class Guard:
     @contextmanager
     def _in_work(self, address: str) -> Iterator[None]:
         whose = home(address)
-        full = self.running.total() >= self.limits.at_once
-        if full or self.running[whose] >= self.limits.at_once_each:
+        places = self.limits.at_once
+        if self.running[whose]:
+            places -= places // 4
+        if self.running.total() >= places or self.running[whose] >= self.limits.at_once_each:
             raise Refused(503, "too many requests at once: try again in a moment")
         self.running[whose] += 1
         try:
