@@ -2,6 +2,7 @@
 numeric checks of losses and miners use."""
 
 import math
+import os
 from collections.abc import Iterator
 from types import SimpleNamespace
 
@@ -21,6 +22,15 @@ def on_circle(*degrees: float) -> Tensor:
 def _one_thread() -> None:
     """Small kernels are faster so, and two workers do not fight for two cores."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_flushes() -> Iterator[None]:
+    """No test cuts the power: what a killed process wrote is there without a flush of the disk,
+    which takes milliseconds each time. Tests of flushing count calls of their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda handle: None)
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")
