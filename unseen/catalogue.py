@@ -9,7 +9,7 @@ import importlib
 import inspect
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -67,11 +67,12 @@ def find(kind: str, name: str) -> Any:
     return getattr(importlib.import_module(f"unseen.{kind}.{name}"), class_name(name))
 
 
-def _built_in(kind: str) -> list[str]:
+@cache  # a config asks some hundred times
+def _built_in(kind: str) -> tuple[str, ...]:
     known(kind, KINDS | OTHER_KINDS, "kind")
     if kind in OTHER_KINDS:
-        return []
-    return files_of(importlib.import_module(f"unseen.{kind}").__path__)
+        return ()
+    return tuple(files_of(importlib.import_module(f"unseen.{kind}").__path__))
 
 
 def entry(kind: str, name: str) -> Entry:
