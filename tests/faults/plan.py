@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable
 
 import torch
 
-from tests.faults.stores import Indexed, Pack, Study
+from tests.faults.stores import Indexed, Pack, PictureStudy, Study
 from tests.faults.subjects import Cache, Run, narrow_network
 from tests.faults.trials import CHANGED, FILES, Bench, Subject, Trial
 
@@ -15,13 +15,14 @@ NUMBERS = {  # of the faults in this order; data are changed in every way once
     "refit": (30, 4, 4, 40, 12, 12),
     "cache": (30, 4, 6, 16, 6, 6),
     "study": (20, 4, 6, 24, 8, 8),
+    "study of pictures": (6, 2, 2, 8, 4, 4),
     "pack": (20, 4, 8, 24, 6, 1),
     "index, exact": (16, 4, 6, 18, 9, 9),
     "index, faiss": (14, 2, 2, 20, 10, 10),
     "index, milvus": (10, 2, 4, 20, 8, 8),
 }
 REFIT = ("freeze_until=pooled", "head.start=principal", "lr=0.03", "refit=true")
-WITHOUT_DATA = ("study",)  # nothing of it depends on pictures
+WITHOUT_DATA = ("study",)  # of stand-ins for runs: nothing of it depends on pictures
 
 
 def subjects() -> list[Subject]:
@@ -30,6 +31,7 @@ def subjects() -> list[Subject]:
         Run("refit", *REFIT),
         Cache(),
         Study(),
+        PictureStudy(),
         Pack(),
         Indexed("exact"),
         Indexed("faiss"),

@@ -2,14 +2,16 @@
 
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
-from tests.faults.subjects import EVERYWHERE, Moments, Readers, Run
+from tests.faults.subjects import EVERYWHERE, TINY, Moments, Readers, Run
 from tests.studies import stub
+from unseen import config as configs
 from unseen.data.folder import Folder
 from unseen.data.packed import Packed
 from unseen.data.pictures import pack
@@ -21,7 +23,8 @@ from unseen.search import manifest as manifests
 from unseen.search.index import Index
 from unseen.search.stores import milvus
 from unseen.search.writer import Writer
-from unseen.studies import results, tables
+from unseen.studies import engine, results, tables
+from unseen.studies import plan as plans
 from unseen.studies.engine import collect, local_storage
 from unseen.studies.queue import Queue
 from unseen.studies.worker import Worker
@@ -84,6 +87,21 @@ class Study:
             if file.is_file():
                 kinds.setdefault(file.name, []).append(file)
         return kinds
+
+
+class PictureStudy(Study):
+    """Two real trainings that are compared."""
+
+    name = "study of pictures"
+
+    def make(self, place: Path, losses: Sequence[str] = ("margin", "triplet")) -> None:
+        os.environ["UNSEEN_CACHE"] = str(place / "cache")
+        data = {"data": {"name": "folder", "root": str(place / "photos")}}
+        words = [word for word in TINY if not word.startswith("loss=")]
+        values = {"name": "pictures", "seeds": [0], "factors": {"loss": list(losses)}}
+        plan = plans.make(values | {"config": configs.override(data, words)})
+        with patch.object(engine, "_supervise", lambda watcher, *rest: watcher.work()):
+            engine.Study(plan).run(place / "study")
 
 
 class Pack:

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from tests.faults.injection import cut, flip, lose
+from tests.faults.stores import PictureStudy
+from tests.faults.subjects import CHANGES, draw_pictures
 from unseen.studies import engine, tables
 from unseen.studies.engine import Study, collect, local_storage, stored_plan
 from unseen.studies.results import Run, read
@@ -43,7 +45,7 @@ def test_every_cell_runs_once(instant: ModuleType, tmp_path: Path) -> None:
     assert len(worker.queues[""].study.get_trials()) == 6
 
 
-@pytest.mark.parametrize("times", [2, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [1, pytest.param(10, marks=pytest.mark.slow)])
 def test_killed_and_started_again(
     instant: ModuleType, scenario: Scenario, tmp_path: Path, times: int
 ) -> None:
@@ -250,6 +252,17 @@ def test_the_engine_starts_worker_processes_and_real_runs(
     again = Study(plan).run(tmp_path, jobs=1)
     assert tables.markdown(again) == tables.markdown(results)
     assert [written(run) for run in again.runs] == weights
+
+
+def test_runs_of_a_study_see_the_same_pictures(tmp_path: Path) -> None:
+    study = PictureStudy()
+    draw_pictures(tmp_path)
+    study.make(tmp_path, losses=["margin"])
+    study.make(tmp_path, losses=["margin"])
+    CHANGES["replaced"](tmp_path / "photos")
+    with pytest.raises(ValueError, match=r"changed since it began: 1 of other content .*03/1.bmp"):
+        study.make(tmp_path)
+    study.make(tmp_path, losses=["margin"])  # has come to its end: there is nothing to train
 
 
 def test_workers_start_however_long_the_temporary_folder(monkeypatch: pytest.MonkeyPatch) -> None:

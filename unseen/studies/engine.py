@@ -84,6 +84,7 @@ class Study:
         if retry:
             watcher.retry()
         if not watcher.settle():
+            watcher.refuse_changed_data()
             _supervise(watcher, storage or here, grace, jobs or os.cpu_count() or 1, tell)
         tell(progress(watcher))
         collect(self.plan.name, storage or here, out, sorted(named), only_lost=storage is None)
@@ -105,6 +106,7 @@ def work(
     plan = stored_plan(name, storage, parts)
     watcher = Worker(plan, storage, out, grace)
     if not watcher.settle():
+        watcher.refuse_changed_data()
         _supervise(watcher, storage, grace, jobs or os.cpu_count() or 1, tell)
     tell(progress(watcher))
 

@@ -17,8 +17,10 @@ import torch
 from optuna.trial import FrozenTrial
 
 from unseen import config as configs
+from unseen import find_data
 from unseen.contracts import Dataset
 from unseen.evaluation.evaluate import Evaluation
+from unseen.experiment.items import changes_since
 from unseen.experiment.run import train, train_and_judge
 from unseen.experiment.run_context import RunContext, Watch, prepare
 from unseen.studies.plan import Cell, Parameter, Plan, Values
@@ -86,6 +88,19 @@ class Worker:
         for place, queue in self.queues.items():
             queue.retry([cell for cell in self.cells.values() if _queue_of(cell) == place])
 
+    def refuse_changed_data(self) -> None:
+        """Runs are compared with each other: a ValueError says what has changed since one of them
+        began. One run of each data set is looked at."""
+        looked = set()
+        for cell in self.cells.values():
+            folder = RunFolder(self.out / "runs" / cell.name)
+            name, config = _data_of(cell.values)
+            if name in looked or not folder.is_started or not folder.has("manifest.json"):
+                continue
+            looked.add(name)
+            if told := changes_since(folder, find_data.open_data(config.data, None, config.strict)):
+                raise ValueError(f"{told}. Put them back, or compare anew in another folder")
+
     def outcomes(self) -> dict[str, Outcome]:
         """How cells ended so far; `cells` then holds those that are known."""
         outcomes: dict[str, Outcome] = {}
@@ -136,8 +151,7 @@ class Worker:
         return Outcome("done", _selected(folder), tuned)
 
     def _train(self, cell: Cell, values: Values, folder: RunFolder, watch: Watch) -> None:
-        config = configs.make(values)
-        name = f"{config.data.model_dump_json()} strict={config.strict}"
+        name, config = _data_of(values)
         prepared = prepare(config, watch, self.data.get(name), is_named=True)
         self.data[name] = prepared.dataset
         context = replace(prepared, known_scores=self.known_scores)
@@ -240,6 +254,12 @@ def _state(folder: RunFolder) -> str:
 
 def _selected(folder: RunFolder) -> float:
     return float(folder.read_json("selection.json")["value"])
+
+
+def _data_of(values: Values) -> tuple[str, configs.Config]:
+    """A config, and a name that configs of the same data share."""
+    config = configs.make(values)
+    return f"{config.data.model_dump_json()} strict={config.strict}", config
 
 
 def _place(labels: dict[str, str]) -> str:
