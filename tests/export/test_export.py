@@ -104,9 +104,12 @@ def test_onnx_of_another_layer(tmp_path: Path, descriptor: str) -> None:
     assert write_onnx(trained, tmp_path / "model.onnx", pictures) <= 1e-4
 
 
-def test_programs_open_with_torch_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "normalised", [("true",), pytest.param(("true", "false"), marks=pytest.mark.slow)], ids=len
+)
+def test_programs_open_with_torch_alone(normalised: tuple[str, ...], tmp_path: Path) -> None:
     expected = {}
-    for normalise in ("true", "false"):
+    for normalise in normalised:
         folder = tmp_path / normalise
         trained = random_run(folder, "small_conv", f"normalise={normalise}")
         pictures = as_input(trained, real_pictures())

@@ -26,16 +26,9 @@ def harness(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("--only", "training", "--faults", "kill", "--share", "0.05"),
-        ("--only", "pack;index, exact", "--faults", "kill,flipped bit", "--share", "0.1"),
-    ],
-    ids=["training", "stores"],
-)
-def test_a_sample_of_faults_changes_nothing_in_silence(words: tuple[str, ...]) -> None:
-    done = harness(*words)
+def test_a_sample_of_faults_changes_nothing_in_silence() -> None:
+    subjects = "training;pack;index, exact"
+    done = harness("--only", subjects, "--faults", "kill,flipped bit", "--share", "0.03")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "| kill |" in done.stdout
 

@@ -48,12 +48,12 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def found_by_a_pair(folder: Path) -> dict[str, Any]:
-    """What the first of two processes found."""
+def found_by_a_pair(folder: Path, runs: int) -> dict[str, Any]:
+    """What the first of two processes found; runs: so many kinds of run."""
     shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     ranks = [
         subprocess.Popen(
-            [sys.executable, str(HERE / "two_processes.py"), str(folder)],
+            [sys.executable, str(HERE / "two_processes.py"), str(folder), str(runs)],
             env=environment(folder / "cache") | shared | {"RANK": rank, "LOCAL_RANK": rank},
             stderr=subprocess.PIPE,
             text=True,
@@ -71,20 +71,25 @@ def found_by_a_pair(folder: Path) -> dict[str, Any]:
     return found
 
 
-def test_two_processes_are_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("runs", "torchrun"), [(1, False), pytest.param(3, True, marks=pytest.mark.slow)]
+)
+def test_two_processes_are_one(runs: int, torchrun: bool, tmp_path: Path) -> None:
     """One test, so that the pair starts once however tests are shared among workers."""
     Glyphs(16, max_classes=24, cache_dir=tmp_path / "cache")  # drawn here, where faces are read
     (tmp_path / "body.py").write_text(BODY)
-    found = found_by_a_pair(tmp_path)
+    found = found_by_a_pair(tmp_path, runs)
     assert len(found["gradients"]) >= 12
     assert max(found["gradients"].values()) < 1e-10
+    assert len(found["runs"]) == runs
     for name, differences in found["runs"].items():
         assert differences["ranks"] == 0, name
         assert differences["weights"] < 1e-3, name
         assert differences["recall"] < 0.05, name
     assert found["resumed"], "a resumed run is not the undisturbed one"
     assert "another process of this run has ended; the same command goes on" in found["lost"]
-    check_torchrun_goes_on(tmp_path)
+    if torchrun:
+        check_torchrun_goes_on(tmp_path)
 
 
 def check_torchrun_goes_on(folder: Path) -> None:

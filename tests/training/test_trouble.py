@@ -55,7 +55,7 @@ def in_own_mounts(script: str, *words: str) -> subprocess.CompletedProcess[str]:
     return done(script, "sh", *words)
 
 
-@pytest.mark.parametrize("file", ["checkpoint", "weights"])
+@pytest.mark.parametrize("file", ["checkpoint", pytest.param("weights", marks=pytest.mark.slow)])
 def test_a_full_disk_keeps_what_was_whole(file: str, tmp_path: Path) -> None:
     script = 'mount -t tmpfs -o size=1m tmpfs "$1"; exec "$2" -c "$3" "$1" "$4"'
     done = in_own_mounts(script, str(tmp_path), sys.executable, ON_A_SMALL_DISK, file)

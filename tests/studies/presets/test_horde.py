@@ -9,13 +9,14 @@ import torch
 from unseen.studies import local_features
 from unseen.studies import preset as presets
 from unseen.studies.preset_page import Section
-from unseen.studies.presets.horde import _jitter
+from unseen.studies.presets import horde
 
 TINY = ("data.max_classes=16", "data.size=32", "picture_size=32", "lr=0.001")
 
 
 def test_page(made: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UNSEEN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(horde, "DIMENSION", 32)
     folder = made("horde", "glyphs", *TINY)
     told = (folder / "findings.md").read_text()
     assert "failed" not in told
@@ -57,4 +58,4 @@ def test_discrepancy_against_a_loop() -> None:
 
 
 def test_jitter() -> None:
-    assert _jitter([0.1, 0.2, 0.5, 0.4, 0.6]) == pytest.approx(100 * (0.1 + 0.2) / 2)
+    assert horde._jitter([0.1, 0.2, 0.5, 0.4, 0.6]) == pytest.approx(100 * (0.1 + 0.2) / 2)

@@ -3,16 +3,32 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from unseen.studies.preset_page import Section
-from unseen.studies.presets.thesis import LOSSES
+from unseen.studies.presets import thesis
 from unseen.studies.published import table
 
 
 def test_names_are_the_published_ones() -> None:
-    assert set(LOSSES) == {row["loss"] for row in table("thesis_losses")}
+    assert set(thesis.LOSSES) == {row["loss"] for row in table("thesis_losses")}
 
 
-def test_page(features: Path, made: Callable[..., Path]) -> None:
+@pytest.mark.parametrize(
+    "losses",
+    [
+        ("NPair", "MultiSimilarity", "SoftTriple", "ProxyAnchor"),
+        pytest.param(tuple(thesis.LOSSES), marks=pytest.mark.slow),
+    ],
+    ids=len,
+)
+def test_page(
+    losses: tuple[str, ...],
+    features: Path,
+    made: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(thesis, "LOSSES", {name: thesis.LOSSES[name] for name in losses})
     folder = made("thesis", features, "batch_size=20", "folds=3")
     told = (folder / "findings.md").read_text()
     assert "failed" not in told
