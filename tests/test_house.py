@@ -1,6 +1,7 @@
 """The house keeps its order: imports point upwards; a method is one file, class, name and test."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -102,6 +103,31 @@ def test_training_imports_few_modules(room: str) -> None:
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     imported = found.stdout.splitlines()
     assert len(imported) <= MOST_IMPORTED[room], "\n".join(imported)
+
+
+CONTRACTS = PACKAGE / "contracts.py"
+
+
+def imported_from_contracts(path: Path) -> set[str]:
+    nodes = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.ImportFrom)]
+    return {a.name for n in nodes if n.module == "unseen.contracts" for a in n.names}
+
+
+def test_every_contract_is_asked_for() -> None:
+    """A protocol that no module names is a promise nobody keeps; those behind a function of the
+    same page (`annotations_of`) are asked for by it."""
+    page = ast.parse(CONTRACTS.read_text())
+    classes = {node.name for node in page.body if isinstance(node, ast.ClassDef)}
+    functions = [node for node in page.body if isinstance(node, ast.FunctionDef)]
+    used = {n.id for f in functions for n in ast.walk(f) if isinstance(n, ast.Name)}
+    used |= {n for p in set(SOURCES) - {CONTRACTS} for n in imported_from_contracts(p)}
+    assert not classes - used
+
+
+def test_data_sets_are_asked_by_their_contract() -> None:
+    """Abilities of data sets stand in the contracts, and are asked for with isinstance."""
+    asking = re.compile(r"(?:get|has)attr\((?:self\.|context\.)?_?dataset\b")
+    assert not {str(path) for path in SOURCES if asking.search(path.read_text())}
 
 
 def test_no_file_over_400_lines() -> None:

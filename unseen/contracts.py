@@ -1,22 +1,26 @@
-"""Every call of the toolkit on one page. Parts are plain callables; nothing here needs subclassing.
+"""Every call of the toolkit on one page. Parts are plain callables; none of yours needs a class of
+ours.
 
     data set -> sampler -> network -> miner -> loss + regularizers = objective      (training)
     data set -> network -> neighbours -> metrics, diagnostics                       (judging)
 
 A part knows nothing of the parts beside it: a loss sees two tensors, never a config, a rank or a
-log. Shapes: N anchors, M references, D embedding size, C classes, Q queries, G gallery items, K
-neighbours.
+log. Metrics are told apart by their class: `metrics/base.py`. Shapes: N anchors, M references, D
+embedding size, C classes, Q queries, G gallery items, K neighbours.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from unseen.files import shown
 from unseen.tuples import Pairs, Triplets
 
 if TYPE_CHECKING:
@@ -24,6 +28,9 @@ if TYPE_CHECKING:
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
+Pixels = NDArray[np.uint8]  # [height, width, 3]
+Size = tuple[int, int]  # width, height
+Box = tuple[int, int, int, int]  # left, top, right, bottom
 Progress = Callable[[int, int], None]  # (done, total) of long work
 
 
@@ -72,19 +79,62 @@ class Split:
     gallery: IntArray | None = None  # likewise; None = every test item but the query itself
 
 
+class UnreadablePictureError(ValueError):
+    """A picture that cannot be used. `path` says which, `reason` why. A run goes on without it."""
+
+    def __init__(self, path: str | PathLike[str], reason: str) -> None:
+        super().__init__(f"cannot read picture {shown(path)}: {reason}")
+        self.path, self.reason = path, reason
+
+    @property
+    def line(self) -> str:
+        """Which file, and why."""
+        return f"{shown(self.path)} ({self.reason})"
+
+
+@runtime_checkable
+class Picture(Protocol):
+    """A picture whose pixels are fetched when it is known which: a file (`decode.PictureFile`), or
+    one in memory (`crops.Loaded`)."""
+
+    size: Size
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def pixels(self, box: Box | None = None, size: Size | None = None) -> Pixels: ...
+
+
 @runtime_checkable
 class Dataset(Protocol):
-    """Pictures with labels. Labels are 0..C-1; `label_names[c]` is what the user called class c."""
+    """Pictures with labels. Labels are 0..C-1; `label_names[c]` is what the user called class c.
+
+    This is what every data set has. The protocols after it are abilities some have besides; who can
+    use one asks with isinstance, and does without where there is none:
+
+        IdentifiedDataset    items can be known again one by one
+        AnnotatedDataset     items have more than a class
+        FeatureDataset       descriptors in place of pictures
+        PixelDataset         all pictures are at hand as one array
+        OpeningDataset       pictures need not be decoded whole
+        FiledDataset         pictures are files
+    """
 
     name: str
     labels: IntArray  # [n]
-    label_names: Sequence[str]  # [C]
-    official_test_classes: IntArray | None  # classes the data set's authors set aside for testing
+
+    @property
+    def label_names(self) -> Sequence[str]: ...  # [C]
+
+    @property
+    def official_test_classes(self) -> IntArray | None: ...  # set aside for testing by its authors
 
     def __len__(self) -> int: ...
 
     def picture(self, index: int) -> "Image.Image":
-        """The picture as RGB; a data set of features has none and raises ValueError."""
+        """The picture as RGB; a data set of features has none and raises ValueError, a file that
+        cannot be read UnreadablePictureError."""
         ...
 
     def describe(self) -> dict[str, Any]:
@@ -148,6 +198,27 @@ class FeatureDataset(Protocol):
 
     @property
     def features(self) -> NDArray[np.floating[Any]]: ...  # [n, P]
+
+
+@runtime_checkable
+class PixelDataset(Protocol):
+    """A data set that has all its pictures at hand, grey and of one size."""
+
+    def arrays(self) -> NDArray[np.uint8]: ...  # [n, height, width]
+
+
+@runtime_checkable
+class OpeningDataset(Protocol):
+    """A data set whose pictures need not be decoded whole."""
+
+    def opened(self, index: int) -> Picture: ...
+
+
+@runtime_checkable
+class FiledDataset(Protocol):
+    """A data set of files."""
+
+    def path(self, index: int) -> Path: ...
 
 
 class Sampler(Protocol):

@@ -14,12 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from unseen.contracts import Output
+from unseen.contracts import Loss, Miner, Output, Regularizer
 from unseen.losses.base import LabelLoss
 from unseen.memory import CrossBatchMemory
 from unseen.tuples import Pairs, Triplets, from_indices
 
-Weighted = tuple[str, float, Callable[..., Tensor]]  # name, weight, regularizer
+Weighted = tuple[str, float, Regularizer]  # name, weight, regularizer
+AnyLoss = Loss | Callable[[Tensor, Tensor], Tensor]  # or a plain function of two tensors
 
 
 class MinedObjective(nn.Module):
@@ -27,8 +28,8 @@ class MinedObjective(nn.Module):
 
     def __init__(
         self,
-        loss: Callable[..., Tensor],
-        miner: Callable[..., Any] | None = None,
+        loss: AnyLoss,
+        miner: Miner | None = None,
         regularizers: Sequence[Weighted] = (),
         memory: CrossBatchMemory | None = None,
     ) -> None:
@@ -156,7 +157,7 @@ def as_module(call: Callable[..., Tensor], number: int) -> nn.Module:
     return call if isinstance(call, nn.Module) and _takes(call, number) else Call(call)
 
 
-def check_takes_tuples(loss: Callable[..., Tensor], miner: Callable[..., Any] | None) -> None:
+def check_takes_tuples(loss: AnyLoss, miner: Miner | None) -> None:
     """Stops a miner before a loss that would not hear of what it finds."""
     if miner is not None and isinstance(loss, LabelLoss):
         raise ValueError(
@@ -183,7 +184,7 @@ def _name(part: Any) -> str:
     return getattr(part, "__name__", type(part).__name__)
 
 
-def check_for_memory(loss: Callable[..., Tensor], miner: Callable[..., Any] | None) -> None:
+def check_for_memory(loss: AnyLoss, miner: Miner | None) -> None:
     """Stops parts that cannot take references."""
     if isinstance(loss, LabelLoss):
         raise ValueError(

@@ -9,10 +9,9 @@ import torch
 from unseen import catalogue, networks
 from unseen.config import OWN_NETWORK, PLAIN, Config, SettledConfig, depth_of
 from unseen.config_tables import Part, WeightedPart
-from unseen.contracts import Dataset, FeatureDataset, annotations_of
+from unseen.contracts import Dataset, FeatureDataset, OpeningDataset, annotations_of
 from unseen.data.pictures import transforms
 from unseen.data.pictures.decode import UnreadablePictureError
-from unseen.data.pictures.loader import Opening
 from unseen.extras import install_command
 from unseen.losses.base import Loss
 from unseen.names import known
@@ -260,7 +259,7 @@ def _typical_side(data: Dataset) -> int:
 
 def _short_side(data: Dataset, index: int) -> int | None:
     try:
-        if not isinstance(data, Opening):
+        if not isinstance(data, OpeningDataset):
             return min(data.picture(index).size)
         with data.opened(index) as picture:
             return min(picture.size)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from unseen import find_data
+from unseen.contracts import PixelDataset
 from unseen.data.mnist_like import MnistLike
-from unseen.data.pictures.loader import InMemory
 
 RNG = np.random.default_rng(0)
 PIXELS = RNG.integers(0, 256, (30, 28, 28), dtype=np.uint8)
@@ -48,7 +48,7 @@ def test_all_pictures_by_class(tmp_path: Path, packed: bool, prefix: str) -> Non
     put(tmp_path, files(prefix).copy(), packed)
     assert find_data.data_name(tmp_path) == "mnist_like"
     dataset = MnistLike(tmp_path)
-    assert isinstance(dataset, InMemory)
+    assert isinstance(dataset, PixelDataset)
     assert np.array_equal(dataset.arrays(), PIXELS)
     assert np.array_equal(dataset.labels, LABELS)
     assert dataset.official_test_classes.tolist() == [5, 6, 7, 8, 9]

@@ -16,7 +16,7 @@ from PIL import Image
 from unseen.contracts import IntArray, Progress
 from unseen.data.base import INCOMPLETE, class_counts, lacking, lone_classes
 from unseen.data.pictures.crops import Loaded, Picture
-from unseen.data.pictures.decode import PictureFile, UnreadablePictureError
+from unseen.data.pictures.decode import PictureFile
 from unseen.data.pictures.item_digests import numbered
 from unseen.data.pictures.pack import Pack, is_pack
 
@@ -34,7 +34,6 @@ class Packed:
         self.label_names = pack.arrays["label_names"].tolist()
         self.official_test_classes: IntArray | None = pack.arrays.get("test_classes")
         self.annotations = pack.annotations()
-        self.skipped: list[UnreadablePictureError] = []
 
     @classmethod
     def recognises(cls, root: Path) -> bool:

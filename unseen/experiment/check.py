@@ -4,13 +4,19 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from unseen.contracts import Dataset, IdentifiedDataset, Progress, Split
-from unseen.data.pictures.decode import UnreadablePictureError
+from unseen.contracts import (
+    Dataset,
+    FiledDataset,
+    IdentifiedDataset,
+    OpeningDataset,
+    Progress,
+    Split,
+)
+from unseen.data.pictures.files import PictureFiles
 from unseen.data.pictures.inspect import Finding, inspect, inspect_loaded
 from unseen.data.pictures.item_digests import learn
-from unseen.data.pictures.loader import Opening
 from unseen.data.pictures.survey import Survey, survey
-from unseen.experiment.leaks import Filed, parts
+from unseen.experiment.leaks import parts
 from unseen.files import shown
 
 PARTS = ("train", "validation", "test", "")
@@ -24,9 +30,9 @@ def checked(
 ) -> Survey:
     """Every picture of the data set, and those it has left out already."""
     looks: list[Callable[[], Finding]]
-    if isinstance(dataset, Filed):
+    if isinstance(dataset, FiledDataset):
         looks = [partial(inspect, dataset.path(i)) for i in range(len(dataset))]
-    elif isinstance(dataset, IdentifiedDataset) and isinstance(dataset, Opening):
+    elif isinstance(dataset, IdentifiedDataset) and isinstance(dataset, OpeningDataset):
         items = zip(dataset.item_ids(), dataset.digests(), strict=True)
         looks = [
             partial(inspect_loaded, f"{dataset.name}: {name}", digest, partial(dataset.picture, i))
@@ -38,13 +44,12 @@ def checked(
     of_split = [""] * len(dataset)
     if split is not None:
         of_split = [PARTS[part] for part in parts(len(dataset), split)]
-    skipped: list[UnreadablePictureError] = getattr(dataset, "skipped", [])
-    for error in skipped:
+    for error in dataset.skipped if isinstance(dataset, PictureFiles) else ():
         looks.append(partial(inspect, Path(error.path)))
         labels.append(shown(Path(error.path).parent.name))
         of_split.append("")
     found = survey(looks, labels, of_split, workers, progress)
-    if isinstance(dataset, Filed) and hasattr(dataset, "root"):
+    if isinstance(dataset, PictureFiles):
         # all files were read: what is kept of them is true again, whatever their times said
         learn(dataset.root, {look.path: look.digest for look in found.findings if look.digest})
     return found

@@ -16,12 +16,19 @@ from torch import Tensor, nn
 
 from unseen import assemble
 from unseen.config import SettledConfig
-from unseen.contracts import Dataset, FeatureDataset, Network, Output, Progress, annotations_of
+from unseen.contracts import (
+    Dataset,
+    FeatureDataset,
+    FiledDataset,
+    Network,
+    Output,
+    Progress,
+    annotations_of,
+)
 from unseen.data.arrays import FURTHER, NAMES
 from unseen.data.base import INCOMPLETE
 from unseen.data.pictures.loader import evaluation_batches
 from unseen.evaluation.embed import embed
-from unseen.experiment.leaks import Filed
 from unseen.experiment.run_context import EMBED_BATCH
 from unseen.networks.folding import folded
 from unseen.networks.network import POOLED
@@ -63,7 +70,7 @@ def columns_of(dataset: Dataset) -> dict[str, NDArray[Any]]:
         columns[f"{FURTHER}{name}"] = np.array(told.label_names[name])[codes]
     if said := dataset.describe().get(INCOMPLETE):
         columns[INCOMPLETE] = np.array(said)
-    if isinstance(dataset, Filed):
+    if isinstance(dataset, FiledDataset):
         columns["files"] = np.array([str(dataset.path(i)) for i in range(len(dataset))])
     return columns
 

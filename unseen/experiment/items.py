@@ -29,6 +29,7 @@ from unseen.contracts import (
     item_ids_of,
 )
 from unseen.data.base import INCOMPLETE, lacking
+from unseen.data.pictures.files import PictureFiles
 from unseen.training.manifest import StoredItems
 from unseen.training.run_folder import RunFolder
 
@@ -185,7 +186,10 @@ def changes_since(folder: RunFolder, dataset: Dataset) -> str:
         told = str(kept.changes(dataset))
         return told and f"the data of {folder.path} have changed since it began: {told}"
     data = folder.manifest().data.data
-    if data["fingerprint"] == getattr(dataset, "fingerprint_of_0_1", dataset.fingerprint)():
+    now = dataset.fingerprint()
+    if isinstance(dataset, PictureFiles):
+        now = dataset.fingerprint_of_0_1()
+    if data["fingerprint"] == now:
         return ""
     return (
         f"the data of {folder.path} have changed since it began ({data['items']:,} items then, "

@@ -6,8 +6,6 @@ copies are `unseen data check`'s business, which decodes every picture.
 
 from dataclasses import dataclass
 from itertools import combinations
-from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -15,13 +13,6 @@ from unseen.contracts import Dataset, IdentifiedDataset, Progress, Split
 from unseen.data.pictures import duplicates
 
 NAMED = 3  # pairs of copies that are named one by one
-
-
-@runtime_checkable
-class Filed(Protocol):
-    """A data set of files."""
-
-    def path(self, index: int) -> Path: ...
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from rich.console import Group
 from rich.table import Column, Table
 from rich.text import Text
 
-from unseen.contracts import Dataset
+from unseen.contracts import Dataset, FiledDataset
 from unseen.files import shown
 from unseen.pages import Part
 from unseen.reports.thumbnails import tile
@@ -87,8 +87,9 @@ def _suspect_lines(diagnosis: Json, dataset: Dataset) -> list[Text]:
         number = diagnosis["numbers"].get(part, {}).get("suspects") or len(some)
         lines += [Text(f"Neighbours suggest another class, {title} classes:")] if some else []
         for item, suggested in some[:SHOWN]:
-            path = getattr(dataset, "path", None)
-            name = shown(path(item)) if path is not None else f"item {item}"
+            name = f"item {item}"
+            if isinstance(dataset, FiledDataset):
+                name = shown(dataset.path(item))
             label = dataset.label_names[int(dataset.labels[item])]
             lines.append(Text(f"  {name}: {label}, rather {suggested}"))
         if (more := int(number) - SHOWN) > 0 and some:

@@ -6,11 +6,17 @@ from typing import Any
 
 from PIL import Image
 
-from unseen.contracts import Annotations, Dataset, FeatureDataset, IdentifiedDataset, IntArray
+from unseen.contracts import (
+    Annotations,
+    Dataset,
+    FeatureDataset,
+    FiledDataset,
+    IdentifiedDataset,
+    IntArray,
+    OpeningDataset,
+    PixelDataset,
+)
 from unseen.data.base import class_counts, lacking
-
-_BY_INDEX = ("path", "opened")  # what a data set may offer for one item
-_BY_ROW = ("boxes",)  # and for all
 
 
 class ChosenItems:
@@ -33,20 +39,17 @@ class ChosenItems:
         self.official_test_classes: IntArray | None = None
         self._dataset, self._places, self._fingerprint = dataset, places, fingerprint
         self._incomplete = incomplete
-        for name in _BY_INDEX:
-            if hasattr(dataset, name):
-                setattr(self, name, self._of_item(getattr(dataset, name)))
-        for name in _BY_ROW:
-            rows = getattr(dataset, name, None)
-            if rows is not None:
-                setattr(self, name, rows[places])
+        if isinstance(dataset, FiledDataset):
+            self.path = self._of_item(dataset.path)
+        if isinstance(dataset, OpeningDataset):
+            self.opened = self._of_item(dataset.opened)
         if isinstance(dataset, IdentifiedDataset):
             ids, digests = dataset.item_ids(), dataset.digests()
             self.item_ids = lambda: [ids[place] for place in places]
             self.digests = lambda progress=None: [digests[place] for place in places]
         if isinstance(dataset, FeatureDataset):
             self.features = dataset.features[places]
-        if hasattr(dataset, "arrays"):
+        if isinstance(dataset, PixelDataset):
             pixels = dataset.arrays()[places]
             self.arrays = lambda: pixels
 

@@ -8,33 +8,17 @@ one of 255, because torch's resize rounds otherwise; it takes a third of the tim
 """
 
 import math
-from typing import NamedTuple, Protocol, Self, runtime_checkable
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from PIL import Image
 
-from unseen.data.pictures.decode import Box, Size
+from unseen.contracts import Box, Picture, Pixels, Size
 from unseen.torchvision_operators import vision
-
-Pixels = NDArray[np.uint8]  # [height, width, 3]
 
 _TRIES = 10
 _SPARE = 8  # source pixels kept around a window that is cut out of a very long picture
-
-
-@runtime_checkable
-class Picture(Protocol):
-    """A picture whose pixels are fetched when it is known which: `decode.PictureFile`, `Loaded`."""
-
-    size: Size
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def pixels(self, box: Box | None = None, size: Size | None = None) -> Pixels: ...
 
 
 class Loaded:

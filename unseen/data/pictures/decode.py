@@ -31,13 +31,12 @@ import simplejpeg
 from numpy.typing import NDArray
 from PIL import Image, ImageFile, ImageOps
 
+from unseen.contracts import Box, Size, UnreadablePictureError
 from unseen.extras import install_command
-from unseen.files import is_text, shown
+from unseen.files import is_text
 
 Path = str | os.PathLike[str]
 Source = Path | bytes
-Size = tuple[int, int]  # width, height
-Box = tuple[int, int, int, int]  # left, top, right, bottom
 
 MAX_PIXELS = 1 << 26  # 67 million: a decoded picture stays under 300 MB
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "AVIF")
@@ -50,19 +49,6 @@ _SWAPPED = frozenset({5, 6, 7, 8})  # EXIF orientations that exchange width and 
 ORIENTATION = 0x0112  # the EXIF tag
 ENDS_EARLY = "the file ends too early"
 _ENDED = ("truncated", "unexpected end", "premature end", "not enough image data")  # Pillow says
-
-
-class UnreadablePictureError(ValueError):
-    """A picture that cannot be used. `path` says which, `reason` why."""
-
-    def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"cannot read picture {shown(path)}: {reason}")
-        self.path, self.reason = path, reason
-
-    @property
-    def line(self) -> str:
-        """Which file, and why."""
-        return f"{shown(self.path)} ({self.reason})"
 
 
 class PictureFile:

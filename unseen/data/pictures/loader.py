@@ -23,11 +23,18 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from unseen.contracts import Batch, Dataset, FeatureDataset, IntArray, Sampler
-from unseen.data.pictures.crops import Loaded, Picture
+from unseen.contracts import (
+    Batch,
+    Dataset,
+    FeatureDataset,
+    IntArray,
+    OpeningDataset,
+    PixelDataset,
+    Sampler,
+)
+from unseen.data.pictures.crops import Loaded
 from unseen.data.pictures.decode import UnreadablePictureError
 from unseen.data.pictures.prefetch import in_order, workers
 from unseen.data.pictures.transforms import Transform
@@ -52,20 +59,6 @@ class BatchTransform(Protocol):
     """A transform of many grey or RGB pictures of one size at once."""
 
     def on_pixels(self, pixels: Tensor, rngs: Sequence[np.random.Generator]) -> Tensor: ...
-
-
-@runtime_checkable
-class InMemory(Protocol):
-    """A data set that has all its pictures at hand, grey and of one size."""
-
-    def arrays(self) -> NDArray[np.uint8]: ...
-
-
-@runtime_checkable
-class Opening(Protocol):
-    """A data set whose pictures need not be decoded whole."""
-
-    def opened(self, index: int) -> Picture: ...
 
 
 class _Order(NamedTuple):
@@ -221,7 +214,7 @@ def _parts(work: _Work, order: _Order) -> list[Part]:
         return [lambda: _Done(torch.from_numpy(features[order.indices]).float())]
     if transform is None:
         raise ValueError(f"{dataset.name} holds pictures: they need a transform")
-    if isinstance(dataset, InMemory) and isinstance(transform, BatchTransform):
+    if isinstance(dataset, PixelDataset) and isinstance(transform, BatchTransform):
         pixels, on_pixels = dataset.arrays(), transform.on_pixels
 
         def whole() -> _Done:
@@ -247,7 +240,7 @@ def _prepared(
     dataset: Dataset, transform: Transform, index: int, seed: Seed
 ) -> Tensor:  # [1, 3, height, width]
     rng = np.random.default_rng(seed)
-    if not isinstance(dataset, Opening):
+    if not isinstance(dataset, OpeningDataset):
         return transform(dataset.picture(index), rng)[None]
     with dataset.opened(index) as picture:
         return transform(picture, rng)[None]

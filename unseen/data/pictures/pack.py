@@ -29,11 +29,18 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from unseen.contracts import Annotations, Dataset, Progress, annotations_of, item_ids_of
+from unseen.contracts import (
+    Annotations,
+    Dataset,
+    FiledDataset,
+    OpeningDataset,
+    Progress,
+    annotations_of,
+    item_ids_of,
+)
 from unseen.data.base import INCOMPLETE, lacking
 from unseen.data.pictures import crops, duplicates
 from unseen.data.pictures.decode import UnreadablePictureError
-from unseen.data.pictures.loader import Opening
 from unseen.data.pictures.prefetch import prefetch
 from unseen.files import Lock, flush_folder
 
@@ -99,7 +106,7 @@ class Packing:
     def pixels(self, index: int) -> crops.Pixels:
         """The picture with its short side reduced to `short_side`, or as it is if smaller."""
         dataset = self.dataset
-        if isinstance(dataset, Opening):
+        if isinstance(dataset, OpeningDataset):
             found = dataset.opened(index)
         else:
             found = crops.as_picture(dataset.picture(index))
@@ -117,10 +124,9 @@ class Packing:
             return _Encoded(0, 0, b"", bytes(32))
         height, width = pixels.shape[:2]
         payload = pixels.tobytes() if self.quality is None else _as_jpeg(pixels, self.quality)
-        path = getattr(self.dataset, "path", None)
-        source = (
-            hashlib.sha256(payload).digest() if path is None else duplicates.digest(path(index))
-        )
+        dataset = self.dataset
+        path = dataset.path(index) if isinstance(dataset, FiledDataset) else None
+        source = hashlib.sha256(payload).digest() if path is None else duplicates.digest(path)
         return _Encoded(width, height, payload, source)
 
 
