@@ -34,6 +34,7 @@ ORDER = [
     "miners",
     "losses",
     "memory",
+    "nested",
     "regularizers",
     "objective",
     "metrics",

@@ -19,11 +19,12 @@ from unseen.config_tables import Part
 from unseen.contracts import Dataset, FrozenLayers, IntArray, Network, Sampler, Split, SplitProtocol
 from unseen.data.pictures import transforms
 from unseen.memory import CrossBatchMemory
+from unseen.nested import Nested
 from unseen.networks.backbone import FEATURES, create_backbone
 from unseen.networks.frozen_batch_norm import share_statistics
 from unseen.networks.head import Head
 from unseen.networks.network import EmbeddingNetwork, LayeredNetwork
-from unseen.objective import MinedObjective
+from unseen.objective import MinedObjective, as_module
 from unseen.settle import is_on_maps, weighted
 from unseen.training import optimisers
 from unseen.training.optimisers import Descent, create_optimiser, network_groups
@@ -171,13 +172,20 @@ def objective(
             return create("regularizers", part, **own, **for_maps)
 
     with seeded(config.seed + 1):
-        main = loss(config.embedding_size // num_heads)
+        main = (
+            loss(config.embedding_size // num_heads) if not config.nested else _nested(config, loss)
+        )
     names = _numbered([part.name for part in config.regularizers])
     parts = [
         (name, float(weighted(part, config.ensemble is not None).weight or 0), regularizer(part))
         for name, part in zip(names, config.regularizers, strict=True)
     ]
     return MinedObjective(main, miner(config.seed), parts, _memory(config))
+
+
+def _nested(config: SettledConfig, make_loss: Callable[[int], Any]) -> Nested:
+    losses = {size: as_module(make_loss(size), 3) for size in config.nested}
+    return Nested(losses, config.nested_weights)
 
 
 def _memory(config: SettledConfig) -> CrossBatchMemory | None:

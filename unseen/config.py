@@ -33,6 +33,7 @@ from unseen.config_tables import (
     Part,
     Rung,
     Scheduling,
+    Sizes,
     WeightedPart,
 )
 from unseen.config_toml import NOTHING, dump
@@ -90,6 +91,8 @@ class Config(BaseModel):
     views: Annotated[int, Field(ge=0)] | Auto = "auto"  # augmented ones kept; 0: as judged
     cache_dtype: Literal["int16", "float32"] = "int16"
     embedding_size: Annotated[int, Field(ge=1)] | Auto = "auto"
+    nested: Sizes = []  # prefixes of the embedding that are trained with it, the whole one last
+    nested_weights: list[Annotated[float, Field(gt=0)]] = []  # one for each; []: alike
     head: Head = Head()
     ensemble: Ensemble | None = None
     picture_size: Annotated[int, Field(ge=8)] | Auto | None = "auto"  # None: there are no pictures

@@ -2,13 +2,22 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from unseen import networks
 from unseen.training.optimisers import Optimiser
 
 Auto = Literal["auto"]
 Depth = Literal["head", "last", "whole"]
+
+
+def _rising(sizes: list[int]) -> list[int]:
+    if sizes != sorted(set(sizes)) or len(sizes) == 1:
+        raise ValueError("sizes must rise, two or more, e.g. nested=[32,64,128,512]")
+    return sizes
+
+
+Sizes = Annotated[list[Annotated[int, Field(ge=1)]], AfterValidator(_rising)]
 
 
 class Part(BaseModel):

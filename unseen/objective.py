@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from unseen.contracts import Loss, Miner, Output, Regularizer
 from unseen.losses.base import LabelLoss
 from unseen.memory import CrossBatchMemory
+from unseen.nested import Nested
 from unseen.tuples import Pairs, Triplets, from_indices
 
 Weighted = tuple[str, float, Regularizer]  # name, weight, regularizer
@@ -37,9 +38,10 @@ class MinedObjective(nn.Module):
         names = [name for name, _, _ in regularizers]
         if len(set(names)) < len(names):
             raise ValueError(f"each regularizer needs a name of its own, got {', '.join(names)}")
-        check_takes_tuples(loss, miner)
-        if memory is not None:
-            check_for_memory(loss, miner)
+        for each in loss.losses.values() if isinstance(loss, Nested) else [loss]:
+            check_takes_tuples(each, miner)
+            if memory is not None:
+                check_for_memory(each, miner)
         self.loss, self.miner, self.memory = as_module(loss, 3), miner, memory
         self.regularizers = nn.ModuleDict({n: as_module(part, 2) for n, _, part in regularizers})
         self.weights = {name: weight for name, weight, _ in regularizers}
@@ -57,10 +59,12 @@ class MinedObjective(nn.Module):
         self, output: Output, halves: Mapping[str, Tensor], labels: Tensor
     ) -> dict[str, Tensor]:
         """The terms of a batch, given the local halves of all its pictures."""
-        learners = [output.embeddings] if output.heads is None else list(output.heads.unbind(1))
-        mined = [self._mined(embeddings, labels) for embeddings in learners]
-        prices = [self.loss(x, labels, tuples) for x, tuples in zip(learners, mined, strict=True)]
-        terms = {"loss": torch.stack(prices).mean() if len(prices) > 1 else prices[0]}
+        learners = self._learners(output.embeddings)
+        if output.heads is not None:
+            learners = [(self.loss, embeddings) for embeddings in output.heads.unbind(1)]
+        mined = [self._mined(embeddings, labels) for _, embeddings in learners]
+        found = zip(learners, mined, strict=True)
+        terms = {"loss": self._mean([loss(x, labels, tuples) for (loss, x), tuples in found])}
         total = terms["loss"]
         if self.memory is not None:
             terms["memory"] = self._against(self.memory, output.embeddings, labels)
@@ -76,25 +80,40 @@ class MinedObjective(nn.Module):
             terms |= {f"{name}.{key}": value for key, value in report.items()}
         return {"total": total, **terms, **counts(mined)}
 
-    def _mined(self, embeddings: Tensor, labels: Tensor) -> Pairs | Triplets | None:
-        """The tuples of one learner; None where the loss is to take all there are."""
-        return None if self.miner is None else from_indices(self.miner(embeddings, labels))
+    def _mined(self, *given: Tensor) -> Pairs | Triplets | None:
+        """The tuples of one learner, given its embeddings, labels and references; None where the
+        loss is to take all there are."""
+        return None if self.miner is None else from_indices(self.miner(*given))
+
+    def _learners(self, embeddings: Tensor) -> list[tuple[nn.Module, Tensor]]:
+        """Which loss prices which values: one all of them, nested ones their prefixes."""
+        if isinstance(self.loss, Nested):
+            return self.loss.prefixes(embeddings)
+        return [(self.loss, embeddings)]
+
+    def _mean(self, prices: list[Tensor]) -> Tensor:
+        if isinstance(self.loss, Nested):
+            return self.loss.mean(prices)
+        return torch.stack(prices).mean() if len(prices) > 1 else prices[0]
 
     def _against(self, memory: CrossBatchMemory, embeddings: Tensor, labels: Tensor) -> Tensor:
         """The loss against earlier batches; then the memory takes this one up."""
         price = embeddings.new_zeros(())
         if len(memory):
-            references, mined = memory.references(), None
-            if self.miner is not None:
-                mined = from_indices(self.miner(embeddings, labels, *references))
-            price = self.loss(embeddings, labels, mined, *references)
+            rows, classes = memory.references()
+            prices = []
+            for loss, x in self._learners(embeddings):
+                references = (rows[:, : x.shape[1]], classes)
+                prices.append(loss(x, labels, self._mined(x, labels, *references), *references))
+            price = self._mean(prices)
         memory.store(embeddings, labels)
         return price
 
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
         """Optimiser groups of the loss's and the regularizers' own parameters."""
         groups: list[dict[str, Any]] = []
-        parts: list[Any] = [self.loss, *self.regularizers.values()]
+        losses = self.loss.losses.values() if isinstance(self.loss, Nested) else [self.loss]
+        parts: list[Any] = [*losses, *self.regularizers.values()]
         for part in parts:
             own = list(part.parameters())
             if hasattr(part, "parameter_groups"):

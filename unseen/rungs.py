@@ -57,6 +57,8 @@ def with_ladder(config: Config, settled: SettledConfig) -> tuple[SettledConfig, 
     names = [rung.name for rung in settled.ladder]
     if names and settled.select == "test":
         raise ValueError("a ladder is climbed by validation classes: it needs select=validation")
+    if names and settled.adapter is not None:
+        raise ValueError("rungs train layers that an adapter leaves as they are: leave one out")
     if len({FIRST, *names}) != len(names) + 1:
         raise ValueError(f"rungs need names of their own, and not {FIRST!r}, got {names}")
     return settled, [_reason(rung_config(settled, name), name) for name in names]

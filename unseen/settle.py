@@ -47,6 +47,8 @@ def settle(config: Config, dataset: Dataset) -> tuple[SettledConfig, list[str]]:
     has_gpu = torch.cuda.is_available()
     choose("shares", 1, "")  # more once it is known what is trained: `with_shares`
     choose("device", "cuda" if has_gpu else "cpu", "a GPU" if has_gpu else "there is no GPU")
+    if config.nested and config.network == PLAIN:
+        choose("embedding_size", config.nested[-1], "the last of nested")
     if isinstance(dataset, FeatureDataset):
         _settle_features(config, dataset.features.shape[1], choose)
     else:
@@ -69,6 +71,7 @@ def settle(config: Config, dataset: Dataset) -> tuple[SettledConfig, list[str]]:
     cut = chosen.get("freeze_until", config.freeze_until)
     choose("depth", depth_of(cut), "")
     settled = SettledConfig(**(dict(config) | chosen))
+    _check_nested(settled)
     if config.head.start == "auto" and not _has_own_head(config):
         start = PRINCIPAL if _knows_enough(settled) else "default"
         head = settled.head.model_copy(update={"start": start})
@@ -77,6 +80,26 @@ def settle(config: Config, dataset: Dataset) -> tuple[SettledConfig, list[str]]:
             reasons.append(f"head.start = {start}: it begins with what the layers before it know")
     settled, rungs = with_ladder(config, settled)
     return with_shares(config, settled, reasons + rungs)
+
+
+def _check_nested(config: SettledConfig) -> None:
+    """Nested sizes are prefixes of an embedding that is one vector, and judged."""
+    if not config.nested:
+        return
+    if config.nested[-1] != config.embedding_size:
+        raise ValueError(
+            f"the last of nested must be embedding_size = {config.embedding_size}, "
+            f"got nested = {config.nested}"
+        )
+    if config.ensemble is not None:
+        raise ValueError(
+            "the learners of an ensemble are no prefixes: leave ensemble or nested out"
+        )
+    if config.descriptor != EMBEDDING:
+        raise ValueError(
+            "nested trains prefixes of the embedding: use descriptor=embedding, "
+            f"got {config.descriptor}"
+        )
 
 
 def _has_own_head(config: Config) -> bool:

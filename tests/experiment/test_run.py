@@ -109,7 +109,10 @@ def test_the_same_seed_gives_the_same_result_byte_for_byte(tmp_path: Path) -> No
         ("sampler=greedy_coreset", "sampler.pool_size=64", "loss=contrastive"),
         ('regularizers=[{name="density", weight=1.0}]', "loss=triplet", "miner.switch=0.5"),
         ("manifold_mixup=true",),
-        ("loss=contrastive", "memory.size=24", "memory.start_step=2", "micro_batch=6"),
+        (
+            *("loss=contrastive", "memory.size=24", "memory.start_step=2", "micro_batch=6"),
+            *("miner=distance_weighted", "nested=[4,16]"),
+        ),
         (
             "loss=proxy_anchor",
             "optimiser=sgd",

@@ -15,6 +15,7 @@ from unseen.losses.proxy_anchor import ProxyAnchor
 from unseen.losses.triplet import Triplet
 from unseen.memory import CrossBatchMemory
 from unseen.miners.semi_hard import SemiHard
+from unseen.nested import Nested
 from unseen.objective import MinedObjective
 from unseen.regularizers.density import Density
 from unseen.regularizers.horde import Horde
@@ -41,12 +42,15 @@ class TinyNetwork(nn.Module):
         return Output(self.head(pooled), pooled, maps)
 
 
-OBJECTIVES = ("pairs", "triplets", "proxies", "horde", "density", "memory")
+OBJECTIVES = ("pairs", "triplets", "proxies", "horde", "density", "memory", "nested")
 
 
 def make_objective(name: str) -> MinedObjective:
     def horde() -> Horde:
         return Horde(lambda size: Margin(CLASSES), SemiHard(seed=1), 10, SIZE, 3, 32)
+
+    def memory() -> CrossBatchMemory:
+        return CrossBatchMemory(30, SIZE)
 
     parts: dict[str, tuple[Any, ...]] = {
         "pairs": (MultiSimilarity(),),
@@ -54,7 +58,8 @@ def make_objective(name: str) -> MinedObjective:
         "proxies": (ProxyAnchor(CLASSES, SIZE),),
         "horde": (Margin(CLASSES), None, [("horde", 0.7, horde())]),
         "density": (Margin(CLASSES), None, [("density", 0.5, Density(CLASSES, d0="batch"))]),
-        "memory": (Triplet(), SemiHard(seed=2), (), CrossBatchMemory(30, SIZE)),
+        "memory": (Triplet(), SemiHard(seed=2), (), memory()),
+        "nested": (Nested({m: Triplet() for m in (3, SIZE)}), SemiHard(seed=2), (), memory()),
     }
     torch.manual_seed(4)
     return MinedObjective(*parts[name]).double()

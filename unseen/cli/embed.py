@@ -7,7 +7,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from unseen.cli.terminal import console, display, tell_left_out
+from unseen.cli.terminal import Size, console, display, tell_left_out
 from unseen.data.pictures.decode import UnreadablePictureError
 from unseen.experiment.trained import Trained
 from unseen.files import replace_bytes
@@ -18,6 +18,7 @@ def embed(
     run: Annotated[Path, typer.Argument(help="a folder made by `unseen train`")],
     images: Annotated[list[Path], typer.Argument(help="picture files, folders or tables of them")],
     out: Annotated[Path, typer.Option(help="the file to write: .npz, or .npy of vectors alone")],
+    size: Size = None,
 ) -> None:
     """Example: unseen embed runs/birds photos/ --out photos.npz
 
@@ -26,7 +27,7 @@ def embed(
     """
     if out.suffix.lower() not in (".npz", ".npy"):
         raise ValueError(f"--out must end in .npz or .npy, got {out}")
-    trained = Trained.open(run)
+    trained = Trained.open(run).at(size)
     found = find(images)
     unreadable: dict[int, UnreadablePictureError] = {}
     with display() as (_, watch):

@@ -6,7 +6,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from unseen.cli.terminal import MovedData, console, display
+from unseen.cli.terminal import MovedData, Size, console, display
 from unseen.experiment.run_context import reopen
 from unseen.experiment.trained import Picture, Trained
 from unseen.export.bundle import write_bundle
@@ -33,6 +33,7 @@ def export(
             help="pictures to check with", show_default="some of the run's validation classes"
         ),
     ] = None,
+    size: Size = None,
     data: MovedData = None,
 ) -> None:
     """Example: unseen export runs/birds --onnx birds.onnx
@@ -42,7 +43,7 @@ def export(
     """
     if onnx is None and program is None and bundle is None:
         raise ValueError("nothing to write: give --onnx FILE, --torch FILE or --bundle FOLDER")
-    trained = Trained.open(run)
+    trained = Trained.open(run).at(size)
     asked = as_input(trained, _pictures(run, pictures, data))
     if onnx is not None:
         _told(onnx, write_onnx(trained, onnx, asked), len(asked))

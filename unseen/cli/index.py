@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from unseen.cli.terminal import console, display, tell_left_out
+from unseen.cli.terminal import Size, console, display, tell_left_out
 from unseen.contracts import Progress
 from unseen.experiment.trained import Trained
 from unseen.search import maintain, verify
@@ -44,6 +44,7 @@ def build(
     out: Annotated[Path, typer.Option(help="the folder of the index")],
     label: Label = None,
     by_folder: ByFolder = True,
+    size: Size = None,
     store: Annotated[
         str | None,
         typer.Option(help="milvus:URI searches there", show_default="exact here, faiss when large"),
@@ -54,7 +55,7 @@ def build(
     Embeds pictures and writes them to a new index; pictures in class folders get the class as
     their label. Stopped or killed, the same command goes on.
     """
-    model = Trained.open(run)
+    model = Trained.open(run).at(size)
     sources = find(images, label, by_folder)
     exists = (out / "manifest.json").exists()
     milvus = parse(store, out) if store else None
@@ -155,6 +156,10 @@ def rebuild(
         Path | None,
         typer.Option(help="the run to embed with", show_default="the one it was made with"),
     ] = None,
+    size: Annotated[
+        int | None,
+        typer.Option(help="of a run's nested sizes", show_default="as before, or all"),
+    ] = None,
     remove_missing: RemoveMissing = False,
 ) -> None:
     """Example: unseen index rebuild birds.index --run runs/birds-2
@@ -162,7 +167,9 @@ def rebuild(
     Embeds all its pictures again from their files, for a new or changed model. The old index
     answers until the new one is whole. Stopped or killed, the same command goes on.
     """
-    model = Trained.open(run or Path(read(index).model.run))
+    model = maintain.model_of(index, run)
+    if size is not None:
+        model = Trained.open(model.folder.path).at(size)
     with display() as (_, watch):
         done = maintain.rebuild(index, model, watch.of("embedding"), remove_missing=remove_missing)
     _told(done, index)

@@ -38,6 +38,10 @@ from unseen.training.events import (
 MovedData = Annotated[
     str | None, typer.Option("--data", help="where the run's items lie now", show_default="as then")
 ]
+Size = Annotated[
+    int | None,
+    typer.Option(help="numbers of a descriptor: a nested size of the run", show_default="all"),
+]
 NAMED = 5  # unreadable files named one by one
 
 

@@ -29,6 +29,7 @@ from unseen.experiment.run_context import (
 )
 from unseen.experiment.source import Source, source_of
 from unseen.experiment.start import start_of, take_start
+from unseen.nested import AT, row_at
 from unseen.networks.head import PRINCIPAL, principal_directions
 from unseen.networks.network import LayeredNetwork
 from unseen.training.journal import read
@@ -125,7 +126,8 @@ def _score(
             progress=watch.of(f"judging {name}"),
         )
 
-    normalise = config.normalise or name in ("pixels", "features", PRINCIPAL)
+    given = ("pixels", "features", PRINCIPAL)
+    normalise = config.normalise or name.partition(AT)[0] in given
     if name == "trained":
         return measured()
     how = (config.metrics, normalise, config.seed, config.evaluation_labels)
@@ -155,6 +157,9 @@ def embedding_spaces(
     if pooled is not None:
         directions = principal_directions(pooled[0], trained.shape[1])  # as many as the descriptor
         spaces[PRINCIPAL] = (pooled[1].double() @ directions.T).float()
+    for size in context.config.nested[:-1]:
+        for name in ("trained", PRINCIPAL) if pooled is not None else ("trained",):
+            spaces[row_at(name, size)] = spaces[name][:, :size].contiguous()
     if folder.has(f"{SELECTED}/weights.safetensors"):
         _, source = _stored(context, folder, f"{SELECTED}/weights.safetensors", watch)
         spaces["before_refit"] = source.embed(test, watch.of("before the refit"), start)

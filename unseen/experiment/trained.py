@@ -11,7 +11,7 @@ import hashlib
 import json
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -34,6 +34,7 @@ from unseen.experiment.layers import BEST
 from unseen.experiment.orders import FILE, ORDERS, read_at
 from unseen.experiment.run_context import stored_config, unusable
 from unseen.neighbours.space import to_sphere
+from unseen.networks.descriptor import Shortened
 from unseen.networks.lora import merge
 from unseen.training.run_folder import RunFolder
 
@@ -80,6 +81,19 @@ class Trained:
         _, transform = assemble.picture_transforms(config, network.to(config.device))
         return cls(run, config, read_at(layer, network, config, run).eval(), transform, layer)
 
+    def at(self, size: int | None) -> "Trained":
+        """The same with a smaller descriptor, one of the run's nested sizes; None: all of it."""
+        whole = self.network.embedding_size
+        if size is None or size == whole:
+            return self
+        if size not in self.config.nested or size > whole:
+            has = ", ".join(map(str, self.config.nested)) or str(whole)
+            raise ValueError(
+                f"{self.folder.path} has descriptors of {has} numbers, not of {size}: training "
+                f"with nested=[...,{whole}] makes smaller ones"
+            )
+        return replace(self, network=Shortened(self.network, size).eval())
+
     @property
     def device(self) -> torch.device:
         return torch.device(self.config.device)
@@ -94,6 +108,7 @@ class Trained:
         """Changes with the weights and with every setting that changes a vector."""
         values = self.config.model_dump()
         told = [self.descriptor, repr(self.transform), *(values[key] for key in DECIDING)]
+        told += [self.network.embedding_size] if isinstance(self.network, Shortened) else []
         digest = hashlib.sha256(json.dumps(told).encode())
         for name in ("weights.safetensors", *([FILE] if self.descriptor == ORDERS else [])):
             digest.update(self.folder.file(name).read_bytes())

@@ -24,6 +24,7 @@ from unseen.export.inference import INPUT, OUTPUT, describe
 from unseen.export.onnx_file import write_onnx
 from unseen.export.torch_program import write_program
 from unseen.files import flush_folder
+from unseen.nested import row_at
 from unseen.reports.tables import incomplete
 from unseen.training.readings import result_of
 from unseen.training.run_folder import RunFolder
@@ -67,7 +68,7 @@ def card(trained: Trained, calibration: Calibration | None) -> str:
 
 Turns a picture into {trained.network.embedding_size} numbers such that pictures of one class lie
 together, also of classes it was not trained on. Backbone {config.backbone}, loss
-{config.loss.name}, descriptor `{trained.descriptor}`.
+{config.loss.name}, descriptor `{trained.descriptor}`.{_sizes(trained, scores)}
 
 ## Use
 
@@ -82,7 +83,7 @@ With PyTorch instead: `torch.export.load("model.pt2").module()(torch.from_numpy(
 
 ## How it was judged
 
-{_scores(scores)}
+{_scores(scores, trained.network.embedding_size)}
 
 ## Threshold
 
@@ -130,7 +131,23 @@ def _code(facts: dict[str, Any]) -> str:
     )
 
 
-def _scores(result: dict[str, Any] | None) -> str:
+def _sizes(trained: Trained, result: dict[str, Any] | None) -> str:
+    """What part of a nested embedding this is, and which smaller ones are in it."""
+    size, nested = trained.network.embedding_size, trained.config.nested
+    smaller = [each for each in nested if each < size]
+    told = f"\nThese are the first {size} of {nested[-1]}." if nested and size < nested[-1] else ""
+    if not smaller:
+        return told
+    named = []
+    for each in smaller:
+        row = ((result or {}).get("scores") or {}).get(row_at("trained", each))
+        cell = row and row["metrics"].get("recall@1")
+        named.append(f"{each} (recall@1 {cell['value']:.4f})" if cell else str(each))
+    again = ", made unit vectors again" if trained.config.normalise else ""
+    return f"{told}\nSmaller descriptors are inside: the first {', '.join(named)}{again}."
+
+
+def _scores(result: dict[str, Any] | None, size: int) -> str:
     if result is None:
         return "The run was not judged on test classes."
     split = result.get("split", {})
@@ -143,7 +160,8 @@ def _scores(result: dict[str, Any] | None) -> str:
         "| metric | value | 95 % interval |",
         "|---|---|---|",
     ]
-    for name, score in result["scores"]["trained"]["metrics"].items():
+    rows = result["scores"]
+    for name, score in rows.get(row_at("trained", size), rows["trained"])["metrics"].items():
         low, high = score.get("low"), score.get("high")
         interval = "" if low is None else f"{low:.4f} to {high:.4f}"
         lines.append(f"| {name} | {score['value']:.4f} | {interval} |")

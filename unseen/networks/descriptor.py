@@ -52,6 +52,18 @@ class Described(Network):
         return Output(tapped[self.layer], tapped[POOLED])
 
 
+class Shortened(Network):
+    """A network whose embeddings are the first `size` values of another's, which it shares."""
+
+    def __init__(self, network: Network, size: int) -> None:
+        super().__init__()
+        self.network, self.embedding_size = network, size
+
+    def forward(self, images: Tensor) -> Output:
+        output: Output = self.network(images)
+        return Output(output.embeddings[:, : self.embedding_size], output.pooled)
+
+
 def described(network: LayeredNetwork, layer: str) -> Network:
     """The network at a layer: its `embeddings` are that layer's descriptors."""
     return network if layer == EMBEDDING else Described(network, layer)

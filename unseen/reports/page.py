@@ -17,7 +17,7 @@ from plotly.offline import get_plotlyjs
 from unseen.contracts import Dataset
 from unseen.files import replace_bytes
 from unseen.pages import Page, render
-from unseen.reports import diagnosis, figures, layers, queries, run_folder, sections, tables
+from unseen.reports import diagnosis, figures, layers, queries, run_folder, sections, sizes, tables
 from unseen.reports.embedding_map import map_data
 from unseen.reports.run_folder import RunFolder
 
@@ -41,9 +41,12 @@ def page_of(run: RunFolder, dataset: Dataset, say: Callable[[str], None]) -> str
     parts = []
     if run.result:
         parts.append(sections.scores(run.result))
+    if by_size := sizes.figure(run):
+        drawn["sizes"] = by_size
+        parts.append(sizes.section(by_size))
     if climbed := ((run.result or {}).get("selection") or {}).get("ladder"):
         parts.append(sections.ladder(climbed, run.manifest.plan or []))
-    parts.append(sections.curves(run, **drawn))
+    parts.append(sections.curves(run, drawn["loss"], drawn["recall"]))
     if run.layers or layers.layers_by_epoch(run):
         drawn |= {"layers": layers.bars_figure(run), "layer-curves": layers.curves_figure(run)}
         parts.append(layers.section(run, dataset, drawn))

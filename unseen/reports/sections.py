@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from unseen.contracts import Dataset, FeatureDataset
+from unseen.nested import AT
 from unseen.pages import Headline, Part
 from unseen.reports import queries, tables, thumbnails
 from unseen.reports.figures import PARTS, Line, Plot
@@ -87,8 +88,10 @@ def headline(run: RunFolder) -> Headline:
 
 
 def head_bars(result: Json) -> list[tables.ScoreRow]:
-    """Recall@1 of every row that has it."""
-    return [row for row in tables.score_rows(result, ["recall@1"]) if row.cells[0]]
+    """Recall@1 of every row that has it; smaller sizes have a figure of their own."""
+    rows = {name: cells for name, cells in result["scores"].items() if AT not in name}
+    shown = tables.score_rows(result | {"scores": rows}, ["recall@1"])
+    return [row for row in shown if row.cells[0]]
 
 
 def scores(result: Json) -> Part:

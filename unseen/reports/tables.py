@@ -14,6 +14,7 @@ from rich.text import Text
 from unseen.data.base import INCOMPLETE
 from unseen.evaluation.findings import Finding
 from unseen.evaluation.gain import UNTRAINED, start_title, verdict
+from unseen.nested import AT, row_at
 from unseen.outside import short_name
 from unseen.pages import render
 
@@ -94,13 +95,23 @@ def metric_title(name: str) -> str:
 def row_names(result: Json) -> list[str]:
     """The scored descriptors, the trained network first."""
     known = [name for name in ROWS if name in result["scores"]]
-    return known + sorted(set(result["scores"]) - set(known))
+    others = set(result["scores"]) - set(known)
+    smaller = [row_at(name, size) for size in sizes(result) for name in ("trained", "principal")]
+    return [*known, *sorted(others - set(smaller)), *(name for name in smaller if name in others)]
+
+
+def sizes(result: Json) -> list[int]:
+    """The nested sizes that were judged beside the whole embedding."""
+    found = (row.partition(AT) for row in result["scores"])
+    return sorted(int(size) for name, _, size in found if name == "trained" and size.isdigit())
 
 
 def row_title(name: str, result: Json | None = None) -> str:
     """What a row is called in every table; the start of a run by what that result calls it."""
     row, _, column = name.partition(" by ")
+    row, at, size = row.partition(AT)
     title = start_title(result or {}) if row == "untrained" else ROWS.get(row, row)
+    title += f", {size} numbers" if at else ""
     return title + (f" by {column}" if column else "")
 
 

@@ -21,11 +21,14 @@ MOST_MISSING = 0.1  # share of the files that may be gone without anybody having
 
 
 def model_of(index: Path, run: Path | None = None) -> Trained:
-    """The model an index was made with, from where it was or where `run` says it is now."""
-    place = run or Path(manifests.read(index).model.run)
+    """The model an index was made with, from where it was or where `run` says it is now; of nested
+    sizes the one of the index."""
+    entry = manifests.read(index).model
+    place = run or Path(entry.run)
     if not place.exists():
         raise ValueError(f"the run of {index} is not at {place}: say where with --run")
-    return Trained.open(place)
+    model = Trained.open(place)
+    return model.at(entry.size if entry.size in model.config.nested else None)
 
 
 def named(index: Index, words: Sequence[str]) -> list[int]:

@@ -140,7 +140,7 @@ def _model(index: Index, run: Path | None) -> Trained:
     model = model_of(index.path, run)
     if run is not None and model.fingerprint != index.manifest.model.fingerprint:
         told = Path(index.manifest.model.run)
-        model = Trained.open(told) if told.exists() else model
+        model = model_of(index.path, told) if told.exists() else model
     require_same_model(index.manifest.model, model, index.path)
     # pictures come one by one: no worker processes
     return replace(model, config=model.config.model_copy(update={"workers": 0}))
