@@ -15,11 +15,10 @@ import torch
 from unseen import config as configs
 from unseen.experiment import fit as fitting
 from unseen.experiment.judge import judge
-from unseen.experiment.run import train_and_judge
+from unseen.experiment.run import begin, train_and_judge
 from unseen.experiment.run_context import RunContext, Watch, prepare
 from unseen.training.events import Event, Step
 from unseen.training.gradients import WholeBatch
-from unseen.training.manifest import Data
 from unseen.training.processes import Processes, joined
 from unseen.training.run_folder import RunFolder
 
@@ -124,8 +123,7 @@ def runs(processes: Processes, folder: Path, number: int) -> dict[str, dict[str,
 def compare(processes: Processes, folder: Path, words: list[str]) -> dict[str, float]:
     both = setting_of(processes, *words)
     place = RunFolder(folder / "two", processes)
-    if processes.is_first:
-        place.start_manifest("test", Data(), both.config.hash())
+    begin(both, place, "test")
     fit = fitting.Fit(both, place, Watch())
     selection = fit.run()
     result = judge(both, place, selection, "test", Watch())
