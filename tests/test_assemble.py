@@ -308,6 +308,8 @@ def test_a_depth_is_reached_in_rungs_from_the_head() -> None:
     assert (last.freeze_until, last.depth, last.loss.name) == ("blocks.4", "last", "proxy_anchor")
     assert (whole.freeze_until, whole.depth, whole.frozen_bn) == (None, "whole", "full")
     assert last.lr == whole.lr == 3e-4  # what is given holds on every rung
+    assert last.schedule.warm_up == whole.schedule.warm_up == 1
+    assert len(of_photographs("depth=whole", "epochs=1")[0].ladder) == 2
     assert [line.split(" trains")[0] for line in reasons[-2:]] == ["ladder: last", "ladder: whole"]
     assert settle(config, photographs)[0] == config
     given, _ = of_photographs("depth=last", "loss=margin")

@@ -9,8 +9,9 @@ A rung is the run's config with some keys changed (`KEYS`); it starts from the b
 What the user gave holds on every rung.
 
 Values   lr 8e-4, frozen batch norm, 12 epochs: whole EfficientNet-Lite0 on Cars196 with
-         proxy-anchor (its own loss.lr 0.01). Deeper rungs take proxy-anchor unless a loss was
-         given: its proxies have trained when the whole network begins.
+         proxy-anchor (its own loss.lr 0.01). Deeper rungs take it unless a loss was given, and wait
+         one epoch for its proxies, as in the code of its authors: new ones would tear at layers
+         that know something.
 """
 
 from functools import cache
@@ -109,6 +110,8 @@ def larger(config: Config, **values: Any) -> Rung:
 
 def _rung(config: Config, name: str, what: dict[str, Any], usual: dict[str, Any]) -> Rung:
     usual = {"lr": 8e-4, "frozen_bn": "full"} | usual
+    if config.epochs == "auto" or config.epochs > 1:
+        usual["schedule"] = {"name": "cosine", "warm_up": 1}
     if "loss" not in config.model_fields_set:
         usual |= {"loss": "proxy_anchor", "miner": None}
     free = {key: value for key, value in usual.items() if key not in config.model_fields_set}

@@ -1,6 +1,8 @@
 """A ladder is climbed while validation classes gain; stopped anywhere, it ends as if never stopped;
 what was decided by the clock is decided once."""
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -212,6 +214,8 @@ def test_stopped_anywhere_and_resumed_equals_never_stopped(
     assert same(weights(run), weights(tmp_path))
     results = [RunFolder(path).read_json("result.json") for path in (run, tmp_path)]
     assert results[0] == results[1]
+    for told_of in (RungBegun, RungEnded):
+        assert of_kind(told_of, run) == of_kind(told_of, tmp_path)
 
 
 def of_kind(kind: type[AnyEvent], run: Path) -> list[AnyEvent]:
@@ -270,6 +274,7 @@ def test_a_training_that_would_end_late_gets_fewer_epochs_once_and_for_all(tmp_p
     ticks.seconds = 0.0
     train_and_judge(context, tmp_path / "stopped", "test", slowly(ticks, 0.1))
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "stopped"))
+    assert of_kind(ClockDecided, tmp_path / "stopped") == clock
 
 
 def test_the_gain_is_that_of_the_same_queries_and_its_error_that_of_classes() -> None:
@@ -284,3 +289,17 @@ def test_the_gain_is_that_of_the_same_queries_and_its_error_that_of_classes() ->
     assert gain.low < gain.value - error
     same_as_before, no_error = gain_of(before, before, labels, 0)
     assert (same_as_before.value, no_error) == (0.0, 0.0)
+
+
+@pytest.mark.slow
+def test_two_processes_climb_as_one(tmp_path: Path) -> None:
+    """The rungs of both, and the weights but for the order of sums."""
+    for shares in ("1", "2"):
+        command = [sys.executable, "-m", "unseen", "train", "glyphs", *WORDS, f"shares={shares}"]
+        where = ["--out", str(tmp_path / shares), "--cache", str(tmp_path / "cache")]
+        words = ["minutes=60", "refit=true", "threads=1"]
+        subprocess.run([*command, *words, *where], check=True, stdout=subprocess.DEVNULL)
+    one, two = weights(tmp_path / "1"), weights(tmp_path / "2")
+    assert all(torch.allclose(one[name], two[name], atol=1e-3) for name in one)
+    names = [[rung["name"] for rung in told(tmp_path / shares)["rungs"]] for shares in "12"]
+    assert names[0] == names[1]

@@ -71,17 +71,20 @@ class Clock:
 
 
 class Length:
-    """How many epochs a training has: fewer than planned where the minutes would not last."""
+    """How many epochs a training has: fewer than planned where the minutes would not last. again:
+    what was decided before a stop is told again, because the run's journal has lost it."""
 
-    def __init__(self, clock: Clock, name: str, after: float) -> None:
-        self.clock, self.name, self.after = clock, name, after
+    def __init__(self, clock: Clock, name: str, after: float, again: bool = False) -> None:
+        self.clock, self.name, self.after, self.again = clock, name, after, again
         self.began, self.done = clock.now(), 0
 
     def begun(self, done: int, epochs: int) -> int:
         """Before the next epoch; so many were done before a stop."""
         self.began, self.done = self.clock.now(), done
-        for place in range(1, done + 1):
-            epochs = self.clock.decided.get(self._what(place), epochs)
+        for what in map(self._what, range(1, done + 1)):
+            if self.again and what in self.clock.decided:
+                self.clock.decide(what, lambda: None, epochs)
+            epochs = self.clock.decided.get(what, epochs)
         return epochs
 
     def next(self, done: int, epochs: int) -> int:

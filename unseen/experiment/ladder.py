@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from unseen import assemble
 from unseen.assemble import Assembly
 from unseen.config import SettledConfig
 from unseen.config_tables import Rung
@@ -131,12 +132,14 @@ def _climbed(first: Fit, rung: Rung, best: Climbed, clock: Clock) -> Climbed:
     """Trains a rung, or goes on with it; one that has come to its end is read."""
     config = rung_config(first.context.config, rung.name)
     context, folder = replace(first.context, config=config), rung_folder(first.folder, rung.name)
-    if not folder.holds(END):
+    length = Length(clock, rung.name, rung.minutes_after, again=True)
+    steps = len(assemble.sampler(config, context.split.train, context.dataset.labels))
+    tell(first.folder, first.watch, RungBegun(rung.name, best.name, config.epochs, steps))
+    if folder.holds(END):
+        length.begun(folder.read_json(END)["epochs"], config.epochs)
+    else:
         start = starting_from(best.folder, have_same_objective(best.config, config))
-        length = Length(clock, rung.name, rung.minutes_after)
         fit = Fit(context, folder, first.watch, start=start, length=length)
-        begun = RungBegun(rung.name, best.name, config.epochs, len(fit.sampler))
-        tell(first.folder, first.watch, begun)
         selection = fit.run()
         _answers(folder, fit)
         folder.write_json(END, {"selection": selection, "epochs": fit.trainer.place.epoch})
