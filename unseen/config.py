@@ -108,7 +108,7 @@ class Config(BaseModel):
     manifold_mixup: Mixing | Literal[False] = False
 
     batch_size: Annotated[int, Field(ge=2)] | Auto = "auto"
-    micro_batch: Annotated[int, Field(ge=1)] | None = None  # pictures that are embedded at a time
+    micro_batch: Annotated[int, Field(ge=1)] | Auto | None = "auto"  # embedded at a time
     epochs: Annotated[int, Field(ge=1)] | Auto = "auto"
     lr: Annotated[float, Field(gt=0)] | Auto = "auto"
     weight_decay: float = Field(default=1e-4, ge=0)
@@ -284,6 +284,7 @@ class SettledConfig(Config):
     embedding_size: Annotated[int, Field(ge=1)]
     picture_size: Annotated[int, Field(ge=8)] | None
     batch_size: Annotated[int, Field(ge=2)]
+    micro_batch: Annotated[int, Field(ge=1)] | None = None
     epochs: Annotated[int, Field(ge=1)]
     lr: Annotated[float, Field(gt=0)]
     validation_share: Annotated[float, Field(gt=0, lt=1)]

@@ -20,7 +20,7 @@ from unseen.networks.head import PRINCIPAL
 from unseen.networks.taps import EMBEDDING, POOLED
 from unseen.protocols.half_split import cut_test_classes, enough_share, num_aside
 from unseen.rungs import with_ladder
-from unseen.shares import with_shares
+from unseen.shares import with_micro_batch, with_shares
 
 Choose = Callable[[str, Any, str], None]  # key, value if it is "auto", why
 
@@ -45,7 +45,8 @@ def settle(config: Config, dataset: Dataset) -> tuple[SettledConfig, list[str]]:
     for column in config.evaluation_labels:
         known(column, annotations_of(dataset).labels, f"label column of {dataset.name}")
     has_gpu = torch.cuda.is_available()
-    choose("shares", 1, "")  # more once it is known what is trained: `with_shares`
+    choose("shares", 1, "")  # both once it is known what is trained
+    choose("micro_batch", None, "")
     choose("device", "cuda" if has_gpu else "cpu", "a GPU" if has_gpu else "there is no GPU")
     if config.nested and config.network == PLAIN:
         choose("embedding_size", config.nested[-1], "the last of nested")
@@ -79,7 +80,8 @@ def settle(config: Config, dataset: Dataset) -> tuple[SettledConfig, list[str]]:
         if start == PRINCIPAL:
             reasons.append(f"head.start = {start}: it begins with what the layers before it know")
     settled, rungs = with_ladder(config, settled)
-    return with_shares(config, settled, reasons + rungs)
+    settled, reasons = with_shares(config, settled, reasons + rungs)
+    return with_micro_batch(config, settled, reasons)
 
 
 def _check_nested(config: SettledConfig) -> None:

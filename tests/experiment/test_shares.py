@@ -18,10 +18,12 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from unseen import config as configs
+from unseen import shares as division
 from unseen.config_tables import Part
 from unseen.data.folder import Folder
 from unseen.experiment import shares
 from unseen.experiment.run_context import RunContext
+from unseen.networks import activation_size
 from unseen.settle import settle
 from unseen.training.processes import Processes
 
@@ -98,6 +100,50 @@ def test_objects_of_one_process_cannot_be_shared(photos: Folder, number: Any) ->
         return
     with pytest.raises(ValueError, match="cannot see the objects"):
         settle(config, photos)
+
+
+@pytest.mark.parametrize(
+    ("values", "free", "number"),
+    [
+        ({"frozen_bn": "full"}, None, None),
+        ({"frozen_bn": "full"}, 10**12, None),
+        ({"frozen_bn": "full", "batch_size": 40}, 2 * 10**9, 7),  # 1 GB for 1.5 x 86 MB each
+        ({"frozen_bn": "full", "batch_size": 40, "shares": 2}, 2 * 10**9, 3),
+        ({"frozen_bn": "full", "batch_size": 4}, 2 * 10**9, None),
+        ({"frozen_bn": "full", "batch_size": 40}, 10**6, 1),
+        ({"frozen_bn": "off", "batch_size": 40}, 10**6, None),
+        ({"frozen_bn": "full", "freeze_until": "pooled", "batch_size": 40}, 10**6, None),
+        ({"frozen_bn": "full", "micro_batch": 9}, 10**6, 9),
+        ({"frozen_bn": "full", "micro_batch": None}, 10**6, None),
+    ],
+)
+def test_pictures_are_embedded_some_at_a_time_where_memory_is_short(
+    photos: Folder,
+    monkeypatch: pytest.MonkeyPatch,
+    values: dict[str, Any],
+    free: int | None,
+    number: int | None,
+) -> None:
+    monkeypatch.setattr(division, "free_memory", lambda device: free)
+    monkeypatch.setattr(activation_size, "bytes_per_picture", lambda *what: 86_000_000)
+    rest = {"data": {"name": "folder", "root": str(photos.root)}, "backbone": "resnet50"}
+    settled, reasons = settle(configs.make(rest | {"freeze_until": None} | values), photos)
+    assert settled.micro_batch == number
+    is_told = any(reason.startswith("micro_batch = ") for reason in reasons)
+    assert is_told == (number is not None and "micro_batch" not in values)
+
+
+def test_free_memory_is_what_the_machine_says_or_its_container(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(division, "CGROUP", tmp_path)
+    whole = division.free_memory("cpu")
+    assert whole is None or whole > 10**6
+    (tmp_path / "memory.max").write_text("3000\n")
+    (tmp_path / "memory.current").write_text("1000\n")
+    assert division.free_memory("cpu") in (2000, None)
+    (tmp_path / "memory.max").write_text("max\n")
+    assert whole is None or (division.free_memory("cpu") or 0) > 10**6
 
 
 def test_one_that_cannot_begin_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

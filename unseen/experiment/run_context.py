@@ -41,7 +41,13 @@ from unseen.training.processes import Processes
 from unseen.training.run_folder import RunFolder
 
 EMBED_BATCH = 256
-BY_MACHINE = ("device", "threads", "workers", "shares")  # what "auto" settles by where it runs
+BY_MACHINE = (
+    "device",
+    "threads",
+    "workers",
+    "shares",
+    "micro_batch",
+)  # what "auto" settles by where it runs
 BY_PLAN = ("minutes", "depth", "ladder", "picture_size", "mirror", "refit")  # `budget.py`
 
 
