@@ -11,6 +11,7 @@ import pytest
 import uvicorn
 from starlette.testclient import TestClient
 
+from unseen.evaluation.calibrate import Calibration
 from unseen.experiment.trained import Trained
 from unseen.search.ingest import find, ingest, model_entry
 from unseen.search.service import start
@@ -48,6 +49,25 @@ def address(library: Library) -> Iterator[str]:
     limits = Limits(hosts=HOSTS, per_minute=0, max_bytes=2_000_000, seconds=3.0)
     with serving(create_app(library, library, limits)) as url:
         yield url
+
+
+def calibration(threshold: float, weights: list[float]) -> Calibration:
+    """Made up; weights: of 1, the similarity and the logarithm of the number of pictures."""
+    return Calibration(
+        fmr=0.001,
+        threshold=threshold,
+        measured_fmr=0.001,
+        bound=0.01,
+        confidence=0.95,
+        fnmr=0.5,
+        strangers=0.1,
+        gallery=30,
+        classes=6,
+        wrong_pairs=375,
+        weights=weights,
+        error=0.1,
+        reliability=[],
+    )
 
 
 class serving:  # noqa: N801  (reads as a verb)

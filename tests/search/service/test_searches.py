@@ -1,16 +1,19 @@
 """Searching by several pictures, by forms, with what was called right or wrong, in pages."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
-from tests.search.service.conftest import HOSTS
+from tests.search.service.conftest import HOSTS, calibration
 from unseen.search.feedback import mean, rocchio
 from unseen.search.service.app import create_app
 from unseen.search.service.guard import Limits
 from unseen.search.service.library import Library
+from unseen.search.service.parameters import Wanted
+from unseen.search.service.searches import _found
 
 
 def contents(pictures: Path, count: int) -> list[bytes]:
@@ -109,3 +112,20 @@ def test_at_most_eight_pictures_and_each_counts(library: Library, pictures: Path
     assert client.post("/api/search", files=form([content] * 9)).status_code == 400
     assert client.post("/api/search", files=form([content] * 8)).status_code == 200  # 9 of 12
     assert client.post("/api/search", files=form([content] * 4)).status_code == 429
+
+
+def test_one_verdict_with_its_reason(library: Library) -> None:
+    """Below the threshold but probable, or the other way round: maybe, never both words."""
+    shelf = replace(library.shelf, calibration=calibration(threshold=0.9, weights=[-5.0, 10.0, 0]))
+    found = _found(shelf, shelf.index.vectors([3]), Wanted(k=29), [3]).hits
+    expected = {True: "match", False: "no match"}
+    for hit in found:
+        probable = hit.similarity >= 0.5  # where -5 + 10 s is 0
+        agree = probable == (hit.similarity >= 0.9)
+        assert hit.verdict == (expected[probable] if agree else "maybe")
+        assert hit.reason is not None
+        assert f"Similarity {hit.similarity:.3f}" in hit.reason
+    assert {"match", "maybe"} <= {hit.verdict for hit in found}
+    together = _found(shelf, shelf.index.vectors([3, 4]), Wanted())
+    assert together.decision is None  # verdicts hold for one picture as it is
+    assert {hit.verdict for hit in together.hits} == {None}

@@ -102,9 +102,8 @@ def test_two_writers_at_once(holder: TestClient, served: Path) -> None:
     assert holder.post("/api/remove", json={"ids": [1]}).status_code == 200
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
+def test_orders_that_are_none(holder: TestClient) -> None:
+    for body in (
         {},
         {"ids": "1"},
         {"ids": [1], "label": ""},
@@ -112,10 +111,8 @@ def test_two_writers_at_once(holder: TestClient, served: Path) -> None:
         {"ids": [-1], "label": "x"},
         {"ids": [1], "label": "x" * 501},
         {"ids": list(range(1001)), "label": "x"},
-    ],
-)
-def test_orders_that_are_none(body: dict[str, object], holder: TestClient) -> None:
-    assert holder.post("/api/label", json=body).status_code == 422
+    ):
+        assert holder.post("/api/label", json=body).status_code == 422, body
     assert holder.post("/api/label", content=b'{"ids":[1],"label":"\\ud800"}').status_code == 422
 
 

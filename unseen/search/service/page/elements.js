@@ -36,6 +36,7 @@ export function card(picture, place, { line = "", name = named(picture), title =
     { href: href("picture", picture.id), id: `card-${place}`, "aria-label": name, title },
     image(picture.id),
     element("b", {}, named(picture)),
+    " ", // or the two would be read as one word
     line ? element("small", {}, line) : null,
   );
   const chosen = element("input", {

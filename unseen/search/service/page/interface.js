@@ -20,7 +20,7 @@ function route(path, method, { description, summary, parameters = [] }) {
   return element("section", {},
     element("h2", {}, `${method.toUpperCase()} ${path}`),
     element("p", {}, description ?? summary ?? ""),
-    parameters.length ? element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Parameters of ${path}` }, element("table", {}, element("tbody", {}, ...parameters.map(row)))) : null,
+    parameters.length ? element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Parameters of ${method} ${path}` }, element("table", {}, element("tbody", {}, ...parameters.map(row)))) : null,
     element("pre", { tabindex: "0" }, command(path, method, parameters)));
 }
 

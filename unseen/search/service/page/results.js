@@ -35,7 +35,7 @@ export async function results(address, { signal, go, facts }) {
 
 function told(hit, rank) {
   const line = `${hit.verdict ? `${hit.verdict} · ` : ""}${hit.similarity.toFixed(3)}`;
-  const name = `${rank}: ${named(hit)}, ${hit.verdict ?? ""} similarity ${hit.similarity.toFixed(3)}. ${hit.reason ?? ""}`;
+  const name = `${named(hit)} ${line}, number ${rank}. ${hit.reason ?? ""}`; // begins with what is seen
   return { line, name, title: hit.reason ?? hit.name, look: FRAMES[hit.verdict] ?? "" };
 }
 

@@ -15,7 +15,7 @@ export async function start(address, { facts, signal, go }) {
     api.pictures({ order: "random", seed, count: FEW }, signal),
     api.labels("", { count: LABELS }, signal),
   ]);
-  const parts = [element("h1", { tabindex: "-1" }, "Find pictures like yours"), factsOf(facts)];
+  const parts = [element("h1", { tabindex: "-1" }, "Find pictures like yours"), element("p", { class: "small" }, summary(facts))];
   if (!facts.pictures) {
     parts.push(element("p", { class: "notice" }, "The index is empty: `unseen index add INDEX PICTURES` fills it."));
     return { title: "Start", parts };
@@ -27,6 +27,7 @@ export async function start(address, { facts, signal, go }) {
     cards(random.pictures, "Random pictures", undefined, FEW),
   );
   if (labels.total) parts.push(heading("Labels", "#/labels", `All ${number.format(labels.total)}`), tiles(labels.labels));
+  parts.push(element("h2", {}, "This index"), factsOf(facts));
   return { title: "Start", parts };
 }
 
@@ -56,9 +57,12 @@ function heading(text, target, more, ...others) {
 
 function tiles(labels) {
   const tile = ({ name, pictures, id }) =>
-    element("li", { class: "card" }, element("a", { href: href("label", name) }, image(id), element("b", {}, name), element("small", {}, `${number.format(pictures)} pictures`)));
+    element("li", { class: "card" }, element("a", { href: href("label", name) }, image(id), element("b", {}, name), " ", element("small", {}, `${number.format(pictures)} pictures`)));
   return element("ul", { class: "cards", "aria-label": "Labels" }, ...labels.map(tile));
 }
+
+const summary = ({ pictures, labels, calibration }) =>
+  `${number.format(pictures)} pictures, ${number.format(labels)} labels, ${calibration ? "calibrated" : "not calibrated"}`;
 
 function factsOf({ pictures, labels, labelled, model, search, changed, calibration }) {
   const percent = (share, digits = 1) => `${(100 * share).toLocaleString("en", { maximumSignificantDigits: digits + 1 })} %`;
