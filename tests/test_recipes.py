@@ -12,7 +12,8 @@ from unseen import config as configs
 from unseen.cli.main import app
 from unseen.experiment.run import train_and_judge
 from unseen.experiment.run_context import prepare
-from unseen.studies import objectives, plan
+from unseen.studies import plan
+from unseen.studies.published import objectives
 from unseen.training.run_folder import RunFolder
 
 FOLDER = Path(__file__).parent.parent / "recipes"

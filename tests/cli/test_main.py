@@ -328,6 +328,17 @@ def test_words_that_are_not_understood_get_one_line(
     assert errors.count("\n") == 1
 
 
+def test_a_published_study_keeps_its_old_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """A preset is a source's values for a method; a published study had that name in 0.1."""
+    _, listed, _ = unseen(capsys, "study", "--help")
+    assert "published" in listed
+    assert "preset" not in listed
+    for name in ("published", "preset"):
+        code, _, told = unseen(capsys, "study", name, "losse")
+        assert code == 2
+        assert "losses" in told
+
+
 @pytest.mark.parametrize("words", [[], ["index"], ["study"], ["data"]])
 def test_no_words_get_help(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
     code, text, errors = unseen(capsys, *words)

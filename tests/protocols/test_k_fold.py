@@ -8,7 +8,7 @@ import pytest
 
 from unseen.protocols.k_fold import KFold
 from unseen.statistics import over_seeds
-from unseen.studies import published
+from unseen.studies.published import numbers as published
 
 
 def data(num_classes: int) -> Any:

@@ -16,10 +16,11 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from unseen.reports.sections import SEARCH_PAGE
-from unseen.studies import charts, tables
+from unseen.studies import tables
 from unseen.studies.document import saved
 from unseen.studies.engine import local_storage
 from unseen.studies.figures import Drawn, draw_all
+from unseen.studies.published import charts
 from unseen.studies.report import headline, write
 from unseen.studies.results import Results, effect, gain, read, standings
 from unseen.studies.worker import Worker

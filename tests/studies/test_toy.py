@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from unseen.studies.toy import make_data, measure, train
+from unseen.studies.published.toy import make_data, measure, train
 
 
 @pytest.mark.parametrize(

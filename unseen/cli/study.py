@@ -19,9 +19,9 @@ from unseen.experiment.run_context import reopen, stored_config
 from unseen.reports import page
 from unseen.studies import engine, tables
 from unseen.studies import plan as plans
-from unseen.studies import preset as presets
 from unseen.studies.engine import Study, StudyProgress
-from unseen.studies.preset import Budget
+from unseen.studies.published import study as published_studies
+from unseen.studies.published.study import Budget
 from unseen.studies.queue import GRACE
 from unseen.studies.report import write
 from unseen.studies.results import Results, read
@@ -118,8 +118,8 @@ def report(
     Writes report/index.html in the study's folder, with figures as PNG and PDF and the table as
     Markdown and LaTeX, from the run folders alone.
     """
-    if (folder / "preset.json").exists():
-        console.print(f"page: {presets.remake(folder)}")
+    if published_studies.is_published(folder):
+        console.print(f"page: {published_studies.remake(folder)}")
         return
     results = read(folder)
     if pages:
@@ -129,37 +129,42 @@ def report(
     console.print(f"report: {write(results)}")
 
 
+@study.command("preset", hidden=True)  # its name in version 0.1
 @study.command(short_help="Repeat a published study, its numbers beside ours.")
-def preset(
-    name: Annotated[str, typer.Argument(help=f"one of {', '.join(presets.names())}")],
+def published(
+    name: Annotated[str, typer.Argument(help=f"one of {', '.join(published_studies.names())}")],
     settings: Annotated[
         list[str] | None, typer.Argument(help="key=value for every run, as for `unseen train`")
     ] = None,
     data: Annotated[
-        str, typer.Option(help="as for `unseen train`", show_default="the preset's own")
+        str, typer.Option(help="as for `unseen train`", show_default="the study's own")
     ] = "",
     budget: Annotated[
         Budget, typer.Option(help="quick: minutes on two cores; full: as published")
     ] = "quick",
     seeds: Annotated[
-        int, typer.Option(help="how many", show_default="as the preset says", min=0)
+        int, typer.Option(help="how many", show_default="as the study says", min=0)
     ] = 0,
     out: Annotated[
-        Path | None, typer.Option(help="the folder of presets", show_default="presets/...")
+        Path | None,
+        typer.Option(help="the folder of published studies", show_default="published/..."),
     ] = None,
     jobs: Jobs = None,
 ) -> None:
-    """Example: unseen study preset losses --data features.npz
+    """Example: unseen study published losses --data features.npz
 
     Runs the study, shows its tables and figures with the published values beside ours, and says
-    what was found and what differs. Finished runs are never repeated; presets in the same folder
+    what was found and what differs. Finished runs are never repeated; studies in the same folder
     share runs. `unseen study report FOLDER` writes the page again.
     """
-    found = presets.find(name)
-    ask = presets.Ask(data or found.usual_data, budget, tuple(settings or ()), seeds)
-    folder = out or Path("presets") / f"{Path(ask.data).stem}-{budget}"
+    found = published_studies.find(name)
+    ask = published_studies.Ask(data or found.usual_data, budget, tuple(settings or ()), seeds)
+    folder = Path("presets") / f"{Path(ask.data).stem}-{budget}"  # where version 0.1 put them
+    folder = out or (folder if folder.is_dir() else Path("published") / folder.name)
     try:
-        page_file = presets.run(found, ask, folder, jobs, presets.Watch(_shown, _measuring))
+        page_file = published_studies.run(
+            found, ask, folder, jobs, published_studies.Watch(_shown, _measuring)
+        )
     except KeyboardInterrupt:
         console.print("stopped; the same command goes on")
         raise
@@ -185,7 +190,7 @@ def _write_pages(results: Results) -> None:
 
 
 @contextmanager
-def _measuring() -> Iterator[presets.Told]:
+def _measuring() -> Iterator[published_studies.Told]:
     """A bar for what is computed after the runs."""
     with display() as (_, watch):
         yield watch.progress

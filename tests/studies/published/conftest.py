@@ -1,0 +1,84 @@
+"""Presets end to end on tiny data: real runs, seconds each."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from unseen.studies import plan as plans
+from unseen.studies.published import objectives
+from unseen.studies.published import study as published_studies
+from unseen.studies.published.page import Section
+from unseen.studies.results import read
+from unseen.studies.worker import Worker
+from unseen.training.run_folder import RunFolder
+
+
+@pytest.fixture(scope="session")
+def features(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """12 classes of 10 features in 16 dimensions, half of them for testing."""
+    generator = np.random.default_rng(0)
+    labels = np.repeat(np.arange(12), 10)
+    centres = generator.normal(size=(12, 16))
+    values = centres[labels] + 2.0 * generator.normal(size=(120, 16))
+    file = tmp_path_factory.mktemp("features") / "tiny.npz"
+    np.savez(file, features=values.astype(np.float32), labels=labels)
+    return file
+
+
+@pytest.fixture(scope="session")
+def many_classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """92 classes of 5 features in 16 dimensions: enough for batches of 144."""
+    generator = np.random.default_rng(0)
+    labels = np.repeat(np.arange(92), 5)
+    centres = generator.normal(size=(92, 16))
+    values = centres[labels] + generator.normal(size=(len(labels), 16))
+    file = tmp_path_factory.mktemp("features") / "many.npz"
+    np.savez(file, features=values.astype(np.float32), labels=labels)
+    return file
+
+
+def work_here(watcher: Worker, storage: str, grace: int, *rest: object) -> None:
+    """Runs a study in the process of the test, from the text that a process of its own is given."""
+    Worker(plans.parse(watcher.plan.to_toml()), storage, watcher.out, grace).work()
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Runs a published study with one seed and one epoch, at a rate that lets methods differ: its
+    folder. Those of a test process share their runs, as those of a user's folder do."""
+    out = tmp_path_factory.mktemp("published")
+
+    def make(name: str, data: Path | str, *settings: str) -> Path:
+        words = ("epochs=1", "batch_size=16", "lr=0.01", *settings)
+        ask = published_studies.Ask(str(data), "quick", words, seeds=1)
+        with pytest.MonkeyPatch.context() as patch:  # pages of studies have tests of their own
+            patch.setattr(published_studies.report, "write", lambda results: results.out)
+            patch.setattr("unseen.studies.engine._supervise", work_here)  # so have its processes
+            page = published_studies.run(published_studies.find(name), ask, out)
+        return page.parent
+
+    return make
+
+
+@pytest.fixture
+def few_objectives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of Roth et al. that have a partner with the switch, and two more: 7 of 18."""
+    partners = [plain for plain, _ in objectives.switched("cub200").values()]
+    few = {name: objectives.objectives()[name] for name in (*partners, "GenLifted", "Softmax")}
+    monkeypatch.setattr(objectives, "objectives", lambda: dict(few))
+
+
+@pytest.fixture
+def unrun(tmp_path: Path) -> Callable[..., list[Section]]:
+    """What a published study shows before any run has finished."""
+
+    def show(name: str, data: Path | str) -> list[Section]:
+        published, ask, results = published_studies.find(name), published_studies.Ask(str(data)), {}
+        for plan in published.plans(ask):
+            RunFolder(tmp_path / plan.name).write_text("study.toml", plan.to_toml())
+            results[plan.name] = read(tmp_path / plan.name)
+        return list(published.sections(ask, results, {}))
+
+    return show

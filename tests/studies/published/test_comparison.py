@@ -1,0 +1,52 @@
+"""Published values beside ours."""
+
+import math
+
+import pytest
+
+from unseen.statistics import crossed
+from unseen.studies.gates import Compared, Gate
+from unseen.studies.published import objectives
+from unseen.studies.published.comparison import signed
+from unseen.studies.published.named.losses import objectives_plan
+from unseen.studies.published.named.rho import _gains_told
+from unseen.studies.published.study import Ask
+
+DATA = ["cub200", "cars196", "online_products"]
+CHANCES = {"cub200": {0.3, 0.35, 0.4}, "cars196": {0.35}, "online_products": {0.15}}
+
+
+@pytest.mark.parametrize("data", DATA)
+def test_every_switched_objective_has_its_published_gain(data: str) -> None:
+    theirs, found = objectives.published(data), objectives.switched(data)
+    assert len(found) == 5
+    for name, (plain, settings) in found.items():
+        gain = theirs[name]["recall@1"] - theirs[plain]["recall@1"]
+        assert not math.isnan(gain)
+        assert f"p = {settings['miner']['switch']:g})" in name
+    assert {s["miner"]["switch"] for _, s in found.values()} == CHANCES[data]
+
+
+def test_runs_on_cars_take_the_chances_of_cars(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Ask, "published_data", "cars196")
+    variants = objectives_plan(Ask("glyphs")).variants()
+    miners = {v.labels["objective"]: v.values["miner"] for v in variants if "miner" in v.values}
+    assert miners["R-Margin (D, beta = 0.6, p = 0.35)"]["switch"] == 0.35
+
+
+def test_the_headline_counts_what_was_published() -> None:
+    effect = crossed([[0.017, 0.018, 0.018], [0.018, 0.017, 0.017]])
+    passed = (Gate("two", "tuned", "5 trials"),)
+    rows = [Compared("", "R-one", "one", effect, passed)]
+    words = " ".join(_gains_told(rows, "cars196"))
+    assert "nan" not in words
+    assert "Of 0 published gains of the rho switch on cars196: none is known" in words
+    failed = (Gate("two", "tuned", "", "not tuned"),)
+    rows += [Compared("", "R-two", "two", effect, gates, 1.75) for gates in (passed, failed)]
+    both = " ".join(_gains_told(rows, "cars196"))
+    assert "Of 2 published gains of the rho switch on cars196: 1 holds, 1 cannot be judged." in both
+    assert "+1.8 (two)" in both
+
+
+def test_a_missing_difference_is_a_dash() -> None:
+    assert (signed(math.nan), signed(0.25, 2)) == ("–", "+0.25")

@@ -1,0 +1,39 @@
+"""Metrics, and measures of the training embeddings, beside recall@1."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from unseen.studies.published.named.correlation import Correlation
+from unseen.studies.published.named.losses import objectives_plan
+from unseen.studies.published.page import Section
+from unseen.studies.published.study import Ask
+
+
+@pytest.mark.usefixtures("few_objectives")
+def test_page(features: Path, made: Callable[..., Path]) -> None:
+    folder = made("correlation", features)
+    told = (folder / "findings.md").read_text()
+    assert "over 7 objectives (published -0.80)" in told
+    assert "| R@1 and R@4 |" in told
+    assert "| inside over between |" in told
+    assert "0.79" in told  # its published r
+    for name in ("space", "metric_correlation"):
+        assert (folder / "figures" / f"{name}.pdf").exists()
+    (line,) = [line for line in told.splitlines() if line.startswith("| NMI and F1 |")]
+    printed, again = (float(cell) for cell in line.split("|")[4:6])
+    assert printed == 0.99
+    assert again > 0.9  # from their tables, over the same seven
+
+
+def test_shares_the_runs_of_losses() -> None:
+    ask = Ask("glyphs")
+    assert Correlation().plans(ask) == [objectives_plan(ask)]
+
+
+def test_nothing_finished(features: Path, unrun: Callable[..., list[Section]]) -> None:
+    space, metrics = unrun("correlation", features)
+    assert "nothing to correlate" in space.found[0]
+    assert "metrics cannot be correlated" in metrics.found[0]
+    assert not space.figures

@@ -1,0 +1,39 @@
+"""The density term with and without."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+from PIL import Image
+
+from unseen.studies.published import maps
+from unseen.studies.published.page import Section
+
+
+def test_page(features: Path, made: Callable[..., Path]) -> None:
+    folder = made("density", features, "batch_size=20")
+    told = (folder / "findings.md").read_text()
+    assert "failed" not in told
+    assert "| n_pair | nmi |" in told
+    assert "57.4 | 59.7 | +2.3" in told  # published
+    assert "entropy < orthogonal < density" in told
+    assert "contrastive, without:" in told
+    for name in ("ranks_triplet", "weight", "regularizers", "train_test", "map_train", "map_test"):
+        assert (folder / "figures" / f"{name}.png").exists()
+
+
+def test_nothing_finished(features: Path, unrun: Callable[..., list[Section]]) -> None:
+    sections = unrun("density", features)
+    assert "contrastive – (published +3.6: cannot be judged)" in sections[0].found[0]
+    assert [section.title for section in sections][-1] == "Training and unseen classes"
+
+
+def test_pictures_are_drawn() -> None:
+    generator = np.random.default_rng(0)
+    shown = generator.integers(0, 255, (12, 20, 20, 3), dtype=np.uint8)
+    data = SimpleNamespace(picture=lambda i: Image.fromarray(shown[i]))
+    uri, columns = maps.sheet(data, list(range(12)), maps.TILE)  # type: ignore[arg-type]
+    places = generator.normal(size=(12, 2)).tolist()
+    found = {"places": places, "classes": [0] * 12, "sheet": uri, "columns": columns}
+    assert len(maps.test_figure("map", found).figure.axes[0].images) == 12

@@ -1,0 +1,61 @@
+"""High-order moments, on glyphs."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from unseen.studies.published import local_features
+from unseen.studies.published import study as published_studies
+from unseen.studies.published.named import horde
+from unseen.studies.published.page import Section
+
+TINY = ("data.max_classes=16", "data.size=32", "picture_size=32", "lr=0.001")
+
+
+def test_page(made: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNSEEN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(horde, "DIMENSION", 32)
+    folder = made("horde", "glyphs", *TINY)
+    told = (folder / "findings.md").read_text()
+    assert "failed" not in told
+    assert "| fixed_random | 1 to 3 |" in told
+    assert "| 56.8 |" in told  # published, fixed, 3 orders, tested at the first
+    assert "contrastive, ensemble" in told
+    assert "published +2.7" in told  # the ensemble's
+    assert "of the 4 places" in told
+    for name in ("orders", "missing", "scattering"):
+        assert (folder / "figures" / f"{name}.png").exists()
+
+
+def test_nothing_finished(unrun: Callable[..., list[Section]]) -> None:
+    sections = unrun("horde", "glyphs")
+    assert "is – % without HORDE" in sections[0].found[0]
+    assert "have not both finished" in sections[2].found[0]
+
+
+def test_features_have_no_maps(features: Path) -> None:
+    with pytest.raises(ValueError, match="give pictures"):
+        published_studies.find("horde").plans(published_studies.Ask(str(features)))
+
+
+def test_discrepancy_against_a_loop() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x, y = torch.nn.functional.normalize(
+        torch.randn(2, 3, 4, 5, generator=generator, dtype=torch.float64), dim=3
+    )
+    found = local_features._discrepancy(x, y, 0.7)
+    for pair in range(3):
+        means = [0.0, 0.0, 0.0]
+        for i in range(4):
+            for j in range(4):
+                for place, (a, b) in enumerate(((x, x), (y, y), (x, y))):
+                    gap = (a[pair, i] - b[pair, j]).square().sum()
+                    means[place] += float(torch.exp(-0.7 * gap)) / 16
+        assert found[pair].item() == pytest.approx(means[0] + means[1] - 2 * means[2], abs=1e-12)
+    assert local_features._discrepancy(x, x, 0.7).abs().max() < 1e-12
+
+
+def test_jitter() -> None:
+    assert horde._jitter([0.1, 0.2, 0.5, 0.4, 0.6]) == pytest.approx(100 * (0.1 + 0.2) / 2)

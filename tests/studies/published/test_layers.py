@@ -1,0 +1,33 @@
+"""Layers as descriptors, on glyphs."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from unseen.studies.published import study as published_studies
+from unseen.studies.published.page import Section
+
+
+def test_page(made: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNSEEN_CACHE", str(tmp_path / "cache"))
+    folder = made("layers", "glyphs", "data.max_classes=16", "data.size=32")
+    told = (folder / "findings.md").read_text()
+    assert "failed" not in told
+    assert "NetA, trained on fc6" in told
+    assert "published +4.7" in told
+    assert "| NetE | head.fc1 (fc6) | 512 |" in told
+    assert "published: lifted-64 | penultimate | 1024 | 67.2 | 49.3 |" in told
+    assert "NetB and NetC differ from NetA in what starts pretrained" in told
+    assert "on unseen classes:" in told
+    for name in ("layers_neta", "nets", "over_time"):
+        assert (folder / "figures" / f"{name}.png").exists()
+
+
+def test_nothing_finished(unrun: Callable[..., list[Section]]) -> None:
+    assert "not finished" in unrun("layers", "glyphs")[0].found[0]
+
+
+def test_features_have_no_layers(features: Path) -> None:
+    with pytest.raises(ValueError, match="give pictures"):
+        published_studies.find("layers").plans(published_studies.Ask(str(features)))

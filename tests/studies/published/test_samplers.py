@@ -1,0 +1,52 @@
+"""Batch samplers by relative performance."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from unseen.studies.published.named import samplers
+from unseen.studies.published.named.samplers import OBJECTIVES, SAMPLERS, Samplers, published
+from unseen.studies.published.page import Section
+from unseen.studies.published.study import METRICS, Ask
+from unseen.studies.relative_performance import relative
+
+
+def test_page(
+    many_classes: Path, made: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(samplers, "QUICK", 2)
+    folder = made("samplers", many_classes)
+    told = (folder / "findings.md").read_text()
+    assert "of the best sampler's score on average" in told
+    assert "Published on cub200: FRD and" in told
+    assert "63.19" in told  # published: multi-similarity with FRD
+    assert "failed" not in told
+    assert "One seed" in told
+    assert (folder / "figures" / "relative_performance.pdf").exists()
+
+
+def test_quick_budget() -> None:
+    (plan,) = Samplers().plans(Ask("glyphs"))
+    assert len(plan.variants()) * len(plan.seeds) == 28
+
+
+def test_nothing_finished(features: Path, unrun: Callable[..., list[Section]]) -> None:
+    compared, recall = unrun("samplers", features)
+    assert compared.found == ["Fewer than two samplers have finished runs."]
+    assert "no run has finished" in recall.found[0]
+
+
+def test_published_values_put_spc_2_and_frd_on_top() -> None:
+    """Over all objectives and data sets but the products, where SPC-8 is not given."""
+    rows = [
+        row | {"data": data}
+        for data in ("cub200", "cars196")
+        for row in published(data, list(OBJECTIVES))
+    ]
+    assert len(rows) == 2 * 7 * len(SAMPLERS)
+    ratios = relative(rows, setup="sampler", fixed=("objective", "data"), metrics=METRICS)
+    means = {name: np.mean(values) for name, values in ratios.items()}
+    assert set(list(means)[:2]) == {"SPC-2", "FRD"}
+    assert max(means.values()) - min(means.values()) < 0.02

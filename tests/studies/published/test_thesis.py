@@ -1,0 +1,50 @@
+"""The tournament of ten losses and what stands around it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from unseen.studies.published.named import thesis
+from unseen.studies.published.numbers import table
+from unseen.studies.published.page import Section
+
+
+def test_names_are_the_published_ones() -> None:
+    assert set(thesis.LOSSES) == {row["loss"] for row in table("thesis_losses")}
+
+
+@pytest.mark.parametrize(
+    "losses",
+    [
+        ("NPair", "MultiSimilarity", "SoftTriple", "ProxyAnchor"),
+        pytest.param(tuple(thesis.LOSSES), marks=pytest.mark.slow),
+    ],
+    ids=len,
+)
+def test_page(
+    losses: tuple[str, ...],
+    features: Path,
+    made: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(thesis, "LOSSES", {name: thesis.LOSSES[name] for name in losses})
+    folder = made("thesis", features, "batch_size=20", "folds=3")
+    told = (folder / "findings.md").read_text()
+    assert "failed" not in told
+    assert "Without training, recall@1 in percent: " in told
+    assert "published: ProxyAnchor first (1.00), NPair last (10.00)" in told
+    assert "mean ranks must differ by 3.9" in told  # published, 12 experiments
+    assert "| MultiSimilarity | 90/10 |" in told
+    assert "91.5 | 64.4 |" in told  # published
+    assert "published 63.61 ±0.59" in told
+    assert "the search on validation classes chose base" in told
+    assert "65.4 against 68.1, -2.7" in told
+    for name in ("places_ours", "ranks_published", "ratios", "search", "pair_weights"):
+        assert (folder / "figures" / f"{name}.png").exists()
+
+
+def test_nothing_finished(features: Path, unrun: Callable[..., list[Section]]) -> None:
+    sections = unrun("thesis", features)
+    assert sections[0].found == ["No run has finished: there is no tournament."]
+    assert "No finished run" in sections[-1].found[0]

@@ -1,1 +1,0 @@
-"""The published studies, one file each: `unseen study preset NAME`; see `studies/preset.py`."""

@@ -1,0 +1,85 @@
+"""Maps (t-SNE) of the embeddings of runs, for the pages of published studies.
+
+Made once and stored as plain values, so that a page can be drawn again from them: places, classes
+and, where there are pictures, a sheet of thumbnails.
+"""
+
+import base64
+import io
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from unseen.contracts import FeatureDataset
+from unseen.experiment.run_context import reopen
+from unseen.reports import run_folder
+from unseen.reports.embedding_map import FEWEST_POINTS, flatten, sample
+from unseen.reports.thumbnails import sheet
+from unseen.studies.figures import Drawn
+from unseen.studies.published.charts import Cloud, clouds, pictures
+from unseen.studies.published.comparison import drawn
+from unseen.studies.published.study import Told
+from unseen.studies.results import Run
+
+CLASSES, MOST_POINTS, TILE, SEED = 10, 1500, 32, 0
+
+
+def of_some_classes(embeddings: Tensor, labels: Tensor) -> dict[str, Any]:
+    """Ten classes drawn at random, the same for all runs on the same data."""
+    generator = torch.Generator().manual_seed(SEED)
+    classes = labels.unique()
+    chosen = classes[torch.randperm(len(classes), generator=generator)[:CLASSES]]
+    kept = torch.isin(labels, chosen)
+    places = flatten(embeddings[kept].numpy(), normalise=True)
+    return {"places": np.round(places, 2).tolist(), "classes": labels[kept].tolist()}
+
+
+def of_test(run: Run, tell: Told) -> dict[str, Any] | None:
+    """A sample of the test items; None where there are too few."""
+    tell("map of the test classes", 0, 1)
+    test = run_folder.read(run.folder).test
+    if test is None or not test.usable or len(test) < FEWEST_POINTS:
+        return None
+    points = sample(test.labels, MOST_POINTS)
+    points = np.random.default_rng(SEED).permutation(points)
+    places = flatten(test.embeddings[points], normalise=True)
+    found = {"places": np.round(places, 2).tolist(), "classes": test.labels[points].tolist()}
+    dataset = reopen(run.folder)[0].dataset
+    if not isinstance(dataset, FeatureDataset):
+        uri, columns = sheet(dataset, test.indices[points].tolist(), TILE)
+        found |= {"sheet": uri, "columns": columns}
+    tell("map of the test classes", 1, 1)
+    return found
+
+
+def classes_figure(name: str, found: Mapping[str, Any], what: str) -> Drawn:
+    """Panels side by side, a colour per class."""
+    panels = [Cloud(f"{what}: {k}", each["places"], each["classes"]) for k, each in found.items()]
+    count = len(set(panels[0].classes))
+    told = f"t-SNE of {count} training classes, the same in every panel, a colour each."
+    return drawn(name, told, lambda: clouds(panels))
+
+
+def test_figure(name: str, found: Mapping[str, Any]) -> Drawn:
+    """Thumbnails where there are pictures, otherwise points coloured by class."""
+    places = np.asarray(found["places"])
+    count = len(set(found["classes"]))
+    told = f"t-SNE of {len(places):,} items of {count} unseen classes"
+    if "sheet" not in found:
+        panel = Cloud("unseen classes", places, found["classes"])
+        return drawn(name, f"{told}, a colour per class.", lambda: clouds([panel]))
+    tiles = _tiles(found["sheet"], int(found["columns"]), len(places))
+    told += "; pictures that would cover another by more than half are left out."
+    return drawn(name, told, lambda: pictures(places, tiles))
+
+
+def _tiles(uri: str, columns: int, count: int) -> list[Any]:
+    content = base64.b64decode(uri.partition(",")[2])
+    whole = np.asarray(Image.open(io.BytesIO(content)).convert("RGB"))
+    return [
+        whole[TILE * (i // columns) :, TILE * (i % columns) :][:TILE, :TILE] for i in range(count)
+    ]

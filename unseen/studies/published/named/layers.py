@@ -1,0 +1,331 @@
+"""Which layer serves unseen classes best: the one the loss sits on, or the one before it.
+
+Source   N. Vo, J. Hays, Generalization in Metric Learning: Should the Embedding Layer be the
+         Embedding Layer?, WACV 2019, https://arxiv.org/abs/1803.03310, tables 2 and 3,
+         figures 2 to 5
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from unseen import config as configs
+from unseen.contracts import Dataset, FeatureDataset
+from unseen.experiment.layers import compare_layers
+from unseen.experiment.run_context import RunContext, Watch, reopen
+from unseen.networks.backbone import has_weights
+from unseen.networks.network import EMBEDDING, POOLED
+from unseen.reports import run_folder
+from unseen.reports.layers import layers_by_epoch
+from unseen.statistics import compare
+from unseen.studies.document import Table
+from unseen.studies.figures import Drawn
+from unseen.studies.plan import Plan, Values
+from unseen.studies.published import disagreements
+from unseen.studies.published.charts import Point, bars, lines
+from unseen.studies.published.comparison import drawn, number
+from unseen.studies.published.numbers import table
+from unseen.studies.published.page import Section
+from unseen.studies.published.study import Ask, PublishedStudy, Told
+from unseen.studies.results import Results, Run
+from unseen.training.run_folder import RunFolder
+
+NETS = {"NetA": "net_a", "NetB": "net_b", "NetC": "net_c", "NetD": "net_d", "NetE": "net_e",
+        "NetF": "net_f"}  # fmt: skip
+CLASSIFIED = "NetA, classification"
+HIDDEN = {"head.fc1": "fc6", "head.fc2": "fc7", "head.fc3": "fc8"}
+FOREIGN: dict[str, Values] = {
+    "lifted structure, 64": {"loss": {"name": "lifted_structure"}, "embedding_size": 64},
+    "lifted structure, 128": {"loss": {"name": "lifted_structure"}, "embedding_size": 128},
+    "multi similarity, 128": {"loss": {"name": "multi_similarity"}, "embedding_size": 128},
+}
+ByNet = dict[str, dict[str, Any]]  # net -> what `measure` says of it
+
+
+class Layers(PublishedStudy):
+    source = "Vo and Hays 2019, tables 2 and 3, figures 2 to 5 (VGG-16, 512-d)"
+    shows = "recall of every layer on training and unseen classes, over time, in nets A to F"
+
+    def plans(self, ask: Ask) -> list[Plan]:
+        if not ask.has_pictures:
+            raise ValueError(
+                f"layers looks into a network, and {ask.data} holds features: give pictures, e.g. "
+                "--data glyphs"
+            )
+        shared: Values = {"embedding_size": "auto", "layers_every": 1, "metrics": ["recall@1"]}
+        shared |= {"freeze_until": None}
+        metric: Values = {"loss": {"name": "smooth_triplet", "preset": "vo_hays"}}
+        nets: dict[str, Values] = {n: {"network": NETS[n]} | metric for n in _nets(ask)}
+        softmax: Values = {"loss": {"name": "softmax", "preset": "vo_hays"}}
+        nets[CLASSIFIED] = {"network": "net_a"} | softmax
+        seeds = 1 if ask.is_quick else 3
+        return [
+            ask.plan("layers_nets", "Nets A to F.", {"net": nets}, shared, seeds),
+            ask.plan("layers_foreign", "Other models.", {"model": FOREIGN}, shared, seeds),
+        ]
+
+    def measure(self, ask: Ask, results: Mapping[str, Results], tell: Told) -> dict[str, Any]:
+        first = [r for found in results.values() for r in _first_runs(found)]
+        measured: ByNet = {}
+        for place, (name, run) in enumerate(first):
+            tell("recall by layer", place, len(first))
+            context, folder = reopen(run.folder)
+            measured[name] = _looked_into(context, folder)
+            if name == "NetA" and not isinstance(context.dataset, FeatureDataset):
+                measured[name]["shown"] = _shown(folder, context.dataset)
+        tell("recall by layer", len(first), len(first))
+        return {"nets": measured}
+
+    def sections(
+        self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
+    ) -> list[Section]:
+        found: ByNet = measured.get("nets", {})
+        nets = {name: found[name] for name in (*NETS, CLASSIFIED) if name in found}
+        if "NetA" not in nets:
+            return [Section("By layer", ["NetA has not finished: there is nothing to compare."])]
+        return [
+            _by_layer(nets, ask),
+            _over_time(nets),
+            *disagreements.section(nets["NetA"].get("shown")),
+            _foreign({name: found[name] for name in FOREIGN if name in found}, ask),
+        ]
+
+    def differences(self, ask: Ask) -> list[str]:
+        left = [name for name in NETS if name not in _nets(ask)]
+        without = (
+            [f"{' and '.join(left)} differ from NetA in what starts pretrained; there are no "
+             "pretrained weights here, so they are NetA and are left out."]
+            if left
+            else []
+        )  # fmt: skip
+        return [
+            f"Network: {_backbone(ask)}, {ask.epochs} epochs of our optimiser; theirs is VGG-16 "
+            "with batch norm, 20,000 steps of SGD from ImageNet weights.",
+            f"Data: {ask.data}; the published column is {ask.published_data}.",
+            "The epoch is chosen by the trained layer on validation classes; curves are on "
+            "validation classes, theirs on test classes.",
+            *without,
+            "Foreign models: theirs are released by others; ours are trained here by other losses, "
+            "with our usual pooling.",
+            "One run of each net is looked into; intervals are over test classes, not over seeds.",
+        ]
+
+
+def _backbone(ask: Ask) -> str:
+    asked = configs.override({"backbone": "auto"}, list(ask.settings))["backbone"]
+    return "our usual one for these pictures" if asked == "auto" else str(asked)
+
+
+def _nets(ask: Ask) -> list[str]:
+    """Without pretrained weights B and C are the same as A."""
+    asked = configs.override({"backbone": "auto"}, list(ask.settings))["backbone"]
+    pretrained = asked != "auto" and has_weights(asked)
+    return [name for name in NETS if pretrained or name not in ("NetB", "NetC")]
+
+
+def _first_runs(found: Results) -> list[tuple[str, Run]]:
+    """The first finished run of every method whose weights are here."""
+    runs = []
+    for method in found.methods():
+        done = [run for run in found.of("", method) if run.state == "done"]
+        done = [run for run in done if RunFolder(run.folder).has("weights.safetensors")]
+        runs += [(method, run) for run in done[:1]]
+    return runs
+
+
+def _looked_into(context: RunContext, folder: RunFolder) -> dict[str, Any]:
+    """Recall by layer at the end and over time, and pooled against trained layer, over classes."""
+    compared = compare_layers(context, folder, (), Watch())
+    with np.load(folder.checked("embeddings/layers.npz")) as arrays:
+        names, right = arrays["names"].tolist(), arrays["right"]
+    labels = torch.from_numpy(context.dataset.labels[context.split.test])
+    gain = None
+    if POOLED in names and EMBEDDING in names and names.index(POOLED) != names.index(EMBEDDING):
+        rows = [torch.from_numpy(right[names.index(name)]) for name in (EMBEDDING, POOLED)]
+        ends = compare(rows[0], rows[1], labels).difference
+        gain = [ends.value, ends.low, ends.high]
+    recall = layers_by_epoch(run_folder.read(folder.path))
+    curves = [{"epoch": epoch} | found for epoch, found in recall.items()]
+    return {"layers": compared["layers"], "gain": gain, "curves": curves}
+
+
+def _shown(folder: RunFolder, dataset: Dataset) -> dict[str, Any] | None:
+    answers = run_folder.read(folder.path).layer_answers
+    return None if answers is None else disagreements.found(answers, dataset)
+
+
+def _paper_name(layer: str, net: str) -> str:
+    """pooled is pool5.3; the last layer of a head is the embedding."""
+    if layer == POOLED:
+        return "pool5.3"
+    last = {"NetA": "fc6", CLASSIFIED: "fc6", "NetB": "fc6", "NetC": "fc6", "NetE": "fc7",
+            "NetF": "fc8", "NetD": "pool5.3"}  # fmt: skip
+    return last.get(net, EMBEDDING) if layer == EMBEDDING else HIDDEN.get(layer, layer)
+
+
+def _test(net: Mapping[str, Any], layer: str) -> float:
+    """Recall in percent on unseen classes at a layer; NaN where it does not exist."""
+    found = [100 * row["test"] for row in net["layers"] if row["layer"] == layer]
+    return found[0] if found else math.nan
+
+
+def _published(ask: Ask) -> dict[tuple[str, str], float]:
+    rows = table("vo_hays_table2")
+    values = {(str(r["net"]), str(r["layer"])): r[ask.published_data] for r in rows}
+    return {key: value for key, value in values.items() if isinstance(value, float)}
+
+
+def _gain_words(gain: Sequence[float] | None) -> str:
+    if gain is None:
+        return "–"
+    value, low, high = (100 * end for end in gain)
+    return f"{value:+.1f} ({low:+.1f} to {high:+.1f})"
+
+
+def _by_layer(nets: ByNet, ask: Ask) -> Section:
+    theirs = _published(ask)
+    a = nets["NetA"]
+    change = theirs["NetA", "pool5.3"] - theirs["NetA", "fc6"]
+    told = [
+        f"NetA, trained on fc6: the pooled layer before it has {_test(a, POOLED):.1f} % recall@1 "
+        f"on unseen classes, fc6 {_test(a, EMBEDDING):.1f} %: a difference of "
+        f"{_gain_words(a['gain'])} points, published {change:+.1f}.",
+        _on_training_classes(a, ask),
+        *_expected(nets, theirs),
+    ]
+    rows = []
+    for net, found in nets.items():
+        for row in found["layers"]:
+            name = _paper_name(row["layer"], net)
+            if net == "NetD" and row["layer"] == EMBEDDING:
+                continue  # the pooled layer itself
+            cells = [f"{row['size']}", f"{100 * row['train']:.1f}", f"{100 * row['test']:.1f}"]
+            shown = name if name == row["layer"] else f"{row['layer']} ({name})"
+            rows.append([net, shown, *cells, number(theirs.get((net, name)))])
+    heads = ["net", "layer", "size", "train R@1 %", "test R@1 %", "published test"]
+    caption = "Layers in the order they run; the loss sits on the last one of each net."
+    return Section("By layer", told, [Table(heads, rows, caption)], _bar_figures(nets))
+
+
+def _on_training_classes(net: Mapping[str, Any], ask: Ask) -> str:
+    ours = {row["layer"]: 100 * row["train"] for row in net["layers"]}
+    column = f"{ask.published_data}_train"
+    theirs = {r["layer"]: r[column] for r in table("vo_hays_table3") if r["model"] == "NetA"}
+    return (
+        f"On training classes the pooled layer has {number(ours.get(POOLED))} %, fc6 "
+        f"{number(ours.get(EMBEDDING))} %; published {theirs['penultimate']} and "
+        f"{theirs['output']}: there recall rises towards the loss."
+    )
+
+
+def _expected(nets: ByNet, theirs: Mapping[tuple[str, str], float]) -> list[str]:
+    """What the paper says of layers, and whether it is so here."""
+    told = []
+    before = {n: f["gain"] for n, f in nets.items() if f["gain"] is not None and n != CLASSIFIED}
+    better = [n for n, gain in before.items() if n != "NetD" and gain[1] > 0]
+    others = [n for n in before if n != "NetD" and n not in better]
+    told.append(
+        "The pooled layer is better than the trained one, its interval above 0, in "
+        f"{', '.join(better) or 'none'}; not so in {', '.join(others) or 'none'} (published: "
+        "it is better in NetA and NetE)."
+    )
+    pooled = {net: _test(found, POOLED) for net, found in nets.items()}
+    if "NetD" in nets:
+        verb = "below" if pooled["NetD"] < pooled["NetA"] else "not below"
+        told.append(
+            f"With the loss on the pooled layer itself (NetD) that layer has {pooled['NetD']:.1f} "
+            f"%, {verb} the {pooled['NetA']:.1f} % of NetA; the paper finds it much worse."
+        )
+    if "NetE" in nets:
+        fc6 = [_test(nets["NetE"], "head.fc1"), _test(nets["NetA"], EMBEDDING)]
+        published = f"{theirs['NetE', 'fc6']:.1f} against {theirs['NetA', 'fc6']:.1f}"
+        told.append(
+            f"fc6 has {fc6[0]:.1f} % in NetE, where fc7 is trained after it, against {fc6[1]:.1f} "
+            f"% in NetA, where it is trained itself; published {published}."
+        )
+    return told
+
+
+def _bar_figures(nets: ByNet) -> list[Drawn]:
+    rows = nets["NetA"]["layers"]
+    series = {
+        title: {r["layer"]: Point(r["layer"], 100 * r[part]) for r in rows}
+        for part, title in (("train", "training classes"), ("test", "unseen classes"))
+    }
+    tops: dict[str, dict[str, Point]] = {}
+    for net, found in nets.items():
+        for row in found["layers"]:
+            name = _paper_name(row["layer"], net)
+            if name[:2] == "fc" or row["layer"] == POOLED:
+                tops.setdefault(name, {})[net] = Point(net, 100 * row["test"])
+    return [
+        drawn(
+            "layers_neta",
+            "NetA: recall@1 by layer on training and on unseen classes, from picture to loss.",
+            lambda: bars(series, "recall@1, %"),
+        ),
+        drawn(
+            "nets",
+            "Recall@1 on unseen classes at the last layers of each net; the loss sits on the last.",
+            lambda: bars(tops, "recall@1, %"),
+        ),
+    ]
+
+
+def _over_time(nets: ByNet) -> Section:
+    series: dict[str, list[Point]] = {}
+    dashed, told = [], []
+    for net in ("NetA", CLASSIFIED):
+        curves = nets.get(net, {}).get("curves", [])
+        for layer in (POOLED, EMBEDDING):
+            for part, title in (("validation", "unseen"), ("train", "training")):
+                points = [Point(c["epoch"], 100 * c[part][layer]) for c in curves if part in c]
+                if points:
+                    name = f"{net}, {_paper_name(layer, net)}, {title}"
+                    series[name] = points
+                    dashed += [name] if part == "train" else []
+        if curves and "validation" in curves[-1]:
+            last = curves[-1]["validation"]
+            told.append(
+                f"{net}: at the end {100 * last[POOLED]:.1f} % at the pooled layer and "
+                f"{100 * last[EMBEDDING]:.1f} % at fc6 on validation classes."
+            )
+    told.append("The source draws these curves (figure 3) without numbers.")
+    figure = drawn(
+        "over_time",
+        "Recall@1 of the pooled layer and of fc6 after each epoch, metric loss and classification; "
+        "solid on validation classes, dashed on as many training classes.",
+        lambda: lines(series, "epoch", "recall@1, %", dashed),
+    )
+    return Section("Over time, and under classification", told, [], [figure] if series else [])
+
+
+def _foreign(found: ByNet, ask: Ask) -> Section:
+    rows, words = [], []
+    for name, model in found.items():
+        for layer, title in ((EMBEDDING, "output"), (POOLED, "penultimate")):
+            row = next((r for r in model["layers"] if r["layer"] == layer), None)
+            if row is not None:
+                values = [f"{100 * row[part]:.1f}" for part in ("train", "test")]
+                rows.append([f"ours: {name}", title, str(row["size"]), *values])
+        words.append(f"{name} {_gain_words(model['gain'])}")
+    theirs: dict[str, dict[str, float]] = {}
+    for line in table("vo_hays_table3"):
+        scores = [line[f"{ask.published_data}_{part}"] for part in ("train", "test")]
+        size = line["dim"]
+        shown = f"{size:.0f}" if isinstance(size, float) else ""
+        texts = [number(v if isinstance(v, float) else None) for v in scores]
+        rows.append([f"published: {line['model']}", str(line["layer"]), shown, *texts])
+        if isinstance(scores[1], float):
+            theirs.setdefault(str(line["model"]), {})[str(line["layer"])] = scores[1]
+    changes = [each["penultimate"] - each["output"] for each in theirs.values()]
+    told = (
+        "Penultimate layer against output on unseen classes, in points of recall@1: "
+        f"{'; '.join(words) or 'no run has finished'}. Published: {min(changes):+.1f} to "
+        f"{max(changes):+.1f} over {len(changes)} models."
+    )
+    heads = ["model", "layer", "size", "train R@1 %", "test R@1 %"]
+    return Section("Other models", [told], [Table(heads, rows)])

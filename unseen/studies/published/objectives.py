@@ -1,0 +1,85 @@
+"""The objectives of Roth et al. 2020 by their published names, and their published scores.
+
+Values are those of their paper (`preset = "revisit"`). Class parameters learn at `CLASS_LR` here:
+their rates are for 150 epochs of a whole network and would leave proxies where they started in the
+short runs of a head.
+"""
+
+import re
+
+from unseen.studies.plan import Values
+from unseen.studies.published.numbers import table
+
+CLASS_LR = 1e-2
+SET_UP: Values = {"head": {"start": "default"}}  # random, as theirs
+UNTRAINED = "Imagenet"  # the source's name of the network before training
+COLUMNS = {"recall@1": "r1", "recall@2": "r2", "f1": "f1", "revisit_map": "map", "nmi": "nmi"}
+
+
+def objectives() -> dict[str, Values]:
+    """Published name -> settings; without the switch."""
+    triplet, distance = _loss("triplet"), _miner("distance_weighted")
+    return {
+        "Angular": _loss("angular"),
+        "ArcFace": _loss("arcface", lr=CLASS_LR),
+        "Contrastive (D)": _loss("contrastive") | distance,
+        "GenLifted": _loss("generalized_lifted"),
+        "Histogram": _loss("histogram"),
+        "Multisimilarity": _loss("multi_similarity"),
+        "Margin (D, beta = 0.6)": _loss("margin", beta=0.6) | distance,
+        "Margin (D, beta = 1.2)": _loss("margin", beta=1.2) | distance,
+        "Npair": _loss("n_pair"),
+        "ProxyNCA": _loss("proxy_nca", lr=CLASS_LR),
+        "Quadruplet (D)": _loss("quadruplet") | distance,
+        "SNR (D)": _loss("snr") | distance,
+        "SoftTriple": _loss("soft_triple", lr=CLASS_LR),
+        "Softmax": _loss("normalized_softmax", lr=CLASS_LR),
+        "Triplet (D)": triplet | distance,
+        "Triplet (R)": triplet | _miner("random"),
+        "Triplet (S)": triplet | _miner("semi_hard"),
+        "Triplet (H)": triplet | _miner("soft_hard"),
+    }
+
+
+def switched(data: str) -> dict[str, tuple[str, Values]]:
+    """Published name with the rho switch on one of their data sets -> (its name without,
+    settings): "R-SNR (D, p = 0.3)" -> "SNR (D)" with the chance that they took there."""
+    found = {}
+    for name in published(data):
+        told = re.fullmatch(r"R-(.+), p = ([\d.]+)\)", name)
+        if told:
+            plain, chance = f"{told[1]})", float(told[2])
+            found[name] = (plain, with_switch(objectives()[plain], chance))
+    return found
+
+
+def with_switch(settings: Values, chance: float) -> Values:
+    return settings | {"miner": settings["miner"] | {"switch": chance}}
+
+
+def published(data: str) -> dict[str, dict[str, float]]:
+    """Approach -> metric -> percent, of one of their data sets; the untrained row as ours is
+    called."""
+    rows = [row for row in table("revisit_objectives") if row["dataset"] == data]
+    found = {
+        tidy(str(row["approach"])): {
+            metric: value
+            for metric, column in COLUMNS.items()
+            if isinstance(value := row[column], float)
+        }
+        for row in rows
+    }
+    return found | {"untrained": found.get(UNTRAINED, {})}
+
+
+def tidy(name: str) -> str:
+    """A published name without the blanks before its signs: "(D, beta = 0.6 )" -> "0.6)"."""
+    return re.sub(r" +([,)])", r"\1", name)
+
+
+def _loss(name: str, **values: float) -> Values:
+    return {"loss": {"name": name, "preset": "revisit"} | values}
+
+
+def _miner(name: str) -> Values:
+    return {"miner": {"name": name, "preset": "revisit"}}

@@ -1,0 +1,91 @@
+"""The page of a published study: what was found in words, tables and figures with the published
+values beside ours, every difference of set-up, and the command. `findings.md` is the same in
+Markdown.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from unseen.pages import Headline, Part
+from unseen.studies.document import Table, document, saved
+from unseen.studies.figures import Drawn
+from unseen.studies.results import Results
+from unseen.training.run_folder import RunFolder
+
+
+@dataclass(frozen=True)
+class Title:
+    """What the page is about."""
+
+    name: str
+    source: str
+    shows: str
+    command: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """A question and its answer: `found` says in words, with numbers, what is seen."""
+
+    title: str
+    found: Sequence[str]
+    tables: Sequence[Table] = field(default=())
+    figures: Sequence[Drawn] = field(default=())
+
+
+def write(
+    folder: RunFolder,
+    title: Title,
+    sections: Sequence[Section],
+    differences: Sequence[str],
+    results: Mapping[str, Results],
+) -> Path:
+    """Writes index.html, findings.md and figures/ into the study's folder."""
+    first = replace(sections[0], found=sections[0].found[1:])  # its first sentence is the headline
+    parts = []
+    for number, each in enumerate([first, *sections[1:]]):
+        figures = [saved(drawn, folder) for drawn in each.figures]
+        shown = Part.of(
+            "studies/published/section", each.title, str(number), section=each, figures=figures
+        )
+        parts.append(shown)
+    runs = {name: len(found.runs) for name, found in results.items()}
+    parts.append(
+        Part.of(
+            "studies/published/setup", "Set-up", "how", of=title, differences=differences, runs=runs
+        )
+    )
+    page = document(title.name, Headline(sections[0].found[0]), _notices(results), parts)
+    folder.write_text("findings.md", _markdown(title, sections, differences, results))
+    folder.write_text("index.html", page)
+    return folder.file("index.html")
+
+
+def _notices(results: Mapping[str, Results]) -> list[str]:
+    everything = [run for found in results.values() for run in found.runs]
+    told = list(dict.fromkeys(said for found in results.values() for said in found.warnings))
+    for state, words in (("failed", "failed and are missing"), ("open", "have not been run")):
+        count = sum(run.state == state for run in everything)
+        told += [f"{count} of {len(everything)} runs {words}."] if count else []
+    return told
+
+
+def _markdown(
+    title: Title,
+    sections: Sequence[Section],
+    differences: Sequence[str],
+    results: Mapping[str, Results],
+) -> str:
+    lines = [f"## {title.name}: {title.shows}", "", f"Source: {title.source}", ""]
+    lines += [f"    {title.command}", ""]
+    lines += [text for told in _notices(results) for text in (told, "")]
+    for section in sections:
+        lines += [f"### {section.title}", ""]
+        lines += [text for sentence in section.found for text in (sentence, "")]
+        for table in section.tables:
+            lines += table.markdown()
+        for drawn in section.figures:
+            lines += [f"![{drawn.caption}](figures/{drawn.name}.png)", ""]
+    lines += ["### What differs from the source", "", *[f"- {text}" for text in differences]]
+    return "\n".join(lines) + "\n"

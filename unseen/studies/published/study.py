@@ -1,0 +1,228 @@
+"""A published study as one command: what is run, what is shown, and what differs from the source.
+
+    published = find("losses")
+    ask = Ask(data="features.npz")
+    run(published, ask, Path("published/features"))     # stop it, call it again: it goes on
+    remake(Path("published/features/losses"))           # the page again, from what is stored
+
+Files    out/studies/<plan>/      studies; published ones that ask for the same one share it
+         out/<name>/              published.json, measured.json, index.html, findings.md, figures/
+
+A published study is one file in `named/` with one class of the same name.
+"""
+
+import json
+import shlex
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, field
+from importlib import import_module
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from unseen import config as configs
+from unseen import find_data
+from unseen.catalogue import known
+from unseen.studies import plan as plans
+from unseen.studies import report
+from unseen.studies.engine import Study, StudyProgress
+from unseen.studies.plan import Plan, Values
+from unseen.studies.published import page
+from unseen.studies.published.page import Section
+from unseen.studies.results import Results, read
+from unseen.training.run_folder import RunFolder
+
+FILE, FILE_OF_0_1 = "published.json", "preset.json"  # which study a folder holds
+Budget = Literal["quick", "full"]
+Told = Callable[[str, int, int], None]  # what, how many done, of how many
+METRICS = ["recall@1", "recall@2", "f1", "revisit_map", "nmi"]  # the columns of most sources
+EPOCHS = {"features": {"quick": 8, "full": 40}, "pictures": {"quick": 4, "full": 30}}
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What a user asks for. settings: `key=value` words for every run. seeds: how many; 0: as the
+    published says."""
+
+    data: str
+    budget: Budget = "quick"
+    settings: tuple[str, ...] = ()
+    seeds: int = 0
+
+    @property
+    def is_quick(self) -> bool:
+        return self.budget == "quick"
+
+    @property
+    def has_pictures(self) -> bool:
+        return find_data.data_table(self.data)["name"] != "arrays"
+
+    @property
+    def epochs(self) -> int:
+        kind = "pictures" if self.has_pictures else "features"
+        asked = configs.override({"epochs": EPOCHS[kind][self.budget]}, list(self.settings))
+        return int(asked["epochs"])
+
+    @property
+    def published_data(self) -> str:
+        """The data set whose published values stand beside ours."""
+        name = str(find_data.data_table(self.data)["name"])
+        return name if name in ("cars196", "online_products") else "cub200"
+
+    def plan(
+        self,
+        name: str,
+        about: str,
+        factors: Mapping[str, Any],
+        config: Values | None = None,
+        seeds: int = 2,
+        **rest: Any,
+    ) -> Plan:
+        """A plan on the data: the set-up of all of them, then `config`, then the user's words."""
+        values: Values = {
+            "data": find_data.data_table(self.data),
+            "protocol": "fixed_validation",
+            "epochs": self.epochs,
+            "embedding_size": 128,
+            "metrics": METRICS,
+        }
+        values |= {} if self.has_pictures else {"head": {"start": "default"}}  # as the sources'
+        values = configs.override(values | (config or {}), list(self.settings))
+        chosen = list(range(self.seeds or seeds))
+        return plans.make(
+            {"name": name, "about": about, "seeds": chosen, "config": values, "factors": factors}
+            | rest
+        )
+
+
+class PublishedStudy(ABC):
+    """A published study."""
+
+    source: ClassVar[str]  # whose, and which table or figure
+    shows: ClassVar[str]  # one line for the list
+    usual_data: ClassVar[str] = "glyphs"
+
+    @property
+    def name(self) -> str:
+        return type(self).__module__.rpartition(".")[2]
+
+    def plans(self, ask: Ask) -> list[Plan]:
+        """The studies it needs."""
+        return []
+
+    def measure(self, ask: Ask, results: Mapping[str, Results], tell: Told) -> dict[str, Any]:
+        """What the scores of runs do not say, as plain values; stored, so that it is done once."""
+        return {}
+
+    @abstractmethod
+    def sections(
+        self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
+    ) -> list[Section]:
+        """What is shown, from stored values alone; the first sentence is the headline."""
+
+    @abstractmethod
+    def differences(self, ask: Ask) -> list[str]:
+        """How the set-up differs from the source's."""
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Who hears how it goes: a listener for each study, by its folder, and one for the rest."""
+
+    study: Callable[[Path], AbstractContextManager[Callable[[StudyProgress], None]]] = field(
+        default=lambda folder: nullcontext(lambda progress: None)
+    )
+    rest: Callable[[], AbstractContextManager[Told]] = field(
+        default=lambda: nullcontext(lambda what, done, total: None)
+    )
+
+
+def names() -> list[str]:
+    """The published studies there are."""
+    folder = files("unseen.studies.published.named")
+    found = (file.name for file in folder.iterdir() if file.name.endswith(".py"))
+    return sorted(name.removesuffix(".py") for name in found if not name.startswith("_"))
+
+
+def find(name: str) -> PublishedStudy:
+    """A published study by name; an unknown one names the nearest."""
+    known(name, names(), "published study")
+    module = import_module(f"unseen.studies.published.named.{name}")
+    title = "".join(word.capitalize() for word in name.split("_"))
+    made: PublishedStudy = getattr(module, title)()
+    return made
+
+
+def run(
+    published: PublishedStudy,
+    ask: Ask,
+    out: Path,
+    jobs: int | None = None,
+    watch: Watch | None = None,
+) -> Path:
+    """Runs what is missing and writes the page; returns where."""
+    watch = watch or Watch()
+    folder = RunFolder(out / published.name)
+    made = {
+        plan.name: Study(plan) for plan in published.plans(ask)
+    }  # all are checked before any runs
+    folder.write_json(FILE, {"name": published.name, "ask": asdict(ask)})
+    results = {}
+    for name, study in made.items():
+        place = out / "studies" / name
+        with watch.study(place) as tell:
+            results[name] = study.run(place, jobs=jobs, tell=tell)
+        report.write(results[name])
+    of = {"ask": asdict(ask), "runs": [_states(found) for found in results.values()]}
+    of = json.loads(json.dumps(of))
+    if not folder.has("measured.json") or folder.read_json("measured.json")["of"] != of:
+        with watch.rest() as told:
+            measured = published.measure(ask, results, told)
+        folder.write_json("measured.json", {"of": of, "values": measured})
+    return remake(folder.path)
+
+
+def is_published(path: Path) -> bool:
+    """Whether a folder holds a published study."""
+    return (path / FILE).exists() or (path / FILE_OF_0_1).exists()
+
+
+def remake(path: Path) -> Path:
+    """The page again, from stored runs and measurements."""
+    folder = RunFolder(path)
+    told = folder.read_json(FILE if folder.has(FILE) else FILE_OF_0_1)
+    published = find(told["name"])
+    ask = Ask(**told["ask"] | {"settings": tuple(told["ask"]["settings"])})
+    results = {
+        plan.name: read(path.parent / "studies" / plan.name) for plan in published.plans(ask)
+    }
+    measured = folder.read_json("measured.json")["values"]
+    return page.write(
+        folder,
+        page.Title(published.name, published.source, published.shows, command(published, ask)),
+        published.sections(ask, results, measured),
+        published.differences(ask),
+        results,
+    )
+
+
+def command(published: PublishedStudy, ask: Ask) -> str:
+    """The command that makes it."""
+    words = [
+        "unseen",
+        "study",
+        "published",
+        published.name,
+        "--data",
+        ask.data,
+        "--budget",
+        ask.budget,
+    ]
+    words += ["--seeds", str(ask.seeds)] if ask.seeds else []
+    return shlex.join([*words, *ask.settings])
+
+
+def _states(results: Results) -> list[str]:
+    return [f"{run.cell.key} {run.state}" for run in results.runs]
