@@ -312,8 +312,11 @@ def test_a_depth_is_reached_in_rungs_from_the_head() -> None:
     assert len(of_photographs("depth=whole", "epochs=1")[0].ladder) == 2
     assert [line.split(" trains")[0] for line in reasons[-2:]] == ["ladder: last", "ladder: whole"]
     assert settle(config, photographs)[0] == config
-    given, _ = of_photographs("depth=last", "loss=margin")
-    assert [rung_config(given, r.name).loss.name for r in given.ladder] == ["margin"]
+    for word, name in (("loss=margin", "margin"), ("memory.size=64", "multi_similarity")):
+        given, _ = of_photographs("depth=last", word)
+        assert [rung_config(given, r.name).loss.name for r in given.ladder] == [name]
+    mirrored, _ = of_photographs("depth=whole", "mirror=true")  # activations of pairs are not kept
+    assert [rung_config(mirrored, r.name).mirror for r in mirrored.ladder] == [False, "judging"]
     assert of_photographs("depth=head")[0] == of_photographs()[0]
 
 
@@ -322,8 +325,9 @@ def test_a_depth_that_cannot_be_climbed_to_is_an_error() -> None:
     for words in (("depth=whole", "freeze_until=pooled"), ("depth=last", "weights=none")):
         with pytest.raises(ValueError, match="does not go with freeze_until"):
             of_photographs(*words)
-    with pytest.raises(ValueError, match="needs select=validation"):
-        of_photographs('ladder=[{name="a"}]', "select=test")
+    for word in ("select=test", "monitor=test"):
+        with pytest.raises(ValueError, match="needs select and monitor = validation"):
+            of_photographs('ladder=[{name="a"}]', word)
     with pytest.raises(ValueError, match="unknown key of the rung a 'seed'"):
         of_photographs('ladder=[{name="a", seed=1}]')
     with pytest.raises(ValueError, match="rungs need names of their own"):

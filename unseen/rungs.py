@@ -56,8 +56,10 @@ def with_ladder(config: Config, settled: SettledConfig) -> tuple[SettledConfig, 
         rungs = [last(config, cut), *([whole(config)] if config.depth == WHOLE else [])]
         settled = settled.model_copy(update={"ladder": rungs})
     names = [rung.name for rung in settled.ladder]
-    if names and settled.select == "test":
-        raise ValueError("a ladder is climbed by validation classes: it needs select=validation")
+    if names and "test" in (settled.select, settled.monitor):
+        raise ValueError(
+            "a ladder is climbed by validation classes: it needs select and monitor = validation"
+        )
     if names and settled.adapter is not None:
         raise ValueError("rungs train layers that an adapter leaves as they are: leave one out")
     if len({FIRST, *names}) != len(names) + 1:
@@ -67,8 +69,9 @@ def with_ladder(config: Config, settled: SettledConfig) -> tuple[SettledConfig, 
 
 def can_climb(settled: SettledConfig) -> bool:
     """Whether there is a head on layers that know something, and more to train below it."""
-    plain = settled.network == PLAIN and settled.ensemble is None
-    return plain and settled.weights is not None and settled.select == "validation"
+    plain = settled.network == PLAIN and settled.ensemble is None and settled.adapter is None
+    knows = settled.weights is not None
+    return plain and knows and "test" not in (settled.select, settled.monitor)
 
 
 def rung_config(config: SettledConfig, name: str) -> SettledConfig:
@@ -93,13 +96,14 @@ def _reason(config: SettledConfig, name: str) -> str:
 
 
 def last(config: Config, cut: str, **values: Any) -> Rung:
-    usual = {"epochs": 6, "views": 2, "mirror": False, "smallest_crop": 0.25}
-    return _rung(config, LAST, {"freeze_until": cut}, usual | values)
+    usual = {"epochs": 6, "views": 2, "smallest_crop": 0.25}
+    return _rung(config, LAST, {"freeze_until": cut, "mirror": False}, usual | values)
 
 
 def whole(config: Config, **values: Any) -> Rung:
-    usual = {"epochs": 12, "mirror": "judging", "smallest_crop": 0.25}
-    return _rung(config, WHOLE, {"freeze_until": None, "views": 0}, usual | values)
+    given = config.mirror if "mirror" in config.model_fields_set else True
+    what = {"freeze_until": None, "views": 0, "mirror": "judging" if given else False}
+    return _rung(config, WHOLE, what, {"epochs": 12, "smallest_crop": 0.25} | values)
 
 
 def larger(config: Config, **values: Any) -> Rung:
@@ -112,7 +116,7 @@ def _rung(config: Config, name: str, what: dict[str, Any], usual: dict[str, Any]
     usual = {"lr": 8e-4, "frozen_bn": "full"} | usual
     if config.epochs == "auto" or config.epochs > 1:
         usual["schedule"] = {"name": "cosine", "warm_up": 1}
-    if "loss" not in config.model_fields_set:
+    if config.memory is None and not {"loss", "miner"} & config.model_fields_set:
         usual |= {"loss": "proxy_anchor", "miner": None}
     free = {key: value for key, value in usual.items() if key not in config.model_fields_set}
     return Rung.model_validate({"name": name} | free | what)

@@ -4,8 +4,8 @@
     last     where it takes no more than LAST_SHARE of them
     whole    all minutes that are left, less those for judging and the report: the largest pictures
              that still get EPOCHS epochs, small ones first, judged a little larger than they were
-             trained (H. Touvron et al., https://arxiv.org/abs/1906.06423). Where half of the epochs
-             are not better than their start, it ends and gives its minutes back
+             trained (H. Touvron et al., https://arxiv.org/abs/1906.06423). Where two thirds of the
+             epochs are not better than their start, it ends and gives its minutes back
     larger   where whole gains nothing: a head on larger pictures, with their mirror images, in the
              minutes that came back
 
@@ -162,7 +162,7 @@ class _Planner:
             if epochs >= (FEWEST if found is None else EPOCHS):
                 every = -(-epochs // LOOKS)
                 values |= {"epochs": epochs, "look_every": every}
-                values |= {"patience": max(2 * every, epochs // 2)}
+                values |= {"patience": max(2 * every, 2 * epochs // 3)}
                 values |= self.batch(size)
                 found = values, epochs * each + (LOOKS + 2) * look
         return found
