@@ -8,6 +8,8 @@ import pytest
 from unseen.studies.published import study as published_studies
 from unseen.studies.published.page import Section
 
+pytestmark = pytest.mark.usefixtures("narrow_network")
+
 
 def test_page(made: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UNSEEN_CACHE", str(tmp_path / "cache"))
