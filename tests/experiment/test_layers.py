@@ -11,6 +11,7 @@ from torch import Tensor
 
 from unseen import assemble, outside
 from unseen import config as configs
+from unseen.experiment import diagnose as diagnosing
 from unseen.experiment.diagnose import diagnose
 from unseen.experiment.layers import compare_layers, stored_network
 from unseen.experiment.run import train_and_judge
@@ -123,18 +124,12 @@ def test_diagnosis_of_a_run(run: tuple[RunContext, RunFolder]) -> None:
 
 
 def test_a_diagnosis_with_more(run: tuple[RunContext, RunFolder]) -> None:
-    def nothing(embeddings: Tensor, labels: Tensor) -> dict[str, str]:
-        return {"answer": "none"}
-
     def mean(embeddings: Tensor, labels: Tensor) -> dict[str, Tensor]:
         return {"mean": embeddings.mean(dim=0), "items": torch.tensor(len(labels))}
 
-    names = {outside.object_name(part): part for part in (mean, nothing)}
-    ours, bad = names
-    with outside.holding(names):
+    ours = outside.object_name(mean)
+    with outside.holding({ours: mean}):
         found = diagnose(*run, Watch(), also=[ours, "class_spectrum"])["more"]
-        with pytest.raises(ValueError, match="must give a dict of numbers or arrays"):
-            diagnose(*run, Watch(), also=[bad])
     short = outside.short_name(ours)
     assert found[short]["test"]["items"] == len(run[0].split.test)
     assert len(found[short]["train"]["mean"]) == run[0].config.embedding_size
@@ -142,3 +137,9 @@ def test_a_diagnosis_with_more(run: tuple[RunContext, RunFolder]) -> None:
     assert "source" not in found["class_spectrum"]
     with pytest.raises(ValueError, match="did you mean class_spectrum"):
         diagnose(*run, Watch(), also=["class_spektrum"])
+
+
+@pytest.mark.parametrize("given", [{"answer": "none"}, {}, 0.5])
+def test_a_diagnostic_gives_numbers(given: object) -> None:
+    with pytest.raises(ValueError, match=r"mine\.py:Mine must give a dict of numbers or arrays"):
+        diagnosing._values("./mine.py:Mine", given)
