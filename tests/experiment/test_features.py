@@ -56,6 +56,7 @@ def test_rows_are_the_backbones_and_columns_those_of_the_data(
     out = tmp_path / "x.npz"
     size = write_features(config, dataset, out, silent)
     made = Arrays(out)
+    assert Arrays.source(out) == "glyphs"
     network = assemble.network(config).eval()
     _, transform = assemble.picture_transforms(config, network)
     images = torch.stack([transform(table.picture(i)) for i in range(32)])

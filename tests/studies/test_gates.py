@@ -53,6 +53,7 @@ def study(tmp_path: Path) -> Study:
         for name in names:
             for seed in seeds:
                 noise = 0.01 * rng.normal() + 0.05 * rng.normal(size=num_classes)
+                noise *= 0.1 if fault.get("steady") else 1.0
                 trained = level[name] + of_class + noise
                 rest = {"untrained": 0.2, "principal": 0.3} | fault.get("without", {})
                 runs.append(run(tmp_path, name, seed, trained, of_class, rest, fault))
@@ -148,14 +149,17 @@ def test_what_fails_a_gate_cannot_be_judged(study: Study, fault: dict[str, Any],
 
 
 def test_a_rising_curve_is_one_that_would_leave_the_interval(study: Study) -> None:
-    """Half of the effect's interval is allowed, and falling always is."""
-    effect = only(study()).effect
-    assert effect is not None
-    for rise, passes in ((0.9, True), (1.1, False), (-5.0, True)):
-        curve = [*FLAT[:8], *(0.61 + rise * effect.half for _ in range(2))]
-        gate = next(g for g in only(study(curve={"good": curve})).gates
-                    if (g.arm, g.name) == ("good", "flat curve"))  # fmt: skip
-        assert gate.passed == passes
+    """Half of the effect's interval is allowed, at most 1 point, and falling always is."""
+    for steady in (False, True):
+        effect = only(study(steady=steady)).effect
+        assert effect is not None
+        assert (effect.half < 0.01) == steady
+        allowed = effect.half if steady else 0.01
+        for rise, passes in ((0.9, True), (1.1, False), (-50.0, True)):
+            curve = [*FLAT[:8], *(0.61 + rise * allowed for _ in range(2))]
+            found = only(study(steady=steady, curve={"good": curve})).gates
+            (gate,) = [g for g in found if (g.arm, g.name) == ("good", "flat curve")]
+            assert gate.passed == passes
 
 
 @pytest.mark.parametrize("length", [5, 8, 12, 24, 150])

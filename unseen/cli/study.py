@@ -119,7 +119,7 @@ def report(
     Markdown and LaTeX, from the run folders alone.
     """
     if published_studies.is_published(folder):
-        console.print(f"page: {published_studies.remake(folder)}")
+        _print_findings(published_studies.remake(folder))
         return
     results = read(folder)
     if pages:
@@ -168,6 +168,10 @@ def published(
     except KeyboardInterrupt:
         console.print("stopped; the same command goes on")
         raise
+    _print_findings(page_file)
+
+
+def _print_findings(page_file: Path) -> None:
     console.print((page_file.parent / "findings.md").read_text())
     console.print(f"page: {page_file}")
 

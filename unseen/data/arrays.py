@@ -8,6 +8,7 @@
     groups       [n] items of a group (a camera, a sequence) do not answer each other
     label_<name> [n] further labels, to judge by
     incomplete   what the data they were made of lacked, in a sentence
+    of           the name of the data set they were made of, such as cub200
 
 Without `split` the second half of the classes, in the order of their labels, is tested: the
 convention of the benchmarks. `unseen features` makes such a file from any data set and backbone.
@@ -28,6 +29,7 @@ from unseen.data.pictures.item_digests import row_digests, row_ids
 
 FURTHER = "label_"  # the names of further label columns begin with it
 NAMES = "label_names"
+OF = "of"
 
 
 class Arrays:
@@ -62,6 +64,12 @@ class Arrays:
         self.annotations = told.annotations
         self._incomplete = str(held.get(INCOMPLETE, ""))
         self.label_names = _names(told.label_names, held.get(NAMES), root)
+
+    @staticmethod
+    def source(root: str | Path) -> str:
+        """The data set that the features of a file were made of; empty where it does not say."""
+        with np.load(Path(root), allow_pickle=False) as held:
+            return str(held[OF]) if OF in held.files else ""
 
     @classmethod
     def recognises(cls, root: Path) -> bool:

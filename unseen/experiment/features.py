@@ -25,7 +25,7 @@ from unseen.contracts import (
     Progress,
     annotations_of,
 )
-from unseen.data.arrays import FURTHER, NAMES
+from unseen.data.arrays import FURTHER, NAMES, OF
 from unseen.data.base import INCOMPLETE
 from unseen.data.pictures.loader import evaluation_batches
 from unseen.evaluation.embed import embed
@@ -47,7 +47,8 @@ def write_features(config: SettledConfig, dataset: Dataset, out: Path, progress:
     parts = out.with_name(f"{out.name}.{key}.parts")
     parts.mkdir(parents=True, exist_ok=True)
     features = _computed(config, dataset, parts, progress)
-    RunFolder(out.parent).write_arrays(out.name, features=features, **columns_of(dataset))
+    columns = columns_of(dataset) | {OF: np.array(config.data.name)}
+    RunFolder(out.parent).write_arrays(out.name, features=features, **columns)
     shutil.rmtree(parts)
     return int(features.shape[1])
 

@@ -9,9 +9,10 @@ untrained    its runs are above the untrained network: the interval of the gain,
 components   classes and seeds, lies above 0; so does that over as many principal components of what
              stands before the untrained head. An arm that learned nothing says nothing on methods.
 flat curve   the mean over seeds of (score of the last fifth of the epochs - score of the fifth
-             before it) on validation classes is at most half of the interval of the effect: going
-             on for as long again would not carry the effect out of its own interval. A falling
-             curve is past its best epoch, which is kept, and passes. Below 5 looks none is known.
+             before it) on validation classes is at most half of the interval of the effect, and at
+             most 1 point: going on for as long again would not carry the effect out of its own
+             interval, and a wide one excuses no short training. A falling curve is past its best
+             epoch, which is kept, and passes. Below 5 looks none is known.
 tuned        3 trials or more that vary the learning rate, on at least 30 validation classes or a
              tenth of the classes that are not tested, whichever is more
 and of both:
@@ -48,7 +49,7 @@ from unseen.studies.results import MUST_BEAT, Results, Run, effect, gain
 UNJUDGED = "cannot be judged"
 MIN_SEEDS, MIN_CLASSES = 3, 10
 MIN_TRIALS, MIN_VALIDATION = 3, 30
-FIFTH = 5
+FIFTH, MOST_RISE = 5, 0.01
 BOTH = "both"
 ROWS = dict(zip(MUST_BEAT, ("untrained network", "principal components"), strict=True))
 
@@ -216,8 +217,9 @@ def _flat(arm: Arm, metric: str, half: float) -> Gate:
     if looks < FIFTH:
         return Gate(arm.method, "flat curve", f"{looks} looks", "no curve of 5 epochs")
     rise = float(np.mean([last_rise(curve) for curve in curves]))
-    value = f"{100 * rise:+.1f} in the last fifth, {100 * half:.1f} allowed"
-    why = "" if rise <= half else f"still rising by {100 * rise:.1f} points"
+    allowed = float(np.minimum(half, MOST_RISE))  # NaN without an interval: nothing passes
+    value = f"{100 * rise:+.1f} in the last fifth, {100 * allowed:.1f} allowed"
+    why = "" if rise <= allowed else f"still rising by {100 * rise:.1f} points"
     return Gate(arm.method, "flat curve", value, why)
 
 

@@ -1,5 +1,6 @@
 """Presets end to end on tiny data: real runs, seconds each."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,7 +24,7 @@ def features(tmp_path_factory: pytest.TempPathFactory) -> Path:
     centres = generator.normal(size=(12, 16))
     values = centres[labels] + 2.0 * generator.normal(size=(120, 16))
     file = tmp_path_factory.mktemp("features") / "tiny.npz"
-    np.savez(file, features=values.astype(np.float32), labels=labels)
+    np.savez(file, features=values.astype(np.float32), labels=labels, of="cub200")
     return file
 
 
@@ -35,7 +36,7 @@ def many_classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     centres = generator.normal(size=(92, 16))
     values = centres[labels] + generator.normal(size=(len(labels), 16))
     file = tmp_path_factory.mktemp("features") / "many.npz"
-    np.savez(file, features=values.astype(np.float32), labels=labels)
+    np.savez(file, features=values.astype(np.float32), labels=labels, of="cub200")
     return file
 
 
@@ -50,9 +51,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     folder. Those of a test process share their runs, as those of a user's folder do."""
     out = tmp_path_factory.mktemp("published")
 
-    def make(name: str, data: Path | str, *settings: str) -> Path:
+    def make(name: str, data: Path | str, *settings: str, of: str = "") -> Path:
         words = ("epochs=1", "batch_size=16", "lr=0.01", *settings)
-        ask = published_studies.Ask(str(data), "quick", words, seeds=1)
+        ask = published_studies.Ask(str(data), "quick", words, seeds=1, of=of)
         with pytest.MonkeyPatch.context() as patch:  # pages of studies have tests of their own
             patch.setattr(published_studies.report, "write", lambda results: results.out)
             patch.setattr("unseen.studies.engine._supervise", work_here)  # so have its processes
@@ -60,6 +61,24 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
         return page.parent
 
     return make
+
+
+@pytest.fixture(scope="session")
+def unpublished() -> Callable[[Path], str]:
+    """What a finished study would say of data that no source has: its words and tables."""
+
+    def show(folder: Path) -> str:
+        told = json.loads((folder / "published.json").read_text())
+        values = told["ask"] | {"settings": tuple(told["ask"]["settings"]), "of": "others"}
+        study, ask = published_studies.find(told["name"]), published_studies.Ask(**values)
+        studies = {plan.name: folder.parent / "studies" / plan.name for plan in study.plans(ask)}
+        results = {name: read(place) for name, place in studies.items()}
+        measured = json.loads((folder / "measured.json").read_text())["values"]
+        sections = study.sections(ask, results, measured)
+        tables = [line for each in sections for table in each.tables for line in table.markdown()]
+        return "\n".join([*(text for each in sections for text in each.found), *tables])
+
+    return show
 
 
 @pytest.fixture

@@ -1,7 +1,9 @@
 """Published values beside ours."""
 
 import math
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from unseen.statistics import crossed
@@ -50,3 +52,22 @@ def test_the_headline_counts_what_was_published() -> None:
 
 def test_a_missing_difference_is_a_dash() -> None:
     assert (signed(math.nan), signed(0.25, 2)) == ("–", "+0.25")
+
+
+@pytest.mark.parametrize(
+    ("file", "known"), [({}, ""), ({"of": "cars196"}, "cars196"), ({"of": "glyphs"}, "")]
+)
+def test_published_values_are_those_of_the_data_set_the_features_are_of(
+    file: dict[str, str], known: str, tmp_path: Path
+) -> None:
+    np.savez(tmp_path / "x.npz", features=np.eye(4), labels=np.arange(4) // 2, **file)
+    ask = Ask(str(tmp_path / "x.npz"))
+    assert ask.published_data == known
+    assert ask.set_up_data == (known or "cub200")
+    assert Ask(str(tmp_path / "x.npz"), of="cub200").published_data == "cub200"
+
+
+@pytest.mark.parametrize("data", ["glyphs", "inshop", "omniglot"])
+def test_nothing_is_published_of_other_data(data: str) -> None:
+    assert Ask(data).published_data == ""
+    assert Ask("cars196").published_data == "cars196"

@@ -12,13 +12,16 @@ from unseen.studies.published.study import Ask
 
 
 @pytest.mark.usefixtures("few_objectives")
-def test_page(features: Path, made: Callable[..., Path]) -> None:
+def test_page(
+    features: Path, made: Callable[..., Path], unpublished: Callable[[Path], str]
+) -> None:
     folder = made("correlation", features)
     told = (folder / "findings.md").read_text()
     assert "over 7 objectives (published -0.80)" in told
     assert "| R@1 and R@4 |" in told
     assert "| inside over between |" in told
     assert "0.79" in told  # its published r
+    assert "over 7 objectives (published –)" in unpublished(folder)
     for name in ("space", "metric_correlation"):
         assert (folder / "figures" / f"{name}.pdf").exists()
     (line,) = [line for line in told.splitlines() if line.startswith("| NMI and F1 |")]

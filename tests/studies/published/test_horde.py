@@ -15,10 +15,15 @@ pytestmark = pytest.mark.usefixtures("narrow_network")
 TINY = ("data.max_classes=16", "data.size=32", "picture_size=32", "lr=0.001")
 
 
-def test_page(made: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page(
+    made: Callable[..., Path],
+    unpublished: Callable[[Path], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("UNSEEN_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(horde, "DIMENSION", 32)
-    folder = made("horde", "glyphs", *TINY)
+    folder = made("horde", "glyphs", *TINY, of="cub200")
     told = (folder / "findings.md").read_text()
     assert "failed" not in told
     assert "| fixed_random | 1 to 3 |" in told
@@ -26,6 +31,7 @@ def test_page(made: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.Mon
     assert "contrastive, ensemble" in told
     assert "published +2.7" in told  # the ensemble's
     assert "of the 4 places" in told
+    assert "| 56.8 |" not in unpublished(folder)
     for name in ("orders", "missing", "scattering"):
         assert (folder / "figures" / f"{name}.png").exists()
 

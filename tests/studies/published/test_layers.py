@@ -11,9 +11,14 @@ from unseen.studies.published.page import Section
 pytestmark = pytest.mark.usefixtures("narrow_network")
 
 
-def test_page(made: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page(
+    made: Callable[..., Path],
+    unpublished: Callable[[Path], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("UNSEEN_CACHE", str(tmp_path / "cache"))
-    folder = made("layers", "glyphs", "data.max_classes=16", "data.size=32")
+    folder = made("layers", "glyphs", "data.max_classes=16", "data.size=32", of="cub200")
     told = (folder / "findings.md").read_text()
     assert "failed" not in told
     assert "NetA, trained on fc6" in told
@@ -22,6 +27,7 @@ def test_page(made: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.Mon
     assert "published: lifted-64 | penultimate | 1024 | 67.2 | 49.3 |" in told
     assert "NetB and NetC differ from NetA in what starts pretrained" in told
     assert "on unseen classes:" in told
+    assert "49.3" not in unpublished(folder)
     for name in ("layers_neta", "nets", "over_time"):
         assert (folder / "figures" / f"{name}.png").exists()
 

@@ -12,13 +12,18 @@ from unseen.studies.published.study import Ask
 
 
 @pytest.mark.usefixtures("few_objectives")
-def test_page(features: Path, made: Callable[..., Path]) -> None:
+def test_page(
+    features: Path, made: Callable[..., Path], unpublished: Callable[[Path], str]
+) -> None:
     folder = made("rho", features)
     told = (folder / "findings.md").read_text()
     assert "Of 5 published gains of the rho switch on cub200: 5 cannot be judged." in told
     assert "| +2.4 | cannot be judged: 1 of 3 seeds" in told  # Margin, beta 0.6, on CUB-200
     assert "| no: not tuned |" in told
     assert "| 0.375 |" in told
+    others = unpublished(folder)
+    assert "Of 0 published gains of the rho switch on no published data set" in others
+    assert "+2.4" not in others
     assert "0.31 | 0.20" in told  # its published rho, without and with
     for name in ("chance", "spectra", "decay"):
         assert (folder / "figures" / f"{name}.pdf").exists()

@@ -26,6 +26,7 @@ def test_page(
     losses: tuple[str, ...],
     features: Path,
     made: Callable[..., Path],
+    unpublished: Callable[[Path], str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if len(losses) < len(thesis.LOSSES):
@@ -36,13 +37,16 @@ def test_page(
     told = (folder / "findings.md").read_text()
     assert "failed" not in told
     assert "Without training, recall@1 in percent: " in told
-    assert "published: ProxyAnchor first (1.00), NPair last (10.00)" in told
+    assert "Published: ProxyAnchor first (1.00), NPair last (10.00)" in told
     assert "mean ranks must differ by 3.9" in told  # published, 12 experiments
     assert "| MultiSimilarity | 90/10 |" in told
     assert "91.5 | 64.4 |" in told  # published
     assert "published 63.61 ±0.59" in told
     assert "the search on validation classes chose base" in told
     assert "65.4 against 68.1, -2.7" in told
+    others = unpublished(folder)
+    assert "– against –, –" in others
+    assert "published – ±–" in others
     for name in ("places_ours", "ranks_published", "ratios", "search", "pair_weights"):
         assert (folder / "figures" / f"{name}.png").exists()
 

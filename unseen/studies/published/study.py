@@ -16,7 +16,7 @@ import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
@@ -25,6 +25,7 @@ from typing import Any, ClassVar, Literal
 from unseen import config as configs
 from unseen import find_data
 from unseen.catalogue import known
+from unseen.data.arrays import Arrays
 from unseen.studies import plan as plans
 from unseen.studies import report
 from unseen.studies.engine import Study, StudyProgress
@@ -38,18 +39,20 @@ FILE, FILE_OF_0_1 = "published.json", "preset.json"  # which study a folder hold
 Budget = Literal["quick", "full"]
 Told = Callable[[str, int, int], None]  # what, how many done, of how many
 METRICS = ["recall@1", "recall@2", "f1", "revisit_map", "nmi"]  # the columns of most sources
+PUBLISHED = ("cub200", "cars196", "online_products")  # data sets that sources have tables of
 EPOCHS = {"features": {"quick": 8, "full": 40}, "pictures": {"quick": 4, "full": 30}}
 
 
 @dataclass(frozen=True)
 class Ask:
     """What a user asks for. settings: `key=value` words for every run. seeds: how many; 0: as the
-    published says."""
+    study says. of: the data set that the data are; empty: what they say themselves."""
 
     data: str
     budget: Budget = "quick"
     settings: tuple[str, ...] = ()
     seeds: int = 0
+    of: str = ""
 
     @property
     def is_quick(self) -> bool:
@@ -67,9 +70,23 @@ class Ask:
 
     @property
     def published_data(self) -> str:
-        """The data set whose published values stand beside ours."""
-        name = str(find_data.data_table(self.data)["name"])
-        return name if name in ("cars196", "online_products") else "cub200"
+        """The data set whose published values stand beside ours: the one that the pictures, or the
+        pictures of the features, are; empty where that is not known or nothing was published."""
+        table = find_data.data_table(self.data)
+        name = self.of or str(table["name"])
+        if name == "arrays" and Path(table["root"]).exists():
+            name = Arrays.source(table["root"])
+        return name if name in PUBLISHED else ""
+
+    @property
+    def set_up_data(self) -> str:
+        """The data set whose values are taken where sources have other ones for each."""
+        return self.published_data or PUBLISHED[0]
+
+    @property
+    def published_title(self) -> str:
+        """For sentences and the list of differences."""
+        return self.published_data or "no published data set"
 
     def plan(
         self,
@@ -164,6 +181,7 @@ def run(
 ) -> Path:
     """Runs what is missing and writes the page; returns where."""
     watch = watch or Watch()
+    ask = replace(ask, of=ask.published_data)  # for pages made where the data are not
     folder = RunFolder(out / published.name)
     made = {
         plan.name: Study(plan) for plan in published.plans(ask)

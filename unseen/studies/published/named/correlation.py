@@ -118,7 +118,7 @@ def _found(names: Sequence[str], x: Sequence[float], y: Sequence[float]) -> Jack
 
 def _metrics(results: Results, data: str) -> Section:
     methods = [m for m in results.methods() if m in objectives.objectives()]
-    theirs, printed = objectives.published(data), METRIC_CORRELATION[data]
+    theirs, printed = objectives.published(data), METRIC_CORRELATION.get(data, {})
     ours = _pairs(lambda m, metric: mean_of(results.of("", m), metric), methods)
     again = _pairs(lambda m, metric: theirs.get(m, {}).get(metric, math.nan), methods)
     rows = []
@@ -148,9 +148,9 @@ def _metrics(results: Results, data: str) -> Section:
 def _metrics_told(ours: Pairs, printed: Mapping[tuple[str, str], float]) -> list[str]:
     known = {pair: ours[pair] for pair in printed if not math.isnan(ours[pair].r)}
     if not known:
-        return [
-            "Too few objectives have finished, or all score alike: metrics cannot be correlated."
-        ]
+        few = all(math.isnan(found.r) for found in ours.values())
+        told = "Too few objectives have finished, or all score alike: metrics cannot be correlated."
+        return [told if few else "No correlation of metrics is published for these data."]
     inside = [pair for pair, found in known.items() if found.holds(printed[pair])]
     far = max(known, key=lambda pair: abs(known[pair].r - printed[pair]))
     lowest = min((p for p in known if R1 in p), key=lambda pair: known[pair].r)
@@ -222,7 +222,7 @@ def _space(results: Results, measured: dict[str, Any], ask: Ask) -> Section:
         )
         for name, values in columns.items()
     }
-    theirs = SPACE_CORRELATION[ask.published_data]
+    theirs = SPACE_CORRELATION.get(ask.published_data, dict.fromkeys(MEASURES, math.nan))
     rows = [
         [title, _r_text(found[name]), _without_text(found[name]), number(theirs[name], 2),
          _inside(found[name], theirs[name])]
@@ -254,18 +254,18 @@ def _space_told(
         return ["Too few objectives have finished, or all score alike: nothing to correlate."]
     strongest = max(found, key=lambda name: abs(found[name].r))
     signs = [MEASURES[name] for name in MEASURES if found[name].r * theirs[name] < 0]
+    agree = "All four signs are the published ones." if not math.isnan(theirs["rho"]) else ""
     sure = "holds 0" if rho.holds(0.0) else "leaves 0 out"
     return [
         f"Spectral decay of the training embeddings and recall@1 have r = {rho.r:.2f} over "
-        f"{rho.whole.count} objectives (published {theirs['rho']:.2f}).",
+        f"{rho.whole.count} objectives (published {number(theirs['rho'], 2)}).",
         f"Its 95 % interval is {rho.whole.low:.2f} to {rho.whole.high:.2f}: it {sure}.",
         f"{rho.decisive} counts most: with any one objective left out r lies between "
         f"{rho.least:.2f} and {rho.largest:.2f}.",
         f"Of the four measures {MEASURES[strongest]} goes most with recall@1 "
         f"(r = {_r_text(found[strongest])}); published: spectral decay rho.",
-        f"The sign differs from the published one for: {', '.join(signs)}."
-        if signs
-        else "All four signs are the published ones.",
+        *([f"The sign differs from the published one for: {', '.join(signs)}."] if signs else []),
+        *([agree] if agree and not signs else []),
     ]
 
 
@@ -283,7 +283,7 @@ def _scatters(
         ends, line = np.array(ax.get_xlim()), found[name].whole
         ax.plot(ends, line.slope * ends + line.intercept, "--", color=MUTED, lw=1)
         ax.set(xlabel=title, ylabel="R@1, %", xlim=tuple(ends))
-        told = f"r = {_r_text(found[name])}, published {theirs[name]:.2f}"
+        told = f"r = {_r_text(found[name])}, published {number(theirs[name], 2)}"
         ax.set_title(told, loc="left", fontsize=9)
     name_list(figure, axes[0])
     return figure

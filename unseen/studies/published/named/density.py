@@ -98,7 +98,7 @@ class Density(PublishedStudy):
                f"{CURVE} alone."] if ask.is_quick else []  # fmt: skip
         return [
             f"Trained: {network}, {ask.epochs} epochs; theirs is a whole GoogLeNet, 30,000 steps.",
-            f"Data: {ask.data}; the published column is {ask.published_data}.",
+            f"Data: {ask.data}; the published column is of {ask.published_title}.",
             "The epoch is chosen on validation classes; they do not say how theirs was chosen.",
             f"Targets learn {TARGET_RATE:g} times as fast as the head, so that in a short run they "
             "can move about as far as in theirs; the paper does not say at what rate.",

@@ -26,7 +26,7 @@ from unseen.studies.figures import Drawn
 from unseen.studies.plan import Plan, Values
 from unseen.studies.published import disagreements
 from unseen.studies.published.charts import Point, bars, lines
-from unseen.studies.published.comparison import drawn, number
+from unseen.studies.published.comparison import drawn, number, signed
 from unseen.studies.published.numbers import table
 from unseen.studies.published.page import Section
 from unseen.studies.published.study import Ask, PublishedStudy, Told
@@ -104,7 +104,7 @@ class Layers(PublishedStudy):
         return [
             f"Network: {_backbone(ask)}, {ask.epochs} epochs of our optimiser; theirs is VGG-16 "
             "with batch norm, 20,000 steps of SGD from ImageNet weights.",
-            f"Data: {ask.data}; the published column is {ask.published_data}.",
+            f"Data: {ask.data}; the published column is of {ask.published_title}.",
             "The epoch is chosen by the trained layer on validation classes; curves are on "
             "validation classes, theirs on test classes.",
             *without,
@@ -174,7 +174,7 @@ def _test(net: Mapping[str, Any], layer: str) -> float:
 
 def _published(ask: Ask) -> dict[tuple[str, str], float]:
     rows = table("vo_hays_table2")
-    values = {(str(r["net"]), str(r["layer"])): r[ask.published_data] for r in rows}
+    values = {(str(r["net"]), str(r["layer"])): r.get(ask.published_data) for r in rows}
     return {key: value for key, value in values.items() if isinstance(value, float)}
 
 
@@ -188,11 +188,11 @@ def _gain_words(gain: Sequence[float] | None) -> str:
 def _by_layer(nets: ByNet, ask: Ask) -> Section:
     theirs = _published(ask)
     a = nets["NetA"]
-    change = theirs["NetA", "pool5.3"] - theirs["NetA", "fc6"]
+    known = [theirs.get(("NetA", layer), math.nan) for layer in ("pool5.3", "fc6")]
     told = [
         f"NetA, trained on fc6: the pooled layer before it has {_test(a, POOLED):.1f} % recall@1 "
         f"on unseen classes, fc6 {_test(a, EMBEDDING):.1f} %: a difference of "
-        f"{_gain_words(a['gain'])} points, published {change:+.1f}.",
+        f"{_gain_words(a['gain'])} points, published {signed(known[0] - known[1])}.",
         _on_training_classes(a, ask),
         *_expected(nets, theirs),
     ]
@@ -213,11 +213,12 @@ def _by_layer(nets: ByNet, ask: Ask) -> Section:
 def _on_training_classes(net: Mapping[str, Any], ask: Ask) -> str:
     ours = {row["layer"]: 100 * row["train"] for row in net["layers"]}
     column = f"{ask.published_data}_train"
-    theirs = {r["layer"]: r[column] for r in table("vo_hays_table3") if r["model"] == "NetA"}
+    theirs = {r["layer"]: r.get(column) for r in table("vo_hays_table3") if r["model"] == "NetA"}
+    published = [f"{theirs[name] or '–'}" for name in ("penultimate", "output")]
     return (
         f"On training classes the pooled layer has {number(ours.get(POOLED))} %, fc6 "
-        f"{number(ours.get(EMBEDDING))} %; published {theirs['penultimate']} and "
-        f"{theirs['output']}: there recall rises towards the loss."
+        f"{number(ours.get(EMBEDDING))} %; published {' and '.join(published)}: there recall rises "
+        "towards the loss."
     )
 
 
@@ -241,10 +242,10 @@ def _expected(nets: ByNet, theirs: Mapping[tuple[str, str], float]) -> list[str]
         )
     if "NetE" in nets:
         fc6 = [_test(nets["NetE"], "head.fc1"), _test(nets["NetA"], EMBEDDING)]
-        published = f"{theirs['NetE', 'fc6']:.1f} against {theirs['NetA', 'fc6']:.1f}"
+        known = [number(theirs.get((net, "fc6"))) for net in ("NetE", "NetA")]
         told.append(
             f"fc6 has {fc6[0]:.1f} % in NetE, where fc7 is trained after it, against {fc6[1]:.1f} "
-            f"% in NetA, where it is trained itself; published {published}."
+            f"% in NetA, where it is trained itself; published {known[0]} against {known[1]}."
         )
     return told
 
@@ -314,7 +315,9 @@ def _foreign(found: ByNet, ask: Ask) -> Section:
         words.append(f"{name} {_gain_words(model['gain'])}")
     theirs: dict[str, dict[str, float]] = {}
     for line in table("vo_hays_table3"):
-        scores = [line[f"{ask.published_data}_{part}"] for part in ("train", "test")]
+        scores = [line.get(f"{ask.published_data}_{part}") for part in ("train", "test")]
+        if scores == [None, None]:  # nothing is published of these data
+            continue
         size = line["dim"]
         shown = f"{size:.0f}" if isinstance(size, float) else ""
         texts = [number(v if isinstance(v, float) else None) for v in scores]
@@ -322,10 +325,11 @@ def _foreign(found: ByNet, ask: Ask) -> Section:
         if isinstance(scores[1], float):
             theirs.setdefault(str(line["model"]), {})[str(line["layer"])] = scores[1]
     changes = [each["penultimate"] - each["output"] for each in theirs.values()]
+    ends = f"{min(changes):+.1f} to {max(changes):+.1f}" if changes else "–"
     told = (
         "Penultimate layer against output on unseen classes, in points of recall@1: "
-        f"{'; '.join(words) or 'no run has finished'}. Published: {min(changes):+.1f} to "
-        f"{max(changes):+.1f} over {len(changes)} models."
+        f"{'; '.join(words) or 'no run has finished'}. Published: {ends} over "
+        f"{len(changes)} models."
     )
     heads = ["model", "layer", "size", "train R@1 %", "test R@1 %"]
     return Section("Other models", [told], [Table(heads, rows)])

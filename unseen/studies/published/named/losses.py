@@ -65,7 +65,7 @@ def objectives_plan(ask: Ask) -> Plan:
     """All objectives with and without the switch; `rho` and `correlation` look at the same runs."""
     values = objectives.objectives()
     values |= {
-        name: settings for name, (_, settings) in objectives.switched(ask.published_data).items()
+        name: settings for name, (_, settings) in objectives.switched(ask.set_up_data).items()
     }
     about = "Every objective of Roth et al. 2020."
     # `correlation` asks for recall@4
@@ -84,7 +84,7 @@ def set_up_differences(ask: Ask) -> list[str]:
     return [
         f"Trained: {network}; theirs is a whole ResNet-50 with frozen batch norm. The head starts "
         "from random weights, as theirs.",
-        f"Data: {ask.data}; the published column is {ask.published_data}.",
+        f"Data: {ask.data}; the published column is of {ask.published_title}.",
         "The epoch is chosen on validation classes (a tenth of the training classes); theirs on "
         "the test classes, which flatters.",
         f"{ask.epochs} epochs against 150, learning rate and batch by our defaults; class "

@@ -64,16 +64,16 @@ class Rho(PublishedStudy):
     ) -> list[Section]:
         found = results["objectives"]
         return [
-            _gains(found, ask.published_data),
-            _chances(results[CURVE], ask.published_data),
-            _spectra(found, measured, ask.published_data),
-            _decay(found, measured, ask.published_data),
+            _gains(found, ask),
+            _chances(results[CURVE], ask),
+            _spectra(found, measured, ask),
+            _decay(found, measured, ask.set_up_data),
         ]
 
     def differences(self, ask: Ask) -> list[str]:
         return [
             *set_up_differences(ask),
-            f"The chances of the switch are theirs for {ask.published_data}.",
+            f"The chances of the switch are theirs for {ask.set_up_data}.",
             "Spectra are of the training classes less a tenth for validation; theirs of all.",
         ]
 
@@ -87,15 +87,17 @@ def chance_plan(ask: Ask) -> Plan:
     return ask.plan(CURVE, about, {"chance": values}, objectives.SET_UP, seeds)
 
 
-def _gains(results: Results, data: str) -> Section:
-    theirs, judged = objectives.published(data), []
-    for name, (plain, _) in objectives.switched(data).items():
+def _gains(results: Results, ask: Ask) -> Section:
+    theirs, judged = objectives.published(ask.published_data), []
+    for name, (plain, _) in objectives.switched(ask.set_up_data).items():
         published = _published_gain(theirs, plain, name)
         judged.append(compared(Arm(results, "", plain), Arm(results, "", name), published))
     names = list(dict.fromkeys(name for each in judged for name in (each.against, each.arm)))
     rows = [[name, score_text(results.of("", name), R1)] for name in names]
     scores = Table(["objective", "R@1 %"], rows)
-    return Section("Gains", _gains_told(judged, data), [*judged_tables(judged), scores])
+    return Section(
+        "Gains", _gains_told(judged, ask.published_title), [*judged_tables(judged), scores]
+    )
 
 
 def _gains_told(judged: Sequence[Compared], data: str) -> list[str]:
@@ -118,16 +120,16 @@ def _published_gain(theirs: Mapping[str, Mapping[str, float]], plain: str, switc
     return theirs.get(switched, {}).get(R1, math.nan) - theirs.get(plain, {}).get(R1, math.nan)
 
 
-def _published_at(data: str) -> At:
+def _published_at(ask: Ask) -> At:
     """Their gain of the method of the curve, and the chance that they took on a data set."""
     ((name, (_, settings)),) = (
-        (name, of) for name, of in objectives.switched(data).items() if of[0] == METHOD
+        (name, of) for name, of in objectives.switched(ask.set_up_data).items() if of[0] == METHOD
     )
-    gain = _published_gain(objectives.published(data), METHOD, name)
+    gain = _published_gain(objectives.published(ask.published_data), METHOD, name)
     return At(float(settings["miner"]["switch"]), gain)
 
 
-def _chances(results: Results, data: str) -> Section:
+def _chances(results: Results, ask: Ask) -> Section:
     runs = {chance: results.of("", f"{chance:g}") for chance in CHANCES}
     plain = runs[0.0]
     found: dict[float, Effect] = {}
@@ -137,7 +139,7 @@ def _chances(results: Results, data: str) -> Section:
         if change is not None:
             found[chance] = change
         rows.append([f"{chance:g}", score_text(others, R1), effect_text(change) if chance else "–"])
-    theirs = _published_at(data)
+    theirs = _published_at(ask)
     told = "No run without the switch has finished: there is nothing to compare with."
     if len(found) > 1:
         best = max((c for c in found if c), key=lambda c: found[c].value)
@@ -177,11 +179,12 @@ def _chance_figure(found: Mapping[float, Effect], baseline: float, published: At
     return figure
 
 
-def _spectra(results: Results, measured: dict[str, Any], data: str) -> Section:
+def _spectra(results: Results, measured: dict[str, Any], ask: Ask) -> Section:
     decay = by_method(results, measured, "rho")
     shares = by_method(results, measured, "classes")
-    theirs, rows, down = RHO[data], [], []
-    pairs = [(plain, name) for name, (plain, _) in objectives.switched(data).items()]
+    theirs, rows, down = RHO.get(ask.published_data, {}), [], []
+    switched = objectives.switched(ask.set_up_data)
+    pairs = [(plain, name) for name, (plain, _) in switched.items()]
     known = [pair for pair in pairs if all(name in decay for name in pair)]
     for plain, name in known:
         first = [float(np.mean([values[0] for values in shares[each]])) for each in (plain, name)]

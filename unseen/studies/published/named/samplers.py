@@ -75,7 +75,7 @@ class Samplers(PublishedStudy):
         found = results["samplers"]
         theirs = published(ask.published_data, found.experiments())
         return [
-            _compared(found, theirs, ask.published_data),
+            _compared(found, theirs, ask.published_title),
             Section("Recall@1", _best_told(found, theirs), [_recall_table(found, theirs)]),
         ]
 

@@ -20,7 +20,14 @@ from unseen.studies.gates import Arm, compared, counted, effect_text, interval_t
 from unseen.studies.plan import Plan, Values
 from unseen.studies.published import pair_curves
 from unseen.studies.published.charts import Point, lines, point
-from unseen.studies.published.comparison import baselines_told, drawn, fisher, number, seeds_told
+from unseen.studies.published.comparison import (
+    baselines_told,
+    drawn,
+    fisher,
+    number,
+    seeds_told,
+    signed,
+)
 from unseen.studies.published.numbers import table
 from unseen.studies.published.objectives import CLASS_LR
 from unseen.studies.published.page import Section
@@ -113,9 +120,9 @@ class Thesis(PublishedStudy):
     ) -> list[Section]:
         return [
             _tournament(results["thesis_losses"], ask),
-            _ratios(results["thesis_ratios"]),
-            _folds(results["thesis_folds"]),
-            _tuning(results),
+            _ratios(results["thesis_ratios"], ask),
+            _folds(results["thesis_folds"], ask),
+            _tuning(results, ask),
             _own(results["thesis_own"], ask),
             _pair_weights(measured.get("pair_weights", {})),
         ]
@@ -128,7 +135,7 @@ class Thesis(PublishedStudy):
         ]
         return [
             f"Trained: {network}, {ask.epochs} epochs; theirs are whole networks, 100 epochs.",
-            f"Data: {ask.data}; the published column is {ask.published_data}.",
+            f"Data: {ask.data}; the published column is of {ask.published_title}.",
             "The epoch is chosen on validation classes; the thesis' tournament sets none aside.",
             "All losses draw 5 items of a class (theirs: some draw at random); values as in the "
             f"thesis, class parameters learn at {CLASS_LR:g}.",
@@ -174,31 +181,41 @@ def _published(ask: Ask) -> dict[str, dict[str, float]]:
     return found
 
 
-def _protocol(name: str) -> list[dict[str, Any]]:
-    return [row for row in table("thesis_protocols") if row["table"] == name]
+def _protocol(name: str, ask: Ask) -> list[dict[str, Any]]:
+    """The rows of one of the tables that the thesis has on CUB-200 alone."""
+    is_theirs = ask.published_data == "cub200"
+    return [row for row in table("thesis_protocols") if row["table"] == name and is_theirs]
 
 
 def _tournament(found: Results, ask: Ask) -> Section:
-    theirs = tournament(_published(ask))
+    known = _published(ask)
+    theirs = tournament(known) if known else None
     ours = figures.played(found)
     if ours is None or not any(run.state == "done" for run in found.runs):
         return Section("Tournament", ["No run has finished: there is no tournament."])
-    places = {place.method: place for place in ours.places}
-    published = {place.method: place for place in theirs.places}
-    names = [place.method for place in ours.places]
-    r: Any = spearmanr([places[n].mean for n in names], [published[n].mean for n in names])
-    low, high = fisher(float(r.statistic), len(names))
     best, worst = ours.places[0], ours.places[-1]
     told = [
         f"{best.method} comes first with a mean rank of {best.mean:.2f}, {worst.method} last with "
-        f"{worst.mean:.2f}; published: {theirs.places[0].method} first ({theirs.places[0].mean:.2f}"
-        f"), {theirs.places[-1].method} last ({theirs.places[-1].mean:.2f}).",
-        f"The order agrees with the published one by Spearman's r = {r.statistic:.2f} (95 % "
-        f"interval {low:.2f} to {high:.2f}, 10 losses).",
-        f"{_told_apart(ours)} Published, {_told_apart(theirs)[0].lower()}{_told_apart(theirs)[1:]}",
+        f"{worst.mean:.2f}.",
+        _told_apart(ours),
+        *([] if theirs is None else _agreement(ours, theirs)),
+        *baselines_told(found),
     ]
-    told += baselines_told(found)
     return Section("Tournament", told, [_places(found, ours, theirs)], _drawn_places(ours, theirs))
+
+
+def _agreement(ours: Tournament, theirs: Tournament) -> list[str]:
+    published = {place.method: place.mean for place in theirs.places}
+    means = [place.mean for place in ours.places]
+    r: Any = spearmanr(means, [published[place.method] for place in ours.places])
+    low, high = fisher(float(r.statistic), len(means))
+    best, worst = theirs.places[0], theirs.places[-1]
+    return [
+        f"Published: {best.method} first ({best.mean:.2f}), {worst.method} last ({worst.mean:.2f})."
+        f" {_told_apart(theirs)}",
+        f"The order agrees with the published one by Spearman's r = {r.statistic:.2f} (95 % "
+        f"interval {low:.2f} to {high:.2f}, {len(means)} losses).",
+    ]
 
 
 def _told_apart(result: Tournament) -> str:
@@ -211,15 +228,18 @@ def _told_apart(result: Tournament) -> str:
     )
 
 
-def _places(found: Results, ours: Tournament, theirs: Tournament) -> Table:
-    ranked = {place.method: (i + 1, place) for i, place in enumerate(theirs.places)}
+def _places(found: Results, ours: Tournament, theirs: Tournament | None) -> Table:
+    known = theirs.places if theirs else ()
+    ranked = {
+        place.method: (str(i), f"{place.mean:.2f} ±{place.std:.2f}")
+        for i, place in enumerate(known, start=1)
+    }
     rows = []
     for number_, place in enumerate(ours.places, start=1):
-        other, other_place = ranked[place.method]
+        other, other_mean = ranked.get(place.method, ("–", "–"))
         scores = [point(0, found.of(e, place.method), "recall@1") for e in found.experiments()]
         rows.append([
-            place.method, str(number_), str(other), f"{place.mean:.2f}",
-            f"{other_place.mean:.2f} ±{other_place.std:.2f}",
+            place.method, str(number_), other, f"{place.mean:.2f}", other_mean,
             *["failed" if math.isnan(s.value) else f"{s.value:.1f}" for s in scores],
         ])  # fmt: skip
     heads = ["loss", "place", "published place", "mean rank", "published mean rank"]
@@ -228,9 +248,11 @@ def _places(found: Results, ours: Tournament, theirs: Tournament) -> Table:
     return Table(heads, rows, told)
 
 
-def _drawn_places(ours: Tournament, theirs: Tournament) -> list[figures.Drawn]:
+def _drawn_places(ours: Tournament, theirs: Tournament | None) -> list[figures.Drawn]:
     made = []
     for name, title, result in (("ours", "Ours", ours), ("published", "Published", theirs)):
+        if result is None:
+            continue
         told = f"{title}: {figures.cd_caption(result)}"
         made.append(drawn(f"places_{name}", told, partial(figures.critical_difference, result)))
         caption = f"{title}: rank of every loss in every experiment; 1 is best."
@@ -238,8 +260,8 @@ def _drawn_places(ours: Tournament, theirs: Tournament) -> list[figures.Drawn]:
     return made
 
 
-def _ratios(found: Results) -> Section:
-    theirs = {str(row["setting"]): row for row in _protocol("fixed validation ratio")}
+def _ratios(found: Results, ask: Ask) -> Section:
+    theirs = {str(row["setting"]): row for row in _protocol("fixed validation ratio", ask)}
     rows, tests = [], {}
     for loss in found.experiments():
         for ratio in RATIOS:
@@ -247,7 +269,7 @@ def _ratios(found: Results) -> Section:
             chosen = [100 * run.selection["value"] for run in runs if run.selection]
             test = point(ratio, runs, "recall@1")
             tests[f"{loss} {ratio}"] = test
-            known = theirs[ratio] if loss == CHOSEN else {}
+            known = theirs.get(ratio, {}) if loss == CHOSEN else {}
             rows.append([
                 loss, ratio, number(float(np.mean(chosen)) if chosen else None), number(test.value),
                 number(known.get("validation_r1")), number(known.get("test_r1")),
@@ -259,14 +281,14 @@ def _ratios(found: Results) -> Section:
         worst = min(known_tests, key=lambda name: known_tests[name].value)
         told = [
             f"Test recall@1 is highest with {best} ({known_tests[best].value:.1f} %) and lowest "
-            f"with {worst} ({known_tests[worst].value:.1f} %); published: highest with 90/10 "
-            "(64.4 %), lowest with 70/30 (61.3 %).",
+            f"with {worst} ({known_tests[worst].value:.1f} %); published on CUB-200: highest with "
+            "90/10 (64.4 %), lowest with 70/30 (61.3 %).",
             "Validation recall is far above test recall, because few classes compete. "
             + seeds_told(found),
         ]
     series = {
         "test classes": [tests[f"{CHOSEN} {ratio}"] for ratio in RATIOS],
-        "test classes, published": [Point(r, float(theirs[r]["test_r1"])) for r in RATIOS],
+        "test classes, published": [Point(r, float(row["test_r1"])) for r, row in theirs.items()],
     }
     figure = drawn(
         "ratios", f"Recall@1 of {CHOSEN} on test classes by the share of training classes kept for "
@@ -278,29 +300,28 @@ def _ratios(found: Results) -> Section:
     return Section("Validation ratios", told, [Table(heads, rows)], [figure])
 
 
-def _folds(found: Results) -> Section:
-    theirs = {str(row["loss"]): row for row in _protocol("10-fold")}
+def _folds(found: Results, ask: Ask) -> Section:
+    theirs = {str(row["loss"]): row for row in _protocol("10-fold", ask)}
     rows, told = [], []
     for loss in found.methods():
         scores = [100 * r.score("recall@1") for r in found.of("", loss) if r.state == "done"]
         spread = float(np.std(scores, ddof=1)) if len(scores) > 1 else math.nan
-        known = theirs[BESIDE[loss]]
+        row = theirs.get(BESIDE[loss], {})
+        known = [number(row.get(key), 2) for key in ("test_r1", "test_std")]
         mean = float(np.mean(scores)) if scores else math.nan
-        rows.append([loss, str(len(scores)), number(mean, 2), number(spread, 2),
-                     number(known["test_r1"], 2), number(known["test_std"], 2)])  # fmt: skip
+        rows.append([loss, str(len(scores)), number(mean, 2), number(spread, 2), *known])
         told.append(
             f"{loss}: {number(mean, 2)} ±{number(spread, 2)} over {len(scores)} folds (sample "
-            f"standard deviation); published {known['test_r1']:.2f} ±{known['test_std']:.2f} over "
-            "10 folds."
+            f"standard deviation); published {known[0]} ±{known[1]} over 10 folds."
         )
     heads = ["loss", "folds", "test R@1 %", "s", "published R@1", "published s"]
     return Section("Cross validation by class", told, [Table(heads, rows)])
 
 
-def _tuning(results: Mapping[str, Results]) -> Section:
+def _tuning(results: Mapping[str, Results], ask: Ask) -> Section:
     found, plain = results["thesis_search"], results["thesis_losses"]
     size = next((e for e in plain.experiments() if e.startswith("embedding_size 128")), "")
-    theirs = {str(row["loss"]): row["test_r1"] for row in _protocol("tuned on 90/10")}
+    theirs = {str(row["loss"]): row["test_r1"] for row in _protocol("tuned on 90/10", ask)}
     rows, told = [], []
     for loss in found.methods():
         runs = found.of("", loss)
@@ -326,9 +347,9 @@ def _tuning(results: Mapping[str, Results]) -> Section:
 
 def _own(found: Results, ask: Ask) -> Section:
     theirs = {str(row["dataset"]): row["v1"] for row in table("thesis_own_loss")}
-    anchor = _published(ask)["bninception 512"]["ProxyAnchor"]
-    own = theirs[ask.published_data]
-    assert isinstance(own, float)
+    anchor = _published(ask).get("bninception 512", {}).get("ProxyAnchor", math.nan)
+    value = theirs.get(ask.published_data)
+    own = value if isinstance(value, float) else math.nan
     rows, judged = [], []
     for loss in found.methods():
         at = point(0, found.of("", loss), "recall@1")
@@ -341,8 +362,8 @@ def _own(found: Results, ask: Ask) -> Section:
     words = "; ".join(f"{each.arm} {effect_text(each.effect)}" for each in judged)
     told = (
         f"Against ProxyAnchor, in points of recall@1: {words}. "
-        f"Published (BN-Inception, 512-d): {own:.1f} against {anchor:.1f}, {own - anchor:+.1f}: "
-        f"{counted([each for each in judged if not math.isnan(each.published)])}."
+        f"Published (BN-Inception, 512-d): {number(own)} against {number(anchor)}, "
+        f"{signed(own - anchor)}: {counted(judged)}."
     )
     shown = [Table(["loss", "R@1 %", "published"], rows), *judged_tables(judged)]
     return Section("The author's own losses", [told], shown)
