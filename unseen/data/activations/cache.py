@@ -334,7 +334,9 @@ class ActivationCache:
 
     def _seconds_per_picture(self) -> float:
         """Reading and computing one after the other: an upper bound where workers read ahead."""
-        prefix, began = self._fast_prefix(), time.perf_counter()
+        prefix = self._fast_prefix()
+        prefix.run(self._few(8))  # the first time allocates and warms up: it does not count
+        began = time.perf_counter()
         few = self._few(8)
         prefix.run(few)
         return (time.perf_counter() - began) / len(few)
