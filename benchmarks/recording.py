@@ -2,8 +2,8 @@
 
     python benchmarks/recording.py PICTURES --out docs/three_commands.gif
 
-PICTURES is a folder of class folders. Waiting is cut: lines follow each other; what each command took is
-written behind it.
+PICTURES is a folder of class folders. Waiting is cut: lines follow each other, and what each
+command took is written behind it.
 """
 
 import argparse
