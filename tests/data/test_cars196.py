@@ -169,7 +169,12 @@ def test_a_few_missing_pictures_are_taken_on_request_and_said(older: Path) -> No
     assert len(dataset) == 10
     assert all(dataset.path(index).exists() for index in range(10))
     said = dataset.describe()[INCOMPLETE]
-    for words in ("10 of the 12", "1 of the training", "1 of the test", "000003.jpg, 000011.jpg"):
+    for words in (
+        "10 of the 12",
+        "1 pictures of training classes",
+        "1 of test classes",
+        "000003.jpg, 000011.jpg",
+    ):
         assert words in said
 
 

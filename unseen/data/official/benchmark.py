@@ -147,8 +147,8 @@ class Benchmark(PictureFiles):
         named = f" ({', '.join(names[:NAMED])}{more})" if names else ""
         return (
             f"Incomplete: {found.train + found.test:,} of the {whole.train + whole.test:,} "
-            f"pictures of {self.title}; {whole.train - found.train:,} of the training and "
-            f"{whole.test - found.test:,} of the test classes are missing{named}."
+            f"pictures of {self.title}; {whole.train - found.train:,} pictures of training classes "
+            f"and {whole.test - found.test:,} of test classes are missing{named}."
         )
 
     def _refuse(self, root: Path, what: str) -> NoReturn:
