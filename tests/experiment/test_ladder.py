@@ -66,7 +66,8 @@ def keep_all(patch: pytest.MonkeyPatch, cache: Path) -> None:
 
 @pytest.fixture(scope="module")
 def context(cache: Path) -> RunContext:
-    return replace(context_of("minutes=10"), now=Ticks(), began=0.0)
+    plan = ["plan: head 1, whole 9 minutes"]
+    return replace(context_of("minutes=10"), now=Ticks(), began=0.0, plan=plan)
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +136,7 @@ def test_the_report_shows_the_rungs_and_the_curves_of_the_kept_one(
     html = page.write(run, context.dataset).read_text()
     assert "the whole network" in html
     assert "16 → 24" in html
+    assert "plan: head 1, whole 9 minutes" in html
     kept = run_folder.read(run)
     assert kept.config["loss"] == "proxy_anchor"
     assert kept.steps == of_kind(Step, run / "rungs/whole")

@@ -157,11 +157,9 @@ def begin(context: RunContext, folder: RunFolder, command: str) -> None:
     items = items_of(context.dataset, context.split).write(folder)
     place = find_data.place(context.config.data, folder.path)
     facts = Data(**describe(context), items=items, place=place)
-    folder.start_manifest(command, facts, context.config.hash())
+    folder.start_manifest(command, facts, context.config.hash(), context.plan)
     if parts := sources_of(context.config):
         folder.note_parts(parts)
-    if context.plan:
-        folder.note_plan(context.plan)
     folder.write_text("config.toml", context.config.to_toml())
 
 

@@ -174,11 +174,15 @@ class RunFolder:
 
         self._write(name, write)
 
-    def start_manifest(self, command: str, data: Data, config_hash: str) -> None:
+    def start_manifest(
+        self, command: str, data: Data, config_hash: str, plan: Sequence[str] = ()
+    ) -> None:
+        """Further processes do not know the plan, and need not: the first one writes."""
         manifest = Manifest(
             command=command,
             config_hash=config_hash,
             data=data,
+            plan=list(plan) or None,
             platform=platform.platform(),
             python=platform.python_version(),
             started=now(),
@@ -195,9 +199,6 @@ class RunFolder:
 
     def note_refit(self, told: Mapping[str, Any]) -> None:
         self._note(lambda manifest: replace(manifest, refit={"time": now(), **told}))
-
-    def note_plan(self, lines: Sequence[str]) -> None:
-        self._note(lambda manifest: replace(manifest, plan=list(lines)))
 
     def note_parts(self, told: Mapping[str, Any]) -> None:
         """Where parts from outside came from."""
