@@ -26,7 +26,7 @@ def test_page(features: Path, made: Callable[..., Path]) -> None:
     told = (folder / "findings.md").read_text()
     assert "| Multisimilarity |" in told
     assert "62.8" in told  # published
-    assert "is best of 23 objectives" in told
+    assert "is highest of 23 objectives" in told
     assert "Features as given: " in told
     assert "failed" not in told
     assert (folder / "figures" / "objectives.pdf").exists()

@@ -20,6 +20,7 @@ def test_page(
     assert "Of 5 published gains of the rho switch on cub200: 5 cannot be judged." in told
     assert "| +2.4 | cannot be judged: 1 of 3 seeds" in told  # Margin, beta 0.6, on CUB-200
     assert "| no: not tuned |" in told
+    assert "- epochs: 1; the source has 150." in told
     assert "| 0.375 |" in told
     others = unpublished(folder)
     assert "Of 0 published gains of the rho switch on no published data set" in others

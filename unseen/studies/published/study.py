@@ -32,6 +32,7 @@ from unseen.studies.engine import Study, StudyProgress
 from unseen.studies.plan import Plan, Values
 from unseen.studies.published import page
 from unseen.studies.published.page import Section
+from unseen.studies.published.source_values import differing
 from unseen.studies.results import Results, read
 from unseen.training.run_folder import RunFolder
 
@@ -120,6 +121,7 @@ class PublishedStudy(ABC):
     source: ClassVar[str]  # whose, and which table or figure
     shows: ClassVar[str]  # one line for the list
     usual_data: ClassVar[str] = "glyphs"
+    source_values: ClassVar[Values] = {}  # of a config, see `source_values.py`
 
     @property
     def name(self) -> str:
@@ -141,7 +143,7 @@ class PublishedStudy(ABC):
 
     @abstractmethod
     def differences(self, ask: Ask) -> list[str]:
-        """How the set-up differs from the source's."""
+        """How the set-up differs from the source's, beside the values of the configs."""
 
 
 @dataclass(frozen=True)
@@ -221,7 +223,8 @@ def remake(path: Path) -> Path:
         folder,
         page.Title(published.name, published.source, published.shows, command(published, ask)),
         published.sections(ask, results, measured),
-        published.differences(ask),
+        differing(published.source_values, ask.set_up_data, results.values())
+        + published.differences(ask),
         results,
     )
 

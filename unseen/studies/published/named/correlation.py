@@ -25,6 +25,7 @@ from unseen.studies.published.named.losses import objectives_plan, set_up_differ
 from unseen.studies.published.numbered import name_list, numbered_points
 from unseen.studies.published.page import Section
 from unseen.studies.published.revisit_figures import METRIC_CORRELATION, SPACE_CORRELATION
+from unseen.studies.published.source_values import ROTH
 from unseen.studies.published.study import Ask, PublishedStudy, Told
 from unseen.studies.published.training_space import by_method, distances, of_runs
 from unseen.studies.results import Results, Run
@@ -62,6 +63,7 @@ class JackknifedCorrelation:
 class Correlation(PublishedStudy):
     source = "Roth et al. 2020, figures 4 and 5 (18 objectives without the switch)"
     shows = "how metrics, and measures of the training embeddings, go with recall@1"
+    source_values = ROTH
 
     def plans(self, ask: Ask) -> list[Plan]:
         return [objectives_plan(ask)]

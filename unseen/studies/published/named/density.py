@@ -28,6 +28,7 @@ from unseen.studies.published.comparison import (
 )
 from unseen.studies.published.numbers import table
 from unseen.studies.published.page import Section
+from unseen.studies.published.source_values import LI
 from unseen.studies.published.study import Ask, PublishedStudy, Told
 from unseen.studies.published.training_space import of_runs
 from unseen.studies.results import Results, Run, effect
@@ -46,6 +47,7 @@ WEIGHT = 10.0
 class Density(PublishedStudy):
     source = "Li et al. 2020, table 1, figures 4 to 8 (GoogLeNet, 128-d)"
     shows = "the density term with and without, its weight, and against entropy and orthogonality"
+    source_values = LI
 
     def plans(self, ask: Ask) -> list[Plan]:
         seeds = 2 if ask.is_quick else 5
@@ -93,11 +95,10 @@ class Density(PublishedStudy):
         ]
 
     def differences(self, ask: Ask) -> list[str]:
-        network = "a network trained on the pictures" if ask.has_pictures else "a head on features"
         few = ["One seed for all but the first comparison; the weight curve is that of "
                f"{CURVE} alone."] if ask.is_quick else []  # fmt: skip
         return [
-            f"Trained: {network}, {ask.epochs} epochs; theirs is a whole GoogLeNet, 30,000 steps.",
+            f"{ask.epochs} epochs; theirs are 30,000 steps.",
             f"Data: {ask.data}; the published column is of {ask.published_title}.",
             "The epoch is chosen on validation classes; they do not say how theirs was chosen.",
             f"Targets learn {TARGET_RATE:g} times as fast as the head, so that in a short run they "

@@ -28,6 +28,7 @@ from unseen.studies.published.charts import Point, lines, point
 from unseen.studies.published.comparison import drawn, number, seeds_told, signed
 from unseen.studies.published.numbers import table
 from unseen.studies.published.page import Section
+from unseen.studies.published.source_values import JACOB
 from unseen.studies.published.study import Ask, PublishedStudy, Told
 from unseen.studies.results import Results, Run, effect
 from unseen.studies.tables import judged_tables
@@ -52,6 +53,7 @@ THEIRS = {  # our loss -> their rows without and with
 class Horde(PublishedStudy):
     source = "Jacob et al. 2019, tables 1 to 5, figures 1 and 3 (GoogLeNet, 512-d, dimension 8192)"
     shows = "orders trained by order tested, all orders together, ensembles, missing features"
+    source_values = JACOB
 
     def plans(self, ask: Ask) -> list[Plan]:
         if not ask.has_pictures:
@@ -120,8 +122,6 @@ class Horde(PublishedStudy):
              "the last map has 16 places."] if _is_glyphs(ask) else []
         )  # fmt: skip
         return [
-            "Network: our usual one for these pictures, from its own start; theirs is GoogLeNet "
-            "from ImageNet weights.",
             f"Data: {ask.data}; the published column is of {ask.published_title} (orders: cub200).",
             *smaller,
             f"Dimension {DIMENSION} against 8192, orders up to 3: fewer dimensions make high "

@@ -29,6 +29,7 @@ from unseen.studies.published.charts import Point, bars, lines
 from unseen.studies.published.comparison import drawn, number, signed
 from unseen.studies.published.numbers import table
 from unseen.studies.published.page import Section
+from unseen.studies.published.source_values import VO_HAYS
 from unseen.studies.published.study import Ask, PublishedStudy, Told
 from unseen.studies.results import Results, Run
 from unseen.training.run_folder import RunFolder
@@ -48,6 +49,7 @@ ByNet = dict[str, dict[str, Any]]  # net -> what `measure` says of it
 class Layers(PublishedStudy):
     source = "Vo and Hays 2019, tables 2 and 3, figures 2 to 5 (VGG-16, 512-d)"
     shows = "recall of every layer on training and unseen classes, over time, in nets A to F"
+    source_values = VO_HAYS
 
     def plans(self, ask: Ask) -> list[Plan]:
         if not ask.has_pictures:
@@ -102,8 +104,7 @@ class Layers(PublishedStudy):
             else []
         )  # fmt: skip
         return [
-            f"Network: {_backbone(ask)}, {ask.epochs} epochs of our optimiser; theirs is VGG-16 "
-            "with batch norm, 20,000 steps of SGD from ImageNet weights.",
+            f"{ask.epochs} epochs; theirs are 20,000 steps.",
             f"Data: {ask.data}; the published column is of {ask.published_title}.",
             "The epoch is chosen by the trained layer on validation classes; curves are on "
             "validation classes, theirs on test classes.",
@@ -112,11 +113,6 @@ class Layers(PublishedStudy):
             "with our usual pooling.",
             "One run of each net is looked into; intervals are over test classes, not over seeds.",
         ]
-
-
-def _backbone(ask: Ask) -> str:
-    asked = configs.override({"backbone": "auto"}, list(ask.settings))["backbone"]
-    return "our usual one for these pictures" if asked == "auto" else str(asked)
 
 
 def _nets(ask: Ask) -> list[str]:

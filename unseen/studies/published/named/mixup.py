@@ -27,6 +27,7 @@ from unseen.studies.published.comparison import (
 from unseen.studies.published.named.losses import set_up_differences
 from unseen.studies.published.numbered import OTHER
 from unseen.studies.published.page import Section
+from unseen.studies.published.source_values import ROTH
 from unseen.studies.published.study import Ask, PublishedStudy, Told
 from unseen.studies.published.training_space import mean_spectrum, of_runs, spectra
 from unseen.studies.results import Results, Run
@@ -40,6 +41,7 @@ WITHOUT, WITH = "without mixup", "with mixup"
 class Mixup(PublishedStudy):
     source = "Roth et al. 2020, supplement F, figure 12 (CUB-200, three objectives)"
     shows = "a negative control: recall and spectra with and without manifold mixup"
+    source_values = ROTH
 
     def plans(self, ask: Ask) -> list[Plan]:
         if not ask.has_pictures:

@@ -30,6 +30,7 @@ from unseen.studies.published.comparison import (
 from unseen.studies.published.named.losses import set_up_differences
 from unseen.studies.published.numbers import table
 from unseen.studies.published.page import Section
+from unseen.studies.published.source_values import ROTH
 from unseen.studies.published.study import METRICS, Ask, PublishedStudy
 from unseen.studies.relative_performance import relative
 from unseen.studies.results import Results, effect
@@ -113,6 +114,7 @@ FACTORS = (
 class Parameters(PublishedStudy):
     source = "Roth et al. 2020, section 4.2, figure 2, table 1 (five objectives)"
     shows = "scores by batch size, weight decay, dimension, preprocessing and architecture"
+    source_values = ROTH
 
     def plans(self, ask: Ask) -> list[Plan]:
         return [factor.plan(ask) for factor in FACTORS if _is_run(factor, ask)]

@@ -31,6 +31,7 @@ from unseen.studies.published.named.losses import objectives_plan, set_up_differ
 from unseen.studies.published.numbered import OTHER, name_list, numbered_points
 from unseen.studies.published.page import Section
 from unseen.studies.published.revisit_figures import RHO
+from unseen.studies.published.source_values import ROTH
 from unseen.studies.published.study import Ask, PublishedStudy, Told
 from unseen.studies.published.training_space import by_method, mean_spectrum, of_runs, spectra
 from unseen.studies.results import Results, effect
@@ -52,6 +53,7 @@ class At(NamedTuple):
 class Rho(PublishedStudy):
     source = "Roth et al. 2020, section 5.1, figures 7, 8 and 10 (ResNet-50, 128-d, 5 seeds)"
     shows = "gains of the rho switch, recall by its chance, spectra with and without"
+    source_values = ROTH
 
     def plans(self, ask: Ask) -> list[Plan]:
         return [objectives_plan(ask), chance_plan(ask)]

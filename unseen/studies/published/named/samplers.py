@@ -28,6 +28,7 @@ from unseen.studies.published.comparison import (
 from unseen.studies.published.named.losses import set_up_differences
 from unseen.studies.published.numbers import table
 from unseen.studies.published.page import Section
+from unseen.studies.published.source_values import ROTH
 from unseen.studies.published.study import METRICS, Ask, PublishedStudy
 from unseen.studies.relative_performance import relative
 from unseen.studies.results import Results, effect
@@ -57,6 +58,7 @@ R1 = "recall@1"
 class Samplers(PublishedStudy):
     source = "Roth et al. 2020, section 4.3, figure 3, tables 7 to 9 (ResNet-50, 128-d, 5 seeds)"
     shows = "seven batch samplers by relative performance over objectives and metrics"
+    source_values = ROTH
 
     def plans(self, ask: Ask) -> list[Plan]:
         known = objectives.objectives()

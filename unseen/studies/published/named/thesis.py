@@ -31,6 +31,7 @@ from unseen.studies.published.comparison import (
 from unseen.studies.published.numbers import table
 from unseen.studies.published.objectives import CLASS_LR
 from unseen.studies.published.page import Section
+from unseen.studies.published.source_values import PSOMAS
 from unseen.studies.published.study import Ask, PublishedStudy, Told
 from unseen.studies.published.training_space import of_runs
 from unseen.studies.results import Results, effect
@@ -77,6 +78,7 @@ OWN = {"variant 1": 1, "variant 2": 2}
 class Thesis(PublishedStudy):
     source = "Psomas 2020, chapters 5 and 6 (ResNet-50, BN-Inception, GoogLeNet, 64 to 1024-d)"
     shows = "ten losses in a tournament, validation ratios, folds, search, the author's own losses"
+    source_values = PSOMAS
 
     def plans(self, ask: Ask) -> list[Plan]:
         quick = ask.is_quick
@@ -128,13 +130,11 @@ class Thesis(PublishedStudy):
         ]
 
     def differences(self, ask: Ask) -> list[str]:
-        network = "a network trained on the pictures" if ask.has_pictures else "a head on features"
         quick = [
             "Quick budget: one seed, sizes 64 and 128 of one network (theirs: 12 experiments), 5 "
             "folds of one loss, a search over three values a parameter."
         ]
         return [
-            f"Trained: {network}, {ask.epochs} epochs; theirs are whole networks, 100 epochs.",
             f"Data: {ask.data}; the published column is of {ask.published_title}.",
             "The epoch is chosen on validation classes; the thesis' tournament sets none aside.",
             "All losses draw 5 items of a class (theirs: some draw at random); values as in the "
