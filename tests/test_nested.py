@@ -28,6 +28,7 @@ from unseen.objective import MinedObjective
 from unseen.reports import tables
 from unseen.search.index import Index
 from unseen.search.manifest import read
+from unseen.search.service.library import Shelf
 from unseen.training.run_folder import RunFolder
 from unseen.tuples import Triplets
 
@@ -207,6 +208,7 @@ def test_an_index_keeps_and_searches_a_size(run: Path, pictures: Path, tmp_path:
     asked("index", "add", str(index), str(first))
     assert read(index).model.size == 4
     assert len(Index.open(index)) == 12
+    assert Shelf.open(index, run).model.network.embedding_size == 4  # what `unseen serve` asks
     assert "1.00" in asked("search", str(index), str(next(first.iterdir())))
     asked("index", "rebuild", str(index), "--size", "8")
     asked("index", "rebuild", str(index))
