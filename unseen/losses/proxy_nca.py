@@ -45,12 +45,12 @@ class ProxyNca(LabelLoss):
         lr: float | None = 5e-4,
     ) -> None:
         super().__init__(num_classes, embedding_size, lr)
-        if scale <= 0:
-            raise ValueError(f"scale must be positive, got {scale}")
         if num_classes < 2 and not include_positive:
             raise ValueError(
                 f"num_classes must be at least 2 to compare proxies, got {num_classes}"
             )
+        if scale <= 0:
+            raise ValueError(f"scale must be positive, got {scale}")
         self.scale, self.include_positive = scale, include_positive
         self.proxies = nn.Parameter(torch.randn(num_classes, embedding_size) / 8)
 

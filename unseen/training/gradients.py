@@ -1,15 +1,15 @@
-"""The gradient of the objective on the whole batch, however the batch is computed.
+"""The gradient of the objective on the whole batch where the batch is computed in parts.
 
-    at once            network -> objective -> backward
     in chunks          micro_batch pictures at a time: large batches fit a small memory
     several processes  each with its share of the batch
 
-The last two cut the way at the rows the objective needs of each picture. The rows of all pictures
+Both cut the way at the rows the objective needs of each picture. The rows of all pictures
 come first, in chunks without a graph; the objective on all of them gives the gradient of every row;
 each chunk then runs again, with the same random state, and takes the gradient of its rows back
 through the network (GradCache: L. Gao et al., Scaling Deep Contrastive Learning Batch Size under
 Memory Limited Setup, RepL4NLP 2021, https://arxiv.org/abs/2101.06983). Pair losses, whose terms
-reach across chunks, get the gradient they have at once: no other way of accumulating does that.
+reach across chunks, get the gradient of the trainer's plain step: no other way of accumulating does
+that.
 """
 
 from collections.abc import Callable
@@ -63,9 +63,6 @@ class WholeBatch:
     def __call__(self, images: Tensor, labels: Tensor, indices: Tensor, seed: int) -> Outcome:
         """`images` and so on are this process's share; torch's global generator is reseeded."""
         size = self.micro_batch or len(images)
-        if not self.processes.are_several and size >= len(images):
-            reseed(seed, images.device)  # for dropout and its like
-            return self._at_once(images, labels, indices)
         chunks = images.split(size)
         with torch.set_grad_enabled(len(chunks) == 1):  # a lone chunk need not run again
             first = [self._rows(chunk, seed, number) for number, chunk in enumerate(chunks)]
@@ -81,18 +78,15 @@ class WholeBatch:
         self._sum()
         return outcome
 
+    def takes_at_once(self, num_images: int) -> bool:
+        """Whether a batch of so many pictures is one part: the trainer's plain step does."""
+        return not self.processes.are_several and (self.micro_batch or num_images) >= num_images
+
     def gathered(self, batch: Batch) -> Batch:
         """The batch of all processes."""
         lengths = self.processes.lengths(len(batch.labels), batch.labels.device)
         parts = (part.to(batch.labels.device) for part in batch)
         return Batch(*(self.processes.gather(part, lengths) for part in parts))
-
-    def _at_once(self, images: Tensor, labels: Tensor, indices: Tensor) -> Outcome:
-        with self.autocast():
-            output = self.network(images)
-            terms = self.objective(output, labels)
-        self.backward(terms["total"])
-        return Outcome(terms, indices, full_precision(output.embeddings.detach()))
 
     def _rows(self, images: Tensor, seed: int, number: int) -> Rows:
         """What the objective needs of each picture of a chunk."""

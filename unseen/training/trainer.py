@@ -128,13 +128,24 @@ class Trainer:
         """The terms of the whole batch; gradients are filled in."""
         seed = self.seed * 1_000_003 + self.place.step  # for dropout and its like
         with torch.random.fork_rng(devices=_devices(self.device)):
-            if self.mixup is None:
-                outcome = self.whole_batch(*batch, seed)
-            else:
+            if self.mixup is not None:
                 outcome = self._mixed_backward(self.mixup, batch, seed)
+            elif self.whole_batch.takes_at_once(len(batch.labels)):
+                outcome = self._plain_backward(batch, seed)
+            else:
+                outcome = self.whole_batch(*batch, seed)
         for listener in self.embedded:
             listener(outcome.indices, outcome.embeddings)
         return outcome.terms
+
+    def _plain_backward(self, batch: Batch, seed: int) -> Outcome:
+        """Network, objective, backward."""
+        reseed(seed, self.device)
+        with self.descent.autocast():
+            output = self.network(batch.images)
+            terms = self.objective(output, batch.labels)
+        self.descent.backward(terms["total"])
+        return Outcome(terms, batch.indices, full_precision(output.embeddings.detach()))
 
     def _mixed_backward(self, mixup: Mixup, batch: Batch, seed: int) -> Outcome:
         """What is told of a picture is its own embedding: it passes the network once more."""
