@@ -486,6 +486,10 @@ def test_many_pictures_are_labelled_taken_and_removed(
         by(browser, "#really").click()
         until(browser, lambda d: "3 pictures removed" in status(d))
         no_errors(browser)
+        opened(browser, url, "#/selection/3-9")  # an address from before
+        assert "not in the index any more" in by(browser, "#view").text
+        by(browser, "#nothing").click()
+        until(browser, lambda d: "Nothing is selected" in by(d, "#view").text)
     assert len(Index.open(served)) == 27
 
 

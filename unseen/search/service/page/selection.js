@@ -15,12 +15,19 @@ export async function selected(address, { signal, facts, go, say, refresh }) {
   if (!selection.size) {
     return { title, parts: [heading, element("p", {}, "Nothing is selected: tick pictures, press x on one, or draw a lasso on the map.")] };
   }
-  const found = await api.pictures({ ids: selection.text, start: PAGE * (page(address) - 1), count: PAGE }, signal);
+  const nothing = button("Select nothing", () => (selection.set([]), go("#/selection")), { id: "nothing" });
+  let found;
+  try {
+    found = await api.pictures({ ids: selection.text, start: PAGE * (page(address) - 1), count: PAGE }, signal);
+  } catch (error) {
+    if (signal.aborted) throw error;
+    return { title, parts: [heading, element("p", {}, `Some of these pictures are not in the index any more (${error.message}).`), nothing] };
+  }
   const actions = [
     selection.size <= MOST_TOGETHER ? element("a", { class: "button", href: href("like", selection.text), id: "together" }, "Search by all of them") : null,
     element("a", { class: "button", href: api.exported("csv", selection.text), download: "pictures.csv", id: "csv" }, "List (CSV)"),
     facts.may_change ? element("a", { class: "button", href: api.exported("zip", selection.text), download: "pictures.zip", id: "zip" }, "Files (ZIP)") : null,
-    button("Select nothing", () => (selection.set([]), go("#/selection")), { id: "nothing" }),
+    nothing,
   ];
   const parts = [
     heading,
