@@ -91,8 +91,6 @@ def test_ten_thousand_requests_at_once_keep_nobody_waiting(index_folder: Path) -
     told = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     found = json.loads(told)
     assert set(found["answers"]) & {"500", "told a secret"} == set()
-    told_holder = found["holder is told"]
-    assert set(told_holder) <= {"200", "503"}  # others with the token may take every place
-    assert told_holder["200"] > 0.95 * sum(told_holder.values())
+    assert set(found["holder is told"]) == {"200"}  # though others with the token take most places
     assert found["holder waits, seconds"]["p95"] < 1
     assert found["server peak, MB"] < 1500
