@@ -310,8 +310,12 @@ def test_a_depth_is_reached_in_rungs_from_the_head() -> None:
     assert last.lr == whole.lr == 3e-4  # what is given holds on every rung
     assert last.schedule.warm_up == whole.schedule.warm_up == 1
     assert len(of_photographs("depth=whole", "epochs=1")[0].ladder) == 2
-    assert [line.split(" trains")[0] for line in reasons[-2:]] == ["ladder: last", "ladder: whole"]
+    rungs = [line.split(" trains")[0] for line in reasons if line.startswith("ladder: ")]
+    assert rungs == ["ladder: last", "ladder: whole"]
     assert settle(config, photographs)[0] == config
+    for name in ("head", "last", "whole"):  # a run is reopened with its kept rung
+        kept = rung_config(config, name)
+        assert (settle(kept, photographs)[0], kept.depth) == (kept, name)
     for word, name in (("loss=margin", "margin"), ("memory.size=64", "multi_similarity")):
         given, _ = of_photographs("depth=last", word)
         assert [rung_config(given, r.name).loss.name for r in given.ladder] == [name]

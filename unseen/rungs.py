@@ -82,7 +82,7 @@ def rung_config(config: SettledConfig, name: str) -> SettledConfig:
         for key in rung.values:
             known(key, KEYS, f"key of the rung {name}")
         changed |= rung.values
-        changed["depth"] = depth_of(rung.values.get("freeze_until", config.freeze_until))
+    changed["depth"] = depth_of(changed.get("freeze_until", config.freeze_until))
     return configs.make_settled(config.model_dump() | changed)
 
 
