@@ -39,6 +39,34 @@ def test_a_plan_fits_its_minutes(work: Work, minutes: float, factor: float) -> N
         assert values["minutes"] + values["minutes_after"] <= minutes
 
 
+@pytest.mark.parametrize("work", [CARS, BIRDS], ids=["cars", "birds"])
+@pytest.mark.parametrize("minutes", [20, 30, 60])
+def test_a_larger_head_fits_into_what_a_whole_network_that_gives_up_leaves(
+    work: Work, minutes: float
+) -> None:
+    found = plan(replace(work, minutes=minutes), TWO_CORES)
+    whole, larger, steps = found.rungs["whole"], found.rungs["larger"], found.steps
+    spent = (
+        steps["head"]
+        + steps.get("last", 0)
+        + steps["whole"] * (whole["patience"] / whole["epochs"])
+    )
+    each = TWO_CORES.embed.at
+    sizes = [larger["picture_size"], larger["picture_size"], found.size, 32]
+    judging = work.test * sum(map(each, sizes)) / 60
+    embedding = 2 * (work.train + work.validation) * each(larger["picture_size"]) / 60
+    assert larger["minutes"] >= embedding
+    assert larger["minutes_after"] >= judging
+    assert spent + larger["minutes"] + larger["minutes_after"] <= found.minutes <= minutes
+
+
+def test_many_test_pictures_leave_a_head_that_fits() -> None:
+    many = replace(BIRDS, train=2000, validation=300, test=150_000)
+    found = plan(many, TWO_CORES)
+    assert found.rungs == {}
+    assert found.minutes <= many.minutes
+
+
 def sizes_of(found: Plan) -> list[int]:
     sizes: list[int] = found.rungs["whole"]["training_sizes"]
     return sizes

@@ -254,6 +254,19 @@ def test_a_rung_without_minutes_left_is_not_begun_and_that_is_told_once(tmp_path
     assert [what for what, chosen in decided.items() if chosen is False] == ["whole begins"]
 
 
+def test_a_head_is_begun_only_with_all_its_minutes_because_it_cannot_be_shortened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gaining(monkeypatch, False)
+    larger = LARGER.replace("}", ", minutes=3.0, minutes_after=0.5}")
+    ticks = Ticks()
+    context = context_of("minutes=10", f"ladder=[{LAST}, {larger}]")
+    context = replace(context, now=ticks, began=0.0)
+    train_and_judge(context, tmp_path, "test", slowly(ticks, 60.0))  # head 4 minutes, last 4
+    assert [rung["name"] for rung in told(tmp_path)["rungs"]] == ["head", "last"]
+    assert of_kind(ClockDecided, tmp_path) == [ClockDecided("larger begins", False)]
+
+
 def test_a_training_that_would_end_late_gets_fewer_epochs_once_and_for_all(tmp_path: Path) -> None:
     """Its epochs take 6 minutes, and 7 are left for 6 of them; the resumed run is fast
     again and yet reads the decision back."""

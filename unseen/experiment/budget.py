@@ -7,7 +7,7 @@
              trained (H. Touvron et al., https://arxiv.org/abs/1906.06423). Where two thirds of the
              epochs are not better than their start, it ends and gives its minutes back
     larger   where whole gains nothing: a head on larger pictures, with their mirror images, in the
-             minutes that came back
+             minutes that came back: its size is chosen for these
 
 What the user gave holds. The plan becomes part of the settled config, so that a run repeats without
 the clock; where the machine turns out slower than measured, `clock.py` shortens it.
@@ -74,9 +74,13 @@ class Plan:
 
     @property
     def minutes(self) -> float:
-        """Of the longest way: a larger head takes the place of the whole network."""
-        either = [self.steps.get(name, 0.0) for name in (WHOLE, LARGER)]
-        return sum(self.steps.values()) - min(either)
+        """Of the longest way: the whole network, or one that gives up and a larger head."""
+        first = sum(self.steps.get(name, 0.0) for name in (FIRST, LAST))
+        ways = [self.steps.get(WHOLE, 0.0) + self.steps["judging"]]
+        if LARGER in self.rungs:
+            given_up = self.steps.get(WHOLE, 0.0) * _given_up(self.rungs)
+            ways.append(given_up + self.steps[LARGER] + self.rungs[LARGER]["minutes_after"])
+        return first + max(ways)
 
 
 def plan(work: Work, speed: Speeds) -> Plan:
@@ -98,7 +102,8 @@ class _Planner:
         steps, rungs = {FIRST: START + self.embed(size) + TRAINING}, dict[str, dict[str, Any]]()
         if work.depth != FIRST:
             cost = self.last(size)
-            if work.depth == LAST or cost <= LAST_SHARE * self.total:
+            fits = sum(steps.values()) + cost + self.judging(size, 1, size) <= self.total
+            if work.depth == LAST or (fits and cost <= LAST_SHARE * self.total):
                 rungs[LAST], steps[LAST] = {"epochs": LAST_EPOCHS, "views": LAST_VIEWS}, cost
         left = self.total - sum(steps.values())
         judging = self.judging(size, 1, size)
@@ -113,11 +118,15 @@ class _Planner:
             mirror = self.alone(size, 2) <= self.total
             steps = {FIRST: START + (1 + mirror) * self.embed(size) + TRAINING}
             judging = self.judging(size, 1 + mirror)
-        elif (found := self.larger(left, size)) is not None:
-            rungs[LARGER], steps[LARGER] = found
+        else:
+            left -= steps.get(WHOLE, 0.0) * _given_up(rungs)
+            if (found := self.larger(left, size)) is not None:
+                rungs[LARGER], steps[LARGER] = found
         steps["judging"] = judging
         minutes = {name: round(seconds / 60, 1) for name, seconds in steps.items()}
         after = dict.fromkeys(rungs, minutes["judging"])
+        if LARGER in rungs:
+            after[LARGER] = self.judging(rungs[LARGER]["picture_size"], 2, size) / 60
         if LAST in rungs:
             after[LAST] += minutes.get(WHOLE, 0.0) / 2
         for name, values in rungs.items():
@@ -193,6 +202,12 @@ class _Planner:
         if self.work.given is not None or found <= size or not fits(found):
             return None
         return {"picture_size": found, "mirror": True}, cost(found)
+
+
+def _given_up(rungs: dict[str, dict[str, Any]]) -> float:
+    """After which share of its epochs a whole network ends that is not better than its start."""
+    whole = rungs.get(WHOLE)
+    return 0.0 if whole is None else whole["patience"] / whole["epochs"]
 
 
 def _largest(sizes: list[int], fits: Callable[[int], bool]) -> int:

@@ -16,7 +16,7 @@ from unseen.training.run_folder import RunFolder
 
 FILE = "clock.json"
 LATE = 1.05  # a training is shortened where it would take longer than this share of what is left
-LEAST = 1 / 3  # of a rung's planned minutes: with less left it is not begun
+LEAST = 1 / 3  # of a rung's planned minutes: with less left it is not begun, a head without all
 
 
 class Clock:

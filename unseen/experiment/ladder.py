@@ -66,7 +66,9 @@ def climb(first: Fit, selection: dict[str, Any], clock: Clock) -> dict[str, Any]
     for rung in context.config.ladder:
         if rung.after != "any" and gained != (rung.after == "gain"):
             continue
-        if not clock.allows(rung.name, rung.minutes, rung.minutes_after, LEAST):
+        # a head waits for all its pictures before the first epoch: nothing of that can be left out
+        share = 1.0 if rung_config(context.config, rung.name).depth == FIRST else LEAST
+        if not clock.allows(rung.name, rung.minutes, rung.minutes_after, share):
             continue
         reached = _climbed(first, rung, best, clock)
         gain, error = gain_of(best.right, reached.right, labels, context.config.seed)
