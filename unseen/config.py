@@ -240,8 +240,8 @@ class Config(BaseModel):
         if self.refit and self.select == "test":
             raise ValueError("refit needs a length chosen on validation classes: select = test")
         if isinstance(self.epochs, int) and self.schedule.warm_up >= self.epochs:
-            told = f"schedule.warm_up must be below epochs={self.epochs}"
-            raise ValueError(f"{told}, got {self.schedule.warm_up}")
+            message = f"schedule.warm_up must be below epochs={self.epochs}"
+            raise ValueError(f"{message}, got {self.schedule.warm_up}")
         return self
 
     @property

@@ -167,8 +167,8 @@ class Lock:
             raise InUseError(self.of, _owner(file)) from error
         except OSError as error:
             if error.errno in _NO_LOCKS:
-                told = "this disk knows no locks, so two runs could mix: choose another one"
-                raise OSError(error.errno, told, str(self.of)) from error
+                message = "this disk knows no locks, so two runs could mix: choose another one"
+                raise OSError(error.errno, message, str(self.of)) from error
             raise
 
     def _is_current(self, file: BinaryIO) -> bool:

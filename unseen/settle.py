@@ -54,8 +54,8 @@ def settle(config: Config, dataset: Dataset) -> tuple[SettledConfig, list[str]]:
         _settle_features(config, dataset.features.shape[1], choose)
     else:
         _settle_pictures(config, dataset, choose)
-    told = "; sgd often wants ten times as much" if config.optimiser.name == "sgd" else ""
-    choose("lr", USUAL_LR, f"usual with AdamW{told}")
+    message = "; sgd often wants ten times as much" if config.optimiser.name == "sgd" else ""
+    choose("lr", USUAL_LR, f"usual with AdamW{message}")
     choose("validation_share", *_validation_share(config, dataset))
     usual_batch = HEAD_BATCH if isinstance(dataset, FeatureDataset) else USUAL_BATCH
     choose("batch_size", *_batch_size(config, dataset, usual_batch))
@@ -222,8 +222,8 @@ def _settle_weights(config: Config, backbone: str, choose: Choose) -> str | None
     installed = has_weights(backbone) and config.network != "net_c"
     why = "installed with it"
     if not installed:
-        told = "none are installed with it; weights=imagenet or weights=FILE gives it some"
-        why = "" if backbone == "small_conv" else f"{backbone} starts from random ones: {told}"
+        message = "none are installed with it; weights=imagenet or weights=FILE gives it some"
+        why = "" if backbone == "small_conv" else f"{backbone} starts from random ones: {message}"
     weights = IMAGENET if installed else None
     choose("weights", weights, why)
     return weights

@@ -50,9 +50,9 @@ def with_shares(
     usual: dict[str, Any] = {"shares": shares, "threads": max(1, cores // shares), "workers": 1}
     changed = {key: value for key, value in usual.items() if getattr(config, key) == "auto"}
     why = {"shares": "processes divide each batch", "threads": "in each", "workers": "in each"}
-    told = [reason for reason in reasons if reason.partition(" = ")[0] not in changed]
-    told += [f"{key} = {value}: {why[key]}" for key, value in changed.items()]
-    return settled.model_copy(update=changed), told
+    sentences = [reason for reason in reasons if reason.partition(" = ")[0] not in changed]
+    sentences += [f"{key} = {value}: {why[key]}" for key, value in changed.items()]
+    return settled.model_copy(update=changed), sentences
 
 
 def with_micro_batch(
@@ -74,8 +74,8 @@ def with_micro_batch(
     if fits >= math.ceil(settled.batch_size / shares):
         return settled, reasons
     why = f"{free / 1e9:.1f} GB of memory are free, a picture takes {BESIDE * each / 1e6:.0f} MB"
-    told = f"micro_batch = {fits}: {why}"
-    return settled.model_copy(update={"micro_batch": fits}), [*reasons, told]
+    message = f"micro_batch = {fits}: {why}"
+    return settled.model_copy(update={"micro_batch": fits}), [*reasons, message]
 
 
 def free_memory(device: str) -> int | None:

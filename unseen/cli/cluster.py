@@ -44,8 +44,8 @@ def cluster(
         if density:
             found = by_density(vectors, _similarity(index, similarity), normalise=normalise)
         else:
-            told = watch.of("k-means")
-            found = by_k_means(vectors, groups, normalise=normalise, seed=seed, progress=told)
+            progress = watch.of("k-means")
+            found = by_k_means(vectors, groups, normalise=normalise, seed=seed, progress=progress)
     _write(opened, found, out)
     console.print(
         f"{len(found.members):,} groups ({found.why}), {len(found.alone):,} pictures alone",

@@ -191,5 +191,5 @@ def _print_copies(name: str, found: Survey, groups: list[list[int]]) -> None:
     )
     console.print(line)
     for group in [*across, *(g for g in relabelled if g not in across)][:NAMED]:
-        told = [f"{found.findings[i].path} [{found.parts[i] or '-'}]" for i in group[:3]]
-        console.print("  " + " = ".join(told))
+        sentences = [f"{found.findings[i].path} [{found.parts[i] or '-'}]" for i in group[:3]]
+        console.print("  " + " = ".join(sentences))

@@ -32,8 +32,8 @@ def guarded(command: Callable[[], Any]) -> None:
         module = (error.name or "").partition(".")[0]
         if module not in EXTRAS:
             raise
-        told = f"this needs {module}: {install_command(EXTRAS[module])}"
-        _say("unseen:", told)
+        message = f"this needs {module}: {install_command(EXTRAS[module])}"
+        _say("unseen:", message)
         sys.exit(USER_ERROR)
     except (ValueError, OSError, FloatingPointError, MemoryError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and not _is_out_of_memory(error):
@@ -50,14 +50,14 @@ def guarded(command: Callable[[], Any]) -> None:
         sys.exit(USER_ERROR)
 
 
-def _say(who: str, told: str) -> None:
-    errors.print(Text.assemble((who, "bold red"), " ", told))
+def _say(who: str, message: str) -> None:
+    errors.print(Text.assemble((who, "bold red"), " ", message))
 
 
 def _on_words(error: Any) -> str:
-    told = " ".join(error.format_message().split()).removesuffix(".")
+    message = " ".join(error.format_message().split()).removesuffix(".")
     context = getattr(error, "ctx", None)
-    return told + (f" (`{context.command_path} --help` says more)" if context else "")
+    return message + (f" (`{context.command_path} --help` says more)" if context else "")
 
 
 def _is_out_of_memory(error: Exception) -> bool:

@@ -79,8 +79,8 @@ def compared(
 
     def embedded(what: str) -> Tensor:
         items = getattr(context.split, what)
-        told = watch.of(f"embedding {what} classes")
-        return to_sphere(context.embed(trained.network, trained.transform, items, told))
+        progress = watch.of(f"embedding {what} classes")
+        return to_sphere(context.embed(trained.network, trained.transform, items, progress))
 
     train, held = embedded("train"), embedded("validation")
     seen, labels = (

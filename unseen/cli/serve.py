@@ -47,10 +47,10 @@ def serve(
     )
     start.check(settings, everybody=no_token)
     library, other = start.libraries(settings)  # what cannot be opened stops here, in one line
-    told = f"{len(library.shelf.index):,} pictures"
+    message = f"{len(library.shelf.index):,} pictures"
     # a word that is kept in a file or a variable is not for the terminal
     asked = "" if token is None else f"/?token={settings.token}"
-    console.print(f"{told}; open http://{_shown(host)}:{port}{asked}")
+    console.print(f"{message}; open http://{_shown(host)}:{port}{asked}")
     if workers == 1:
         start.run(start.application(settings, library, other), settings, port)
     else:

@@ -60,15 +60,15 @@ def announce(context: RunContext) -> None:
             f", test on {split['test_classes']:,} unseen ones",
         ),
     )
-    told = context.dataset.describe()
-    if INCOMPLETE in told:
-        console.print(Text(f"  {told[INCOMPLETE]}", style="yellow"))
-    if lone := told.get("classes with one picture"):
-        named = ", ".join(told.get("lone classes", []))
+    facts = context.dataset.describe()
+    if INCOMPLETE in facts:
+        console.print(Text(f"  {facts[INCOMPLETE]}", style="yellow"))
+    if lone := facts.get("classes with one picture"):
+        named = ", ".join(facts.get("lone classes", []))
         has = "class has" if lone == 1 else "classes have"
         console.print(f"  {lone} {has} one picture ({named}): not trained on, not asked for")
-    tell_left_out(told.get("unreadable", []), told.get("unreadable files"))
-    for note in told.get("notes", []):
+    tell_left_out(facts.get("unreadable", []), facts.get("unreadable files"))
+    for note in facts.get("notes", []):
         console.print(f"  {note}", style="yellow")
     if context.copies is not None:
         announce_copies(context.copies)

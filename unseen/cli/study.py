@@ -213,12 +213,12 @@ def _shown(out: Path | None) -> Iterator[Callable[[StudyProgress], None]]:
             first = now.ended if first < 0 else first
             content[0] = Text(_line(now, now.ended - first, time.monotonic() - began))
             if now.ended != last:
-                told = [
+                sentences = [
                     Text(f"failed: {title}: {error}", style="red")
                     for title, error in now.failed.items()
                 ]
                 table = [tables.terminal(read(out))] if out is not None and now.ended else []
-                content = [content[0], *told, *table]
+                content = [content[0], *sentences, *table]
                 last = now.ended
             live.update(Group(*content))  # type: ignore[arg-type]
 

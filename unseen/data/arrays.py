@@ -56,14 +56,14 @@ class Arrays:
                 )
         self.features: NDArray[np.floating[Any]] = _checked(held.pop(features), root)  # [n, P]
         columns = _columns(held, held.pop(labels), len(self.features), root)
-        told = described(columns, str(root))
-        self.labels, self.official_test_classes = told.labels, told.test_classes
-        if told.test_classes is None and test == "second_half":
-            classes = np.arange(len(told.label_names))
+        facts = described(columns, str(root))
+        self.labels, self.official_test_classes = facts.labels, facts.test_classes
+        if facts.test_classes is None and test == "second_half":
+            classes = np.arange(len(facts.label_names))
             self.official_test_classes = classes[len(classes) // 2 :]
-        self.annotations = told.annotations
+        self.annotations = facts.annotations
         self._incomplete = str(held.get(INCOMPLETE, ""))
-        self.label_names = _names(told.label_names, held.get(NAMES), root)
+        self.label_names = _names(facts.label_names, held.get(NAMES), root)
 
     @staticmethod
     def source(root: str | Path) -> str:

@@ -98,10 +98,10 @@ def layout(root: Path) -> dict[str, Any]:
     of them are classes."""
     inside = {path.relative_to(root).parts[:-1] for path in pictures_in(root)} - {()}
     parts = _are_parts(inside)
-    told: dict[str, Any] = {"parts": True} if parts else {}
+    facts: dict[str, Any] = {"parts": True} if parts else {}
     first, second = _levels(inside, parts)
     is_nested = len(second) > len(first) and all(len(key) > 1 + parts for key in inside)
-    return told | ({"levels": 0} if is_nested else {})
+    return facts | ({"levels": 0} if is_nested else {})
 
 
 def _are_parts(inside: Iterable[_Key]) -> bool:

@@ -50,9 +50,9 @@ class MnistLike:
             raise ValueError(f"{root}: training and test pictures differ in size; {_ADVICE}")
         self._pixels: NDArray[np.uint8] = np.concatenate(pixels)  # [n, height, width]
         self._pixels.flags.writeable = False
-        told = described(Columns(np.concatenate(labels)), str(root))
-        self.labels, self.label_names = told.labels, told.label_names
-        classes = np.arange(len(told.label_names))
+        facts = described(Columns(np.concatenate(labels)), str(root))
+        self.labels, self.label_names = facts.labels, facts.label_names
+        classes = np.arange(len(facts.label_names))
         self.official_test_classes = classes[len(classes) // 2 :]
 
     @classmethod

@@ -39,7 +39,7 @@ def findings(train: Numbers, test: Numbers, layers: Numbers, descriptor: str) ->
     if train.get("broken") or test.get("broken"):
         remedy = "Lower lr, or clip gradients (optimiser.clip_norm=1)."
         return [Finding("collapse", "warning", "Some embeddings are NaN or infinite.", remedy)]
-    told = [
+    sentences = [
         _few(test),
         _collapse(train),
         _spectrum(train),
@@ -49,7 +49,7 @@ def findings(train: Numbers, test: Numbers, layers: Numbers, descriptor: str) ->
         _noise(train, "training"),
         _noise(test, "test"),
     ]
-    return [finding for finding in told if finding is not None]
+    return [finding for finding in sentences if finding is not None]
 
 
 def _few(test: Numbers) -> Finding | None:

@@ -84,17 +84,19 @@ def verdict(result: Mapping[str, Any]) -> Finding | None:
         text = f"Training added {points} of recall@1 ({interval}) to its start: {start.title}."
         return Finding("training", "good", text)
     scores = f"recall@1 {first.after:.1%} after training, {first.before:.1%} before"
-    told = f"{scores} ({start.title}); {points}, {interval}"
+    message = f"{scores} ({start.title}); {points}, {interval}"
     remedy = REMEDIES[start.kind]
     if first.before >= NEARLY_ALL:
         remedy = f"The start finds nearly all: judge on harder or more classes. {remedy}"
     if first.after < first.before:
         harmed = "Training made it worse" if first.high < 0 else "Below its own start"
-        return Finding("training", "warning", f"{harmed}: {told}.", remedy)
+        return Finding("training", "warning", f"{harmed}: {message}.", remedy)
     if result.get("selection", {}).get("epoch") == -1:
-        text = f"Training added nothing: no epoch was better than the start, which is kept; {told}."
+        text = (
+            f"Training added nothing: no epoch was better than the start, which is kept; {message}."
+        )
         return Finding("training", "warning", text, remedy)
-    text = f"Training added nothing beyond chance: {told}."
+    text = f"Training added nothing beyond chance: {message}."
     if ALL in found and found[ALL].low > 0:
         gain = found[ALL]
         text += f" Answers after the first got better: mAP@R {gain.before:.1%} to {gain.after:.1%}."

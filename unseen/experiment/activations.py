@@ -73,8 +73,8 @@ class Activations:
     def _fill(self, cache: ActivationCache, items: IntArray) -> None:
         if not len(items):
             return
-        processes, told = self.context.processes, self.watch.of("through the frozen layers")
-        how = (self.context.config.workers, told, self.context.if_unreadable)
+        processes, progress = self.context.processes, self.watch.of("through the frozen layers")
+        how = (self.context.config.workers, progress, self.context.if_unreadable)
         if processes.is_first:
             self.watch.tell(FrozenLayersPlanned(str(cache.plan(items))))
         if processes.are_several:  # each does a part, then what is missing

@@ -49,8 +49,8 @@ def calibrate_run(
             seed=context.config.seed,
             progress=watch.of("comparing pairs"),
         )
-    told = {"model": trained.fingerprint, "on": "validation classes"} | made.to_dict()
-    trained.folder.write_json(NAME, told)
+    message = {"model": trained.fingerprint, "on": "validation classes"} | made.to_dict()
+    trained.folder.write_json(NAME, message)
     return made
 
 
@@ -58,8 +58,8 @@ def read_calibration(trained: Trained) -> Calibration | None:
     """None before `unseen calibrate`, or when the weights have changed since."""
     if not trained.folder.has(NAME):
         return None
-    told = trained.folder.read_json(NAME)
-    if told.pop("model") != trained.fingerprint:
+    stored = trained.folder.read_json(NAME)
+    if stored.pop("model") != trained.fingerprint:
         return None
-    told.pop("on")
-    return Calibration.from_dict(told)
+    stored.pop("on")
+    return Calibration.from_dict(stored)

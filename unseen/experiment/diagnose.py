@@ -55,8 +55,8 @@ def diagnose(
     more: dict[str, dict[str, Any]] = {name: _source(name) for name in also}
     with computing(context):
         for part, items in parts.items():
-            told = watch.of(f"embedding {part} classes")
-            embeddings = embed_at(layer, source, network, folder, items, told)
+            progress = watch.of(f"embedding {part} classes")
+            embeddings = embed_at(layer, source, network, folder, items, progress)
             looks[part] = look(embeddings, torch.from_numpy(labels[items]), config.normalise)
             if "recall@1" in looks[part].numbers:  # as it is judged: queries, gallery and groups
                 answers = first_answers(context, {layer: embeddings}, items)[layer]
@@ -78,7 +78,9 @@ def diagnose(
             "hubs": [[int(split.test[i]), times] for i, times in looks["test"].hubs],
         }
         if more:
-            diagnosis["more"] = {outside.short_name(name): told for name, told in more.items()}
+            diagnosis["more"] = {
+                outside.short_name(name): numbers for name, numbers in more.items()
+            }
         if with_robustness:
             diagnosis["robustness"] = _robustness(context, network, watch)
     folder.write_json("diagnosis.json", diagnosis)

@@ -55,20 +55,24 @@ def write_features(config: SettledConfig, dataset: Dataset, out: Path, progress:
 
 def columns_of(dataset: Dataset) -> dict[str, NDArray[Any]]:
     """Labels, names, official parts and annotations, as `arrays` wants them."""
-    told = annotations_of(dataset)
+    annotations = annotations_of(dataset)
     columns: dict[str, NDArray[Any]] = {
         "labels": dataset.labels,
         NAMES: np.array([str(name) for name in dataset.label_names]),
     }
     if dataset.official_test_classes is not None:
         tested = np.isin(dataset.labels, dataset.official_test_classes)
-        own = () if told.validation_classes is None else told.validation_classes
+        own = () if annotations.validation_classes is None else annotations.validation_classes
         rest = np.where(np.isin(dataset.labels, own), "validation", "train")
         columns["split"] = np.where(tested, "test", rest)
-    some = {"is_query": told.query, "is_gallery": told.gallery, "groups": told.ignore_groups}
+    some = {
+        "is_query": annotations.query,
+        "is_gallery": annotations.gallery,
+        "groups": annotations.ignore_groups,
+    }
     columns |= {name: column for name, column in some.items() if column is not None}
-    for name, codes in told.labels.items():
-        columns[f"{FURTHER}{name}"] = np.array(told.label_names[name])[codes]
+    for name, codes in annotations.labels.items():
+        columns[f"{FURTHER}{name}"] = np.array(annotations.label_names[name])[codes]
     if said := dataset.describe().get(INCOMPLETE):
         columns[INCOMPLETE] = np.array(said)
     if isinstance(dataset, FiledDataset):

@@ -250,8 +250,8 @@ class Fit:
 
     def _embed_training(self, field: Literal["embeddings", "pooled"]) -> Tensor:
         items = self.context.split.train
-        told = self.watch.of("embedding the training pictures")
-        return self.source.embed(items, told, field=field)
+        progress = self.watch.of("embedding the training pictures")
+        return self.source.embed(items, progress, field=field)
 
     def _after_step(self, event: Step) -> None:
         self._tell(event)

@@ -55,7 +55,7 @@ class Changes:
         return bool(self.removed or self.moved or self.changed or self.relabelled)
 
     def __str__(self) -> str:
-        told = {
+        facts = {
             "removed": self.removed,
             "moved": [f"{one} to {two}" for one, two in self.moved],
             "of other content": self.changed,
@@ -63,7 +63,7 @@ class Changes:
             "added": self.added,
         }
         return "; ".join(
-            f"{len(names)} {what} ({_few(names)})" for what, names in told.items() if names
+            f"{len(names)} {what} ({_few(names)})" for what, names in facts.items() if names
         )
 
 
@@ -91,14 +91,14 @@ class RunItems:
 
     def content(self) -> bytes:
         """As it is kept."""
-        told = {
+        annotations = {
             "ids": self.ids,
             "label_names": self.label_names,
             "fingerprint": self.fingerprint,
             "further": {name: list(words) for name, words in self.annotations.label_names.items()},
         } | lacking(self.incomplete)
         arrays: dict[str, Any] = {
-            _TOLD: np.frombuffer(json.dumps(told).encode(), np.uint8),
+            _TOLD: np.frombuffer(json.dumps(annotations).encode(), np.uint8),
             "labels": self.labels,
             "digests": np.frombuffer(b"".join(self.digests), np.uint8).reshape(-1, 32),
         }
@@ -158,11 +158,11 @@ def items_of(dataset: Dataset, split: Split) -> RunItems:
         else [hashlib.sha256(whole.encode()).digest()] * len(dataset)
     )
     names = [str(name) for name in dataset.label_names]
-    told, ids = annotations_of(dataset), item_ids_of(dataset)
+    annotations, ids = annotations_of(dataset), item_ids_of(dataset)
     if len(set(ids)) < len(ids):
         raise ValueError(f"{dataset.name}: item_ids() must be different for every item")
     lacked = str(dataset.describe().get(INCOMPLETE, ""))
-    return RunItems(ids, dataset.labels, names, digests, split, told, whole, lacked)
+    return RunItems(ids, dataset.labels, names, digests, split, annotations, whole, lacked)
 
 
 def read_items(folder: RunFolder) -> RunItems | None:
@@ -228,18 +228,18 @@ def split_hash(split: Split) -> str:
 def _read(content: bytes) -> RunItems:
     with np.load(io.BytesIO(content), allow_pickle=False) as held:
         arrays: dict[str, NDArray[Any]] = dict(held)
-    told = json.loads(arrays[_TOLD].tobytes())
-    codes = {name: arrays[_FURTHER + name] for name in told["further"]}
+    stored = json.loads(arrays[_TOLD].tobytes())
+    codes = {name: arrays[_FURTHER + name] for name in stored["further"]}
     columns = {name: arrays.get(name) for name in _COLUMNS}
     return RunItems(
-        told["ids"],
+        stored["ids"],
         arrays["labels"],
-        told["label_names"],
+        stored["label_names"],
         [row.tobytes() for row in arrays["digests"]],
         Split(**{field.name: arrays.get(_PART + field.name) for field in fields(Split)}),  # type: ignore[arg-type]
-        Annotations(**columns, labels=codes, label_names=told["further"]),
-        told["fingerprint"],
-        told.get(INCOMPLETE, ""),
+        Annotations(**columns, labels=codes, label_names=stored["further"]),
+        stored["fingerprint"],
+        stored.get(INCOMPLETE, ""),
     )
 
 

@@ -186,8 +186,10 @@ def _pooled_at_start(
     if len(train) > FITTED_ON:
         rng = np.random.default_rng([context.config.seed, 2])
         train = np.sort(rng.choice(train, FITTED_ON, replace=False))
-    told = watch.of("principal components")
-    return source.embed(train, told, field="pooled"), source.embed(test, told, field="pooled")
+    progress = watch.of("principal components")
+    return source.embed(train, progress, field="pooled"), source.embed(
+        test, progress, field="pooled"
+    )
 
 
 def given_space(context: RunContext, watch: Watch) -> dict[str, Tensor]:

@@ -80,10 +80,10 @@ def climb(first: Fit, selection: dict[str, Any], clock: Clock) -> dict[str, Any]
             best, chain = reached, [*chain, reached]
         clock.keep()
     steps = [{"name": r.name, "epochs": r.selection["epoch"] + 1} for r in chain]
-    told = {"kept": best.name, "chain": steps, "classes": len(labels.unique()), "rungs": records}
+    facts = {"kept": best.name, "chain": steps, "classes": len(labels.unique()), "rungs": records}
     for name in FILES:
         folder.write_tensors(name, kept_tensors(best.folder, name))
-    selection = best.selection | {"ladder": told}
+    selection = best.selection | {"ladder": facts}
     folder.write_json("selection.json", selection)
     return selection
 

@@ -66,9 +66,9 @@ def recall_to_select_by(context: RunContext, folder: RunFolder, watch: Watch) ->
     _, transform = assemble.picture_transforms(context.config, network)
     layers = named_layers(context, network, transform)
     split, on = context.split, context.config.select
-    items, told = split.test if on == "test" else split.validation, watch.of(f"layers on {on}")
+    items, progress = split.test if on == "test" else split.validation, watch.of(f"layers on {on}")
     with computing(context):
-        found = context.embed_layers(network, transform, items, layers, told)
+        found = context.embed_layers(network, transform, items, layers, progress)
         return _recalls(context, found, items)
 
 
@@ -161,8 +161,8 @@ def compare_layers(
     answers = {}
     with computing(context):
         for part in PARTS:
-            items, told = getattr(context.split, part), watch.of(f"layers on {part} classes")
-            found = context.embed_layers(network, transform, items, layers, told)
+            items, progress = getattr(context.split, part), watch.of(f"layers on {part} classes")
+            found = context.embed_layers(network, transform, items, layers, progress)
             sizes = {name: descriptor.shape[1] for name, descriptor in found.items()}
             answers[part] = first_answers(context, found, items)
     rows = [

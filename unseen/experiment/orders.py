@@ -69,8 +69,8 @@ def fit_orders(
     folder.fill(objective, "objective.safetensors")
     orders = _of(objective, network, config).to(context.device)
     _, transform = assemble.picture_transforms(config, network)
-    told = watch.of("orders of the training pictures")
-    orders.fit(context.embed(orders, transform, train, told).to(context.device))
+    progress = watch.of("orders of the training pictures")
+    orders.fit(context.embed(orders, transform, train, progress).to(context.device))
     folder.write_tensors(FILE, orders.own_state())
     return folder.file(FILE)
 

@@ -41,13 +41,13 @@ def refit(
             kept = kept_context(context, selection)
             selection = choose_descriptor(kept, folder, selection, watch)
         classes = len(np.unique(context.dataset.labels[whole.split.train]))
-        told = {
+        facts = {
             "epochs": selection["epoch"] + 1,
             "train_classes": classes,
             "train_items": len(whole.split.train),
         }
-        folder.note_refit(told)
-        second.write_json("selection.json", selection | {"refit": told})
+        folder.note_refit(facts)
+        second.write_json("selection.json", selection | {"refit": facts})
     selection = second.read_json("selection.json")
     last = _trained_again(whole, folder, second, selection, watch)
     for name in FILES:
@@ -69,7 +69,7 @@ def _trained_again(
     """Every rung that led to the kept one, each from the one before; returns the last's folder."""
     start, before = None, whole.config
     for step in _chain(selection):
-        name, told = step["name"], selection["refit"] | {"epochs": step["epochs"]}
+        name, message = step["name"], selection["refit"] | {"epochs": step["epochs"]}
         context, place = (
             replace(whole, config=rung_config(whole.config, name)),
             rung_folder(second, name),
@@ -79,7 +79,7 @@ def _trained_again(
             fit = Fit(context, place, watch, step["epochs"], starting_from(start, same))
         else:
             fit = Fit(context, place, watch, step["epochs"])
-        tell(folder, watch, Refitted(**told, steps=len(fit.sampler)))
+        tell(folder, watch, Refitted(**message, steps=len(fit.sampler)))
         fit.run()
         start, before = place, context.config
     assert start is not None, "a chain has the head at least"

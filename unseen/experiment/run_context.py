@@ -128,10 +128,10 @@ class RunContext:
 
     def retrieval_task(self, items: IntArray, columns: Sequence[str] = ()) -> RetrievalTask:
         """Who asks whom among some items, by their class and by further label columns."""
-        told = annotations_of(self.dataset)
+        annotations = annotations_of(self.dataset)
         labels = torch.from_numpy(self.dataset.labels[items])
-        more = {name: torch.from_numpy(told.labels[name][items]) for name in columns}
-        groups = told.ignore_groups
+        more = {name: torch.from_numpy(annotations.labels[name][items]) for name in columns}
+        groups = annotations.ignore_groups
         query = gallery = None
         if np.array_equal(items, self.split.test):
             query, gallery = self.split.query, self.split.gallery
@@ -193,9 +193,9 @@ def prepare(
             f"device={config.device} cannot be used here ({why}): device=cpu, or device=auto, "
             "which takes a GPU where there is one"
         )
-    told = watch.of("reading the data")
+    progress = watch.of("reading the data")
     with processes.first_ahead():  # it leaves what it has read in the cache
-        dataset = dataset or find_data.open_data(config.data, told, config.strict)
+        dataset = dataset or find_data.open_data(config.data, progress, config.strict)
         _read(dataset, watch)
     settled, reasons = settle(config, dataset)
     reasons = find_data.data_reasons(config.data) + reasons
@@ -331,8 +331,8 @@ def describe(context: RunContext) -> dict[str, Any]:
             counts[f"{name}_items"] = len(asked)
     counts["hash"] = split_hash(split)
     said = dataset.describe()
-    told: dict[str, Any] = {key: value for key, value in said.items() if isinstance(value, int)}
-    told |= {INCOMPLETE: said[INCOMPLETE]} if INCOMPLETE in said else {}
-    told |= context.copies.counts() if context.copies else {}
-    data = told | {"name": dataset.name, "fingerprint": dataset.fingerprint()}
+    facts: dict[str, Any] = {key: value for key, value in said.items() if isinstance(value, int)}
+    facts |= {INCOMPLETE: said[INCOMPLETE]} if INCOMPLETE in said else {}
+    facts |= context.copies.counts() if context.copies else {}
+    data = facts | {"name": dataset.name, "fingerprint": dataset.fingerprint()}
     return {"data": data, "split": counts}

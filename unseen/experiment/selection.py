@@ -65,10 +65,10 @@ def too_few_to_select(context: RunContext) -> str | None:
     classes = _num_classes(context, context.split.validation)
     if context.config.select == "test" or classes >= TOO_FEW:
         return None
-    told = "patience has no effect, " if context.config.patience is not None else ""
+    message = "patience has no effect, " if context.config.patience is not None else ""
     return (
         f"{classes} validation classes are too few to choose an epoch by: the last one is kept, "
-        f"{told}and `unseen calibrate` will not be possible. {more_validation_classes(context)}"
+        f"{message}and `unseen calibrate` will not be possible. {more_validation_classes(context)}"
     )
 
 

@@ -146,8 +146,8 @@ def _key(context: RunContext) -> str:
     machine = [platform.platform(), _processor(), os.cpu_count(), gpu, torch.__version__]
     network = [config.backbone, config.pooling, config.precision]
     cores = [config.shares, config.threads, config.workers]
-    told = [*machine, *network, *cores, context.dataset.fingerprint()]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:24]
+    sentences = [*machine, *network, *cores, context.dataset.fingerprint()]
+    return hashlib.sha256(json.dumps(sentences).encode()).hexdigest()[:24]
 
 
 def _processor() -> str:

@@ -107,9 +107,9 @@ class Trained:
     def fingerprint(self) -> str:
         """Changes with the weights and with every setting that changes a vector."""
         values = self.config.model_dump()
-        told = [self.descriptor, repr(self.transform), *(values[key] for key in DECIDING)]
-        told += [self.network.embedding_size] if isinstance(self.network, Shortened) else []
-        digest = hashlib.sha256(json.dumps(told).encode())
+        sentences = [self.descriptor, repr(self.transform), *(values[key] for key in DECIDING)]
+        sentences += [self.network.embedding_size] if isinstance(self.network, Shortened) else []
+        digest = hashlib.sha256(json.dumps(sentences).encode())
         for name in ("weights.safetensors", *([FILE] if self.descriptor == ORDERS else [])):
             digest.update(self.folder.file(name).read_bytes())
         return digest.hexdigest()[:32]

@@ -61,9 +61,9 @@ def write_bundle(trained: Trained, out: Path, pictures: Tensor) -> dict[str, flo
 
 def card(trained: Trained, calibration: Calibration | None) -> str:
     """The model card."""
-    config, told = trained.config, describe(trained)
+    config, facts = trained.config, describe(trained)
     scores = result_of(trained.folder.path)
-    crop = f", then a {told['crop']} crop" if told["crop"] else ""
+    crop = f", then a {facts['crop']} crop" if facts["crop"] else ""
     return f"""# {trained.folder.path.resolve().name}
 
 Turns a picture into {trained.network.embedding_size} numbers such that pictures of one class lie
@@ -72,11 +72,11 @@ together, also of classes it was not trained on. Backbone {config.backbone}, los
 
 ## Use
 
-Resize {told["resize"]} to {told["to"]} ({told["interpolation"]}){crop}; RGB, 8 bits.
-Normalisation is inside. Compare vectors by {told["compare"]}. With Pillow and onnxruntime alone:
+Resize {facts["resize"]} to {facts["to"]} ({facts["interpolation"]}){crop}; RGB, 8 bits.
+Normalisation is inside. Compare vectors by {facts["compare"]}. With Pillow and onnxruntime alone:
 
 ```python
-{_code(told)}
+{_code(facts)}
 ```
 
 With PyTorch instead: `torch.export.load("model.pt2").module()(torch.from_numpy({INPUT}))`.
@@ -135,16 +135,18 @@ def _sizes(trained: Trained, result: dict[str, Any] | None) -> str:
     """What part of a nested embedding this is, and which smaller ones are in it."""
     size, nested = trained.network.embedding_size, trained.config.nested
     smaller = [each for each in nested if each < size]
-    told = f"\nThese are the first {size} of {nested[-1]}." if nested and size < nested[-1] else ""
+    message = (
+        f"\nThese are the first {size} of {nested[-1]}." if nested and size < nested[-1] else ""
+    )
     if not smaller:
-        return told
+        return message
     named = []
     for each in smaller:
         row = ((result or {}).get("scores") or {}).get(row_at("trained", each))
         cell = row and row["metrics"].get("recall@1")
         named.append(f"{each} (recall@1 {cell['value']:.4f})" if cell else str(each))
     again = ", made unit vectors again" if trained.config.normalise else ""
-    return f"{told}\nSmaller descriptors are inside: the first {', '.join(named)}{again}."
+    return f"{message}\nSmaller descriptors are inside: the first {', '.join(named)}{again}."
 
 
 def _scores(result: dict[str, Any] | None, size: int) -> str:

@@ -71,7 +71,7 @@ def compared(path: Path, module: torch.nn.Module, pictures: Tensor) -> float:
 
 def _metadata(trained: Trained) -> dict[str, str]:
     calibration = read_calibration(trained)
-    told = {
+    facts = {
         "made_by": "unseen",
         "model": trained.fingerprint,
         "backbone": trained.config.backbone,
@@ -79,5 +79,5 @@ def _metadata(trained: Trained) -> dict[str, str]:
         "preprocessing": json.dumps(describe(trained)),
     }
     if calibration is not None:
-        told["calibration"] = json.dumps(calibration.to_dict())
-    return told
+        facts["calibration"] = json.dumps(calibration.to_dict())
+    return facts

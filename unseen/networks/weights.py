@@ -90,9 +90,11 @@ def fill(body: nn.Module, state: State, source: str) -> None:
         if k in state and state[k].shape != wanted[k].shape
     ]
     troubles = {"missing": missing, "unexpected": unexpected, "of another shape": misshapen}
-    told = [f"{len(names)} {kind}: {_some(names)}" for kind, names in troubles.items() if names]
-    if told:
-        raise ValueError(f"the weights in {source} do not fit this network; {'; '.join(told)}")
+    sentences = [
+        f"{len(names)} {kind}: {_some(names)}" for kind, names in troubles.items() if names
+    ]
+    if sentences:
+        raise ValueError(f"the weights in {source} do not fit this network; {'; '.join(sentences)}")
     body.load_state_dict(state, strict=False)
 
 

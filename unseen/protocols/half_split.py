@@ -74,8 +74,11 @@ def cut_test_classes(dataset: Dataset, seed: int) -> tuple[IntArray, IntArray]:
 def split_of(dataset: Dataset, train: IntArray, validation: IntArray, test: IntArray) -> Split:
     """The items of train, validation and test classes, and which of the last ask and answer."""
     parts = [items_of(dataset.labels, part) for part in (train, validation, test)]
-    told = annotations_of(dataset)
-    flags = [None if f is None else np.flatnonzero(f[parts[2]]) for f in (told.query, told.gallery)]
+    annotations = annotations_of(dataset)
+    flags = [
+        None if f is None else np.flatnonzero(f[parts[2]])
+        for f in (annotations.query, annotations.gallery)
+    ]
     for positions, name in zip(flags, ("query", "gallery"), strict=True):
         if positions is not None and not len(positions):
             raise ValueError(f"no test item of {dataset.name} is marked as {name}")

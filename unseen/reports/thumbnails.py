@@ -45,10 +45,10 @@ def query(index: int, dataset: Dataset) -> Tile:
     return tile(index, dataset, "query", "query")
 
 
-def answer(index: int, dataset: Dataset, is_right: bool, told: str) -> Tile:
+def answer(index: int, dataset: Dataset, is_right: bool, message: str) -> Tile:
     """`told` stands after the sign."""
     word, sign = ("right", "✓") if is_right else ("wrong", "✗")
-    return tile(index, dataset, word, f"{sign} {told}")
+    return tile(index, dataset, word, f"{sign} {message}")
 
 
 def _picture(dataset: Dataset, index: int) -> Image.Image:

@@ -268,5 +268,5 @@ def _commits(batches: Iterable[list[NewPicture]]) -> Iterator[list[NewPicture]]:
 
 
 def _state(path: Path) -> tuple[int, int]:
-    told = os.stat(path)
-    return told.st_size, told.st_mtime_ns
+    state = os.stat(path)
+    return state.st_size, state.st_mtime_ns

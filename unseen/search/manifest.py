@@ -108,8 +108,8 @@ def read(folder: Path, name: str = NAME) -> Manifest:
         )
     content = path.read_bytes() if path.exists() else b""
     try:
-        told = json.loads(content)
-        manifest = Manifest.model_validate(told["index"])
+        stored = json.loads(content)
+        manifest = Manifest.model_validate(stored["index"])
     except (ValueError, KeyError, TypeError, ValidationError) as error:
         raise DamagedError(path, "it cannot be read") from error
     if _spelled(manifest) != content:

@@ -193,8 +193,8 @@ def _parsed(line: bytes, doubtful: bool) -> Facts | None:
     try:
         facts = Facts.parsed(line)
         if doubtful:
-            told = Path(facts.path).stat()
-            same = (told.st_size, told.st_mtime_ns) == (facts.num_bytes, facts.modified)
+            state = Path(facts.path).stat()
+            same = (state.st_size, state.st_mtime_ns) == (facts.num_bytes, facts.modified)
             return facts if same else None
     except (ValueError, TypeError, OSError):
         return None

@@ -80,8 +80,8 @@ def scores(results: Results) -> list[Drawn]:
         _panel(ax, [row for row in rows if row.experiment == experiment], metric)
         ax.set_title(experiment, fontsize=9, loc="left")
     figure.legend(*grid.flat[0].get_legend_handles_labels(), loc="outside upper right", ncols=3)
-    told = f"{metric_title(metric)} on test classes: mean over runs with its 95 % interval."
-    return [Drawn("scores", told, figure)]
+    caption = f"{metric_title(metric)} on test classes: mean over runs with its 95 % interval."
+    return [Drawn("scores", caption, figure)]
 
 
 def _panel(ax: Any, rows: list[Standing], metric: str) -> None:
@@ -202,11 +202,11 @@ def relative_performance(results: Results) -> list[Drawn]:
         ratios = relative(rows, setup=factor, fixed=[*rest, "seed"], metrics=results.metrics())
         if len(ratios) < 2:
             continue
-        told = (
+        caption = (
             f"{factor}: score divided by that of the best {factor} of the same run otherwise, over "
             f"{', '.join([*rest, 'seeds', 'metrics'])}. 1 is best; white: median."
         )
-        drawn.append(Drawn(f"relative_{factor}".replace(".", "_"), told, boxes(ratios)))
+        drawn.append(Drawn(f"relative_{factor}".replace(".", "_"), caption, boxes(ratios)))
     return drawn
 
 
@@ -245,8 +245,8 @@ def correlation_matrix(results: Results) -> list[Drawn]:
     known = [len([v for v in values if not math.isnan(v)]) for values in measures.values()]
     if len(metrics) < 2 or min(known) < 4:
         return []
-    told = f"Pearson's r of metrics over {min(known)} variants, each the mean over its runs."
-    return [Drawn("correlation", told, correlation_figure(measures))]
+    caption = f"Pearson's r of metrics over {min(known)} variants, each the mean over its runs."
+    return [Drawn("correlation", caption, correlation_figure(measures))]
 
 
 def correlation_figure(measures: Mapping[str, Sequence[float]]) -> Figure:
@@ -309,8 +309,10 @@ def search(results: Results) -> list[Drawn]:
             ax.plot(values, [p for _, p in points], "o-" if is_line else "o", ms=4, label=name)
         ax.set(xlabel=key, ylabel="recall@1 selected by, %")
     figure.legend(*grid.flat[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
-    told = "Tuning: recall on the classes to select on, by value; the test classes were not read."
-    return [Drawn("search", told, figure)]
+    caption = (
+        "Tuning: recall on the classes to select on, by value; the test classes were not read."
+    )
+    return [Drawn("search", caption, figure)]
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -111,8 +111,8 @@ class Compared:
         found, failed = self.effect, [gate for gate in self.gates if not gate.passed]
         if found is None or math.isnan(found.low) or failed:
             arms = {why: [g.arm for g in failed if g.why == why] for why in (g.why for g in failed)}
-            told = [why + _whose(of) for why, of in arms.items()]
-            return f"{UNJUDGED}: {'; '.join(told) or 'no number'}"
+            sentences = [why + _whose(of) for why, of in arms.items()]
+            return f"{UNJUDGED}: {'; '.join(sentences) or 'no number'}"
         if found.low <= 0 <= found.high:
             return f"not told apart ({100 * found.detectable:.1f} points could have been seen)"
         return _words(found, self.published / 100)

@@ -192,9 +192,9 @@ class Queue:
 
     def _add(self, cell: Cell, trials: list[FrozenTrial]) -> None:
         attempt = 1 + max((note(trial).attempt for trial in trials), default=0)
-        told = {"cell": cell.key, "title": cell.title, "attempt": attempt}
+        facts = {"cell": cell.key, "title": cell.title, "attempt": attempt}
         begun = trials[-1].params if trials else {}  # what a sampler proposed stays
-        self.study.enqueue_trial(begun, user_attrs=cell.labels | told)
+        self.study.enqueue_trial(begun, user_attrs=cell.labels | facts)
 
     def _end(self, trial: FrozenTrial, state: TrialState, value: float | None = None) -> None:
         with suppress(optuna.exceptions.UpdateFinishedTrialError):  # another one was faster

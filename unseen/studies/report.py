@@ -95,10 +95,10 @@ def headline(results: Results) -> Headline:
     others = [each for each in results.comparisons() if each.experiment == best.experiment]
     is_best = all((each.verdict, each.against) == ("worse", best.method) for each in others)
     first = f"is best of {count} by {title}" if is_best else f"has the highest {title} of {count}"
-    told = f"{best.method}{where} {first} on unseen classes: "
+    message = f"{best.method}{where} {first} on unseen classes: "
     if len(tied) > 1:
         names = ", ".join(tied) if len(tied) < count or count <= NAMED else f"all {count}"
-        told = f"{names}{where} tie by {title} on unseen classes: "
+        message = f"{names}{where} tie by {title} on unseen classes: "
     starts = [row for row in standing if row.method == "untrained" and metric in row.scores]
     start = next((row for row in starts if row.experiment == best.experiment), None)
     runs = [run for run in results.of(best.experiment, best.method) if run.state == "done"]
@@ -106,7 +106,7 @@ def headline(results: Results) -> Headline:
     if start is not None and not _adds_something(runs, reached - start.scores[metric].mean):
         before = f"{row_title('untrained', runs[0].result)} {_percent(start.scores[metric].mean)}"
         warning = f"Training added nothing beyond chance to {before}."
-    return Headline(told, _percent(reached), warning=warning)
+    return Headline(message, _percent(reached), warning=warning)
 
 
 def _percent(value: float) -> str:

@@ -310,7 +310,7 @@ def _read_run(out: Path, cell: Cell) -> Run:
     state = _json(folder / "state.json")
     if state is None:
         return Run(cell, folder, "open")
-    told = _json(folder / "cell.json") or {}
+    stored = _json(folder / "cell.json") or {}
     return Run(
         cell,
         folder,
@@ -320,7 +320,7 @@ def _read_run(out: Path, cell: Cell) -> Run:
         _json(folder / "result.json"),
         _json(folder / "selection.json"),
         _json(folder / "per_class.json"),
-        told.get("parameters"),
+        stored.get("parameters"),
     )
 
 

@@ -80,18 +80,18 @@ class StudyTable:
     def notes(self) -> list[str]:
         """What must be said under the table."""
         signs = self._signs()
-        told = [f"{'; '.join(signs)}."] if signs else []
-        told += self.results.warnings
+        sentences = [f"{'; '.join(signs)}."] if signs else []
+        sentences += self.results.warnings
         if any(row.failed for row in self.rows):
-            told.append("Failed runs are left out of the means, which flatters the method.")
-        return told
+            sentences.append("Failed runs are left out of the means, which flatters the method.")
+        return sentences
 
     def _signs(self) -> list[str]:
         """The signs and columns that stand in the table, explained."""
         shown = [row.scores[m] for row in self.rows for m in self.metrics if m in row.scores]
         has_spread = any(not math.isnan(score.std) for score in shown)
-        told = {INTERVAL: has_spread, DEVIATION: has_spread and self.in_full}
-        return [text for text, is_shown in told.items() if is_shown]
+        facts = {INTERVAL: has_spread, DEVIATION: has_spread and self.in_full}
+        return [text for text, is_shown in facts.items() if is_shown]
 
     def cells(self, row: Standing) -> list[str]:
         """The texts of a row, in the order of the heads."""

@@ -123,9 +123,9 @@ class Worker:
             try:
                 outcome = self._outcome(queue, trial, cell, folder)
             except Exception as error:  # whatever a run dies of is recorded, and the study goes on
-                told = f"{type(error).__name__}: {error}"
-                self._note_end(folder, "failed", began, told)
-                queue.fail(trial, told, small_files(folder))
+                message = f"{type(error).__name__}: {error}"
+                self._note_end(folder, "failed", began, message)
+                queue.fail(trial, message, small_files(folder))
                 return
         self._note_end(folder, outcome.state, began)
         queue.finish(trial, outcome, small_files(folder))
@@ -142,8 +142,8 @@ class Worker:
             asked.set_user_attr("parameters", json.dumps(tuned))
         if _state(folder) == "done" and folder.holds("selection.json"):  # it died before it told
             return Outcome("done", _selected(folder), tuned)
-        told = {"key": cell.key, "stage": cell.stage, "labels": cell.labels, "parameters": tuned}
-        folder.write_json("cell.json", told | {"seed": values["seed"], "fold": values.get("fold")})
+        facts = {"key": cell.key, "stage": cell.stage, "labels": cell.labels, "parameters": tuned}
+        folder.write_json("cell.json", facts | {"seed": values["seed"], "fold": values.get("fold")})
         try:
             self._train(cell, values, folder, _reporting(asked, self.plan))
         except optuna.TrialPruned:

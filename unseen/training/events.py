@@ -188,8 +188,8 @@ class UnknownEventError(ValueError):
 
 def spelled(event: Kept) -> dict[str, Any]:
     """As the journal keeps it."""
-    told = {name: value for name, value in vars(event).items() if value is not None}
-    return {"event": _NAMES[type(event)]} | told
+    facts = {name: value for name, value in vars(event).items() if value is not None}
+    return {"event": _NAMES[type(event)]} | facts
 
 
 def event_of(content: Mapping[str, Any]) -> Kept:

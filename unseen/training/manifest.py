@@ -73,9 +73,9 @@ class Manifest:
 
     def spelled(self) -> dict[str, Any]:
         """As the file has it."""
-        told = {name: value for name, value in asdict(self).items() if value is not None}
-        told["data"] = {name: value for name, value in told["data"].items() if value is not None}
-        return told
+        facts = {name: value for name, value in asdict(self).items() if value is not None}
+        facts["data"] = {name: value for name, value in facts["data"].items() if value is not None}
+        return facts
 
 
 _READER = TypeAdapter(Manifest)

@@ -45,11 +45,11 @@ def result_of(run: Path) -> dict[str, Any] | None:
     for file in reversed(_files(run)):
         checksums.checked(run, f"{FOLDER}/{file.name}")
         try:
-            told: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+            stored: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         except json.JSONDecodeError:  # cut off by a crash
             continue
-        if OTHER not in told:
-            return told
+        if OTHER not in stored:
+            return stored
     return None
 
 

@@ -197,12 +197,12 @@ class RunFolder:
         read = TestRead(now(), purpose, config_hash)
         self._note(lambda manifest: replace(manifest, test_reads=[*manifest.test_reads, read]))
 
-    def note_refit(self, told: Mapping[str, Any]) -> None:
-        self._note(lambda manifest: replace(manifest, refit={"time": now(), **told}))
+    def note_refit(self, message: Mapping[str, Any]) -> None:
+        self._note(lambda manifest: replace(manifest, refit={"time": now(), **message}))
 
-    def note_parts(self, told: Mapping[str, Any]) -> None:
+    def note_parts(self, message: Mapping[str, Any]) -> None:
         """Where parts from outside came from."""
-        self._note(lambda manifest: replace(manifest, parts={"time": now(), **told}))
+        self._note(lambda manifest: replace(manifest, parts={"time": now(), **message}))
 
     def note_end(self) -> None:
         written = self.file("journal.jsonl")

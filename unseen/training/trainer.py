@@ -107,14 +107,14 @@ class Trainer:
         step, miners = self.place.step, self.objective.miner_state()
         self.descent.zero()
         terms = self._backward(batch)
-        told = {name: term.item() for name, term in terms.items()}
-        self._check(told, 0.0, batch, miners)
+        facts = {name: term.item() for name, term in terms.items()}
+        self._check(facts, 0.0, batch, miners)
         norm = self.descent.step(step)
         if not self.descent.scaler.is_enabled():  # a scale that is too high mends itself
-            self._check(told, norm, batch, miners)
+            self._check(facts, norm, batch, miners)
         if self.average is not None:
             self.average.update(step)
-        return {name: round(value, 6) for name, value in {**told, "gradient_norm": norm}.items()}
+        return {name: round(value, 6) for name, value in {**facts, "gradient_norm": norm}.items()}
 
     def _check(
         self, terms: Mapping[str, float], norm: float, batch: Batch, miners: Mapping[str, Any]

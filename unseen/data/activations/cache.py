@@ -246,8 +246,8 @@ class ActivationCache:
 
             def begin(order: Order) -> Callable[[], Batch]:
                 if not self.built[order[1], order[0] // BLOCK].all():
-                    told = "this activation cache is not built yet: call build(items) first"
-                    raise ValueError(told)
+                    message = "this activation cache is not built yet: call build(items) first"
+                    raise ValueError(message)
                 return partial(self._whole, order, start(partial(self._read, *order)))
 
             yield from in_order(begin, orders, AHEAD)

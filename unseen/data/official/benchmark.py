@@ -96,13 +96,13 @@ class Benchmark(PictureFiles):
             is_taken = found == self.expected or (incomplete and found.is_part_of(self.expected))
             if not is_taken:
                 raise ValueError(self._gap(listing, lost, found) + NO_CLASS * incomplete)
-            told = described(here.columns, self.title)
+            facts = described(here.columns, self.title)
         except (ValueError, KeyError, IndexError, OSError) as error:
             self._refuse(root, str(error))
-        super().__init__(root, type(self).__module__.rpartition(".")[2], here.paths, told)
+        super().__init__(root, type(self).__module__.rpartition(".")[2], here.paths, facts)
         self.base = Path(os.path.commonpath(here.paths))  # the root may be the folder above
         if listing.names is not None:
-            self.label_names = [listing.names.get(label, label) for label in told.label_names]
+            self.label_names = [listing.names.get(label, label) for label in facts.label_names]
         self._incomplete = ""
         if found != self.expected:
             names = [path.name for path in lost] or self.absent(here.paths)

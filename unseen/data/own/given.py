@@ -55,13 +55,13 @@ class GivenPictures:
     """Pictures that a call brings: `take(i)`."""
 
     def __init__(
-        self, take: Callable[[int], Any], number: int, told: Described, name: str = NAME
+        self, take: Callable[[int], Any], number: int, facts: Described, name: str = NAME
     ) -> None:
         self._take, self._number, self.name = take, number, name
-        self.labels = told.labels
-        self.label_names: Sequence[str] = told.label_names
-        self.official_test_classes = told.test_classes
-        self.annotations = told.annotations
+        self.labels = facts.labels
+        self.label_names: Sequence[str] = facts.label_names
+        self.official_test_classes = facts.test_classes
+        self.annotations = facts.annotations
         self._digests: list[bytes] | None = None
 
     def __len__(self) -> int:
@@ -97,12 +97,12 @@ class GivenPictures:
 class GivenFeatures:
     """Features and labels at hand."""
 
-    def __init__(self, features: NDArray[Any], told: Described, name: str = NAME) -> None:
+    def __init__(self, features: NDArray[Any], facts: Described, name: str = NAME) -> None:
         self.features, self.name = features, name  # [n, P]
-        self.labels = told.labels
-        self.label_names: Sequence[str] = told.label_names
-        self.official_test_classes = told.test_classes
-        self.annotations = told.annotations
+        self.labels = facts.labels
+        self.label_names: Sequence[str] = facts.label_names
+        self.official_test_classes = facts.test_classes
+        self.annotations = facts.annotations
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -217,12 +217,12 @@ def _labels_of(data: Any, progress: Progress | None) -> list[Any]:
 
 def _told(labels: Sequence[Any], names: Sequence[str] | None) -> Described:
     """`names`: what integer label c is called."""
-    told = described(Columns(np.asarray(labels)), NAME)
+    facts = described(Columns(np.asarray(labels)), NAME)
     if names is None:
-        return told
+        return facts
     _, values = coded(np.asarray(labels))
     called = [str(names[int(v)]) if v.isdigit() and int(v) < len(names) else v for v in values]
-    return Described(told.labels, called, told.test_classes, told.annotations)
+    return Described(facts.labels, called, facts.test_classes, facts.annotations)
 
 
 def _fingerprint(labels: NDArray[np.int64], names: Sequence[str], digests: Sequence[bytes]) -> str:

@@ -238,10 +238,10 @@ def _reason(error: Exception) -> str:
         return f"too many pixels, the limit is {MAX_PIXELS}"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
-    told = " ".join(str(error).split())
-    if any(word in told.lower() for word in _ENDED):
+    message = " ".join(str(error).split())
+    if any(word in message.lower() for word in _ENDED):
         return ENDS_EARLY
-    return told or type(error).__name__
+    return message or type(error).__name__
 
 
 def _scaled(size: Size, ratio: float) -> Size:

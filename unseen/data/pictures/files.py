@@ -30,13 +30,13 @@ class PictureFiles:
     hold left, top, right, bottom in pixels; a negative right edge means the whole picture. `base`:
     where the paths in ids begin."""
 
-    def __init__(self, root: Path, name: str, paths: Sequence[Path], told: Described) -> None:
+    def __init__(self, root: Path, name: str, paths: Sequence[Path], facts: Described) -> None:
         self.root, self.base, self.name = root, root, name
         self._paths = list(paths)
-        self.labels, self.label_names = told.labels, told.label_names
-        self.official_test_classes = told.test_classes
-        self.annotations: Annotations = told.annotations
-        self.group_names = told.group_names
+        self.labels, self.label_names = facts.labels, facts.label_names
+        self.official_test_classes = facts.test_classes
+        self.annotations: Annotations = facts.annotations
+        self.group_names = facts.group_names
         self.boxes: IntArray | None = None
         self.skipped: list[UnreadablePictureError] = []
         self._digests: list[bytes] | None = None
@@ -85,8 +85,8 @@ class PictureFiles:
 
     def fingerprint(self) -> str:
         """Hashes names, labels and the content of every file."""
-        told = [self._ids, self.labels.tolist(), [str(name) for name in self.label_names]]
-        digest = hashlib.sha256(json.dumps(told).encode())
+        sentences = [self._ids, self.labels.tolist(), [str(name) for name in self.label_names]]
+        digest = hashlib.sha256(json.dumps(sentences).encode())
         digest.update(b"".join(self.digests()))
         return digest.hexdigest()
 

@@ -224,7 +224,7 @@ def _finish(file: BinaryIO, dataset: Dataset, records: list[Record]) -> None:
     items = np.array([record.position for record in kept], dtype=np.int64)
     if not kept:
         raise ValueError("none of the pictures can be read: there is nothing to pack")
-    told, ids = annotations_of(dataset), item_ids_of(dataset)
+    given, ids = annotations_of(dataset), item_ids_of(dataset)
     arrays: dict[str, Any] = {
         "records": np.array([record[:6] for record in kept], dtype=np.int64),
         "labels": dataset.labels[items],
@@ -235,10 +235,10 @@ def _finish(file: BinaryIO, dataset: Dataset, records: list[Record]) -> None:
     if dataset.official_test_classes is not None:
         arrays["test_classes"] = dataset.official_test_classes
     for key in _ANNOTATED:
-        if (column := getattr(told, key)) is not None:
+        if (column := getattr(given, key)) is not None:
             arrays[key] = column if key == "validation_classes" else column[items]
-    arrays |= {_FURTHER + name: column[items] for name, column in told.labels.items()}
-    arrays |= {_MEANING + name: np.array(list(words)) for name, words in told.label_names.items()}
+    arrays |= {_FURTHER + name: column[items] for name, column in given.labels.items()}
+    arrays |= {_MEANING + name: np.array(list(words)) for name, words in given.label_names.items()}
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
     index = buffer.getvalue()

@@ -15,9 +15,9 @@ def write_table(dataset: PictureFiles, file: Path, test_classes: IntArray | None
     """Paths are written relative to the table; official test classes (or those given) are its
     `validation`, as OpenMetricLearning calls what is tested."""
     tested = np.isin(dataset.labels, _tested(dataset, test_classes))
-    told = dataset.annotations
+    annotations = dataset.annotations
     none = np.empty(0, dtype=np.int64)
-    own = none if told.validation_classes is None else told.validation_classes
+    own = none if annotations.validation_classes is None else annotations.validation_classes
     validated = np.isin(dataset.labels, own)
     # with validation classes of its own, the tested ones must keep their name
     word = "test" if validated.any() else "validation"
@@ -29,14 +29,14 @@ def write_table(dataset: PictureFiles, file: Path, test_classes: IntArray | None
         "path": [Path(place).as_posix() for place in places],
         "split": np.where(tested, word, np.where(validated, "validation", "train")).tolist(),
     }
-    for name, flags in (("is_query", told.query), ("is_gallery", told.gallery)):
+    for name, flags in (("is_query", annotations.query), ("is_gallery", annotations.gallery)):
         marks = np.where(everyone if flags is None else flags, "True", "False")
         columns[name] = np.where(tested, marks, "").tolist()
-    for name, codes in told.labels.items():
-        columns[name] = [told.label_names[name][code] for code in codes]
-    if told.ignore_groups is not None:
+    for name, codes in annotations.labels.items():
+        columns[name] = [annotations.label_names[name][code] for code in codes]
+    if annotations.ignore_groups is not None:
         names = [*dataset.group_names, ""]  # -1, no group, is the last
-        columns["sequence"] = [names[group] for group in told.ignore_groups]
+        columns["sequence"] = [names[group] for group in annotations.ignore_groups]
     if dataset.boxes is not None:
         whole = dataset.boxes[:, 2] < 0
         for place, edge in enumerate(EDGES):

@@ -175,8 +175,10 @@ def _serve_parent(memory: int) -> None:
         except MemoryError:
             answer = b"it takes too much memory to decode"
         except UnreadablePictureError as error:
-            told = "it takes too much memory to decode"
-            answer = (told if isinstance(error.__cause__, MemoryError) else error.reason).encode()
+            message = "it takes too much memory to decode"
+            answer = (
+                message if isinstance(error.__cause__, MemoryError) else error.reason
+            ).encode()
         given.write(_GIVEN.pack(width, height, len(answer)) + answer)
         given.flush()
 

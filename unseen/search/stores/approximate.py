@@ -113,10 +113,10 @@ class Approximate:
 def choose(count: int, size: int) -> tuple[Kind, str]:
     """Which kind of index, and why."""
     needed = count * (4 * size + 8 * LINKS)
-    told = f"{count:,} vectors of {size} numbers need {needed / 2**30:.2g} GB as a graph"
+    message = f"{count:,} vectors of {size} numbers need {needed / 2**30:.2g} GB as a graph"
     if needed <= MEMORY:
-        return "hnsw", f"{told}, which fits into {MEMORY / 2**30:.2g} GB"
-    return "ivf_pq", f"{told}, more than {MEMORY / 2**30:.2g} GB: vectors are packed"
+        return "hnsw", f"{message}, which fits into {MEMORY / 2**30:.2g} GB"
+    return "ivf_pq", f"{message}, more than {MEMORY / 2**30:.2g} GB: vectors are packed"
 
 
 def make(

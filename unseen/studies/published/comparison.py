@@ -39,8 +39,8 @@ def score_table(results: Results, published: Published, metrics: Sequence[str]) 
             value = published.get(row.method, {}).get(metric)
             cells += [spread_text(row.scores.get(metric), row), number(value)]
         rows.append(cells)
-    told = "±: half of the 95 % interval of the mean over seeds. Published: percent, as printed."
-    return Table(heads, rows, told)
+    caption = "±: half of the 95 % interval of the mean over seeds. Published: percent, as printed."
+    return Table(heads, rows, caption)
 
 
 def spread_text(spread: Spread | None, row: Standing | None = None) -> str:

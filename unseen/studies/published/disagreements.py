@@ -65,8 +65,8 @@ def section(stored: dict[str, Any] | None) -> list[Section]:
         for kind in stored["kinds"]
         if kind["shown"]
     ]
-    told = f"NetA, of {stored['queries']:,} queries on unseen classes: {words}."
-    return [Section("Where layers disagree", [told], [], figures)]
+    caption = f"NetA, of {stored['queries']:,} queries on unseen classes: {words}."
+    return [Section("Where layers disagree", [caption], [], figures)]
 
 
 def _figure(kind: dict[str, Any]) -> Figure:

@@ -159,7 +159,7 @@ def section(found: Mapping[str, Any]) -> Section:
                      f"{values['scatter']['ratio']:.3f}", f"{same:.4f}", f"{other:.4f}",
                      f"{other / same:.2f}"])  # fmt: skip
     (plain, first), (regularized, second) = found.items()
-    told = [
+    sentences = [
         f"With a sixth of the {first['places']} places of each picture recall@1 falls by "
         f"{drops[plain]:.1f} points without HORDE and by {drops[regularized]:.1f} with it (5 "
         "draws; the source prints no numbers).",
@@ -177,7 +177,7 @@ def section(found: Mapping[str, Any]) -> Section:
               "(dots) and their means (stars), t-SNE, a colour per class, same axes.",
               lambda: _scattering({n: each["picture"] for n, each in found.items()})),
     ]  # fmt: skip
-    return Section("Local features", told, [Table(heads, rows)], figures)
+    return Section("Local features", sentences, [Table(heads, rows)], figures)
 
 
 def _part(fraction: int) -> str:

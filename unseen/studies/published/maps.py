@@ -60,21 +60,21 @@ def classes_figure(name: str, found: Mapping[str, Any], what: str) -> Drawn:
     """Panels side by side, a colour per class."""
     panels = [Cloud(f"{what}: {k}", each["places"], each["classes"]) for k, each in found.items()]
     count = len(set(panels[0].classes))
-    told = f"t-SNE of {count} training classes, the same in every panel, a colour each."
-    return drawn(name, told, lambda: clouds(panels))
+    caption = f"t-SNE of {count} training classes, the same in every panel, a colour each."
+    return drawn(name, caption, lambda: clouds(panels))
 
 
 def test_figure(name: str, found: Mapping[str, Any]) -> Drawn:
     """Thumbnails where there are pictures, otherwise points coloured by class."""
     places = np.asarray(found["places"])
     count = len(set(found["classes"]))
-    told = f"t-SNE of {len(places):,} items of {count} unseen classes"
+    caption = f"t-SNE of {len(places):,} items of {count} unseen classes"
     if "sheet" not in found:
         panel = Cloud("unseen classes", places, found["classes"])
-        return drawn(name, f"{told}, a colour per class.", lambda: clouds([panel]))
+        return drawn(name, f"{caption}, a colour per class.", lambda: clouds([panel]))
     tiles = _tiles(found["sheet"], int(found["columns"]), len(places))
-    told += "; pictures that would cover another by more than half are left out."
-    return drawn(name, told, lambda: pictures(places, tiles))
+    caption += "; pictures that would cover another by more than half are left out."
+    return drawn(name, caption, lambda: pictures(places, tiles))
 
 
 def _tiles(uri: str, columns: int, count: int) -> list[Any]:

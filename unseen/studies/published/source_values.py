@@ -59,14 +59,14 @@ def differing(source: Values, data: str, results: Iterable[Results]) -> list[str
         if run.state == "done"
     ]
     settled = [configs.load(file) for file in files]
-    told = []
+    sentences = []
     for key, value in source.items() if settled else ():
         theirs = value[data] if isinstance(value, Mapping) else value
         ours = list(dict.fromkeys(_value(config, key) for config in settled))
         if theirs not in ours:
             shown = ", ".join(map(_text, ours[:SHOWN])) + (" ..." if len(ours) > SHOWN else "")
-            told.append(f"{key}: {shown}; the source has {_text(theirs)}.")
-    return told
+            sentences.append(f"{key}: {shown}; the source has {_text(theirs)}.")
+    return sentences
 
 
 def _value(config: Values, key: str) -> Any:

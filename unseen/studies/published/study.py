@@ -212,9 +212,9 @@ def is_published(path: Path) -> bool:
 def remake(path: Path) -> Path:
     """The page again, from stored runs and measurements."""
     folder = RunFolder(path)
-    told = folder.read_json(FILE if folder.has(FILE) else FILE_OF_0_1)
-    published = find(told["name"])
-    ask = Ask(**told["ask"] | {"settings": tuple(told["ask"]["settings"])})
+    stored = folder.read_json(FILE if folder.has(FILE) else FILE_OF_0_1)
+    published = find(stored["name"])
+    ask = Ask(**stored["ask"] | {"settings": tuple(stored["ask"]["settings"])})
     results = {
         plan.name: read(path.parent / "studies" / plan.name) for plan in published.plans(ask)
     }

@@ -55,7 +55,7 @@ class Classical(PublishedStudy):
         fitted = [row for row in rows if row["method"] != NONE]
         best = max(fitted, key=lambda row: row["recall@1"][0])
         given = next(row for row in rows if row["space"] == "given")
-        told = (
+        caption = (
             f"{_title(best)} is the best of {len(fitted)} fitted metrics with "
             f"{_percent(best['recall@1'])} % recall@1 on {measured['test_classes']} unseen "
             f"classes; the features as they are have {_percent(given['recall@1'])} %."
@@ -71,7 +71,7 @@ class Classical(PublishedStudy):
             lambda: _scores_figure(rows, given["recall@1"][0]),
         )
         return [
-            Section("Metrics", [told, how, *_gains_told(rows)], [_table(rows)], [figure]),
+            Section("Metrics", [caption, how, *_gains_told(rows)], [_table(rows)], [figure]),
             _xor_section(measured["xor"]),
         ]
 
@@ -103,8 +103,8 @@ def _frozen(context: RunContext, items: IntArray, tell: Told) -> Tensor:  # [n, 
         return unit(torch.from_numpy(np.asarray(context.dataset.features[items])).float())
     network = assemble.network(context.config).to(context.device)
     _, transform = assemble.picture_transforms(context.config, network)
-    told = lambda done, total: tell("features of the pictures", done, total)  # noqa: E731
-    return unit(context.embed(network, transform, items, told, field="pooled").cpu().float())
+    progress = lambda done, total: tell("features of the pictures", done, total)  # noqa: E731
+    return unit(context.embed(network, transform, items, progress, field="pooled").cpu().float())
 
 
 def _compared(ask: Ask, context: RunContext, tell: Told) -> dict[str, Any]:
@@ -183,7 +183,7 @@ def _percent(ends: list[float]) -> str:
 
 
 def _gains_told(rows: list[Row]) -> list[str]:
-    told = []
+    sentences = []
     for space in SPACES:
         found = sorted(
             (row for row in rows if row["space"] == space and "gain" in row),
@@ -196,10 +196,10 @@ def _gains_told(rows: list[Row]) -> list[str]:
             for row in found
         )
         where = "On principal components" if space == "plain" else f"After {space} kernel PCA"
-        told.append(
+        sentences.append(
             f"{where}, against no metric there, in points of recall@1 with 95 % intervals: {words}."
         )
-    return told
+    return sentences
 
 
 def _table(rows: list[Row]) -> Table:
@@ -216,11 +216,11 @@ def _table(rows: list[Row]) -> Table:
         ]
         for row in rows
     ]
-    told = (
+    caption = (
         "±: half of the 95 % interval over test classes. Gain and p: against no metric in the same "
         "space, over test classes. R@1 and mAP@R by cosine, except where Euclidean."
     )
-    return Table(heads, cells, told)
+    return Table(heads, cells, caption)
 
 
 def _scores_figure(rows: list[Row], given: float) -> Figure:
@@ -283,7 +283,7 @@ def _xor_section(xor: dict[str, Any]) -> Section:
     linear, kernel = (xor["together"][name] for name in ("linear", "gaussian kernel"))
     able = [method for method in METHODS if kernel[method] > 0.95]
     top = max(METHODS, key=lambda method: linear[method])
-    told = (
+    caption = (
         f"No linear metric brings opposite corners together: the best, {top}, has "
         f"{100 * linear[top]:.0f} % R-precision. On features of a Gaussian kernel "
         f"{', '.join(able) or 'none'} can (above 95 %); "
@@ -301,4 +301,4 @@ def _xor_section(xor: dict[str, Any]) -> Section:
         lambda: clouds(panels),
     )
     heads = ["metric", "R-precision %, linear", "R-precision %, Gaussian kernel"]
-    return Section("What a linear metric cannot do", [told], [Table(heads, rows)], [figure])
+    return Section("What a linear metric cannot do", [caption], [Table(heads, rows)], [figure])

@@ -151,8 +151,10 @@ def _metrics_told(ours: Pairs, printed: Mapping[tuple[str, str], float]) -> list
     known = {pair: ours[pair] for pair in printed if not math.isnan(ours[pair].r)}
     if not known:
         few = all(math.isnan(found.r) for found in ours.values())
-        told = "Too few objectives have finished, or all score alike: metrics cannot be correlated."
-        return [told if few else "No correlation of metrics is published for these data."]
+        caption = (
+            "Too few objectives have finished, or all score alike: metrics cannot be correlated."
+        )
+        return [caption if few else "No correlation of metrics is published for these data."]
     inside = [pair for pair, found in known.items() if found.holds(printed[pair])]
     far = max(known, key=lambda pair: abs(known[pair].r - printed[pair]))
     lowest = min((p for p in known if R1 in p), key=lambda pair: known[pair].r)
@@ -285,7 +287,7 @@ def _scatters(
         ends, line = np.array(ax.get_xlim()), found[name].whole
         ax.plot(ends, line.slope * ends + line.intercept, "--", color=MUTED, lw=1)
         ax.set(xlabel=title, ylabel="R@1, %", xlim=tuple(ends))
-        told = f"r = {_r_text(found[name])}, published {number(theirs[name], 2)}"
-        ax.set_title(told, loc="left", fontsize=9)
+        caption = f"r = {_r_text(found[name])}, published {number(theirs[name], 2)}"
+        ax.set_title(caption, loc="left", fontsize=9)
     name_list(figure, axes[0])
     return figure

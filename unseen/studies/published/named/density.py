@@ -154,7 +154,7 @@ def _text(at: Point) -> str:
 
 
 def _with_and_without(results: Mapping[str, Results], theirs: Any) -> Section:
-    found, rows, told, judged = results["density"], [], [], []
+    found, rows, sentences, judged = results["density"], [], [], []
     for metric in ("recall@1", "nmi"):
         words = []
         for loss in LOSSES:
@@ -169,13 +169,13 @@ def _with_and_without(results: Mapping[str, Results], theirs: Any) -> Section:
             words.append(
                 f"{loss} {effect_text(each.effect)} (published {signed(change)}: {each.word})"
             )
-        told.append(f"The density term changes {metric}, in points: {'; '.join(words)}.")
-    told += [seeds_told(found), *baselines_told(found)]
+        sentences.append(f"The density term changes {metric}, in points: {'; '.join(words)}.")
+    sentences += [seeds_told(found), *baselines_told(found)]
     heads = ["loss", "metric", "without %", "with %", "gain"]
     heads += ["published without", "published with", "published gain", "verdict"]
     return Section(
         "With and without",
-        told,
+        sentences,
         [Table(heads, rows), *judged_tables(judged)],
         [_rank_curves(results, theirs, loss) for loss in LOSSES],
     )
@@ -197,8 +197,10 @@ def _rank_curves(results: Mapping[str, Results], theirs: Any, loss: str) -> Any:
         if known:
             series[title] = [Point(str(k), known.get(m, math.nan)) for k, m in metrics.items()]
             dashed.append(title)
-    told = f"{loss}: recall at ranks 1 to 128 on unseen classes; dashed: published, other network."
-    return drawn(f"ranks_{loss}", told, lambda: lines(series, "rank k", "recall@k, %", dashed))
+    caption = (
+        f"{loss}: recall at ranks 1 to 128 on unseen classes; dashed: published, other network."
+    )
+    return drawn(f"ranks_{loss}", caption, lambda: lines(series, "rank k", "recall@k, %", dashed))
 
 
 def _inter_class(results: Mapping[str, Results]) -> Section:
@@ -211,7 +213,7 @@ def _inter_class(results: Mapping[str, Results]) -> Section:
         changes = [effect_text(effect(alone, whole, m)) for m in ("recall@1", "nmi")]
         rows.append([loss, _text(point(0, alone, "recall@1")), *changes])
         words.append(f"{loss} {changes[0]}")
-    told = (
+    caption = (
         f"Adding the inter-class term to the rest changes recall@1, in points: {'; '.join(words)}. "
         "The paper finds that it always helps a little (in a figure, without numbers)."
     )
@@ -221,7 +223,7 @@ def _inter_class(results: Mapping[str, Results]) -> Section:
         "gain in recall@1",
         "gain in NMI",
     ]
-    return Section("The inter-class term", [told, seeds_told(results["density_terms"])],
+    return Section("The inter-class term", [caption, seeds_told(results["density_terms"])],
                    [Table(heads, rows)])  # fmt: skip
 
 
@@ -232,7 +234,7 @@ def _of_seeds(found: Results, loss: str, term: str, other: Results) -> list[Run]
 
 def _weights(results: Mapping[str, Results]) -> Section:
     curve, main = results["density_weight"], results["density"]
-    series, told = {}, []
+    series, sentences = {}, []
     for loss in curve.experiments():
         ends = {0.0: PLAIN, WEIGHT: DENSITY}
         runs = {weight: _of_seeds(main, loss, term, curve) for weight, term in ends.items()}
@@ -244,14 +246,14 @@ def _weights(results: Mapping[str, Results]) -> Section:
             if known:
                 best = max(known, key=lambda p: p.value)
                 listed = ", ".join(f"{p.x:g}: {p.value:.1f}" for p in known)
-                told.append(f"{loss}: {metric} is highest at weight {best.x:g} ({listed}).")
-    told.append("Published: NMI peaks at 10 and is flat above 7 (Cars, in a figure).")
+                sentences.append(f"{loss}: {metric} is highest at weight {best.x:g} ({listed}).")
+    sentences.append("Published: NMI peaks at 10 and is flat above 7 (Cars, in a figure).")
     figure = drawn(
         "weight",
         "Scores on unseen classes by the weight of the density term; 0 is without it.",
         lambda: lines(series, "weight of the term", "score, %"),
     )
-    return Section("Its weight", [*told, seeds_told(curve)], [], [figure])
+    return Section("Its weight", [*sentences, seeds_told(curve)], [], [figure])
 
 
 def _against_others(results: Mapping[str, Results]) -> Section:
@@ -274,7 +276,7 @@ def _against_others(results: Mapping[str, Results]) -> Section:
         means[term] = float(np.mean(values)) if values else math.nan
     order = sorted(means, key=lambda term: means[term])
     agrees = "as" if order == [ENTROPY, ORTHOGONAL, DENSITY] else "not as"
-    told = (
+    caption = (
         "Mean gain in NMI over the losses, in points: "
         + ", ".join(f"{term} {means[term]:+.1f}" for term in order)
         + f"; {agrees} published (entropy < orthogonal < density, in a figure)."
@@ -286,7 +288,7 @@ def _against_others(results: Mapping[str, Results]) -> Section:
     )
     heads = ["term", *[f"NMI, {x}" for x in LOSSES], *[f"recall@1, {x}" for x in LOSSES]]
     return Section(
-        "Against other regularizers", [told, seeds_told(others)], [Table(heads, rows)], [figure]
+        "Against other regularizers", [caption, seeds_told(others)], [Table(heads, rows)], [figure]
     )
 
 
@@ -304,7 +306,7 @@ def _train_and_test(results: Mapping[str, Results], trained: Mapping[str, Any]) 
             series["training classes"][name] = Point(name, seen)
             series["unseen classes"][name] = point(name, runs, "recall@1")
             gaps[name] = (seen, series["unseen classes"][name].value)
-    told = "; ".join(
+    caption = "; ".join(
         f"{name}: {seen:.1f} train, {new:.1f} test" for name, (seen, new) in gaps.items()
     )
     figure = drawn(
@@ -313,8 +315,8 @@ def _train_and_test(results: Mapping[str, Results], trained: Mapping[str, Any]) 
         lambda: bars(series, "recall@1, %"),
     )
     words = (
-        f"Recall@1 in percent: {told}. Published for n-pair on Cars: 99.2 train, 56.5 test without "
-        "the term."
+        f"Recall@1 in percent: {caption}. Published for n-pair on Cars: 99.2 train, 56.5 test "
+        "without the term."
     )
     return Section("Training and unseen classes", [words], [], [figure] if gaps else [])
 
@@ -328,8 +330,8 @@ def _maps(measured: dict[str, Any]) -> list[Section]:
         figures.append(maps.classes_figure("map_train", found, "term"))
     if measured.get("test_map"):
         figures.append(maps.test_figure("map_test", measured["test_map"]))
-    told = (
+    caption = (
         f"t-SNE of ten training classes under {SHOWN} without and with the term, and of the unseen "
         "classes with it: for looking; distances in such maps mean little."
     )
-    return [Section("Maps", [told], [], figures)] if figures else []
+    return [Section("Maps", [caption], [], figures)] if figures else []

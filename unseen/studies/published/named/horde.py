@@ -309,13 +309,13 @@ def _losses(results: Mapping[str, Results], ask: Ask) -> Section:
         scores = [number(point(0, arm.runs, "recall@1").value) for arm in arms]
         rows.append([title, *scores, effect_text(found.effect), number(old), number(new),
                      signed(new - old), found.word])  # fmt: skip
-    told = "HORDE (3 orders) adds to recall@1: " + "; ".join(
+    caption = "HORDE (3 orders) adds to recall@1: " + "; ".join(
         f"{row[0]} {row[3]}, published {row[6]}: {row[7]}" for row in rows
     )
     heads = ["loss", "without %", "with %", "gain", "published without", "published with",
              "published gain", "verdict"]  # fmt: skip
     shown = [Table(heads, rows), *judged_tables(judged)]
-    return Section("Losses and ensemble", [f"{told}."], shown)
+    return Section("Losses and ensemble", [f"{caption}."], shown)
 
 
 def _course_section(results: Mapping[str, Results], measured: Mapping[str, Any]) -> Section:
@@ -328,13 +328,13 @@ def _course_section(results: Mapping[str, Results], measured: Mapping[str, Any])
                 rows.append([", ".join(run.cell.labels.values()), found.plan.config["loss"]["name"],
                              f"{course['steps'][best]}", f"{100 * course['recall'][best]:.1f}",
                              number(_jitter(course["recall"]), 2)])  # fmt: skip
-    told = (
+    caption = (
         "Steps until validation recall is highest, and jitter: the mean change of validation "
         "recall from one epoch to the next in the second half of training, in points. The "
         "source prints no numbers of these."
     )
     heads = ["run", "loss", "steps to best", "validation R@1 %", "jitter"]
-    return Section("Steps to best", [told], [Table(heads, rows)] if rows else [])
+    return Section("Steps to best", [caption], [Table(heads, rows)] if rows else [])
 
 
 def _jitter(recall: Sequence[float]) -> float:

@@ -185,7 +185,7 @@ def _by_layer(nets: ByNet, ask: Ask) -> Section:
     theirs = _published(ask)
     a = nets["NetA"]
     known = [theirs.get(("NetA", layer), math.nan) for layer in ("pool5.3", "fc6")]
-    told = [
+    sentences = [
         f"NetA, trained on fc6: the pooled layer before it has {_test(a, POOLED):.1f} % recall@1 "
         f"on unseen classes, fc6 {_test(a, EMBEDDING):.1f} %: a difference of "
         f"{_gain_words(a['gain'])} points, published {signed(known[0] - known[1])}.",
@@ -203,7 +203,7 @@ def _by_layer(nets: ByNet, ask: Ask) -> Section:
             rows.append([net, shown, *cells, number(theirs.get((net, name)))])
     heads = ["net", "layer", "size", "train R@1 %", "test R@1 %", "published test"]
     caption = "Layers in the order they run; the loss sits on the last one of each net."
-    return Section("By layer", told, [Table(heads, rows, caption)], _bar_figures(nets))
+    return Section("By layer", sentences, [Table(heads, rows, caption)], _bar_figures(nets))
 
 
 def _on_training_classes(net: Mapping[str, Any], ask: Ask) -> str:
@@ -220,11 +220,11 @@ def _on_training_classes(net: Mapping[str, Any], ask: Ask) -> str:
 
 def _expected(nets: ByNet, theirs: Mapping[tuple[str, str], float]) -> list[str]:
     """What the paper says of layers, and whether it is so here."""
-    told = []
+    sentences = []
     before = {n: f["gain"] for n, f in nets.items() if f["gain"] is not None and n != CLASSIFIED}
     better = [n for n, gain in before.items() if n != "NetD" and gain[1] > 0]
     others = [n for n in before if n != "NetD" and n not in better]
-    told.append(
+    sentences.append(
         "The pooled layer is better than the trained one, its interval above 0, in "
         f"{', '.join(better) or 'none'}; not so in {', '.join(others) or 'none'} (published: "
         "it is better in NetA and NetE)."
@@ -232,18 +232,18 @@ def _expected(nets: ByNet, theirs: Mapping[tuple[str, str], float]) -> list[str]
     pooled = {net: _test(found, POOLED) for net, found in nets.items()}
     if "NetD" in nets:
         verb = "below" if pooled["NetD"] < pooled["NetA"] else "not below"
-        told.append(
+        sentences.append(
             f"With the loss on the pooled layer itself (NetD) that layer has {pooled['NetD']:.1f} "
             f"%, {verb} the {pooled['NetA']:.1f} % of NetA; the paper finds it much worse."
         )
     if "NetE" in nets:
         fc6 = [_test(nets["NetE"], "head.fc1"), _test(nets["NetA"], EMBEDDING)]
         known = [number(theirs.get((net, "fc6"))) for net in ("NetE", "NetA")]
-        told.append(
+        sentences.append(
             f"fc6 has {fc6[0]:.1f} % in NetE, where fc7 is trained after it, against {fc6[1]:.1f} "
             f"% in NetA, where it is trained itself; published {known[0]} against {known[1]}."
         )
-    return told
+    return sentences
 
 
 def _bar_figures(nets: ByNet) -> list[Drawn]:
@@ -274,7 +274,7 @@ def _bar_figures(nets: ByNet) -> list[Drawn]:
 
 def _over_time(nets: ByNet) -> Section:
     series: dict[str, list[Point]] = {}
-    dashed, told = [], []
+    dashed, sentences = [], []
     for net in ("NetA", CLASSIFIED):
         curves = nets.get(net, {}).get("curves", [])
         for layer in (POOLED, EMBEDDING):
@@ -286,18 +286,18 @@ def _over_time(nets: ByNet) -> Section:
                     dashed += [name] if part == "train" else []
         if curves and "validation" in curves[-1]:
             last = curves[-1]["validation"]
-            told.append(
+            sentences.append(
                 f"{net}: at the end {100 * last[POOLED]:.1f} % at the pooled layer and "
                 f"{100 * last[EMBEDDING]:.1f} % at fc6 on validation classes."
             )
-    told.append("The source draws these curves (figure 3) without numbers.")
+    sentences.append("The source draws these curves (figure 3) without numbers.")
     figure = drawn(
         "over_time",
         "Recall@1 of the pooled layer and of fc6 after each epoch, metric loss and classification; "
         "solid on validation classes, dashed on as many training classes.",
         lambda: lines(series, "epoch", "recall@1, %", dashed),
     )
-    return Section("Over time, and under classification", told, [], [figure] if series else [])
+    return Section("Over time, and under classification", sentences, [], [figure] if series else [])
 
 
 def _foreign(found: ByNet, ask: Ask) -> Section:
@@ -322,10 +322,10 @@ def _foreign(found: ByNet, ask: Ask) -> Section:
             theirs.setdefault(str(line["model"]), {})[str(line["layer"])] = scores[1]
     changes = [each["penultimate"] - each["output"] for each in theirs.values()]
     ends = f"{min(changes):+.1f} to {max(changes):+.1f}" if changes else "–"
-    told = (
+    caption = (
         "Penultimate layer against output on unseen classes, in points of recall@1: "
         f"{'; '.join(words) or 'no run has finished'}. Published: {ends} over "
         f"{len(changes)} models."
     )
     heads = ["model", "layer", "size", "train R@1 %", "test R@1 %"]
-    return Section("Other models", [told], [Table(heads, rows)])
+    return Section("Other models", [caption], [Table(heads, rows)])

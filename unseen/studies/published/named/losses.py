@@ -90,14 +90,14 @@ def _baselines_told(results: Results) -> list[str]:
     """What the objectives must beat, and how many do."""
     rows = [row for row in standings(results) if "recall@1" in row.scores]
     scores = [row.scores["recall@1"].mean for row in rows if not row.is_baseline]
-    told = []
+    sentences = []
     for row in rows:
         value = row.scores["recall@1"].mean
         if row.is_baseline:
             above = sum(score > value for score in scores)
             title = row_title(row.method).capitalize()
-            told.append(f"{title}: {100 * value:.1f} %; {above} objectives are above.")
-    return told
+            sentences.append(f"{title}: {100 * value:.1f} %; {above} objectives are above.")
+    return sentences
 
 
 def _epochs(results: Results, ask: Ask) -> Table:

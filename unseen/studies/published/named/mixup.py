@@ -82,13 +82,13 @@ def _recall(results: Results, epochs: int) -> Section:
     judged = [
         compared(Arm(results, name, WITHOUT), Arm(results, name, WITH)) for name in OBJECTIVES
     ]
-    told = [*_recall_told(judged), *_short_told(results, epochs)]
+    sentences = [*_recall_told(judged), *_short_told(results, epochs)]
     rows = [
         [name, *[score_text(results.of(name, each), R1) for each in (WITHOUT, WITH)]]
         for name in OBJECTIVES
     ]
     scores = Table(["objective", "R@1 %", "with mixup"], rows)
-    return Section("Recall", told, [scores, *judged_tables(judged)])
+    return Section("Recall", sentences, [scores, *judged_tables(judged)])
 
 
 def _recall_told(judged: Sequence[Compared]) -> list[str]:
@@ -132,7 +132,7 @@ def _spectra(results: Results, measured: dict[str, Any]) -> Section:
         rows.append([name, *[plain_text(rho) for rho in rhos if rho is not None]])
     if not names:
         return Section("Spectra", ["No pair of runs left weights to measure spectra of."])
-    told = (
+    message = (
         f"The spectrum decays more with mixup for {stronger} of {len(names)} objectives "
         "(published: for all three)."
     )
@@ -144,7 +144,7 @@ def _spectra(results: Results, measured: dict[str, Any]) -> Section:
         lambda: _figure(results, measured, names),
     )
     return Section(
-        "Spectra", [told], [Table(["objective", "rho", "with mixup"], rows, caption)], [figure]
+        "Spectra", [message], [Table(["objective", "rho", "with mixup"], rows, caption)], [figure]
     )
 
 

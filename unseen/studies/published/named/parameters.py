@@ -127,8 +127,8 @@ class Parameters(PublishedStudy):
         sections = [summary]
         for factor in FACTORS:
             if not _is_run(factor, ask):
-                told = f"{factor.title} needs pictures: {ask.data} holds features."
-                sections.append(Section(factor.title, [told, f"Published: {factor.published}."]))
+                caption = f"{factor.title} needs pictures: {ask.data} holds features."
+                sections.append(Section(factor.title, [caption, f"Published: {factor.published}."]))
                 continue
             sections.append(_section(factor, found[factor.title]))
         sections[-1] = _with_untrained(sections[-1], results, ask.published_data)
@@ -174,11 +174,13 @@ def _summary(found: Mapping[str, Results]) -> list[str]:
         return ["No factor has two values with finished runs."]
     order = sorted(ranges, key=lambda title: -ranges[title])
     shown = ", ".join(f"{title.lower()} {ranges[title]:.1f}" for title in order)
-    told = [f"{order[0]} moves recall@1 most. Largest range over its values, in points: {shown}."]
+    sentences = [
+        f"{order[0]} moves recall@1 most. Largest range over its values, in points: {shown}."
+    ]
     seeds = min(len(results.plan.seeds) for results in found.values())
     if seeds == 1:
-        told.append(ONE_SEED)
-    return told
+        sentences.append(ONE_SEED)
+    return sentences
 
 
 def _ranges(found: Mapping[str, Results]) -> Table:
@@ -192,7 +194,7 @@ def _ranges(found: Mapping[str, Results]) -> Table:
 
 
 def _section(factor: Factor, results: Results) -> Section:
-    told = [_told(results, name) for name in results.experiments()]
+    sentences = [_told(results, name) for name in results.experiments()]
     rows = []
     ratios = {name: _relative(results, name) for name in results.experiments()}
     for value in results.methods():
@@ -213,9 +215,11 @@ def _section(factor: Factor, results: Results) -> Section:
         "a mark of its own for each objective.",
         lambda: _lines(factor, results, ratios),
     )
-    told.append(f"Published: {factor.published}.")
+    sentences.append(f"Published: {factor.published}.")
     any_done = any(ratios.values())
-    return Section(factor.title, told, [Table(heads, rows, caption)], [figure] if any_done else [])
+    return Section(
+        factor.title, sentences, [Table(heads, rows, caption)], [figure] if any_done else []
+    )
 
 
 def _told(results: Results, objective: str) -> str:

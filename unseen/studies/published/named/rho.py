@@ -142,10 +142,10 @@ def _chances(results: Results, ask: Ask) -> Section:
             found[chance] = change
         rows.append([f"{chance:g}", score_text(others, R1), effect_text(change) if chance else "–"])
     theirs = _published_at(ask)
-    told = "No run without the switch has finished: there is nothing to compare with."
+    message = "No run without the switch has finished: there is nothing to compare with."
     if len(found) > 1:
         best = max((c for c in found if c), key=lambda c: found[c].value)
-        told = (
+        message = (
             f"{METHOD} has {100 * mean_of(plain, R1):.1f} % without the switch; of the chances "
             f"tried {best:g} is highest with {effect_text(found[best])} points. Published: "
             f"{signed(theirs.gain, 2)} at {theirs.chance:g}."
@@ -158,7 +158,7 @@ def _chances(results: Results, ask: Ask) -> Section:
         "its 95 % interval over seeds and classes; the diamond is the published gain.",
         lambda: _chance_figure(found, 100 * mean_of(plain, R1), theirs),
     )
-    return Section("By the chance of a switch", [told], [table], [figure] if found else [])
+    return Section("By the chance of a switch", [message], [table], [figure] if found else [])
 
 
 def _chance_figure(found: Mapping[float, Effect], baseline: float, published: At) -> Figure:
@@ -202,7 +202,7 @@ def _spectra(results: Results, measured: dict[str, Any], ask: Ask) -> Section:
         )
     if not known:
         return Section("Spectra", ["No pair of runs left weights to measure spectra of."])
-    told = (
+    message = (
         f"The switch lowers the spectral decay rho of the training embeddings for {sum(down)} of "
         f"{len(known)} objectives (published on CUB-200: 5 of 5)."
     )
@@ -218,7 +218,7 @@ def _spectra(results: Results, measured: dict[str, Any], ask: Ask) -> Section:
         "it. Flatter means that more directions are used.",
         lambda: _spectra_figure(results, measured, known),
     )
-    return Section("Spectra", [told], [Table(heads, rows, caption)], [figure])
+    return Section("Spectra", [message], [Table(heads, rows, caption)], [figure])
 
 
 def _spectra_figure(
@@ -258,7 +258,7 @@ def _decay(results: Results, measured: dict[str, Any], data: str) -> Section:
         if plain in decay
     ]
     flatter = [change for fall, change in moved if fall < 0]
-    told = [
+    sentences = [
         f"Of {len(flatter)} objectives whose spectrum the switch makes flatter, recall@1 rises for "
         f"{sum(change > 0 for change in flatter)}; published on CUB-200: for all 5.",
         f"With the switch rho lies between {_ends(decay[m] for m in switched)}, without it between "
@@ -271,7 +271,7 @@ def _decay(results: Results, measured: dict[str, Any], data: str) -> Section:
         "without it.",
         lambda: _decay_figure(decay, recall, pairs),
     )
-    return Section("Decay and recall", told, figures=[figure])
+    return Section("Decay and recall", sentences, figures=[figure])
 
 
 def _ends(values: Iterable[float]) -> str:

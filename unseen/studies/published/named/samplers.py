@@ -112,13 +112,13 @@ def _compared(results: Results, theirs: Sequence[dict[str, Any]], data: str) -> 
         return Section("Relative performance", ["Fewer than two samplers have finished runs."])
     means = {name: 100 * float(np.mean(values)) for name, values in ours.items()}
     best, worst = next(iter(means)), list(means)[-1]
-    told = [
+    sentences = [
         f"{best} is best with {means[best]:.1f} % of the best sampler's score on average, {worst} "
         f"worst with {means[worst]:.1f} %: {means[best] - means[worst]:.1f} points between them.",
         _order_told(means, other, data),
     ]
     if len(results.plan.seeds) == 1:
-        told.append(ONE_SEED)
+        sentences.append(ONE_SEED)
     rows = [[name, *[_ratio(each.get(name)) for each in (ours, other)]] for name in SAMPLERS]
     figure = drawn(
         "relative_performance",
@@ -129,7 +129,7 @@ def _compared(results: Results, theirs: Sequence[dict[str, Any]], data: str) -> 
     )
     caption = "Mean over objectives, metrics and seeds, with the middle half in brackets, in %."
     return Section(
-        "Relative performance", told, [Table(["sampler", "ours", "published"], rows, caption)],
+        "Relative performance", sentences, [Table(["sampler", "ours", "published"], rows, caption)],
         [figure],
     )  # fmt: skip
 
@@ -160,12 +160,12 @@ def _ratio(values: Sequence[float] | None) -> str:
 
 
 def _best_told(results: Results, theirs: Sequence[dict[str, Any]]) -> list[str]:
-    told = []
+    sentences = []
     for objective in results.experiments():
         scores = {name: mean_of(results.of(objective, name), R1) for name in SAMPLERS}
         scores = {name: score for name, score in scores.items() if not np.isnan(score)}
         if not scores:
-            told.append(f"{objective}: no run has finished.")
+            sentences.append(f"{objective}: no run has finished.")
             continue
         best, worst = max(scores, key=scores.__getitem__), min(scores, key=scores.__getitem__)
         other = {
@@ -174,12 +174,12 @@ def _best_told(results: Results, theirs: Sequence[dict[str, Any]]) -> list[str]:
         }  # fmt: skip
         beside = f" Published: {max(other, key=other.__getitem__)} is best." if other else ""
         found = effect(results.of(objective, worst), results.of(objective, best), R1)
-        told.append(
+        sentences.append(
             f"{objective}: {best} is highest with {100 * scores[best]:.1f} %, {worst} lowest with "
             f"{100 * scores[worst]:.1f} % (difference {interval_text(found)} points over "
             f"seeds and test classes).{beside}"
         )
-    return told
+    return sentences
 
 
 def _recall_table(results: Results, theirs: Sequence[dict[str, Any]]) -> Table:
@@ -195,8 +195,8 @@ def _recall_table(results: Results, theirs: Sequence[dict[str, Any]]) -> Table:
             ours = spread_text(over_seeds(scores)) if scores else missing_text(runs)
             cells += [ours, number(other.get((objective, name)), 2)]
         rows.append(cells)
-    told = "Recall@1 in %, ± half of its 95 % interval over seeds where there are several."
-    return Table(heads, rows, told)
+    caption = "Recall@1 in %, ± half of its 95 % interval over seeds where there are several."
+    return Table(heads, rows, caption)
 
 
 def _violins(ours: Mapping[str, Sequence[float]], theirs: Mapping[str, Sequence[float]]) -> Figure:

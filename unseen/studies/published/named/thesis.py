@@ -194,14 +194,16 @@ def _tournament(found: Results, ask: Ask) -> Section:
     if ours is None or not any(run.state == "done" for run in found.runs):
         return Section("Tournament", ["No run has finished: there is no tournament."])
     best, worst = ours.places[0], ours.places[-1]
-    told = [
+    sentences = [
         f"{best.method} comes first with a mean rank of {best.mean:.2f}, {worst.method} last with "
         f"{worst.mean:.2f}.",
         _told_apart(ours),
         *([] if theirs is None else _agreement(ours, theirs)),
         *baselines_told(found),
     ]
-    return Section("Tournament", told, [_places(found, ours, theirs)], _drawn_places(ours, theirs))
+    return Section(
+        "Tournament", sentences, [_places(found, ours, theirs)], _drawn_places(ours, theirs)
+    )
 
 
 def _agreement(ours: Tournament, theirs: Tournament) -> list[str]:
@@ -244,8 +246,8 @@ def _places(found: Results, ours: Tournament, theirs: Tournament | None) -> Tabl
         ])  # fmt: skip
     heads = ["loss", "place", "published place", "mean rank", "published mean rank"]
     heads += [f"{metric_title('recall@1')} %, {e}" for e in found.experiments()]
-    told = "±: standard deviation of the published ranks over 12 experiments, as in the thesis."
-    return Table(heads, rows, told)
+    caption = "±: standard deviation of the published ranks over 12 experiments, as in the thesis."
+    return Table(heads, rows, caption)
 
 
 def _drawn_places(ours: Tournament, theirs: Tournament | None) -> list[figures.Drawn]:
@@ -253,8 +255,8 @@ def _drawn_places(ours: Tournament, theirs: Tournament | None) -> list[figures.D
     for name, title, result in (("ours", "Ours", ours), ("published", "Published", theirs)):
         if result is None:
             continue
-        told = f"{title}: {figures.cd_caption(result)}"
-        made.append(drawn(f"places_{name}", told, partial(figures.critical_difference, result)))
+        message = f"{title}: {figures.cd_caption(result)}"
+        made.append(drawn(f"places_{name}", message, partial(figures.critical_difference, result)))
         caption = f"{title}: rank of every loss in every experiment; 1 is best."
         made.append(drawn(f"ranks_{name}", caption, partial(figures.ranks, result)))
     return made
@@ -275,11 +277,11 @@ def _ratios(found: Results, ask: Ask) -> Section:
                 number(known.get("validation_r1")), number(known.get("test_r1")),
             ])  # fmt: skip
     known_tests = {name: p for name, p in tests.items() if not math.isnan(p.value)}
-    told = ["No run has finished."]
+    sentences = ["No run has finished."]
     if known_tests:
         best = max(known_tests, key=lambda name: known_tests[name].value)
         worst = min(known_tests, key=lambda name: known_tests[name].value)
-        told = [
+        sentences = [
             f"Test recall@1 is highest with {best} ({known_tests[best].value:.1f} %) and lowest "
             f"with {worst} ({known_tests[worst].value:.1f} %); published on CUB-200: highest with "
             "90/10 (64.4 %), lowest with 70/30 (61.3 %).",
@@ -297,12 +299,12 @@ def _ratios(found: Results, ask: Ask) -> Section:
                       ["test classes, published"]),
     )  # fmt: skip
     heads = ["loss", "ratio", "validation %", "test %", "published validation", "published test"]
-    return Section("Validation ratios", told, [Table(heads, rows)], [figure])
+    return Section("Validation ratios", sentences, [Table(heads, rows)], [figure])
 
 
 def _folds(found: Results, ask: Ask) -> Section:
     theirs = {str(row["loss"]): row for row in _protocol("10-fold", ask)}
-    rows, told = [], []
+    rows, sentences = [], []
     for loss in found.methods():
         scores = [100 * r.score("recall@1") for r in found.of("", loss) if r.state == "done"]
         spread = float(np.std(scores, ddof=1)) if len(scores) > 1 else math.nan
@@ -310,19 +312,19 @@ def _folds(found: Results, ask: Ask) -> Section:
         known = [number(row.get(key), 2) for key in ("test_r1", "test_std")]
         mean = float(np.mean(scores)) if scores else math.nan
         rows.append([loss, str(len(scores)), number(mean, 2), number(spread, 2), *known])
-        told.append(
+        sentences.append(
             f"{loss}: {number(mean, 2)} ±{number(spread, 2)} over {len(scores)} folds (sample "
             f"standard deviation); published {known[0]} ±{known[1]} over 10 folds."
         )
     heads = ["loss", "folds", "test R@1 %", "s", "published R@1", "published s"]
-    return Section("Cross validation by class", told, [Table(heads, rows)])
+    return Section("Cross validation by class", sentences, [Table(heads, rows)])
 
 
 def _tuning(results: Mapping[str, Results], ask: Ask) -> Section:
     found, plain = results["thesis_search"], results["thesis_losses"]
     size = next((e for e in plain.experiments() if e.startswith("embedding_size 128")), "")
     theirs = {str(row["loss"]): row["test_r1"] for row in _protocol("tuned on 90/10", ask)}
-    rows, told = [], []
+    rows, sentences = [], []
     for loss in found.methods():
         runs = found.of("", loss)
         default = plain.of(size, loss)
@@ -332,7 +334,7 @@ def _tuning(results: Mapping[str, Results], ask: Ask) -> Section:
         before, after = (point(0, group, "recall@1").value for group in (default, runs))
         rows.append([loss, words, number(before), number(after), interval_text(gain),
                      number(theirs.get(BESIDE[loss]))])  # fmt: skip
-        told.append(
+        sentences.append(
             f"{loss}: the search on validation classes chose {words or 'nothing'}; test recall@1 "
             f"{number(before)} with the values of the thesis' text, {number(after)} with these "
             f"(difference {interval_text(gain)}). Published for "
@@ -342,7 +344,7 @@ def _tuning(results: Mapping[str, Results], ask: Ask) -> Section:
     heads = ["loss", "chosen", "default R@1 %", "tuned R@1 %", "95 % interval", "published tuned"]
     with matplotlib.rc_context(figures.STYLE):
         curves = figures.search(found)
-    return Section("Coordinate search", told, [Table(heads, rows)], curves)
+    return Section("Coordinate search", sentences, [Table(heads, rows)], curves)
 
 
 def _own(found: Results, ask: Ask) -> Section:
@@ -360,13 +362,13 @@ def _own(found: Results, ask: Ask) -> Section:
             arms = Arm(found, "", "ProxyAnchor"), Arm(found, "", loss)
             judged.append(compared(*arms, published=known - anchor))
     words = "; ".join(f"{each.arm} {effect_text(each.effect)}" for each in judged)
-    told = (
+    caption = (
         f"Against ProxyAnchor, in points of recall@1: {words}. "
         f"Published (BN-Inception, 512-d): {number(own)} against {number(anchor)}, "
         f"{signed(own - anchor)}: {counted(judged)}."
     )
     shown = [Table(["loss", "R@1 %", "published"], rows), *judged_tables(judged)]
-    return Section("The author's own losses", [told], shown)
+    return Section("The author's own losses", [caption], shown)
 
 
 def _pair_weights(found: pair_curves.Curves) -> Section:
@@ -380,7 +382,7 @@ def _pair_weights(found: pair_curves.Curves) -> Section:
         f"{loss} at {at[0]:.2f} ({at[1]:.1f} times the mean)" if at[1] > 0 else f"{loss} nowhere"
         for loss, at in steepest.items()
     )
-    told = (
+    caption = (
         f"Pairs of two classes are pushed hardest, by similarity: {words}. Losses with class "
         "parameters have no pairs."
     )
@@ -390,4 +392,4 @@ def _pair_weights(found: pair_curves.Curves) -> Section:
         f"items of each of twenty classes, embedded by the run of {CHOSEN}; miners included.",
         lambda: pair_curves.figure(found),
     )
-    return Section("Pair weights", [told], [], [figure])
+    return Section("Pair weights", [caption], [], [figure])
