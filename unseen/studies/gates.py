@@ -31,7 +31,8 @@ better, worse    nothing was published
 
 In a study of its own every method meets the best, or the `reference` that the study file names.
 Intervals then hold together (Bonferroni): over all pairs of methods, since the best is picked from
-them, or over the others of a reference.
+them, or over the others of a reference. Far out Satterthwaite's t is a little short with few seeds:
+of made-up studies of 10 equal methods 14 % had a wrong verdict with 3 seeds, 6 % with 5.
 """
 
 import math
