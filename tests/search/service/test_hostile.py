@@ -6,6 +6,7 @@ Every run sends a sample; `tests/faults` sends thousands at once. All go to this
 import json
 import random
 import resource
+import shutil
 import socket
 import subprocess
 import sys
@@ -18,6 +19,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from tests.faults.hostile import KINDS, may_be_told
+from tests.search.service.conftest import HOSTS, serving
+from unseen.search.service.app import create_app
+from unseen.search.service.guard import Limits
+from unseen.search.service.library import Library
 
 ROOT = Path(__file__).parents[3]
 
@@ -60,8 +65,18 @@ def test_slow_and_silent_connections_end(address: str) -> None:
 
 
 @pytest.mark.parametrize("number", [8, pytest.param(150, marks=pytest.mark.slow)])
-def test_every_route_keeps_to_its_description(address: str, number: int) -> None:
-    """Schemathesis makes requests from openapi.json and compares the answers with it."""
+def test_every_route_keeps_to_its_description(
+    number: int, index_folder: Path, tmp_path: Path
+) -> None:
+    """Schemathesis makes requests from openapi.json and compares the answers with it. Some change
+    the index: it is a copy."""
+    own = Library(Path(shutil.copytree(index_folder, tmp_path / "own.index")))
+    limits = Limits(hosts=HOSTS, per_minute=0, max_bytes=2_000_000, seconds=3.0)
+    with serving(create_app(own, own, limits)) as address:
+        keeps_to_its_description(address, number)
+
+
+def keeps_to_its_description(address: str, number: int) -> None:
     import schemathesis  # here: collecting tests does without it
 
     schema = schemathesis.openapi.from_url(f"{address}/openapi.json")
