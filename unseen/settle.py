@@ -205,7 +205,7 @@ def _settle_network(
     climbs = config.depth != "auto" and weights is not None
     if (photographs or climbs) and config.freeze_until == "auto" and not _needs_body(config):
         frozen = POOLED
-        choose("freeze_until", frozen, "its layers know photographs, only the head is trained")
+        choose("freeze_until", frozen, "its layers know photographs, a head is trained on them")
         choose("views", 0, "the head is trained on pictures as they are judged")
     if photographs and config.network == PLAIN:
         choose("pooling", "avg+max", "the mean and the maximum, as in the networks of Proxy-Anchor")
