@@ -1,5 +1,7 @@
 """Names are answered with the nearest; packages of methods show their classes without imports."""
 
+from pathlib import Path
+
 import pytest
 
 from unseen import losses, names, networks
@@ -21,3 +23,15 @@ def test_classes_are_found_in_their_files() -> None:
 def test_a_misspelt_class_is_answered() -> None:
     with pytest.raises(AttributeError, match="did you mean MultiSimilarity"):
         _ = losses.MultiSimilarty
+
+
+def test_a_misspelt_path_is_answered_part_by_part(tmp_path: Path) -> None:
+    (tmp_path / "Photos of 2024" / "birds").mkdir(parents=True)
+    (tmp_path / "runs").write_text("a file")
+    for wrong, right in [
+        ("photos of 2024/birds", "Photos of 2024/birds"),
+        ("Photos of 2042/brids", "Photos of 2024/birds"),
+    ]:
+        assert names.near_path(tmp_path / wrong) == f"; did you mean {tmp_path / right}?"
+    for path in ("Photos of 2024", "Photos of 2024/maps", "nothing like it", "runs/brids"):
+        assert names.near_path(tmp_path / path) == ""

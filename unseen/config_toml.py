@@ -6,6 +6,8 @@ from typing import Any
 
 import tomli_w
 
+from unseen.names import near_path
+
 NOTHING = "none"
 
 
@@ -25,7 +27,7 @@ def load(path: Path) -> dict[str, Any]:
     try:
         return parse(path.read_text())
     except FileNotFoundError as error:
-        raise ValueError(f"no such config file: {path}") from error
+        raise ValueError(f"no such config file: {path}{near_path(path)}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not valid TOML: {error}") from error
 

@@ -12,7 +12,7 @@ from unseen.config_tables import Part
 from unseen.contracts import Dataset, Progress
 from unseen.data.base import INCOMPLETE
 from unseen.data.folder import layout
-from unseen.names import advice
+from unseen.names import advice, near_path
 
 
 def open_data(part: Part, progress: Progress | None = None, strict: bool = False) -> Dataset:
@@ -33,8 +33,9 @@ def data_table(data: str, given: Any = None) -> dict[str, Any]:
     if is_named or outside.is_reference(data):
         return table | {"name": data}
     if "/" not in data and not Path(data).exists():
-        missing = f"no such file or folder: {data}"
-        if not Path(data).suffix:  # rather a name
+        near_one = near_path(data)
+        missing = f"no such file or folder: {data}{near_one}"
+        if not near_one and not Path(data).suffix:  # rather a name
             near = advice(data, [name for name in names if name != "folder"])
             missing += f", and no data set of that name: {near}"
         raise FileNotFoundError(missing)

@@ -1,10 +1,13 @@
 """Names. A file is a class: `losses/proxy_nca.py` holds `ProxyNca`. An unknown name is answered
-with the nearest known ones. Nothing is registered and nothing heavy is imported here."""
+with the nearest known ones, a path that is not there with the nearest one that is. Nothing is
+registered and nothing heavy is imported here."""
 
 import difflib
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 NOT_METHODS = ("base",)
@@ -26,6 +29,24 @@ def advice(word: str, words: Sequence[str]) -> str:
         return f"did you mean {' or '.join(near)}?"
     more = f" ... ({len(words):,} in all)" if len(words) > _LISTED else ""
     return f"choose from: {', '.join(words[:_LISTED])}{more}"
+
+
+def near_path(path: str | PathLike[str]) -> str:
+    """`; did you mean photos?` of a path that is not there, part by part; nothing where it is, or
+    where nothing is like it."""
+    found = Path(Path(path).anchor)
+    for part in Path(path).relative_to(found).parts:
+        if not (found / part).exists():
+            try:
+                beside = {entry.name.casefold(): entry.name for entry in found.iterdir()}
+            except OSError:
+                return ""
+            near = difflib.get_close_matches(part.casefold(), beside, n=1, cutoff=0.7)
+            if not near:
+                return ""
+            part = beside[near[0]]  # noqa: PLW2901
+        found /= part
+    return "" if Path(path).exists() else f"; did you mean {found}?"
 
 
 def class_name(name: str) -> str:

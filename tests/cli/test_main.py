@@ -208,6 +208,49 @@ def test_mistakes(capsys: pytest.CaptureFixture[str], words: list[str], told: st
     assert "Traceback" not in errors
 
 
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("train phtos", "photos"),
+        ("train ./phtos", "photos"),
+        ("train glyphs --config recip.toml", "recipe.toml"),
+        ("data check phtos", "photos"),
+        ("features pictures.cvs --out x.npz", "pictures.csv"),
+        ("evaluate runs/brids", "runs/birds"),
+        ("evaluate --embeddings pictures.cvs", "pictures.csv"),
+        ("evaluate --embeddings vectrs.npy", "vectors.npy"),
+        ("diagnose runs/brids", "runs/birds"),
+        ("compare runs/brids runs/birds", "runs/birds"),
+        ("report rums/birds", "runs/birds"),
+        ("layers runs/brids", "runs/birds"),
+        ("replay runs/birds/broken_stp.pt", "runs/birds/broken_step.pt"),
+        ("study report stduy", "study"),
+        ("embed runs/brids photos --out x.npy", "runs/birds"),
+        ("index build runs/brids photos --out x", "runs/birds"),
+        ("index add brids.index photos", "birds.index"),
+        ("search brids.index photos/1.jpg", "birds.index"),
+        ("cluster brids.index", "birds.index"),
+        ("calibrate runs/brids", "runs/birds"),
+        ("export runs/brids --onnx x.onnx", "runs/birds"),
+    ],
+)
+def test_a_misspelt_path_names_the_near_one(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: str,
+    meant: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("photos", "runs/birds", "birds.index", "study"):
+        Path(folder).mkdir(parents=True)
+    for file in ("pictures.csv", "vectors.npy", "recipe.toml", "runs/birds/broken_step.pt"):
+        Path(file).touch()
+    code, _, errors = unseen(capsys, *words.split())
+    assert (code, errors.strip().splitlines()[1:]) == (2, [])
+    assert f"; did you mean {meant}?" in errors
+
+
 def test_a_folder_of_text_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     for c in "abcd":
         (tmp_path / c).mkdir()

@@ -10,6 +10,7 @@ from rich.table import Column, Table
 from unseen import assemble
 from unseen.cli.terminal import console
 from unseen.experiment.run_context import stored_config
+from unseen.names import near_path
 from unseen.networks.backbone import create_backbone
 from unseen.networks.descriptor import layers_of, usual_taps
 from unseen.networks.head import Head
@@ -52,7 +53,7 @@ def _network(target: str) -> LayeredNetwork:
         if config.picture_size is None:
             raise ValueError(f"{target} was trained on features: its only layers are the head's")
         return assemble.network(config.model_copy(update={"weights": None}))
-    if Path(target).exists():
-        raise ValueError(f"{target} is not a run: it has no config.toml")
+    if Path(target).exists() or "/" in target.partition(":")[0]:
+        raise ValueError(f"{target} is not a run: it has no config.toml{near_path(target)}")
     backbone = create_backbone(target)
     return EmbeddingNetwork(backbone, Head(backbone.num_features, 128))

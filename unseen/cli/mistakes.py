@@ -10,6 +10,7 @@ from rich.text import Text
 
 from unseen.cli.console import errors
 from unseen.extras import install_command
+from unseen.names import near_path
 
 USER_ERROR = 2
 DISK_FULL = ". The last checkpoint is whole: make room, then give the same command again"
@@ -72,5 +73,7 @@ def _line(error: Exception) -> str:
         text = f"not enough memory: {OUT_OF_MEMORY}"
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+        if isinstance(error, FileNotFoundError):
+            text += near_path(str(error.filename or "."))
         text += ADVICE.get(error.errno or 0, "")
     return " ".join(text.split())

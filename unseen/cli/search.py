@@ -15,6 +15,7 @@ from unseen.data.pictures.decode import Box
 from unseen.evaluation.calibrate import Calibration
 from unseen.experiment.calibration import read_calibration
 from unseen.experiment.trained import BoxedPicture
+from unseen.names import near_path
 from unseen.search import sheet
 from unseen.search.answers import MATCH, UNKNOWN, Answer, ask
 from unseen.search.index import Index
@@ -41,6 +42,8 @@ def search(
     class it decides for: "unknown" when nothing reaches the threshold of `unseen calibrate`.
     """
     opened, model = Index.open(index), model_of(index, run)
+    if not picture.exists():
+        raise FileNotFoundError(f"no such file: {picture}{near_path(picture)}")
     require_same_model(opened.manifest.model, model, index)
     calibration = read_calibration(model)
     asked = picture if box is None else BoxedPicture(picture, _box(box))

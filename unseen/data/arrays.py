@@ -26,6 +26,7 @@ from PIL import Image
 from unseen.contracts import Progress
 from unseen.data.base import INCOMPLETE, Columns, class_counts, described, lacking, lone_classes
 from unseen.data.pictures.item_digests import row_digests, row_ids
+from unseen.names import near_path
 
 FURTHER = "label_"  # the names of further label columns begin with it
 NAMES = "label_names"
@@ -103,7 +104,7 @@ class Arrays:
 
 def _read(path: Path) -> dict[str, NDArray[Any]]:
     if not path.exists():
-        raise FileNotFoundError(f"no such file: {path}")
+        raise FileNotFoundError(f"no such file: {path}{near_path(path)}")
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as held:
             return dict(held)

@@ -35,6 +35,7 @@ from unseen.data.pictures.files import (
     unreadable,
 )
 from unseen.files import shown
+from unseen.names import near_path
 
 _NAMED = 3  # examples in a sentence
 _Key = tuple[str, ...]  # a class: its folders below the root
@@ -201,7 +202,9 @@ def _refuse_few(root: Path, names: list[str]) -> None:
 
 def _refuse_absent(root: Path) -> None:
     if not root.exists():
-        raise FileNotFoundError(f"no such folder: {root}; {_expected(root)}")
+        raise FileNotFoundError(
+            f"no such folder: {root}{near_path(root) or f'; {_expected(root)}'}"
+        )
     if not root.is_dir():
         raise ValueError(f"{root} is a file, not a folder; {_expected(root)}")
 

@@ -23,6 +23,7 @@ from PIL import Image
 from unseen.contracts import Progress
 from unseen.data.base import Columns, class_counts, described
 from unseen.data.pictures.item_digests import row_digests, row_ids
+from unseen.names import near_path
 
 _TRAIN, _TEST = ("train",), ("t10k", "test")
 _BYTES = 8  # the IDX code of unsigned bytes
@@ -35,7 +36,7 @@ class MnistLike:
         self.root = Path(root)
         self.name = self.root.resolve().name
         if not self.root.is_dir():
-            raise FileNotFoundError(f"no such folder: {root}; {_ADVICE}")
+            raise FileNotFoundError(f"no such folder: {root}{near_path(root) or f'; {_ADVICE}'}")
         pixels, labels = [], []
         for part in (_TRAIN, _TEST):
             images, numbers = (_idx(_find(self.root, part, kind), kind) for kind in _KINDS)

@@ -19,6 +19,7 @@ from unseen.data.pictures.crops import Loaded, Picture
 from unseen.data.pictures.decode import PictureFile
 from unseen.data.pictures.item_digests import numbered
 from unseen.data.pictures.pack import Pack, is_pack
+from unseen.names import near_path
 
 
 class Packed:
@@ -27,7 +28,7 @@ class Packed:
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root)
         if not self.root.exists():
-            raise FileNotFoundError(f"no such file: {root}")
+            raise FileNotFoundError(f"no such file: {root}{near_path(root)}")
         self._pack = pack = Pack(self.root)
         self.name = str(pack.header["name"])
         self.labels: IntArray = pack.arrays["labels"]

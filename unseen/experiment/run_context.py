@@ -32,6 +32,7 @@ from unseen.evaluation.retrieval_task import RetrievalTask
 from unseen.experiment.items import read_items, refuse_other_items, split_hash
 from unseen.experiment.leaks import Copies, copies, refuse_shared_classes
 from unseen.experiment.unreadable_pictures import UnreadablePictures
+from unseen.names import near_path
 from unseen.networks.network import LayeredNetwork
 from unseen.networks.taps import EMBEDDING
 from unseen.rungs import FIRST, rung_config
@@ -225,7 +226,8 @@ def reopen(
     or changed, a ValueError says which."""
     folder, watch = RunFolder(path), watch or Watch()
     if not folder.is_started:
-        raise ValueError(f"{path} is not a run: it has no config.toml. `unseen train` makes one.")
+        near = near_path(path) or ". `unseen train` makes one."
+        raise ValueError(f"{path} is not a run: it has no config.toml{near}")
     config, kept = stored_config(folder), read_items(folder)
     if unusable(config.device):  # trained elsewhere
         config = config.model_copy(update={"device": "cpu"})

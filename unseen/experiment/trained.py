@@ -33,6 +33,7 @@ from unseen.data.pictures.prefetch import prefetch
 from unseen.experiment.layers import BEST
 from unseen.experiment.orders import FILE, ORDERS, read_at
 from unseen.experiment.run_context import stored_config, unusable
+from unseen.names import near_path
 from unseen.neighbours.space import to_sphere
 from unseen.networks.descriptor import Shortened
 from unseen.networks.lora import merge
@@ -70,7 +71,8 @@ class Trained:
         """The kept network of a run folder, in evaluation mode."""
         run = RunFolder(Path(folder))
         if not run.file("weights.safetensors").exists():
-            raise ValueError(f"{folder} holds no trained network: `unseen train` makes one")
+            near = near_path(folder) or ": `unseen train` makes one"
+            raise ValueError(f"{folder} holds no trained network{near}")
         config, layer = stored_config(run), descriptor_of(run)
         if unusable(config.device):
             config = config.model_copy(update={"device": "cpu"})

@@ -20,6 +20,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
+from unseen.names import near_path
+
 State = dict[str, Tensor]
 OWN_PREFIX = "backbone.body."  # how a backbone's tensors are called in the weights of a run
 SHOWN = 8  # names listed per kind of trouble
@@ -101,7 +103,8 @@ def fill(body: nn.Module, state: State, source: str) -> None:
 def read_state(path: Path) -> State:
     """The tensors of a file by name."""
     if not path.is_file():
-        raise ValueError(f"no such weights file: {path} (weights is none, imagenet or a file)")
+        near = near_path(path) or " (weights is none, imagenet or a file)"
+        raise ValueError(f"no such weights file: {path}{near}")
     try:
         if path.suffix == ".safetensors":
             found: Any = read_tensors(path)

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from unseen.names import near_path
 from unseen.training import journal
 from unseen.training.checksums import checked, must_exist
 from unseen.training.events import Epoch, Start, Step
@@ -76,7 +77,7 @@ class RunFolder:
 def read(folder: Path) -> RunFolder:
     """Reads a run folder; a folder that is no run is an error."""
     if not folder.is_dir():
-        raise FileNotFoundError(f"no run folder at {folder}")
+        raise FileNotFoundError(f"no run folder at {folder}{near_path(folder)}")
     if not any((folder / name).exists() for name in ("config.toml", "journal.jsonl")):
         raise FileNotFoundError(f"{folder} is no run: it has neither config.toml nor journal.jsonl")
     config_text = _text(folder, "config.toml")

@@ -26,6 +26,7 @@ from unseen.data.pictures.files import pictures_in
 from unseen.data.pictures.prefetch import prefetch
 from unseen.experiment.trained import BoxedPicture, Trained
 from unseen.files import shown
+from unseen.names import near_path
 from unseen.reports.thumbnails import fitted
 from unseen.search.index import Index
 from unseen.search.manifest import ModelEntry
@@ -80,7 +81,7 @@ def find(places: Sequence[Path], label: str | None = None, by_folder: bool = Tru
     found: dict[str, Source] = {}
     for place in places:
         if not place.exists():
-            raise FileNotFoundError(f"no such file or folder: {place}")
+            raise FileNotFoundError(f"no such file or folder: {place}{near_path(place)}")
         root = place.resolve()
         if root.suffix.lower() in table_file.SUFFIXES:
             sources = _listed(root)

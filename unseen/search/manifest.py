@@ -14,6 +14,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from unseen.files import replace_bytes
+from unseen.names import near_path
 
 NAME = "manifest.json"
 COPY = "manifest.copy.json"  # for repair, should the first be damaged
@@ -102,10 +103,8 @@ def read(folder: Path, name: str = NAME) -> Manifest:
     """Raises ValueError when the file is not what was once written."""
     path = folder / name
     if not path.exists() and not (folder / COPY).exists():
-        raise ValueError(
-            f"{folder} is no index: "
-            f"`unseen index build RUN IMAGES --out {shlex.quote(str(folder))}`"
-        )
+        build = f": `unseen index build RUN IMAGES --out {shlex.quote(str(folder))}`"
+        raise ValueError(f"{folder} is no index{near_path(folder) or build}")
     content = path.read_bytes() if path.exists() else b""
     try:
         stored = json.loads(content)

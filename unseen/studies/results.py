@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unseen import config as configs
+from unseen.names import near_path
 from unseen.reports.tables import ON_TEST, incomplete
 from unseen.rungs import FIRST
 from unseen.statistics import Effect, Spread, crossed, over_seeds
@@ -182,7 +183,8 @@ class Standing:
 def read(out: Path) -> Results:
     """The results in a study folder."""
     if not (out / "study.toml").exists():
-        raise ValueError(f"{out} is no study: it has no study.toml. `unseen study run` makes one.")
+        near = near_path(out) or ". `unseen study run` makes one."
+        raise ValueError(f"{out} is no study: it has no study.toml{near}")
     plan = plans.load(checked(out, "study.toml", REMEDY))
     outcomes = {}
     for variant in plan.variants():

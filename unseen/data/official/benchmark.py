@@ -17,6 +17,7 @@ from unseen.contracts import Progress
 from unseen.data.base import Columns, described, lacking
 from unseen.data.official.layouts import class_names
 from unseen.data.pictures.files import PictureFiles, missing
+from unseen.names import near_path
 
 AS_IT_IS = " (data.incomplete=true takes it as it is, and every page says so)"
 NO_CLASS = "; no class may be missing, and nothing stand there twice"
@@ -87,7 +88,9 @@ class Benchmark(PictureFiles):
     ) -> None:
         root = Path(root)
         if not root.is_dir():
-            raise FileNotFoundError(f"no such folder: {root}; {self._advice()}")
+            raise FileNotFoundError(
+                f"no such folder: {root}{near_path(root) or f'; {self._advice()}'}"
+            )
         try:
             listing = self.listing(root)
             lost = missing(listing.paths, progress)

@@ -13,6 +13,7 @@ from typing import Any, TextIO
 
 from unseen.extras import install_command
 from unseen.files import replacing
+from unseen.names import near_path
 
 EDGES = ("x_1", "y_1", "x_2", "y_2")  # columns of the part of a picture that counts
 PARQUET = (".parquet", ".pq")
@@ -26,7 +27,7 @@ Columns = dict[str, list[str]]
 def read(path: Path) -> Columns:
     """Every column by its name; nothing is an empty text."""
     if not path.exists():
-        raise FileNotFoundError(f"no such file: {path}")
+        raise FileNotFoundError(f"no such file: {path}{near_path(path)}")
     columns = _read_parquet(path) if path.suffix.lower() in PARQUET else _read_csv(path)
     if not columns or not len(next(iter(columns.values()))):
         raise ValueError(f"{path} has no rows")
