@@ -291,3 +291,39 @@ def _run(seed: int, sums: np.ndarray, counts: np.ndarray) -> Run:
     per_class = {"metric": "recall@1", "classes": list(range(100)), "counts": counts.tolist()}
     cell = Cell("final", {"loss": "margin"}, {"seed": seed})
     return Run(cell, Path(), "done", per_class=per_class | {"sums": sums.tolist()})
+
+
+def test_a_study_file_can_say_what_was_published(study: Study) -> None:
+    told = {"reference": "plain", "published": {"good": 4.9}}
+    (found,) = comparisons(study(plan=told))
+    assert (found.published, found.verdict) == (4.9, "holds")
+    (found,) = comparisons(study(plan=told | {"published": {"good": -4.9}}))
+    assert found.verdict == "opposite"
+    (table, _) = tables.judged_tables([found])
+    assert "published" in table.heads
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"published": {"margin": 1.0}}, "need the arm they are against"),
+        ({"published": {"margn": 1.0}, "reference": "margin"}, "did you mean margin"),
+    ],
+)
+def test_published_effects_are_of_arms(values: dict[str, Any], told: str) -> None:
+    factors = {"loss": ["margin", "triplet"]}
+    with pytest.raises(ValueError, match=told):
+        plans.make({"name": "s", "factors": factors} | values)
+
+
+def test_an_effect_is_published_for_one_experiment() -> None:
+    values = {
+        "name": "s",
+        "factors": {"loss": ["margin", "triplet"], "embedding_size": [8, 16]},
+        "reference": "margin",
+        "published": {"embedding_size 8: triplet": -2.0},
+    }
+    plan = plans.make(values)
+    arms = [Arm(Results(plan, Path(), (), ()), f"embedding_size {n}", "triplet") for n in (8, 16)]
+    assert gates._published(arms[0]) == -2.0
+    assert math.isnan(gates._published(arms[1]))

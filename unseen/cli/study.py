@@ -17,7 +17,7 @@ from unseen.cli.terminal import console, display
 from unseen.contracts import Dataset
 from unseen.experiment.run_context import reopen, stored_config
 from unseen.reports import page
-from unseen.studies import engine, tables
+from unseen.studies import engine, kept, tables
 from unseen.studies import plan as plans
 from unseen.studies.engine import Study, StudyProgress
 from unseen.studies.published import study as published_studies
@@ -110,14 +110,19 @@ def collect(
 
 @study.command(short_help="Write the page of a study.")
 def report(
-    folder: Annotated[Path, typer.Argument(help="a folder made by `unseen study run`")],
+    folder: Annotated[
+        Path, typer.Argument(help="a folder made by `unseen study run`, or a kept study")
+    ],
     pages: Annotated[bool, typer.Option(help="also write the page of every run")] = False,
 ) -> None:
     """Example: unseen study report studies/losses
 
     Writes report/index.html in the study's folder, with figures as PNG and PDF and the table as
-    Markdown and LaTeX, from the run folders alone.
+    Markdown and LaTeX, from the run folders alone. A kept study (`evidence/rho.zip`, made by
+    `unseen study keep`) is unpacked beside its file first.
     """
+    if folder.suffix == kept.SUFFIX and folder.is_file():
+        folder = kept.unpack(folder)
     if published_studies.is_published(folder):
         _print_findings(published_studies.remake(folder))
         return
@@ -127,6 +132,23 @@ def report(
     console.print(tables.terminal(results))
     console.print(tables.judged_terminal(results))
     console.print(f"report: {write(results)}")
+
+
+@study.command(short_help="Keep the small files of a study in one file.")
+def keep(
+    folder: Annotated[Path, typer.Argument(help="a study, or a published one")],
+    out: Annotated[Path, typer.Option(help="a zip file, for a repository")],
+) -> None:
+    """Example: unseen study keep studies/losses --out evidence/losses.zip
+
+    Keeps settings, scores and epochs of every run, so that `unseen study report FILE` makes tables
+    and pages again anywhere. Weights, embeddings, pictures and paths of this machine are left out.
+    """
+    is_published = published_studies.is_published(folder)
+    found = (published_studies if is_published else kept).small_files_of(folder)
+    kept.write(out, found)
+    number = sum(name.endswith("/state.json") for name in found)
+    console.print(f"{number} runs kept in {out}, {out.stat().st_size / 1000:,.0f} kB")
 
 
 @study.command("preset", hidden=True)  # its name in version 0.1

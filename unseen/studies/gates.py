@@ -29,7 +29,8 @@ smaller, larger  P is beyond, on the same side of 0; larger also where P is 0
 opposite         P is on the other side of 0
 better, worse    nothing was published
 
-In a study of its own every method meets the best, or the `reference` that the study file names.
+In a study of its own every method meets the best, or the `reference` that the study file names;
+then `published` there says what a source found against it.
 Intervals then hold together (Bonferroni): over all pairs of methods, since the best is picked from
 them, or over the others of a reference. Far out Satterthwaite's t is a little short with few seeds:
 of made-up studies of 10 equal methods 14 % had a wrong verdict with 3 seeds, 6 % with 5.
@@ -156,8 +157,14 @@ def comparisons(results: Results) -> list[Compared]:
         best = (named or [max(arms, key=_mean)])[0]
         pairs = len(arms) - 1 if named else len(arms) * (len(arms) - 1) // 2
         others = sorted((arm for arm in arms if arm is not best), key=_mean, reverse=True)
-        found += [compared(best, arm, pairs=pairs) for arm in others]
+        found += [compared(best, arm, _published(arm), pairs=pairs) for arm in others]
     return found
+
+
+def _published(arm: Arm) -> float:
+    """What the plan says that a source found, of the arm or of the arm in its experiment."""
+    told = arm.results.plan.published
+    return told.get(f"{arm.experiment}: {arm.method}", told.get(arm.method, math.nan))
 
 
 def _mean(arm: Arm) -> float:

@@ -23,9 +23,11 @@
 
 The first factor (or `compare`) names the methods that tables and tests compare; combinations of the
 other factors are the experiments in which they meet. Each method is compared with the best, or with
-the one that `reference` names. Without factors, a search tunes one method,
-named as the study. With `protocol = "k_fold"` every seed runs all folds. A run is a cell; its key
-is a hash of its settings, so a changed study file runs what is new and keeps what is the same.
+the one that `reference` names; `published = {triplet = 2.1}` is what a source says that a method
+adds to the reference, in points ("EXPERIMENT: METHOD" where experiments differ). Without factors, a
+search tunes one method, named as the study. With `protocol = "k_fold"` every seed runs all folds. A
+run is a cell; its key is a hash of its settings, so a changed study file runs what is new and keeps
+what is the same.
 """
 
 import hashlib
@@ -119,6 +121,7 @@ class Plan(BaseModel):
     metric: str = "recall@1"
     compare: str = ""
     reference: str = ""
+    published: dict[str, float] = {}
     retries: int = Field(default=1, ge=0)
     config: Values = {}
     factors: dict[str, list[Any] | dict[str, Values]] = {}
@@ -150,9 +153,13 @@ class Plan(BaseModel):
             raise ValueError(f"seeds must differ, got {self.seeds}")
         if self.compare:
             known(self.compare, list(self.factors), "factor")
+        arms = list(dict.fromkeys(v.labels[self.compared] for v in self.variants()))
         if self.reference:
-            arms = list(dict.fromkeys(v.labels[self.compared] for v in self.variants()))
             known(self.reference, arms, f"value of {self.compared} as a reference")
+        elif self.published:
+            raise ValueError("published effects need the arm they are against: reference = ...")
+        for name in self.published:
+            known(name.rpartition(": ")[2], arms, f"value of {self.compared} as published")
         for parameter in self.search.parameters if self.search else ():
             for factor in parameter.where:
                 known(factor, list(self.factors), "factor")

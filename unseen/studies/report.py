@@ -23,6 +23,7 @@ from unseen.reports.sections import SearchWith
 from unseen.reports.tables import metric_title, row_title
 from unseen.studies import tables
 from unseen.studies.document import Saved, document, saved
+from unseen.studies.effects import effects_drawn
 from unseen.studies.figures import draw_all, played
 from unseen.studies.results import Results, Run, standings
 from unseen.training.run_folder import RunFolder
@@ -45,7 +46,9 @@ class RunLine:
 def write(results: Results) -> Path:
     """Writes the page and what stands beside it."""
     folder = RunFolder(results.out / "report")
-    figures = [saved(each, folder) for each in draw_all(results)] if _finished(results) else []
+    drawn = draw_all(results) if _finished(results) else []
+    drawn += effects_drawn(results.comparisons(), results.plan.metric, on_test=results.on_test)
+    figures = [saved(each, folder) for each in drawn]
     folder.write_text("table.md", tables.markdown(results))
     folder.write_text("table.tex", tables.latex(results))
     folder.write_text("runs.csv", _csv(results))
@@ -63,7 +66,10 @@ def _parts(results: Results, figures: Sequence[Saved]) -> list[Part]:
     table = tables.page_table(results)
     parts = [Part.of("studies/scores", "Scores", table=table, figures=some("scores"))]
     if judged := tables.judged_tables(results.comparisons()):
-        parts.append(Part.of("studies/verdicts", "Verdicts and gates", tables=judged))
+        figures_of = some("effects")
+        parts.append(
+            Part.of("studies/verdicts", "Verdicts and gates", tables=judged, figures=figures_of)
+        )
     if results.searches:
         chosen = _chosen(results)
         parts.append(Part.of("studies/tuning", "Tuning", chosen=chosen, figures=some("search")))

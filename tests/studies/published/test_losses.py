@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from unseen.studies import kept
 from unseen.studies.published import objectives
 from unseen.studies.published.named.losses import objectives_plan
-from unseen.studies.published.study import Ask, remake
+from unseen.studies.published.study import Ask, remake, small_files_of
 
 
 def test_names_are_the_published_ones() -> None:
@@ -21,7 +22,7 @@ def test_head_starts_as_theirs() -> None:
     assert objectives_plan(asked).config["head"] == {"start": "principal"}
 
 
-def test_page(features: Path, made: Callable[..., Path]) -> None:
+def test_page(features: Path, made: Callable[..., Path], tmp_path: Path) -> None:
     folder = made("losses", features)
     told = (folder / "findings.md").read_text()
     assert "| Multisimilarity |" in told
@@ -34,3 +35,8 @@ def test_page(features: Path, made: Callable[..., Path]) -> None:
     assert remake(folder).read_bytes() == before
     (folder / "published.json").rename(folder / "preset.json")  # its name in version 0.1
     assert remake(folder).read_bytes() == before
+    file = tmp_path / "kept.zip"
+    kept.write(file, small_files_of(folder))
+    page = remake(kept.unpack(file))  # where there are no data, as from a clone
+    found = (page.parent / "findings.md").read_text()
+    assert found == told.replace(str(features), "data/tiny.npz")

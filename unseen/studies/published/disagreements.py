@@ -63,7 +63,7 @@ def section(stored: dict[str, Any] | None) -> list[Section]:
             partial(_figure, kind),
         )
         for kind in stored["kinds"]
-        if kind["shown"]
+        if kind["shown"] and kind["sheet"]  # pictures of a kept study stay where they were
     ]
     caption = f"NetA, of {stored['queries']:,} queries on unseen classes: {words}."
     return [Section("Where layers disagree", [caption], [], figures)]

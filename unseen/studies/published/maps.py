@@ -69,7 +69,7 @@ def test_figure(name: str, found: Mapping[str, Any]) -> Drawn:
     places = np.asarray(found["places"])
     count = len(set(found["classes"]))
     caption = f"t-SNE of {len(places):,} items of {count} unseen classes"
-    if "sheet" not in found:
+    if not found.get("sheet"):  # features, or a kept study, whose pictures stay where they were
         panel = Cloud("unseen classes", places, found["classes"])
         return drawn(name, f"{caption}, a colour per class.", lambda: clouds([panel]))
     tiles = _tiles(found["sheet"], int(found["columns"]), len(places))

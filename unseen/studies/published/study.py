@@ -26,8 +26,8 @@ from unseen import config as configs
 from unseen import find_data
 from unseen.catalogue import known
 from unseen.data.arrays import Arrays
+from unseen.studies import kept, report
 from unseen.studies import plan as plans
-from unseen.studies import report
 from unseen.studies.engine import Study, StudyProgress
 from unseen.studies.plan import Plan, Values
 from unseen.studies.published import page
@@ -47,13 +47,21 @@ EPOCHS = {"features": {"quick": 8, "full": 40}, "pictures": {"quick": 4, "full":
 @dataclass(frozen=True)
 class Ask:
     """What a user asks for. settings: `key=value` words for every run. seeds: how many; 0: as the
-    study says. of: the data set that the data are; empty: what they say themselves."""
+    study says. of: the data set that the data are; empty: what they say themselves. name: of the
+    part of a config that reads them; for pages that are made where the data are not."""
 
     data: str
     budget: Budget = "quick"
     settings: tuple[str, ...] = ()
     seeds: int = 0
     of: str = ""
+    name: str = ""
+
+    @property
+    def table(self) -> dict[str, Any]:
+        """The data as a part of a config."""
+        is_gone = self.name and not Path(self.data).exists()
+        return {"name": self.name} if is_gone else find_data.data_table(self.data)
 
     @property
     def is_quick(self) -> bool:
@@ -61,7 +69,7 @@ class Ask:
 
     @property
     def has_pictures(self) -> bool:
-        return find_data.data_table(self.data)["name"] != "arrays"
+        return self.table["name"] != "arrays"
 
     @property
     def epochs(self) -> int:
@@ -73,9 +81,9 @@ class Ask:
     def published_data(self) -> str:
         """The data set whose published values stand beside ours: the one that the pictures, or the
         pictures of the features, are; empty where that is not known or nothing was published."""
-        table = find_data.data_table(self.data)
+        table = self.table
         name = self.of or str(table["name"])
-        if name == "arrays" and Path(table["root"]).exists():
+        if name == "arrays" and Path(table.get("root", "")).is_file():
             name = Arrays.source(table["root"])
         return name if name in PUBLISHED else ""
 
@@ -100,7 +108,7 @@ class Ask:
     ) -> Plan:
         """A plan on the data: the set-up of all of them, then `config`, then the user's words."""
         values: Values = {
-            "data": find_data.data_table(self.data),
+            "data": self.table,
             "protocol": "fixed_validation",
             "epochs": self.epochs,
             "embedding_size": 128,
@@ -183,12 +191,13 @@ def run(
 ) -> Path:
     """Runs what is missing and writes the page; returns where."""
     watch = watch or Watch()
-    ask = replace(ask, of=ask.published_data)  # for pages made where the data are not
+    ask = replace(ask, of=ask.published_data, name=str(ask.table["name"]))
     folder = RunFolder(out / published.name)
     made = {
         plan.name: Study(plan) for plan in published.plans(ask)
     }  # all are checked before any runs
-    folder.write_json(FILE, {"name": published.name, "ask": asdict(ask)})
+    stored = {"name": published.name, "ask": asdict(ask), "studies": list(made)}
+    folder.write_json(FILE, stored)
     results = {}
     for name, study in made.items():
         place = out / "studies" / name
@@ -212,12 +221,8 @@ def is_published(path: Path) -> bool:
 def remake(path: Path) -> Path:
     """The page again, from stored runs and measurements."""
     folder = RunFolder(path)
-    stored = folder.read_json(FILE if folder.has(FILE) else FILE_OF_0_1)
-    published = find(stored["name"])
-    ask = Ask(**stored["ask"] | {"settings": tuple(stored["ask"]["settings"])})
-    results = {
-        plan.name: read(path.parent / "studies" / plan.name) for plan in published.plans(ask)
-    }
+    published, ask, studies = _stored(folder)
+    results = {name: read(path.parent / "studies" / name) for name in studies}
     measured = folder.read_json("measured.json")["values"]
     return page.write(
         folder,
@@ -227,6 +232,43 @@ def remake(path: Path) -> Path:
         + published.differences(ask),
         results,
     )
+
+
+def _stored(folder: RunFolder) -> tuple[PublishedStudy, Ask, list[str]]:
+    """What a folder holds: which one, of what, and the names of its studies."""
+    stored = folder.read_json(FILE if folder.has(FILE) else FILE_OF_0_1)
+    published = find(stored["name"])
+    ask = Ask(**stored["ask"] | {"settings": tuple(stored["ask"]["settings"])})
+    names = stored.get("studies")  # not in those of 0.2
+    return published, ask, names or [plan.name for plan in published.plans(ask)]
+
+
+def small_files_of(path: Path) -> dict[str, str]:
+    """Name -> text of what is kept of a published study (`kept.py`); without its pictures."""
+    folder = RunFolder(path)
+    published, ask, studies = _stored(folder)
+    found: dict[str, str] = {}
+    keys: dict[str, str] = {}
+    for name in studies:
+        place = path.parent / "studies" / name
+        keys |= kept.new_keys(read(place))
+        files = kept.small_files_of(place)
+        found |= {f"studies/{name}/{file}": text for file, text in files.items()}
+    ask = replace(ask, name=ask.name or str(ask.table["name"]), of=ask.published_data)
+    told = {"name": published.name, "ask": kept.moved(asdict(ask)), "studies": studies}
+    measured = _without_pictures(folder.read_json("measured.json")["values"], keys)
+    found[f"{published.name}/{FILE}"] = json.dumps(told)
+    found[f"{published.name}/measured.json"] = json.dumps({"of": {}, "values": measured})
+    return found
+
+
+def _without_pictures(values: Any, keys: Mapping[str, str]) -> Any:
+    """Measured values under the new keys of runs."""
+    if isinstance(values, dict):
+        return {keys.get(k, k): _without_pictures(v, keys) for k, v in values.items()}
+    if isinstance(values, list):
+        return [_without_pictures(value, keys) for value in values]
+    return "" if isinstance(values, str) and values.startswith("data:") else values
 
 
 def command(published: PublishedStudy, ask: Ask) -> str:

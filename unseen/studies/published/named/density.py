@@ -15,7 +15,9 @@ from torch import Tensor
 from unseen.evaluation.evaluate import evaluate
 from unseen.reports.tables import metric_title
 from unseen.studies.document import Table
-from unseen.studies.gates import Arm, compared, effect_text
+from unseen.studies.effects import effects_drawn
+from unseen.studies.figures import Drawn
+from unseen.studies.gates import Arm, Compared, compared, effect_text
 from unseen.studies.plan import Plan, Values
 from unseen.studies.published import maps
 from unseen.studies.published.charts import Point, bars, lines, point
@@ -35,6 +37,7 @@ from unseen.studies.results import Results, Run, effect
 from unseen.studies.tables import judged_tables
 
 RANKS = (1, 2, 4, 8, 16, 32, 64, 128)
+METRICS = ("recall@1", "nmi")
 LOSSES = ("contrastive", "triplet", "n_pair")
 PLAIN, DENSITY, ALONE = "none", "density", "density, no inter-class term"
 ENTROPY, ORTHOGONAL = "entropy", "orthogonal"
@@ -155,7 +158,7 @@ def _text(at: Point) -> str:
 
 def _with_and_without(results: Mapping[str, Results], theirs: Any) -> Section:
     found, rows, sentences, judged = results["density"], [], [], []
-    for metric in ("recall@1", "nmi"):
+    for metric in METRICS:
         words = []
         for loss in LOSSES:
             old, new = theirs.get(loss, {}).get(metric), theirs.get(f"da_{loss}", {}).get(metric)
@@ -177,8 +180,17 @@ def _with_and_without(results: Mapping[str, Results], theirs: Any) -> Section:
         "With and without",
         sentences,
         [Table(heads, rows), *judged_tables(judged)],
-        [_rank_curves(results, theirs, loss) for loss in LOSSES],
+        [
+            *[drawn for metric in METRICS for drawn in _effects(judged, metric, found)],
+            *[_rank_curves(results, theirs, loss) for loss in LOSSES],
+        ],
     )
+
+
+def _effects(judged: Sequence[Compared], metric: str, found: Results) -> list[Drawn]:
+    title = metric_title(metric)
+    some = [each for each in judged if each.experiment.endswith(f", {title}")]
+    return effects_drawn(some, metric, f"effects_{metric.partition('@')[0]}", found.on_test)
 
 
 def _rank_curves(results: Mapping[str, Results], theirs: Any, loss: str) -> Any:

@@ -21,6 +21,7 @@ from unseen.regularizers.high_order.descriptor import OrdersDescriptor
 from unseen.regularizers.horde import Horde as Regularizer
 from unseen.reports import run_folder
 from unseen.studies.document import Table
+from unseen.studies.effects import effects_drawn
 from unseen.studies.gates import Arm, compared, effect_text
 from unseen.studies.plan import Plan, Values
 from unseen.studies.published import local_features
@@ -315,7 +316,7 @@ def _losses(results: Mapping[str, Results], ask: Ask) -> Section:
     heads = ["loss", "without %", "with %", "gain", "published without", "published with",
              "published gain", "verdict"]  # fmt: skip
     shown = [Table(heads, rows), *judged_tables(judged)]
-    return Section("Losses and ensemble", [f"{caption}."], shown)
+    return Section("Losses and ensemble", [f"{caption}."], shown, effects_drawn(judged))
 
 
 def _course_section(results: Mapping[str, Results], measured: Mapping[str, Any]) -> Section:

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from unseen.reports.tables import row_title
 from unseen.statistics import Spread, over_seeds
 from unseen.studies.document import Table
+from unseen.studies.effects import effects_drawn
 from unseen.studies.figures import ACCENT
 from unseen.studies.gates import Arm, Compared, compared, counted, effect_text
 from unseen.studies.plan import Plan
@@ -88,7 +89,8 @@ def _recall(results: Results, epochs: int) -> Section:
         for name in OBJECTIVES
     ]
     scores = Table(["objective", "R@1 %", "with mixup"], rows)
-    return Section("Recall", sentences, [scores, *judged_tables(judged)])
+    shown = [scores, *judged_tables(judged)]
+    return Section("Recall", sentences, shown, effects_drawn(judged, on_test=results.on_test))
 
 
 def _recall_told(judged: Sequence[Compared]) -> list[str]:

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from unseen.statistics import Effect, over_seeds
 from unseen.studies.document import Table
+from unseen.studies.effects import effects_drawn
 from unseen.studies.figures import ACCENT, LINE, MUTED
 from unseen.studies.gates import Arm, Compared, compared, counted, effect_text
 from unseen.studies.plan import Plan
@@ -97,9 +98,9 @@ def _gains(results: Results, ask: Ask) -> Section:
     names = list(dict.fromkeys(name for each in judged for name in (each.against, each.arm)))
     rows = [[name, score_text(results.of("", name), R1)] for name in names]
     scores = Table(["objective", "R@1 %"], rows)
-    return Section(
-        "Gains", _gains_told(judged, ask.published_title), [*judged_tables(judged), scores]
-    )
+    shown = [*judged_tables(judged), scores]
+    told = _gains_told(judged, ask.published_title)
+    return Section("Gains", told, shown, effects_drawn(judged, on_test=results.on_test))
 
 
 def _gains_told(judged: Sequence[Compared], data: str) -> list[str]:

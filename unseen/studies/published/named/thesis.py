@@ -16,6 +16,7 @@ from scipy.stats import spearmanr
 from unseen.reports.tables import metric_title
 from unseen.studies import figures
 from unseen.studies.document import Table
+from unseen.studies.effects import effects_drawn
 from unseen.studies.gates import Arm, compared, counted, effect_text, interval_text
 from unseen.studies.plan import Plan, Values
 from unseen.studies.published import pair_curves
@@ -368,7 +369,8 @@ def _own(found: Results, ask: Ask) -> Section:
         f"{signed(own - anchor)}: {counted(judged)}."
     )
     shown = [Table(["loss", "R@1 %", "published"], rows), *judged_tables(judged)]
-    return Section("The author's own losses", [caption], shown)
+    drawings = effects_drawn(judged, on_test=found.on_test)
+    return Section("The author's own losses", [caption], shown, drawings)
 
 
 def _pair_weights(found: pair_curves.Curves) -> Section:

@@ -1,0 +1,117 @@
+"""A study kept in one small file: its pages are made again where it was never run."""
+
+import importlib.util
+import shutil
+import zipfile
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from unseen.cli.study import report
+from unseen.studies import kept, tables
+from unseen.studies.engine import local_storage
+from unseen.studies.results import Results, read
+from unseen.studies.worker import Worker
+from unseen.training.run_folder import RunFolder
+
+TINY = Path(__file__).parent / "tiny.zip"  # two losses on 40 characters, three seeds, 5 epochs
+
+
+@pytest.fixture
+def finished(stub: ModuleType, instant: ModuleType, tmp_path: Path) -> Results:
+    """A study of data on a disk, with a search."""
+    parameters = [{"key": "lr", "values": [0.1, 0.2, 0.3]}]
+    plan = stub.small_plan(
+        seeds=[0],
+        config={"data": {"name": "folder", "root": "/home/me/birds"}},
+        factors={"loss": ["margin", "triplet"]},
+        search={"mode": "coordinate", "parameters": parameters},
+    )
+    out = tmp_path / "studies" / "birds"
+    RunFolder(out).write_text("study.toml", plan.to_toml())
+    Worker(plan, local_storage(out), out).work()
+    return read(out)
+
+
+def test_a_kept_study_is_reported_on_from_a_clone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = shutil.copy(TINY, tmp_path / "tiny.zip")
+    report(Path(file))
+    assert "cannot be judged: not above the untrained network" in " ".join(
+        capsys.readouterr().out.split()
+    )
+    folder = tmp_path / "tiny" / "report"
+    table = (folder / "table.md").read_text()
+    assert "| **contrastive** | **15.3 ±16.5 (s 6.6)** | **3** |" in table
+    assert "| margin | contrastive | -1.5 (-34.7 … +31.6) | 49.2 |" in table
+    assert (folder / "figures" / "effects.png").exists()
+    assert "effects.png" in (folder / "index.html").read_text()
+
+
+def test_nothing_is_lost_but_what_is_large_and_where_it_lay(
+    finished: Results, tmp_path: Path
+) -> None:
+    file = tmp_path / "evidence" / "birds.zip"
+    kept.write(file, kept.small_files_of(finished.out))
+    again = read(kept.unpack(file))
+    assert tables.markdown(again) == tables.markdown(finished)
+    assert [run.cell.labels for run in again.searches] == [
+        run.cell.labels for run in finished.searches
+    ]
+    assert [run.curve("recall@1") for run in again.runs] == [
+        run.curve("recall@1") for run in finished.runs
+    ]
+    assert again.plan.config["data"] == {"name": "folder", "root": "data/birds"}
+    texts = [f.read_text() for f in file.with_suffix("").rglob("*") if f.is_file()]
+    assert not any("/home/me" in text for text in texts)
+    before = file.read_bytes()
+    kept.write(file, kept.small_files_of(finished.out))
+    assert file.read_bytes() == before
+
+
+def archive(file: Path, **files: str) -> Path:
+    with zipfile.ZipFile(file, "w") as made:
+        for name, text in files.items():
+            made.writestr(name, text)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("files", "told"),
+    [
+        ({"../../x.py": "print()"}, "which no study leaves"),
+        ({"study.toml": 'name = "x"', "runs/../config.toml": ""}, "that no run leaves"),
+        ({"study.toml": 'name = "x"', "runs/a/weights.pt": ""}, "that no run leaves"),
+        ({"runs/a/cell.json": "{}"}, "without their study.toml"),
+        ({"study.toml": '[config]\nloss = "./mine.py:Mine"'}, "names code from outside"),
+        ({"study.toml": 'name = "x"', "runs/a/state.json": "{}"}, "is not what a run leaves"),
+    ],
+)
+def test_a_strangers_file_is_checked_before_anything_is_written(
+    files: dict[str, str], told: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=told):
+        kept.unpack(archive(tmp_path / "x.zip", **files))
+    assert [file.name for file in tmp_path.iterdir()] == ["x.zip"]
+
+
+def test_what_is_no_kept_study_is_said(tmp_path: Path) -> None:
+    (tmp_path / "x.zip").write_text("no zip")
+    with pytest.raises(ValueError, match="is no study that was kept"):
+        kept.unpack(tmp_path / "x.zip")
+    with pytest.raises(ValueError, match=r"one \.zip file, e.g. x.zip"):
+        kept.write(tmp_path / "x.tar", {})
+
+
+def test_the_docs_draw_what_is_kept(tmp_path: Path) -> None:
+    place = Path(__file__).parents[2] / "docs" / "evidence_figures.py"
+    spec = importlib.util.spec_from_file_location("evidence_figures", place)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    (drawn,) = module.write(TINY.parent, tmp_path / "figures")
+    assert drawn == tmp_path / "figures" / "tiny.png"
+    assert drawn.read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,163 @@
+"""A study in one small file that can stay in a repository: all that its tables and pages are made
+from.
+
+    write(Path("evidence/rho.zip"), small_files_of(Path("studies/rho")))
+    unpack(Path("evidence/rho.zip"))      a study folder beside it, as on the machine that ran it
+
+Of each run it holds what `unseen study collect` fetches: settings, scores, epochs. Weights,
+embeddings and pictures stay behind. Places on a disk become data/NAME, so a kept study says nothing
+of the machine. The same study gives the same file. What is unpacked is checked like the notes of a
+storage (`stored_notes.py`): known names, limited sizes, right shapes, no code from outside.
+"""
+
+import io
+import json
+import re
+import zipfile
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path, PurePath
+from typing import Any
+
+from unseen import config as configs
+from unseen import outside
+from unseen.files import replace_bytes
+from unseen.rungs import FIRST
+from unseen.studies.plan import Plan, Values
+from unseen.studies.results import Results, Run, read
+from unseen.studies.stored_notes import MOST_BYTES, NAMES, checked
+from unseen.studies.worker import small_files
+from unseen.training.run_folder import RunFolder
+
+SUFFIX = ".zip"
+DATA = "data"  # the folder that kept studies name
+LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the first time that a zip file can name
+MOST_FILES = 100_000
+STUDY = re.compile(r"((?:studies/[^/]+/)?)(?:study\.toml|runs/([^/]+)/(.+))")
+OF_PUBLISHED = re.compile(r"[^/]+/(?:published|measured)\.json")
+OF_RUNG = re.compile(r"rungs/[\w.-]+/journal\.jsonl")
+
+
+def small_files_of(study: Path) -> dict[str, str]:
+    """Name -> text of what is kept of a study."""
+    results = read(study)
+    ended = [run for run in (*results.runs, *results.searches) if run.state != "open"]
+    if not ended:
+        raise ValueError(f"no run of {study} has ended: there is nothing to keep")
+    found = {"study.toml": _moved_plan(results.plan).to_toml()}
+    for run in ended:
+        cell = replace(run.cell, values=moved(run.cell.values))
+        files = small_files(RunFolder(run.folder)) | _of_rung(run)
+        files = {name: _moved_file(name, text, cell.key) for name, text in files.items()}
+        found |= {f"runs/{cell.name}/{name}": text for name, text in files.items()}
+    return found
+
+
+def new_keys(results: Results) -> dict[str, str]:
+    """Key of a run -> its key among kept ones, which has other paths in its settings."""
+    cells = [run.cell for run in (*results.runs, *results.searches)]
+    return {cell.key: replace(cell, values=moved(cell.values)).key for cell in cells}
+
+
+def write(file: Path, files: dict[str, str]) -> None:
+    """One file of many; the same ones make the same bytes."""
+    if file.suffix != SUFFIX:
+        raise ValueError(f"a kept study is one {SUFFIX} file, e.g. {file.stem}{SUFFIX}, got {file}")
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name in sorted(files):
+            entry = zipfile.ZipInfo(name, LONG_AGO)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, files[name])
+    replace_bytes(file, content.getvalue())
+
+
+def unpack(file: Path) -> Path:
+    """The folder that a kept study is unpacked into, beside it; to be given to a report."""
+    files = _read(file)
+    studies: dict[str, dict[str, dict[str, str]]] = {}  # place -> run -> name -> text
+    for name, text in files.items():
+        if match := STUDY.fullmatch(name):
+            place, run, of_run = match.groups()
+            runs = studies.setdefault(place, {})
+            if run is not None:
+                runs.setdefault(run, {})[of_run] = text
+        elif not OF_PUBLISHED.fullmatch(name):
+            raise ValueError(f"{file} holds {name!r}, which no study leaves")
+    for place, runs in studies.items():
+        _check_study(file, files.get(f"{place}study.toml", ""), runs)
+    out = file.with_suffix("")
+    for name, text in files.items():
+        replace_bytes(out / name, text.encode())
+    published = [name for name in files if name.endswith("/published.json")]
+    return (out / published[0]).parent if published else out
+
+
+def moved(values: Any) -> Any:
+    """The same values with data/NAME in place of paths of a machine."""
+    if isinstance(values, dict):
+        return {key: moved(value) for key, value in values.items()}
+    if isinstance(values, list):
+        return [moved(value) for value in values]
+    is_path = isinstance(values, str) and PurePath(values).is_absolute()
+    return f"{DATA}/{PurePath(values).name}" if is_path else values
+
+
+def _moved_plan(plan: Plan) -> Plan:
+    return Plan(**moved(plan.model_dump(exclude_defaults=True)))
+
+
+def _moved_file(name: str, text: str, key: str) -> str:
+    if name == "config.toml":
+        return configs.dump(moved(configs.parse(text)))
+    if name == "cell.json":
+        return _spelled(json.loads(text) | {"key": key})
+    if name == "manifest.json":
+        manifest: Values = json.loads(text)
+        manifest.get("data", {}).pop("place", None)
+        return _spelled(moved(manifest))
+    return _spelled(moved(json.loads(text))) if name == "result.json" else text
+
+
+def _spelled(values: Values) -> str:
+    return json.dumps(values, indent=2, sort_keys=True) + "\n"
+
+
+def _of_rung(run: Run) -> dict[str, str]:
+    """The epochs of the rung that was kept, where that is not the first."""
+    kept = (run.selection or {}).get("ladder", {}).get("kept", FIRST)
+    if kept == FIRST:
+        return {}
+    folder = RunFolder(run.folder / "rungs" / kept)
+    return {f"rungs/{kept}/journal.jsonl": small_files(folder)["journal.jsonl"]}
+
+
+def _read(file: Path) -> dict[str, str]:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            entries = archive.infolist()
+            if len(entries) > MOST_FILES or any(e.file_size > MOST_BYTES for e in entries):
+                raise ValueError(f"{file} is larger than a study that was kept")
+            return {entry.filename: archive.read(entry).decode() for entry in entries}
+    except (zipfile.BadZipFile, UnicodeDecodeError) as error:
+        raise ValueError(f"{file} is no study that was kept: {error}") from None
+
+
+def _check_study(file: Path, plan: str, runs: dict[str, dict[str, str]]) -> None:
+    if not plan:
+        raise ValueError(f"{file} holds runs without their study.toml")
+    if strangers := sorted(outside.references_in(configs.parse(plan))):
+        raise ValueError(
+            f"{file} names code from outside, {', '.join(strangers)}: unzip it and report on the "
+            "folder, if you trust it"
+        )
+    for run, given in runs.items():
+        rest = {name: text for name, text in given.items() if not OF_RUNG.fullmatch(name)}
+        if ".." in (run, *_words(given)) or not set(rest) <= set(NAMES):
+            raise ValueError(f"{file} holds files in {run!r} that no run leaves")
+        told = json.loads(given.get("cell.json", "{}"))
+        checked(rest, str(told.get("key", "")))
+
+
+def _words(names: Iterable[str]) -> list[str]:
+    return [word for name in names for word in name.split("/")]
