@@ -1,5 +1,6 @@
 """The activation cache: never stale, never lost, and how near it is to the uncached run."""
 
+import itertools
 import shutil
 
 import numpy as np
@@ -399,6 +400,16 @@ def test_plan_tells_size_and_time_before_anything_is_written(make_cache, tmp_pat
     assert plan.seconds > 0
     assert "0 of 36 pictures have been through the frozen layers, about" in str(plan)
     assert not (tmp_path / "cache").exists()
+
+
+def test_the_time_of_a_plan_is_the_machines_own(make_cache, monkeypatch):
+    """A second of the processor for three batches of eight, while hours pass by the clock."""
+    cache, _, _ = make_cache()
+    seconds, hours = itertools.count(), itertools.count(step=3600)
+    monkeypatch.setattr("time.process_time", lambda: float(next(seconds)))
+    monkeypatch.setattr("time.perf_counter", lambda: float(next(hours)))
+    assert cache.plan(ITEMS).seconds == pytest.approx(36 / 24)
+    assert cache.plan(ITEMS, processes=2).seconds == pytest.approx(36 / 48)
 
 
 def test_too_little_space(make_cache, monkeypatch):

@@ -76,7 +76,7 @@ class Activations:
         processes, progress = self.context.processes, self.watch.of("through the frozen layers")
         how = (self.context.config.workers, progress, self.context.if_unreadable)
         if processes.is_first:
-            self.watch.tell(FrozenLayersPlanned(str(cache.plan(items))))
+            self.watch.tell(FrozenLayersPlanned(str(cache.plan(items, processes.count))))
         if processes.are_several:  # each does a part, then what is missing
             every = np.unique(items)
             cache.build(every[processes.share(len(every))], *how)

@@ -10,10 +10,9 @@
 Each view is a file in a folder named after a hash of everything it depends on: weights before the
 cut, data, transform, view and precision. Other weights or pictures have another name, so a stale
 file is never found; what lies under the right name but does not fit is made again, and so is what
-is found damaged or deleted while it is read. Runs that differ
-after the cut only (loss, head, split, seed) share their files, and so do processes that fill them
-at the same time. Pictures are computed in fixed blocks of the data set, so what is kept does not
-depend on who asked first.
+is found damaged or deleted while it is read. Runs that differ after the cut only (loss, head,
+split, seed) share their files, and so do processes that fill them at the same time. Pictures are
+computed in fixed blocks of the data set, so what is kept does not depend on who asked first.
 
 A picture that cannot be read is reported (`on_unreadable`) and another one is kept in its place, as
 the loader does; its block is tried again by every build, so that each run hears of it and a picture
@@ -66,6 +65,7 @@ from unseen.data.pictures.transforms import Transform
 
 AHEAD = 2  # batches read while one is computed on
 GROUP = 16  # blocks handed to the loader at once; between groups we look what others have done
+TRIED, TRIALS = 8, 3  # pictures of a batch and batches that a time is estimated from
 LAYOUT = 3  # raise when the files change their meaning
 DTYPES = ("int16", "float32")
 Order = tuple[IntArray, IntArray]  # items, and the view of each
@@ -155,12 +155,13 @@ class ActivationCache:
         wanted = blocks_of(items)
         return all(bool(file.done()[wanted].all()) for file in self.files)
 
-    def plan(self, items: IntArray) -> Plan:
-        """Size, and time for what is missing, from a trial with a few pictures."""
+    def plan(self, items: IntArray, processes: int = 1) -> Plan:
+        """Size, and time for what is missing, from a trial with a few pictures; processes: that
+        share the work."""
         missing, asked = self.missing(items), np.unique(items)
         lacking = np.isin(asked // BLOCK, [block for _, block in missing])
         to_run = sum(len(self._items_of(block)) for _, block in missing)
-        seconds = to_run * self._seconds_per_picture() if to_run else 0.0
+        seconds = to_run * self._seconds_per_picture() / processes if to_run else 0.0
         kept = len(self.files) * self._num_pictures(items)
         num_bytes = kept * self.files[0].record.itemsize
         return Plan(self.root, num_bytes, len(asked), int(lacking.sum()), seconds)
@@ -333,13 +334,14 @@ class ActivationCache:
         return self.prefix if self.dtype == "float32" else self.prefix.faster(self._few(2))
 
     def _seconds_per_picture(self) -> float:
-        """Reading and computing one after the other: an upper bound where workers read ahead."""
+        """A few batches, read and computed, after one that allocates and warms up. On a CPU
+        processor time counts: whatever else the machine does at the moment does not."""
         prefix = self._fast_prefix()
-        prefix.run(self._few(8))  # the first time allocates and warms up: it does not count
-        began = time.perf_counter()
-        few = self._few(8)
-        prefix.run(few)
-        return (time.perf_counter() - began) / len(few)
+        on_cpu = prefix.run(self._few(TRIED)).device.type == "cpu"
+        clock = time.process_time if on_cpu else time.perf_counter
+        began = clock()
+        tried = [len(prefix.run(self._few(TRIED)).cpu()) for _ in range(TRIALS)]
+        return (clock() - began) / sum(tried) / (torch.get_num_threads() if on_cpu else 1)
 
     def _refuse_full_disk(self, num_pictures: int) -> None:
         self.root.mkdir(parents=True, exist_ok=True)
