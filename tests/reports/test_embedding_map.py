@@ -59,7 +59,7 @@ def test_data_of_each_point_belong_together(run: Path, dataset: Any) -> None:
     data = embedding_map.map_data(test, found, dataset, normalise=True)
     assert data is not None
     picture = base64.b64decode(data["sheet"].split(",")[1])
-    sheet = np.asarray(Image.open(io.BytesIO(picture)))
+    sheet = np.asarray(Image.open(io.BytesIO(picture)).convert("RGB"))
     side = embedding_map.TILE
     assert sheet.shape == (data["rows"] * side, data["columns"] * side, 3)
     for item, label in enumerate(dataset.labels):

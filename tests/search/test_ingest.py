@@ -1,6 +1,7 @@
 """From picture files to answers: what goes in, what is passed over, what is refused."""
 
 import contextlib
+import io
 import os
 import shutil
 import signal
@@ -39,6 +40,14 @@ def test_pictures_find_themselves(tmp_path: Path, model: Trained, pictures: Path
     thumbnail = index.thumbnail(1)
     assert thumbnail[:4] == b"RIFF"
     assert thumbnail[8:12] == b"WEBP"
+
+
+def test_a_thumbnail_is_the_picture_without_borders(tmp_path: Path, model: Trained) -> None:
+    Image.new("RGB", (300, 150), "black").save(tmp_path / "wide.png")
+    index = Index.open(built(tmp_path / "i", model, tmp_path / "wide.png"))
+    thumbnail = Image.open(io.BytesIO(index.thumbnail(1)))
+    assert thumbnail.size == (128, 64)
+    assert np.asarray(thumbnail).max() < 20, "nothing white around it"
 
 
 def test_vectors_of_paths_pictures_and_arrays_agree(model: Trained, pictures: Path) -> None:

@@ -60,9 +60,9 @@ def _picture(dataset: Dataset, index: int) -> Image.Image:
 
 
 def fitted(picture: Image.Image, side: int) -> Image.Image:
-    """The whole picture, centred in a white square of at most `side` pixels."""
+    """The whole picture, at most `side` pixels wide and high: around it the page shows through."""
     size = min(side, max(picture.size))
-    return ImageOps.pad(picture.convert("RGB"), (size, size), Image.Resampling.LANCZOS, "white")
+    return ImageOps.contain(picture.convert("RGB"), (size, size), Image.Resampling.LANCZOS)
 
 
 def data_uri(picture: Image.Image, quality: int = 80) -> str:
@@ -76,8 +76,9 @@ def sheet(dataset: Dataset, indices: Sequence[int], side: int) -> tuple[str, int
     """Pictures side by side in reading order, as one data URI, and how many stand in a row."""
     columns = math.ceil(math.sqrt(len(indices)))
     rows = math.ceil(len(indices) / columns)
-    canvas = Image.new("RGB", (columns * side, rows * side), "white")
+    canvas = Image.new("RGBA", (columns * side, rows * side))
     for place, index in enumerate(indices):
-        tile = ImageOps.pad(_picture(dataset, index).convert("RGB"), (side, side), color="white")
-        canvas.paste(tile, (place % columns * side, place // columns * side))
+        tile = ImageOps.contain(_picture(dataset, index).convert("RGB"), (side, side))
+        x, y = (side - tile.width) // 2, (side - tile.height) // 2
+        canvas.paste(tile, (place % columns * side + x, place // columns * side + y))
     return data_uri(canvas, quality=50), columns

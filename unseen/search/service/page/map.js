@@ -147,8 +147,10 @@ class EmbeddingMap {
     context.lineWidth = 2;
     context.fillStyle = context.strokeStyle = colour;
     if (side > 7) {
-      context.drawImage(image, x - side / 2, y - side / 2, side, side);
-      context.strokeRect(x - side / 2, y - side / 2, side, side);
+      const scale = side / Math.max(image.naturalWidth, image.naturalHeight);
+      const [width, height] = [scale * image.naturalWidth, scale * image.naturalHeight];
+      context.drawImage(image, x - width / 2, y - height / 2, width, height);
+      context.strokeRect(x - width / 2, y - height / 2, width, height);
     } else {
       context.beginPath();
       context.arc(x, y, side / 2, 0, 7);
