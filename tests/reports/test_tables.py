@@ -98,6 +98,23 @@ def test_the_start_of_a_pretrained_network_is_called_what_it_is(result: dict[str
 
 
 @pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        ("a.jpg, b.jpg, c.jpg", "a.jpg, b.jpg, c.jpg"),
+        ("a.jpg, b.jpg, c.jpg, d.jpg, e.jpg", "a.jpg, b.jpg, c.jpg and 2 more"),
+        ("a.jpg, b.jpg, c.jpg, d.jpg and 1,500 more", "a.jpg, b.jpg, c.jpg and 1,501 more"),
+    ],
+)
+def test_the_terminal_names_three_missing_pictures(
+    names: str, shown: str, result: dict[str, Any]
+) -> None:
+    said = "15 pictures of Cars196 (Stanford Cars) are missing ({})."
+    lacking = result | {"data": {"incomplete": said.format(names)}}
+    assert said.format(shown) in str(tables.score_table(lacking).caption)
+    assert said.format(names) in tables.markdown_table(lacking)
+
+
+@pytest.mark.parametrize(
     ("selection", "words"),
     [
         ({"epoch": 4}, "epoch 5, the best on validation classes"),

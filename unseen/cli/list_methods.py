@@ -30,9 +30,11 @@ def list_methods(
     packages announce stands among ours.
     """
     if kind is None:
+        every = Table("kind", Column("names", overflow="fold"))
         for each in (*catalogue.KINDS, *BUILT_IN):
             names = [*BUILT_IN.get(each, ()), *catalogue.names(each)]
-            console.print(f"{each:<14} {', '.join(names)}")
+            every.add_row(each, ", ".join(names))
+        console.print(every)
         return
     if name is not None:
         show(kind, name)

@@ -91,7 +91,7 @@ def _print(answer: Answer, calibration: Calibration | None, run: Path) -> None:
 
 
 def _print_hits(answer: Answer, judged: list[str]) -> None:
-    """A row is a line that ends in the path, which can be copied."""
+    """A row is a line that ends in the path, from here where it can be, which can be copied."""
     table = Table(box=None)
     for head in ("", "similarity", *judged, "label", "path"):
         table.add_column(head, justify="right" if head in NUMBERS else "left")
@@ -100,5 +100,7 @@ def _print_hits(answer: Answer, judged: list[str]) -> None:
         if hit.probability is not None:
             verdict = Text(str(hit.verdict), style="green" if hit.verdict == MATCH else "")
             row += [Text(f"{100 * hit.probability:.1f} %"), verdict]
-        table.add_row(*row, Text(hit.label or ""), Text(hit.path))
+        path = Path(hit.path)
+        near = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+        table.add_row(*row, Text(hit.label or ""), Text(str(near)))
     console.print(table)

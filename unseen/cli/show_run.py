@@ -9,7 +9,7 @@ from rich.text import Text
 
 from unseen.cli.terminal import console, display, tell_left_out
 from unseen.contracts import FeatureDataset
-from unseen.data.base import INCOMPLETE
+from unseen.data.base import INCOMPLETE, brief
 from unseen.experiment.leaks import Copies
 from unseen.experiment.run_context import RunContext, Watch, describe, steps_per_epoch
 from unseen.training.processes import Processes
@@ -62,7 +62,7 @@ def announce(context: RunContext) -> None:
     )
     facts = context.dataset.describe()
     if INCOMPLETE in facts:
-        console.print(Text(f"  {facts[INCOMPLETE]}", style="yellow"))
+        console.print(Text(f"  {brief(facts[INCOMPLETE])}", style="yellow"))
     if lone := facts.get("classes with one picture"):
         named = ", ".join(facts.get("lone classes", []))
         has = "class has" if lone == 1 else "classes have"
@@ -83,11 +83,11 @@ def announce_copies(copies: Copies) -> None:
         console.print(
             Text.assemble(
                 (
-                    f"  {copies.across} pictures of training classes have an exact copy in another "
-                    "part of the split, which inflates scores: ",
+                    f"  {copies.across} pictures of training classes have an exact copy across the "
+                    "split, which inflates scores: ",
                     "yellow",
                 ),
-                "; ".join(copies.examples),
+                f"{copies.examples[0]}; all: `unseen data check`",
             ),
         )
     elif number := counts["exact copies"]:

@@ -2,6 +2,7 @@
 queries and gallery, groups that are ignored, further labels.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -156,6 +157,19 @@ def class_counts(labels: IntArray, names: Sequence[str]) -> dict[str, Any]:
 def lacking(incomplete: str) -> dict[str, Any]:
     """What a data set says of items it lacks; nothing where it is whole."""
     return {INCOMPLETE: incomplete} if incomplete else {}
+
+
+def brief(sentence: str) -> str:
+    """For the terminal: a list in brackets names three, and counts the others."""
+
+    def shorter(found: re.Match[str]) -> str:
+        *names, last = found[1].split(", ")
+        name, _, rest = last.partition(" and ")
+        names.append(name)
+        more = len(names) - _NAMED + int(re.sub(r"\D", "", rest) or 0)
+        return f"({', '.join(names[:_NAMED])} and {more:,} more)" if more > 0 else found[0]
+
+    return re.sub(r"\(([^()]*, [^()]*)\)", shorter, sentence)
 
 
 def lone_classes(labels: IntArray, names: Sequence[str]) -> dict[str, Any]:

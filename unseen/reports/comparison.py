@@ -73,7 +73,7 @@ def comparison_table(pair: Pair) -> Table:
     one, two = (run.name for run in pair.runs)
     table = Table(
         title=f"{two} against {one}, %",
-        caption="interval: 95 %, over classes; p: two-sided, signs of classes flipped; "
+        caption="interval: 95 %, over classes; p: two-sided, signs of classes flipped;\n"
         "better, worse: queries",
     )
     for head in ("", "first", "second", "change", "interval", "p", "better", "worse"):

@@ -11,7 +11,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from unseen.data.base import INCOMPLETE
+from unseen.data.base import INCOMPLETE, brief
 from unseen.evaluation.findings import Finding
 from unseen.evaluation.gain import UNTRAINED, start_title, verdict
 from unseen.nested import AT, row_at
@@ -207,7 +207,7 @@ def score_table(result: Json) -> Table:
     title = "Scores on unseen classes, %" if "selection" in result else "Scores, %"
     if classes is not None and "queries" in counts:
         title = f"Scores on {classes:,} unseen classes, {counts['queries']:,} queries, %"
-    caption = "\n".join([f"±: {interval(result)}", *notes(result)])
+    caption = "\n".join([f"±: {interval(result)}", *map(brief, notes(result))])
     table = Table(title=_with_verdict(title, result), caption=caption)
     table.add_column("")
     metrics = metric_names(result)
