@@ -9,7 +9,7 @@ import torch
 from unseen import assemble
 from unseen import config as configs
 from unseen.experiment.fit import Fit
-from unseen.experiment.run import train_and_judge
+from unseen.experiment.run import train, train_and_judge
 from unseen.experiment.run_context import RunContext, Watch, prepare
 from unseen.training.checkpoint import Checkpoints
 from unseen.training.events import Epoch, Event, Step, StoppedEarly, Warned
@@ -85,6 +85,32 @@ def test_training_stops_when_nothing_gets_better(
     events = read(tmp_path / "journal.jsonl")
     assert [e.epoch for e in events if isinstance(e, Epoch)] == [0, 1, 2, 3]
     assert events[-1] == StoppedEarly(epochs=4, best=1)
+
+
+def test_training_stops_where_recall_is_full_and_nothing_gets_better(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    precision = [0.5, 0.6, 0.7, 0.7, 0.7, 0.9]  # the start's first
+
+    def run(name: str, recall: float, *words: str) -> tuple[int, int | None]:
+        looks = iter(precision)
+        scores = lambda fit, _, items: {  # noqa: E731
+            "recall@1": recall,
+            "map_at_r": 0.5 if items is fit.monitored else next(looks),
+        }
+        monkeypatch.setattr(Fit, "_scores", scores)
+        context = setting_of("epochs=5", *words)
+        selection = train(context, tmp_path / name, "test")
+        return selection["epoch"], selection.get("stopped_after")
+
+    monkeypatch.setattr("unseen.experiment.selection.FEW", 0)
+    monkeypatch.setattr("unseen.experiment.fit.FULL_PATIENCE", 2)
+    assert run("full", 1.0) == (1, 4)
+    told = read(tmp_path / "full" / "journal.jsonl")[-1]
+    assert told == StoppedEarly(epochs=4, best=1, full=True)
+    assert "recall@1 is 100 %" in str(told)
+    assert run("nearly", 0.999) == (4, None)
+    assert run("asked", 1.0, "patience=5") == (4, None)
 
 
 def test_only_new_layers_move_in_the_warm_up(tmp_path: Path) -> None:

@@ -54,6 +54,20 @@ def test_too_few_classes_select_nothing() -> None:
     assert kept([0.9, 1.0, 0.5, 0.4], classes=3) == 0
 
 
+def test_recall_is_full_only_where_enough_classes_say_so() -> None:
+    def is_full(*recall: float, classes: int = MANY) -> bool:
+        selection = Selection("validation", classes)
+        for place, value in enumerate(recall):
+            selection.takes(place + START, {"recall@1": value, "map_at_r": 0.5})
+        return selection.is_full
+
+    assert is_full(0.9, 1.0, 0.8)
+    assert not is_full(0.9, 0.999)
+    assert not is_full(0.9, 1.0, 1.0, classes=9), "a mean of three epochs"
+    assert is_full(0.9, 1.0, 1.0, 1.0, classes=9)
+    assert not is_full(1.0, 1.0, 1.0, classes=2), "too few"
+
+
 def test_a_selection_goes_on_as_if_never_stopped() -> None:
     values = torch.rand(20, 2, generator=torch.Generator().manual_seed(1)).double().tolist()
     for classes in (2, 5, MANY):

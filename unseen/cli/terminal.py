@@ -16,6 +16,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Column
 from rich.text import Text
 
 from unseen.cli.console import console
@@ -26,6 +27,7 @@ from unseen.training.events import (
     Epoch,
     Event,
     FrozenLayersPlanned,
+    Judged,
     Refitted,
     Resumed,
     RungBegun,
@@ -63,31 +65,30 @@ class Display:
 
     def __init__(self, bars: Progress, epochs: int) -> None:
         self.bars, self.epochs = bars, epochs
-        self.steps_per_epoch = 0
         self.training: TaskID | None = None
         self.tasks: dict[str, TaskID] = {}
 
     def start_training(self, steps_per_epoch: int) -> None:
-        self.steps_per_epoch = steps_per_epoch
-        self.training = self.bars.add_task("training", total=self.epochs * steps_per_epoch, note="")
+        self.end_training()
+        self.training = self.bars.add_task("training", total=self.epochs * steps_per_epoch)
+
+    def end_training(self) -> None:
+        """Its bar makes room for what comes next."""
+        if self.training is not None:
+            self.bars.update(self.training, visible=False)
 
     def event(self, event: Event) -> None:
         say = self.bars.console.print
         match event:
             case Step() if self.training is not None:
                 loss, rate = event.terms["total"], event.images_per_second
-                note = f"loss {loss:.3f}  {rate:,.0f} pictures/s"
-                self.bars.update(self.training, advance=1, note=note)
+                name = f"training  loss {loss:.3f}  {rate:,.0f} pictures/s"
+                self.bars.update(self.training, advance=1, description=name)
             case Resumed() if self.training is not None:
                 say(f"resumed at step {event.step} of epoch {event.epoch + 1}")
                 self.bars.update(self.training, completed=event.step)
-            case DescriptorChosen():
-                recall = event.recall
-                say(
-                    f"descriptor: {event.layer}, the best of {len(recall)} layers on {event.on} "
-                    f"classes (recall@1 {100 * recall[event.layer]:.1f}; the embedding has "
-                    f"{100 * recall['embedding']:.1f})",
-                )
+            case DescriptorChosen() | RungEnded():
+                say(str(event))
             case Refitted():
                 say(
                     f"once more on all {event.train_classes} training classes, for "
@@ -99,19 +100,11 @@ class Display:
                 say(f"rung {event.name}: from the weights of {event.start}")
                 self.epochs = event.epochs
                 self.start_training(event.steps)
-            case RungEnded():
-                say(
-                    f"rung {event.name}: recall@1 {100 * event.recall:.1f} on validation classes, "
-                    f"{100 * event.gain:+.1f} over {event.over} (95 % interval over classes "
-                    f"{100 * event.low:+.1f} … {100 * event.high:+.1f}, error "
-                    f"{100 * event.error:.1f}): {'kept' if event.kept else 'not kept'}"
-                )
             case ClockDecided():
                 say(f"by the clock: {event.what} = {event.decided}", style="yellow")
-            case StoppedEarly() if self.training is not None:
-                since = f"epoch {event.best + 1}" if event.best >= 0 else "the start"
-                say(f"nothing better since {since}: stopped")
-                self.bars.update(self.training, visible=False)
+            case StoppedEarly() | Judged():
+                self.end_training()
+                say(str(event))
             case FrozenLayersPlanned():
                 say(event.plan, style="dim")
             case Start():
@@ -121,18 +114,20 @@ class Display:
                 line = Text(f"epoch {place:>3}/{self.epochs}  loss {loss:.3f}")
                 _scores_of(event, line)
                 if event.best:
-                    line.append(" best so far", style="green")
+                    line.append(" best", style="green")
                 say(line)
 
     def warn(self, text: str) -> None:
         self.bars.console.print(text, style="yellow")
 
     def progress(self, what: str, done: int, total: int) -> None:
+        """What has ended may begin again, with other items."""
         if what not in self.tasks:
-            self.tasks[what] = self.bars.add_task(what, total=total, note="")
-        self.bars.update(self.tasks[what], completed=done, total=total)
-        if done >= total:
-            self.bars.update(self.tasks[what], visible=False)
+            self.tasks[what] = self.bars.add_task(what, total=total)
+        task = self.tasks[what]
+        if done < self.bars.tasks[task].completed:
+            self.bars.reset(task)
+        self.bars.update(task, completed=done, total=total, visible=done < total)
 
 
 def _scores_of(event: Start | Epoch, line: Text) -> Text:
@@ -166,14 +161,13 @@ def display(epochs: int = 0) -> Iterator[tuple[Display, Watch]]:
     """Bars with time left while the block runs."""
     columns = (
         TextColumn("{task.description}", markup=False),
-        BarColumn(),
+        BarColumn(bar_width=None, table_column=Column(ratio=1)),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}", markup=False),
     )
     off = not console.is_interactive  # into a file or a pipe: bars that end leave an empty line
-    with Progress(*columns, console=console, transient=True, disable=off) as bars:
+    with Progress(*columns, console=console, transient=True, disable=off, expand=True) as bars:
         shown = Display(bars, epochs)
         yield shown, Watch([shown.event], shown.progress, shown.warn)

@@ -81,7 +81,9 @@ def run(config: Config, out: Path | None, accept_changes: bool = False) -> dict[
         console.print(reports.score_table(fitted.result))
     elif not console.quiet:
         with display() as (_, watch):
-            written = reports.write_page(fitted.path, fitted.context.dataset, stages(watch))
+            say = stages(watch)
+            say("preparing the report")  # what it is drawn with takes seconds to import
+            written = reports.write_page(fitted.path, fitted.context.dataset, say)
         console.print(reports.score_table(fitted.result))
         console.print(f"report: {written}")
     return fitted.result

@@ -22,7 +22,14 @@ from unseen.experiment.clock import Length
 from unseen.experiment.layers import BEST, named_layers, recall_by_layer
 from unseen.experiment.orders import while_training
 from unseen.experiment.run_context import RunContext, Watch
-from unseen.experiment.selection import SELECT_BY, START, TIE_BY, Selection, too_few_to_select
+from unseen.experiment.selection import (
+    FULL_PATIENCE,
+    SELECT_BY,
+    START,
+    TIE_BY,
+    Selection,
+    too_few_to_select,
+)
 from unseen.experiment.source import source_of
 from unseen.experiment.start import FILE as START_FILE
 from unseen.experiment.start import has_kept_start, keep_start
@@ -143,8 +150,10 @@ class Fit:
 
     def _is_over(self) -> bool:
         """All epochs are done, or nothing got better on the classes to select on for too long."""
-        patience, epoch = self.context.config.patience, self.trainer.place.epoch
-        waited = epoch - 1 - self.selection.best["epoch"]
+        config, epoch = self.context.config, self.trainer.place.epoch
+        patience, waited = config.patience, epoch - 1 - self.selection.best["epoch"]
+        if patience is None and self.selection.is_full:
+            patience = FULL_PATIENCE * config.look_every
         is_stale = self.selects and patience is not None and waited >= patience
         return is_stale or epoch >= self.epochs
 
@@ -156,7 +165,8 @@ class Fit:
         if epochs < self.epochs:
             best = self.selection.best = self.selection.best | {"stopped_after": epochs}
             self.folder.write_json("selection.json", best)
-            self._tell(StoppedEarly(epochs, best=best["epoch"]))
+            is_full = self.context.config.patience is None  # nothing else ends it then
+            self._tell(StoppedEarly(epochs, best["epoch"], full=is_full or None))
 
     def _epoch(self) -> Epoch:
         config, place = self.context.config, self.trainer.place

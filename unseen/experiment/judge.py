@@ -32,6 +32,7 @@ from unseen.experiment.start import start_of, take_start
 from unseen.nested import AT, row_at
 from unseen.networks.head import PRINCIPAL, principal_directions
 from unseen.networks.network import LayeredNetwork
+from unseen.training.events import Judged
 from unseen.training.journal import read
 from unseen.training.readings import OTHER, note_reading
 from unseen.training.run_folder import RunFolder
@@ -57,6 +58,7 @@ def judge(
     context.unreadable.tell = lambda event: watch.warn(str(event))
     selection = choose_descriptor(context, folder, selection, watch)
     folder.note_test_read(purpose, context.config.hash())
+    watch.tell(_begun(context))
     keeps = purpose == FINAL or not (on or folder.has("result.json"))
 
     def judged() -> dict[str, Any]:
@@ -73,6 +75,11 @@ def judge(
     else:
         note_reading(folder, purpose, result | ({OTHER: on} if on else {}))
     return result
+
+
+def _begun(context: RunContext) -> Judged:
+    test = context.split.test
+    return Judged(len(np.unique(context.dataset.labels[test])), len(test))
 
 
 def _scores(context: RunContext, spaces: dict[str, Tensor], watch: Watch) -> dict[str, Evaluation]:
@@ -123,7 +130,7 @@ def _score(
             normalise=normalise,
             missing="count",  # of classes the split has seen to it; further labels may be rare
             seed=config.seed,
-            progress=watch.of(f"judging {name}"),
+            progress=watch.of(f"judging: {name}"),
         )
 
     given = ("pixels", "features", PRINCIPAL)
@@ -149,10 +156,10 @@ def embedding_spaces(
     network = assemble.network(first.config).to(context.device)
     take_start(folder, network, first.config)
     source = source_of(first, network, watch)
-    untrained = source.embed(test, watch.of("untrained network"), start)
+    untrained = source.embed(test, watch.of("embedding: untrained network"), start)
     pooled = _pooled_at_start(first, source, watch)
     network, source = _stored(context, folder, "weights.safetensors", watch)
-    trained = embed_at(layer, source, network, folder, test, watch.of("trained network"))
+    trained = embed_at(layer, source, network, folder, test, watch.of("embedding: trained network"))
     spaces = {"trained": trained, "untrained": untrained}
     if pooled is not None:
         directions = principal_directions(pooled[0], trained.shape[1])  # as many as the descriptor
@@ -162,7 +169,7 @@ def embedding_spaces(
             spaces[row_at(name, size)] = spaces[name][:, :size].contiguous()
     if folder.has(f"{SELECTED}/weights.safetensors"):
         _, source = _stored(context, folder, f"{SELECTED}/weights.safetensors", watch)
-        spaces["before_refit"] = source.embed(test, watch.of("before the refit"), start)
+        spaces["before_refit"] = source.embed(test, watch.of("embedding: before the refit"), start)
     return spaces
 
 
@@ -186,7 +193,7 @@ def _pooled_at_start(
     if len(train) > FITTED_ON:
         rng = np.random.default_rng([context.config.seed, 2])
         train = np.sort(rng.choice(train, FITTED_ON, replace=False))
-    progress = watch.of("principal components")
+    progress = watch.of("embedding: principal components")
     return source.embed(train, progress, field="pooled"), source.embed(
         test, progress, field="pooled"
     )
@@ -197,7 +204,7 @@ def given_space(context: RunContext, watch: Watch) -> dict[str, Tensor]:
     test = context.split.test
     if isinstance(context.dataset, FeatureDataset):
         return {"features": torch.from_numpy(context.dataset.features[test]).float()}
-    return {"pixels": raw_pixels(context, test, watch.of("raw pixels"))}
+    return {"pixels": raw_pixels(context, test, watch.of("reading raw pixels"))}
 
 
 def raw_pixels(

@@ -6,6 +6,8 @@ start    the network before its first step is a candidate too, as epoch -1: wher
 few      with fewer than 10 classes both scores are means of an epoch and the two before it: one
          confusable pair of classes makes single epochs jump
 too few  with fewer than 3 nothing is chosen: the last epoch is kept
+full     where recall@1 is 100 % only mAP@R can still gain: ten looks without a better one end the
+         training, unless `patience` says otherwise
 """
 
 from typing import Any
@@ -18,6 +20,7 @@ from unseen.statistics import MIN_CLASSES
 SELECT_BY, TIE_BY = "recall@1", "map_at_r"
 FEW, TOO_FEW = 10, 3
 WINDOW = 3  # epochs a mean is over where few classes select
+FULL_PATIENCE = 10  # looks
 START = -1
 
 Scores = tuple[float, ...]
@@ -48,6 +51,11 @@ class Selection:
             self.highest = reached
             self.best = self.best | {"epoch": epoch, "value": scores[SELECT_BY]}
         return is_better
+
+    @property
+    def is_full(self) -> bool:
+        """Whether recall cannot be higher than that of the best epoch."""
+        return not self.keeps_last and self.highest[0] >= 1
 
     def state_dict(self) -> dict[str, Any]:
         """What choosing goes on with, beside `best`."""

@@ -79,10 +79,17 @@ class Unreadable:
 
 @dataclass(frozen=True, config=CHECKED)
 class StoppedEarly:
-    """Nothing got better for too long. epochs: done; best: the one that is kept."""
+    """Nothing got better for too long. epochs: done; best: the one that is kept; full: its recall
+    is 100 % and no patience was asked for."""
 
     epochs: int
     best: int
+    full: bool | None = None
+
+    def __str__(self) -> str:
+        since = f"epoch {self.best + 1}" if self.best >= 0 else "the start"
+        told = f"nothing better since {since}: stopped"
+        return f"recall@1 is 100 %, {told} (`patience` says when)" if self.full else told
 
 
 @dataclass(frozen=True, config=CHECKED)
@@ -120,6 +127,14 @@ class RungEnded:
     error: float
     kept: bool
 
+    def __str__(self) -> str:
+        return (
+            f"rung {self.name}: recall@1 {100 * self.recall:.1f} on validation classes, "
+            f"{100 * self.gain:+.1f} over {self.over} (95 % interval over classes "
+            f"{100 * self.low:+.1f} … {100 * self.high:+.1f}, error "
+            f"{100 * self.error:.1f}): {'kept' if self.kept else 'not kept'}"
+        )
+
 
 @dataclass(frozen=True, config=CHECKED)
 class ClockDecided:
@@ -145,12 +160,30 @@ class DescriptorChosen:
     on: str  # whose classes
     recall: Scores  # by layer
 
+    def __str__(self) -> str:
+        return (
+            f"descriptor: {self.layer}, the best of {len(self.recall)} layers on {self.on} classes "
+            f"(recall@1 {100 * self.recall[self.layer]:.1f}; the embedding has "
+            f"{100 * self.recall['embedding']:.1f})"
+        )
+
 
 @dataclass(frozen=True, config=CHECKED)
 class FrozenLayersPlanned:
     """What of the network runs once; not kept."""
 
     plan: str
+
+
+@dataclass(frozen=True, config=CHECKED)
+class Judged:
+    """Training is over and the test classes are about to be read; the manifest keeps that."""
+
+    classes: int
+    items: int
+
+    def __str__(self) -> str:
+        return f"judging on {self.items:,} items of {self.classes:,} unseen classes"
 
 
 Kept = (
@@ -165,7 +198,7 @@ Kept = (
     | RungEnded
     | ClockDecided
 )
-Event = Kept | Resumed | DescriptorChosen | FrozenLayersPlanned
+Event = Kept | Resumed | DescriptorChosen | FrozenLayersPlanned | Judged
 
 KINDS: dict[str, type[Kept]] = {
     "start": Start,
