@@ -7,16 +7,19 @@ command took is written behind it.
 """
 
 import argparse
+import os
+import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from pathlib import Path
 
 import matplotlib
 from PIL import Image, ImageDraw, ImageFont
 
-COLUMNS, LINES, MARGIN = 92, 26, 14
+COLUMNS, LINES, MARGIN = 80, 26, 14
 INK, DIM, GREEN, PAPER = "#e6e6e6", "#8a8f98", "#7ec699", "#15181d"
 FONT = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSansMono.ttf"
 
@@ -30,8 +33,17 @@ def answer(words: list[str], folder: Path) -> tuple[list[str], float]:
         capture_output=True,
         text=True,
         check=True,
+        env=os.environ | {"FORCE_COLOR": "1", "TERM": "dumb", "COLUMNS": str(COLUMNS)},
     )
-    return done.stdout.splitlines(), time.perf_counter() - began
+    seconds = time.perf_counter() - began
+    printed = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout).replace(f"{folder}/", "")
+    return printed.splitlines(), seconds
+
+
+def rows(line: str) -> list[str]:
+    """A line as a terminal shows it, broken between words."""
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    return textwrap.wrap(line, COLUMNS, subsequent_indent=indent) or [""]
 
 
 def frame(lines: list[tuple[str, str]], font: ImageFont.FreeTypeFont) -> Image.Image:
@@ -72,7 +84,8 @@ def main() -> None:
             lines, seconds = answer(words, here)
             shown.append((f"{typed}    # {seconds:.0f} s", GREEN))
             for line in lines:
-                shown.append((line.replace(f"{here}/", ""), DIM if line.startswith("  ") else INK))
+                colour = DIM if line.startswith("  ") else INK
+                shown += [(row, colour) for row in rows(line)]
                 frames.append(frame(shown, font))
                 pauses.append(110)
             shown.append(("", INK))
