@@ -21,8 +21,9 @@ process computes, so that what else runs on the machine hardly matters. `--preci
 ours; the peer stays in float32.
 
 `--shares` leaves the peer out and asks how two cores are best used by the whole loop (batch norm
-frozen): one process with two threads and two workers, or two processes that divide each batch, with
-one thread and one worker each (`shares=2` of `unseen train`). Both in turn, by the wall clock.
+frozen): one process with two threads and two workers, norms as layers of their own or folded into
+the convolutions (`networks/folding.py`), or two processes that divide each batch, with one thread
+and one worker each (`shares=2` of `unseen train`). All in turn, by the wall clock.
 """
 
 import argparse
@@ -34,6 +35,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -47,6 +49,7 @@ from unseen.contracts import Batch
 from unseen.data.pictures.loader import training_batches
 from unseen.experiment.fit import training_classes
 from unseen.experiment.run_context import RunContext, prepare
+from unseen.networks import backbone
 from unseen.training.journal import Journal
 from unseen.training.processes import Processes, joined_here
 from unseen.training.trainer import Trainer
@@ -255,16 +258,18 @@ def measure_shares(root: Path, words: argparse.Namespace, folder: Path) -> None:
         for key in ("size", "batch", "steps", "repeats"):
             command += [f"--{key}", str(getattr(words, key))]
         second = subprocess.Popen([*command, "--meeting", str(folder)])
-    rates: dict[str, list[float]] = {"threads": [], "shares": []}
+    rates: dict[str, list[float]] = {"layers": [], "threads": [], "shares": []}
     with joined_here((words.meeting or folder) / "meeting", words.rank, 2) as processes:
-        divided, alone = Ours(settle(root, words), folder, processes), None
+        divided, alone = Ours(settle(root, words), folder, processes), dict[str, Ours]()
         if processes.is_first:
             words.workers, words.threads = 2, 2
-            alone = Ours(settle(root, words), folder)
+            with patch.object(backbone, "fold_in_training"):
+                alone["layers"] = Ours(settle(root, words), folder)
+            alone["threads"] = Ours(settle(root, words), folder)
         for number in range(words.repeats + 1):
-            if alone is not None:
-                took = seconds(2, alone.epoch)
-                rates["threads"] += [words.steps * words.batch / took] * bool(number)
+            for name, one in alone.items():
+                took = seconds(2, one.epoch)
+                rates[name] += [words.steps * words.batch / took] * bool(number)
             processes.wait()
             took = seconds(1, divided.epoch)
             rates["shares"] += [words.steps * words.batch / took] * bool(number)
@@ -275,8 +280,9 @@ def measure_shares(root: Path, words: argparse.Namespace, folder: Path) -> None:
     for name, found in rates.items():
         low, high = min(found), max(found)
         print(f"  {name:8}{statistics.median(found):8.1f} pictures/s   ({low:.1f} to {high:.1f})")
-    pairs = zip(rates["shares"], rates["threads"], strict=True)
-    print(f"  shares over threads {statistics.median(a / b for a, b in pairs):.2f} (goal 1.3)")
+    for one, other in (("threads", "layers"), ("shares", "threads"), ("shares", "layers")):
+        ratio = statistics.median(a / b for a, b in zip(rates[one], rates[other], strict=True))
+        print(f"  {one} over {other} {ratio:.2f}")
 
 
 def seconds(threads: int, run: Callable[[], None]) -> float:

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from unseen.networks.folding import folded
+from unseen.networks.backbone import create_backbone
+from unseen.networks.folding import FoldedConvolution, fold_in_training, folded
 from unseen.networks.frozen_batch_norm import batch_norms
 
 
@@ -65,3 +66,59 @@ def test_refuses_what_would_change_the_result(images):
 def test_leaves_networks_in_training_alone(images):
     network = nn.Sequential(nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3)).train()
     assert folded(network, images) is network
+
+
+def plain_pass(body: nn.Module, images: torch.Tensor) -> torch.Tensor:
+    """Through every layer, batch norms as their formula says."""
+    hooks = [
+        norm.register_forward_hook(lambda m, i, o: normed(m, i[0])) for norm in batch_norms(body)
+    ]
+    try:
+        return body.forward_features(images)
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def normed(norm: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    values = (norm.running_mean, norm.running_var, norm.weight, norm.bias)
+    mean, var, gamma, beta = (value[None, :, None, None] for value in values)
+    y = gamma * (x - mean) / (var + norm.eps) ** 0.5 + beta
+    for child in norm.children():  # timm's activation
+        y = child(y)
+    return y
+
+
+@pytest.mark.parametrize("name", ["efficientnet_lite0", "timm:resnet18"])
+def test_training_is_that_of_the_two_layers(name):
+    """Output and every gradient, in double precision, and the names on disk."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        fast = create_backbone(name, 32, frozen_bn="full")
+        slow = create_backbone(name, 32, frozen_bn="stats")
+    shaken(slow).train()
+    assert fast.state_dict().keys() == slow.state_dict().keys()
+    fast.load_state_dict(slow.state_dict())
+    fast, slow = fast.double(), slow.double()
+    assert any(isinstance(layer, FoldedConvolution) for layer in fast.modules())
+    assert not any(isinstance(layer, FoldedConvolution) for layer in slow.modules())
+    images = torch.randn(
+        2, 3, 32, 32, dtype=torch.float64, generator=torch.Generator().manual_seed(1)
+    )
+    found, expected = fast.features(images), plain_pass(slow.body, images)
+    torch.testing.assert_close(found, expected)
+    found.square().mean().backward()
+    expected.square().mean().backward()
+    ours = dict(fast.named_parameters())
+    for key, parameter in slow.named_parameters():
+        if key in ours:  # gamma and beta are not trained
+            torch.testing.assert_close(ours[key].grad, parameter.grad)
+    assert len(ours) == sum(1 for layer in fast.modules() if isinstance(layer, nn.Conv2d))
+
+
+def test_training_is_left_alone_where_folding_would_be_wrong(images):
+    network = shaken(Shortcut())
+    before = network(images)
+    fold_in_training(network, network, images)
+    assert type(network.conv) is nn.Conv2d
+    torch.testing.assert_close(network(images), before)

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from unseen import outside
 from unseen.names import advice
+from unseen.networks.folding import fold_in_training
 from unseen.networks.frozen_batch_norm import freeze_batch_norm, hold_statistics
 from unseen.networks.pooling import POOLINGS, create_pooling
 from unseen.networks.recipe import InputSpec, Recipe, input_spec_of
@@ -159,7 +160,12 @@ def create_backbone(
         load_weights(body, weights, recipe.classifiers, lambda state: recipe.adapt(state, body))
     spec = recipe.input_spec
     spec = InputSpec(picture_size or spec.size, spec.mean, spec.std)
-    return Backbone(body, recipe.num_features, spec, pooling, frozen_bn, mirror)
+    backbone = Backbone(body, recipe.num_features, spec, pooling, frozen_bn, mirror)
+    if frozen_bn == "full":
+        probe = torch.linspace(-1, 1, 3 * spec.size**2).view(1, 3, spec.size, spec.size)
+        fold_in_training(body, backbone.features, probe)
+        backbone.train()
+    return backbone
 
 
 @dataclass(frozen=True)
