@@ -1,21 +1,21 @@
 """Similarities, distances and masked sums of exponentials: the only distance code of the toolkit.
 
 Rows of `x` [N, D] are compared with rows of `y` [M, D] (with each other when `y` is None); with
-`paired=True` only row i with row i. Every function is differentiable once and keeps finite
-gradients on coincident rows, antipodal rows and empty masks.
+`paired=True` only row i with row i. Every function is differentiable as often as wanted, goes
+through torch.func, and keeps finite gradients on coincident rows, antipodal rows and empty masks.
 
-Functions of whole matrices are written with their gradient where that saves matrices: at batch
-sizes of some hundred, making a matrix costs more than computing it.
+What runs in every step is said twice (derivatives.py): in plain operations, and with its gradient
+written out. A name with an underscore that gives `back` too is of the second kind.
 """
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+
+from unseen.derivatives import Back, Written, chain, differentiable, is_transformed
 
 Measure = Callable[..., Tensor]  # (x, y=None, paired=False)
 
@@ -28,31 +28,24 @@ def full_precision(x: Tensor) -> Tensor:
 def unit(x: Tensor) -> Tensor:
     """Rows on the unit sphere. A zero row stays zero (in float32 all below 1e-19 are taken as such,
     their squares being none) and its gradient passes as it is."""
-    if not x.requires_grad:
-        return x * _inverse_lengths(x)
-    rows: Tensor = _Unit.apply(x)
+    rows: Tensor = differentiable(lambda x: x * _inverse_lengths(x), to_unit, x)
     return rows
 
 
 def _inverse_lengths(x: Tensor) -> Tensor:  # [..., 1]; 1 for a zero row
     squares = x.square().sum(dim=-1, keepdim=True)
-    return torch.threshold_(squares, torch.finfo(x.dtype).tiny, 1.0).rsqrt_()
+    return F.threshold(squares, torch.finfo(x.dtype).tiny, 1.0).rsqrt()
 
 
-class _Unit(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        inverse = _inverse_lengths(x)
-        rows = x * inverse
-        ctx.save_for_backward(rows, inverse)
-        return rows
+def to_unit(x: Tensor) -> tuple[Tensor, Back]:
+    inverse = _inverse_lengths(x)
+    rows = x * inverse
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        rows, inverse = ctx.saved_tensors
+    def back(grad: Tensor) -> tuple[Tensor]:
         along = (grad * rows).sum(dim=-1, keepdim=True)  # changes the length only
-        return torch.addcmul(grad, rows, along, value=-1).mul_(inverse)
+        return (torch.addcmul(grad, rows, along, value=-1).mul_(inverse),)
+
+    return rows, back
 
 
 def dot(x: Tensor, y: Tensor | None = None, paired: bool = False) -> Tensor:
@@ -61,21 +54,41 @@ def dot(x: Tensor, y: Tensor | None = None, paired: bool = False) -> Tensor:
         return (x * (x if y is None else y)).sum(dim=1)
     if y is not None:
         return x @ y.T
-    products: Tensor = _Gram.apply(x)
+    products: Tensor = differentiable(lambda x: x @ x.T, _gram, x)
     return products
 
 
 def cosine(x: Tensor, y: Tensor | None = None, paired: bool = False) -> Tensor:
     """Cosine similarities."""
+    if y is None and not paired:
+        sim: Tensor = differentiable(lambda x: dot(unit(x)), _cosines, x)
+        return sim
     return dot(unit(x), None if y is None else unit(y), paired)
+
+
+def scaled_cosine(x: Tensor, y: Tensor, scale: float) -> Tensor:  # [N, M]
+    """scale * cosine: the logits of embeddings and class vectors."""
+
+    def written(x: Tensor, y: Tensor) -> tuple[Tensor, Back]:
+        (rows, back_to_x), (columns, back_to_y) = to_unit(x), to_unit(y)
+        products = torch.addmm(x.new_empty(()), rows, columns.T, beta=0, alpha=scale)
+
+        def back(grad: Tensor) -> tuple[Tensor | None, ...]:
+            on_x = back_to_x((grad @ columns).mul_(scale))[0] if x.requires_grad else None
+            on_y = back_to_y((grad.T @ rows).mul_(scale))[0] if y.requires_grad else None
+            return on_x, on_y
+
+        return products, back
+
+    logits: Tensor = differentiable(lambda x, y: scale * unit(x) @ unit(y).T, written, x, y)
+    return logits
 
 
 def cosine_distance(x: Tensor, y: Tensor | None = None, paired: bool = False) -> Tensor:
     """1 - cos: half the squared distance of the rows' directions."""
     if paired:  # so that an item is at no distance from itself
         return _unit_squares(x, y, paired) / 2
-    dist = 1 - cosine(x, y)
-    return _zero_diagonal(dist) if y is None else dist
+    return 1 - cosine(x, y) if y is not None else _zero_diagonal(1 - cosine(x))
 
 
 def squared_distance(x: Tensor, y: Tensor | None = None, paired: bool = False) -> Tensor:
@@ -85,7 +98,10 @@ def squared_distance(x: Tensor, y: Tensor | None = None, paired: bool = False) -
 
 def distance(x: Tensor, y: Tensor | None = None, paired: bool = False) -> Tensor:
     """Euclidean distances of raw rows."""
-    return _roots(_squares(x, y, paired))
+    if y is None and not paired:
+        dist: Tensor = differentiable(lambda x: safe_sqrt(_squares(x)), _distances, x)
+        return dist
+    return safe_sqrt(_squares(x, y, paired))
 
 
 def unit_squared_distance(x: Tensor, y: Tensor | None = None, paired: bool = False) -> Tensor:
@@ -95,7 +111,10 @@ def unit_squared_distance(x: Tensor, y: Tensor | None = None, paired: bool = Fal
 
 def unit_distance(x: Tensor, y: Tensor | None = None, paired: bool = False) -> Tensor:
     """Euclidean distances of the rows' directions."""
-    return _roots(_unit_squares(x, y, paired))
+    if y is None and not paired:
+        dist: Tensor = differentiable(lambda x: safe_sqrt(_unit_squares(x)), _unit_distances, x)
+        return dist
+    return safe_sqrt(_unit_squares(x, y, paired))
 
 
 UNIT_DISTANCES: dict[str, Measure] = {  # what an argument `distance` may be
@@ -107,27 +126,58 @@ UNIT_DISTANCES: dict[str, Measure] = {  # what an argument `distance` may be
 
 def safe_sqrt(squares: Tensor) -> Tensor:
     """Square root; at 0, and below it by rounding, it is 0 and so is its gradient."""
-    return _roots(squares)
+
+    def formula(squares: Tensor) -> Tensor:
+        roots = squares.clamp(min=_smallest(squares)).sqrt()
+        return F.threshold(roots, 1.0001 * math.sqrt(_smallest(squares)), 0.0)
+
+    roots: Tensor = differentiable(formula, _roots, squares)
+    return roots
 
 
-def _squares(x: Tensor, y: Tensor | None, paired: bool) -> Tensor:
+def _squares(x: Tensor, y: Tensor | None = None, paired: bool = False) -> Tensor:
     if paired:
         return (x - (x if y is None else y)).square().sum(dim=1)
     if y is None:
-        squares: Tensor = _OwnSquares.apply(x, False)
+
+        def formula(x: Tensor) -> Tensor:
+            norm = x.square().sum(dim=1)
+            return _zero_diagonal(norm[:, None] + norm - 2 * x @ x.T)
+
+        squares: Tensor = differentiable(formula, _own_squares, x)
         return squares
     x_norm, y_norm = x.square().sum(dim=1), y.square().sum(dim=1)
     return x_norm[:, None] + torch.addmm(y_norm[None, :], x, y.T, alpha=-2)
 
 
-def _unit_squares(x: Tensor, y: Tensor | None, paired: bool) -> Tensor:
-    x, y = unit(x), None if y is None else unit(y)
+def _unit_squares(x: Tensor, y: Tensor | None = None, paired: bool = False) -> Tensor:
     if paired:
-        return (x - (x if y is None else y)).square().sum(dim=1)
+        return _squares(unit(x), None if y is None else unit(y), paired)
     if y is None:
-        squares: Tensor = _OwnSquares.apply(x, True)
+
+        def formula(x: Tensor) -> Tensor:
+            return _zero_diagonal(2 - 2 * dot(unit(x)))
+
+        squares: Tensor = differentiable(formula, chain(to_unit, _own_unit_squares), x)
         return squares
-    return torch.addmm(x.new_full((1, 1), 2.0), x, y.T, alpha=-2)
+    return torch.addmm(x.new_full((1, 1), 2.0), unit(x), unit(y).T, alpha=-2)
+
+
+def _not_negative(squares: Tensor) -> Tensor:
+    """In place and unseen by autograd: below 0 there is rounding only, its gradient is 0 anyway."""
+    if is_transformed():
+        return squares.clamp(min=0)
+    squares.detach().clamp_(min=0)
+    return squares
+
+
+def _zero_diagonal(dist: Tensor) -> Tensor:
+    """Between a row and itself there is rounding only."""
+    return dist.masked_fill(torch.eye(len(dist), dtype=torch.bool, device=dist.device), 0.0)
+
+
+def _smallest(squares: Tensor) -> float:
+    return 1e-12 if squares.dtype == torch.float64 else 1e-8
 
 
 def _both_ways(grad: Tensor) -> Tensor:
@@ -135,87 +185,122 @@ def _both_ways(grad: Tensor) -> Tensor:
     return grad.T.contiguous().add_(grad)
 
 
-class _Gram(torch.autograd.Function):
+def _gram(x: Tensor) -> tuple[Tensor, Back]:
     """Products of rows with each other. Both sides are the same rows: their two gradients are one
     matrix product instead of two."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
-        return x @ x.T
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
-        return _both_ways(grad) @ x
+    return x @ x.T, lambda grad: (_both_ways(grad) @ x,)
 
 
-class _OwnSquares(torch.autograd.Function):
-    """Squared distances of rows to each other; of unit rows the lengths are known. A row is at 0
-    from itself (in float32 rounding would put it at a distance of about 3e-4)."""
+def _own_squares(x: Tensor) -> tuple[Tensor, Back]:
+    """Squared distances of rows to each other. A row is at 0 from itself (in float32 rounding would
+    put it at a distance of about 3e-4)."""
+    norm = x.square().sum(dim=1)
+    squares = torch.addmm(norm[None, :], x, x.T, alpha=-2).add_(norm[:, None])
 
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, is_unit: bool) -> Tensor:
-        ctx.save_for_backward(x)
-        ctx.is_unit = is_unit
-        if is_unit:
-            squares = torch.addmm(x.new_full((1, 1), 2.0), x, x.T, alpha=-2)
-        else:
-            norm = x.square().sum(dim=1)
-            squares = torch.addmm(norm[None, :], x, x.T, alpha=-2).add_(norm[:, None])
-        return squares.fill_diagonal_(0.0)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        (x,) = ctx.saved_tensors
+    def back(grad: Tensor) -> tuple[Tensor]:
         both = _both_ways(grad)
-        if ctx.is_unit:
-            return (both @ x).mul_(-2), None
-        return torch.addmm(both.sum(dim=1, keepdim=True) * x, both, x, beta=2, alpha=-2), None
+        return (torch.addmm(both.sum(dim=1, keepdim=True) * x, both, x, beta=2, alpha=-2),)
+
+    return squares.fill_diagonal_(0.0), back
 
 
-def _not_negative(squares: Tensor) -> Tensor:
-    """In place and unseen by autograd: below 0 there is rounding only, its gradient is 0 anyway."""
-    squares.detach().clamp_(min=0)
-    return squares
+def _own_unit_squares(rows: Tensor) -> tuple[Tensor, Back]:
+    """The same of unit rows, whose lengths are known."""
+    squares = torch.addmm(rows.new_full((1, 1), 2.0), rows, rows.T, alpha=-2)
+    return squares.fill_diagonal_(0.0), lambda grad: ((_both_ways(grad) @ rows).mul_(-2),)
 
 
-def _zero_diagonal(dist: Tensor) -> Tensor:
-    """Likewise between a row and itself."""
-    dist.detach().fill_diagonal_(0.0)
-    return dist
+def _roots(squares: Tensor) -> tuple[Tensor, Back]:
+    smallest = _smallest(squares)
+    roots = squares.clamp(min=smallest).sqrt_()
+    F.threshold(roots, 1.0001 * math.sqrt(smallest), 0.0, inplace=True)
 
-
-def _roots(squares: Tensor) -> Tensor:
-    roots: Tensor = _Roots.apply(squares)
-    return roots
-
-
-class _Roots(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, squares: Tensor) -> Tensor:
-        smallest = 1e-12 if squares.dtype == torch.float64 else 1e-8
-        roots = squares.clamp(min=smallest).sqrt_()
-        F.threshold(roots, 1.0001 * math.sqrt(smallest), 0.0, inplace=True)
-        ctx.save_for_backward(roots)
-        return roots
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        (roots,) = ctx.saved_tensors
+    def back(grad: Tensor) -> tuple[Tensor]:
         slope = F.threshold(roots, 0.0, math.inf).mul_(2)  # no gradient where the root is 0
-        return torch.div(grad, slope, out=slope)
+        return (torch.div(grad, slope, out=slope),)
+
+    return roots, back
+
+
+def _above_zero(squares: Tensor) -> tuple[Tensor, Back]:
+    return squares.clamp_(min=0), lambda grad: (grad,)
+
+
+def _from_one(sim: Tensor) -> tuple[Tensor, Back]:
+    return sim.neg_().add_(1).fill_diagonal_(0.0), lambda grad: (-grad,)
+
+
+_cosines = chain(to_unit, _gram)
+_distances = chain(_own_squares, _roots)
+_unit_distances = chain(to_unit, _own_unit_squares, _roots)
+# rows with each other, the gradient written out
+OWN: dict[Measure, Written] = {
+    dot: _gram,
+    cosine: _cosines,
+    cosine_distance: chain(_cosines, _from_one),
+    distance: _distances,
+    squared_distance: chain(_own_squares, _above_zero),
+    unit_distance: _unit_distances,
+    unit_squared_distance: chain(to_unit, _own_unit_squares, _above_zero),
+}
+
+
+def listed(measure: Measure, anchor: Tensor, reference: Tensor) -> Written | None:
+    """The measure between listed rows, its gradient written out; None where nobody wrote it."""
+
+    def squares(rows: Tensor) -> tuple[Tensor, Back]:
+        gaps = rows.index_select(0, anchor).sub_(rows.index_select(0, reference))  # [P, D]
+
+        def back(grad: Tensor) -> tuple[Tensor]:
+            on_gaps = gaps * (2 * grad)[:, None]
+            on_rows = torch.zeros_like(rows).index_add_(0, anchor, on_gaps)
+            return (on_rows.index_add_(0, reference, on_gaps, alpha=-1),)
+
+        return gaps.square().sum(dim=1), back
+
+    steps: dict[Measure, tuple[Written, ...]] = {
+        distance: (squares, _roots),
+        squared_distance: (squares,),
+        unit_distance: (to_unit, squares, _roots),
+        unit_squared_distance: (to_unit, squares),
+    }
+    return chain(*steps[measure]) if measure in steps else None
 
 
 def log_sum_exp(values: Tensor, where: Tensor, dim: int = 1, scale: float = 1.0) -> Tensor:
     """log of the sum of exp(scale * values) over a mask; -inf, without gradient, where empty."""
     if values.numel() == 0:  # an empty batch has no largest entry
         return torch.logsumexp(scale * values, dim=dim)
-    result: Tensor = _LogSumExp.apply(values, where, dim, scale)
+
+    def formula(values: Tensor) -> Tensor:
+        found = torch.where(where, scale * values, -OFF).logsumexp(dim=dim)
+        return torch.where(found > -OFF / 2, found, -math.inf)
+
+    def written(values: Tensor) -> tuple[Tensor, Back]:
+        exponents = torch.where(where, values, -OFF / scale).mul_(scale)
+        found, weights = soft_maximum(exponents, dim)
+        slope = weights.mul_((found > -OFF / 2) * scale)
+        found = torch.threshold_(found, -OFF / 2, -math.inf).squeeze(dim)
+        return found, lambda grad: (slope * grad.unsqueeze(dim),)
+
+    result: Tensor = differentiable(formula, written, values)
     return result
+
+
+OFF = 1e30  # an exponent of -OFF is one that does not count: finite, so that nothing becomes NaN
+
+
+def soft_maximum(exponents: Tensor, dim: int = 1) -> tuple[Tensor, Tensor]:  # [N, 1], [N, M]
+    """log of the sum of exp(exponents), and each one's share of that sum, its gradient. (Softmax is
+    several times faster than exp where entries are small.)"""
+    shares = torch.softmax(exponents, dim=dim)
+    largest = exponents.amax(dim=dim, keepdim=True)
+    return largest.sub_(shares.amax(dim=dim, keepdim=True).log_()), shares
+
+
+def among(counts: Tensor) -> Tensor:
+    """0 where a pair counts (1) and -OFF where it does not (0): exponents are added to it."""
+    return (counts - 1).mul_(OFF)
 
 
 def log1p_sum_exp(values: Tensor, where: Tensor, dim: int = 1, scale: float = 1.0) -> Tensor:
@@ -223,23 +308,10 @@ def log1p_sum_exp(values: Tensor, where: Tensor, dim: int = 1, scale: float = 1.
     return F.softplus(log_sum_exp(values, where, dim, scale))
 
 
-class _LogSumExp(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, where: Tensor, dim: int, scale: float) -> Tensor:
-        weights = torch.where(where, values, -math.copysign(math.inf, scale)).mul_(scale)
-        lowest = torch.finfo(weights.dtype).min
-        largest = weights.amax(dim=dim, keepdim=True).clamp_(min=lowest)  # finite where empty
-        total = weights.sub_(largest).exp_().sum(dim=dim, keepdim=True)
-        weights.mul_(scale / total.clamp(min=1))  # the largest entry alone makes 1
-        ctx.save_for_backward(weights)
-        ctx.dim = dim
-        return largest.add_(total.log_()).squeeze(dim)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
-        (weights,) = ctx.saved_tensors
-        return weights * grad.unsqueeze(ctx.dim), None, None, None
+def positive_pairs(pos: Tensor) -> tuple[Tensor, Tensor]:  # two [P]
+    """The places of positive pairs in a flattened matrix, and their anchors."""
+    pair = pos.flatten().nonzero()[:, 0]
+    return pair, pair // max(1, pos.shape[1])
 
 
 def masked_mean(values: Tensor, where: Tensor) -> Tensor:
@@ -250,93 +322,3 @@ def masked_mean(values: Tensor, where: Tensor) -> Tensor:
 def weighted_mean(values: Tensor, counts: Tensor) -> Tensor:
     """Mean of values that count so often each; 0, attached to the graph, where nothing counts."""
     return torch.dot(values.flatten(), counts.flatten()) / counts.sum().clamp(min=1)
-
-
-def hinge_sum(
-    values: Tensor, bound: Tensor | float, counts: Tensor, below: bool = False
-) -> tuple[Tensor, Tensor]:  # two scalars
-    """The sum of [values - bound]+, each counting so often, and how many of the terms are above 0;
-    with `below` of [bound - values]+. A tensor of bounds broadcasts, and gets its gradient."""
-    if not isinstance(bound, Tensor):
-        bound = values.new_tensor(bound)
-    total, active = _HingeSum.apply(values, bound, counts, -1.0 if below else 1.0)
-    return total, active
-
-
-class _HingeSum(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, values: Tensor, bound: Tensor, counts: Tensor, sign: float
-    ) -> tuple[Tensor, Tensor]:
-        terms = (values - bound if sign > 0 else bound - values).clamp_(min=0)
-        total = torch.dot(terms.flatten(), counts.flatten())
-        slope = terms.sign_().mul_(counts)  # how often each active term counts
-        active = slope.sum()
-        ctx.save_for_backward(slope)
-        ctx.sign, ctx.bound_shape = sign, bound.shape
-        ctx.mark_non_differentiable(active)
-        return total, active
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
-        (slope,) = ctx.saved_tensors
-        on_values = slope * (ctx.sign * grad)
-        on_bound = -on_values.sum_to_size(ctx.bound_shape) if ctx.needs_input_grad[1] else None
-        return on_values, on_bound, None, None
-
-
-def hinge_triplets(
-    dist: Tensor, pos: Tensor, neg: Tensor, margin: float
-) -> tuple[Tensor, Tensor]:  # two scalars
-    """The sum of [dist[a,p] - dist[a,n] + margin]+ over all triplets of two masks, and how many of
-    the terms are above 0."""
-    total, active = _TripletSum.apply(dist, pos, neg, margin)
-    return total, active
-
-
-def softplus_triplets(dist: Tensor, pos: Tensor, neg: Tensor) -> Tensor:  # scalar
-    """The sum of log(1 + exp(dist[a,p] - dist[a,n])) over all triplets of two masks."""
-    total, _ = _TripletSum.apply(dist, pos, neg, None)
-    return total
-
-
-class _TripletSum(torch.autograd.Function):
-    """Runs over blocks of positive pairs against their rows of negatives. The gradient is known
-    while the block is at hand, so an [N, M] matrix of it is kept instead of the [N, M, M] terms:
-    every triplet costs time, none costs memory. Without a margin the hinge is a soft one."""
-
-    BLOCK = 1 << 16  # entries at a time: the block stays in a core's cache
-
-    @staticmethod
-    def forward(
-        ctx: Any, dist: Tensor, pos: Tensor, neg: Tensor, margin: float | None
-    ) -> tuple[Tensor, Tensor]:
-        anchor, positive = pos.nonzero(as_tuple=True)  # [P]
-        near = dist[anchor, positive] + (margin or 0.0)  # [P]
-        far = dist.masked_fill(~neg, math.inf)  # [N, M]; infinitely far: no term, no gradient
-        gradient = torch.zeros_like(dist)
-        total, slope_of_near = dist.new_zeros(()), torch.empty_like(near)
-        rows = max(1, _TripletSum.BLOCK // max(1, dist.shape[1]))
-        for start in range(0, len(anchor), rows):
-            block = slice(start, start + rows)
-            gap = far.index_select(0, anchor[block]).neg_().add_(near[block, None])  # [rows, M]
-            if margin is None:
-                total += F.softplus(gap).sum()
-                slope = gap.sigmoid_()
-            else:
-                total += gap.clamp_(min=0).sum()
-                slope = gap.sign_()
-            torch.sum(slope, dim=1, out=slope_of_near[block])
-            gradient.index_add_(0, anchor[block], slope, alpha=-1)
-        gradient[anchor, positive] += slope_of_near
-        active = slope_of_near.sum()  # a hinge's slope is 1 where it is above 0
-        ctx.save_for_backward(gradient)
-        ctx.mark_non_differentiable(active)
-        return total, active
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, None, None, None]:
-        (gradient,) = ctx.saved_tensors
-        return gradient * grad, None, None, None

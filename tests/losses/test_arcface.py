@@ -83,7 +83,7 @@ def test_equals_pytorch_metric_learning() -> None:
 def test_own_logit_falls_with_the_angle_all_the_way() -> None:
     loss = Arcface(2, 2, scale=1.0, margin=0.5)
     cos = torch.linspace(1, -1, 2001, dtype=torch.float64)
-    assert (loss._turned(cos).diff() < 0).all()
+    assert (loss._turned(cos)[0].diff() < 0).all()
 
 
 def test_grows_with_the_margin(spec: SimpleNamespace) -> None:

@@ -72,7 +72,7 @@ def test_many_blocks_equal_one(monkeypatch: pytest.MonkeyPatch, cases) -> None:
     x = cases[0].x.clone().requires_grad_()
     whole = cases[0](Triplet(0.7), x)
     (gradient,) = torch.autograd.grad(whole, x)
-    monkeypatch.setattr("unseen.geometry._TripletSum.BLOCK", 25)
+    monkeypatch.setattr("unseen.hinges.BLOCK", 25)
     parts = cases[0](Triplet(0.7), x)
     assert parts.item() == pytest.approx(whole.item(), abs=1e-12)
     torch.testing.assert_close(torch.autograd.grad(parts, x)[0], gradient)

@@ -18,7 +18,8 @@ import torch
 from torch import Tensor
 
 from unseen.classical.base import LinearMetric
-from unseen.geometry import hinge_triplets, squared_distance
+from unseen.geometry import squared_distance
+from unseen.hinges import hinge_triplets
 from unseen.tuples import relations
 
 

@@ -19,6 +19,7 @@ Use      n_pair miner (one random positive per anchor); without it all positive 
 """
 
 import math
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -26,7 +27,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from unseen.geometry import cosine, dot, log_sum_exp
+from unseen.geometry import among, cosine, dot, log_sum_exp, positive_pairs, soft_maximum
 from unseen.losses.base import (
     Comparison,
     Loss,
@@ -38,6 +39,7 @@ from unseen.losses.base import (
 # entries of [pairs, references] at a time; where there are more, they are computed again for the
 # gradient instead of kept
 BLOCK = 1 << 22
+SMALL = 160  # items: no batch of so many has a larger block
 
 
 class Angular(Loss):
@@ -69,25 +71,47 @@ class Angular(Loss):
         self.judged_raw = n_pair
 
     def price(self, batch: Comparison) -> Tensor:
+        own = batch.tuples is None and batch.ref_labels is None and len(batch.labels) <= SMALL
+        price = batch.priced(
+            cosine, partial(self._angular, batch), self._slope if own else None
+        ) + penalty(batch.embeddings, self.nu, self.penalty)
+        if not self.n_pair:
+            return price
         anchor, positive = batch.positive_pairs()  # [P]
-        neg = batch.masks()[1]  # [N, M]
+        products = batch.matrix(dot)  # [N, M]
+        near = products.flatten().index_select(0, anchor * products.shape[1] + positive)
+        across = log_sum_exp(products, batch.masks()[1]).index_select(0, anchor)
+        return price + F.softplus(across - near).sum() / max(1, len(anchor))
+
+    def _angular(self, batch: Comparison, sim: Tensor, _: Tensor, neg: Tensor) -> Tensor:
+        """The angular term, weighed."""
+        anchor, positive = batch.positive_pairs()  # [P]
+        weight = self.weight / max(1, len(anchor))
         if batch.tuples is None and batch.ref_labels is None:  # (a, p) and (p, a) cost the same
             once = anchor < positive
-            total = 2 * self.weight * self._angular_sum(batch, anchor[once], positive[once], neg)
-        else:
-            total = self.weight * self._angular_sum(batch, anchor, positive, neg)
-        if self.n_pair:
-            products = batch.matrix(dot)
-            near = products.flatten().index_select(0, anchor * products.shape[1] + positive)
-            across = log_sum_exp(products, neg).index_select(0, anchor)
-            total = total + F.softplus(across - near).sum()
-        return total / max(1, len(anchor)) + penalty(batch.embeddings, self.nu, self.penalty)
+            return 2 * weight * self._angular_sum(batch, sim, anchor[once], positive[once], neg)
+        return weight * self._angular_sum(batch, sim, anchor, positive, neg)
+
+    def _slope(self, sim: Tensor, pos: Tensor, neg: Tensor) -> tuple[Tensor, Tensor]:
+        """The angular term of all positive pairs, and its gradient by the similarities."""
+        pair, anchor = positive_pairs(pos.triu())  # [P], each pair once
+        positive = pair % len(sim)
+        both = sim.index_select(0, anchor).add_(sim.index_select(0, positive))  # [P, N]
+        exponents = among(neg).index_select(0, anchor).add_(both, alpha=4 * self.tangent)
+        push, shares = soft_maximum(exponents)  # [P, 1], [P, N]
+        near = sim.flatten().index_select(0, pair)
+        costs = push[:, 0].sub_(near, alpha=2 + 2 * self.tangent)
+        weight = self.weight / max(1, len(pair))
+        by_cost = costs.sigmoid().mul_(weight)
+        by_both = shares.mul_(by_cost[:, None] * (4 * self.tangent))
+        slope = torch.zeros_like(sim).index_add_(0, anchor, by_both)
+        slope.index_add_(0, positive, by_both)
+        slope.view(-1).index_add_(0, pair, by_cost, alpha=-(2 + 2 * self.tangent))
+        return F.softplus(costs).sum() * weight, slope
 
     def _angular_sum(
-        self, batch: Comparison, anchor: Tensor, positive: Tensor, neg: Tensor
+        self, batch: Comparison, sim: Tensor, anchor: Tensor, positive: Tensor, neg: Tensor
     ) -> Tensor:
-        sim = batch.matrix(cosine)  # [N, M]
-
         def block(anchor: Tensor, positive: Tensor) -> Tensor:
             if batch.ref_embeddings is None:
                 of_positive = sim.index_select(0, positive)  # [P, M]

@@ -25,7 +25,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from unseen.geometry import dot, unit
+from unseen.derivatives import Back, differentiable
+from unseen.geometry import scaled_cosine
 from unseen.losses.base import LabelLoss
 
 
@@ -58,18 +59,34 @@ class Arcface(LabelLoss):
         self.weight = nn.Parameter(torch.empty(num_classes, embedding_size).uniform_(-bound, bound))
 
     def on_labels(self, embeddings: Tensor, labels: Tensor) -> Tensor:  # [N, D], [N]
-        # scaling the embeddings spares two passes over the larger matrix
-        weight = unit(self.weight.to(embeddings.dtype))
-        logits = dot(self.scale * unit(embeddings), weight)  # [N, C]
+        logits = scaled_cosine(embeddings, self.weight.to(embeddings.dtype), self.scale)  # [N, C]
         if self.clamp:
             logits = logits.clamp(min=self.scale * 1e-10)
-        own = labels[:, None]
-        harder = self.scale * self._turned(logits.gather(1, own) / self.scale)  # [N, 1]
-        return F.cross_entropy(logits.scatter(1, own, harder), labels)
+        return F.cross_entropy(self._harder(logits, labels[:, None]), labels)
 
-    def _turned(self, cos: Tensor) -> Tensor:
-        """cos(theta + margin), continued downwards beyond theta = pi - margin."""
-        sin = (1 - cos.square()).clamp(min=1e-12).sqrt()
-        turned = cos * math.cos(self.margin) - sin * math.sin(self.margin)
-        falling = cos - self.margin * math.sin(self.margin)
-        return torch.where(cos > -math.cos(self.margin), turned, falling)
+    def _harder(self, logits: Tensor, own: Tensor) -> Tensor:  # [N, C], [N, 1]
+        """The logits with the margin on their own class's."""
+
+        def formula(logits: Tensor) -> Tensor:
+            turned, _ = self._turned(logits.gather(1, own) / self.scale)
+            return logits.scatter(1, own, self.scale * turned)
+
+        def written(logits: Tensor) -> tuple[Tensor, Back]:
+            turned, slope = self._turned(logits.gather(1, own) / self.scale)
+            return (
+                logits.scatter(1, own, self.scale * turned),
+                lambda grad: (grad.scatter(1, own, grad.gather(1, own) * slope),),
+            )
+
+        harder: Tensor = differentiable(formula, written, logits)
+        return harder
+
+    def _turned(self, cos: Tensor) -> tuple[Tensor, Tensor]:
+        """cos(theta + margin), continued downwards beyond theta = pi - margin, and its slope."""
+        sine, cosine = math.sin(self.margin), math.cos(self.margin)
+        square = 1 - cos.square()
+        sin = square.clamp(min=1e-12).sqrt()
+        within = cos > -cosine
+        turned = torch.where(within, cos * cosine - sin * sine, cos - self.margin * sine)
+        rising = (square > 1e-12) & within  # where the sine counts
+        return turned, torch.where(within, cosine, 1.0) + torch.where(rising, sine * cos / sin, 0.0)

@@ -8,8 +8,9 @@ else.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -17,7 +18,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unseen import geometry
+from unseen.derivatives import Back, Written, differentiable
 from unseen.geometry import Measure, full_precision
+from unseen.hinges import triplet_mean, triplet_mean_slope
 from unseen.tuples import (
     Pairs,
     Triplets,
@@ -28,6 +31,7 @@ from unseen.tuples import (
     check_within,
     from_indices,
     pair_masks,
+    relation_counts,
     relations,
 )
 
@@ -61,13 +65,48 @@ class Comparison:
     def matrix(self, measure: Measure) -> Tensor:  # [N, M]
         return measure(self.embeddings, self.ref_embeddings)
 
+    def priced(
+        self,
+        measure: Measure,
+        formula: Callable[[Tensor, Tensor, Tensor], Tensor],
+        slope: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]] | None = None,
+        own: Written | None = None,
+    ) -> Tensor:
+        """formula(matrix, pos, neg), of the measure and two masks. Where the batch is compared with
+        itself, matrix and price are one function of the embeddings if `slope`, from the matrix and
+        the masks as numbers (0 or 1), gives the same value and its gradient by the matrix. `own`:
+        the matrix with its gradient, of a measure that geometry.OWN does not have."""
+
+        def plain(embeddings: Tensor) -> Tensor:
+            return formula(measure(embeddings, self.ref_embeddings), *self.masks())
+
+        own = own or geometry.OWN.get(measure)
+        if slope is None or own is None or self.ref_embeddings is not None or not len(self.labels):
+            return plain(self.embeddings)
+        pos, neg = self._numbers()
+
+        def written(embeddings: Tensor) -> tuple[Tensor, Back]:
+            matrix, back = own(embeddings)
+            value, on_matrix = slope(matrix, pos, neg)
+            return value, lambda grad: back(on_matrix * grad)
+
+        price: Tensor = differentiable(plain, written, self.embeddings)
+        return price
+
     def values(self, measure: Measure, anchor: Tensor, reference: Tensor) -> Tensor:  # [P]
         """The measure between listed anchors and references only."""
         rows, columns = self._shape()
         references = self.embeddings if self.ref_embeddings is None else self.ref_embeddings
         if _DENSE * len(anchor) <= rows * columns:
-            x, y = self.embeddings.index_select(0, anchor), references.index_select(0, reference)
-            return measure(x, y, paired=True)
+
+            def formula(x: Tensor, y: Tensor) -> Tensor:
+                return measure(x.index_select(0, anchor), y.index_select(0, reference), paired=True)
+
+            written = geometry.listed(measure, anchor, reference)
+            if written is None or self.ref_embeddings is not None:
+                return formula(self.embeddings, references)
+            values: Tensor = differentiable(lambda x: formula(x, x), written, self.embeddings)
+            return values
         self._look_up(reference)
         return (
             self.matrix(measure)
@@ -103,10 +142,18 @@ class Comparison:
         """Which positive and which negative pairs count."""
         if self.tuples is None:
             return relations(self.labels, self.ref_labels)
-        pairs = as_pairs(self.tuples)
+        return self._masks_of(as_pairs(self.tuples), torch.bool)
+
+    def _numbers(self) -> tuple[Tensor, Tensor]:  # two [N, N]
+        """The same as numbers, without references."""
+        if self.tuples is None:
+            return relation_counts(self.labels, self.embeddings.dtype)
+        return self._masks_of(as_pairs(self.tuples), self.embeddings.dtype)
+
+    def _masks_of(self, pairs: Pairs, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         self._look_up(pairs.positive)
         self._look_up(pairs.negative)
-        return pair_masks(pairs, *self._shape())
+        return pair_masks(pairs, *self._shape(), dtype)
 
     def pair_counts(self) -> tuple[Tensor, Tensor]:  # two [N, M]
         """How often each pair counts without tuples: once, or not at all."""
@@ -133,27 +180,24 @@ class Comparison:
         """The measure of the positive and of the negative pair of each triplet."""
         return self._of_pairs(measure, as_pairs(self.triplets()))
 
-    def hinge_triplets(
-        self, measure: Measure, margin: float
-    ) -> tuple[Tensor, Tensor, Tensor]:  # three scalars
-        """Over the triplets, dist being the measure: the sum of [dist[a,p] - dist[a,n] + margin]+,
-        how many of these terms are above 0, and how many there are."""
-        if self.tuples is None:
-            pos, neg = relations(self.labels, self.ref_labels)
-            dist = self.matrix(measure)
-            return *geometry.hinge_triplets(dist, pos, neg, margin), _count_triplets(pos, neg)
-        near, far = self.triplet_sides(measure)
-        terms = (near - far + margin).clamp(min=0)  # [T]
-        return terms.sum(), (terms > 0).sum(), torch.tensor(len(terms))
-
-    def softplus_triplets(self, measure: Measure) -> tuple[Tensor, Tensor]:  # two scalars
-        """Over the triplets: the sum of log(1 + exp(dist[a,p] - dist[a,n])), and their number."""
-        if self.tuples is None:
-            pos, neg = relations(self.labels, self.ref_labels)
-            dist = self.matrix(measure)
-            return geometry.softplus_triplets(dist, pos, neg), _count_triplets(pos, neg)
-        near, far = self.triplet_sides(measure)
-        return F.softplus(near - far).sum(), torch.tensor(len(near))
+    def triplet_mean(
+        self,
+        measure: Measure,
+        margin: float | None,
+        of_active: bool = False,
+        own: Written | None = None,
+    ) -> Tensor:
+        """The mean of [dist[a,p] - dist[a,n] + margin]+ over the triplets, dist being the measure;
+        `of_active`: over those above 0. Without a margin of log(1 + exp(dist[a,p] - dist[a,n]))."""
+        if self.tuples is not None:
+            near, far = self.triplet_sides(measure)
+            gaps = near - far
+            terms = F.softplus(gaps) if margin is None else (gaps + margin).clamp(min=0)  # [T]
+            num = (terms > 0).sum().clamp(min=1) if of_active else max(1, len(terms))
+            return terms.sum() / num
+        formula = partial(triplet_mean, margin=margin, of_active=of_active)
+        slope = partial(triplet_mean_slope, margin=margin, of_active=of_active)
+        return self.priced(measure, formula, slope, own)
 
     def _look_up(self, reference: Tensor) -> None:
         """Before a pair becomes a place in a flattened matrix, where an index that is too large
@@ -217,13 +261,16 @@ class Loss(nn.Module, ABC):
             check_lengths(tuples)
         references = None if ref_embeddings is None else full_precision(ref_embeddings)
         batch = Comparison(full_precision(embeddings), labels, tuples, references, ref_labels)
-        with torch.autocast(embeddings.device.type, enabled=False):
-            try:
+        device = embeddings.device.type
+        try:
+            if not torch.is_autocast_enabled(device):
                 return self.price(batch)
-            except (IndexError, RuntimeError):
-                if tuples is not None:  # the likely cause, looked at only now: it takes time
-                    check_within(tuples, labels, ref_labels)
-                raise
+            with torch.autocast(device, enabled=False):
+                return self.price(batch)
+        except (IndexError, RuntimeError):
+            if tuples is not None:  # the likely cause, looked at only now: it takes time
+                check_within(tuples, labels, ref_labels)
+            raise
 
     @abstractmethod
     def price(self, batch: Comparison) -> Tensor:
@@ -246,7 +293,7 @@ class MatrixLoss(Loss):
     measure: Measure = staticmethod(geometry.cosine)
 
     def price(self, batch: Comparison) -> Tensor:
-        return self.on_matrix(batch.matrix(self.measure), *batch.masks())
+        return batch.priced(self.measure, self.on_matrix, getattr(self, "slope", None))
 
     @abstractmethod
     def on_matrix(self, sim: Tensor, pos: Tensor, neg: Tensor) -> Tensor:  # three [N, M]
@@ -291,10 +338,6 @@ class LabelLoss(Loss):
     @abstractmethod
     def on_labels(self, embeddings: Tensor, labels: Tensor) -> Tensor:  # [N, D], [N]
         """The scalar from embeddings and 0..C-1 labels."""
-
-
-def _count_triplets(pos: Tensor, neg: Tensor) -> Tensor:  # int64 scalar
-    return (pos.sum(dim=1) * neg.sum(dim=1)).sum()
 
 
 def penalty(embeddings: Tensor, nu: float, power: str) -> Tensor | float:

@@ -16,7 +16,7 @@ Use      samples_per_class sampler with at least 2 per class.
 import torch.nn.functional as F
 from torch import Tensor
 
-from unseen.geometry import log_sum_exp, masked_mean
+from unseen.geometry import OFF, among, log_sum_exp, masked_mean, soft_maximum
 from unseen.losses.base import MatrixLoss
 from unseen.tuples import complete
 
@@ -41,3 +41,15 @@ class Circle(MatrixLoss):
         pull = log_sum_exp(-self.gamma * pull_weight * (sim - (1 - self.margin)), where=pos)  # [N]
         push = log_sum_exp(self.gamma * push_weight * (sim - self.margin), where=neg)  # [N]
         return masked_mean(F.softplus(pull + push), where=complete(pos, neg))
+
+    def slope(self, sim: Tensor, pos: Tensor, neg: Tensor) -> tuple[Tensor, Tensor]:
+        """The value, and its gradient by the similarities."""
+        pull_slope = (sim - (1 + self.margin)).mul_(self.gamma)  # minus the weight, times gamma
+        push_slope = (sim + self.margin).clamp_(min=0).mul_(self.gamma)
+        pull, near = soft_maximum(among(pos).addcmul_(pull_slope, sim - (1 - self.margin)))
+        push, far = soft_maximum(among(neg).addcmul_(push_slope, sim - self.margin))
+        exponents = pull.add_(push)  # [N, 1]
+        num = (exponents > -OFF / 2).sum().clamp(min=1)  # those with both
+        weight = exponents.sigmoid() / num
+        slope = near.mul_(pull_slope).addcmul_(far, push_slope).mul_(weight)
+        return F.softplus(exponents).sum() / num, slope

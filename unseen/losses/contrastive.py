@@ -20,12 +20,15 @@ Use      samples_per_class sampler; distance_weighted miner, with or without the
 
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
-from unseen.geometry import UNIT_DISTANCES, hinge_sum
+from unseen.geometry import UNIT_DISTANCES
+from unseen.hinges import hinge_sum
 from unseen.losses.base import (
     Comparison,
     Loss,
+    Side,
     check_choice,
     check_not_negative,
     check_positive,
@@ -78,14 +81,44 @@ class Contrastive(Loss):
         self.positive_power, self.factor = positive_power, factor
 
     def price(self, batch: Comparison) -> Tensor:
-        positive, negative = batch.sides(self.measure)
+        if batch.tuples is None and self.positive_power == 1:
+            return batch.priced(self.measure, self._on_matrix, self._slope)
+        return self._on_sides(*batch.sides(self.measure), len(batch.labels))
+
+    def _on_matrix(self, dist: Tensor, pos: Tensor, neg: Tensor) -> Tensor:  # three [N, M]
+        row = torch.arange(len(dist), device=dist.device)[:, None]
+        positive, negative = (Side(dist, mask.to(dist.dtype), row) for mask in (pos, neg))
+        return self._on_sides(positive, negative, len(dist))
+
+    def _slope(self, dist: Tensor, pos: Tensor, neg: Tensor) -> tuple[Tensor, Tensor]:
+        """The value, and its gradient by the distances, in numbers that count once."""
+        pull, pull_slope = _hinge(dist - self.pos_margin, pos)
+        push, push_slope = _hinge(self.neg_margin - dist, neg)
+        if self.reduction == "anchors":
+            weight = self.factor / max(1, len(dist))
+            return (pull + push) * weight, pull_slope.sub_(push_slope).mul_(weight)
+        by_active = self.reduction == "active"
+        num_pull = (pull_slope if by_active else pos).sum().clamp_(min=1)
+        num_push = (neg if self.reduction == "mean" else push_slope).sum().clamp_(min=1)
+        pull_weight, push_weight = self.factor / num_pull, self.factor / num_push
+        slope = pull_slope.mul_(pull_weight).sub_(push_slope.mul_(push_weight))
+        return pull * pull_weight + push * push_weight, slope
+
+    def _on_sides(self, positive: Side, negative: Side, num_anchors: int) -> Tensor:
         push, active_push = hinge_sum(negative.values, self.neg_margin, negative.counts, below=True)
         pull, active_pull = hinge_sum(positive.values, self.pos_margin, positive.counts)
         if self.positive_power == 2:
             terms = (positive.values - self.pos_margin).clamp(min=0).square()
             pull = (terms * positive.counts).sum()
         if self.reduction == "anchors":
-            return self.factor * (pull + push) / max(1, len(batch.labels))
+            return self.factor * (pull + push) / max(1, num_anchors)
         num_pull = active_pull if self.reduction == "active" else positive.counts.sum()
         num_push = negative.counts.sum() if self.reduction == "mean" else active_push
         return self.factor * (pull / num_pull.clamp(min=1) + push / num_push.clamp(min=1))
+
+
+def _hinge(gaps: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:  # scalar, [N, M]
+    """The sum of the gaps above 0, and how often each of them counts."""
+    gaps.clamp_(min=0)
+    total = torch.dot(gaps.flatten(), counts.flatten())
+    return total, gaps.sign_().mul_(counts)

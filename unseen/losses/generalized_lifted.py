@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from unseen.geometry import distance, log_sum_exp, masked_mean
+from unseen.geometry import OFF, among, distance, log_sum_exp, masked_mean, soft_maximum
 from unseen.losses.base import Comparison, Loss, check_choice, check_not_negative, penalty
 from unseen.tuples import complete
 
@@ -44,9 +44,18 @@ class GeneralizedLifted(Loss):
         self.margin, self.nu, self.penalty = margin, nu, penalty
 
     def price(self, batch: Comparison) -> Tensor:
-        dist = batch.matrix(distance)  # [N, M]
-        pos, neg = batch.masks()
-        valid = complete(pos, neg)  # [N]
-        costs = self.margin + log_sum_exp(dist, pos) + log_sum_exp(dist, neg, scale=-1.0)  # [N]
-        price = masked_mean(costs.clamp(min=0), valid)
+        price = batch.priced(distance, self._on_matrix, self._slope)
         return price + penalty(batch.embeddings, self.nu, self.penalty)
+
+    def _on_matrix(self, dist: Tensor, pos: Tensor, neg: Tensor) -> Tensor:  # three [N, M]
+        costs = self.margin + log_sum_exp(dist, pos) + log_sum_exp(dist, neg, scale=-1.0)  # [N]
+        return masked_mean(costs.clamp(min=0), where=complete(pos, neg))
+
+    def _slope(self, dist: Tensor, pos: Tensor, neg: Tensor) -> tuple[Tensor, Tensor]:
+        """The value, and its gradient by the distances."""
+        farthest, far = soft_maximum(among(pos).add_(dist))  # [N, 1], [N, M]
+        nearest, near = soft_maximum(among(neg).sub_(dist))
+        costs = farthest.add_(nearest).add_(self.margin)
+        num = (costs > -OFF / 2).sum().clamp(min=1)  # those with both
+        costs.clamp_(min=0)
+        return costs.sum() / num, far.sub_(near).mul_(costs.sign() / num)

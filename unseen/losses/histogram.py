@@ -34,8 +34,17 @@ class Histogram(Loss):
         self.nodes = nodes
 
     def price(self, batch: Comparison) -> Tensor:
-        positive, negative = (self._histogram(side) for side in batch.sides(cosine))
-        return torch.dot(negative, positive.cumsum(dim=0))
+        if batch.tuples is None:
+            return batch.priced(cosine, self._on_matrix, self._slope)
+        return self._on_sides(*batch.sides(cosine))
+
+    def _on_matrix(self, sim: Tensor, pos: Tensor, neg: Tensor) -> Tensor:  # three [N, M]
+        row = torch.arange(len(sim), device=sim.device)[:, None]
+        return self._on_sides(*(Side(sim, mask.to(sim.dtype), row) for mask in (pos, neg)))
+
+    def _on_sides(self, positive: Side, negative: Side) -> Tensor:
+        below = self._histogram(positive).cumsum(dim=0)
+        return torch.dot(self._histogram(negative), below)
 
     def _histogram(self, side: Side) -> Tensor:  # [nodes]
         counts = side.counts.flatten()
@@ -46,3 +55,23 @@ class Histogram(Loss):
         empty = place.new_zeros(self.nodes)
         total = empty.index_add(0, node + 1, above).index_add(0, node, counts - above)
         return total / counts.sum().clamp(min=1)
+
+    def _slope(self, sim: Tensor, pos: Tensor, neg: Tensor) -> tuple[Tensor, Tensor]:
+        """The value, and its gradient by the similarities. An item's pair is of one kind, so both
+        histograms are one list: the positive pairs' first."""
+        nodes, half = self.nodes, (self.nodes - 1) / 2
+        place = sim.clamp(-1, 1).mul_(half).add_(half)
+        lower = place.floor().clamp_(0, nodes - 2)
+        counts = pos + neg
+        above = place.sub_(lower).mul_(counts)  # the share of the node above
+        # a NaN stays in range here and spoils its share, hence the loss
+        node = lower.add_(neg, alpha=nodes).long().clamp_(0, 2 * nodes - 2).flatten()
+        both = sim.new_zeros(2 * nodes).index_add_(0, node, (counts - above).flatten())
+        both[1:].index_add_(0, node, above.flatten())
+        num_positive, num_negative = pos.sum().clamp_(min=1), neg.sum().clamp_(min=1)
+        positive, negative = both[:nodes].div_(num_positive), both[nodes:].div_(num_negative)
+        value = torch.dot(negative, positive.cumsum(dim=0))
+        # one step to the right: a positive pair passes the negatives of its node, and so on
+        steps = torch.cat([negative / -num_positive, positive.roll(-1) / num_negative]).mul_(half)
+        slope = steps.index_select(0, node).view_as(sim).mul_(counts)
+        return value, slope

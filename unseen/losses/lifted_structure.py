@@ -23,12 +23,22 @@ Use      samples_per_class sampler; no miner, or multi_similarity.
 """
 
 import math
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from unseen.geometry import cosine, distance, log_sum_exp, masked_mean, unit_distance
+from unseen.geometry import (
+    among,
+    cosine,
+    distance,
+    log_sum_exp,
+    masked_mean,
+    positive_pairs,
+    soft_maximum,
+    unit_distance,
+)
 from unseen.losses.base import Comparison, Loss, check_choice, check_positive
 from unseen.tuples import complete
 
@@ -67,7 +77,9 @@ class LiftedStructure(Loss):
 
     def price(self, batch: Comparison) -> Tensor:
         if self.form == "pairs":
-            return self._on_pairs(batch)
+            formula = partial(self._on_pairs, batch)
+            slope = self._slope if batch.tuples is None else None
+            return batch.priced(self.measure, formula, slope)
         sim = batch.matrix(cosine)  # [N, M]
         pos, neg = batch.masks()
         valid = complete(pos, neg)  # [N]
@@ -78,9 +90,7 @@ class LiftedStructure(Loss):
         push = 2 / self.alpha * log_sum_exp(sim, neg, scale=self.alpha)
         return (pull + push).masked_fill(~valid, 0.0).sum() / max(1, len(sim))
 
-    def _on_pairs(self, batch: Comparison) -> Tensor:
-        dist = batch.matrix(self.measure)  # [N, M]
-        neg = batch.masks()[1]
+    def _on_pairs(self, batch: Comparison, dist: Tensor, _: Tensor, neg: Tensor) -> Tensor:
         # a pair without any negative: far below 0 instead of -inf, whose gradient would be NaN
         floor = torch.finfo(dist.dtype).min / 4
         of_anchor = log_sum_exp(dist, neg, scale=-1.0).clamp(min=floor)  # [N]
@@ -94,3 +104,20 @@ class LiftedStructure(Loss):
         )
         costs = (self.margin + ends + near).clamp(min=0)
         return costs.square().sum() / (2 * max(1, len(anchor)))
+
+    def _slope(self, dist: Tensor, pos: Tensor, neg: Tensor) -> tuple[Tensor, Tensor]:
+        """The value of all positive pairs, and its gradient by the distances."""
+        pair, anchor = positive_pairs(pos)  # [P]
+        ends, shares = soft_maximum(among(neg).sub_(dist))  # [N, 1], [N, M]
+        of_anchor = ends[:, 0].index_select(0, anchor)
+        of_positive = ends[:, 0].index_select(0, pair % len(dist))
+        near = dist.flatten().index_select(0, pair)
+        costs = torch.logaddexp(of_anchor, of_positive).add_(near).add_(self.margin).clamp_(min=0)
+        num = max(1, len(pair))
+        on_pair = costs / num
+        # (i, j) and (j, i) cost the same, so an anchor's share counts twice
+        on_ends = on_pair * of_anchor.sub_(of_positive).sigmoid_()
+        on_ends = torch.zeros_like(ends).index_add_(0, anchor, on_ends[:, None], alpha=-2)
+        slope = shares.mul_(on_ends)
+        slope.view(-1).index_add_(0, pair, on_pair)
+        return costs.square().sum() / (2 * num), slope

@@ -20,7 +20,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from unseen.geometry import hinge_sum, unit_distance
+from unseen.geometry import unit_distance
+from unseen.hinges import hinge_sum
 from unseen.losses.base import (
     Comparison,
     Loss,

@@ -16,10 +16,11 @@ Use      samples_per_class sampler with at least 2 per class; multi_similarity m
 
 from typing import Any, ClassVar
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from unseen.geometry import log_sum_exp
+from unseen.geometry import among, log_sum_exp, soft_maximum
 from unseen.losses.base import MatrixLoss
 
 
@@ -56,3 +57,17 @@ class MultiSimilarity(MatrixLoss):
             kept = (pos.any(dim=1) | neg.any(dim=1)).sum()
             return (pull + push).sum() / kept.clamp(min=1)
         return (pull + push).sum() / max(1, len(sim))
+
+    def slope(self, sim: Tensor, pos: Tensor, neg: Tensor) -> tuple[Tensor, Tensor]:
+        """The value, and its gradient by the similarities."""
+        alpha, beta, base = self.alpha, self.beta, self.base
+        pull, near = soft_maximum(among(pos).add_(sim, alpha=-alpha))  # [N, 1], [N, M]
+        push, far = soft_maximum(among(neg).add_(sim, alpha=beta))
+        both = torch.cat([pull.add_(alpha * base), push.sub_(beta * base)], dim=1)  # [N, 2]
+        total = F.softplus(both).sum(dim=0).dot(both.new_tensor([1 / alpha, 1 / beta]))
+        num: Tensor | int = len(sim)
+        if self.average == "kept":
+            num = torch.maximum(pos.amax(dim=1), neg.amax(dim=1)).sum().clamp(min=1)
+        weight = both.sigmoid_().div_(num)
+        slope = far.mul_(weight[:, 1:]).sub_(near.mul_(weight[:, :1]))
+        return total / num, slope

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from unseen.geometry import dot, unit
+from unseen.geometry import scaled_cosine
 from unseen.losses.base import LabelLoss
 
 
@@ -52,7 +52,6 @@ class NormalizedSoftmax(LabelLoss):
     def on_labels(self, embeddings: Tensor, labels: Tensor) -> Tensor:  # [N, D], [N]
         if self.layer_norm:
             embeddings = F.layer_norm(embeddings, embeddings.shape[1:])
-        # dividing the embeddings spares two passes over the larger matrix
-        weight = unit(self.weight.to(embeddings.dtype))
-        logits = dot(unit(embeddings) / self.temperature, weight)  # [N, C]
+        weight = self.weight.to(embeddings.dtype)
+        logits = scaled_cosine(embeddings, weight, 1 / self.temperature)  # [N, C]
         return F.cross_entropy(logits, labels)

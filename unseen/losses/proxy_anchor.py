@@ -14,14 +14,14 @@ Values   alpha 32, delta 0.1, proxies at 1e-2 and decayed by 1e-4 (authors' code
 Use      any sampler, no miner.
 """
 
-import math
 from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from unseen.geometry import dot, unit
+from unseen.derivatives import Back, differentiable
+from unseen.geometry import OFF, scaled_cosine, soft_maximum
 from unseen.losses.base import LabelLoss
 
 
@@ -48,20 +48,56 @@ class ProxyAnchor(LabelLoss):
         nn.init.kaiming_normal_(self.proxies, mode="fan_out")
 
     def on_labels(self, embeddings: Tensor, labels: Tensor) -> Tensor:  # [N, D], [N]
-        proxies = unit(self.proxies.to(embeddings.dtype))
-        sim = dot(proxies, self.alpha * unit(embeddings))  # [C, N], alpha times the cosine
-        margin = self.alpha * self.delta
-        own = labels[None, :]
-        push = sim.scatter(0, own, -math.inf).logsumexp(dim=1) + margin  # [C]
-        pull = attraction(margin - sim.gather(0, own)[0], labels, self.num_classes)
-        return pull + F.softplus(push).mean()
+        proxies = self.proxies.to(embeddings.dtype)
+        sim = scaled_cosine(proxies, embeddings, self.alpha)  # [C, N], alpha times the cosine
+        margin, own = self.alpha * self.delta, labels[None, :]
+
+        def formula(sim: Tensor) -> Tensor:
+            push = sim.scatter(0, own, -OFF).logsumexp(dim=1) + margin  # [C]
+            pull = attraction(margin - sim.gather(0, own)[0], labels, self.num_classes)
+            return pull + F.softplus(push).mean()
+
+        def written(sim: Tensor) -> tuple[Tensor, Back]:
+            push, slope = soft_maximum(sim.scatter(0, own, -OFF))  # [C, 1], [C, N]
+            push.add_(margin)
+            pull, by_own = _attraction(margin - sim.gather(0, own)[0], labels, self.num_classes)
+            slope.mul_(push.sigmoid() / len(push)).scatter_(0, own, -by_own[None, :])
+            return F.softplus(push).mean().add_(pull), lambda grad: (slope * grad,)
+
+        price: Tensor = differentiable(formula, written, sim)
+        return price
 
 
 def attraction(exponents: Tensor, labels: Tensor, num_classes: int) -> Tensor:
     """The first term, from each item's -alpha * (S - delta) [N] with its own proxy: the mean over
     the classes present of log(1 + sum of exp)."""
-    largest = exponents.new_zeros(num_classes)  # 0 is the exponent of the 1
-    largest.scatter_reduce_(0, labels, exponents.detach(), "amax")  # [C]
-    shares = (exponents - largest[labels]).exp()  # [N]
-    pull = largest.neg().exp().index_add(0, labels, shares).log() + largest  # [C], 0 where absent
-    return pull.sum() / torch.bincount(labels).count_nonzero().clamp(min=1)
+
+    def formula(exponents: Tensor) -> Tensor:
+        largest, _, total = _sums(exponents, labels, num_classes)
+        present = torch.zeros_like(largest).index_fill(0, labels, 1.0).sum().clamp(min=1)
+        return (total.log() + largest).sum() / present
+
+    def written(exponents: Tensor) -> tuple[Tensor, Back]:
+        value, slope = _attraction(exponents, labels, num_classes)
+        return value, lambda grad: (slope * grad,)
+
+    price: Tensor = differentiable(formula, written, exponents)
+    return price
+
+
+def _sums(
+    exponents: Tensor, labels: Tensor, num_classes: int
+) -> tuple[Tensor, Tensor, Tensor]:  # [C], [N], [C]
+    """Each class's largest exponent, 0 being that of the 1, the items' exp less it, their sums."""
+    largest = exponents.new_zeros(num_classes)
+    largest = largest.scatter_reduce(0, labels, exponents.detach(), "amax")
+    shares = (exponents - largest.index_select(0, labels)).exp()
+    return largest, shares, largest.neg().exp().index_add(0, labels, shares)
+
+
+def _attraction(exponents: Tensor, labels: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
+    """The first term and its gradient by the exponents."""
+    largest, shares, total = _sums(exponents, labels, num_classes)
+    present = torch.zeros_like(largest).index_fill_(0, labels, 1.0).sum().clamp_(min=1)
+    slope = shares.div_(total.index_select(0, labels).mul_(present))
+    return total.log_().add_(largest).sum() / present, slope

@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from unseen.geometry import dot, unit
+from unseen.geometry import scaled_cosine
 from unseen.losses.base import LabelLoss
 
 
@@ -56,8 +56,8 @@ class ProxyNca(LabelLoss):
 
     def on_labels(self, embeddings: Tensor, labels: Tensor) -> Tensor:  # [N, D], [N]
         # -q = 2 cos - 2, and the constant cancels between the two terms
-        proxies = unit(self.proxies.to(embeddings.dtype))
-        logits = dot(2 * self.scale * unit(embeddings), proxies)  # [N, C]
+        proxies = self.proxies.to(embeddings.dtype)
+        logits = scaled_cosine(embeddings, proxies, 2 * self.scale)  # [N, C]
         if self.include_positive:
             return F.cross_entropy(logits, labels)
         own = labels[:, None]

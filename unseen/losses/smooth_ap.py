@@ -16,12 +16,11 @@ Use      samples_per_class sampler with at least 4 per class, large batches. Any
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from unseen.derivatives import Back, differentiable
 from unseen.geometry import masked_mean
 from unseen.losses.base import MatrixLoss
 from unseen.tuples import complete
@@ -50,7 +49,34 @@ def positive_ranks(
     """For each positive pair its query and the smooth rank of its positive, among the query's
     positives and among all its pairs. Differentiable in the similarities."""
     query, positive = pos.nonzero(as_tuple=True)
-    ranks = _Ranks.apply(sim, query, positive, pos, pos | neg, temperature)
+    counted = pos | neg
+
+    def formula(sim: Tensor) -> Tensor:  # in memory of [P, M]
+        above = _above(sim, query, positive, temperature)
+        masks = torch.stack([pos[query], counted[query]]).to(sim.dtype)  # [2, P, M]
+        # the positive's own entry is sig(0) = 1/2 where the rank wants 1
+        return (above * masks).sum(dim=2) + 0.5
+
+    def written(sim: Tensor) -> tuple[Tensor, Back]:  # nothing of size P x M is kept
+        found = sim.new_empty(2, len(query))
+        for block, i, p in _blocks(query, positive, sim.shape[1]):
+            above = _above(sim, i, p, temperature)  # [B, M]
+            found[0, block] = (above * pos[i]).sum(dim=1)
+            found[1, block] = (above * counted[i]).sum(dim=1)
+
+        def back(grad: Tensor) -> tuple[Tensor]:  # [2, P]
+            on_sim = torch.zeros_like(sim)
+            for block, i, p in _blocks(query, positive, sim.shape[1]):
+                above = _above(sim, i, p, temperature)
+                on_positives, on_all = grad[:, block, None]
+                slope = (on_positives * pos[i] + on_all * counted[i]) * above * (1 - above)
+                on_sim.index_add_(0, i, slope)
+                on_sim[i, p] -= slope.sum(dim=1)
+            return (on_sim / temperature,)
+
+        return found.add_(0.5), back
+
+    ranks: Tensor = differentiable(formula, written, sim)
     return query, ranks[0], ranks[1]
 
 
@@ -60,49 +86,11 @@ def mean_per_query(values: Tensor, query: Tensor, pos: Tensor) -> Tensor:  # [N]
     return total / pos.sum(dim=1).clamp(min=1)
 
 
-class _Ranks(torch.autograd.Function):
-    """Two ranks [2, P] from similarities [N, M], block by block; nothing of size P x M is kept."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        sim: Tensor,
-        query: Tensor,
-        positive: Tensor,
-        pos: Tensor,
-        counted: Tensor,
-        temperature: float,
-    ) -> Tensor:
-        ctx.save_for_backward(sim, query, positive, pos, counted)
-        ctx.temperature = temperature
-        blocks = []
-        for i, p in _blocks(query, positive, sim.shape[1]):
-            above = _above(sim, i, p, temperature)  # [B, M]
-            # the positive's own entry is sig(0) = 1/2 where the rank wants 1
-            blocks.append(
-                torch.stack([(above * pos[i]).sum(dim=1), (above * counted[i]).sum(dim=1)]) + 0.5
-            )
-        return torch.cat(blocks, dim=1) if blocks else sim.new_zeros(2, 0)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # grad [2, P]
-        sim, query, positive, pos, counted = ctx.saved_tensors
-        grad_sim = torch.zeros_like(sim)
-        offset = 0
-        for i, p in _blocks(query, positive, sim.shape[1]):
-            above = _above(sim, i, p, ctx.temperature)
-            on_positives, on_all = grad[:, offset : offset + len(i), None]
-            slope = (on_positives * pos[i] + on_all * counted[i]) * above * (1 - above)
-            grad_sim.index_add_(0, i, slope)
-            grad_sim[i, p] -= slope.sum(dim=1)
-            offset += len(i)
-        return grad_sim / ctx.temperature, None, None, None, None, None
-
-
-def _blocks(query: Tensor, positive: Tensor, width: int) -> Iterator[tuple[Tensor, Tensor]]:
+def _blocks(query: Tensor, positive: Tensor, width: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
     rows = max(1, _ENTRIES // max(1, width))
-    return zip(query.split(rows), positive.split(rows), strict=True)
+    for start in range(0, len(query), rows):
+        block = slice(start, start + rows)
+        yield block, query[block], positive[block]
 
 
 def _above(sim: Tensor, query: Tensor, positive: Tensor, temperature: float) -> Tensor:  # [B, M]

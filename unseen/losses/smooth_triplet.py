@@ -18,7 +18,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from unseen.geometry import squared_distance, unit_squared_distance
+from unseen.derivatives import Back
+from unseen.geometry import OWN, squared_distance, unit_squared_distance
 from unseen.losses.base import Comparison, Loss, check_not_negative, check_positive
 
 
@@ -48,8 +49,16 @@ class SmoothTriplet(Loss):
         self.factor, self.own_lr, self.own_weight_decay = factor, lr, weight_decay
 
     def price(self, batch: Comparison) -> Tensor:
-        total, count = batch.softplus_triplets(self._scaled)
-        return self.factor * total / count.clamp(min=1)
+        scale = self.scale  # of this call: torch.func may lend another
+        square = scale.square()
 
-    def _scaled(self, x: Tensor, y: Tensor | None = None, paired: bool = False) -> Tensor:
-        return self.scale.square() * self.measure(x, y, paired)
+        def scaled(x: Tensor, y: Tensor | None = None, paired: bool = False) -> Tensor:
+            return square * self.measure(x, y, paired)
+
+        def own(x: Tensor) -> tuple[Tensor, Back]:
+            dist, back = OWN[self.measure](x)
+            return dist.mul_(square), lambda grad: back(grad * square)
+
+        if scale.requires_grad:
+            return self.factor * batch.triplet_mean(scaled, None)
+        return self.factor * batch.triplet_mean(scaled, None, own=own)

@@ -19,7 +19,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from unseen.geometry import squared_distance, unit
+from unseen.derivatives import Back, chain
+from unseen.geometry import OWN, squared_distance, to_unit, unit
 from unseen.losses.base import Comparison, Loss, check_not_negative
 
 
@@ -41,13 +42,14 @@ class Snr(Loss):
         self.judged_raw = not normalise
 
     def price(self, batch: Comparison) -> Tensor:
-        total, active, count = batch.hinge_triplets(self._ratios, self.margin)
-        price = total / active.clamp(min=1)
+        own = chain(to_unit, _own_ratios) if self.normalise else _own_ratios
+        price = batch.triplet_mean(self._ratios, self.margin, of_active=True, own=own)
         if self.weight == 0:
             return price
         rows = unit(batch.embeddings) if self.normalise else batch.embeddings
-        off_centre = torch.dot(rows.sum(dim=1).abs(), self._triplets_of(batch))
-        return price + self.weight * off_centre / count.clamp(min=1)
+        triplets = self._triplets_of(batch)
+        off_centre = (rows.sum(dim=1).abs() * triplets).sum()
+        return price + self.weight * off_centre / triplets.sum().clamp(min=1)
 
     def _triplets_of(self, batch: Comparison) -> Tensor:  # [N]
         """How many triplets each anchor has."""
@@ -63,6 +65,28 @@ class Snr(Loss):
             x, y = unit(x), None if y is None else unit(y)
         x = x - x.mean(dim=1, keepdim=True)
         y = None if y is None else y - y.mean(dim=1, keepdim=True)
-        # a constant row has no variance: the guard keeps its ratios finite
-        own = x.square().sum(dim=1).clamp(min=1e-12 * x.shape[1])  # [N]
-        return squared_distance(x, y, paired) / (own if paired else own[:, None])
+        own = _variances(x)
+        return squared_distance(x, y, paired) / (own[:, 0] if paired else own)
+
+
+def _variances(centred: Tensor) -> Tensor:  # [N, 1]
+    """Times D. A constant row has none: the guard keeps its ratios finite."""
+    return centred.square().sum(dim=1, keepdim=True).clamp(min=1e-12 * centred.shape[1])
+
+
+def _own_ratios(x: Tensor) -> tuple[Tensor, Back]:
+    """The ratios of rows among each other, and their gradient."""
+    rows = x - x.mean(dim=1, keepdim=True)
+    own = _variances(rows)  # [N, 1]
+    squares, back_to_rows = OWN[squared_distance](rows)
+    ratios = squares.div_(own)
+
+    def back(grad: Tensor) -> tuple[Tensor]:
+        by_square = grad / own
+        (on_rows,) = back_to_rows(by_square)
+        on_own = (by_square * ratios).sum(dim=1, keepdim=True)
+        on_own.masked_fill_(own <= 1e-12 * x.shape[1], 0.0)  # the guard's
+        on_rows.addcmul_(rows, on_own, value=-2)
+        return (on_rows.sub_(on_rows.mean(dim=1, keepdim=True)),)
+
+    return ratios, back

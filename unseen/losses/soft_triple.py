@@ -26,9 +26,9 @@ from typing import Any, ClassVar
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
-from unseen.geometry import unit
+from unseen.derivatives import Back, differentiable
+from unseen.geometry import scaled_cosine, unit
 from unseen.losses.base import LabelLoss
 
 
@@ -76,15 +76,15 @@ class SoftTriple(LabelLoss):
         nn.init.kaiming_uniform_(self.centres, a=math.sqrt(5))
 
     def on_labels(self, embeddings: Tensor, labels: Tensor) -> Tensor:  # [N, D], [N]
-        centres = unit(self.centres.to(embeddings.dtype))  # [C, K, D]
+        centres = self.centres.to(embeddings.dtype)  # [C, K, D]
         # classes last: sums over centres then run over long rows, much faster than over short ones
-        sim = unit(embeddings) @ centres.transpose(0, 1).flatten(0, 1).T  # [N, K * C]
+        columns = centres.transpose(0, 1).flatten(0, 1)  # [K * C, D]
+        sim = scaled_cosine(embeddings, columns, 1 / self.temperature)  # [N, K * C]
         sim = sim.view(len(embeddings), -1, self.num_classes)  # [N, K, C]
-        class_sim: Tensor = _SoftMaximum.apply(sim, self.temperature)  # [N, C]
-        own = labels[:, None]
-        class_sim = class_sim.scatter(1, own, class_sim.gather(1, own) - self.margin)
-        loss = F.cross_entropy(self.scale * class_sim, labels)
-        return loss if self.tau == 0 else loss + self.tau * self._spread(centres)
+        logits = _soft_maximum(sim, self.scale * self.temperature)  # [N, C]
+        margin = F.one_hot(labels, self.num_classes) * (self.scale * self.margin)
+        loss = F.cross_entropy(logits - margin, labels)
+        return loss if self.tau == 0 else loss + self.tau * self._spread(unit(centres))
 
     def _spread(self, centres: Tensor) -> Tensor:
         num_classes, num_centres, _ = centres.shape
@@ -96,21 +96,22 @@ class SoftTriple(LabelLoss):
         return dist.sum() / (num_classes * num_centres * (num_centres - 1))
 
 
-class _SoftMaximum(torch.autograd.Function):
-    """Sum over k of softmax(x / temperature) x. By hand, because these are by far the largest
-    tensors of any loss and plain operations would make eight of them instead of three."""
+def _soft_maximum(x: Tensor, factor: float) -> Tensor:  # [N, K, C] -> [N, C]
+    """factor times the sum over k of softmax(x) x. These are by far the largest tensors of any
+    loss: plain operations would make eight of them instead of three."""
 
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, temperature: float) -> Tensor:  # [N, K, C] -> [N, C]
-        weights = torch.softmax(x / temperature, dim=1)
+    def formula(x: Tensor) -> Tensor:
+        return factor * (torch.softmax(x, dim=1) * x).sum(dim=1)
+
+    def written(x: Tensor) -> tuple[Tensor, Back]:
+        weights = torch.softmax(x, dim=1)
         value = (weights * x).sum(dim=1)
-        ctx.save_for_backward(x, weights, value)
-        ctx.temperature = temperature
-        return value
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        x, weights, value = ctx.saved_tensors
-        slope = (x - value[:, None]).div_(ctx.temperature).add_(1)  # [N, K, C]
-        return slope.mul_(weights).mul_(grad[:, None]), None
+        def back(grad: Tensor) -> tuple[Tensor]:
+            slope = (x - (value - 1)[:, None]).mul_(weights)  # [N, K, C]
+            return (slope.mul_((factor * grad)[:, None]),)
+
+        return factor * value, back
+
+    largest: Tensor = differentiable(formula, written, x)
+    return largest

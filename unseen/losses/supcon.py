@@ -15,7 +15,7 @@ Use      samples_per_class sampler with at least 2 per class, large batches or a
 import torch
 from torch import Tensor
 
-from unseen.geometry import log_sum_exp, masked_mean
+from unseen.geometry import among, log_sum_exp, masked_mean, soft_maximum
 from unseen.losses.base import MatrixLoss
 from unseen.tuples import complete
 
@@ -33,3 +33,14 @@ class Supcon(MatrixLoss):
         pull = torch.where(pos, sim, 0.0).sum(dim=1) / pos.sum(dim=1).clamp(min=1)  # [N]
         push = log_sum_exp(sim, where=pos | neg, scale=1 / self.temperature)  # [N]
         return masked_mean(push - pull / self.temperature, where=complete(pos, neg))
+
+    def slope(self, sim: Tensor, pos: Tensor, neg: Tensor) -> tuple[Tensor, Tensor]:
+        """The value, and its gradient by the similarities."""
+        num_pos, num_neg = pos.sum(dim=1, keepdim=True), neg.sum(dim=1, keepdim=True)  # [N, 1]
+        push, shares = soft_maximum(among(pos + neg).add_(sim, alpha=1 / self.temperature))
+        wanted = pos / num_pos.clamp(min=1)  # [N, M]
+        has_both = torch.minimum(num_pos, num_neg).clamp_(max=1)
+        weight = has_both / has_both.sum().clamp(min=1)
+        slope = shares.sub_(wanted).mul_(weight / self.temperature)
+        pull = torch.dot((wanted * weight).flatten(), sim.flatten())
+        return torch.dot(push[:, 0], weight[:, 0]) - pull / self.temperature, slope

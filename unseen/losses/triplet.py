@@ -53,5 +53,4 @@ class Triplet(Loss):
         self.measure = UNIT_DISTANCES[distance]
 
     def price(self, batch: Comparison) -> Tensor:
-        total, active, count = batch.hinge_triplets(self.measure, self.margin)
-        return total / (active if self.reduction == "active" else count).clamp(min=1)
+        return batch.triplet_mean(self.measure, self.margin, of_active=self.reduction == "active")

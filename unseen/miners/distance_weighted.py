@@ -73,8 +73,10 @@ class DistanceWeighted(TripletMiner):
             allowed = within if self.drops_stranded else within | (stranded & neg)
             log_weights.masked_fill_(stranded, 0.0)
         valid = valid_anchors(pos, allowed)
-        class_size = (~neg).sum(dim=1)[valid]  # the anchor itself belongs to its class
-        draws = self.per_anchor or int(class_size.max()) if len(valid) else 1
+        draws = self.per_anchor
+        if draws is None:
+            class_size = (~neg).sum(dim=1)[valid]  # the anchor itself belongs to its class
+            draws = int(class_size.max()) if len(valid) else 1
         positive = draw_per_row(pos, self.generator, draws=draws)[valid]  # [A, draws]
         negative = draw_per_row(allowed, self.generator, log_weights, draws)[valid]
         anchor = valid[:, None].expand(-1, draws)

@@ -1,0 +1,83 @@
+"""Every loss of the catalogue, and every preset of it, can be differentiated twice and transformed.
+
+What a loss writes out by hand (its gradient in `slope`, measures with `back`) is compared with what
+torch finds in the plain formula.
+"""
+
+import pytest
+import torch
+from torch import Tensor
+
+from unseen import catalogue
+from unseen.losses.base import LabelLoss, Loss
+from unseen.tuples import Triplets
+
+
+def variants(name: str) -> list[tuple[str, str | None]]:
+    """The defaults and every preset that takes another way through the code: other words."""
+    seen: dict[str, str | None] = {}
+    for preset in (None, *catalogue.entry("losses", name).presets):
+        values = catalogue.preset_values("losses", name, preset)
+        seen.setdefault(str({k: v for k, v in values.items() if not isinstance(v, float)}), preset)
+    return [(name, preset) for preset in seen.values()]
+
+
+VARIANTS = [variant for name in catalogue.names("losses") for variant in variants(name)]
+LABELS = torch.tensor([0, 1, 0, 2, 1, 0])
+
+
+@pytest.fixture(params=VARIANTS, ids=str)
+def loss(request: pytest.FixtureRequest) -> Loss:
+    name, preset = request.param
+    made: Loss = catalogue.create("losses", name, {}, preset, num_classes=3, embedding_size=3)
+    draw = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for parameter in made.parameters():
+            if parameter.ndim > 1:
+                parameter.copy_(torch.randn(parameter.shape, generator=draw))
+    return made.double()
+
+
+def embeddings(seed: int = 0) -> Tensor:
+    draw = torch.Generator().manual_seed(seed)
+    return torch.randn(6, 3, generator=draw, dtype=torch.float64)
+
+
+def gradient(loss: Loss, x: Tensor, *given: Triplets) -> Tensor:
+    x = x.clone().requires_grad_()
+    (found,) = torch.autograd.grad(loss(x, LABELS, *given), x)
+    return found
+
+
+def test_gradients_by_torch_func_are_those_of_backward(loss: Loss) -> None:
+    x = embeddings()
+    found, value = torch.func.grad_and_value(lambda x: loss(x, LABELS))(x)
+    torch.testing.assert_close(value, loss(x, LABELS).detach())
+    torch.testing.assert_close(found, gradient(loss, x))
+    if not isinstance(loss, LabelLoss):
+        listed = Triplets(torch.tensor([0]), torch.tensor([2]), torch.tensor([1]))
+        by_func = torch.func.grad(lambda x: loss(x, LABELS, listed))(x)
+        torch.testing.assert_close(by_func, gradient(loss, x, listed))
+
+
+def test_several_batches_at_once(loss: Loss) -> None:
+    stack = torch.stack([embeddings(0), embeddings(1)])
+    together = torch.func.vmap(torch.func.grad(lambda x: loss(x, LABELS)), randomness="same")(stack)
+    torch.testing.assert_close(together, torch.stack([gradient(loss, x) for x in stack]))
+
+
+def test_gradients_of_the_gradient(loss: Loss) -> None:
+    if not loss.exact_gradient:
+        pytest.skip("its gradient is not that of its value, it says")
+    x = embeddings().requires_grad_()
+    learned = [p for p in loss.parameters() if p.requires_grad]
+    assert torch.autograd.gradgradcheck(
+        lambda x, *_: loss(x, LABELS), (x, *learned), fast_mode=True, atol=1e-4
+    )
+
+
+def test_a_graph_that_is_kept_gives_the_same_gradient_again(loss: Loss) -> None:
+    x = embeddings().requires_grad_()
+    value = loss(x, LABELS)
+    first, second = (torch.autograd.grad(value, x, retain_graph=True)[0] for _ in range(2))
+    assert torch.equal(first, second)
