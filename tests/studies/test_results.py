@@ -2,6 +2,7 @@
 and selection on test classes shown."""
 
 import csv
+import io
 import json
 import math
 import re
@@ -15,6 +16,7 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from unseen.cli.console import Terminal
 from unseen.reports.sections import SEARCH_PAGE
 from unseen.studies import tables
 from unseen.studies.document import saved
@@ -138,6 +140,13 @@ def test_notes_explain_what_is_shown(
     once = study(instant, tmp_path / "once", seeds=[0])
     assert "±" not in tables.markdown(once)
     assert tables.terminal(once).caption == ""
+
+
+def test_verdicts_and_gates_are_framed_on_80_columns(finished: Results) -> None:
+    screen = io.StringIO()
+    Terminal(file=screen, force_terminal=True, width=80).print(tables.judged_terminal(finished))
+    heads = [line for line in screen.getvalue().splitlines() if "┃" in line]
+    assert [any(word in line for line in heads) for word in ("verdict", "gate")] == [True, True]
 
 
 def test_how_far_a_method_is_from_the_best(finished: Results) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.console import Group
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from unseen.reports.tables import metric_title, row_title
@@ -224,7 +224,8 @@ def judged_terminal(results: Results) -> Group:
     """Verdicts and gates for the terminal; the words say what the colours do."""
     made = []
     for each in judged_tables(results.comparisons()):
-        table = Table(*each.heads, caption=each.caption)
+        table = Table(*(Column(head, overflow="fold") for head in each.heads))
+        table.caption = each.caption
         for row in each.rows:
             style = "red" if row[-1].startswith((FAILED, UNJUDGED)) else ""
             style = "green" if row[-1] == PASSED else style

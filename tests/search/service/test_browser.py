@@ -51,6 +51,10 @@ VIEWS = [
     "#/changes",
     "#/no-such-view",
 ]
+BURST_CARDS = (
+    "return [...document.querySelectorAll('.card')]"
+    ".filter((card) => card.scrollWidth > card.clientWidth).length"
+)
 DROPPED = """
     const done = arguments[arguments.length - 1];
     Promise.all(arguments[1].map((id) => fetch(`/api/pictures/${id}`).then((r) => r.blob()))).then((blobs) => {
@@ -348,6 +352,7 @@ def test_phone_and_dark(page: Driver, address: str, width: int, dark: bool) -> N
             opened(page, address, view)
             wide = page.execute_script("return document.documentElement.scrollWidth")
             assert wide <= width, view  # nothing sticks out
+            assert page.execute_script(BURST_CARDS) == 0, view
             camera = by(page, ".camera span").is_displayed()
             assert camera == (width < 600)
         ground = page.execute_script("return getComputedStyle(document.body).backgroundColor")
