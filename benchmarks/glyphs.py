@@ -27,6 +27,7 @@ from unseen.statistics import over_seeds
 from unseen.training import journal
 from unseen.training.events import Epoch
 from unseen.training.run_folder import RunFolder
+from unseen.training.selection import read_selection
 
 REGULARIZED = {
     "none": [],
@@ -78,8 +79,8 @@ def finish(job: Job) -> tuple[str, dict[str, float]]:
         events = journal.read(folder.file("journal.jsonl"))
         epochs = {event.epoch: event for event in events if isinstance(event, Epoch)}
         row = {
-            "seen": epochs[result["selection"]["epoch"]].train["recall@1"],
-            "test": result["scores"]["trained"]["metrics"]["recall@1"]["value"],
+            "seen": epochs[read_selection(folder).epoch].train["recall@1"],
+            "test": result.scores["trained"].metrics["recall@1"].value,
             "decay": float(Spectrum()(seen, labels)["rho"]),
             "seconds": time.perf_counter() - began,
         }

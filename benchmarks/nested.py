@@ -25,6 +25,7 @@ from unseen.neighbours.space import to_sphere
 from unseen.nested import row_at
 from unseen.networks.head import principal_directions
 from unseen.statistics import over_seeds
+from unseen.training.result import read_result
 from unseen.training.run_folder import RunFolder
 
 Found = dict[tuple[str, int], float]
@@ -50,12 +51,12 @@ def of_seed(data: str, words: list[str], sizes: list[int], seed: int, out: Path)
 
     test, labels = embedded(split.test), context.dataset.labels[split.test]
     reduced = test @ principal_directions(embedded(split.train), sizes[-1]).T.float()
-    rows = RunFolder(out / f"nested-{seed}").read_json("result.json")["scores"]
+    rows = read_result(RunFolder(out / f"nested-{seed}")).scores
     found = {}
     for size in sizes:
         for kind, row in (("nested", "trained"), ("principal", "principal")):
             name = row if size == sizes[-1] else row_at(row, size)
-            found[kind, size] = 100 * rows[name]["metrics"]["recall@1"]["value"]
+            found[kind, size] = 100 * rows[name].metrics["recall@1"].value
         found["truncated", size] = recall(test[:, :size], labels)
         found["reduced", size] = recall(reduced[:, :size], labels)
     return found

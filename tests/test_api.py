@@ -17,5 +17,5 @@ def test_data_are_given_by_name_with_their_values(tmp_path: Path) -> None:
         out=tmp_path / "run",
         progress=False,
     )
-    assert run.result["data"]["classes"] == 20
+    assert run.result.data.classes == 20
     assert set(run.scores) == {"recall@1"}

@@ -1,7 +1,6 @@
 """Nested embeddings: each prefix has its loss, and a run is judged and used at each size."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -29,6 +28,7 @@ from unseen.reports import tables
 from unseen.search.index import Index
 from unseen.search.manifest import read
 from unseen.search.service.library import Shelf
+from unseen.training.result import read_result
 from unseen.training.run_folder import RunFolder
 from unseen.tuples import Triplets
 
@@ -168,17 +168,17 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_each_size_is_judged_beside_principal_directions(run: Path) -> None:
-    result = RunFolder(run).read_json("result.json")
+    result = read_result(RunFolder(run))
     rows = [f"{name} at {size}" for size in (4, 8) for name in ("trained", "principal")]
-    assert set(rows) <= set(result["scores"])
+    assert set(rows) <= set(result.scores)
     assert tables.row_names(result)[-4:] == rows
     assert tables.sizes(result) == [4, 8]
     assert "| trained network, 8 numbers |" in tables.markdown_table(result)
     with np.load(run / "embeddings" / "test.npz") as kept:
         labels, stored = kept["labels"], torch.from_numpy(kept["embeddings"])
     again = unseen.evaluate(stored[:, :4], labels, metrics=["recall@1"], missing="count")
-    told: dict[str, Any] = result["scores"]["trained at 4"]["metrics"]["recall@1"]
-    assert again.values["recall@1"].value == pytest.approx(told["value"], abs=1e-6)
+    wanted = result.scores["trained at 4"].metrics["recall@1"].value
+    assert again.values["recall@1"].value == pytest.approx(wanted, abs=1e-6)
 
 
 def test_a_smaller_descriptor_is_the_prefix_as_a_unit_vector(run: Path, pictures: Path) -> None:

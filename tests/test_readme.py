@@ -14,8 +14,8 @@ def test_the_python_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (program,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     space: dict[str, Any] = {}
     exec(compile(program, "README.md", "exec"), space)
-    rows = space["run"].result["scores"]
-    recall = {row: rows[row]["metrics"]["recall@1"]["value"] for row in ("trained", "features")}
+    rows = space["run"].result.scores
+    recall = {row: rows[row].metrics["recall@1"].value for row in ("trained", "features")}
     assert recall["trained"] > recall["features"] + 0.4
 
 

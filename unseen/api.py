@@ -33,6 +33,7 @@ from unseen.search.ingest import build_index
 from unseen.studies import plan as plans
 from unseen.studies.engine import Study
 from unseen.studies.results import Results
+from unseen.training.result import Result, read_result
 from unseen.training.run_folder import RunFolder
 
 _PARTS = ("network", "loss", "miner", "sampler", "protocol")
@@ -47,15 +48,15 @@ class Run:
     objects: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @cached_property
-    def result(self) -> dict[str, Any]:
-        """What stands in result.json."""
-        return RunFolder(self.path).read_json("result.json")
+    def result(self) -> Result:
+        """What stands in result.json: scores, data, split, selection."""
+        return read_result(RunFolder(self.path))
 
     @property
     def scores(self) -> dict[str, float]:
         """The trained network on classes it never saw: metric -> value."""
-        metrics = self.result["scores"]["trained"]["metrics"]
-        return {outside.short_name(name): cell["value"] for name, cell in metrics.items()}
+        metrics = self.result.scores["trained"].metrics
+        return {outside.short_name(name): score.value for name, score in metrics.items()}
 
     @cached_property
     def trained(self) -> Trained:

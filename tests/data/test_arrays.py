@@ -172,7 +172,7 @@ def test_a_run_judges_the_features_too_and_can_be_read_back(file: Path, tmp_path
     given = ["data=arrays", f"data.root={file}", "epochs=2", "batch_size=8", "embedding_size=8"]
     context = prepare(configs.make(configs.override({}, given)))
     result = train_and_judge(context, tmp_path / "run", "test")
-    assert list(result["scores"]) == ["trained", "untrained", "principal", "features"]
-    assert result["split"]["test_classes"] == 6
+    assert list(result.scores) == ["trained", "untrained", "principal", "features"]
+    assert result.split.test_classes == 6
     written = configs.make_settled(configs.load(tmp_path / "run" / "config.toml"))
     assert written == context.config

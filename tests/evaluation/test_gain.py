@@ -1,21 +1,21 @@
 """What training added: said first where it is nothing, with what to try."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 
-from unseen.evaluation import gain
 from unseen.evaluation.evaluate import evaluate
-from unseen.evaluation.gain import Start, gains, verdict
+from unseen.evaluation.findings import Finding
+from unseen.evaluation.gain import Gain, Start, gains, verdict
 
 PRETRAINED = Start("ImageNet weights, head at its start", "pretrained")
 
 
-def result(before: float, after: float, low: float, high: float, epoch: int = 3) -> dict[str, Any]:
-    found = {"recall@1": gain.Gain(before, after, low, high)}
-    return gain.to_dict(PRETRAINED, found) | {"selection": {"epoch": epoch}}
+def said(*ends: float, keeps_start: bool = False, **others: Gain) -> Finding:
+    """Of recall@1 before and after, and the interval of the difference."""
+    found = verdict(PRETRAINED, {"recall@1": Gain(*ends), **others}, keeps_start)
+    assert found is not None
+    return found
 
 
 def test_the_interval_is_that_of_paired_differences_of_whole_classes() -> None:
@@ -36,26 +36,24 @@ def test_the_interval_is_that_of_paired_differences_of_whole_classes() -> None:
 
 
 def test_a_gain_beyond_its_interval_is_good() -> None:
-    found = verdict(result(0.5, 0.6, 0.04, 0.15))
-    assert found is not None
+    found = said(0.5, 0.6, 0.04, 0.15)
     assert found.level == "good"
     assert "+10.0 points" in found.text
 
 
 @pytest.mark.parametrize(
-    ("ends", "epoch", "words"),
+    ("ends", "keeps_start", "words"),
     [
-        ((0.908, 0.80, -0.15, -0.06), 3, "Training made it worse"),
-        ((0.908, 0.90, -0.03, 0.02), 3, "Below its own start"),
-        ((0.944, 0.944, 0.0, 0.0), -1, "no epoch was better than the start, which is kept"),
-        ((0.944, 0.95, -0.01, 0.02), 3, "Training added nothing beyond chance"),
+        ((0.908, 0.80, -0.15, -0.06), False, "Training made it worse"),
+        ((0.908, 0.90, -0.03, 0.02), False, "Below its own start"),
+        ((0.944, 0.944, 0.0, 0.0), True, "no epoch was better than the start, which is kept"),
+        ((0.944, 0.95, -0.01, 0.02), False, "Training added nothing beyond chance"),
     ],
 )
 def test_no_gain_is_a_warning_that_names_the_start_and_a_remedy(
-    ends: tuple[float, float, float, float], epoch: int, words: str
+    ends: tuple[float, float, float, float], keeps_start: bool, words: str
 ) -> None:
-    found = verdict(result(*ends, epoch=epoch))
-    assert found is not None
+    found = said(*ends, keeps_start=keeps_start)
     assert found.level == "warning"
     assert words in found.text
     assert "ImageNet weights, head at its start" in found.text
@@ -63,14 +61,11 @@ def test_no_gain_is_a_warning_that_names_the_start_and_a_remedy(
 
 
 def test_better_answers_after_the_first_are_not_nothing() -> None:
-    told = result(0.99, 0.99, -0.01, 0.01)
-    told["gain"]["map_at_r"] = {"before": 0.5, "after": 0.6, "low": 0.05, "high": 0.15}
-    found = verdict(told)
-    assert found is not None
+    found = said(0.99, 0.99, -0.01, 0.01, map_at_r=Gain(0.5, 0.6, 0.05, 0.15))
     assert found.level == "note"
     assert "mAP@R 50.0% to 60.0%" in found.text
     assert "finds nearly all" in found.remedy
 
 
-def test_a_result_that_does_not_say_has_no_verdict() -> None:
-    assert verdict({"scores": {}}) is None
+def test_without_recall_there_is_no_verdict() -> None:
+    assert verdict(PRETRAINED, {"map_at_r": Gain(0.5, 0.6, 0.05, 0.15)}, False) is None

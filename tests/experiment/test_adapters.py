@@ -87,7 +87,8 @@ def test_stopped_and_resumed_equals_never_stopped(words: tuple[str, ...], tmp_pa
     assert all(torch.equal(one[key], two[key]) for key in one)
     adapted = [name for name in one if name.endswith(".B")]
     assert len(adapted) == 2
-    if whole["selection"]["epoch"] > 0:
+    assert whole.selection is not None
+    if whole.selection.epoch > 0:
         assert all(bool(one[name].any()) for name in adapted)
 
 

@@ -1,6 +1,5 @@
 """Queries, gallery, groups, further labels and official validation classes through a whole run."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,9 @@ import torch
 from unseen import config as configs
 from unseen.experiment.run import train_and_judge
 from unseen.experiment.run_context import RunContext, prepare
-from unseen.reports import page, queries, run_folder, tables
+from unseen.reports import page, queries, stored_run, tables
+from unseen.training.result import read_result
+from unseen.training.run_folder import RunFolder
 
 CLASSES, EACH = 16, 6
 LABELS = np.repeat(np.arange(CLASSES), EACH)
@@ -58,31 +59,31 @@ def test_a_run_is_judged_as_its_annotations_say(tmp_path: Path) -> None:
     assert set(LABELS[context.split.validation]) == {0, 1, 2}
     out = tmp_path / "run"
     result = train_and_judge(context, out, "test")
-    assert result["split"]["query_items"] == 16
-    assert result["split"]["gallery_items"] == 32
+    assert result.split.query_items == 16
+    assert result.split.gallery_items == 32
     with np.load(out / "embeddings" / "test.npz") as kept:
         test = dict(kept)
     embeddings = torch.from_numpy(test["embeddings"])
     for row, labels in (("trained", test["labels"]), ("trained by family", test["labels"] % 2)):
-        scores = result["scores"][row]
+        scores = result.scores[row]
         wanted = slow_recall(embeddings, test, labels)
-        assert scores["metrics"]["recall@1"]["value"] == pytest.approx(wanted, abs=1e-6)
-        assert scores["counts"]["queries"] == 16
-        assert scores["counts"]["gallery"] == 32
+        assert scores.metrics["recall@1"].value == pytest.approx(wanted, abs=1e-6)
+        assert scores.counts["queries"] == 16
+        assert scores.counts["gallery"] == 32
     with np.load(out / "embeddings" / "per_query.npz") as kept:
         assert kept["trained by family/recall@1"].shape == (16,)
 
-    found = queries.find(run_folder._embeddings(out, "embeddings/test.npz"), True)  # type: ignore[arg-type]
+    found = queries.find(stored_run._embeddings(out, "embeddings/test.npz"), True)  # type: ignore[arg-type]
     assert np.flatnonzero(found.askable).tolist() == test["query"].tolist()
     answered = found.positions[test["query"]]
     assert set(answered[answered >= 0]) <= set(test["gallery"])
-    recall = result["scores"]["trained"]["metrics"]["recall@1"]["value"]
+    recall = result.scores["trained"].metrics["recall@1"].value
     assert found.matches[test["query"], 0].mean() == pytest.approx(recall, abs=1e-6)
     html = page.write(out, context.dataset).read_text()
     assert "32 of the gallery" in html
     assert "trained network by family" in html
     assert "trained network by family" in tables.markdown_table(result)
-    assert json.loads((out / "result.json").read_text()) == result
+    assert read_result(RunFolder(out)) == result
 
 
 def test_groups_count_in_selection_too(tmp_path: Path) -> None:

@@ -80,8 +80,8 @@ def test_training_stops_when_nothing_gets_better(
     )
     monkeypatch.setattr("unseen.experiment.selection.FEW", 0)
     result = train_and_judge(setting_of("epochs=9", "patience=2"), tmp_path, "test")
-    assert result["selection"]["epoch"] == 1
-    assert result["selection"]["stopped_after"] == 4
+    assert result.selection is not None
+    assert (result.selection.epoch, result.selection.stopped_after) == (1, 4)
     events = read(tmp_path / "journal.jsonl")
     assert [e.epoch for e in events if isinstance(e, Epoch)] == [0, 1, 2, 3]
     assert events[-1] == StoppedEarly(epochs=4, best=1)
@@ -101,7 +101,7 @@ def test_training_stops_where_recall_is_full_and_nothing_gets_better(
         monkeypatch.setattr(Fit, "_scores", scores)
         context = setting_of("epochs=5", *words)
         selection = train(context, tmp_path / name, "test")
-        return selection["epoch"], selection.get("stopped_after")
+        return selection.epoch, selection.stopped_after
 
     monkeypatch.setattr("unseen.experiment.selection.FEW", 0)
     monkeypatch.setattr("unseen.experiment.fit.FULL_PATIENCE", 2)

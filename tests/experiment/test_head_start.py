@@ -69,12 +69,12 @@ def test_the_untrained_network_is_what_training_began_with(tmp_path: Path) -> No
     for start in ("auto", "default"):
         told = [*words, "embedding_size=4", f"head.start={start}"]
         context = prepare(configs.make(configs.override({}, told)))
-        scores = train_and_judge(context, tmp_path / start, "test")["scores"]
-        found[start] = scores["untrained"]["metrics"]["recall@1"]["value"]
-        assert scores["principal"]["metrics"]["recall@1"]["value"] == pytest.approx(
+        scores = train_and_judge(context, tmp_path / start, "test").scores
+        found[start] = scores["untrained"].metrics["recall@1"].value
+        assert scores["principal"].metrics["recall@1"].value == pytest.approx(
             _recall_of_components(values, labels, 4)
         )
-    given = scores["features"]["metrics"]["recall@1"]["value"]
+    given = scores["features"].metrics["recall@1"].value
     assert found["auto"] == pytest.approx(given, abs=0.1)
     assert found["auto"] > found["default"]
 

@@ -25,7 +25,9 @@ from unseen.experiment.run_context import RunContext, Watch, prepare, reopen
 from unseen.experiment.trained import Trained
 from unseen.networks import small_conv
 from unseen.training.manifest import Data
+from unseen.training.result import read_result
 from unseen.training.run_folder import RunFolder
+from unseen.training.selection import read_selection
 
 STORED = Path(__file__).parents[1] / "data_of_0_1"
 TINY = ["epochs=1", "embedding_size=8", "workers=0", 'metrics=["recall@1"]']
@@ -81,8 +83,8 @@ def test_data_from_python_have_no_name_and_the_run_says_so(
     assert "--data PATH" in errors
     assert (tmp_path / "run" / "result.json").read_bytes() == result
     again, folder = reopen(tmp_path / "run", dataset=Drawn())
-    found = judge(again, folder, folder.read_json("selection.json"), "once more", Watch())
-    assert found["scores"] == json.loads(result)["scores"]
+    found = judge(again, folder, read_selection(folder), "once more", Watch())
+    assert found.scores == read_result(folder).scores
     with pytest.raises(ValueError, match=r"32 of other content \(item 0, item 1, item 2 and 29 mo"):
         reopen(tmp_path / "run", dataset=Drawn(shift=1.0))
     assert Trained.open(tmp_path / "run").config == context.config

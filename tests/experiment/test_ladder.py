@@ -18,11 +18,13 @@ from unseen.experiment.ladder import gain_of
 from unseen.experiment.run import train_and_judge
 from unseen.experiment.run_context import RunContext, Watch, prepare, reopen, stored_config
 from unseen.experiment.trained import Trained
-from unseen.reports import page, run_folder
+from unseen.reports import page, stored_run
 from unseen.statistics import Interval
 from unseen.training.events import ClockDecided, Epoch, Event, RungBegun, RungEnded, Step
 from unseen.training.journal import read
+from unseen.training.result import read_result
 from unseen.training.run_folder import RunFolder
+from unseen.training.selection import Ladder
 
 pytestmark = pytest.mark.usefixtures("narrow_network")
 
@@ -103,14 +105,16 @@ def same(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
     return all(torch.equal(first[name], second[name]) for name in first)
 
 
-def told(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = RunFolder(path).read_json("result.json")["selection"]["ladder"]
-    return found
+def told(path: Path) -> Ladder:
+    selection = read_result(RunFolder(path)).selection
+    assert selection is not None
+    assert selection.ladder is not None
+    return selection.ladder
 
 
 def test_each_rung_starts_from_the_one_before_and_the_best_is_kept(run: Path) -> None:
-    assert [rung["name"] for rung in told(run)["rungs"]] == ["head", "last", "whole"]
-    assert told(run)["kept"] == "whole"
+    assert [rung.name for rung in told(run).rungs] == ["head", "last", "whole"]
+    assert told(run).kept == "whole"
     assert same(weights(run), weights(run / "rungs/whole"))
     head = RunFolder(run).read_tensors("checkpoint/weights.safetensors")
     for name, value in weights(run / "rungs/last").items():  # what is frozen stays as it was
@@ -137,7 +141,7 @@ def test_the_report_shows_the_rungs_and_the_curves_of_the_kept_one(
     assert "the whole network" in html
     assert "16 → 24" in html
     assert "plan: head 1, whole 9 minutes" in html
-    kept = run_folder.read(run)
+    kept = stored_run.read(run)
     assert kept.config["loss"] == "proxy_anchor"
     assert kept.steps == of_kind(Step, run / "rungs/whole")
 
@@ -147,8 +151,8 @@ def test_where_depth_gains_nothing_the_head_gets_larger_pictures(
 ) -> None:
     gaining(monkeypatch, False, True)
     train_and_judge(context_of("refit=true"), tmp_path, "test")
-    assert [rung["name"] for rung in told(tmp_path)["rungs"]] == ["head", "last", "larger"]
-    assert [step["name"] for step in told(tmp_path)["chain"]] == ["head", "larger"]
+    assert [rung.name for rung in told(tmp_path).rungs] == ["head", "last", "larger"]
+    assert [step.name for step in told(tmp_path).chain] == ["head", "larger"]
     assert stored_config(RunFolder(tmp_path)).mirror is True
     assert same(weights(tmp_path), weights(tmp_path / "refit/rungs/larger"))
     assert same(weights(tmp_path / "selected"), weights(tmp_path / "rungs/larger"))
@@ -160,7 +164,7 @@ def test_a_head_on_trained_layers_is_judged_with_those_and_beside_the_first_star
     gaining(monkeypatch, True, False, True)
     context = context_of()
     result = train_and_judge(context, tmp_path / "run", "test")
-    assert [step["name"] for step in told(tmp_path / "run")["chain"]] == ["head", "last", "larger"]
+    assert [step.name for step in told(tmp_path / "run").chain] == ["head", "last", "larger"]
     trained, test = Trained.open(tmp_path / "run"), context.split.test
     network: Any = trained.network
     own = replace(context, config=trained.config).embed(network, trained.transform, test)
@@ -168,8 +172,8 @@ def test_a_head_on_trained_layers_is_judged_with_those_and_beside_the_first_star
     assert np.allclose(own.numpy(), kept, atol=1e-3)  # kept activations are rounded
     alone = [word for word in WORDS if not word.startswith("ladder")]
     head = prepare(configs.make(configs.override({}, alone)))
-    before = train_and_judge(head, tmp_path / "head", "test")["scores"]["untrained"]
-    assert result["scores"]["untrained"] == before
+    before = train_and_judge(head, tmp_path / "head", "test").scores["untrained"]
+    assert result.scores["untrained"] == before
 
 
 @pytest.mark.slow
@@ -180,7 +184,7 @@ def test_where_no_rung_gains_the_head_is_kept(
     train_and_judge(context_of(), tmp_path / "run", "test")
     alone = [word for word in WORDS if not word.startswith("ladder")]
     train_and_judge(prepare(configs.make(configs.override({}, alone))), tmp_path / "one", "test")
-    assert told(tmp_path / "run")["kept"] == "head"
+    assert told(tmp_path / "run").kept == "head"
     assert same(weights(tmp_path / "run"), weights(tmp_path / "one"))
     scores = [RunFolder(tmp_path / n).read_json("result.json")["scores"] for n in ("run", "one")]
     assert scores[0] == scores[1]
@@ -247,7 +251,7 @@ def test_a_rung_without_minutes_left_is_not_begun_and_that_is_told_once(tmp_path
     ticks = Ticks()
     context = replace(context_of("minutes=10"), now=ticks, began=0.0)
     train_and_judge(context, tmp_path, "test", slowly(ticks, 60.0))  # head 4 minutes, last 4
-    assert [rung["name"] for rung in told(tmp_path)["rungs"]] == ["head", "last"]
+    assert [rung.name for rung in told(tmp_path).rungs] == ["head", "last"]
     clock = of_kind(ClockDecided, tmp_path)
     assert clock == [ClockDecided("whole begins", False)]
     decided = RunFolder(tmp_path).read_json("clock.json")["decided"]
@@ -263,7 +267,7 @@ def test_a_head_is_begun_only_with_all_its_minutes_because_it_cannot_be_shortene
     context = context_of("minutes=10", f"ladder=[{LAST}, {larger}]")
     context = replace(context, now=ticks, began=0.0)
     train_and_judge(context, tmp_path, "test", slowly(ticks, 60.0))  # head 4 minutes, last 4
-    assert [rung["name"] for rung in told(tmp_path)["rungs"]] == ["head", "last"]
+    assert [rung.name for rung in told(tmp_path).rungs] == ["head", "last"]
     assert of_kind(ClockDecided, tmp_path) == [ClockDecided("larger begins", False)]
 
 
@@ -316,5 +320,5 @@ def test_two_processes_climb_as_one(tmp_path: Path) -> None:
         subprocess.run([*command, *words, *where], check=True, stdout=subprocess.DEVNULL)
     one, two = weights(tmp_path / "1"), weights(tmp_path / "2")
     assert all(torch.allclose(one[name], two[name], atol=1e-3) for name in one)
-    names = [[rung["name"] for rung in told(tmp_path / shares)["rungs"]] for shares in "12"]
+    names = [[rung.name for rung in told(tmp_path / shares).rungs] for shares in "12"]
     assert names[0] == names[1]

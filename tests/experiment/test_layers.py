@@ -18,6 +18,7 @@ from unseen.experiment.run import train_and_judge
 from unseen.experiment.run_context import RunContext, Watch, prepare
 from unseen.training.events import Epoch
 from unseen.training.journal import read
+from unseen.training.result import read_result
 from unseen.training.run_folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("narrow_network")
@@ -93,8 +94,8 @@ def test_looking_changes_nothing_and_watching_test_classes_is_marked(
     run: tuple[RunContext, RunFolder], tmp_path: Path
 ) -> None:
     result = train_and_judge(setting_of("monitor=test", "layers_every=1"), tmp_path, "test")
-    assert result["monitor"] == "test"
-    assert result["scores"] == run[1].read_json("result.json")["scores"]
+    assert result.monitor == "test"
+    assert result.scores == read_result(run[1]).scores
     epochs = [e for e in read(tmp_path / "journal.jsonl") if isinstance(e, Epoch)]
     assert all("recall@1" in (event.test or ()) for event in epochs)
     assert set(epochs[0].layers or ()) == {"train", "validation", "test"}

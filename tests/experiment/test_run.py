@@ -19,6 +19,7 @@ from unseen.experiment.run_context import RunContext, Watch, prepare
 from unseen.training.events import Epoch, Event, Step
 from unseen.training.journal import read
 from unseen.training.run_folder import RunFolder
+from unseen.training.selection import read_selection
 
 pytestmark = pytest.mark.usefixtures("narrow_network")
 
@@ -53,14 +54,14 @@ def stop_at(step: int) -> Watch:
 @pytest.mark.parametrize("name", catalogue.names("losses"))
 def test_every_loss_trains_two_steps(name: str, tmp_path: Path) -> None:
     result = train_and_judge(setting_of(f"loss={name}"), tmp_path, "test")
-    assert 0 <= result["scores"]["trained"]["metrics"]["recall@1"]["value"] <= 1
+    assert 0 <= result.scores["trained"].metrics["recall@1"].value <= 1
     assert RunFolder(tmp_path).is_finished
 
 
 @pytest.mark.parametrize("name", catalogue.names("miners"))
 def test_every_miner_trains_two_steps(name: str, tmp_path: Path) -> None:
     words = ("loss=contrastive", f"miner={name}")
-    assert train_and_judge(setting_of(*words), tmp_path, "test")["seed"] == 0
+    assert train_and_judge(setting_of(*words), tmp_path, "test").seed == 0
 
 
 @pytest.mark.parametrize("name", catalogue.names("samplers"))
@@ -166,7 +167,7 @@ def test_a_stopped_run_can_be_judged_and_still_goes_on(tmp_path: Path) -> None:
     with pytest.raises(StoppedError):
         train_and_judge(context, tmp_path, "test", stop_at(3))
     folder = RunFolder(tmp_path)
-    judge(context, folder, folder.read_json("selection.json"), "a look", Watch())
+    judge(context, folder, read_selection(folder), "a look", Watch())
     assert not folder.is_finished
     train_and_judge(context, tmp_path, "test")
     assert folder.is_finished
@@ -197,12 +198,13 @@ def test_selection_on_test_classes_is_written_down(tmp_path: Path) -> None:
     assert len(context.split.validation) == 0
     assert len(context.split.train) > len(setting_of().split.train)
     result = train_and_judge(context, tmp_path, "test")
-    assert result["selection"]["on"] == "test"
+    assert result.selection is not None
+    assert result.selection.on == "test"
     reads = RunFolder(tmp_path).read_json("manifest.json")["test_reads"]
     purposes = [read["purpose"] for read in reads]
     assert purposes == [*(f"selection, epoch {i}" for i in range(3)), "final evaluation"]
-    recall = result["scores"]["trained"]["metrics"]["recall@1"]["value"]
-    assert result["selection"]["value"] == pytest.approx(recall, abs=1e-6)
+    recall = result.scores["trained"].metrics["recall@1"].value
+    assert result.selection.value == pytest.approx(recall, abs=1e-6)
 
 
 def test_folds_select_on_their_own_classes_and_share_the_test(tmp_path: Path) -> None:
@@ -235,7 +237,7 @@ def test_baselines_of_a_study_are_measured_once(
 def test_training_alone_does_not_read_the_test_classes(tmp_path: Path) -> None:
     selection = train(setting_of(), tmp_path, "test")
     folder = RunFolder(tmp_path)
-    assert selection == folder.read_json("selection.json")
+    assert selection == read_selection(folder)
     assert folder.read_json("manifest.json")["test_reads"] == []
     assert not folder.file("result.json").exists()
 

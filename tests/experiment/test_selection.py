@@ -15,7 +15,7 @@ from unseen.experiment.calibration import calibrate_run
 from unseen.experiment.fit import Fit
 from unseen.experiment.run import train, train_and_judge
 from unseen.experiment.run_context import RunContext, Watch, prepare
-from unseen.experiment.selection import START, Selection
+from unseen.experiment.selection import START, Selector
 from unseen.experiment.trained import Trained
 from unseen.training.journal import read
 from unseen.training.run_folder import RunFolder
@@ -25,11 +25,11 @@ MANY = 50
 
 def kept(recall: Sequence[float], precision: Sequence[float] | None = None, classes: int = MANY):  # type: ignore[no-untyped-def]
     """The epoch that is kept where these are the scores of the start and of each epoch."""
-    selection = Selection("validation", classes)
+    selector = Selector("validation", classes)
     for place, value in enumerate(recall):
         more = 0.0 if precision is None else precision[place]
-        selection.takes(place + START, {"recall@1": value, "map_at_r": more})
-    return selection.best["epoch"]
+        selector.takes(place + START, {"recall@1": value, "map_at_r": more})
+    return selector.best.epoch
 
 
 def test_the_start_is_kept_where_no_epoch_is_better() -> None:
@@ -56,10 +56,10 @@ def test_too_few_classes_select_nothing() -> None:
 
 def test_recall_is_full_only_where_enough_classes_say_so() -> None:
     def is_full(*recall: float, classes: int = MANY) -> bool:
-        selection = Selection("validation", classes)
+        selector = Selector("validation", classes)
         for place, value in enumerate(recall):
-            selection.takes(place + START, {"recall@1": value, "map_at_r": 0.5})
-        return selection.is_full
+            selector.takes(place + START, {"recall@1": value, "map_at_r": 0.5})
+        return selector.is_full
 
     assert is_full(0.9, 1.0, 0.8)
     assert not is_full(0.9, 0.999)
@@ -71,7 +71,7 @@ def test_recall_is_full_only_where_enough_classes_say_so() -> None:
 def test_a_selection_goes_on_as_if_never_stopped() -> None:
     values = torch.rand(20, 2, generator=torch.Generator().manual_seed(1)).double().tolist()
     for classes in (2, 5, MANY):
-        whole, first, second = (Selection("validation", classes) for _ in range(3))
+        whole, first, second = (Selector("validation", classes) for _ in range(3))
         for epoch, (recall, precision) in enumerate(values):
             scores = {"recall@1": recall, "map_at_r": precision}
             taken = whole.takes(epoch, scores)
@@ -118,8 +118,7 @@ def test_too_few_validation_classes_are_told_before_training(tmp_path: Path) -> 
     watch = Watch([lambda event: told.append(type(event).__name__)], warn=told.append)
     context = setting_of(10)
     selection = train(context, tmp_path, "test", watch)
-    assert selection["epoch"] == 1
-    assert selection["kept"] == "last"
+    assert (selection.epoch, selection.kept) == (1, "last")
     advice = told[0]
     for words in ("2 validation classes are too few", "the last one is kept", "calibrate"):
         assert words in advice
@@ -154,10 +153,11 @@ def test_training_that_only_harms_keeps_the_start(
     )
     context = setting_of(20, "refit=true")
     result = train_and_judge(context, tmp_path, "test")
-    assert result["selection"]["epoch"] == START
-    assert result["selection"]["refit"]["epochs"] == 0
+    assert result.selection is not None
+    assert result.selection.epoch == START
+    assert result.selection.refit is not None
+    assert result.selection.refit.epochs == 0
     kept = RunFolder(tmp_path).read_tensors("weights.safetensors")
     start = assemble.network(context.config).state_dict()
     assert all(torch.equal(kept[name], start[name]) for name in start)
-    scores = result["scores"]
-    assert scores["trained"]["metrics"] == scores["untrained"]["metrics"]
+    assert result.scores["trained"].metrics == result.scores["untrained"].metrics

@@ -108,7 +108,7 @@ def test_a_diagnosis_takes_what_is_kept(tmp_path: Path, monkeypatch: pytest.Monk
     result = train_and_judge(context, folder.path, "test")
     monkeypatch.setattr(RunContext, "embed", lambda *_: pytest.fail("pictures were read again"))
     found = diagnose(context, folder, Watch())["numbers"]["test"]["recall@1"]
-    assert found == pytest.approx(result["scores"]["trained"]["metrics"]["recall@1"]["value"])
+    assert found == pytest.approx(result.scores["trained"].metrics["recall@1"].value)
 
 
 def test_frozen_layers_stay_and_the_others_move(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The run's descriptor: chosen on validation classes, judged, stored, and the same from
 `unseen.load`."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from unseen.experiment.run_context import RunContext, Watch, prepare
 from unseen.experiment.trained import Trained
 from unseen.training.events import DescriptorChosen
 from unseen.training.run_folder import RunFolder
+from unseen.training.selection import Descriptor, read_selection, write_selection
 
 pytestmark = pytest.mark.usefixtures("narrow_network")
 
@@ -48,20 +50,22 @@ def test_what_is_judged_is_what_is_loaded(asked: str, size: int | None, tmp_path
     context = setting_of(f"descriptor={asked}", *([horde] if asked == "orders" else []))
     told: list[dict[str, Any]] = []
     result = train_and_judge(context, tmp_path, "test", Watch([told.append]))
-    chosen = result["selection"]["descriptor"]
-    assert RunFolder(tmp_path).read_json("selection.json")["descriptor"] == chosen
+    assert result.selection is not None
+    assert read_selection(RunFolder(tmp_path)) == result.selection
+    chosen = result.selection.descriptor
+    assert chosen is not None
     trained = unseen.load(tmp_path)
-    assert trained.descriptor == chosen["layer"]
+    assert trained.descriptor == chosen.layer
     if asked == "best":
-        recall = chosen["recall"]
-        assert chosen["on"] == "validation"
-        assert recall[chosen["layer"]] == max(recall.values())
+        recall = chosen.recall or {}
+        assert chosen.on == "validation"
+        assert recall[chosen.layer] == max(recall.values())
         assert set(recall) == {"stage1", "stage2", "stage3", "pooled", "embedding"}
         assert [event.layer for event in told if isinstance(event, DescriptorChosen)] == [
-            chosen["layer"]
+            chosen.layer
         ]
     else:
-        assert chosen == {"asked": asked, "layer": asked}
+        assert chosen == Descriptor(asked, layer=asked)
         assert trained.network.embedding_size == size
     kept = stored(tmp_path)
     pictures = [context.dataset.picture(int(i)) for i in kept["indices"][:5]]
@@ -100,7 +104,6 @@ def test_what_cannot_be_loaded_says_why(tmp_path: Path) -> None:
         unseen.load(tmp_path)
     train_and_judge(setting_of("descriptor=best"), tmp_path, "test")
     folder = RunFolder(tmp_path)
-    selection = folder.read_json("selection.json")
-    folder.write_json("selection.json", {k: selection[k] for k in ("on", "epoch")})
+    write_selection(folder, replace(read_selection(folder), descriptor=None))
     with pytest.raises(ValueError, match="has not chosen its best layer yet: `unseen evaluate"):
         unseen.load(tmp_path)

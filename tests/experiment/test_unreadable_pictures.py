@@ -67,7 +67,7 @@ def test_a_run_goes_on_without_broken_pictures(photos: Path, tmp_path: Path) -> 
     broken = break_some(context)
     told: list[str] = []
     result = train_and_judge(context, tmp_path / "run", "test", Watch(warn=told.append))
-    assert result["unreadable_pictures"] == 2
+    assert result.unreadable_pictures == 2
     assert len([line for line in told if "cannot be read any more" in line]) == 2
     assert all(any(path in line for line in told) for path in broken)
     journal = (tmp_path / "run" / "journal.jsonl").read_text().splitlines()
@@ -88,12 +88,12 @@ def test_frozen_layers_go_on_without_broken_pictures_until_they_are_back(
         told: list[str] = []
         again = replace(context, unreadable=UnreadablePictures())
         result = train_and_judge(again, tmp_path / name, "test", Watch(warn=told.append))
-        assert result["unreadable_pictures"] == 2
+        assert result.unreadable_pictures == 2
         assert all(any(path in line for line in told) for path in broken)
     for path in broken:
         Path(path).write_bytes(whole[path])
     mended = replace(context, unreadable=UnreadablePictures())
-    assert train_and_judge(mended, tmp_path / "third", "test")["unreadable_pictures"] == 0
+    assert train_and_judge(mended, tmp_path / "third", "test").unreadable_pictures == 0
     marks = [path.read_bytes() for path in (tmp_path / "cache" / "activations").glob("*/done")]
     assert len(marks) == 1 + views
     assert set(b"".join(mark[::5] for mark in marks)) == {1}  # each has a checksum behind it

@@ -29,8 +29,9 @@ from unseen.experiment.run_context import Watch, reopen
 from unseen.experiment.trained import Trained
 from unseen.networks.small_conv import SmallConv
 from unseen.reports import comparison
-from unseen.reports import run_folder as reports
+from unseen.reports import stored_run as reports
 from unseen.training import checkpoint
+from unseen.training.selection import read_selection
 
 TINY = [
     "backbone=small_conv",
@@ -127,7 +128,7 @@ class Run:
 
         def evaluated() -> Any:
             context, folder = reopen(run)
-            selection = folder.read_json("selection.json")
+            selection = read_selection(folder)
             return judging.judge(context, folder, selection, "unseen evaluate", Watch())
 
         def embedded() -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from unseen.reports import embedding_map, queries, run_folder
+from unseen.reports import embedding_map, queries, stored_run
 
 
 def test_small_sets_are_shown_whole() -> None:
@@ -53,7 +53,7 @@ def test_known_colours_and_distinct_ones() -> None:
 
 
 def test_data_of_each_point_belong_together(run: Path, dataset: Any) -> None:
-    test = run_folder.read(run).test
+    test = stored_run.read(run).test
     assert test is not None
     found = queries.find(test, normalise=True)
     data = embedding_map.map_data(test, found, dataset, normalise=True)
@@ -71,8 +71,8 @@ def test_data_of_each_point_belong_together(run: Path, dataset: Any) -> None:
 
 
 def test_too_few_items_have_no_map(run: Path, dataset: Any) -> None:
-    test = run_folder.read(run).test
+    test = stored_run.read(run).test
     assert test is not None
-    few = run_folder.TestEmbeddings(test.embeddings[:9], test.labels[:9], test.indices[:9])
+    few = stored_run.TestEmbeddings(test.embeddings[:9], test.labels[:9], test.indices[:9])
     found = queries.find(few, normalise=True)
     assert embedding_map.map_data(few, found, dataset, normalise=True) is None

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from unseen.reports import figures, run_folder
+from unseen.reports import figures, stored_run
 
 PACE = {"images_per_second": 90.0}
 
 
 def test_loss_stands_at_fractions_of_epochs(run: Path) -> None:
-    figure = figures.loss_figure(run_folder.read(run))
+    figure = figures.loss_figure(stored_run.read(run))
     assert figure is not None
     (trace,) = figure["data"]
     assert trace["x"] == [step / 4 for step in range(12)]
@@ -27,7 +27,7 @@ def test_many_steps_are_averaged_in_groups(run: Path) -> None:
         for s in range(4000)
     ]
     (run / "journal.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
-    figure = figures.loss_figure(run_folder.read(run))
+    figure = figures.loss_figure(stored_run.read(run))
     assert figure is not None
     (trace,) = figure["data"]
     assert len(trace["x"]) == figures.MOST_LOSS_POINTS
@@ -40,7 +40,7 @@ def test_a_resumed_run_counts_each_step_once(run: Path) -> None:
         for step in (10, 11, 12):
             event = {"event": "step", "step": step, "epoch": 2, "terms": {"total": 7.0}, **PACE}
             journal.write(json.dumps(event) + "\n")
-    figure = figures.loss_figure(run_folder.read(run))
+    figure = figures.loss_figure(stored_run.read(run))
     assert figure is not None
     assert figure["data"][0]["x"] == [step / 4 for step in range(13)]
     assert figure["data"][0]["y"][-3:] == [7.0, 7.0, 7.0]
@@ -50,13 +50,13 @@ def test_a_loss_that_is_not_finite_leaves_a_gap(run: Path) -> None:
     event = {"event": "step", "step": 12, "epoch": 3, "terms": {"total": float("nan")}, **PACE}
     with (run / "journal.jsonl").open("a") as journal:
         journal.write(json.dumps(event) + "\n")
-    figure = figures.loss_figure(run_folder.read(run))
+    figure = figures.loss_figure(stored_run.read(run))
     assert figure is not None
     assert figure["data"][0]["y"][-1] is None
 
 
 def test_recall_of_training_and_validation_classes(run: Path) -> None:
-    figure = figures.recall_figure(run_folder.read(run))
+    figure = figures.recall_figure(stored_run.read(run))
     assert figure is not None
     train, validation = figure["data"]
     assert train["x"] == validation["x"] == [1, 2, 3]

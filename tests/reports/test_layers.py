@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from unseen.reports import layers, page, run_folder
+from unseen.reports import layers, page, stored_run
 
 ROWS = [
     {"layer": "stage1", "size": 64, "train": 0.3, "test": 0.2},
@@ -37,7 +37,7 @@ def with_layers(run: Path) -> Path:
 
 
 def test_figures(with_layers: Path) -> None:
-    read = run_folder.read(with_layers)
+    read = stored_run.read(with_layers)
     bars = layers.bars_figure(read)
     assert bars is not None
     assert [trace["y"] for trace in bars["data"]] == [[30, 90, 95], [20, 60, 50]]

@@ -15,8 +15,8 @@ from plotly.offline import get_plotlyjs
 from unseen.data.pictures.decode import UnreadablePictureError
 from unseen.reports import page
 from unseen.reports.figures import recall_figure
-from unseen.reports.run_folder import read
 from unseen.reports.sections import SEARCH_PAGE
+from unseen.reports.stored_run import read
 
 VOID = {"meta", "img", "input", "link", "br", "hr"}
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from unseen.reports import queries
-from unseen.reports.run_folder import TestEmbeddings as Items
+from unseen.reports.stored_run import TestEmbeddings as Items
 
 
 def items(seed: int, num_items: int = 40) -> Items:

@@ -16,15 +16,19 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from unseen.evaluation.evaluate import Score
 from unseen.experiment.run_context import Watch
 from unseen.studies import plan as plans
 from unseen.studies import queue, tables
 from unseen.studies.engine import collect, local_storage
 from unseen.studies.plan import Cell, Plan, Values
 from unseen.studies.results import read
+from unseen.studies.run_files import PerClass
 from unseen.studies.worker import Worker
 from unseen.training.events import Epoch
+from unseen.training.result import Result, Row, write_result
 from unseen.training.run_folder import RunFolder
+from unseen.training.selection import Selection, write_selection
 
 CLASSES = 30
 
@@ -52,20 +56,17 @@ def instant(worker: Worker, cell: Cell, values: Values, folder: RunFolder, watch
         value = skill * (epoch + 1) / 3
         told = Epoch(epoch, 4 * epoch + 4, {"loss": 0.5}, 0.1, 1.0, 90.0, {"recall@1": value})
         watch.tell(told)
-    selection = {"on": values.get("select", "validation"), "value": skill, "epoch": 2}
-    folder.write_json("selection.json", selection)
+    selection = Selection(values.get("select", "validation"), "recall@1", epoch=2, value=skill)
+    write_selection(folder, selection)
     if cell.stage == "search":
         return
     sums = [10 * skill + draw(loss, values["seed"], c) for c in range(CLASSES)]
     counts = [10] * CLASSES
-    per_class = {"metric": "recall@1", "classes": list(range(CLASSES)), "counts": counts}
-    folder.write_json("per_class.json", per_class | {"sums": sums})
+    per_class = PerClass("recall@1", list(range(CLASSES)), sums, counts)
+    folder.write_json("per_class.json", per_class)
     rows = {"trained": sum(sums) / sum(counts), "untrained": 0.1 + 0.01 * values["seed"]}
-    scores = {
-        row: {"metrics": {"recall@1": {"value": v}, "nmi": {"value": v / 2}}}
-        for row, v in rows.items()
-    }
-    folder.write_json("result.json", {"scores": scores, "selection": selection})
+    scores = {row: Row({"recall@1": Score(v), "nmi": Score(v / 2)}) for row, v in rows.items()}
+    write_result(folder, Result(scores, selection=selection))
 
 
 def logged(log: Path, seconds: float) -> Any:

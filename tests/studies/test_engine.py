@@ -239,15 +239,17 @@ def test_the_engine_starts_worker_processes_and_real_runs(
     results = Study(plan).run(tmp_path, jobs=1, tell=lambda now: heard.append(now.ended))
     assert [run.state for run in results.runs] == ["done", "done"]
     assert heard[-1] == 2
-    assert all(len(run.per_class["classes"]) == 12 for run in results.runs if run.per_class)
+    assert all(len(run.per_class.classes) == 12 for run in results.runs if run.per_class)
     recall = results.runs[0].score("recall@1")
-    counts = results.runs[0].per_class or {}
-    assert sum(counts["sums"]) / sum(counts["counts"]) == pytest.approx(recall, abs=1e-5)
-    assert set(counts["baselines"]) == {"untrained", "principal"}
-    for row, sums in counts["baselines"].items():
+    counts = results.runs[0].per_class
+    assert counts is not None
+    assert sum(counts.sums) / sum(counts.counts) == pytest.approx(recall, abs=1e-5)
+    assert set(counts.baselines) == {"untrained", "principal"}
+    for row, sums in counts.baselines.items():
         known = results.runs[0].score("recall@1", row)
-        assert sum(sums) / sum(counts["counts"]) == pytest.approx(known, abs=1e-5)
-    assert (results.runs[0].selection or {})["classes"] == 4
+        assert sum(sums) / sum(counts.counts) == pytest.approx(known, abs=1e-5)
+    assert results.runs[0].selection is not None
+    assert results.runs[0].selection.classes == 4
     weights = [written(run) for run in results.runs]
     again = Study(plan).run(tmp_path, jobs=1)
     assert tables.markdown(again) == tables.markdown(results)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from unseen.evaluation.evaluate import Score
 from unseen.statistics import POWER
 from unseen.studies import gates, tables
 from unseen.studies import plan as plans
@@ -20,8 +21,12 @@ from unseen.studies.gates import Arm, Compared, compared, comparisons, last_rise
 from unseen.studies.plan import Cell
 from unseen.studies.report import headline
 from unseen.studies.results import Results, Run
+from unseen.studies.run_files import PerClass
 from unseen.training import journal
 from unseen.training.events import Epoch
+from unseen.training.manifest import SplitFacts
+from unseen.training.result import Result, Row
+from unseen.training.selection import Selection
 
 FLAT = (0.3, 0.45, 0.55, 0.6, 0.61, 0.61, 0.61, 0.61, 0.61, 0.61)
 RISING = tuple(0.2 + epoch / 18 for epoch in range(10))
@@ -59,9 +64,10 @@ def study(tmp_path: Path) -> Study:
                 runs.append(run(tmp_path, name, seed, trained, of_class, rest, fault))
             for number in range(fault.get("trials", {}).get(name, 5)):
                 cell = Cell("search", {"method": name}, {"seed": 0}, {fault.get("key", "lr"): 0.1})
-                told = {"on": "validation", "classes": 30, "value": 0.5} | fault.get("search", {})
+                chosen = Selection("validation", "recall@1", epoch=0, value=0.5, classes=30)
+                chosen = replace(chosen, **fault.get("search", {}))
                 found = replace(cell, number=number)
-                searches.append(Run(found, tmp_path, "done", selection=told))
+                searches.append(Run(found, tmp_path, "done", selection=chosen))
         return Results(plan, tmp_path, tuple(runs), tuple(searches))
 
     return make
@@ -86,18 +92,18 @@ def run(
     (folder / "journal.jsonl").write_text(journal.text_of(events))
     counts = [20] * len(trained)
     rows = {row: value + of_class for row, value in rest.items()}
-    per_class = {
-        "metric": "recall@1",
-        "classes": list(range(len(trained))),
-        "counts": counts,
-        "sums": (20 * trained).tolist(),
-        "baselines": {row: (20 * values).tolist() for row, values in rows.items()},
-    }
+    per_class = PerClass(
+        "recall@1",
+        classes=list(range(len(trained))),
+        counts=counts,
+        sums=(20 * trained).tolist(),
+        baselines={row: (20 * values).tolist() for row, values in rows.items()},
+    )
     scores = {
-        row: {"metrics": {"recall@1": {"value": float(values.mean())}}}
+        row: Row({"recall@1": Score(float(values.mean()))})
         for row, values in {"trained": trained, **rows}.items()
     }
-    result = {"scores": scores, "split": {"train_classes": 170, "validation_classes": 30}}
+    result = Result(scores, split=SplitFacts(train_classes=170, validation_classes=30))
     return Run(cell, folder, fault.get("state", "done"), result=result, per_class=per_class)
 
 
@@ -174,8 +180,12 @@ def test_the_last_fifth_by_loops(length: int) -> None:
 
 def test_a_tenth_of_many_classes_is_needed_to_tune(study: Study) -> None:
     results = study()
-    many = {"train_classes": 600, "validation_classes": 30}
-    runs = tuple(replace(r, result=(r.result or {}) | {"split": many}) for r in results.runs)
+    many = SplitFacts(train_classes=600, validation_classes=30)
+    runs = tuple(
+        replace(each, result=replace(each.result, split=many))
+        for each in results.runs
+        if each.result
+    )
     assert "tuned on 30 of 63 validation classes" in only(replace(results, runs=runs)).verdict
 
 
@@ -210,8 +220,9 @@ def test_no_difference_says_what_would_have_been_seen(study: Study) -> None:
 def test_a_metric_that_is_not_known_by_class_cannot_be_judged(study: Study) -> None:
     results = study()
     for each in results.runs:
-        for row in (each.result or {})["scores"].values():
-            row["metrics"]["nmi"] = {"value": row["metrics"]["recall@1"]["value"]}
+        assert each.result is not None
+        for row in each.result.scores.values():
+            row.metrics["nmi"] = row.metrics["recall@1"]
     found = compared(Arm(results, "", "plain"), Arm(results, "", "good"), 5.0, metric="nmi")
     assert found.effect is not None
     assert found.effect.low < 0.05 < found.effect.high
@@ -288,9 +299,9 @@ def test_of_400_studies_as_many_get_a_verdict_as_was_stated(
 
 
 def _run(seed: int, sums: np.ndarray, counts: np.ndarray) -> Run:
-    per_class = {"metric": "recall@1", "classes": list(range(100)), "counts": counts.tolist()}
+    per_class = PerClass("recall@1", list(range(100)), sums.tolist(), counts.tolist())
     cell = Cell("final", {"loss": "margin"}, {"seed": seed})
-    return Run(cell, Path(), "done", per_class=per_class | {"sums": sums.tolist()})
+    return Run(cell, Path(), "done", per_class=per_class)
 
 
 def test_a_study_file_can_say_what_was_published(study: Study) -> None:

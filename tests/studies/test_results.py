@@ -26,6 +26,7 @@ from unseen.studies.published import charts
 from unseen.studies.report import headline, write
 from unseen.studies.results import Results, effect, gain, read, standings
 from unseen.studies.worker import Worker
+from unseen.training.manifest import DataFacts
 from unseen.training.run_folder import RunFolder
 
 
@@ -90,7 +91,8 @@ def test_an_effect_is_that_of_all_queries_paired_by_seed(finished: Results) -> N
     same = finished.of("embedding_size 16", "margin")  # the stand-in does not look at sizes
     found = effect(triplet, margin[1:], "recall@1")
     assert found is not None
-    sums = [[sum((run.per_class or {})["sums"]) for run in runs[1:]] for runs in (triplet, margin)]
+    kept = [[run.per_class for run in runs[1:]] for runs in (triplet, margin)]
+    sums = [[sum(each.sums) for each in row if each] for row in kept]
     assert found.value == pytest.approx((sum(sums[1]) - sum(sums[0])) / (2 * 300))
     assert (found.seeds, found.classes) == (2, 30)
     assert found.low > 0
@@ -108,7 +110,8 @@ def test_an_effect_is_that_of_all_queries_paired_by_seed(finished: Results) -> N
 def test_runs_on_other_classes_are_compared_over_seeds_alone(finished: Results) -> None:
     margin = finished.of("embedding_size 8", "margin")
     triplet = finished.of("embedding_size 8", "triplet")
-    other = (margin[0].per_class or {}) | {"classes": list(range(1, 31))}
+    assert margin[0].per_class is not None
+    other = replace(margin[0].per_class, classes=list(range(1, 31)))
     moved = [replace(margin[0], per_class=other), *margin[1:]]
     found = effect(triplet, moved, "recall@1")
     assert found is not None
@@ -182,7 +185,7 @@ def test_selection_on_test_classes_is_marked_everywhere(
 
 def test_data_that_lack_items_are_marked_everywhere(finished: Results) -> None:
     runs = tuple(
-        replace(run, result={**run.result, "data": {"incomplete": "Incomplete: 9 of 10."}})
+        replace(run, result=replace(run.result, data=DataFacts(incomplete="Incomplete: 9 of 10.")))
         for run in finished.runs
         if run.result
     )
@@ -269,7 +272,7 @@ def test_rows(finished: Results) -> None:
     assert len(rows) == 18
     assert rows[0]["loss"] == "margin"
     assert rows[0]["state"] == "done"
-    assert rows[0]["recall@1"] == pytest.approx(2 * rows[0]["nmi"])
+    assert rows[0]["recall@1"] == pytest.approx(2 * rows[0]["nmi"], abs=2e-6)
     assert json.dumps(rows)
 
 

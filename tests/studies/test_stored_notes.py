@@ -18,6 +18,9 @@ from unseen.studies.results import read
 from unseen.studies.stored_notes import MOST_BYTES, NAMES, checked
 from unseen.studies.worker import Worker
 
+CELL = json.dumps(
+    {"key": "another", "stage": "final", "labels": {}, "parameters": {}, "seed": 0, "fold": None}
+)
 STATE = json.dumps({"state": "done", "seconds": 1.0, "error": ""})
 
 
@@ -107,9 +110,9 @@ def test_only_known_plain_names_are_written(storage: str, tmp_path: Path, kind: 
             '{"metric": "nmi", "classes": "x", "sums": [], "counts": []}',
             "classes",
         ),
-        ("selection.json", '{"on": "validation", "value": "much"}', "value"),
+        ("selection.json", '{"on": "validation", "value": "much"}', "selection.json is damaged"),
         ("state.json", '{"state": "owned", "seconds": 1, "error": ""}', "state"),
-        ("cell.json", '{"key": "another", "parameters": {}}', "of the cell 'another'"),
+        ("cell.json", CELL, "of the cell 'another'"),
         ("journal.jsonl", '{"event": "start"}\n', "events other than epochs"),
         (
             "journal.jsonl",

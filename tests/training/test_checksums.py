@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 
 from tests.faults.injection import cut, flip, lose
-from unseen.reports import run_folder as reports
+from unseen.reports import stored_run as reports
 from unseen.training import checksums, journal
 from unseen.training.events import Start, Step, Warned
 from unseen.training.journal import Journal
 from unseen.training.manifest import Data
-from unseen.training.readings import note_reading, result_of
+from unseen.training.result import Result, note_reading, result_of
 from unseen.training.run_folder import RunFolder
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> RunFolder:
     made = RunFolder(tmp_path / "run")
-    made.write_json("result.json", {"scores": {"recall@1": 0.5}})
+    made.write_json("result.json", {"scores": {}})
     made.write_text("config.toml", "seed = 1\n")
     made.write_arrays("embeddings/test.npz", labels=np.arange(3))
     return made
@@ -45,7 +45,7 @@ def test_every_bit_of_a_score_counts(folder: RunFolder) -> None:
         with pytest.raises(ValueError, match="is damaged"):
             result_of(folder.path)
         flip(folder.file("result.json"), place, place % 8)
-    assert result_of(folder.path) == {"scores": {"recall@1": 0.5}}
+    assert result_of(folder.path) == Result({})
 
 
 def test_a_crash_before_the_rename_leaves_the_old_file_whole(
@@ -65,7 +65,7 @@ def test_a_crash_before_the_rename_leaves_the_old_file_whole(
                 folder.write_json("result.json", {"turn": turn})
             with pytest.raises(KeyboardInterrupt):
                 folder.write_json("new.json", {"turn": turn})
-    assert folder.read_json("result.json") == {"scores": {"recall@1": 0.5}}
+    assert folder.read_json("result.json") == {"scores": {}}
     assert not checksums.must_exist(folder.path, "new.json")
     folder.write_json("result.json", {"turn": 3})
     assert folder.read_json("result.json") == {"turn": 3}
@@ -83,12 +83,12 @@ def test_a_damaged_list_is_named_and_a_missing_one_compares_nothing(folder: RunF
     with pytest.raises(ValueError, match=r"checksums\.json is damaged: delete it"):
         folder.read_json("result.json")
     lose(folder.file(checksums.NAME))
-    assert folder.read_json("result.json") == {"scores": {"recall@1": 0.5}}
+    assert folder.read_json("result.json") == {"scores": {}}
 
 
 def test_readings_are_compared(folder: RunFolder) -> None:
     made = RunFolder(folder.path / "stopped")
-    note_reading(made, "unseen evaluate", {"scores": {}})
+    note_reading(made, "unseen evaluate", Result({}))
     [reading] = made.path.glob("readings/*.json")
     flip(reading, 5)
     with pytest.raises(ValueError, match=r"unseen_evaluate\.json is damaged"):

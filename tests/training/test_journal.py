@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from unseen.reports import run_folder
+from unseen.reports import stored_run
 from unseen.training.events import Step, Warned
 from unseen.training.journal import Journal, append, read
 
@@ -51,7 +51,7 @@ def test_any_other_damage_is_named_by_file_and_line(bit: int, line: int, tmp_pat
 def test_the_page_and_the_run_read_alike(tmp_path: Path) -> None:
     (tmp_path / "journal.jsonl").write_bytes(WHOLE.encode() + b"\xff\n" + WHOLE.encode())
     with pytest.raises(ValueError, match=r"journal.jsonl, line 3, is damaged"):
-        run_folder.read(tmp_path)
+        stored_run.read(tmp_path)
 
 
 def test_a_resumed_run_keeps_what_belongs_to_its_checkpoint(tmp_path: Path) -> None:

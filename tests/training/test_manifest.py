@@ -11,8 +11,8 @@ import pytest
 import unseen
 from unseen.experiment.run_context import reopen
 from unseen.experiment.trained import Trained
-from unseen.reports import run_folder
-from unseen.training.manifest import VERSION, Data, StoredItems, parsed
+from unseen.reports import stored_run
+from unseen.training.manifest import VERSION, Data, DataFacts, SplitFacts, StoredItems, parsed
 from unseen.training.run_folder import RunFolder
 
 STORED = Path(__file__).parents[1] / "data_of_0_1"
@@ -28,7 +28,7 @@ def test_a_manifest_of_version_0_1_keeps_all_it_says(run: str) -> None:
 
 def test_a_new_manifest_comes_back_and_has_the_version(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
-    about = Data({"name": "glyphs"}, {"hash": "5b117"}, StoredItems(3, "abc"))
+    about = Data(DataFacts("glyphs"), SplitFacts("5b117"), StoredItems(3, "abc"))
     folder.start_manifest("unseen train", about, "c0ffee")
     folder.note_parts({"mine:Loss": {"sha256": "ab"}})
     folder.note_end()
@@ -39,7 +39,7 @@ def test_a_new_manifest_comes_back_and_has_the_version(tmp_path: Path) -> None:
 
 
 DOORS: dict[str, Callable[[Path], Any]] = {
-    "report": run_folder.read,
+    "report": stored_run.read,
     "evaluate": reopen,
     "search": Trained.open,
     "resume": lambda path: RunFolder(path).is_finished,
@@ -57,5 +57,7 @@ def test_a_folder_of_a_later_version_is_refused(door: str, tmp_path: Path) -> No
 
 
 def test_what_no_run_leaves_is_named() -> None:
-    with pytest.raises(ValueError, match=r"^manifest\.json: finished: .*boolean$"):
+    with pytest.raises(
+        ValueError, match=r"^manifest\.json is damaged \(finished: .*boolean\): put"
+    ):
         parsed('{"finished": "yes"}', "manifest.json")

@@ -20,6 +20,7 @@ from unseen.experiment.run_context import RunContext, Watch, prepare
 from unseen.training.events import Event, Step
 from unseen.training.gradients import WholeBatch
 from unseen.training.processes import Processes, joined
+from unseen.training.result import Result
 from unseen.training.run_folder import RunFolder
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -144,8 +145,8 @@ def compare(processes: Processes, folder: Path, words: list[str]) -> dict[str, f
     return found
 
 
-def recall_of(result: dict[str, Any]) -> float:
-    return float(result["scores"]["trained"]["metrics"]["recall@1"]["value"])
+def recall_of(result: Result) -> float:
+    return result.scores["trained"].metrics["recall@1"].value
 
 
 class StoppedError(Exception):

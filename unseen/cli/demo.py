@@ -19,9 +19,9 @@ def demo(
     other half, which it has never seen, beside raw pixels and the untrained network.
     """
     result = run(configs.make({"data": "glyphs"}), out)
-    recall = {row: score["metrics"]["recall@1"]["value"] for row, score in result["scores"].items()}
+    recall = {row: found.metrics["recall@1"].value for row, found in result.scores.items()}
     console.print(
-        f"On {result['split']['test_classes']} characters it never saw, the nearest picture shows "
+        f"On {result.split.test_classes} characters it never saw, the nearest picture shows "
         f"the same character in {recall['trained']:.1%} of queries (raw pixels "
         f"{recall['pixels']:.1%}). "
         "Next: unseen train path/to/your/pictures",

@@ -18,6 +18,8 @@ from unseen.experiment.other_data import on_other_data
 from unseen.experiment.run_context import reopen
 from unseen.reports import layers as layer_tables
 from unseen.reports import tables
+from unseen.training.result import Result, rows_of
+from unseen.training.selection import read_selection
 
 LONG = 20.0  # seconds from which the cost is said beforehand
 
@@ -100,7 +102,7 @@ def _run(run: Path, layers: str | None, data: str | None, on: str | None) -> Non
                 f"{run} has no weights yet: it was stopped before its first epoch ended"
             )
         if layers is None:
-            selection = folder.read_json("selection.json")
+            selection = read_selection(folder)
             purpose = f"unseen evaluate --on {shlex.quote(on)}" if on else "unseen evaluate"
             result = judge(context, folder, selection, purpose, watch, on)
         else:
@@ -132,7 +134,7 @@ def _exact(
             intervals="classes" if over == "classes" else "queries",
             progress=watch.of("judging"),
         )
-    console.print(tables.score_table({"scores": {"embeddings": found.to_dict()}}))
+    console.print(tables.score_table(Result(rows_of({"embeddings": found}))))
     console.print(tables.counted(found.counts))
 
 

@@ -46,18 +46,18 @@ class Shown:
 
 def announce(context: RunContext) -> None:
     """What will be trained on, and why each automatic choice was made."""
-    counts = describe(context)
-    data, split = counts["data"], counts["split"]
-    select = Text(f"{split['validation_classes']:,}")
+    about = describe(context)
+    data, split = about.data, about.split
+    select = Text(f"{split.validation_classes:,}")
     if context.config.select == "test":
         select = Text("the test classes", style="yellow")
     things = "items" if isinstance(context.dataset, FeatureDataset) else "pictures"
     console.print(
         Text.assemble(
-            f"{data['name']}: {data['items']:,} {things} of {data['classes']:,} classes; train on "
-            f"{split['train_classes']:,}, select on ",
+            f"{data.name}: {data.items:,} {things} of {data.classes:,} classes; train on "
+            f"{split.train_classes:,}, select on ",
             select,
-            f", test on {split['test_classes']:,} unseen ones",
+            f", test on {split.test_classes:,} unseen ones",
         ),
     )
     facts = context.dataset.describe()

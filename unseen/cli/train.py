@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,9 @@ from unseen.cli.show_run import Shown
 from unseen.cli.terminal import command_line, console, display, stages
 from unseen.config import Config
 from unseen.data.pictures.stored import CACHE_VARIABLE
+
+if TYPE_CHECKING:  # the help of the command needs nothing that judges
+    from unseen.training.result import Result
 
 
 def train(
@@ -71,7 +74,7 @@ def train(
     run(settled, out, accept_changes)
 
 
-def run(config: Config, out: Path | None, accept_changes: bool = False) -> dict[str, Any]:
+def run(config: Config, out: Path | None, accept_changes: bool = False) -> "Result":
     """Trains into a folder and prints the scores; a finished folder is only shown again. Of
     several processes the first one speaks and writes."""
     keep_freed_memory()

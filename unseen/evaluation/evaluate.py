@@ -46,9 +46,13 @@ class Score:
     class_average: float = math.nan
     std: float = math.nan  # over the starts of k-means
 
+    @property
+    def has_interval(self) -> bool:
+        return not (math.isnan(self.low) or math.isnan(self.high))
+
     def __str__(self) -> str:
         """In percent: `84.1 (82.9 to 85.2)`."""
-        ends = "" if math.isnan(self.low) else f" ({100 * self.low:.1f} to {100 * self.high:.1f})"
+        ends = "" if not self.has_interval else f" ({100 * self.low:.1f} to {100 * self.high:.1f})"
         return f"{100 * self.value:5.1f}{ends}"
 
     def to_dict(self) -> dict[str, float | None]:

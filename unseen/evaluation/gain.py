@@ -6,8 +6,8 @@ training may have added nothing, and `verdict` says so first, with what to try.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import astuple, dataclass
+from typing import Literal
 
 from torch import Tensor
 
@@ -58,26 +58,17 @@ def gains(before: Evaluation, after: Evaluation, labels: Tensor, seed: int) -> d
     return found
 
 
-def to_dict(start: Start, found: Mapping[str, Gain]) -> dict[str, Any]:
-    """For result.json."""
-    rounded = {
-        metric: {key: round(value, 6) for key, value in asdict(gain).items()}
-        for metric, gain in found.items()
-    }
-    return {"start": asdict(start), "gain": rounded}
+def rounded(gain: Gain) -> Gain:
+    """As it is stored."""
+    return Gain(*(round(value, 6) for value in astuple(gain)))
 
 
-def start_title(result: Mapping[str, Any]) -> str:
-    """What the row before training is called; results of version 0.1 do not say."""
-    return str(result.get("start", {}).get("title", UNTRAINED))
-
-
-def verdict(result: Mapping[str, Any]) -> Finding | None:
-    """What training added, from a result.json; None where it does not say."""
-    found = {metric: Gain(**values) for metric, values in result.get("gain", {}).items()}
+def verdict(start: Start, found: Mapping[str, Gain], keeps_start: bool) -> Finding | None:
+    """What training added, by metric, to its start; None where recall@1 is not known. keeps_start:
+    no epoch was better."""
     if FIRST not in found:
         return None
-    start, first = Start(**result["start"]), found[FIRST]
+    first = found[FIRST]
     points = f"{100 * (first.after - first.before):+.1f} points"
     interval = f"95 % interval {100 * first.low:+.1f} … {100 * first.high:+.1f} over classes"
     if first.low > 0:
@@ -91,7 +82,7 @@ def verdict(result: Mapping[str, Any]) -> Finding | None:
     if first.after < first.before:
         harmed = "Training made it worse" if first.high < 0 else "Below its own start"
         return Finding("training", "warning", f"{harmed}: {message}.", remedy)
-    if result.get("selection", {}).get("epoch") == -1:
+    if keeps_start:
         text = (
             f"Training added nothing: no epoch was better than the start, which is kept; {message}."
         )

@@ -15,7 +15,6 @@ from unseen import assemble, catalogue, outside
 from unseen.contracts import Diagnostic, IntArray
 from unseen.evaluation.diagnose import Look, look
 from unseen.evaluation.findings import findings
-from unseen.evaluation.gain import verdict
 from unseen.evaluation.robustness import robustness
 from unseen.experiment.fit import monitored_items
 from unseen.experiment.layers import (
@@ -28,8 +27,9 @@ from unseen.experiment.orders import embed_at
 from unseen.experiment.run_context import RunContext, Watch, computing
 from unseen.experiment.source import source_of
 from unseen.networks.network import EmbeddingNetwork
-from unseen.training.readings import result_of
+from unseen.training.result import result_of
 from unseen.training.run_folder import RunFolder
+from unseen.training.selection import read_selection
 
 
 def diagnose(
@@ -44,8 +44,8 @@ def diagnose(
     by name, of the catalogue or from outside."""
     further = {name: made(name, context.config.normalise) for name in also}
     network = stored_network(context, folder)
-    selection = choose_descriptor(context, folder, folder.read_json("selection.json"), watch)
-    layer = str(selection["descriptor"]["layer"])
+    _, descriptor = choose_descriptor(context, folder, read_selection(folder), watch)
+    layer = descriptor.layer
     folder.note_test_read("diagnosis", context.config.hash())
     config, split, labels = context.config, context.split, context.dataset.labels
     seen = monitored_items(split.train, labels, len(split.test), config.seed)
@@ -64,10 +64,10 @@ def diagnose(
                 for name, diagnostic in further.items():
                     found_by = diagnostic(embeddings, torch.from_numpy(labels[items]))
                     more[name][part] = _values(name, found_by)
-        recall = selection["descriptor"].get("recall") or _layers(context, folder, watch)
+        recall = descriptor.recall or _layers(context, folder, watch)
         numbers = {part: found.numbers for part, found in looks.items()}
         told_of = findings(numbers["train"], numbers["test"], recall, layer)
-        if gained := verdict(result_of(folder.path) or {}):
+        if (result := result_of(folder.path)) and (gained := result.verdict):
             told_of = [gained, *told_of]
         diagnosis: dict[str, Any] = {
             "descriptor": layer,

@@ -5,6 +5,7 @@ after every epoch and every minute: how often changes nothing but how much is do
 crash.
 """
 
+import json
 import shlex
 import time
 from collections.abc import Callable
@@ -27,7 +28,7 @@ from unseen.experiment.selection import (
     SELECT_BY,
     START,
     TIE_BY,
-    Selection,
+    Selector,
     too_few_to_select,
 )
 from unseen.experiment.source import source_of
@@ -51,6 +52,9 @@ from unseen.training.events import (
 from unseen.training.guards import NonFiniteStepError, collapse
 from unseen.training.journal import Journal, read
 from unseen.training.run_folder import RunFolder
+from unseen.training.selection import FILE as SELECTION
+from unseen.training.selection import Selection, write_selection
+from unseen.training.stored import parsed, spelled
 
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
 Looked = TypeVar("Looked", Start, Epoch)
@@ -107,11 +111,11 @@ class Fit:
         if config.monitor == "test":  # last: the others are looked at as without it
             self.looked_at["test"] = split.test
         selecting = len(np.unique(dataset.labels[self.selected_on]))
-        self.selection = Selection(config.select, selecting)
+        self.selector = Selector(config.select, selecting)
         self.checkpoints = Checkpoints(folder.file("checkpoint"), folder.writes)
         self.saved_at = time.monotonic()
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> Selection:
         """Trains for all epochs, keeps the weights that were best on the classes to select on."""
         config, path = self.context.config, self.folder.file("journal.jsonl")
         self.journal = Journal(path, keep=self._resume(), writes=self.folder.writes)
@@ -146,13 +150,13 @@ class Fit:
         finally:
             self.journal.close()
             self.sinks.close()
-        return self.selection.best
+        return self.selector.best
 
     def _is_over(self) -> bool:
         """All epochs are done, or nothing got better on the classes to select on for too long."""
         config, epoch = self.context.config, self.trainer.place.epoch
-        patience, waited = config.patience, epoch - 1 - self.selection.best["epoch"]
-        if patience is None and self.selection.is_full:
+        patience, waited = config.patience, epoch - 1 - self.selector.best.epoch
+        if patience is None and self.selector.is_full:
             patience = FULL_PATIENCE * config.look_every
         is_stale = self.selects and patience is not None and waited >= patience
         return is_stale or epoch >= self.epochs
@@ -163,10 +167,10 @@ class Fit:
                 self._keep_weights()
         epochs = self.trainer.place.epoch
         if epochs < self.epochs:
-            best = self.selection.best = self.selection.best | {"stopped_after": epochs}
-            self.folder.write_json("selection.json", best)
+            best = self.selector.best = replace(self.selector.best, stopped_after=epochs)
+            write_selection(self.folder, best)
             is_full = self.context.config.patience is None  # nothing else ends it then
-            self._tell(StoppedEarly(epochs, best["epoch"], full=is_full or None))
+            self._tell(StoppedEarly(epochs, best.epoch, full=is_full or None))
 
     def _epoch(self) -> Epoch:
         config, place = self.context.config, self.trainer.place
@@ -271,19 +275,19 @@ class Fit:
     def _select(self, event: Looked) -> Looked:
         """With whether it is the best so far, which is kept."""
         on = self.context.config.select
-        taken = self.selection.takes(event.epoch, getattr(event, on))
+        taken = self.selector.takes(event.epoch, getattr(event, on))
         if taken:
             self._keep_weights()
-            self.folder.write_json("selection.json", self.selection.best)
-        return replace(event, best=taken and not self.selection.keeps_last)
+            write_selection(self.folder, self.selector.best)
+        return replace(event, best=taken and not self.selector.keeps_last)
 
     def _keep_weights(self) -> None:
         self.folder.keep("weights.safetensors", self.network.state_dict())
         self.folder.keep("objective.safetensors", self.trainer.objective.state_dict())
 
-    def _is_whole(self, best: dict[str, Any], step: int) -> bool:
+    def _is_whole(self, best: Selection, step: int) -> bool:
         """Whether all that was kept before a checkpoint is there, or could be restored."""
-        names = ["weights.safetensors", "objective.safetensors"] if best["value"] >= 0 else []
+        names = ["weights.safetensors", "objective.safetensors"] if best.value >= 0 else []
         if has_kept_start(self.context.config) and step:
             names.append(START_FILE)
         return all(self.folder.mend(name, self.watch.warn) for name in names)
@@ -305,8 +309,8 @@ class Fit:
         state = {
             "trainer": self.trainer.state_dict(),
             "sampler": self.sampler.state_dict(),
-            "best": self.selection.best,
-            "selection": self.selection.state_dict(),
+            "best": spelled(self.selector.best),
+            "selection": self.selector.state_dict(),
             "journal": self.journal.size(),
         }
         self.checkpoints.save(self.trainer.place.step, state)
@@ -317,16 +321,17 @@ class Fit:
         state = self.context.processes.agreed(lambda: self.checkpoints.newest(self.watch.warn))
         if state is None:
             return 0
-        if not self._is_whole(state["best"], state["trainer"]["place"]["step"]):
+        best = parsed(Selection, json.dumps(state["best"]), str(self.checkpoints.folder))
+        if not self._is_whole(best, state["trainer"]["place"]["step"]):
             self.watch.warn("training starts anew, which gives the same result")
             if self.folder.writes:
                 self.checkpoints.clear()
             return 0
         self.trainer.load_state_dict(state["trainer"])
         self.sampler.load_state_dict(state["sampler"])
-        self.selection.go_on(state["best"], state.get("selection"))
-        if self.selects and not self.folder.holds("selection.json"):
-            self.folder.write_json("selection.json", self.selection.best)
+        self.selector.go_on(best, state.get("selection"))
+        if self.selects and not self.folder.holds(SELECTION):
+            write_selection(self.folder, self.selector.best)
         place = self.trainer.place
         self.watch.tell(Resumed(place.epoch, place.step))
         return int(state["journal"])

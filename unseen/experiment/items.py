@@ -189,10 +189,10 @@ def changes_since(folder: RunFolder, dataset: Dataset) -> str:
     now = dataset.fingerprint()
     if isinstance(dataset, PictureFiles):
         now = dataset.fingerprint_of_0_1()
-    if data["fingerprint"] == now:
+    if data.fingerprint == now:
         return ""
     return (
-        f"the data of {folder.path} have changed since it began ({data['items']:,} items then, "
+        f"the data of {folder.path} have changed since it began ({data.items or 0:,} items then, "
         f"{len(dataset):,} now), and version 0.1 did not store which they were: put them back, or "
         "train again"
     )
@@ -203,7 +203,7 @@ def refuse_other_items(folder: RunFolder, dataset: Dataset, split: Split) -> Non
     if told := changes_since(folder, dataset):
         raise ValueError(told)
     kept = read_items(folder)
-    then = folder.manifest().data.split["hash"]
+    then = folder.manifest().data.split.hash
     is_same = (
         split_hash(split) == then
         if kept is None

@@ -3,7 +3,6 @@ self, principal components of the pooled descriptors of that one, and what it wa
 or features as they are."""
 
 import hashlib
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,8 +11,8 @@ from torch import Tensor
 from unseen import assemble
 from unseen.contracts import FeatureDataset, IntArray, Progress, annotations_of
 from unseen.data.pictures import transforms
-from unseen.evaluation import gain
 from unseen.evaluation.evaluate import Evaluation, evaluate
+from unseen.evaluation.gain import gains, rounded
 from unseen.evaluation.retrieval_task import RetrievalTask
 from unseen.experiment.items import split_hash
 from unseen.experiment.layers import choose_descriptor
@@ -34,8 +33,10 @@ from unseen.networks.head import PRINCIPAL, principal_directions
 from unseen.networks.network import LayeredNetwork
 from unseen.training.events import Judged
 from unseen.training.journal import read
-from unseen.training.readings import OTHER, note_reading
+from unseen.training.result import FILE as RESULT
+from unseen.training.result import Result, note_reading, rows_of, write_result
 from unseen.training.run_folder import RunFolder
+from unseen.training.selection import Selection
 
 FINAL = "final evaluation"
 PIXEL_SIDE = 32  # the raw-pixel baseline compares pictures at this size
@@ -45,35 +46,35 @@ FITTED_ON = 10_000  # training items that principal directions are found on, at 
 def judge(
     context: RunContext,
     folder: RunFolder,
-    selection: dict[str, Any],
+    selection: Selection,
     purpose: str,
     watch: Watch,
     on: str | None = None,
-) -> dict[str, Any]:
+) -> Result:
     """A reading of the test classes, which the manifest notes first. The final evaluation writes
     result.json and the embeddings; any other a file of its own, and the embeddings only where there
     are none of a final one. on: names data other than the run's own. Several processes embed the
     pictures together; the first one judges and writes."""
     context.unreadable.remember(read(folder.file("journal.jsonl")))
     context.unreadable.tell = lambda event: watch.warn(str(event))
-    selection = choose_descriptor(context, folder, selection, watch)
+    selection, descriptor = choose_descriptor(context, folder, selection, watch)
     folder.note_test_read(purpose, context.config.hash())
     watch.tell(_begun(context))
-    keeps = purpose == FINAL or not (on or folder.has("result.json"))
+    keeps = purpose == FINAL or not (on or folder.has(RESULT))
 
-    def judged() -> dict[str, Any]:
+    def judged() -> Result:
         scores = _scores(context, spaces, watch)
         if keeps:
             keep_embeddings(folder, spaces["trained"], context, scores)
         return _result(context, selection, scores)
 
     with computing(context):
-        spaces = embedding_spaces(context, folder, selection["descriptor"]["layer"], watch)
+        spaces = embedding_spaces(context, folder, descriptor.layer, watch)
         result = context.processes.agreed(judged)
     if purpose == FINAL:
-        folder.write_json("result.json", result)
+        write_result(folder, result)
     else:
-        note_reading(folder, purpose, result | ({OTHER: on} if on else {}))
+        note_reading(folder, purpose, result, on)
     return result
 
 
@@ -94,26 +95,22 @@ def _scores(context: RunContext, spaces: dict[str, Tensor], watch: Watch) -> dic
     return scores
 
 
-def _result(
-    context: RunContext, selection: dict[str, Any], scores: dict[str, Evaluation]
-) -> dict[str, Any]:
-    config = context.config
-    watched = {"monitor": "test"} if config.monitor == "test" else {}
-    return describe(context) | {
-        "config_hash": config.hash(),
-        "scores": {name: score.to_dict() for name, score in scores.items()},
-        "seed": config.seed,
-        "selection": selection,
-        "unreadable_pictures": len(context.unreadable.paths),
-        **_training_gain(context, scores),
-        **watched,
-    }
-
-
-def _training_gain(context: RunContext, scores: dict[str, Evaluation]) -> dict[str, Any]:
+def _result(context: RunContext, selection: Selection, scores: dict[str, Evaluation]) -> Result:
+    config, about = context.config, describe(context)
     labels = context.retrieval_task(context.split.test).query_labels()
-    found = gain.gains(scores["untrained"], scores["trained"], labels, context.config.seed)
-    return gain.to_dict(start_of(context.config), found)
+    gained = gains(scores["untrained"], scores["trained"], labels, config.seed)
+    return Result(
+        rows_of(scores),
+        config.hash(),
+        about.data,
+        about.split,
+        config.seed,
+        selection,
+        unreadable_pictures=len(context.unreadable.paths),
+        start=start_of(config),
+        gain={metric: rounded(gain) for metric, gain in gained.items()},
+        monitor="test" if config.monitor == "test" else None,
+    )
 
 
 def _score(

@@ -9,7 +9,6 @@ which the result and the report show. Test classes are not read.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -30,6 +29,14 @@ from unseen.statistics import Interval, bootstrap
 from unseen.training.events import Kept, RungBegun, RungEnded
 from unseen.training.journal import append
 from unseen.training.run_folder import COPIES, RunFolder
+from unseen.training.selection import (
+    ChainLink,
+    Ladder,
+    RungEnd,
+    RungScore,
+    Selection,
+    write_selection,
+)
 
 FILES = ("weights.safetensors", "objective.safetensors")
 END, ANSWERS = "rung.json", "validation.npz"
@@ -43,18 +50,18 @@ class Climbed:
     name: str
     config: SettledConfig
     folder: RunFolder
-    selection: dict[str, Any]
+    selection: Selection
     right: Tensor
 
 
-def kept_context(context: RunContext, selection: dict[str, Any]) -> RunContext:
+def kept_context(context: RunContext, selection: Selection) -> RunContext:
     """The run with the config of the rung it has kept."""
-    if "ladder" not in selection:
+    if selection.ladder is None:
         return context
-    return replace(context, config=rung_config(context.config, selection["ladder"]["kept"]))
+    return replace(context, config=rung_config(context.config, selection.ladder.kept))
 
 
-def climb(first: Fit, selection: dict[str, Any], clock: Clock) -> dict[str, Any]:
+def climb(first: Fit, selection: Selection, clock: Clock) -> Selection:
     """Climbs, or goes on with it; returns the selection of the best rung, with all of them."""
     context, folder = first.context, first.folder
     labels = context.retrieval_task(context.split.validation).query_labels()
@@ -79,12 +86,12 @@ def climb(first: Fit, selection: dict[str, Any], clock: Clock) -> dict[str, Any]
         if gained:
             best, chain = reached, [*chain, reached]
         clock.keep()
-    steps = [{"name": r.name, "epochs": r.selection["epoch"] + 1} for r in chain]
-    facts = {"kept": best.name, "chain": steps, "classes": len(labels.unique()), "rungs": records}
+    links = [ChainLink(rung.name, rung.selection.epoch + 1) for rung in chain]
+    facts = Ladder(best.name, links, len(labels.unique()), records)
     for name in FILES:
         folder.write_tensors(name, kept_tensors(best.folder, name))
-    selection = best.selection | {"ladder": facts}
-    folder.write_json("selection.json", selection)
+    selection = replace(best.selection, ladder=facts)
+    write_selection(folder, selection)
     return selection
 
 
@@ -138,14 +145,14 @@ def _climbed(first: Fit, rung: Rung, best: Climbed, clock: Clock) -> Climbed:
     steps = len(assemble.sampler(config, context.split.train, context.dataset.labels))
     tell(first.folder, first.watch, RungBegun(rung.name, best.name, config.epochs, steps))
     if folder.holds(END):
-        length.begun(folder.read_json(END)["epochs"], config.epochs)
+        length.begun(folder.read(END, RungEnd).epochs, config.epochs)
     else:
         start = starting_from(best.folder, have_same_objective(best.config, config))
         fit = Fit(context, folder, first.watch, start=start, length=length)
         selection = fit.run()
         _answers(folder, fit)
-        folder.write_json(END, {"selection": selection, "epochs": fit.trainer.place.epoch})
-    selection = folder.read_json(END)["selection"]
+        folder.write_json(END, RungEnd(selection, fit.trainer.place.epoch))
+    selection = folder.read(END, RungEnd).selection
     return Climbed(rung.name, config, folder, selection, _answers(folder))
 
 
@@ -184,17 +191,16 @@ def _recall(rung: Climbed) -> float:
     return float(rung.right[~rung.right.isnan()].mean())
 
 
-def _record(rung: Climbed, ended: RungEnded | None = None) -> dict[str, Any]:
+def _record(rung: Climbed, ended: RungEnded | None = None) -> RungScore:
     """What the result holds of a rung: no times, so that it can be compared."""
     config = rung.config
-    return {
-        "name": rung.name,
-        "depth": config.depth,
-        "epoch": rung.selection["epoch"],
-        "epochs": config.epochs,
-        "loss": config.loss.name,
-        "picture_size": config.picture_size,
-        "training_sizes": config.training_sizes,
-        "recall": round(_recall(rung), 6),
-        "kept": True,
-    } | ({} if ended is None else vars(ended))
+    facts = {"name": rung.name, "recall": round(_recall(rung), 6), "kept": True}
+    return RungScore(
+        **(facts if ended is None else vars(ended)),
+        depth=config.depth,
+        epoch=rung.selection.epoch,
+        epochs=config.epochs,
+        loss=config.loss.name,
+        picture_size=config.picture_size,
+        training_sizes=config.training_sizes,
+    )

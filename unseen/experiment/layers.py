@@ -9,7 +9,7 @@ descriptor = "orders"       all orders of HORDE, reduced by principal components
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from unseen.networks.network import LayeredNetwork
 from unseen.networks.taps import EMBEDDING, check_names
 from unseen.training.events import DescriptorChosen
 from unseen.training.run_folder import RunFolder
+from unseen.training.selection import Descriptor, Selection, write_selection
 
 BEST = "best"
 METRIC = "recall@1"
@@ -36,28 +37,29 @@ PARTS = ("train", "test")
 
 
 def choose_descriptor(
-    context: RunContext, folder: RunFolder, selection: dict[str, Any], watch: Watch
-) -> dict[str, Any]:
-    """The selection with the run's descriptor in it, also on disk."""
-    if "descriptor" in selection:
-        return selection
+    context: RunContext, folder: RunFolder, selection: Selection, watch: Watch
+) -> tuple[Selection, Descriptor]:
+    """The selection with the run's descriptor in it, also on disk, and the descriptor."""
+    if selection.descriptor is not None:
+        return selection, selection.descriptor
     asked = context.config.descriptor
-    chosen: dict[str, Any] = {"asked": asked, "layer": asked}
+    chosen = Descriptor(asked, layer=asked)
     if asked == BEST:
         on = context.config.select
         if on == "test":
             folder.note_test_read("choice of the best layer", context.config.hash())
         recall = recall_to_select_by(context, folder, watch)
-        chosen |= {"on": on, "recall": {name: round(value, 6) for name, value in recall.items()}}
+        rounded = {name: round(value, 6) for name, value in recall.items()}
         # of equals the last: nearest to what was trained
-        chosen["layer"] = max(reversed(recall), key=lambda name: recall[name])
-        watch.tell(DescriptorChosen(chosen["layer"], on, chosen["recall"]))
+        layer = max(reversed(recall), key=lambda name: recall[name])
+        chosen = Descriptor(asked, layer, on, rounded)
+        watch.tell(DescriptorChosen(layer, on, rounded))
     if asked == ORDERS:
         with computing(context):
             fit_orders(context, folder, stored_network(context, folder), watch)
-    selection = selection | {"descriptor": chosen}
-    folder.write_json("selection.json", selection)
-    return selection
+    selection = replace(selection, descriptor=chosen)
+    write_selection(folder, selection)
+    return selection, chosen
 
 
 def recall_to_select_by(context: RunContext, folder: RunFolder, watch: Watch) -> dict[str, float]:

@@ -7,8 +7,7 @@ in `selected/`, and the result has the scores of both. A "best" descriptor is ch
 the validation classes are still unseen.
 """
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import asdict, replace
 
 import numpy as np
 
@@ -27,75 +26,77 @@ from unseen.experiment.run_context import RunContext, Watch
 from unseen.rungs import FIRST, rung_config
 from unseen.training.events import Refitted
 from unseen.training.run_folder import RunFolder
+from unseen.training.selection import FILE as SELECTION
+from unseen.training.selection import (
+    ChainLink,
+    Refit,
+    Selection,
+    read_selection,
+    write_selection,
+)
 
 SELECTED = "selected"  # where the weights from before the refit are kept
 
 
-def refit(
-    context: RunContext, folder: RunFolder, selection: dict[str, Any], watch: Watch
-) -> dict[str, Any]:
+def refit(context: RunContext, folder: RunFolder, selection: Selection, watch: Watch) -> Selection:
     """Trains again, or goes on with it; returns the selection, which tells of it."""
     whole, second = all_training_classes(context), RunFolder(folder.file("refit"), folder.processes)
-    if not second.has("selection.json"):
+    if not second.has(SELECTION):
         if context.config.descriptor == BEST:
             kept = kept_context(context, selection)
-            selection = choose_descriptor(kept, folder, selection, watch)
+            selection, _ = choose_descriptor(kept, folder, selection, watch)
         classes = len(np.unique(context.dataset.labels[whole.split.train]))
-        facts = {
-            "epochs": selection["epoch"] + 1,
-            "train_classes": classes,
-            "train_items": len(whole.split.train),
-        }
-        folder.note_refit(facts)
-        second.write_json("selection.json", selection | {"refit": facts})
-    selection = second.read_json("selection.json")
+        facts = Refit(selection.epoch + 1, classes, len(whole.split.train))
+        folder.note_refit(asdict(facts))
+        write_selection(second, replace(selection, refit=facts))
+    selection = read_selection(second)
     last = _trained_again(whole, folder, second, selection, watch)
     for name in FILES:
         if not folder.has(f"{SELECTED}/{name}"):
-            selected = rung_folder(folder, _chain(selection)[-1]["name"])
+            selected = rung_folder(folder, _chain(selection)[-1].name)
             folder.write_tensors(f"{SELECTED}/{name}", kept_tensors(selected, name))
         folder.write_tensors(name, last.read_tensors(name))
-    folder.write_json("selection.json", selection)
-    return choose_descriptor(kept_context(whole, selection), folder, selection, watch)
+    write_selection(folder, selection)
+    return choose_descriptor(kept_context(whole, selection), folder, selection, watch)[0]
 
 
 def _trained_again(
     whole: RunContext,
     folder: RunFolder,
     second: RunFolder,
-    selection: dict[str, Any],
+    selection: Selection,
     watch: Watch,
 ) -> RunFolder:
     """Every rung that led to the kept one, each from the one before; returns the last's folder."""
     start, before = None, whole.config
-    for step in _chain(selection):
-        name, message = step["name"], selection["refit"] | {"epochs": step["epochs"]}
-        context, place = (
-            replace(whole, config=rung_config(whole.config, name)),
-            rung_folder(second, name),
-        )
+    assert selection.refit is not None, "written before it begins"
+    facts = selection.refit
+    for link in _chain(selection):
+        context = replace(whole, config=rung_config(whole.config, link.name))
+        place = rung_folder(second, link.name)
         if start is not None:
             same = have_same_objective(before, context.config)
-            fit = Fit(context, place, watch, step["epochs"], starting_from(start, same))
+            fit = Fit(context, place, watch, link.epochs, starting_from(start, same))
         else:
-            fit = Fit(context, place, watch, step["epochs"])
-        tell(folder, watch, Refitted(**message, steps=len(fit.sampler)))
+            fit = Fit(context, place, watch, link.epochs)
+        counts = (link.epochs, facts.train_classes, facts.train_items)
+        tell(folder, watch, Refitted(*counts, steps=len(fit.sampler)))
         fit.run()
         start, before = place, context.config
     assert start is not None, "a chain has the head at least"
     return start
 
 
-def _chain(selection: dict[str, Any]) -> list[dict[str, Any]]:
+def _chain(selection: Selection) -> list[ChainLink]:
     """The trainings that led to the kept weights, with their epochs."""
-    only = [{"name": FIRST, "epochs": selection["epoch"] + 1}]
-    chain: list[dict[str, Any]] = selection.get("ladder", {}).get("chain", only)
-    return chain
+    if selection.ladder is None:
+        return [ChainLink(FIRST, selection.epoch + 1)]
+    return selection.ladder.chain
 
 
-def refit_minutes(context: RunContext, selection: dict[str, Any]) -> tuple[float, float]:
+def refit_minutes(context: RunContext, selection: Selection) -> tuple[float, float]:
     """What training again was planned to take, and what is to be left after it."""
-    names = [step["name"] for step in _chain(selection)]
+    names = [link.name for link in _chain(selection)]
     rungs = [
         rung  # a head has its descriptors already
         for rung in context.config.ladder

@@ -8,7 +8,7 @@ folder before hands in its `lock`.
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,9 +25,10 @@ from unseen.experiment.refit import refit, refit_minutes
 from unseen.experiment.run_context import RunContext, Watch, as_stored, computing, describe, prepare
 from unseen.experiment.shares import shared, taken
 from unseen.rungs import FIRST, rung_config
-from unseen.training.manifest import Data
 from unseen.training.processes import Processes, joined
+from unseen.training.result import Result, read_result
 from unseen.training.run_folder import RunFolder
+from unseen.training.selection import Selection
 
 JUDGED, TRAINED = "train and judge", "train"
 AFTER = 0.2  # of the minutes: for judging and the report, where no plan says it
@@ -63,7 +64,7 @@ class Fitted:
 
     path: Path
     context: RunContext
-    result: dict[str, Any]
+    result: Result
     was_finished: bool  # before the call
 
 
@@ -84,7 +85,7 @@ def fit(
         folder = RunFolder(path, processes)
         context = as_stored(context, folder)
         if is_done(folder):
-            return Fitted(path, context, folder.read_json("result.json"), was_finished=True)
+            return Fitted(path, context, read_result(folder), was_finished=True)
         with show.training(context, path) as watch:
             result = train_and_judge(context, path, command, watch, lock=nullcontext())
     return Fitted(path, context, result, was_finished=False)
@@ -96,7 +97,7 @@ def train_and_judge(
     command: str,
     watch: Watch | None = None,
     lock: Claim | None = None,
-) -> dict[str, Any]:
+) -> Result:
     """Trains, or goes on training, then judges; returns what stands in result.json."""
     folder = RunFolder(out, context.processes)
     context = as_stored(context, folder)
@@ -104,9 +105,7 @@ def train_and_judge(
         return _train_and_judge(context, out, command, watch or Watch())
 
 
-def train(
-    context: RunContext, out: Path, command: str, watch: Watch | None = None
-) -> dict[str, Any]:
+def train(context: RunContext, out: Path, command: str, watch: Watch | None = None) -> Selection:
     """Trains, or goes on training; returns what was selected. The test classes are not read."""
     folder = RunFolder(out, context.processes)
     context = as_stored(context, folder)
@@ -123,7 +122,7 @@ def take_part() -> None:
             _train(context, RunFolder(out, context.processes), "", Watch())
 
 
-def _train_and_judge(context: RunContext, out: Path, command: str, watch: Watch) -> dict[str, Any]:
+def _train_and_judge(context: RunContext, out: Path, command: str, watch: Watch) -> Result:
     folder = RunFolder(out, context.processes)
     selection = _train(context, folder, command, watch)
     result = judge(kept_context(context, selection), folder, selection, FINAL, watch)
@@ -131,7 +130,7 @@ def _train_and_judge(context: RunContext, out: Path, command: str, watch: Watch)
     return result
 
 
-def _train(context: RunContext, folder: RunFolder, command: str, watch: Watch) -> dict[str, Any]:
+def _train(context: RunContext, folder: RunFolder, command: str, watch: Watch) -> Selection:
     """A run that began with other items is not touched."""
     if folder.is_started:
         refuse_other_items(folder, context.dataset, context.split)
@@ -156,7 +155,7 @@ def begin(context: RunContext, folder: RunFolder, command: str) -> None:
     """Writes down what the run is about; with its config a run has begun."""
     items = items_of(context.dataset, context.split).write(folder)
     place = find_data.place(context.config.data, folder.path)
-    facts = Data(**describe(context), items=items, place=place)
+    facts = replace(describe(context), items=items, place=place)
     folder.start_manifest(command, facts, context.config.hash(), context.plan)
     if parts := sources_of(context.config):
         folder.note_parts(parts)

@@ -38,8 +38,11 @@ from unseen.networks.taps import EMBEDDING
 from unseen.rungs import FIRST, rung_config
 from unseen.settle import settle
 from unseen.training.events import Event
+from unseen.training.manifest import Data, DataFacts, SplitFacts
 from unseen.training.processes import Processes
 from unseen.training.run_folder import RunFolder
+from unseen.training.selection import FILE as SELECTION
+from unseen.training.selection import read_selection
 
 EMBED_BATCH = 256
 BY_MACHINE = (
@@ -271,9 +274,9 @@ def _read(dataset: Dataset, watch: Watch) -> None:
 def stored_config(folder: RunFolder) -> SettledConfig:
     """What the kept network was trained with: of a ladder that was climbed, the kept rung."""
     config = begun_config(folder)
-    if config.ladder and folder.holds("selection.json"):
-        ladder = folder.read_json("selection.json").get("ladder", {})
-        return rung_config(config, ladder.get("kept", FIRST))
+    if config.ladder and folder.holds(SELECTION):
+        ladder = read_selection(folder).ladder
+        return rung_config(config, FIRST if ladder is None else ladder.kept)
     return config
 
 
@@ -321,7 +324,7 @@ def steps_per_epoch(context: RunContext) -> int:
     return len(assemble.sampler(context.config, context.split.train, context.dataset.labels))
 
 
-def describe(context: RunContext) -> dict[str, Any]:
+def describe(context: RunContext) -> Data:
     """Data and split in counts and fingerprints; no paths, so that results can be compared."""
     dataset, split = context.dataset, context.split
     parts = {"train": split.train, "validation": split.validation, "test": split.test}
@@ -336,5 +339,5 @@ def describe(context: RunContext) -> dict[str, Any]:
     facts: dict[str, Any] = {key: value for key, value in said.items() if isinstance(value, int)}
     facts |= {INCOMPLETE: said[INCOMPLETE]} if INCOMPLETE in said else {}
     facts |= context.copies.counts() if context.copies else {}
-    data = facts | {"name": dataset.name, "fingerprint": dataset.fingerprint()}
-    return {"data": data, "split": counts}
+    known = DataFacts(**facts, name=dataset.name, fingerprint=dataset.fingerprint())
+    return Data(known, SplitFacts(**counts))

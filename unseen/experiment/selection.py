@@ -10,12 +10,14 @@ full     where recall@1 is 100 % only mAP@R can still gain: ten looks without a 
          training, unless `patience` says otherwise
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from unseen.experiment.run_context import RunContext
 from unseen.statistics import MIN_CLASSES
+from unseen.training.selection import Selection
 
 SELECT_BY, TIE_BY = "recall@1", "map_at_r"
 FEW, TOO_FEW = 10, 3
@@ -26,19 +28,21 @@ START = -1
 Scores = tuple[float, ...]
 
 
-class Selection:
+class Selector:
     """The best epoch so far; `best` is what the run's folder keeps of it."""
 
     def __init__(self, on: str, num_classes: int) -> None:
         self.keeps_last = num_classes < TOO_FEW
         self.window = WINDOW if num_classes < FEW else 1
-        self.best: dict[str, Any] = {
-            "on": on, "classes": num_classes, "metric": SELECT_BY, "epoch": START, "value": -1.0
-        }  # fmt: skip
-        if self.keeps_last:
-            self.best["kept"] = "last"
-        elif self.window > 1:
-            self.best["mean_of_epochs"] = self.window
+        self.best = Selection(
+            on,
+            SELECT_BY,
+            epoch=START,
+            value=-1.0,
+            classes=num_classes,
+            kept="last" if self.keeps_last else None,
+            mean_of_epochs=self.window if self.window > 1 and not self.keeps_last else None,
+        )
         self.highest: Scores = (-1.0, -1.0)
         self.recent: list[Scores] = []
 
@@ -49,7 +53,7 @@ class Selection:
         is_better = self.keeps_last or reached > self.highest
         if is_better:
             self.highest = reached
-            self.best = self.best | {"epoch": epoch, "value": scores[SELECT_BY]}
+            self.best = replace(self.best, epoch=epoch, value=scores[SELECT_BY])
         return is_better
 
     @property
@@ -61,10 +65,10 @@ class Selection:
         """What choosing goes on with, beside `best`."""
         return {"highest": self.highest, "recent": self.recent}
 
-    def go_on(self, best: dict[str, Any], state: dict[str, Any] | None) -> None:
+    def go_on(self, best: Selection, state: dict[str, Any] | None) -> None:
         """After a stop; version 0.1 kept nothing but the best."""
-        self.best = self.best | best
-        state = state or {"highest": (best["value"], -1.0), "recent": []}
+        self.best = best
+        state = state or {"highest": (best.value, -1.0), "recent": []}
         self.highest, self.recent = tuple(state["highest"]), [tuple(s) for s in state["recent"]]
 
 

@@ -38,6 +38,7 @@ from unseen.neighbours.space import to_sphere
 from unseen.networks.descriptor import Shortened
 from unseen.networks.lora import merge
 from unseen.training.run_folder import RunFolder
+from unseen.training.selection import read_selection
 
 
 class BoxedPicture(NamedTuple):
@@ -189,10 +190,10 @@ def descriptor_of(run: RunFolder) -> str:
     asked = stored_config(run).descriptor
     if asked != BEST:
         return asked
-    selection = run.read_json("selection.json")
-    if "descriptor" not in selection:
+    chosen = read_selection(run).descriptor
+    if chosen is None:
         raise ValueError(
             f"{run.path} has not chosen its best layer yet: "
             f"`unseen evaluate {shlex.quote(str(run.path))}` does"
         )
-    return str(selection["descriptor"]["layer"])
+    return chosen.layer

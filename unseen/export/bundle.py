@@ -26,7 +26,7 @@ from unseen.export.torch_program import write_program
 from unseen.files import flush_folder
 from unseen.nested import row_at
 from unseen.reports.tables import incomplete
-from unseen.training.readings import result_of
+from unseen.training.result import Result, result_of
 from unseen.training.run_folder import RunFolder
 
 
@@ -131,7 +131,7 @@ def _code(facts: dict[str, Any]) -> str:
     )
 
 
-def _sizes(trained: Trained, result: dict[str, Any] | None) -> str:
+def _sizes(trained: Trained, result: Result | None) -> str:
     """What part of a nested embedding this is, and which smaller ones are in it."""
     size, nested = trained.network.embedding_size, trained.config.nested
     smaller = [each for each in nested if each < size]
@@ -142,31 +142,29 @@ def _sizes(trained: Trained, result: dict[str, Any] | None) -> str:
         return message
     named = []
     for each in smaller:
-        row = ((result or {}).get("scores") or {}).get(row_at("trained", each))
-        cell = row and row["metrics"].get("recall@1")
-        named.append(f"{each} (recall@1 {cell['value']:.4f})" if cell else str(each))
+        score = result.score(row_at("trained", each), "recall@1") if result else None
+        named.append(f"{each} (recall@1 {score.value:.4f})" if score else str(each))
     again = ", made unit vectors again" if trained.config.normalise else ""
     return f"{message}\nSmaller descriptors are inside: the first {', '.join(named)}{again}."
 
 
-def _scores(result: dict[str, Any] | None, size: int) -> str:
+def _scores(result: Result | None, size: int) -> str:
     if result is None:
         return "The run was not judged on test classes."
-    split = result.get("split", {})
+    split = result.split
     lines = [
-        f"Trained on {split.get('train_classes')} classes, selected on "
-        f"{split.get('validation_classes')}, judged on {split.get('test_classes')} classes that "
+        f"Trained on {split.train_classes} classes, selected on "
+        f"{split.validation_classes}, judged on {split.test_classes} classes that "
         "neither contains: every test picture asks for its nearest among the others.",
         *([f"\n{said}"] if (said := incomplete(result)) else []),
         "",
         "| metric | value | 95 % interval |",
         "|---|---|---|",
     ]
-    rows = result["scores"]
-    for name, score in rows.get(row_at("trained", size), rows["trained"])["metrics"].items():
-        low, high = score.get("low"), score.get("high")
-        interval = "" if low is None else f"{low:.4f} to {high:.4f}"
-        lines.append(f"| {name} | {score['value']:.4f} | {interval} |")
+    rows = result.scores
+    for name, score in rows.get(row_at("trained", size), rows["trained"]).metrics.items():
+        interval = f"{score.low:.4f} to {score.high:.4f}" if score.has_interval else ""
+        lines.append(f"| {name} | {score.value:.4f} | {interval} |")
     return "\n".join(lines)
 
 

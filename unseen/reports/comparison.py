@@ -16,9 +16,9 @@ from rich.table import Table
 from unseen.contracts import Dataset
 from unseen.files import replace_bytes
 from unseen.pages import render
-from unseen.reports import queries, run_folder, thumbnails
+from unseen.reports import queries, stored_run, thumbnails
 from unseen.reports.queries import FoundItems
-from unseen.reports.run_folder import RunFolder, TestEmbeddings
+from unseen.reports.stored_run import StoredRun, TestEmbeddings
 from unseen.reports.tables import metric_title, percent
 from unseen.statistics import Comparison, compare
 from unseen.training.checksums import checked
@@ -34,7 +34,7 @@ ONE = "Of their methods it cannot be judged: one run each; `unseen study` compar
 class Pair:
     """Two judged runs on the same test items, and their metrics compared over classes."""
 
-    runs: tuple[RunFolder, RunFolder]
+    runs: tuple[StoredRun, StoredRun]
     tests: tuple[TestEmbeddings, TestEmbeddings]
     values: dict[str, tuple[float, float]]  # by metric
     compared: dict[str, Comparison]
@@ -56,7 +56,7 @@ class Change:
 
 def compare_runs(first: Path, second: Path, seed: int = 0) -> Pair:
     """Reads two run folders; ValueError where their test items differ."""
-    runs = run_folder.read(first), run_folder.read(second)
+    runs = stored_run.read(first), stored_run.read(second)
     tests = _tests(runs, (first, second))
     per_query = [_per_query(path) for path in (first, second)]
     labels = torch.from_numpy(tests[0].labels)
@@ -156,7 +156,7 @@ def _row(
 
 
 def _tests(
-    runs: tuple[RunFolder, RunFolder], paths: tuple[Path, Path]
+    runs: tuple[StoredRun, StoredRun], paths: tuple[Path, Path]
 ) -> tuple[TestEmbeddings, TestEmbeddings]:
     found: list[TestEmbeddings] = []
     for run, path in zip(runs, paths, strict=True):
@@ -164,7 +164,8 @@ def _tests(
             judge = f"unseen evaluate {shlex.quote(str(path))}"
             raise ValueError(f"{path} is not judged yet: `{judge}` does it")
         found.append(run.test)
-    prints = [_of_data(run, "fingerprint") for run in runs]
+    data = [run.result.data for run in runs if run.result]
+    prints = [each.fingerprint for each in data]
     old = [run.name for run in runs if run.manifest.data.items is None]
     if prints[0] != prints[1] and len(old) == 1:
         raise ValueError(
@@ -172,10 +173,9 @@ def _tests(
             "were judged on the same items cannot be known. Train it again"
         )
     if prints[0] != prints[1]:
-        names = [_of_data(run, "name") for run in runs]
         raise ValueError(
-            f"the runs were judged on different data ({names[0]} and {names[1]}, or other files of "
-            "it): only the same queries can be compared"
+            f"the runs were judged on different data ({data[0].name} and {data[1].name}, or other "
+            "files of it): only the same queries can be compared"
         )
     if not np.array_equal(found[0].indices, found[1].indices):
         raise ValueError(
@@ -183,10 +183,6 @@ def _tests(
             "both the same data, protocol and split settings"
         )
     return found[0], found[1]
-
-
-def _of_data(run: RunFolder, key: str) -> Any:
-    return (run.result or {}).get("data", {}).get(key)
 
 
 def _per_query(folder: Path) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from openTSNE import TSNE
 
 from unseen.contracts import Dataset, FeatureDataset
 from unseen.reports.queries import FoundItems
-from unseen.reports.run_folder import TestEmbeddings
+from unseen.reports.stored_run import TestEmbeddings
 from unseen.reports.thumbnails import sheet
 
 MOST_POINTS = 3000

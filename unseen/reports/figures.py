@@ -16,8 +16,8 @@ from matplotlib.figure import Figure
 
 from unseen.contracts import Dataset
 from unseen.files import replace_bytes
-from unseen.reports import queries, run_folder
-from unseen.reports.run_folder import RunFolder
+from unseen.reports import queries, stored_run
+from unseen.reports.stored_run import StoredRun
 from unseen.training.events import Epoch, Start
 
 Json = dict[str, Any]
@@ -49,13 +49,13 @@ class Plot:
     lines: list[Line]
 
 
-def chosen_epoch(run: RunFolder) -> int | None:
+def chosen_epoch(run: StoredRun) -> int | None:
     """The epoch whose weights were kept, counted from 1, as the axes do."""
-    epoch = ((run.result or {}).get("selection") or {}).get("epoch")
-    return None if epoch is None else int(epoch) + 1
+    selection = run.result.selection if run.result else None
+    return None if selection is None else selection.epoch + 1
 
 
-def loss_figure(run: RunFolder) -> Json | None:
+def loss_figure(run: StoredRun) -> Json | None:
     """Loss per step, averaged in groups when there are many, over epochs."""
     if not run.steps:
         return None
@@ -72,7 +72,7 @@ def loss_figure(run: RunFolder) -> Json | None:
     return figure
 
 
-def recall_figure(run: RunFolder, metric: str = "recall@1") -> Json | None:
+def recall_figure(run: StoredRun, metric: str = "recall@1") -> Json | None:
     """Recall before training and after each epoch, on training and on validation classes."""
     traces = []
     looks: list[Start | Epoch] = [*([run.start] if run.start else []), *run.epochs]
@@ -92,7 +92,7 @@ def recall_figure(run: RunFolder, metric: str = "recall@1") -> Json | None:
 
 def retrieval_grid_png(run: Path, dataset: Dataset, out: Path, num_queries: int = 6) -> Path:
     """Draws random queries and their nearest neighbours, framed green if right, red if wrong."""
-    folder = run_folder.read(run)
+    folder = stored_run.read(run)
     if folder.test is None:
         raise FileNotFoundError(f"{run} has no embeddings/test.npz yet: let the run finish")
     found = queries.find(folder.test, bool(folder.config.get("normalise", True)))
@@ -119,7 +119,7 @@ def retrieval_grid_png(run: Path, dataset: Dataset, out: Path, num_queries: int 
 def _draw_row(
     axes: Any,
     query: int,
-    test: run_folder.TestEmbeddings,
+    test: stored_run.TestEmbeddings,
     found: queries.FoundItems,
     dataset: Dataset,
 ) -> None:
@@ -146,7 +146,7 @@ def _save(figure: Figure, out: Path) -> None:
     replace_bytes(out, file.getvalue())
 
 
-def _epochs_of(run: RunFolder, steps: np.ndarray) -> np.ndarray:
+def _epochs_of(run: StoredRun, steps: np.ndarray) -> np.ndarray:
     """Steps as fractions of epochs; steps after the last finished epoch go on at its pace."""
     ends = np.array([0.0] + [float(event.step) for event in run.epochs])
     count = np.array([0.0] + [event.epoch + 1.0 for event in run.epochs])

@@ -12,7 +12,7 @@ from unseen.contracts import Dataset
 from unseen.pages import Part
 from unseen.reports import thumbnails
 from unseen.reports.figures import Line, Plot
-from unseen.reports.run_folder import LayerAnswers, RunFolder
+from unseen.reports.stored_run import LayerAnswers, StoredRun
 from unseen.reports.tables import percent
 
 Json = dict[str, Any]
@@ -50,7 +50,7 @@ def layer_table(table: Json) -> Table:
     return shown
 
 
-def bars_figure(run: RunFolder) -> Json | None:
+def bars_figure(run: StoredRun) -> Json | None:
     """Two bars per layer: training classes and test classes."""
     if not run.layers:
         return None
@@ -73,12 +73,12 @@ def bars_figure(run: RunFolder) -> Json | None:
     return {"data": traces, "layout": {"barmode": "group", **axes}}
 
 
-def layers_by_epoch(run: RunFolder) -> dict[int, dict[str, dict[str, float]]]:
+def layers_by_epoch(run: StoredRun) -> dict[int, dict[str, dict[str, float]]]:
     """Number of epochs done -> part -> layer -> recall, where layers were compared."""
     return {event.epoch + 1: event.layers for event in run.epochs if event.layers}
 
 
-def curves_figure(run: RunFolder) -> Json | None:
+def curves_figure(run: StoredRun) -> Json | None:
     """Recall of the last layers over epochs: solid on unseen, dotted on training classes."""
     recall = layers_by_epoch(run)
     if not recall:
@@ -105,7 +105,7 @@ def curves_figure(run: RunFolder) -> Json | None:
     return {"data": traces, "layout": axes}
 
 
-def section(run: RunFolder, dataset: Dataset, drawn: Json) -> Part:
+def section(run: StoredRun, dataset: Dataset, drawn: Json) -> Part:
     """For the page: frames for the figures there are, and disagreements."""
     plots = []
     if drawn.get("layers"):

@@ -17,9 +17,9 @@ from plotly.offline import get_plotlyjs
 from unseen.contracts import Dataset
 from unseen.files import replace_bytes
 from unseen.pages import Page, render
-from unseen.reports import diagnosis, figures, layers, queries, run_folder, sections, sizes, tables
+from unseen.reports import diagnosis, figures, layers, queries, sections, sizes, stored_run, tables
 from unseen.reports.embedding_map import map_data
-from unseen.reports.run_folder import RunFolder
+from unseen.reports.stored_run import StoredRun
 
 Json = dict[str, Any]
 
@@ -28,14 +28,14 @@ def write(run: Path, dataset: Dataset, progress: Callable[[str], None] | None = 
     """Writes `report/index.html` into a run folder, gives its path. `progress` hears each stage."""
     say = progress or (lambda stage: None)
     say("reading the run")
-    folder = run_folder.read(run)
+    folder = stored_run.read(run)
     html = page_of(folder, dataset, say)
     out = run / "report" / "index.html"
     replace_bytes(out, html.encode())
     return out
 
 
-def page_of(run: RunFolder, dataset: Dataset, say: Callable[[str], None]) -> str:
+def page_of(run: StoredRun, dataset: Dataset, say: Callable[[str], None]) -> str:
     """The whole page as text."""
     drawn: Json = {"loss": figures.loss_figure(run), "recall": figures.recall_figure(run)}
     parts = []
@@ -44,7 +44,7 @@ def page_of(run: RunFolder, dataset: Dataset, say: Callable[[str], None]) -> str
     if by_size := sizes.figure(run):
         drawn["sizes"] = by_size
         parts.append(sizes.section(by_size))
-    if climbed := ((run.result or {}).get("selection") or {}).get("ladder"):
+    if run.result and run.result.selection and (climbed := run.result.selection.ladder):
         parts.append(sections.ladder(climbed, run.manifest.plan or []))
     parts.append(sections.curves(run, drawn["loss"], drawn["recall"]))
     if run.layers or layers.layers_by_epoch(run):
@@ -69,14 +69,14 @@ def page_of(run: RunFolder, dataset: Dataset, say: Callable[[str], None]) -> str
     return render(
         "reports/run",
         page=Page("run", run.name, sections.headline(run), _notices(run), parts),
-        data=(run.result or {}).get("data", {}).get("name"),
+        data=run.result.data.name if run.result else "",
         bars=sections.head_bars(run.result) if run.result else [],
         figures=drawn if any(drawn.values()) else None,
         plotly=_packed_plotly,
     )
 
 
-def _notices(run: RunFolder) -> list[str]:
+def _notices(run: StoredRun) -> list[str]:
     """What a reader must know before the numbers."""
     found = tables.no_gain(run.result)
     texts = [] if found is None else [f"What to try: {found.remedy}"]

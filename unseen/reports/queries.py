@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from unseen.contracts import Neighbours
 from unseen.evaluation.retrieval_task import RetrievalTask
 from unseen.evaluation.retrieve import retrieve
-from unseen.reports.run_folder import TestEmbeddings
+from unseen.reports.stored_run import TestEmbeddings
 
 NEAREST = 8
 SHOWN = 10

@@ -1,7 +1,8 @@
 """What the parts of a run's page show; a template of the same name has the HTML of each."""
 
+import math
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from unseen.contracts import Dataset, FeatureDataset
@@ -10,8 +11,11 @@ from unseen.pages import Headline, Part
 from unseen.reports import queries, tables, thumbnails
 from unseen.reports.figures import PARTS, Line, Plot
 from unseen.reports.queries import FoundItems
-from unseen.reports.run_folder import RunFolder, TestEmbeddings
+from unseen.reports.stored_run import StoredRun, TestEmbeddings
 from unseen.rungs import TRAINED
+from unseen.training.manifest import DataFacts, SplitFacts
+from unseen.training.result import Result
+from unseen.training.selection import Ladder, RungScore, Selection
 
 Json = dict[str, Any]
 
@@ -67,19 +71,18 @@ class SearchWith:
         return shlex.quote(self.path)
 
 
-def headline(run: RunFolder) -> Headline:
+def headline(run: StoredRun) -> Headline:
     """The result in one sentence."""
-    best = tables.score(run.result, "trained", "recall@1") if run.result else None
+    best = run.result.score("trained", "recall@1") if run.result else None
     if run.result is None or best is None:
         return Headline(f"Run {run.name} has no score yet")
-    name = str(run.result.get("data", {}).get("name", ""))
-    one, several = NOUNS.get(name, ("class", "classes"))
-    classes = run.result.get("split", {}).get("test_classes")
+    one, several = NOUNS.get(run.result.data.name, ("class", "classes"))
+    classes = run.result.split.test_classes
     unseen = f"on {classes:,} {several} it never saw" if classes else f"on {several} it never saw"
     others = "".join(
         f"; {tables.row_title(row)}: {_percent(given.value)}"
         for row in ("pixels", "features")
-        if (given := tables.score(run.result, row, "recall@1"))
+        if (given := run.result.score(row, "recall@1"))
     )
     before, after = f"Finds the right {one} first in ", f" of queries, {unseen}{others}"
     found = tables.no_gain(run.result)
@@ -87,18 +90,17 @@ def headline(run: RunFolder) -> Headline:
     return Headline(before, _percent(best.value), after, **said)
 
 
-def head_bars(result: Json) -> list[tables.ScoreRow]:
+def head_bars(result: Result) -> list[tables.ScoreRow]:
     """Recall@1 of every row that has it; smaller sizes have a figure of their own."""
-    rows = {name: cells for name, cells in result["scores"].items() if AT not in name}
-    shown = tables.score_rows(result | {"scores": rows}, ["recall@1"])
+    rows = {name: cells for name, cells in result.scores.items() if AT not in name}
+    shown = tables.score_rows(replace(result, scores=rows), ["recall@1"])
     return [row for row in shown if row.cells[0]]
 
 
-def scores(result: Json) -> Part:
+def scores(result: Result) -> Part:
     """The score table and how to read it."""
-    counts = result["scores"][tables.row_names(result)[0]].get("counts", {})
-    split = result.get("split", {})
-    answering = "gallery" if "gallery_items" in split else "test classes"
+    counts = result.scores[tables.row_names(result)[0]].counts
+    answering = "test classes" if result.split.gallery_items is None else "gallery"
     asked = "Every test picture asks for its nearest neighbours among the others"
     if "queries" in counts:
         asked = (
@@ -111,8 +113,8 @@ def scores(result: Json) -> Part:
     if counts.get("broken"):
         text += f" {counts['broken']:,} embeddings are not finite and count as wrong."
     text += f" Small figures: {tables.interval(result)} (bootstrap)."
-    trained = tables.score(result, "trained", "recall@1")
-    if trained is not None and trained.class_average is not None:
+    trained = result.score("trained", "recall@1")
+    if trained is not None and not math.isnan(trained.class_average):
         average = _percent(trained.class_average)
         text += f" Averaged over classes instead of queries, R@1 is {average}."
     names = tables.metric_names(result)
@@ -140,43 +142,46 @@ class LadderRow:
     is_kept: bool
 
 
-def ladder(climbed: Json, plan: list[str]) -> Part:
+def ladder(climbed: Ladder, plan: list[str]) -> Part:
     """The rungs in the order they were climbed, and how the minutes were to be used."""
-    rows = [_ladder_row(rung, rung["name"] == climbed["kept"]) for rung in climbed["rungs"]]
-    return Part.of("reports/ladder", "Ladder", rows=rows, plan=plan, classes=climbed["classes"])
+    rows = [_ladder_row(rung, rung.name == climbed.kept) for rung in climbed.rungs]
+    return Part.of("reports/ladder", "Ladder", rows=rows, plan=plan, classes=climbed.classes)
 
 
-def _ladder_row(rung: Json, is_kept: bool) -> LadderRow:
-    points = {key: f"{100 * rung[key]:+.1f}" for key in ("gain", "low", "high") if key in rung}
-    shown = [*dict.fromkeys([*rung["training_sizes"], rung["picture_size"]])]
+def _ladder_row(rung: RungScore, is_kept: bool) -> LadderRow:
+    gain, low, high = (
+        "" if value is None else f"{100 * value:+.1f}" for value in (rung.gain, rung.low, rung.high)
+    )
+    shown = [*dict.fromkeys([*rung.training_sizes, rung.picture_size])]
     return LadderRow(
-        name=rung["name"],
-        trained=TRAINED.get(str(rung["name"]), "as its keys say"),
+        name=rung.name,
+        trained=TRAINED.get(rung.name, "as its keys say"),
         pixels=" → ".join(map(str, shown)),
-        epoch=f"{rung['epoch'] + 1} of {rung['epochs']}" if rung["epoch"] >= 0 else "its start",
-        recall=rung["recall"],
-        gain=points.get("gain", ""),
-        interval=f"{points['low']} … {points['high']}" if points else "",
-        verdict="the run's own" if is_kept else "" if rung["kept"] else "not kept",
+        epoch=f"{rung.epoch + 1} of {rung.epochs}" if rung.epoch >= 0 else "its start",
+        recall=rung.recall,
+        gain=gain,
+        interval=f"{low} … {high}" if gain else "",
+        verdict="the run's own" if is_kept else "" if rung.kept else "not kept",
         is_kept=is_kept,
     )
 
 
-def curves(run: RunFolder, loss: Json | None, recall: Json | None) -> Part:
+def curves(run: StoredRun, loss: Json | None, recall: Json | None) -> Part:
     """Frames for the figures there are; `kept` says which epoch the dashed line marks."""
     titles = {trace["name"] for trace in recall["data"]} if recall else set()
     lines = [Line(t, colour, style) for t, colour, _, style in PARTS.values() if t in titles]
     plots = [Plot("loss", "Training loss", "Training loss over epochs", [])] if loss else []
     plots += [Plot("recall", "Recall@1", "Recall@1 over epochs", lines)] if recall else []
-    selection = (run.result or {}).get("selection") or {}
-    kept = tables.kept(selection) if "epoch" in selection else ""
+    selection = run.result.selection if run.result else None
+    kept = tables.kept(selection) if selection else ""
     return Part.of("reports/curves", "Learning curves", plots=plots, kept=kept)
 
 
-def training(run: RunFolder, dataset: Dataset) -> Part:
+def training(run: StoredRun, dataset: Dataset) -> Part:
     """What was trained on what, how the model was chosen, and how to remake it."""
-    facts = _data_facts(run.result or {}, dataset)
-    facts |= _config_facts(run.config) | _selection_facts(run)
+    facts = _data_facts(run.result, dataset) | _config_facts(run.config)
+    if run.result and run.result.selection:
+        facts |= _selection_facts(run.result, run.result.selection, len(run.epochs))
     versions = {"unseen": run.manifest.unseen, **run.manifest.versions}
     return Part.of(
         "reports/training",
@@ -225,34 +230,32 @@ def _config_facts(config: Json) -> Json:
     return {titles.get(key, key): config.get(key) for key in keys} | facts
 
 
-def _data_facts(result: Json, dataset: Dataset) -> Json:
-    data, split = result.get("data", {}), result.get("split", {})
+def _data_facts(result: Result | None, dataset: Dataset) -> Json:
+    data, split = (result.data, result.split) if result else (DataFacts(), SplitFacts())
     facts = {
-        "data": data.get("name", dataset.name),
-        "pictures": f"{data.get('items', len(dataset)):,}",
-        "classes": f"{data.get('classes', len(dataset.label_names)):,}",
+        "data": data.name or dataset.name,
+        "pictures": f"{len(dataset) if data.items is None else data.items:,}",
+        "classes": f"{len(dataset.label_names) if data.classes is None else data.classes:,}",
     }
-    for part in ("train", "validation", "test"):
-        if f"{part}_classes" in split:
-            items = split.get(f"{part}_items")
+    for part, classes, items in (
+        ("train", split.train_classes, split.train_items),
+        ("validation", split.validation_classes, split.validation_items),
+        ("test", split.test_classes, split.test_items),
+    ):
+        if classes is not None:
             pictures = f" ({items:,} pictures)" if items is not None else ""
-            facts[f"{part} classes"] = f"{split[f'{part}_classes']:,}{pictures}"
-    marks = {"split": split.get("hash"), "fingerprint of the data": data.get("fingerprint")}
-    return facts | {title: str(mark)[:16] for title, mark in marks.items() if mark}
+            facts[f"{part} classes"] = f"{classes:,}{pictures}"
+    marks = {"split": split.hash, "fingerprint of the data": data.fingerprint}
+    return facts | {title: mark[:16] for title, mark in marks.items() if mark}
 
 
-def _selection_facts(run: RunFolder) -> Json:
-    selection = (run.result or {}).get("selection") or {}
-    if "metric" not in selection:
-        return {}
-    value = selection.get("value")
-    reached = f" ({100 * value:.1f} %)" if value is not None else ""
-    again = selection.get("refit")
-    refit = f"{again['epochs']} epochs on all {again['train_classes']} classes" if again else None
+def _selection_facts(result: Result, selection: Selection, epochs: int) -> Json:
+    again = selection.refit
+    refit = f"{again.epochs} epochs on all {again.train_classes} classes" if again else None
     return {
-        "model kept": f"{tables.kept(selection)}{reached}",
-        "epochs trained": len(run.epochs),
-        "descriptor": tables.descriptor(run.result or {}) or "the embedding",
+        "model kept": f"{tables.kept(selection)} ({100 * selection.value:.1f} %)",
+        "epochs trained": epochs,
+        "descriptor": tables.descriptor(result) or "the embedding",
     } | ({"trained again": refit} if refit else {})
 
 

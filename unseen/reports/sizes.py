@@ -6,7 +6,7 @@ from unseen.nested import row_at
 from unseen.pages import Part
 from unseen.reports import tables
 from unseen.reports.figures import Line, Plot
-from unseen.reports.run_folder import RunFolder
+from unseen.reports.stored_run import StoredRun
 
 Json = dict[str, Any]
 LINES = {  # rows of the score table -> title, colour, line in plotly and in CSS
@@ -15,7 +15,7 @@ LINES = {  # rows of the score table -> title, colour, line in plotly and in CSS
 }
 
 
-def figure(run: RunFolder) -> Json | None:
+def figure(run: StoredRun) -> Json | None:
     """Two lines over the sizes, up to the whole embedding."""
     if not run.result or not (sizes := tables.sizes(run.result)):
         return None
@@ -23,7 +23,7 @@ def figure(run: RunFolder) -> Json | None:
     traces = []
     for row, (title, colour, dash, _) in LINES.items():
         rows = {size: row_at(row, size) for size in sizes} | {whole: row}
-        found = {size: tables.score(run.result, name, "recall@1") for size, name in rows.items()}
+        found = {size: run.result.score(name, "recall@1") for size, name in rows.items()}
         values = {str(size): round(100 * cell.value, 2) for size, cell in found.items() if cell}
         if len(values) > 1:
             line = {"color": colour, "width": 2, "dash": dash}

@@ -5,20 +5,20 @@ side where it is lopsided), the page both ends. A result chosen on test classes 
 """
 
 import re
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from rich.table import Table
 from rich.text import Text
 
-from unseen.data.base import INCOMPLETE, brief
+from unseen.data.base import brief
+from unseen.evaluation.evaluate import Score
 from unseen.evaluation.findings import Finding
-from unseen.evaluation.gain import UNTRAINED, start_title, verdict
+from unseen.evaluation.gain import UNTRAINED
 from unseen.nested import AT, row_at
 from unseen.outside import short_name
 from unseen.pages import render
-
-Json = dict[str, Any]
+from unseen.training.result import Result
+from unseen.training.selection import Selection
 
 WATCHED = "Test classes were watched during training."
 ROWS = {
@@ -34,33 +34,12 @@ ON_TEST = "Chosen on test classes: not comparable with scores chosen on validati
 
 
 @dataclass(frozen=True)
-class ScoreCell:
-    """A metric of a row; the ends of its interval are both there or both missing."""
-
-    value: float
-    low: float | None = None
-    high: float | None = None
-    class_average: float | None = None
-
-    @property
-    def has_interval(self) -> bool:
-        return self.low is not None and self.high is not None
-
-    @property
-    def half_width(self) -> str:
-        """The longer side of the interval, as ±0.9; empty where there is none."""
-        if self.low is None or self.high is None:
-            return ""
-        return f"±{percent(max(self.value - self.low, self.high - self.value, 0.0))}"
-
-
-@dataclass(frozen=True)
 class ScoreRow:
     """A scored descriptor; None where there is no number."""
 
     title: str
     is_main: bool
-    cells: list[ScoreCell | None]
+    cells: list[Score | None]
 
 
 @dataclass(frozen=True)
@@ -72,9 +51,9 @@ class PageTable:
     warning: str
 
 
-def metric_names(result: Json) -> list[str]:
+def metric_names(result: Result) -> list[str]:
     """Every metric of any row: recall by depth, then the known ones, then what else there is."""
-    found = {name for row in result["scores"].values() for name in row["metrics"]}
+    found = {name for row in result.scores.values() for name in row.metrics}
     known = list(METRICS)
 
     def place(name: str) -> tuple[int, int, str]:
@@ -92,47 +71,46 @@ def metric_title(name: str) -> str:
     return METRICS.get(name, name.replace("recall@", "R@"))
 
 
-def row_names(result: Json) -> list[str]:
+def row_names(result: Result) -> list[str]:
     """The scored descriptors, the trained network first."""
-    known = [name for name in ROWS if name in result["scores"]]
-    others = set(result["scores"]) - set(known)
+    known = [name for name in ROWS if name in result.scores]
+    others = set(result.scores) - set(known)
     smaller = [row_at(name, size) for size in sizes(result) for name in ("trained", "principal")]
     return [*known, *sorted(others - set(smaller)), *(name for name in smaller if name in others)]
 
 
-def sizes(result: Json) -> list[int]:
+def sizes(result: Result) -> list[int]:
     """The nested sizes that were judged beside the whole embedding."""
-    found = (row.partition(AT) for row in result["scores"])
+    found = (row.partition(AT) for row in result.scores)
     return sorted(int(size) for name, _, size in found if name == "trained" and size.isdigit())
 
 
-def row_title(name: str, result: Json | None = None) -> str:
+def row_title(name: str, result: Result | None = None) -> str:
     """What a row is called in every table; the start of a run by what that result calls it."""
     row, _, column = name.partition(" by ")
     row, at, size = row.partition(AT)
-    title = start_title(result or {}) if row == "untrained" else ROWS.get(row, row)
+    title = result.start_title if result and row == "untrained" else ROWS.get(row, row)
     title += f", {size} numbers" if at else ""
     return title + (f" by {column}" if column else "")
 
 
-def score(result: Json, row: str, metric: str) -> ScoreCell | None:
-    """One cell; None where there is no number."""
-    cell = result["scores"].get(row, {}).get("metrics", {}).get(metric)
-    if not cell or cell.get("value") is None:
-        return None
-    return ScoreCell(*(cell.get(key) for key in ("value", "low", "high", "class_average")))
-
-
-def score_rows(result: Json, metrics: list[str]) -> list[ScoreRow]:
+def score_rows(result: Result, metrics: list[str]) -> list[ScoreRow]:
     """Every scored descriptor with these metrics."""
     return [
         ScoreRow(
             title=row_title(row, result),
             is_main=row == "trained",
-            cells=[score(result, row, metric) for metric in metrics],
+            cells=[result.score(row, metric) for metric in metrics],
         )
         for row in row_names(result)
     ]
+
+
+def half_width(score: Score) -> str:
+    """The longer side of its interval, as ±0.9; empty where there is none."""
+    if not score.has_interval:
+        return ""
+    return f"±{percent(max(score.value - score.low, score.high - score.value, 0.0))}"
 
 
 def percent(value: float) -> str:
@@ -140,49 +118,49 @@ def percent(value: float) -> str:
     return f"{100 * value:.1f}"
 
 
-def interval(result: Json) -> str:
+def interval(result: Result) -> str:
     """What the intervals are, in words."""
-    made = result["scores"][row_names(result)[0]].get("interval", {})
-    return f"{100 * made.get('level', 0.95):g} % interval over {made.get('over', 'queries')}"
+    made = result.scores[row_names(result)[0]].interval
+    return f"{100 * made.level:g} % interval over {made.over}"
 
 
-def chosen_on_test(result: Json) -> bool:
+def chosen_on_test(result: Result) -> bool:
     """The model was picked by its score on the classes it is judged on."""
-    return bool(result.get("selection", {}).get("on") == "test")
+    return result.selection is not None and result.selection.on == "test"
 
 
-def incomplete(result: Json) -> str:
+def incomplete(result: Result) -> str:
     """What the data lacked, in a sentence; nothing where they were whole."""
-    return str(result.get("data", {}).get(INCOMPLETE, ""))
+    return result.data.incomplete or ""
 
 
-def descriptor(result: Json) -> str:
+def descriptor(result: Result) -> str:
     """Which layer was judged, in words; nothing where it is the embedding, as usual."""
-    chosen = result.get("selection", {}).get("descriptor", {})
-    layer = chosen.get("layer", "embedding")
-    if chosen.get("asked") == "best":
-        return f"Descriptor: {layer}, the best layer on {chosen.get('on')} classes."
-    return "" if layer == "embedding" else f"Descriptor: {layer}."
+    chosen = result.selection.descriptor if result.selection else None
+    if chosen is None:
+        return ""
+    if chosen.asked == "best":
+        return f"Descriptor: {chosen.layer}, the best layer on {chosen.on} classes."
+    return "" if chosen.layer == "embedding" else f"Descriptor: {chosen.layer}."
 
 
-def kept(selection: Json) -> str:
+def kept(selection: Selection) -> str:
     """Which weights are the run's, and why, in words."""
-    epoch, on = int(selection["epoch"]) + 1, selection.get("on")
-    if "ladder" in selection:
-        rest = {key: value for key, value in selection.items() if key != "ladder"}
-        return f"rung {selection['ladder']['kept']}, {kept(rest)}"
-    if selection.get("kept") == "last":
+    epoch, on = selection.epoch + 1, selection.on
+    if selection.ladder is not None:
+        return f"rung {selection.ladder.kept}, {kept(replace(selection, ladder=None))}"
+    if selection.kept == "last":
         return f"epoch {epoch}, the last: too few {on} classes to choose by"
-    mean = selection.get("mean_of_epochs")
+    mean = selection.mean_of_epochs
     by = f", by the mean of {mean} epochs" if mean else ""
     if not epoch:
         return f"the start: no epoch is better on {on} classes{by}"
     return f"epoch {epoch}, the best on {on} classes{by}"
 
 
-def notes(result: Json) -> list[str]:
+def notes(result: Result) -> list[str]:
     """What a reader must know with the numbers."""
-    watched = result.get("monitor") == "test" and not chosen_on_test(result)
+    watched = result.monitor == "test" and not chosen_on_test(result)
     chosen = ON_TEST * chosen_on_test(result)
     texts = (descriptor(result), chosen, WATCHED * watched, incomplete(result))
     return [text for text in texts if text]
@@ -200,11 +178,11 @@ def counted(counts: dict[str, int]) -> str:
     return text
 
 
-def score_table(result: Json) -> Table:
+def score_table(result: Result) -> Table:
     """For the terminal; in a frame, for which 80 columns do, the interval is below its value."""
-    counts = result["scores"][row_names(result)[0]].get("counts", {})
-    classes = result.get("split", {}).get("test_classes")
-    title = "Scores on unseen classes, %" if "selection" in result else "Scores, %"
+    counts = result.scores[row_names(result)[0]].counts
+    classes = result.split.test_classes
+    title = "Scores on unseen classes, %" if result.selection else "Scores, %"
     if classes is not None and "queries" in counts:
         title = f"Scores on {classes:,} unseen classes, {counts['queries']:,} queries, %"
     caption = "\n".join([f"±: {interval(result)}", *map(brief, notes(result))])
@@ -219,13 +197,13 @@ def score_table(result: Json) -> Table:
     return table
 
 
-def no_gain(result: Json | None) -> Finding | None:
+def no_gain(result: Result | None) -> Finding | None:
     """What a reader must know before any score: training has added nothing, or has harmed."""
-    found = verdict(result or {})
+    found = result.verdict if result else None
     return None if found is None or found.level == "good" else found
 
 
-def _with_verdict(title: str, result: Json) -> Text:
+def _with_verdict(title: str, result: Result) -> Text:
     found = no_gain(result)
     if found is None:
         return Text(title)
@@ -233,7 +211,7 @@ def _with_verdict(title: str, result: Json) -> Text:
     return Text.assemble((found.text, style), f"\n{found.remedy}\n\n", title)
 
 
-def markdown_table(result: Json) -> str:
+def markdown_table(result: Result) -> str:
     """For a README or an issue: `| trained network | 84.1 ±0.9 | ...`."""
     metrics = metric_names(result)
     lines = [
@@ -241,25 +219,25 @@ def markdown_table(result: Json) -> str:
         "|---|" + "---:|" * len(metrics),
     ]
     for row in score_rows(result, metrics):
-        texts = [f"{percent(c.value)} {c.half_width}".strip() if c else "–" for c in row.cells]
+        texts = [f"{percent(c.value)} {half_width(c)}".strip() if c else "–" for c in row.cells]
         lines.append(f"| {row.title} | " + " | ".join(texts) + " |")
     return "\n".join([*lines, "", " ".join([f"±: {interval(result)}.", *notes(result)])]) + "\n"
 
 
-def page_table(result: Json) -> PageTable:
+def page_table(result: Result) -> PageTable:
     """Each value with both ends of its interval."""
     metrics = metric_names(result)
     warning = " ".join(filter(None, [ON_TEST * chosen_on_test(result), incomplete(result)]))
     return PageTable([metric_title(m) for m in metrics], score_rows(result, metrics), warning)
 
 
-def html_table(result: Json) -> str:
+def html_table(result: Result) -> str:
     """The same as HTML, for a notebook."""
     return render("reports/score_table", table=page_table(result))
 
 
-def _two_lines(cell: ScoreCell | None) -> Text:
+def _two_lines(cell: Score | None) -> Text:
     if cell is None:
         return Text("–")
-    value, half = percent(cell.value), cell.half_width
+    value, half = percent(cell.value), half_width(cell)
     return Text.assemble(value, "\n", (half, "dim")) if half else Text(value)

@@ -32,9 +32,11 @@ from unseen.studies import plan as plans
 from unseen.studies.plan import Plan
 from unseen.studies.queue import GRACE, Queue, study_names
 from unseen.studies.results import Results, read
+from unseen.studies.run_files import STATE, State
 from unseen.studies.search import search_cells
 from unseen.studies.stored_notes import checked, note
 from unseen.studies.worker import Worker
+from unseen.training import stored
 from unseen.training.run_folder import RunFolder
 
 POLL_SECONDS = 1.0
@@ -128,8 +130,8 @@ def collect(
     fetched = 0
     for key, files in found.items():
         folder = folders[key]
-        known = folder.holds("state.json") and folder.read_json("state.json")
-        is_other = not only_lost and json.loads(files["state.json"]) != known
+        known = folder.read(STATE, State) if folder.holds(STATE) else None
+        is_other = not only_lost and stored.parsed(State, files[STATE], STATE) != known
         wanted = list(files) if is_other else _lost(folder, files)
         fetched += bool(wanted)
         for file in wanted:

@@ -301,8 +301,8 @@ def search(results: Results) -> list[Drawn]:
     for ax, key in zip(grid.flat, keys, strict=False):
         variants: dict[str, list[tuple[Any, float]]] = {}
         for run in runs:
-            if key in (run.parameters or {}):
-                point = ((run.parameters or {})[key], 100 * float((run.selection or {})["value"]))
+            if run.parameters and run.selection and key in run.parameters:
+                point = (run.parameters[key], 100 * run.selection.value)
                 variants.setdefault(", ".join(run.cell.labels.values()), []).append(point)
         for name, points in variants.items():
             values = [v if isinstance(v, int | float) else str(v) for v, _ in points]

@@ -40,13 +40,13 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from unseen.reports.tables import metric_title
 from unseen.statistics import Effect
 from unseen.studies.results import MUST_BEAT, Results, Run, effect, gain
+from unseen.training.manifest import SplitFacts
 
 UNJUDGED = "cannot be judged"
 MIN_SEEDS, MIN_CLASSES = 3, 10
@@ -244,16 +244,14 @@ def _tuned(arm: Arm) -> Gate:
     if not trials:
         return Gate(arm.method, "tuned", "no trial of a rate", "not tuned")
     selections = [run.selection for run in trials if run.selection]
-    classes = min((int(found.get("classes", 0)) for found in selections), default=0)
-    split: dict[str, Any] = next(
-        (run.result.get("split", {}) for run in arm.runs if run.result), {}
-    )
-    others = split.get("train_classes", 0) + split.get("validation_classes", 0)
+    classes = min((found.classes or 0 for found in selections), default=0)
+    split = next((run.result.split for run in arm.runs if run.result), SplitFacts())
+    others = (split.train_classes or 0) + (split.validation_classes or 0)
     needed = max(MIN_VALIDATION, math.ceil(others / 10))
     value, why = f"{len(trials)} trials on {classes} validation classes", []
     why += [f"tuned by {len(trials)} of {MIN_TRIALS} trials"] * (len(trials) < MIN_TRIALS)
     why += [f"tuned on {classes} of {needed} validation classes"] * (classes < needed)
-    why += ["tuned on test classes"] * any(found["on"] == "test" for found in selections)
+    why += ["tuned on test classes"] * any(found.on == "test" for found in selections)
     return Gate(arm.method, "tuned", value, ", ".join(why))
 
 

@@ -125,8 +125,8 @@ def _spelled(values: Values) -> str:
 
 def _of_rung(run: Run) -> dict[str, str]:
     """The epochs of the rung that was kept, where that is not the first."""
-    kept = (run.selection or {}).get("ladder", {}).get("kept", FIRST)
-    if kept == FIRST:
+    ladder = run.selection.ladder if run.selection else None
+    if ladder is None or (kept := ladder.kept) == FIRST:
         return {}
     folder = RunFolder(run.folder / "rungs" / kept)
     return {f"rungs/{kept}/journal.jsonl": small_files(folder)["journal.jsonl"]}

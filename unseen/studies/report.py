@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from unseen.data.pictures.table_file import write_csv
-from unseen.evaluation.gain import verdict
 from unseen.pages import Headline, Part
 from unseen.reports.sections import SearchWith
 from unseen.reports.tables import metric_title, row_title
@@ -26,6 +25,7 @@ from unseen.studies.document import Saved, document, saved
 from unseen.studies.effects import effects_drawn
 from unseen.studies.figures import draw_all, played
 from unseen.studies.results import Results, Run, standings
+from unseen.training.manifest import SplitFacts
 from unseen.training.run_folder import RunFolder
 
 SAME = 5e-4  # scores that look equal in percent with one digit
@@ -121,7 +121,7 @@ def _percent(value: float) -> str:
 
 def _adds_something(runs: list[Run], gain: float) -> bool:
     """Some run is better than its start beyond chance; where runs do not say, their mean is."""
-    verdicts = [found.level for run in runs if (found := verdict(run.result or {})) is not None]
+    verdicts = [f.level for run in runs if run.result and (f := run.result.verdict) is not None]
     return "good" in verdicts if verdicts else gain >= SAME
 
 
@@ -143,13 +143,15 @@ def _how(results: Results) -> Part:
         (name, ", ".join(dict.fromkeys(run.cell.labels[name] for run in results.runs)))
         for name in plan.factors
     ]
-    split = (done[0].result or {}).get("split", {}) if done else {}
-    classes = [
-        f"{split[f'{part}_classes']:,} {part}"
-        for part in ("train", "validation", "test")
-        if f"{part}_classes" in split
-    ]
-    hashes = sorted({str((run.result or {}).get("split", {}).get("hash")) for run in done})
+    splits = [run.result.split for run in done if run.result]
+    first = splits[0] if splits else SplitFacts()
+    parts = {
+        "train": first.train_classes,
+        "validation": first.validation_classes,
+        "test": first.test_classes,
+    }
+    classes = [f"{number:,} {part}" for part, number in parts.items() if number is not None]
+    hashes = sorted({split.hash for split in splits})
     on = "test" if results.on_test else "validation"
     facts = [
         *compared,
@@ -171,7 +173,7 @@ def _how(results: Results) -> Part:
 
 
 def _on_features(run: Run) -> bool:
-    return "features" in (run.result or {}).get("data", {})
+    return run.result is not None and run.result.data.features is not None
 
 
 def _search(results: Results) -> SearchWith | None:
@@ -179,7 +181,7 @@ def _search(results: Results) -> SearchWith | None:
     done = [run for run in _finished(results) if not _on_features(run)]
     if not done:
         return None
-    best = max(done, key=lambda run: (run.selection or {}).get("value", -math.inf))
+    best = max(done, key=lambda run: run.selection.value if run.selection else -math.inf)
     return SearchWith(f"runs/{best.folder.name}")
 
 
@@ -187,13 +189,13 @@ def _runs(results: Results) -> Part:
     metric = results.plan.metric
     lines = []
     for run in (*results.runs, *results.searches):
-        value, chosen = run.score(metric), (run.selection or {}).get("value")
+        value = run.score(metric)
         lines.append(
             RunLine(
                 run,
                 has_page=(run.folder / "report" / "index.html").exists(),
                 score="" if math.isnan(value) else f"{100 * value:.1f}",
-                selected="" if chosen is None else f"{100 * chosen:.1f}",
+                selected=f"{100 * run.selection.value:.1f}" if run.selection else "",
                 seconds="" if math.isnan(run.seconds) else f"{run.seconds:.0f}",
             )
         )

@@ -8,13 +8,12 @@
 A run that failed is a row that says so.
 """
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,15 +25,19 @@ from unseen.rungs import FIRST
 from unseen.statistics import Effect, Spread, crossed, over_seeds
 from unseen.studies import plan as plans
 from unseen.studies.plan import Cell, Plan
+from unseen.studies.run_files import CELL, PER_CLASS, STATE, PerClass, State, StoredCell
 from unseen.studies.search import Outcome, known_cells, search_cells
-from unseen.training import journal
+from unseen.training import journal, result, selection, stored
 from unseen.training.checksums import checked, must_exist
 from unseen.training.events import Epoch, Scores
+from unseen.training.result import Result
+from unseen.training.selection import Selection
 
 if TYPE_CHECKING:
     from unseen.studies.gates import Compared
 
 Json = dict[str, Any]
+T = TypeVar("T")
 REMEDY = "`unseen study run`, given again, restores it from the study's storage"
 MUST_BEAT = ("untrained", "principal")  # see `gates.py`
 BASELINES = (*MUST_BEAT, "pixels", "features")  # rows without training, in the order of tables
@@ -46,12 +49,12 @@ class Run:
 
     cell: Cell
     folder: Path
-    state: str
+    state: Literal["open", "done", "failed", "pruned"]
     error: str = ""
     seconds: float = math.nan
-    result: Json | None = None
-    selection: Json | None = None
-    per_class: Json | None = None
+    result: Result | None = None
+    selection: Selection | None = None
+    per_class: PerClass | None = None
     parameters: Json | None = None
 
     @property
@@ -62,22 +65,22 @@ class Run:
     @property
     def epoch(self) -> int | None:
         """The epoch that was kept, counted from 1."""
-        epoch = (self.selection or {}).get("epoch")
-        return None if epoch is None else int(epoch) + 1
+        return None if self.selection is None else self.selection.epoch + 1
 
     def score(self, metric: str, row: str = "trained") -> float:
         """A test score; NaN where there is none."""
-        scores = (self.result or {}).get("scores", {})
-        value = scores.get(row, {}).get("metrics", {}).get(metric, {}).get("value")
-        return math.nan if value is None else float(value)
+        found = self.result.score(row, metric) if self.result else None
+        return math.nan if found is None else found.value
 
     def by_class(self, metric: str, row: str = "trained") -> "ByClass | None":
         """A test score class by class; None where it was not kept so."""
-        told = self.per_class or {}
-        sums = told.get("sums") if row == "trained" else told.get("baselines", {}).get(row)
-        if not sums or told["metric"] != metric:
+        kept = self.per_class
+        if kept is None or kept.metric != metric:
             return None
-        return ByClass(tuple(told["classes"]), tuple(told["counts"]), np.asarray(sums))
+        sums = kept.sums if row == "trained" else kept.baselines.get(row)
+        if not sums:
+            return None
+        return ByClass(tuple(kept.classes), tuple(kept.counts), np.asarray(sums))
 
     def curve(self, metric: str) -> list[float]:
         """The metric, or recall@1, on the classes to select on, of each epoch looked at."""
@@ -86,7 +89,8 @@ class Run:
     @cached_property
     def _looks(self) -> list[Scores]:
         """Of the rung that was kept, where there are several."""
-        kept = (self.selection or {}).get("ladder", {}).get("kept", FIRST)
+        ladder = self.selection.ladder if self.selection else None
+        kept = FIRST if ladder is None else ladder.kept
         folder = self.folder if kept == FIRST else self.folder / "rungs" / kept
         events = [e for e in journal.read(folder / "journal.jsonl") if isinstance(e, Epoch)]
         return [scores for event in events if (scores := event.validation or event.test)]
@@ -114,7 +118,7 @@ class Results:
     def on_test(self) -> bool:
         """Some run was selected by its score on test classes."""
         everything = (*self.runs, *self.searches)
-        return any((run.selection or {}).get("on") == "test" for run in everything)
+        return any(run.selection is not None and run.selection.on == "test" for run in everything)
 
     @property
     def warnings(self) -> list[str]:
@@ -125,7 +129,7 @@ class Results:
     def metrics(self) -> list[str]:
         """Every metric of any run in the order of the settings, the plan's first."""
         asked = configs.make(self.runs[0].cell.values).metrics if self.runs else []
-        found = {metric for run in self.runs for metric in _scores(run).get("metrics", {})}
+        found = {metric for run in self.runs for metric in _metrics(run)}
         known = [m for m in asked if m in found] + sorted(found - set(asked))
         return [self.plan.metric, *(metric for metric in known if metric != self.plan.metric)]
 
@@ -190,10 +194,9 @@ def read(out: Path) -> Results:
     for variant in plan.variants():
         for cell in search_cells(plan, variant):
             run = _read_run(out, cell)
-            if run.state in ("done", "failed", "pruned"):
-                value = float((run.selection or {}).get("value", math.nan))
-                state: Any = run.state
-                outcomes[cell.key] = Outcome(state, value, run.parameters)
+            if run.state != "open":
+                value = math.nan if run.selection is None else run.selection.value
+                outcomes[cell.key] = Outcome(run.state, value, run.parameters)
     cells = known_cells(plan, outcomes)
     runs = [_read_run(out, cell) for cell in cells]
     return Results(
@@ -284,7 +287,7 @@ def _baselines(results: Results, experiment: str, runs: list[Run]) -> list[Stand
     """Untrained networks and raw inputs: once for each seed and fold."""
     once: dict[tuple[str, tuple[int, int]], Run] = {}
     for run in runs:
-        for row in (run.result or {}).get("scores", {}):
+        for row in run.result.scores if run.result else ():
             if row in BASELINES:
                 once.setdefault((row, run.replicate), run)
     rows = []
@@ -302,33 +305,33 @@ def _spreads(runs: list[Run], metrics: list[str], row: str = "trained") -> dict[
     return {metric: over_seeds(found) for metric, found in known.items() if found}
 
 
-def _scores(run: Run) -> Json:
-    scores: Json = (run.result or {}).get("scores", {}).get("trained", {})
-    return scores
+def _metrics(run: Run) -> Sequence[str]:
+    trained = run.result.scores.get("trained") if run.result else None
+    return [] if trained is None else list(trained.metrics)
 
 
 def _read_run(out: Path, cell: Cell) -> Run:
     folder = out / "runs" / cell.name
-    state = _json(folder / "state.json")
+    state = _file(folder, STATE, State)
     if state is None:
         return Run(cell, folder, "open")
-    stored = _json(folder / "cell.json") or {}
+    stored_cell = _file(folder, CELL, StoredCell)
     return Run(
         cell,
         folder,
-        state["state"],
-        state["error"],
-        state["seconds"],
-        _json(folder / "result.json"),
-        _json(folder / "selection.json"),
-        _json(folder / "per_class.json"),
-        stored.get("parameters"),
+        state.state,
+        state.error,
+        state.seconds,
+        _file(folder, result.FILE, Result),
+        _file(folder, selection.FILE, Selection),
+        _file(folder, PER_CLASS, PerClass),
+        stored_cell.parameters if stored_cell else None,
     )
 
 
-def _json(file: Path) -> Json | None:
+def _file(folder: Path, name: str, kind: type[T]) -> T | None:
     """None for one that was never written."""
-    if not file.exists() and not must_exist(file.parent, file.name):
+    if not (folder / name).exists() and not must_exist(folder, name):
         return None
-    content: Json = json.loads(checked(file.parent, file.name, REMEDY).read_text())
-    return content
+    text = checked(folder, name, REMEDY).read_text()
+    return stored.parsed(kind, text, str(folder / name), f"delete it; {REMEDY}")

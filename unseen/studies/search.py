@@ -12,19 +12,20 @@ tpe          `trials` runs of each variant, proposed by Optuna's tree-structured
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from unseen import config as configs
 from unseen.studies.plan import Cell, Parameter, Plan, Variant
+from unseen.studies.run_files import Ended
 
 
 @dataclass(frozen=True)
 class Outcome:
     """How a cell ended; `value` is what it was selected by."""
 
-    state: Literal["done", "failed", "pruned"]
+    state: Ended
     value: float = math.nan
     parameters: Mapping[str, Any] | None = None
 

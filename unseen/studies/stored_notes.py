@@ -7,17 +7,18 @@ Only what is checked here is believed or written to a disk; anything else is a V
 the trial or the file.
 """
 
-import json
 from collections.abc import Collection, Mapping
-from typing import Any, Literal
+from typing import Any
 
 from optuna.trial import FrozenTrial
 from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError, field_validator
 
 from unseen import config as configs
 from unseen import outside
-from unseen.training import journal, manifest
-from unseen.training.events import Epoch, first_error
+from unseen.studies.run_files import KINDS, STATE, StoredCell
+from unseen.training import journal, manifest, stored
+from unseen.training.events import Epoch
+from unseen.training.stored import first_error
 
 MOST_BYTES = 4 * 2**20  # of a file; those of the largest published data set have a tenth
 MOST_WORDS = 2000  # letters of a title or an error
@@ -46,57 +47,7 @@ class Note(BaseModel):
         return " ".join(shown.split())
 
 
-class _Shape(BaseModel):
-    model_config = ConfigDict(extra="allow")
-
-
-class _Cell(_Shape):
-    key: str
-    parameters: dict[str, Any]
-
-
-class _State(_Shape):
-    state: Literal["done", "failed", "pruned"]
-    seconds: float
-    error: str
-
-
-class _Selection(_Shape):
-    on: str
-    value: float
-    epoch: int | None = None
-
-
-class _Value(_Shape):
-    value: float | None
-
-
-class _Row(_Shape):
-    metrics: dict[str, _Value]
-
-
-class _Result(_Shape):
-    scores: dict[str, _Row]
-
-
-class _PerClass(_Shape):
-    metric: str
-    classes: list[int]
-    sums: list[float]
-    counts: list[int]
-    baselines: dict[str, list[float]] = {}
-
-
-# In this order they are written: a run has ended when it has a state.
-JSON_FILES: dict[str, type[_Shape]] = {
-    "cell.json": _Cell,
-    "manifest.json": _Shape,
-    "selection.json": _Selection,
-    "result.json": _Result,
-    "per_class.json": _PerClass,
-    "state.json": _State,
-}
-NAMES = ("config.toml", "journal.jsonl", *JSON_FILES)
+NAMES = ("config.toml", "journal.jsonl", *KINDS)
 
 
 def note(trial: FrozenTrial) -> Note:
@@ -124,8 +75,8 @@ def checked(files: Mapping[str, str], key: str, parts: Collection[str] = ()) -> 
         except ValueError as error:  # of pydantic, JSON and TOML, too
             told = first_error(error) if isinstance(error, ValidationError) else str(error)
             raise ValueError(f"{name} in the storage is not what a run leaves: {told}") from None
-    if "state.json" not in files:
-        raise ValueError("the storage holds files of a run without state.json")
+    if STATE not in files:
+        raise ValueError(f"the storage holds files of a run without {STATE}")
     return {name: files[name] for name in NAMES if name in files}
 
 
@@ -141,6 +92,6 @@ def _check(name: str, text: str, key: str, parts: Collection[str]) -> None:
     elif name == "manifest.json":
         manifest.parsed(text, name)
     else:
-        found = JSON_FILES[name].model_validate(json.loads(text))
-        if isinstance(found, _Cell) and found.key != key:
+        found = stored.parsed(KINDS[name], text, name)
+        if isinstance(found, StoredCell) and found.key != key:
             raise ValueError(f"it is of the cell {found.key!r}, not {key}")

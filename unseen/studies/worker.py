@@ -26,6 +26,16 @@ from unseen.experiment.run_context import RunContext, Watch, prepare
 from unseen.studies.plan import Cell, Parameter, Plan, Values
 from unseen.studies.queue import GRACE, Queue
 from unseen.studies.results import MUST_BEAT
+from unseen.studies.run_files import (
+    CELL,
+    KINDS,
+    PER_CLASS,
+    STATE,
+    Ended,
+    PerClass,
+    State,
+    StoredCell,
+)
 from unseen.studies.search import (
     Outcome,
     all_tuned,
@@ -34,11 +44,13 @@ from unseen.studies.search import (
     search_cells,
     total_cells,
 )
-from unseen.studies.stored_notes import JSON_FILES, note
+from unseen.studies.stored_notes import note
 from unseen.training import journal
 from unseen.training.checkpoint import Checkpoints
 from unseen.training.events import Epoch, Event
 from unseen.training.run_folder import RunFolder
+from unseen.training.selection import FILE as SELECTION
+from unseen.training.selection import read_selection
 
 IDLE_SECONDS = 0.5
 
@@ -140,10 +152,10 @@ class Worker:
             for name, value in tuned.items():
                 values = configs.put(values, name, value)
             asked.set_user_attr("parameters", json.dumps(tuned))
-        if _state(folder) == "done" and folder.holds("selection.json"):  # it died before it told
+        if _state(folder) == "done" and folder.holds(SELECTION):  # it died before it told
             return Outcome("done", _selected(folder), tuned)
-        facts = {"key": cell.key, "stage": cell.stage, "labels": cell.labels, "parameters": tuned}
-        folder.write_json("cell.json", facts | {"seed": values["seed"], "fold": values.get("fold")})
+        facts = (cell.key, cell.stage, cell.labels, dict(tuned))
+        folder.write_json(CELL, StoredCell(*facts, values["seed"], values.get("fold")))
         try:
             self._train(cell, values, folder, _reporting(asked, self.plan))
         except optuna.TrialPruned:
@@ -161,7 +173,7 @@ class Worker:
             folder.note_end()
             return
         train_and_judge(context, folder.path, command, watch)
-        folder.write_json("per_class.json", per_class(context, folder, self.plan.metric))
+        folder.write_json(PER_CLASS, per_class(context, folder, self.plan.metric))
 
     def _asked(self, queue: Queue, trial: FrozenTrial, cell: Cell) -> optuna.Trial:
         """The trial with a sampler that depends on nothing but the plan and the trials before."""
@@ -175,20 +187,18 @@ class Worker:
             queue.study.pruner = optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=1)
         return optuna.Trial(queue.study, queue.trial_id(trial))
 
-    def _note_end(self, folder: RunFolder, state: str, began: float, error: str = "") -> None:
+    def _note_end(self, folder: RunFolder, state: Ended, began: float, error: str = "") -> None:
         """The last file of a run: how it ended."""
         if _state(folder) == state and not error:
             return
         seconds = round(time.monotonic() - began, 2)
-        folder.write_json("state.json", {"state": state, "seconds": seconds, "error": error})
+        folder.write_json(STATE, State(state, seconds, error))
         if not error:
             Checkpoints(folder.file("checkpoint")).clear()
 
 
-def per_class(context: RunContext, folder: RunFolder, metric: str) -> dict[str, Any]:
-    """A metric's sum and number of queries for each test class, of the trained network and of what
-    it must beat: what paired comparisons need, and small enough for the storage. Empty for metrics
-    without values per query."""
+def per_class(context: RunContext, folder: RunFolder, metric: str) -> PerClass:
+    """What paired comparisons need of a run, and small enough for the storage."""
     split = context.split
     asked = split.test if split.query is None else split.test[split.query]
     labels = context.dataset.labels[asked]
@@ -196,20 +206,20 @@ def per_class(context: RunContext, folder: RunFolder, metric: str) -> dict[str, 
         rows = {row: f"{row}/{metric}" for row in ("trained", *MUST_BEAT)}
         values = {row: arrays[name] for row, name in rows.items() if name in arrays.files}
     if len(values.get("trained", ())) != len(labels):
-        return {"metric": metric, "classes": [], "sums": [], "counts": []}
+        return PerClass(metric, classes=[], sums=[], counts=[])
     known = ~np.isnan(values["trained"])
     classes, place = np.unique(labels[known], return_inverse=True)
     sums = {
         row: np.bincount(place, found[known], len(classes)).round(9).tolist()
         for row, found in values.items()
     }
-    return {
-        "metric": metric,
-        "classes": classes.tolist(),
-        "sums": sums.pop("trained"),
-        "counts": np.bincount(place, minlength=len(classes)).tolist(),
-        "baselines": sums,
-    }
+    return PerClass(
+        metric,
+        classes=classes.tolist(),
+        sums=sums.pop("trained"),
+        counts=np.bincount(place, minlength=len(classes)).tolist(),
+        baselines=sums,
+    )
 
 
 def suggest(trial: optuna.Trial, parameter: Parameter) -> Any:
@@ -227,7 +237,7 @@ def suggest(trial: optuna.Trial, parameter: Parameter) -> Any:
 
 def small_files(folder: RunFolder) -> dict[str, str]:
     """What other machines need of a run: its small files, and the journal's epochs."""
-    names = ("config.toml", *JSON_FILES)
+    names = ("config.toml", *KINDS)
     files = {n: folder.file(n).read_text() for n in names if folder.holds(n)}
     events = journal.read(folder.file("journal.jsonl"))
     epochs = [event for event in events if isinstance(event, Epoch)]
@@ -249,11 +259,11 @@ def _reporting(trial: optuna.Trial | None, plan: Plan) -> Watch:
 
 
 def _state(folder: RunFolder) -> str:
-    return str(folder.read_json("state.json")["state"]) if folder.holds("state.json") else ""
+    return folder.read(STATE, State).state if folder.holds(STATE) else ""
 
 
 def _selected(folder: RunFolder) -> float:
-    return float(folder.read_json("selection.json")["value"])
+    return read_selection(folder).value
 
 
 def _data_of(values: Values) -> tuple[str, configs.Config]:

@@ -81,6 +81,12 @@ def must_exist(root: Path, name: str) -> bool:
     return "" not in _known(root).get(name, [""])
 
 
+def unreadable(name: str) -> str:
+    """What to do with a file that is as it was written, or has no checksum, and makes no sense."""
+    remedy = _remedy(name)
+    return remedy if remedy == OTHERS else f"delete it; {remedy}"
+
+
 def _remedy(name: str) -> str:
     return BY_COMMAND.get(name) or (AGAIN if name in RESTORED else OTHERS)
 

@@ -10,13 +10,13 @@ did not write have defaults here; anything else that does not fit is a ValueErro
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ConfigDict, ValidationError
+from pydantic import ValidationError
 from pydantic.dataclasses import dataclass
 
 import unseen
+from unseen.training.stored import CHECKED, first_error
 
 Scores = dict[str, float]  # metric -> value
-CHECKED = ConfigDict(extra="forbid", strict=True)
 
 
 @dataclass(frozen=True, config=CHECKED)
@@ -237,9 +237,3 @@ def event_of(content: Mapping[str, Any]) -> Kept:
         return KINDS[name](**values)
     except ValidationError as error:
         raise ValueError(f"{name}.{first_error(error)}") from None
-
-
-def first_error(error: ValidationError) -> str:
-    """In one line: where, and what is wrong."""
-    first = error.errors()[0]
-    return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"

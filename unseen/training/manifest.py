@@ -9,14 +9,15 @@ Folders of both are read; one of a later version is refused with what to do.
 
 import json
 from contextlib import suppress
-from dataclasses import asdict, field
+from dataclasses import field
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 import unseen
-from unseen.training.events import CHECKED, first_error
+from unseen.training import stored
+from unseen.training.checksums import OTHERS
+from unseen.training.stored import CHECKED, OPEN
 
 VERSION = 2
 
@@ -29,13 +30,41 @@ class StoredItems:
     sha256: str
 
 
+@dataclass(frozen=True, config=OPEN)
+class DataFacts:
+    """A data set by its name, fingerprint and counts; further counts of its own are kept with them.
+    incomplete: what a known data set lacks, in a sentence; features: numbers of an item."""
+
+    name: str = ""
+    fingerprint: str = ""
+    items: int | None = None
+    classes: int | None = None
+    features: int | None = None
+    incomplete: str | None = None
+
+
+@dataclass(frozen=True, config=CHECKED)
+class SplitFacts:
+    """How many are in each part, and the hash of who. query, gallery: where not all test items ask
+    or answer."""
+
+    hash: str = ""
+    train_items: int | None = None
+    train_classes: int | None = None
+    validation_items: int | None = None
+    validation_classes: int | None = None
+    test_items: int | None = None
+    test_classes: int | None = None
+    query_items: int | None = None
+    gallery_items: int | None = None
+
+
 @dataclass(frozen=True, config=CHECKED)
 class Data:
-    """What was trained on and judged. data: name, fingerprint and counts; split: counts, hash;
-    place: where the data lie, in full and seen from the run."""
+    """What was trained on and judged. place: where the data lie, in full and seen from the run."""
 
-    data: dict[str, Any] = field(default_factory=dict)
-    split: dict[str, Any] = field(default_factory=dict)
+    data: DataFacts = field(default_factory=DataFacts)
+    split: SplitFacts = field(default_factory=SplitFacts)
     items: StoredItems | None = None  # None: of version 1
     place: list[str] | None = None
 
@@ -73,21 +102,14 @@ class Manifest:
 
     def spelled(self) -> dict[str, Any]:
         """As the file has it."""
-        facts = {name: value for name, value in asdict(self).items() if value is not None}
-        facts["data"] = {name: value for name, value in facts["data"].items() if value is not None}
+        facts: dict[str, Any] = stored.spelled(self)
         return facts
-
-
-_READER = TypeAdapter(Manifest)
 
 
 def parsed(text: str, name: str) -> Manifest:
     """The content of a manifest; ValueError: it is of a later version, or none at all."""
     refuse_later_version(text, name)
-    try:
-        return _READER.validate_json(text)
-    except ValidationError as error:
-        raise ValueError(f"{name}: {first_error(error)}") from None
+    return stored.parsed(Manifest, text, name, OTHERS)
 
 
 def refuse_later_version(text: str, name: str) -> None:

@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -28,15 +28,16 @@ from torch import Tensor, nn
 import unseen
 from unseen.files import Lock, now, replace_bytes, replacing, sha256
 from unseen.networks.weights import fill, is_whole, packed, read_tensors
-from unseen.training import checksums
+from unseen.training import checksums, stored
 from unseen.training.checksums import AGAIN
 from unseen.training.manifest import VERSION, Data, Manifest, TestRead, parsed, refuse_later_version
 from unseen.training.processes import Processes
 
 _VERSIONED = ("torch", "torchvision", "timm", "numpy", "scikit-learn", "pillow", "matplotlib")
 
-
 COPIES = "checkpoint"
+
+T = TypeVar("T")
 
 
 class RunFolder:
@@ -96,6 +97,11 @@ class RunFolder:
         content: dict[str, Any] = json.loads(text)
         return content
 
+    def read(self, name: str, kind: type[T]) -> T:
+        """A dataclass, as `write_json` has written it; ValueError: it is damaged, or of later."""
+        text = self.processes.agreed(lambda: self.checked(name).read_text())
+        return stored.parsed(kind, text, str(self.file(name)), checksums.unreadable(name))
+
     def manifest(self) -> Manifest:
         """What the run is; ValueError: a later version of unseen has written it."""
         text = self.processes.agreed(lambda: self.checked("manifest.json").read_text())
@@ -113,8 +119,9 @@ class RunFolder:
     def write_bytes(self, name: str, content: bytes) -> None:
         self._write(name, lambda place: place.write_bytes(content))
 
-    def write_json(self, name: str, content: Mapping[str, Any]) -> None:
-        self.write_text(name, json.dumps(content, indent=2, sort_keys=True) + "\n")
+    def write_json(self, name: str, content: Any) -> None:
+        """A dataclass of `stored`, or a mapping."""
+        self.write_text(name, stored.text_of(content))
 
     def write_tensors(self, name: str, tensors: Mapping[str, Tensor]) -> None:
         self.write_bytes(name, packed(tensors))
@@ -190,7 +197,7 @@ class RunFolder:
             version=VERSION,
             versions={name: metadata.version(name) for name in _VERSIONED},
         )
-        self.write_json("manifest.json", manifest.spelled())
+        self.write_json("manifest.json", manifest)
 
     def note_test_read(self, purpose: str, config_hash: str) -> None:
         """Every look at the test classes is written down, before it is taken."""
@@ -216,7 +223,7 @@ class RunFolder:
             with Lock(self.file(".manifest.lock"), wait=True):
                 text = self.checked("manifest.json").read_text()
                 manifest = changed(parsed(text, str(self.file("manifest.json"))))
-                self.write_json("manifest.json", manifest.spelled())
+                self.write_json("manifest.json", manifest)
         self.processes.wait()
 
     def _write(self, name: str, write: Callable[[Path], Any]) -> None:

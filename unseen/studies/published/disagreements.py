@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from unseen.contracts import Dataset
-from unseen.reports.run_folder import LayerAnswers
+from unseen.reports.stored_run import LayerAnswers
 from unseen.reports.thumbnails import sheet
 from unseen.studies.published.charts import bare
 from unseen.studies.published.comparison import drawn

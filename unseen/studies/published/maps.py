@@ -16,7 +16,7 @@ from torch import Tensor
 
 from unseen.contracts import FeatureDataset
 from unseen.experiment.run_context import reopen
-from unseen.reports import run_folder
+from unseen.reports import stored_run
 from unseen.reports.embedding_map import FEWEST_POINTS, flatten, sample
 from unseen.reports.thumbnails import sheet
 from unseen.studies.figures import Drawn
@@ -41,7 +41,7 @@ def of_some_classes(embeddings: Tensor, labels: Tensor) -> dict[str, Any]:
 def of_test(run: Run, tell: Told) -> dict[str, Any] | None:
     """A sample of the test items; None where there are too few."""
     tell("map of the test classes", 0, 1)
-    test = run_folder.read(run.folder).test
+    test = stored_run.read(run.folder).test
     if test is None or not test.usable or len(test) < FEWEST_POINTS:
         return None
     points = sample(test.labels, MOST_POINTS)

@@ -19,7 +19,7 @@ from unseen.experiment.run_context import RunContext, computing, reopen
 from unseen.networks.network import EmbeddingNetwork
 from unseen.regularizers.high_order.descriptor import OrdersDescriptor
 from unseen.regularizers.horde import Horde as Regularizer
-from unseen.reports import run_folder
+from unseen.reports import stored_run
 from unseen.studies.document import Table
 from unseen.studies.effects import effects_drawn
 from unseen.studies.gates import Arm, compared, effect_text
@@ -174,7 +174,7 @@ def _is_here(run: Run) -> bool:
 
 def _course(folder: RunFolder) -> dict[str, Any]:
     """Validation recall after each epoch, with the step."""
-    epochs = run_folder.read(folder.path).epochs
+    epochs = stored_run.read(folder.path).epochs
     scores = [epoch.validation or epoch.test or {} for epoch in epochs]
     return {
         "steps": [epoch.step for epoch in epochs],

@@ -18,7 +18,7 @@ from unseen.experiment.layers import compare_layers
 from unseen.experiment.run_context import RunContext, Watch, reopen
 from unseen.networks.backbone import has_weights
 from unseen.networks.network import EMBEDDING, POOLED
-from unseen.reports import run_folder
+from unseen.reports import stored_run
 from unseen.reports.layers import layers_by_epoch
 from unseen.statistics import compare
 from unseen.studies.document import Table
@@ -143,13 +143,13 @@ def _looked_into(context: RunContext, folder: RunFolder) -> dict[str, Any]:
         rows = [torch.from_numpy(right[names.index(name)]) for name in (EMBEDDING, POOLED)]
         ends = compare(rows[0], rows[1], labels).difference
         gain = [ends.value, ends.low, ends.high]
-    recall = layers_by_epoch(run_folder.read(folder.path))
+    recall = layers_by_epoch(stored_run.read(folder.path))
     curves = [{"epoch": epoch} | found for epoch, found in recall.items()]
     return {"layers": compared["layers"], "gain": gain, "curves": curves}
 
 
 def _shown(folder: RunFolder, dataset: Dataset) -> dict[str, Any] | None:
-    answers = run_folder.read(folder.path).layer_answers
+    answers = stored_run.read(folder.path).layer_answers
     return None if answers is None else disagreements.found(answers, dataset)
 
 

@@ -269,7 +269,7 @@ def _ratios(found: Results, ask: Ask) -> Section:
     for loss in found.experiments():
         for ratio in RATIOS:
             runs = found.of(loss, ratio)
-            chosen = [100 * run.selection["value"] for run in runs if run.selection]
+            chosen = [100 * run.selection.value for run in runs if run.selection]
             test = point(ratio, runs, "recall@1")
             tests[f"{loss} {ratio}"] = test
             known = theirs.get(ratio, {}) if loss == CHOSEN else {}

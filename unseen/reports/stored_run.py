@@ -1,4 +1,4 @@
-"""What a report needs of a run folder, read once.
+"""What a report needs of a run, read once from its folder (`training.run_folder`).
 
 Every file may be missing: a run can be young or broken off.
 """
@@ -17,7 +17,7 @@ from unseen.training import journal
 from unseen.training.checksums import checked, must_exist
 from unseen.training.events import Epoch, Start, Step
 from unseen.training.manifest import Manifest, parsed
-from unseen.training.readings import result_of
+from unseen.training.result import Result, result_of
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -55,9 +55,9 @@ class LayerAnswers:
 
 
 @dataclass(frozen=True)
-class RunFolder:
-    """The files of `runs/<name>/`. `steps` and `epochs` are the journal's events, in order; config
-    and events are those of the kept rung where a ladder was climbed."""
+class StoredRun:
+    """What the files of `runs/<name>/` say. `steps` and `epochs` are the journal's events, in
+    order; config and events are those of the kept rung where a ladder was climbed."""
 
     name: str
     config: Json
@@ -65,7 +65,7 @@ class RunFolder:
     manifest: Manifest
     steps: list[Step]
     epochs: list[Epoch]
-    result: Json | None
+    result: Result | None
     test: TestEmbeddings | None
     layers: Json | None = None  # recall by layer, if it was asked for
     layer_answers: LayerAnswers | None = None
@@ -74,7 +74,7 @@ class RunFolder:
     start: Start | None = None
 
 
-def read(folder: Path) -> RunFolder:
+def read(folder: Path) -> StoredRun:
     """Reads a run folder; a folder that is no run is an error."""
     if not folder.is_dir():
         raise FileNotFoundError(f"no run folder at {folder}{near_path(folder)}")
@@ -87,7 +87,7 @@ def read(folder: Path) -> RunFolder:
     rung = _kept_rung(config, result)
     trained = folder / "rungs" / str(rung["name"]) if rung else folder
     events = journal.read(trained / "journal.jsonl")
-    return RunFolder(
+    return StoredRun(
         name=folder.resolve().name,
         config=config | rung,
         config_text=config_text,
@@ -104,10 +104,13 @@ def read(folder: Path) -> RunFolder:
     )
 
 
-def _kept_rung(config: Json, result: Json | None) -> Json:
+def _kept_rung(config: Json, result: Result | None) -> Json:
     """What the kept rung of a ladder trained with; nothing where it is the first, the run's own."""
-    kept = ((result or {}).get("selection") or {}).get("ladder", {}).get("kept")
-    return next((dict(rung) for rung in config.get("ladder", []) if rung["name"] == kept), {})
+    ladder = result.selection.ladder if result and result.selection else None
+    if ladder is None:
+        return {}
+    rungs: list[Json] = config.get("ladder", [])
+    return next((dict(rung) for rung in rungs if rung["name"] == ladder.kept), {})
 
 
 def _text(folder: Path, name: str) -> str:
