@@ -91,7 +91,7 @@ def test_imports_point_upwards() -> None:
         assert not below, f"{path} imports from below itself: {sorted(below)}"
 
 
-MOST_IMPORTED = {"cli.train": 80, "experiment.run": 105}  # modules, not counting packages
+MOST_IMPORTED = {"cli.train": 80, "experiment.run": 110}  # modules, not counting packages
 
 
 @pytest.mark.parametrize("room", MOST_IMPORTED)

@@ -209,3 +209,16 @@ def test_query_classes_that_the_gallery_does_not_have_are_an_error_or_counted() 
     assert counted.values["recall@1"].value == without.values["recall@1"].value
     with pytest.raises(ValueError, match="missing must be 'error' or 'count', got 'ignore'"):
         evaluate(x, y, missing="ignore")
+
+
+def test_the_share_of_pairs_compared_twice_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the first pass in integers, where there is one; the scores are the same without."""
+    x = torch.randn(400, 32, generator=torch.Generator().manual_seed(0))
+    y = torch.arange(400) % 40
+    plain = evaluate(x, y, metrics=("recall@1", "map_at_r"), resamples=0)
+    assert plain.compared_twice == 0
+    monkeypatch.setattr("unseen.neighbours.select.SMALL", 0)
+    monkeypatch.setattr("unseen.neighbours.certified._faster", lambda size, dtype: True)
+    found = evaluate(x, y, metrics=("recall@1", "map_at_r"), resamples=0)
+    assert 0 < found.compared_twice < 0.5
+    assert found.to_dict() == plain.to_dict()

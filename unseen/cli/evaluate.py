@@ -135,7 +135,8 @@ def _exact(
             progress=watch.of("judging"),
         )
     console.print(tables.score_table(Result(rows_of({"embeddings": found}))))
-    console.print(tables.counted(found.counts))
+    twice = f"; {found.compared_twice:.2%} of the pairs compared twice"
+    console.print(tables.counted(found.counts) + (twice if found.compared_twice else ""))
 
 
 def _approximate(

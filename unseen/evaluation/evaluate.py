@@ -72,6 +72,7 @@ class Evaluation:
     counts: dict[str, int]
     intervals: str
     resamples: int
+    compared_twice: float = 0.0  # share of pairs, first in integers, then in floats
 
     def by(self, column: str) -> "Evaluation":
         """The scores by one label column, under plain names; "" is the column without a name."""
@@ -83,6 +84,7 @@ class Evaluation:
             counts=dict(sorted((counts | everyone).items())),
             intervals=self.intervals,
             resamples=self.resamples,
+            compared_twice=self.compared_twice,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -176,6 +178,7 @@ def evaluate(
         counts=dict(sorted(counts.items())),
         intervals=intervals,
         resamples=resamples,
+        compared_twice=measured.tally.share,
     )
 
 

@@ -14,6 +14,7 @@ from unseen.evaluation.pairs import pair_scores
 from unseen.evaluation.relevance import Relevance
 from unseen.evaluation.retrieve import in_parts
 from unseen.metrics.base import Clustering, Retrieval, Verification
+from unseen.neighbours.product import Tally
 from unseen.neighbours.space import Space
 
 Key = tuple[str, str]  # label column, metric name
@@ -29,6 +30,7 @@ class Measured:
     over_starts: dict[Key, float] = field(default_factory=dict)  # standard deviation, clustering
     numbers: dict[Key, float] = field(default_factory=dict)  # verification
     num_ties: dict[str, int] = field(default_factory=dict)  # by label column
+    tally: Tally = field(default_factory=Tally)  # of pairs that were compared
 
 
 @dataclass(frozen=True)
@@ -101,8 +103,16 @@ def _retrieval(
     ranks = any(metric.needs_ranks for metric in metrics.values())
     parts: dict[Key, list[Tensor]] = {(c, name): [] for c in judges for name in metrics}
     result.num_ties.update(dict.fromkeys(judges, 0))
-    relevances = list(judges.values())
-    for found in in_parts(space, relevances, depth, ranks=ranks, memory=memory, progress=progress):
+    every = in_parts(
+        space,
+        list(judges.values()),
+        depth,
+        ranks=ranks,
+        memory=memory,
+        progress=progress,
+        tally=result.tally,
+    )
+    for found in every:
         for column, neighbours in zip(judges, found, strict=True):
             if neighbours.tied is not None:
                 result.num_ties[column] += int(neighbours.tied.sum())

@@ -6,7 +6,7 @@ import math
 import torch
 from torch import Tensor
 
-from unseen.neighbours.nearest import Exclude
+from unseen.neighbours.product import Exclude
 from unseen.neighbours.space import Space
 
 
@@ -45,7 +45,7 @@ class Relevance:
             )
         # In self-retrieval, removing a query from its own list is the product's business.
         by_position = not space.symmetric and bool((positions >= 0).any())
-        self.exclude: Exclude | None = self._exclude if by_position or self.groups else None
+        self.exclude: Exclude | None = self.forbidden if by_position or self.groups else None
         self.num_relevant = self._count()  # [Q]
         self._sorted_labels, self._by_label = self.gallery_labels.sort(stable=True)
 
@@ -56,18 +56,21 @@ class Relevance:
         part.num_relevant = self.num_relevant[rows]
         if self.groups is not None:
             part.groups = self.groups[0][rows], self.groups[1]
-        part.exclude = part._exclude
+        part.exclude = part.forbidden
         return part
+
+    def forbidden(self, query: Tensor, items: Tensor) -> Tensor:  # bool
+        """Which gallery items may not answer which queries; the shapes go together."""
+        found = self.positions[query] == items
+        if self.groups is not None:
+            mine, theirs = self.groups[0][query], self.groups[1][items]
+            found |= (mine == theirs) & (theirs >= 0)
+        return found
 
     def forbid(self, block: Tensor, query: Tensor, first_column: int) -> None:
         """Sets the entries of a block [R, C] that may not answer its queries [R] to -inf."""
-        own = self.positions[query]
-        column = own - first_column
-        inside = (own >= 0) & (column >= 0) & (column < block.shape[1])
-        block[inside.nonzero()[:, 0], column[inside]] = -math.inf
-        if self.groups is not None:
-            theirs = self.groups[1][first_column : first_column + block.shape[1]]
-            block.masked_fill_((self.groups[0][query, None] == theirs) & (theirs >= 0), -math.inf)
+        items = torch.arange(first_column, first_column + block.shape[1], device=block.device)
+        block.masked_fill_(self.forbidden(query[:, None], items), -math.inf)
 
     def matches(self, query: Tensor, items: Tensor) -> Tensor:  # bool [R, K]
         """Which gallery items [R, K] have the label of their query [R]; -1 is nobody."""
@@ -86,11 +89,6 @@ class Relevance:
             theirs = self.groups[1][items]
             allowed &= (theirs != self.groups[0][query, None]) | (theirs < 0)
         return items.masked_fill(~allowed, -1)
-
-    def _exclude(self, block: Tensor, rows: slice, columns: slice) -> None:
-        block = block[: len(self.labels[rows]), : len(self.gallery_labels[columns])]
-        query = torch.arange(rows.start, rows.start + len(block), device=block.device)
-        self.forbid(block, query, columns.start)
 
     def _count(self) -> Tensor:  # [Q]
         """Relevant items of each query: its class in the gallery, less itself, less its group."""

@@ -76,7 +76,8 @@ def to_sphere(x: Tensor) -> Tensor:
     if len(norm) and not (
         norm.amin() > 1e-15 and norm.amax() < 1e15
     ):  # squares may over- or underflow
-        x = x / x.abs().amax(dim=1, keepdim=True).clamp(min=torch.finfo(x.dtype).tiny)
+        largest = x.abs().amax(dim=1, keepdim=True)
+        x = x / torch.where(largest > 0, largest, 1.0)
         norm = torch.linalg.vector_norm(x, dim=1, keepdim=True).clamp(min=0.5)  # 0 or at least 1
     return x / norm
 

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unseen.neighbours.nearest import nearest
+from unseen.neighbours.select import select
 from unseen.neighbours.space import Space, make_space, precise
 
 DIRECT = 2**24  # similarities held at once; with more, the streaming search is faster
@@ -106,14 +106,9 @@ def _direct(sim: Tensor, k: int, allowed: Mask | None) -> Nearest:
 
 def _excluding(space: Space, k: int, allowed: Mask | None) -> Nearest:
     if allowed is None:
-        return nearest(space, k, block=BLOCK)
+        return select(space, k, block=BLOCK)
     forbidden = ~torch.from_numpy(allowed)
-
-    def exclude(block: Tensor, rows: slice, columns: slice) -> None:
-        here = forbidden[columns]
-        block[:, : len(here)].masked_fill_(here, -math.inf)
-
-    return nearest(space, k, exclude=exclude, block=BLOCK)
+    return select(space, k, exclude=lambda _, items: forbidden[items], block=BLOCK)
 
 
 def _part(allowed: Mask | None, start: int, count: int) -> Mask | None:

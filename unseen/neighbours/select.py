@@ -1,0 +1,133 @@
+"""The largest entries of each row of a matrix product that is never held: exact, block by block.
+
+Each row keeps a bar: a value that its final list cannot fall below. Of a block of the product only
+what clears the bar is noted, and one comparison with everything else costs little beside the
+product. The bar rises with the notes; when the room for notes is full, only the best are kept. In
+self-retrieval the matrix is symmetric: each block is computed once and offered twice, to its rows
+and to its columns. Where integers are faster than floats, they say what cannot clear the bar, with
+proof, and floats are computed of the rest alone (neighbours/certified.py).
+
+    time     n^2 D / 2 multiply-adds for self-retrieval, Q G D with a gallery; little else
+    memory   the lists (8 bytes x 4 keep x rows), one block, the two factors, a quarter more as
+             integers
+"""
+
+import threading
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from unseen.contracts import Progress
+from unseen.neighbours import certified
+from unseen.neighbours.lists import GROUP, ROOM, Best
+from unseen.neighbours.product import Exclude, Product, Tally
+from unseen.neighbours.space import Space
+from unseen.neighbours.workers import in_parallel
+
+Lists = tuple[Tensor, Tensor]  # values and items of a panel, two [R, keep]
+Precision = Literal["auto", "int8", "float"]  # of the first pass
+
+SMALL = 2**28  # multiply-adds below which integers gain nothing
+DEEP = (
+    2**17
+)  # numbers for each place in a list below which first bars cost more than half a product
+LONG = 16  # blocks in a column from which larger ones pay, for integers
+HIGH, WIDE = 2**8, 2**13  # of blocks that give a good first bar at once
+
+
+def select(
+    space: Space,
+    keep: int,
+    *,
+    exclude: Exclude | None = None,
+    block: int = 1024,
+    memory: int = 2**30,
+    progress: Progress | None = None,
+    precision: Precision = "auto",
+    tally: Tally | None = None,
+) -> tuple[Tensor, Tensor]:  # two [Q, keep]
+    """Largest similarities of each query, largest first, and their gallery positions (-1: none).
+
+    A query of a symmetric space is never its own neighbour; `exclude` may forbid further pairs.
+    Lists that would need more than `memory` bytes are made panel by panel, without the symmetry.
+    Near-equals are listed as rounding has it, and which of several ends a list is left open: that
+    is `settle`'s. On a CPU, `progress` is told from other threads, one at a time. `precision` is
+    for tests: by itself the faster one is taken. `tally` counts.
+    """
+    in_integers = _in_integers(space, precision)
+    list_bytes = (ROOM * keep + GROUP) * (space.left.element_size() + 4)
+    mirrored = space.symmetric and len(space.left) * list_bytes <= memory
+    height = width = 2 * block if in_integers and len(space.left) > LONG * block else block
+    if in_integers and (not mirrored or space.left.numel() < DEEP * keep):
+        mirrored, height, width = False, HIGH, WIDE  # better bars are worth more
+    product = Product(space, height, width, exclude, in_integers)
+    lists = (_by_triangle if mirrored else _by_rows)(product, keep, progress)
+    if tally is not None:
+        tally.pairs += product.tally.pairs
+        tally.again += product.tally.again
+    values, items = (torch.cat(parts) for parts in zip(*lists, strict=True))
+    back = product.queries.argsort()
+    return values[back], items[back]
+
+
+def _in_integers(space: Space, precision: Precision) -> bool:
+    """Cosines alone: the squares that stand beside raw embeddings need more than eight bits."""
+    if space.centre is not None or precision == "float":
+        return False
+    if precision == "auto" and len(space.left) * len(space.right) * space.left.shape[1] < SMALL:
+        return False
+    return certified.pays(space.left, measure=precision == "auto")
+
+
+def _by_triangle(product: Product, keep: int, progress: Progress | None) -> list[Lists]:
+    """Blocks on and above the diagonal, by distance from it, so that threads seldom share rows."""
+    count = len(product.rows)
+    best = [Best(rows.stop - rows.start, keep, product.left) for rows in product.rows]
+    tasks = [(i, i + distance) for distance in range(count) for i in range(count - distance)]
+    tick = _Ticker(progress, len(tasks))
+
+    def work(task: tuple[int, int]) -> None:
+        i, j = task
+        product.offer(i, j, best[i], None if i == j else best[j])
+        tick()
+
+    lists: dict[int, Lists] = {}
+
+    def finish(i: int) -> None:
+        lists[i] = best[i].sorted()
+
+    in_parallel(tasks, work, product.left.device)
+    in_parallel(range(count), finish, product.left.device)
+    return [lists[i] for i in range(count)]
+
+
+def _by_rows(product: Product, keep: int, progress: Progress | None) -> list[Lists]:
+    """Panels of queries, each against the whole gallery; only finished lists are held."""
+    lists: dict[int, Lists] = {}
+    tick = _Ticker(progress, len(product.rows) * len(product.columns))
+
+    def work(i: int) -> None:
+        rows = product.rows[i]
+        best = Best(rows.stop - rows.start, keep, product.left)
+        for j in range(len(product.columns)):
+            product.offer(i, j, best)
+            tick()
+        lists[i] = best.sorted()
+
+    in_parallel(range(len(product.rows)), work, product.left.device)
+    return [lists[i] for i in range(len(product.rows))]
+
+
+class _Ticker:
+    """Counts finished blocks and tells, one thread at a time."""
+
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self.progress, self.total, self.done = progress, total, 0
+        self.lock = threading.Lock()
+
+    def __call__(self) -> None:
+        with self.lock:
+            self.done += 1
+            if self.progress is not None:
+                self.progress(self.done, self.total)
