@@ -63,15 +63,15 @@ def with_micro_batch(
         return settled, reasons
     from unseen.networks.activation_size import bytes_per_picture  # noqa: PLC0415 - seldom needed
 
+    deep = _deep(settled)
     each = max(
-        bytes_per_picture(rung.backbone, rung.picture_size or 0, rung.frozen_bn)
-        for rung in _deep(settled)
+        bytes_per_picture(rung.backbone, rung.picture_size or 0, rung.frozen_bn) for rung in deep
     )
     free, shares = free_memory(settled.device), settled.shares
     if free is None or not each:
         return settled, reasons
     fits = max(1, int(FREE * free / shares / (BESIDE * each)))
-    if fits >= math.ceil(settled.batch_size / shares):
+    if fits >= math.ceil(max(rung.batch_size for rung in deep) / shares):
         return settled, reasons
     why = f"{free / 1e9:.1f} GB of memory are free, a picture takes {BESIDE * each / 1e6:.0f} MB"
     message = f"micro_batch = {fits}: {why}"

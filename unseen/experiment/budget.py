@@ -13,7 +13,6 @@ What the user gave holds. The plan becomes part of the settled config, so that a
 the clock; where the machine turns out slower than measured, `clock.py` shortens it.
 """
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -41,15 +40,13 @@ SMALLEST, TRAINED, STEP = 96, 112, 16  # pixels of a head's pictures, of the who
 LARGEST = 1.7  # pictures, in units of the network's own size
 GROWING = (0.7, 0.85, 1.0)  # pictures over the epochs, in units of the last ones
 FASTER = 1.2  # times as fast: bfloat16 is worth its rounding
-MEMORY = 0.5  # of the machine's: what a step may take
 JUDGED = 1.2  # the size they are judged at, in units of the last in training
 START, TRAINING, REPORT, PER_ITEM = 10.0, 25.0, 25.0, 0.008  # seconds beside the network's own
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a plan is about: items, the network's own picture size and the one that was given, the
-    pictures of a batch and the bytes of memory there are."""
+    """What a plan is about: items, the network's own picture size and the one that was given."""
 
     minutes: float
     train: int
@@ -58,8 +55,6 @@ class Work:
     own: int
     given: int | None = None
     depth: str = "auto"
-    batch: int = 112
-    memory: float = float("inf")
 
 
 @dataclass(frozen=True)
@@ -172,16 +167,8 @@ class _Planner:
                 every = -(-epochs // LOOKS)
                 values |= {"epochs": epochs, "look_every": every}
                 values |= {"patience": max(2 * every, 2 * epochs // 3)}
-                values |= self.batch(size)
                 found = values, epochs * each + (LOOKS + 2) * look
         return found
-
-    def batch(self, size: int) -> dict[str, int]:
-        """Half of a batch, or less, where a whole one would take most of the memory."""
-        batch, each = self.work.batch, self.speed.memory * size**2
-        while batch > 16 and batch * each > MEMORY * self.work.memory:
-            batch //= 2
-        return {} if batch == self.work.batch else {"batch_size": batch - batch % 4}
 
     def at(self, size: int) -> dict[str, Any]:
         """Sizes in training up to this one, and the size to judge at."""
@@ -230,7 +217,7 @@ def planned(context: RunContext, measure: Callable[[RunContext], Speeds] = speed
     if context.device.type != "cpu":  # no need to make pictures smaller than a network wants them
         given = given or own
     counts = (len(split.train), len(split.validation), len(split.test))
-    work = Work(minutes, *counts, own, given, asked.depth, config.batch_size, _memory())
+    work = Work(minutes, *counts, own, given, asked.depth)
     found = plan(work, made)
     values: dict[str, Any] = {"minutes": minutes, "picture_size": found.size}
     values["ladder"] = _rungs(asked, found, config.backbone)
@@ -241,14 +228,6 @@ def planned(context: RunContext, measure: Callable[[RunContext], Speeds] = speed
     data = [line for line in context.reasons if line.startswith("data.")]
     told = _reasons(work, found, made, is_usual=asked.minutes is None)
     return replace(context, config=settled, reasons=data + reasons + told, plan=told)
-
-
-def _memory() -> float:
-    """Bytes of this machine, where it says so."""
-    known = getattr(os, "sysconf_names", {})
-    if "SC_PHYS_PAGES" not in known:
-        return float("inf")
-    return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
 
 
 def _as_deep(context: RunContext) -> RunContext:

@@ -56,14 +56,12 @@ class Line:
 class Speeds:
     """embed: read, prepared and through the network. train: the same in a step of all layers.
     rest: a step of the last layers alone, on kept activations. bf16: how many times as fast a step
-    is in it; 1 on a CPU, where it is not asked for. memory: bytes of a step per picture and size^2;
-    0 where the system does not say."""
+    is in it; 1 on a CPU, where it is not asked for."""
 
     embed: Line
     train: Line
     rest: Line
     bf16: float = 1.0
-    memory: float = 0.0
 
 
 def speeds_of(context: RunContext, now: Callable[[], float] | None = None) -> Speeds:
@@ -72,7 +70,7 @@ def speeds_of(context: RunContext, now: Callable[[], float] | None = None) -> Sp
     if path.exists() and time.time() - path.stat().st_mtime < AGE:
         kept = json.loads(path.read_text())
         embed, train, rest = (Line(**kept[name]) for name in ("embed", "train", "rest"))
-        return Speeds(embed, train, rest, kept["bf16"], kept["memory"])
+        return Speeds(embed, train, rest, kept["bf16"])
     config, on_cpu = context.config, context.device.type == "cpu"
     cores = BUSY * config.shares * config.threads if on_cpu else 1.0
     clock = now or (time.process_time if on_cpu else time.perf_counter)
@@ -88,7 +86,7 @@ def measured(context: RunContext, now: Callable[[], float]) -> Speeds:
     assert own is not None, "only runs on pictures are planned"
     small, large = (max(32, round(own * share / 32) * 32) for share in (0.5, 5 / 6))
     large = max(large, small + 32)
-    cut, before = cut_of_last_layers(context.config.backbone, own), _peak_memory()
+    cut = cut_of_last_layers(context.config.backbone, own)
     pairs = [(_embedding, None), (_training, None), (_training, cut)]
     times = [
         [measure(_at(context, size, layer), now) for size in (small, large)]
@@ -99,7 +97,7 @@ def measured(context: RunContext, now: Callable[[], float]) -> Speeds:
     if context.device.type != "cpu":
         half = _at(context, large, None, precision="bf16")
         bf16 = times[1][1] / _training(half, now)
-    return Speeds(embed, train, rest, bf16, (_peak_memory() - before) / (BATCH * large**2))
+    return Speeds(embed, train, rest, bf16)
 
 
 def _at(context: RunContext, size: int, layer: str | None, **more: Any) -> RunContext:
@@ -156,10 +154,3 @@ def _processor() -> str:
     lines: Iterable[str] = path.read_text().splitlines() if path.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor()
-
-
-def _peak_memory() -> int:
-    """Bytes that this process has used at most; 0 where there is no such file."""
-    path = Path("/proc/self/status")
-    lines = path.read_text().splitlines() if path.exists() else []
-    return sum(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
