@@ -65,6 +65,8 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def train_two_steps(path: Path, pictures: Path, out: Path) -> None:
     values = configs.load(path)
     values["data"] = {"name": "folder", "root": str(pictures)}
+    small = {"batch_size": 8, "picture_size": 32, "training_sizes": [32], "epochs": 2}
+    values["ladder"] = [rung | small for rung in values.get("ladder", [])]
     per_class = configs.make(values).sampler.preset
     batch = {"density": 20, "horde": 16, "thesis": 10}.get(per_class or "", 8)
     words = ["weights=none", "picture_size=32", f"batch_size={batch}", "sampler.steps=1"]
