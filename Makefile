@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check
 
-.PHONY: demo test test-slow lint types docs locked clean
+.PHONY: demo test test-slow lint types docs locked bench bench-full clean
 
 demo: $(VENV)/.installed
 	$(BIN)/unseen demo
@@ -25,6 +25,13 @@ types: $(VENV)/.installed-dev
 
 docs: $(VENV)/.installed-docs
 	$(BIN)/sphinx-build -W -q docs docs/_build
+
+# Against peers, on a machine that is quiet: benchmarks/README.md and bench.json. Full: with a million items.
+bench: $(VENV)/.installed-dev
+	$(BIN)/python benchmarks/table.py
+
+bench-full: $(VENV)/.installed-dev
+	$(BIN)/python benchmarks/table.py --full
 
 # As CI installs: every file compared with its hash, built with what is pinned. CUDA=1: the index's build of torch.
 locked:

@@ -18,9 +18,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
+from timing import Row, add_rows, in_turn, middle, ratios
 from torch import Tensor
 
 from unseen.evaluation.approximate import approximate as through_index
@@ -34,6 +36,7 @@ SIZES = {  # items, classes, embedding size, repeats
     "medium": (20_000, 3_700, 512, 3),
     "sop": (60_502, 11_316, 512, 1),
 }
+GOALS = {"cub": 3.0, "medium": 3.0, "sop": 5.0}  # times the peer
 METRICS = {
     "precision_at_1": "precision_at_1",
     "r_precision": "r_precision",
@@ -76,41 +79,37 @@ def product(x: Tensor, block: int = 2048) -> None:
         torch.mm(rows, x.T, out=out[: len(rows)])
 
 
-def seconds(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
-
-
-def compare(name: str, threads: int) -> None:
+def compare(name: str, threads: int, rows: Path | None) -> None:
     items, classes, size, repeats = SIZES[name]
     x, labels = clouds(items, classes, size)
     scores: dict[str, dict[str, float]] = {}
-    times: dict[str, list[float]] = {"unseen": [], "pml": [], "product": []}
-    used: dict[str, list[float]] = {
-        "unseen": [],
-        "pml": [],
-    }  # processor time: what load disturbs less
-    for _ in range(repeats):
-        for side, run in SIDES.items():
-            before = time.process_time()
-            times[side].append(
-                seconds(lambda run=run, side=side: scores.update({side: run(x, labels)}))
-            )
-            used[side].append(time.process_time() - before)
-        times["product"].append(seconds(lambda: product(x)))
+    used: dict[str, list[float]] = {side: [] for side in SIDES}  # what load disturbs less
+
+    def run(side: str) -> None:
+        before = time.process_time()
+        scores[side] = SIDES[side](x, labels)
+        used[side].append(time.process_time() - before)
+
+    sides = {side: partial(run, side) for side in SIDES} | {"product": partial(product, x)}
+    times = in_turn(sides, repeats, time.perf_counter, warm=repeats > 1)
     median = {side: statistics.median(seen) for side, seen in times.items()}
     print(f"\n{name}: {items:,} x {size}, {classes:,} classes, {threads} threads")
+    memory = {side: peak_memory(name, side, threads) for side in SIDES}
     for side in SIDES:
-        memory = peak_memory(name, side, threads)
         values = "  ".join(f"{metric} {value:.6f}" for metric, value in scores[side].items())
-        print(f"  {side:8}{median[side]:9.3f} s   peak {memory:7.0f} MB   {values}")
+        print(f"  {side:8}{median[side]:9.3f} s   peak {memory[side]:7.0f} MB   {values}")
     share = median["product"] / 2 / median["unseen"]
     print(f"  product {median['product']:9.3f} s   half of it is {share:.0%} of our time")
-    ratios = [p / u for p, u in zip(times["pml"], times["unseen"], strict=True)]
-    print(f"  {statistics.median(ratios):.2f} times faster (median of the runs' ratios)")
+    seen = middle(ratios(times["pml"], times["unseen"]))
+    print(f"  {seen[0]:.2f} times faster (median of the runs' ratios)")
     ours_, theirs_ = (statistics.median(used[side]) for side in SIDES)
     print(f"  processor time {ours_:.2f} s, peer {theirs_:.2f} s: {theirs_ / ours_:.2f} times less")
+    work = f"evaluation, {items:,} x {size}"
+    add_rows(rows, Row(work, "PML + faiss", *seen, goal=GOALS[name]))
+    if name == "sop":
+        held = memory["unseen"]
+        row = Row(f"{work}: memory", "", held, held, held, 500, "MB", higher_is_better=False)
+        add_rows(rows, row)
 
 
 def peak_memory(name: str, side: str, threads: int) -> float:
@@ -136,7 +135,7 @@ def peak() -> float:
     return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
-def million(items: int, approximate: bool) -> None:
+def million(items: int, approximate: bool, rows: Path | None) -> None:
     """R@1 among many items of few pictures a class, exact or through an index."""
     size = MILLION[2]
     x, labels = clouds(items, items * MILLION[1] // MILLION[0], size, noise=1.0)
@@ -163,6 +162,10 @@ def million(items: int, approximate: bool) -> None:
 
     recall = float(Recall(1)(retrieve(x, labels, 1, progress=show)).nanmean())
     print(f"\nR@1 {recall:.6f} in {spent()}, peak {peak() / 1024:.2f} GB with the data")
+    minutes = (time.perf_counter() - start) / 60
+    work = f"R@1 among {items:,} x {size}, exact"
+    row = Row(work, "", minutes, minutes, minutes, 10, "minutes", higher_is_better=False)
+    add_rows(rows, row)
 
 
 def main() -> None:
@@ -175,6 +178,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--approximate", action="store_true")
     parser.add_argument("--items", type=int, default=MILLION[0], help="of million: a smaller piece")
+    parser.add_argument("--rows", type=Path, help="the figures go into this file too")
     parser.add_argument("--child", choices=list(SIDES), help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -182,9 +186,9 @@ def main() -> None:
         if options.child:
             child(name, options.child)
         elif name == "million":
-            million(options.items, options.approximate)
+            million(options.items, options.approximate, options.rows)
         elif name in SIZES:
-            compare(name, options.threads)
+            compare(name, options.threads, options.rows)
         else:
             parser.error(f"sizes are {', '.join(SIZES)} and million, got {name}")
 

@@ -1,26 +1,29 @@
 """Losses and miners against pytorch-metric-learning: one process, one thread, interleaved, medians.
 
-    python benchmarks/losses.py [--repeats 30] [--only lifted]
+    python benchmarks/losses.py [--repeats 30] [--size b=112] [--only lifted]
+    python benchmarks/losses.py --profile       our steps: operations, and how far from the limit
 
-A step is miner + loss + backward, on the same embeddings and the same definition on both sides. The
-machine may be noisy: each repeat runs our step and the peer's one after the other, and the ratio of
-the medians is what counts. `smooth_ap` of the peer is wrong for most batch shapes (it is only
-timed).
+A step is miner + loss + backward, on the same embeddings and the same definition on both sides.
+The machine may be noisy: each repeat runs our step and the peer's one after the other, timed by
+what the processor does, and the median of the ratios counts. `smooth_ap` of the peer is wrong for
+most batch shapes (it is only timed).
 """
 
 import argparse
 import math
 import resource
 import statistics
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytorch_metric_learning as pml
 import torch
 from pytorch_metric_learning import distances, miners
 from pytorch_metric_learning import losses as peer
+from timing import Row, add_rows, geometric_mean, in_turn, middle, ratios
 from torch import Tensor
 
 from unseen import catalogue
@@ -159,6 +162,7 @@ CASES = [
     Case("smooth-AP (peer wrong)", "smooth_ap", {}, None, lambda c: peer.SmoothAPLoss(0.01)),
 ]
 SIZES = {"b=112": (112, 2, 100), "b=512": (512, 4, 1000)}  # batch, images per class, classes
+GOALS = {"b=112": 4.0, "b=512": 9.0}
 
 
 def batch(size: int, per_class: int, classes: int) -> tuple[Tensor, Tensor]:
@@ -171,30 +175,58 @@ def batch(size: int, per_class: int, classes: int) -> tuple[Tensor, Tensor]:
     return torch.nn.functional.normalize(embeddings), labels
 
 
-def step(loss: Any, miner: Any, embeddings: Tensor, labels: Tensor) -> float:
-    """Seconds of one step."""
+def step(loss: Any, miner: Any, embeddings: Tensor, labels: Tensor) -> None:
     leaf = embeddings.clone().requires_grad_()
-    began = time.perf_counter()
     mined = None if miner is None else miner(leaf, labels)
     loss(leaf, labels, mined).backward()
-    return time.perf_counter() - began
 
 
-def compare(case: Case, size: str, repeats: int) -> tuple[float, float]:
-    """Median milliseconds of a step: ours, the peer's."""
+def our_step(case: Case, size: str) -> Callable[[], None]:
     b, per_class, classes = SIZES[size]
-    embeddings, labels = batch(b, per_class, classes)
     ours = catalogue.create("losses", case.loss, case.values, num_classes=classes, embedding_size=D)
-    theirs = case.peer_loss(classes)
-    our_miner = case.miner and catalogue.create("miners", case.miner[0], case.miner[1])
-    their_miner = case.peer_miner and case.peer_miner()
-    times: tuple[list[float], list[float]] = ([], [])
-    slow = step(theirs, their_miner, embeddings, labels)  # also warms up
-    step(ours, our_miner, embeddings, labels)
-    for _ in range(max(3, min(repeats, int(20 / max(slow, 1e-3))))):
-        times[0].append(step(ours, our_miner, embeddings, labels))
-        times[1].append(step(theirs, their_miner, embeddings, labels))
-    return 1e3 * statistics.median(times[0]), 1e3 * statistics.median(times[1])
+    miner = case.miner and catalogue.create("miners", case.miner[0], case.miner[1])
+    return partial(step, ours, miner, *batch(b, per_class, classes))
+
+
+def peer_step(case: Case, size: str) -> Callable[[], None]:
+    b, per_class, classes = SIZES[size]
+    miner = case.peer_miner and case.peer_miner()
+    return partial(step, case.peer_loss(classes), miner, *batch(b, per_class, classes))
+
+
+def compare(case: Case, size: str, repeats: int) -> dict[str, list[float]]:
+    """Seconds of the steps, ours and the peer's."""
+    sides = {"ours": our_step(case, size), "peer": peer_step(case, size)}
+    slow = max(max(first) for first in in_turn(sides, 1, warm=False).values())
+    return in_turn(sides, max(2, min(repeats, int(20 / slow))), warm=False)
+
+
+def limit(size: str) -> float:
+    """Seconds of what no step on a matrix of pairs can do without: two products and a softmax."""
+    x, _ = batch(*SIZES[size])
+
+    def bare() -> None:
+        torch.softmax(x @ x.T, dim=1) @ x
+
+    return min(in_turn({"bare": bare}, 200)["bare"])
+
+
+def profile(cases: list[Case], sizes: list[str]) -> None:
+    """What our steps consist of: operations, and how far from the limit they are."""
+    print("| size | step | ms | operations | times the limit |\n|---|---|---:|---:|---:|")
+    for size in sizes:
+        least = limit(size)
+        print(f"| {size} | two products and a softmax | {1e3 * least:.2f} | 4 | 1.0 |")
+        for case in cases:
+            run = our_step(case, size)
+            spent = statistics.median(in_turn({"ours": run}, 100)["ours"])
+            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
+                run()
+            count = sum(event.name.startswith("aten::") for event in seen.events())
+            print(
+                f"| {size} | {case.name} | {1e3 * spent:.2f} | {count} | {spent / least:.1f} |",
+                flush=True,
+            )
 
 
 def batch_all_memory() -> float:
@@ -210,27 +242,42 @@ def batch_all_memory() -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--repeats", type=int, default=30)
+    parser.add_argument("--size", choices=list(SIZES), help="one batch size only")
     parser.add_argument("--only", default="", help="cases whose name contains this")
+    parser.add_argument("--profile", action="store_true", help="our steps beside the limit")
+    parser.add_argument("--rows", type=Path, help="the geometric mean goes into this file too")
     options = parser.parse_args()
     torch.set_num_threads(1)
     print(f"torch {torch.__version__}, pytorch-metric-learning {pml.__version__}, one thread")
-    if not options.only:
-        print(f"batch-all triplets, b=1024 D=512: {batch_all_memory():.0f} MB extra\n")
     cases = [case for case in CASES if options.only in case.name]
-    print("| step | " + " | ".join(f"{s} ours | peer | ratio" for s in SIZES) + " |")
-    print("|---|" + "---:|" * (3 * len(SIZES)))
-    ratios: dict[str, list[float]] = {size: [] for size in SIZES}
+    sizes = [options.size] if options.size else list(SIZES)
+    if options.profile:
+        profile(cases, sizes)
+        return
+    if not options.only and not options.size:
+        print(f"batch-all triplets, b=1024 D=512: {batch_all_memory():.0f} MB extra\n")
+    print("| step | " + " | ".join(f"{s} ours | peer | ratio" for s in sizes) + " |")
+    print("|---|" + "---:|" * (3 * len(sizes)))
+    found: dict[str, list[tuple[float, float, float]]] = {size: [] for size in sizes}
     for case in cases:
         cells = []
-        for size in SIZES:
-            ours, theirs = compare(case, size, options.repeats)
+        for size in sizes:
+            times = compare(case, size, options.repeats)
+            seen = middle(ratios(times["peer"], times["ours"]))
             if "wrong" not in case.name:
-                ratios[size].append(theirs / ours)
-            cells.append(f"{ours:.2f} ms | {theirs:.1f} ms | {theirs / ours:.1f}")
+                found[size].append(seen)
+            ours, theirs = (1e3 * statistics.median(times[side]) for side in ("ours", "peer"))
+            cells.append(f"{ours:.2f} ms | {theirs:.1f} ms | {seen[0]:.1f}")
         print(f"| {case.name} | " + " | ".join(cells) + " |", flush=True)
-    means = [math.exp(statistics.mean(map(math.log, ratios[size]))) for size in SIZES]
-    shown = " | ".join(f" | | **{mean:.1f}**" for mean in means)
+    means = {
+        size: [geometric_mean(kind) for kind in zip(*found[size], strict=True)] for size in sizes
+    }
+    shown = " | ".join(f" | | **{means[size][0]:.1f}**" for size in sizes)
     print(f"| geometric mean | {shown} |")
+    if not options.only:
+        work = "losses and miners, {}, geometric mean of 19 steps"
+        rows = [Row(work.format(s), "PML", *means[s], goal=GOALS[s]) for s in sizes]
+        add_rows(options.rows, *rows)
 
 
 if __name__ == "__main__":

@@ -10,12 +10,12 @@ import argparse
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import faiss
 import numpy as np
 import torch
+from timing import Row, add_rows, in_turn, middle, ratios
 
 from unseen.search.index import Index
 from unseen.search.manifest import ModelEntry
@@ -25,22 +25,10 @@ from unseen.search.writer import Writer
 SIZE, K = 128, 10
 
 
-def interleaved(functions: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Median milliseconds of each, called in turn."""
-    times: dict[str, list[float]] = {name: [] for name in functions}
-    for function in functions.values():
-        function()
-    for _ in range(repeats):
-        for name, function in functions.items():
-            start = time.process_time()
-            function()
-            times[name].append(1000 * (time.process_time() - start))
-    return {name: statistics.median(values) for name, values in times.items()}
-
-
-def told(title: str, times: dict[str, float]) -> None:
-    ours = times["index"]
-    for name, value in times.items():
+def told(title: str, times: dict[str, list[float]]) -> None:
+    medians = {name: 1000 * statistics.median(values) for name, values in times.items()}
+    ours = medians["index"]
+    for name, value in medians.items():
         more = "" if name == "index" else f"  index: {ours - value:+.2f} ms, {ours / value:.2f} x"
         print(f"{title:28} {name:12} {value:9.2f} ms{more}")
 
@@ -61,11 +49,12 @@ def filled(path: Path, vectors: np.ndarray) -> None:
 
 
 def opening(path: Path, query: np.ndarray) -> None:
-    times = interleaved({"index": lambda: Index.open(path)}, 5)
+    times = in_turn({"index": lambda: Index.open(path)}, 5)
     start = time.process_time()
     Index.open(path).search(query, K)
     first = 1000 * (time.process_time() - start)
-    print(f"opening {times['index']:.1f} ms; opening and a first answer {first:.1f} ms")
+    opened = 1000 * statistics.median(times["index"])
+    print(f"opening {opened:.1f} ms; opening and a first answer {first:.1f} ms")
 
 
 def main() -> None:
@@ -73,6 +62,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=100_000)
     parser.add_argument("--approximate", action="store_true", help="also with faiss's graph")
     parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--rows", type=Path, help="the ratios go into this file too")
     asked = parser.parse_args()
     torch.set_num_threads(1)
     faiss.omp_set_num_threads(1)
@@ -98,7 +88,11 @@ def main() -> None:
                 "raw faiss": lambda some=some: flat.search(some, K),
             }
             repeats = asked.repeats if count > 100 else 5 * asked.repeats
-            told(f"{count} queries, exact", interleaved(functions, repeats))
+            times = in_turn(functions, repeats)
+            told(f"{count} queries, exact", times)
+            work = f"{count:,} queries among {asked.count:,} x {SIZE} on disk"
+            seen = middle(ratios(times["raw faiss"], times["index"]))
+            add_rows(asked.rows, Row(work, "faiss IndexFlatIP in memory", *seen, goal=1.3))
         if asked.approximate:
             approximate(path, queries, asked.repeats)
 
@@ -120,7 +114,7 @@ def approximate(path: Path, queries: np.ndarray, repeats: int) -> None:
             "index": lambda some=some: index.search(some, K),
             "raw faiss": lambda some=some: raw.search(some, K),
         }
-        told(f"{count} queries, {entry.kind}", interleaved(functions, repeats))
+        told(f"{count} queries, {entry.kind}", in_turn(functions, repeats))
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import httpx
 import numpy as np
+from timing import Row, add_rows
 
 from unseen import config as configs
 from unseen.experiment.run import train_and_judge
@@ -64,19 +65,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=100_000)
     parser.add_argument("--seconds", type=int, default=300)
+    parser.add_argument("--rows", type=Path, help="the figures go into this file too")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         index = make_index(Path(folder), asked.count)
         words = ["-m", "unseen", "serve", str(index), "--port", str(PORT), "--per-minute", "0"]
         server = subprocess.Popen([sys.executable, *words], stdout=subprocess.DEVNULL)
         try:
-            load(f"http://127.0.0.1:{PORT}", server.pid, asked.count, asked.seconds)
+            url = f"http://127.0.0.1:{PORT}"
+            add_rows(asked.rows, *load(url, server.pid, asked.count, asked.seconds))
         finally:
             server.terminate()
             server.wait()
 
 
-def load(url: str, pid: int, count: int, seconds: int) -> None:
+def load(url: str, pid: int, count: int, seconds: int) -> list[Row]:
     for _ in range(120):
         try:
             httpx.get(f"{url}/api/health").raise_for_status()
@@ -103,6 +106,11 @@ def load(url: str, pid: int, count: int, seconds: int) -> None:
         f", median {median:.1f} ms, 95 % within {late:.1f} ms; "
         f"memory {sizes[0]:.0f} MB after a tenth of the time, {sizes[-1]:.0f} MB at the end"
     )
+    work, rate = f"search page, {count:,} pictures, {CLIENTS} clients", len(times) / seconds
+    return [
+        Row(f"{work}: answers", "", rate, rate, rate, goal=400, unit="a second"),
+        Row(f"{work}: 95 % within", "", late, late, late, 40, "ms", higher_is_better=False),
+    ]
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ def unit(x: Tensor) -> Tensor:
 
 
 def _inverse_lengths(x: Tensor) -> Tensor:  # [..., 1]; 1 for a zero row
-    squares = x.square().sum(dim=-1, keepdim=True)
+    squares = (x * x).sum(dim=-1, keepdim=True)  # square() takes four operations
     return F.threshold(squares, torch.finfo(x.dtype).tiny, 1.0).rsqrt()
 
 
@@ -71,11 +71,11 @@ def scaled_cosine(x: Tensor, y: Tensor, scale: float) -> Tensor:  # [N, M]
 
     def written(x: Tensor, y: Tensor) -> tuple[Tensor, Back]:
         (rows, back_to_x), (columns, back_to_y) = to_unit(x), to_unit(y)
-        products = torch.addmm(x.new_empty(()), rows, columns.T, beta=0, alpha=scale)
+        products = _product(rows, columns.T, scale)
 
         def back(grad: Tensor) -> tuple[Tensor | None, ...]:
-            on_x = back_to_x((grad @ columns).mul_(scale))[0] if x.requires_grad else None
-            on_y = back_to_y((grad.T @ rows).mul_(scale))[0] if y.requires_grad else None
+            on_x = back_to_x(_product(grad, columns, scale))[0] if x.requires_grad else None
+            on_y = back_to_y(_product(grad.T, rows, scale))[0] if y.requires_grad else None
             return on_x, on_y
 
         return products, back
@@ -185,6 +185,11 @@ def _both_ways(grad: Tensor) -> Tensor:
     return grad.T.contiguous().add_(grad)
 
 
+def _product(x: Tensor, y: Tensor, factor: float) -> Tensor:
+    """factor * x @ y in one operation."""
+    return torch.addmm(x.new_empty(()), x, y, beta=0, alpha=factor)
+
+
 def _gram(x: Tensor) -> tuple[Tensor, Back]:
     """Products of rows with each other. Both sides are the same rows: their two gradients are one
     matrix product instead of two."""
@@ -207,7 +212,7 @@ def _own_squares(x: Tensor) -> tuple[Tensor, Back]:
 def _own_unit_squares(rows: Tensor) -> tuple[Tensor, Back]:
     """The same of unit rows, whose lengths are known."""
     squares = torch.addmm(rows.new_full((1, 1), 2.0), rows, rows.T, alpha=-2)
-    return squares.fill_diagonal_(0.0), lambda grad: ((_both_ways(grad) @ rows).mul_(-2),)
+    return squares.fill_diagonal_(0.0), lambda grad: (_product(_both_ways(grad), rows, -2.0),)
 
 
 def _roots(squares: Tensor) -> tuple[Tensor, Back]:

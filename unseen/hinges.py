@@ -116,7 +116,7 @@ def triplet_sum(
             total += F.softplus(gap).sum()
             slope = gap.sigmoid_()
         else:
-            total += gap.clamp_(min=0).sum()
+            total += gap.relu_().sum()
             slope = gap.sign_()
         torch.sum(slope, dim=1, out=slope_of_near[block])
         gradient.index_add_(0, anchor[block], slope, alpha=-1)

@@ -118,7 +118,6 @@ class Contrastive(Loss):
 
 
 def _hinge(gaps: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:  # scalar, [N, M]
-    """The sum of the gaps above 0, and how often each of them counts."""
-    gaps.clamp_(min=0)
-    total = torch.dot(gaps.flatten(), counts.flatten())
-    return total, gaps.sign_().mul_(counts)
+    """The sum of the gaps above 0 that count, and which they are."""
+    gaps.relu_().mul_(counts)
+    return gaps.sum(), gaps.sign_()
