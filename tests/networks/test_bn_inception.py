@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from unseen.networks.backbone import create_backbone
+from unseen.networks.backbone import create_backbone, has_weights
 from unseen.networks.bn_inception import BnInception
 
 BRANCHES = {
@@ -94,6 +94,18 @@ def test_red_lands_in_the_last_channel(network):
     )
     seen = backbone.body.to_bgr((red - mean) / std)[0, :, 0, 0]
     torch.testing.assert_close(seen, torch.tensor([-104.0, -117.0, 255.0 - 128.0]))
+
+
+def test_the_common_checkpoint_is_found_in_the_cache_of_torch(network, tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))
+    assert not has_weights("bn_inception")
+    with pytest.raises(ValueError, match=r"weights=FILE .*52deb4733.* into .*checkpoints"):
+        create_backbone("bn_inception", weights="imagenet")
+    (tmp_path / "checkpoints").mkdir()
+    torch.save(network.state_dict(), tmp_path / "checkpoints" / "bn_inception-52deb4733.pth")
+    assert has_weights("bn_inception")
+    loaded = create_backbone("bn_inception", weights="imagenet").body.state_dict()
+    assert all(torch.equal(loaded[key], value) for key, value in network.state_dict().items())
 
 
 def test_old_and_new_checkpoints_load(network, tmp_path):

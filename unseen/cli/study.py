@@ -1,5 +1,6 @@
 """`unseen study`: many runs, compared fairly, on one machine or several."""
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from typing import Annotated
 import typer
 from rich.console import Group
 from rich.live import Live
+from rich.table import Table
 from rich.text import Text
 
 from unseen import find_data
@@ -20,6 +22,7 @@ from unseen.reports import page
 from unseen.studies import engine, kept, tables
 from unseen.studies import plan as plans
 from unseen.studies.engine import Study, StudyProgress
+from unseen.studies.published import items
 from unseen.studies.published import study as published_studies
 from unseen.studies.published.study import Budget
 from unseen.studies.queue import GRACE
@@ -191,6 +194,26 @@ def published(
         console.print("stopped; the same command goes on")
         raise
     _print_findings(page_file)
+
+
+@study.command(short_help="List every table and figure of the sources.")
+def sources(
+    markdown: Annotated[
+        bool, typer.Option(help="as in the documentation, with all columns")
+    ] = False,
+) -> None:
+    """Example: unseen study sources
+
+    Every table and figure of the five sources, the command that makes it again, and what of it is
+    missing here. With --markdown also where the settings of each study differ from its source's.
+    """
+    if markdown:
+        sys.stdout.write(items.markdown())
+        return
+    table = Table("source", "item", "study", "missing", title="tables and figures of the sources")
+    for item in items.ITEMS:
+        table.add_row(item.source, item.item, item.study or items.NONE, item.missing)
+    console.print(table)
 
 
 def _print_findings(page_file: Path) -> None:

@@ -12,12 +12,14 @@ Values   batch norm momentum 0.1. The usual port says 0.9, which in PyTorch lets
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from unseen.networks.recipe import InputSpec, Recipe
-from unseen.networks.weights import State
+from unseen.networks.weights import State, load_weights
 
 CLASSIFIERS = ("last_linear", "fc")
 MEAN = (128 / 255, 117 / 255, 104 / 255)  # red, green, blue
@@ -119,16 +121,25 @@ class Join(nn.Module):
 
 def recipe(name: str) -> Recipe:
     spec, adapt = InputSpec(224, MEAN, STD), lambda state, body: flattened_norms(state)
-    return Recipe(_make, BnInception.num_features, spec, CLASSIFIERS, adapt)
+    found = Recipe(_make, BnInception.num_features, spec, CLASSIFIERS, adapt)
+    return replace(found, has_weights=lambda: weights_file().is_file())
+
+
+def weights_file() -> Path:
+    """Where `weights=imagenet` looks for them: beside those that torchvision downloads."""
+    return Path(torch.hub.get_dir()) / "checkpoints" / "bn_inception-52deb4733.pth"
 
 
 def _make(weights: bool) -> nn.Module:
-    if weights:
+    body, file = BnInception(), weights_file()
+    if weights and not file.is_file():
         raise ValueError(
             "the ImageNet weights of bn_inception are not published as a package: "
-            "give weights=FILE (bn_inception-52deb4733.pth)"
+            f"give weights=FILE ({file.name}), or put that file into {file.parent}"
         )
-    return BnInception()
+    if weights:
+        load_weights(body, str(file), CLASSIFIERS, flattened_norms)
+    return body
 
 
 def flattened_norms(state: State) -> State:

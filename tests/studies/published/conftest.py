@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from unseen.studies import plan as plans
-from unseen.studies.published import objectives
+from unseen.studies.published import items, objectives
 from unseen.studies.published import study as published_studies
 from unseen.studies.published.page import Section
 from unseen.studies.results import read
@@ -30,10 +30,10 @@ def features(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def many_classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """92 classes of 5 features in 16 dimensions: enough for batches of 144."""
+    """164 classes of 3 features in 16 dimensions: enough for batches of 144, two of a class."""
     generator = np.random.default_rng(0)
-    labels = np.repeat(np.arange(92), 5)
-    centres = generator.normal(size=(92, 16))
+    labels = np.repeat(np.arange(164), 3)
+    centres = generator.normal(size=(164, 16))
     values = centres[labels] + generator.normal(size=(len(labels), 16))
     file = tmp_path_factory.mktemp("features") / "many.npz"
     np.savez(file, features=values.astype(np.float32), labels=labels, of="cub200")
@@ -52,12 +52,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     out = tmp_path_factory.mktemp("published")
 
     def make(name: str, data: Path | str, *settings: str, of: str = "") -> Path:
-        words = ("epochs=1", "batch_size=16", "lr=0.01", *settings)
+        words = ("epochs=1", "batch_size=8", "lr=0.01", *settings)
         ask = published_studies.Ask(str(data), "quick", words, seeds=1, of=of)
         with pytest.MonkeyPatch.context() as patch:  # pages of studies have tests of their own
             patch.setattr(published_studies.report, "write", lambda results: results.out)
             patch.setattr("unseen.studies.engine._supervise", work_here)  # so have its processes
             page = published_studies.run(published_studies.find(name), ask, out)
+        told = (page.parent / "findings.md").read_text()
+        for item in items.of(name):
+            assert f"### {item.section}\n" in told, f"{item.item} is not shown"
         return page.parent
 
     return make
@@ -86,7 +89,7 @@ def few_objectives(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of Roth et al. that have a partner with the switch, and two more: 7 of 18."""
     partners = [plain for plain, _ in objectives.switched("cub200").values()]
     few = {name: objectives.objectives()[name] for name in (*partners, "GenLifted", "Softmax")}
-    monkeypatch.setattr(objectives, "objectives", lambda: dict(few))
+    monkeypatch.setattr(objectives, "objectives", lambda is_short=True: dict(few))
 
 
 @pytest.fixture

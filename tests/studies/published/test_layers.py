@@ -28,7 +28,8 @@ def test_page(
     assert "NetB and NetC differ from NetA in what starts pretrained" in told
     assert "on unseen classes:" in told
     assert "49.3" not in unpublished(folder)
-    for name in ("layers_neta", "nets", "over_time"):
+    assert "| published | 66.4 | 77.5 | 85.4 | 91.3 | 95.2 | 97.1 |" in told  # table 1
+    for name in ("layers_neta", "nets", "over_time", "over_time_classification"):
         assert (folder / "figures" / f"{name}.png").exists()
 
 
@@ -39,3 +40,20 @@ def test_nothing_finished(unrun: Callable[..., list[Section]]) -> None:
 def test_features_have_no_layers(features: Path) -> None:
     with pytest.raises(ValueError, match="give pictures"):
         published_studies.find("layers").plans(published_studies.Ask(str(features)))
+
+
+@pytest.mark.parametrize(
+    ("ask", "all_six"),
+    [
+        (published_studies.Ask("glyphs"), False),
+        (published_studies.Ask("cub200"), True),  # the usual network for photographs
+        (published_studies.Ask("cub200", settings=("weights=none",)), False),
+        (published_studies.Ask("cub200", "full"), True),
+        (published_studies.Ask("glyphs", settings=("backbone=vgg16_bn", "weights=a.pth")), True),
+    ],
+)
+def test_nets_b_and_c_are_run_where_there_are_weights(
+    ask: published_studies.Ask, all_six: bool
+) -> None:
+    nets = published_studies.find("layers").plans(ask)[0].factors["net"]
+    assert ({"NetB", "NetC"} <= set(nets)) == all_six

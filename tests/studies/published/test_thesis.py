@@ -32,7 +32,7 @@ def test_page(
     if len(losses) < len(thesis.LOSSES):
         monkeypatch.setattr(thesis, "LOSSES", {name: thesis.LOSSES[name] for name in losses})
         grid = {"loss.base": [0.2, 0.5, 0.8]}
-        monkeypatch.setattr(thesis, "GRIDS", {"MultiSimilarity": grid})
+        monkeypatch.setattr(thesis, "GRIDS", {"MultiSimilarity": grid | {"miner.epsilon": [0.1]}})
     folder = made("thesis", features, "batch_size=20", "folds=3")
     told = (folder / "findings.md").read_text()
     assert "failed" not in told
@@ -42,12 +42,26 @@ def test_page(
     assert "| MultiSimilarity | 90/10 |" in told
     assert "91.5 | 64.4 |" in told  # published
     assert "published 63.61 ±0.59" in told
+    assert "| 3 | " in told
+    assert "| 99.15 | 63.60 |" in told  # the third of their folds
+    assert "| MultiSimilarity | " in told
+    assert "| 64.0 | " in told  # published recall@1 at 128-d
     assert "the search on validation classes chose base" in told
     assert "65.4 against 68.1, -2.7" in told
     others = unpublished(folder)
     assert "– against –, –" in others
     assert "published – ±–" in others
-    for name in ("places_ours", "ranks_published", "ratios", "search", "pair_weights"):
+    for name in (
+        "places_ours",
+        "ranks_published",
+        "ratios",
+        "search",
+        "pair_weights",
+        "ranks_by_loss_ours",
+        "ranks_by_loss_published",
+        "by_size",
+        "by_network",
+    ):
         assert (folder / "figures" / f"{name}.png").exists()
 
 

@@ -103,10 +103,16 @@ def lines(
     return figure
 
 
-def clouds(panels: Sequence[Cloud]) -> Figure:
-    """Places in the plane, a colour per class, a panel for each space."""
-    figure = Figure(figsize=(3.3 * len(panels), 3.4), layout="constrained")
-    for ax, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+def clouds(panels: Sequence[Cloud], columns: int = 0) -> Figure:
+    """Places in the plane, a colour per class, a panel for each space, in rows of so many (0: one
+    row)."""
+    columns = min(columns or len(panels), len(panels))
+    rows = math.ceil(len(panels) / columns)
+    figure = Figure(figsize=(3.3 * columns, 3.4 * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False).flat
+    for ax in list(axes)[len(panels) :]:
+        bare(ax)
+    for ax, panel in zip(axes, panels, strict=False):
         places, classes = np.asarray(panel.places), np.asarray(panel.classes)
         kinds, of_point = np.unique(classes, return_inverse=True)
         colours = np.array(class_colours(len(kinds)))

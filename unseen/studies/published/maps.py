@@ -34,8 +34,18 @@ def of_some_classes(embeddings: Tensor, labels: Tensor) -> dict[str, Any]:
     classes = labels.unique()
     chosen = classes[torch.randperm(len(classes), generator=generator)[:CLASSES]]
     kept = torch.isin(labels, chosen)
-    places = flatten(embeddings[kept].numpy(), normalise=True)
-    return {"places": np.round(places, 2).tolist(), "classes": labels[kept].tolist()}
+    return _map(embeddings[kept], labels[kept])
+
+
+def of_all_classes(embeddings: Tensor, labels: Tensor) -> dict[str, Any]:
+    """A sample of all classes, the same for all runs on the same data."""
+    points = sample(labels.numpy(), MOST_POINTS)
+    return _map(embeddings[points], labels[points])
+
+
+def _map(embeddings: Tensor, labels: Tensor) -> dict[str, Any]:
+    places = flatten(embeddings.numpy(), normalise=True)
+    return {"places": np.round(places, 2).tolist(), "classes": labels.tolist()}
 
 
 def of_test(run: Run, tell: Told) -> dict[str, Any] | None:
@@ -56,12 +66,12 @@ def of_test(run: Run, tell: Told) -> dict[str, Any] | None:
     return found
 
 
-def classes_figure(name: str, found: Mapping[str, Any], what: str) -> Drawn:
-    """Panels side by side, a colour per class."""
-    panels = [Cloud(f"{what}: {k}", each["places"], each["classes"]) for k, each in found.items()]
+def classes_figure(name: str, found: Mapping[str, Any], columns: int) -> Drawn:
+    """Panels in rows of so many, a colour per class."""
+    panels = [Cloud(title, each["places"], each["classes"]) for title, each in found.items()]
     count = len(set(panels[0].classes))
     caption = f"t-SNE of {count} training classes, the same in every panel, a colour each."
-    return drawn(name, caption, lambda: clouds(panels))
+    return drawn(name, caption, lambda: clouds(panels, columns))
 
 
 def test_figure(name: str, found: Mapping[str, Any]) -> Drawn:

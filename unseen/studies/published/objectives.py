@@ -1,27 +1,27 @@
 """The objectives of Roth et al. 2020 by their published names, and their published scores.
 
-Values are those of their paper (`preset = "revisit"`). Class parameters learn at `CLASS_LR` here:
-their rates are for 150 epochs of a whole network and would leave proxies where they started in the
-short runs of a head.
+Values are those of their paper (`preset = "revisit"`). In short runs class parameters learn at
+`CLASS_LR`: their rates are for 150 epochs and would leave proxies where they started.
 """
 
 import re
 
 from unseen.studies.plan import Values
 from unseen.studies.published.numbers import table
+from unseen.studies.published.source_values import THREE
 
 CLASS_LR = 1e-2
-SET_UP: Values = {"head": {"start": "default"}}  # random, as theirs
 UNTRAINED = "Imagenet"  # the source's name of the network before training
 COLUMNS = {"recall@1": "r1", "recall@2": "r2", "f1": "f1", "revisit_map": "map", "nmi": "nmi"}
 
 
-def objectives() -> dict[str, Values]:
+def objectives(is_short: bool = True) -> dict[str, Values]:
     """Published name -> settings; without the switch."""
+    of_classes = {"lr": CLASS_LR} if is_short else {}
     triplet, distance = _loss("triplet"), _miner("distance_weighted")
     return {
         "Angular": _loss("angular"),
-        "ArcFace": _loss("arcface", lr=CLASS_LR),
+        "ArcFace": _loss("arcface", **of_classes),
         "Contrastive (D)": _loss("contrastive") | distance,
         "GenLifted": _loss("generalized_lifted"),
         "Histogram": _loss("histogram"),
@@ -29,11 +29,11 @@ def objectives() -> dict[str, Values]:
         "Margin (D, beta = 0.6)": _loss("margin", beta=0.6) | distance,
         "Margin (D, beta = 1.2)": _loss("margin", beta=1.2) | distance,
         "Npair": _loss("n_pair"),
-        "ProxyNCA": _loss("proxy_nca", lr=CLASS_LR),
+        "ProxyNCA": _loss("proxy_nca", **of_classes),
         "Quadruplet (D)": _loss("quadruplet") | distance,
         "SNR (D)": _loss("snr") | distance,
-        "SoftTriple": _loss("soft_triple", lr=CLASS_LR),
-        "Softmax": _loss("normalized_softmax", lr=CLASS_LR),
+        "SoftTriple": _loss("soft_triple", **of_classes),
+        "Softmax": _loss("normalized_softmax", **of_classes),
         "Triplet (D)": triplet | distance,
         "Triplet (R)": triplet | _miner("random"),
         "Triplet (S)": triplet | _miner("semi_hard"),
@@ -41,15 +41,15 @@ def objectives() -> dict[str, Values]:
     }
 
 
-def switched(data: str) -> dict[str, tuple[str, Values]]:
-    """Published name with the rho switch on one of their data sets -> (its name without,
-    settings): "R-SNR (D, p = 0.3)" -> "SNR (D)" with the chance that they took there."""
+def switched(data: str, is_short: bool = True) -> dict[str, tuple[str, Values]]:
+    """Published name with the rho switch on one of their data sets (CUB-200 for any other) -> (its
+    name without, settings): "R-SNR (D, p = 0.3)" -> "SNR (D)" with the chance they took there."""
     found = {}
-    for name in published(data):
+    for name in published(data if data in THREE else THREE[0]):
         told = re.fullmatch(r"R-(.+), p = ([\d.]+)\)", name)
         if told:
             plain, chance = f"{told[1]})", float(told[2])
-            found[name] = (plain, with_switch(objectives()[plain], chance))
+            found[name] = (plain, with_switch(objectives(is_short)[plain], chance))
     return found
 
 

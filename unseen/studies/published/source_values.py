@@ -1,83 +1,232 @@
-"""What each source trains with, as keys of a config, and where our runs have something else.
+"""What each source trains with, as values of a config; where our runs have something else; and what
+was really trained.
 
-    differing(ROTH, "cub200", results)    ["epochs: 8; the source has 150.", ...]
+    set_up(ROTH, "cub200", OF_NETWORK)    the values that a plan on features takes over
+    differing(ROTH, "cub200", settled)    ["epochs: 8; the source has 150.", ...]
+    trained(settled)                      ["24 runs trained a head on frozen efficientnet_lite0."]
 
-Compared with the settled configs of finished runs, so what stands on a page is what was run. A
-table of values holds one for each data set. What a source does not say is left out.
+The same tables make the plans and judge them: a difference is read off the settled configs of
+finished runs (or off a plan), never written down. What a source does not say is left out.
 
 ROTH      K. Roth et al. 2020, supplement A: Adam at a constant 1e-5, decay 4e-4, SPC-2, batches of
           112, 150 epochs (SOP 100) of the whole ResNet-50; the epoch chosen on test classes
-PSOMAS    B. Psomas' thesis: AdamW 1e-4 (SOP 6e-4), decay 1e-4, steps, 100 epochs
-LI        X. Li et al., density adaptivity: Adam, 128-d, 10 of a class in batches of 100
-JACOB     P. Jacob et al. 2019: Adam at a constant 1e-5, 8 of a class in batches of 40, 512-d
-VO_HAYS   N. Vo, J. Hays 2019: SGD 0.01 in steps, decay 5e-4, 2 of a class in batches of 32
+PSOMAS    B. Psomas' thesis: AdamW 1e-4 (SOP 6e-4), decay 1e-4, steps, 100 epochs, 5 of a class in
+          batches of 100; its steps and batches for other networks: `named/thesis.py`
+LI        X. Li et al., density adaptivity: Adam, 128-d, 10 of a class in batches of 100; 30,000
+          steps (here 100 epochs of 300), no decay named
+JACOB     P. Jacob et al. 2019: Adam at a constant 1e-5, 8 of a class in batches of 40 (SOP, In-Shop
+          2 in 80), 512-d; 40 epochs of 200 steps
+VO_HAYS   N. Vo, J. Hays 2019: SGD 0.01 in steps, decay 5e-4, 2 of a class in batches of 32; 20,000
+          steps (SOP 200,000), here in epochs of 100; convolutions wait for the first 100
 """
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from unseen import config as configs
+from unseen.networks import bn_inception
+from unseen.networks.backbone import FEATURES, create_backbone, has_weights
+from unseen.networks.taps import POOLED
 from unseen.samplers.samples_per_class import SamplesPerClass
-from unseen.studies.plan import Values
+from unseen.studies.plan import Plan, Values
 from unseen.studies.results import Results
 from unseen.training.checksums import checked
 
-WHOLE: Values = {"weights": "imagenet", "freeze_until": "none"}
+THREE = ("cub200", "cars196", "online_products")  # data sets that most sources have tables of
+IN_SHOP = "inshop"
+
+
+class Each(dict[str, Any]):
+    """A value for each data set of a source; the first one where it has none."""
+
+    def of(self, data: str) -> Any:
+        return self.get(data, next(iter(self.values())))
+
+
+def _spc(preset: str, **values: int) -> Values:
+    return {"name": "samples_per_class", "preset": preset} | values
+
+
+def steps(every: int, until: int = 100, gamma: float = 0.1, warm_up: int = 0) -> Values:
+    """A rate that falls by gamma after so many epochs, again and again."""
+    milestones = list(range(every, until, every))
+    return {"name": "step", "milestones": milestones, "gamma": gamma, "warm_up": warm_up}
+
+
+WHOLE: Values = {"weights": "imagenet", "freeze_until": None}
 ROTH = WHOLE | {
-    "backbone": "resnet50", "frozen_bn": "stats", "picture_size": 224, "embedding_size": 128,
-    "optimiser": "adam", "lr": 1e-5, "weight_decay": 4e-4, "schedule": "constant",
-    "sampler": "2 of a class", "batch_size": 112, "select": "test",
-    "epochs": {"cub200": 150, "cars196": 150, "online_products": 100},
+    "backbone": "resnet50", "frozen_bn": "stats", "transform": "revisit", "picture_size": 224,
+    "embedding_size": 128, "head": {"start": "default"}, "sampler": _spc("revisit"),
+    "batch_size": 112, "optimiser": {"name": "adam"}, "lr": 1e-5, "weight_decay": 4e-4,
+    "schedule": {"name": "constant"}, "select": "test",
+    "epochs": Each(cub200=150, cars196=150, online_products=100),
 }  # fmt: skip
 PSOMAS = WHOLE | {
-    "backbone": "resnet50", "picture_size": 224, "optimiser": "adamw", "weight_decay": 1e-4,
-    "schedule": "step", "batch_size": 100, "epochs": 100, "select": "test",
-    "lr": {"cub200": 1e-4, "cars196": 1e-4, "online_products": 6e-4},
+    "backbone": "resnet50", "transform": "thesis", "picture_size": 224, "pooling": "avg+max",
+    "frozen_bn": Each(cub200="full", cars196="full", online_products="off"),
+    "head": {"start": "kaiming"}, "sampler": _spc("thesis"), "batch_size": 100,
+    "optimiser": {"name": "adamw"}, "weight_decay": 1e-4, "epochs": 100, "select": "test",
+    "lr": Each(cub200=1e-4, cars196=1e-4, online_products=6e-4),
+    "schedule": Each(
+        cub200=steps(5, warm_up=5), cars196=steps(10, warm_up=5),
+        online_products=steps(10, gamma=0.25, warm_up=5),
+    ),
 }  # fmt: skip
 LI = WHOLE | {
-    "backbone": "googlenet", "embedding_size": 128, "optimiser": "adam", "sampler": "10 of a class",
-    "batch_size": 100, "lr": {"cub200": 1e-5, "cars196": 5e-4, "online_products": 3e-5},
+    "backbone": "googlenet", "transform": "density", "picture_size": 227, "embedding_size": 128,
+    "head": {"start": "default"}, "sampler": _spc("density", steps=300), "batch_size": 100,
+    "optimiser": {"name": "adam"}, "lr": Each(cub200=1e-5, cars196=5e-4, online_products=3e-5),
+    "weight_decay": 0.0, "schedule": {"name": "constant"}, "epochs": 100,
 }  # fmt: skip
 JACOB = WHOLE | {
-    "backbone": "googlenet", "embedding_size": 512, "optimiser": "adam", "lr": 1e-5,
-    "schedule": "constant", "sampler": "8 of a class", "batch_size": 40,
+    "backbone": "googlenet", "transform": "horde", "picture_size": 256, "pooling": "avg",
+    "embedding_size": 512, "head": {"start": "default", "bias": False},
+    "sampler": Each(
+        cub200=_spc("horde", steps=200), cars196=_spc("horde", steps=200),
+        online_products=_spc("horde", steps=200, per_class=2),
+        inshop=_spc("horde", steps=200, per_class=2),
+    ),
+    "batch_size": Each(cub200=40, cars196=40, online_products=80, inshop=80),
+    "optimiser": {"name": "adam"}, "lr": 1e-5, "weight_decay": 0.0,
+    "schedule": {"name": "constant"}, "epochs": 40,
 }  # fmt: skip
 VO_HAYS = WHOLE | {
-    "backbone": "vgg16_bn", "picture_size": 224, "embedding_size": 512, "optimiser": "sgd",
-    "lr": 0.01, "weight_decay": 5e-4, "schedule": "step", "sampler": "2 of a class",
-    "batch_size": 32,
+    "backbone": "vgg16_bn", "transform": "vo_hays", "picture_size": 224, "embedding_size": 512,
+    "sampler": _spc("vo_hays", steps=100), "batch_size": 32,
+    "optimiser": {"name": "sgd", "momentum": 0.9}, "lr": 0.01, "weight_decay": 5e-4,
+    "schedule": Each(
+        cub200=steps(100, 200, warm_up=1), cars196=steps(100, 200, warm_up=1),
+        online_products=steps(100, 201, warm_up=1),
+    ),
+    "epochs": Each(cub200=200, cars196=200, online_products=2000),
 }  # fmt: skip
+OF_NETWORK = ("backbone", "weights", "freeze_until", "frozen_bn", "transform", "picture_size",
+              "pooling")  # fmt: skip
+OF_LENGTH = ("optimiser", "lr", "weight_decay", "schedule", "epochs", "select")
+OF_BATCHES = ("batch_size", "embedding_size")
+BN_INCEPTION = "bn_inception"
 SHOWN = 4  # values of a key that runs have
 
 
-def differing(source: Values, data: str, results: Iterable[Results]) -> list[str]:
-    """A line for each key in which no finished run has the source's value."""
-    files = [
-        checked(run.folder, "config.toml")
-        for found in results
-        for run in found.runs
-        if run.state == "done"
-    ]
-    settled = [configs.load(file) for file in files]
+def resolved(source: Values, data: str) -> Values:
+    """A source's values for one of its data sets."""
+    return {k: v.of(data) if isinstance(v, Each) else v for k, v in source.items()}
+
+
+def set_up(source: Values, data: str, left_out: Sequence[str]) -> Values:
+    """The values of a source that a plan takes over; with other epochs, they have other steps."""
+    values = {k: v for k, v in resolved(source, data).items() if k not in left_out}
+    if "epochs" in left_out and "sampler" in values:
+        values["sampler"] = {k: v for k, v in values["sampler"].items() if k != "steps"}
+    return values
+
+
+def available(theirs: Mapping[str, Values]) -> dict[str, Values]:
+    """Those of a source's networks whose ImageNet weights can be had: never random ones."""
+    return {name: values for name, values in theirs.items() if name not in _missing(theirs)}
+
+
+def without_weights(theirs: Iterable[str]) -> list[str]:
+    """Which of them are left out, and what brings them in."""
+    missing = _missing(theirs)
+    where = f"{bn_inception.weights_file().name} in the checkpoints of torch's cache brings it in"
+    return [f"{name} is left out, its weights are in no package: {where}." for name in missing]
+
+
+def _missing(theirs: Iterable[str]) -> list[str]:
+    """torchvision downloads the weights of the others."""
+    return [name for name in theirs if name == BN_INCEPTION and not has_weights(name)]
+
+
+def check_weights(ours: Iterable[Values]) -> None:
+    """ValueError before any run where a network's weights cannot be had."""
+    asked = {(str(config["backbone"]), config["weights"]) for config in ours}
+    for backbone, weights in asked:
+        if weights not in (None, "auto") and not has_weights(backbone):
+            create_backbone(backbone, weights=str(weights))
+
+
+def settled(results: Iterable[Results]) -> list[Values]:
+    """The settled configs of finished runs."""
+    done = [run for found in results for run in found.runs if run.state == "done"]
+    return [configs.load(checked(run.folder, "config.toml")) for run in done]
+
+
+def planned(plans: Iterable[Plan]) -> list[Values]:
+    """The configs of the runs that plans would make, with all that the data settle open."""
+    variants = [variant for plan in plans for variant in plan.variants()]
+    return [configs.make(variant.values).model_dump() for variant in variants]
+
+
+def differing(source: Values, data: str, ours: Sequence[Values]) -> list[str]:
+    """A line for each key in which no config has the source's value."""
     sentences = []
-    for key, value in source.items() if settled else ():
-        theirs = value[data] if isinstance(value, Mapping) else value
-        ours = list(dict.fromkeys(_value(config, key) for config in settled))
-        if theirs not in ours:
-            shown = ", ".join(map(_text, ours[:SHOWN])) + (" ..." if len(ours) > SHOWN else "")
-            sentences.append(f"{key}: {shown}; the source has {_text(theirs)}.")
+    for key, theirs in resolved(source, data).items() if ours else ():
+        values = [config[key] for config in ours]
+        if not any(_is(key, value, theirs) for value in values):
+            texts = list(dict.fromkeys(_text(key, value, theirs) for value in values))
+            shown = ", ".join(texts[:SHOWN]) + (" ..." if len(texts) > SHOWN else "")
+            sentences.append(f"{key}: {shown}; the source has {_text(key, theirs, theirs)}.")
     return sentences
 
 
-def _value(config: Values, key: str) -> Any:
-    """A key's value; of a part its name, of a sampler how many of a class it draws."""
-    value = config[key]
+def trained(ours: Sequence[Values]) -> list[str]:
+    """What the runs trained, in words: the head, the layers after a cut, or the whole network."""
+    counts = Counter(_trained(config) for config in ours)
+    return [f"{number} run{'s' * (number != 1)} trained {what}." for what, number in counts.items()]
+
+
+def _trained(config: Values) -> str:
+    backbone, weights, cut = (_plain(config[k]) for k in ("backbone", "weights", "freeze_until"))
+    if str(backbone).startswith(FEATURES):
+        return "a head on given features; the network behind them did not change"
+    start = "random weights" if weights == "none" else f"{weights} weights"
+    if _plain(config["adapter"]) != "none":
+        return f"adapters in {backbone} ({start}), whose own layers stay as they are, and a head"
+    if cut == POOLED:
+        return f"a head on frozen {backbone} ({start})"
+    deeper = [_plain(rung["name"]) for rung in config["ladder"]]
+    further = f", then deeper where that gained ({', '.join(deeper)})" if deeper else ""
+    if cut == "none":
+        return f"the whole of {backbone} from {start}{further}"
+    return f"{backbone} ({start}) from {cut} on, the layers before it frozen{further}"
+
+
+def _is(key: str, ours: Any, theirs: Any) -> bool:
+    """Of a part only what the source says of it is compared."""
+    if key == "sampler":
+        return _text(key, ours, theirs) == _text(key, theirs, theirs)
+    if isinstance(theirs, Mapping):
+        table = {"name": ours} if isinstance(ours, str) else ours
+        return all(table.get(k) == v for k, v in theirs.items())
+    return bool(_plain(ours) == _plain(theirs))
+
+
+def _text(key: str, value: Any, theirs: Any) -> str:
+    """For people; of a part its name and what the source says of it, of a sampler how many of a
+    class it draws."""
+    value = _plain(value)
+    if value == "auto":
+        return "as the data say"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if not isinstance(value, Mapping):
+        return str(value)
     if key == "sampler" and value["name"] == "samples_per_class":
-        usual = {"per_class": 4} | SamplesPerClass.PRESETS.get(value["preset"], {})
-        return f"{value.get('per_class', usual['per_class'])} of a class"
-    found = value["name"] if isinstance(value, Mapping) else value
-    return "none" if found is None else found
+        usual = {"per_class": 4} | SamplesPerClass.PRESETS.get(value.get("preset") or "", {})
+        steps = value.get("steps")
+        count = f"{value.get('per_class', usual['per_class'])} of a class"
+        return count + (f", {steps} batches an epoch" if steps else "")
+    names = [k for k in theirs if k != "name"] if isinstance(theirs, Mapping) else []
+    words = [f"{k} {_shortened(value[k])}" for k in names if k in value]
+    return " ".join([*([str(value["name"])] if "name" in value else []), *words])
 
 
-def _text(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+def _shortened(value: Any) -> Any:
+    is_long = isinstance(value, list) and len(value) > SHOWN
+    return f"[{value[0]}, {value[1]}, ... {value[-1]}]" if is_long else _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    return "none" if value is None else value

@@ -32,7 +32,19 @@ from unseen.studies.engine import Study, StudyProgress
 from unseen.studies.plan import Plan, Values
 from unseen.studies.published import page
 from unseen.studies.published.page import Section
-from unseen.studies.published.source_values import differing
+from unseen.studies.published.source_values import (
+    IN_SHOP,
+    OF_BATCHES,
+    OF_LENGTH,
+    OF_NETWORK,
+    THREE,
+    check_weights,
+    differing,
+    planned,
+    set_up,
+    settled,
+    trained,
+)
 from unseen.studies.results import Results, read
 from unseen.training.run_folder import RunFolder
 
@@ -40,8 +52,19 @@ FILE, FILE_OF_0_1 = "published.json", "preset.json"  # which study a folder hold
 Budget = Literal["quick", "full"]
 Told = Callable[[str, int, int], None]  # what, how many done, of how many
 METRICS = ["recall@1", "recall@2", "f1", "revisit_map", "nmi"]  # the columns of most sources
-PUBLISHED = ("cub200", "cars196", "online_products")  # data sets that sources have tables of
-EPOCHS = {"features": {"quick": 8, "full": 40}, "pictures": {"quick": 4, "full": 30}}
+PUBLISHED = (*THREE, IN_SHOP)  # data sets that sources have tables of
+CHARACTERS = ("glyphs", "omniglot", "mnist_like")  # small pictures, networks from nothing
+EPOCHS = {  # where they are not the source's
+    "features": {"quick": 8},
+    "photographs": {"quick": 4},
+    "characters": {"quick": 4, "full": 30},
+}
+LEFT_OUT = {  # of a source's values, by what is trained
+    "quick": (*OF_NETWORK, *OF_LENGTH, *OF_BATCHES),
+    "characters": (*OF_NETWORK, *OF_LENGTH),  # no source has trained a network from nothing on them
+    "features": OF_NETWORK,
+    "photographs": (),
+}
 
 
 @dataclass(frozen=True)
@@ -72,9 +95,27 @@ class Ask:
         return self.table["name"] != "arrays"
 
     @property
-    def epochs(self) -> int:
-        kind = "pictures" if self.has_pictures else "features"
-        asked = configs.override({"epochs": EPOCHS[kind][self.budget]}, list(self.settings))
+    def kind(self) -> str:
+        """What is trained: a head on features, a network on characters or on photographs."""
+        name = self.table["name"]
+        return {"arrays": "features"}.get(
+            name, "characters" if name in CHARACTERS else "photographs"
+        )
+
+    @property
+    def is_as_published(self) -> bool:
+        """Whether the source's own network, rates and epochs are asked for."""
+        return not self.is_quick and self.kind == "photographs"
+
+    def set_up(self, source: Values) -> Values:
+        """What the source trains with, as far as the budget and the data let us."""
+        left_out = LEFT_OUT["quick" if self.is_quick else self.kind]
+        epochs = {"epochs": EPOCHS[self.kind].get(self.budget)}
+        return epochs | set_up(source, self.set_up_data, left_out)
+
+    def epochs(self, source: Values) -> int:
+        """Of each run, with the user's word."""
+        asked = configs.override(self.set_up(source), list(self.settings))
         return int(asked["epochs"])
 
     @property
@@ -90,7 +131,7 @@ class Ask:
     @property
     def set_up_data(self) -> str:
         """The data set whose values are taken where sources have other ones for each."""
-        return self.published_data or PUBLISHED[0]
+        return self.published_data or THREE[0]
 
     @property
     def published_title(self) -> str:
@@ -104,18 +145,20 @@ class Ask:
         factors: Mapping[str, Any],
         config: Values | None = None,
         seeds: int = 2,
+        *,
+        source: Values,
         **rest: Any,
     ) -> Plan:
-        """A plan on the data: the set-up of all of them, then `config`, then the user's words."""
+        """A plan on the data: the set-up of all of them, the source's, `config`, then the user's
+        words."""
         values: Values = {
             "data": self.table,
             "protocol": "fixed_validation",
-            "epochs": self.epochs,
             "embedding_size": 128,
             "metrics": METRICS,
         }
-        values |= {} if self.has_pictures else {"head": {"start": "default"}}  # as the sources'
-        values = configs.override(values | (config or {}), list(self.settings))
+        values |= self.set_up(source) | (config or {})
+        values = configs.override(values, list(self.settings))
         chosen = list(range(self.seeds or seeds))
         return plans.make(
             {"name": name, "about": about, "seeds": chosen, "config": values, "factors": factors}
@@ -196,6 +239,7 @@ def run(
     made = {
         plan.name: Study(plan) for plan in published.plans(ask)
     }  # all are checked before any runs
+    check_weights(planned(study.plan for study in made.values()))
     stored = {"name": published.name, "ask": asdict(ask), "studies": list(made)}
     folder.write_json(FILE, stored)
     results = {}
@@ -224,12 +268,16 @@ def remake(path: Path) -> Path:
     published, ask, studies = _stored(folder)
     results = {name: read(path.parent / "studies" / name) for name in studies}
     measured = folder.read_json("measured.json")["values"]
+    ours = settled(results.values())
     return page.write(
         folder,
         page.Title(published.name, published.source, published.shows, command(published, ask)),
         published.sections(ask, results, measured),
-        differing(published.source_values, ask.set_up_data, results.values())
-        + published.differences(ask),
+        [
+            *trained(ours),
+            *differing(published.source_values, ask.set_up_data, ours),
+            *published.differences(ask),
+        ],
         results,
     )
 

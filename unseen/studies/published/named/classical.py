@@ -12,7 +12,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from unseen import assemble, catalogue, find_data
+from unseen import assemble, catalogue
 from unseen import config as configs
 from unseen.classical.kernel.features import KernelFeatures
 from unseen.contracts import FeatureDataset, IntArray
@@ -92,7 +92,7 @@ class Classical(PublishedStudy):
 
 
 def _values(ask: Ask) -> dict[str, Any]:
-    values = {"data": find_data.data_table(ask.data), "protocol": "fixed_validation"}
+    values = {"data": ask.table, "protocol": "fixed_validation"}
     return configs.override(values, list(ask.settings))
 
 

@@ -19,7 +19,7 @@ from unseen.studies.effects import effects_drawn
 from unseen.studies.figures import Drawn
 from unseen.studies.gates import Arm, Compared, compared, effect_text
 from unseen.studies.plan import Plan, Values
-from unseen.studies.published import maps
+from unseen.studies.published import density_table, maps
 from unseen.studies.published.charts import Point, bars, lines, point
 from unseen.studies.published.comparison import (
     baselines_told,
@@ -28,6 +28,7 @@ from unseen.studies.published.comparison import (
     seeds_told,
     signed,
 )
+from unseen.studies.published.density_table import LIFTED
 from unseen.studies.published.numbers import table
 from unseen.studies.published.page import Section
 from unseen.studies.published.source_values import LI
@@ -41,14 +42,13 @@ METRICS = ("recall@1", "nmi")
 LOSSES = ("contrastive", "triplet", "n_pair")
 PLAIN, DENSITY, ALONE = "none", "density", "density, no inter-class term"
 ENTROPY, ORTHOGONAL = "entropy", "orthogonal"
-SHOWN = "n_pair"  # the loss of their train/test bars, and of our maps
-CURVE = "contrastive"  # their best, and ours of the quick weight curve
+CURVE = "contrastive"  # their best: of the map of pictures, and of our quick weight curve
 TARGET_RATE = 10.0  # of the targets over the network's rate
 WEIGHT = 10.0
 
 
 class Density(PublishedStudy):
-    source = "Li et al. 2020, table 1, figures 4 to 8 (GoogLeNet, 128-d)"
+    source = "Li et al. 2020, table 1, figures 1 and 3 to 9 (GoogLeNet, 128-d)"
     shows = "the density term with and without, its weight, and against entropy and orthogonality"
     source_values = LI
 
@@ -64,24 +64,28 @@ class Density(PublishedStudy):
         few = 1 if ask.is_quick else seeds
         main = {PLAIN: {"regularizers": []}, DENSITY: _term(WEIGHT)}
         tried = {f"{weight:g}": _term(weight) for weight in weights}
+        plain: dict[str, Values] = {PLAIN: {"regularizers": []}}
         return [
             _plan(ask, "density", "With and without the density term.", main, LOSSES, seeds),
+            _plan(ask, density_table.OTHERS, "Another loss of table 1.", plain, (LIFTED,), few),
             _plan(ask, "density_terms", "Other terms beside it.", others, LOSSES, few),
             _plan(ask, "density_weight", "The weight of the density term.", tried, curve, few),
         ]
 
     def measure(self, ask: Ask, results: Mapping[str, Results], tell: Told) -> dict[str, Any]:
-        trained = of_runs(results["density"].runs, _train_recall, tell)
+        main = results["density"]
+        trained = of_runs(main.runs, _train_recall, tell)
         first = [
-            run
-            for term in (PLAIN, DENSITY)
-            for run in results["density"].of(SHOWN, term)[:1]
-            if run.state == "done"
+            run for term in (PLAIN, DENSITY) for loss in LOSSES for run in main.of(loss, term)[:1]
         ]
-        seen = of_runs(first, maps.of_some_classes, tell)
-        names = {run.cell.key: run.cell.labels["term"] for run in first}
-        drawn_maps = {names[key]: found for key, found in seen.items()}
-        image_map = maps.of_test(first[-1], tell) if first else None
+        first = [run for run in first if run.state == "done"]
+        names = {run.cell.key: _panel(run) for run in first}
+        drawn_maps = {
+            kind: {names[key]: each for key, each in of_runs(first, make, tell).items()}
+            for kind, make in (("ten", maps.of_some_classes), ("all", maps.of_all_classes))
+        }
+        shown = [run for run in first if _panel(run) == f"{CURVE}, with"]
+        image_map = maps.of_test(shown[0], tell) if shown else None
         return {"train": trained, "maps": drawn_maps, "test_map": image_map}
 
     def sections(
@@ -90,6 +94,7 @@ class Density(PublishedStudy):
         theirs = _published(ask.published_data)
         return [
             _with_and_without(results, theirs),
+            density_table.section(results, theirs, ask),
             _inter_class(results),
             _weights(results),
             _against_others(results),
@@ -101,7 +106,6 @@ class Density(PublishedStudy):
         few = ["One seed for all but the first comparison; the weight curve is that of "
                f"{CURVE} alone."] if ask.is_quick else []  # fmt: skip
         return [
-            f"{ask.epochs} epochs; theirs are 30,000 steps.",
             f"Data: {ask.data}; the published column is of {ask.published_title}.",
             "The epoch is chosen on validation classes; they do not say how theirs was chosen.",
             f"Targets learn {TARGET_RATE:g} times as fast as the head, so that in a short run they "
@@ -117,16 +121,14 @@ class Density(PublishedStudy):
 def _plan(
     ask: Ask, name: str, about: str, terms: Mapping[str, Values], losses: Sequence[str], seeds: int
 ) -> Plan:
-    config: Values = {
-        "sampler": {"name": "samples_per_class", "preset": "density"},
-        "batch_size": 100,
-        "metrics": [f"recall@{k}" for k in RANKS] + ["nmi"],
-    }
-    factors = {
-        "term": terms,
-        "loss": {loss: {"loss": {"name": loss, "preset": "density"}} for loss in losses},
-    }
-    return ask.plan(name, about, factors, config, seeds, compare="term")
+    ranks = dict.fromkeys([*RANKS, *density_table.ranks(ask)])
+    config: Values = {"batch_size": 100, "metrics": [f"recall@{k}" for k in ranks] + ["nmi"]}
+    factors = {"term": terms, "loss": {loss: {"loss": _loss(loss)} for loss in losses}}
+    return ask.plan(name, about, factors, config, seeds, source=LI, compare="term")
+
+
+def _loss(name: str) -> Values:
+    return {"name": name} | ({} if name == LIFTED else {"preset": "density"})
 
 
 def _term(weight: float, **values: Any) -> Values:
@@ -148,6 +150,11 @@ def _published(data: str) -> dict[str, dict[str, float]]:
 def _train_recall(embeddings: Tensor, labels: Tensor) -> dict[str, Any]:
     score = evaluate(embeddings, labels, metrics=("recall@1",), resamples=0)
     return {"recall@1": score.values["recall@1"].value}
+
+
+def _panel(run: Run) -> str:
+    with_it = "with" if run.cell.labels["term"] == DENSITY else "without"
+    return f"{run.cell.labels['loss']}, {with_it}"
 
 
 def _text(at: Point) -> str:
@@ -334,16 +341,15 @@ def _train_and_test(results: Mapping[str, Results], trained: Mapping[str, Any]) 
 
 
 def _maps(measured: dict[str, Any]) -> list[Section]:
-    figures = []
-    if measured.get("maps"):
-        found = {
-            term: measured["maps"][term] for term in (PLAIN, DENSITY) if term in measured["maps"]
-        }
-        figures.append(maps.classes_figure("map_train", found, "term"))
+    figures, found = [], measured.get("maps") or {}
+    for kind in ("ten", "all"):
+        if found.get(kind):
+            figures.append(maps.classes_figure(f"map_{kind}", found[kind], len(LOSSES)))
     if measured.get("test_map"):
         figures.append(maps.test_figure("map_test", measured["test_map"]))
     caption = (
-        f"t-SNE of ten training classes under {SHOWN} without and with the term, and of the unseen "
-        "classes with it: for looking; distances in such maps mean little."
+        "t-SNE of ten training classes and of all, under each loss without and with the term, and "
+        f"of the unseen classes under {CURVE} with it: for looking; distances in such maps mean "
+        "little."
     )
     return [Section("Maps", [caption], [], figures)] if figures else []

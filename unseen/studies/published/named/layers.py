@@ -12,14 +12,17 @@ from typing import Any
 import numpy as np
 import torch
 
+from unseen import assemble
 from unseen import config as configs
 from unseen.contracts import Dataset, FeatureDataset
-from unseen.experiment.layers import compare_layers
-from unseen.experiment.run_context import RunContext, Watch, reopen
+from unseen.evaluation.evaluate import evaluate
+from unseen.experiment.layers import compare_layers, stored_network
+from unseen.experiment.run_context import RunContext, Watch, computing, reopen
 from unseen.networks.backbone import has_weights
 from unseen.networks.network import EMBEDDING, POOLED
 from unseen.reports import stored_run
 from unseen.reports.layers import layers_by_epoch
+from unseen.settle import PHOTOGRAPHS
 from unseen.statistics import compare
 from unseen.studies.document import Table
 from unseen.studies.figures import Drawn
@@ -43,11 +46,12 @@ FOREIGN: dict[str, Values] = {
     "lifted structure, 128": {"loss": {"name": "lifted_structure"}, "embedding_size": 128},
     "multi similarity, 128": {"loss": {"name": "multi_similarity"}, "embedding_size": 128},
 }
+CURVES = 4  # layers whose curves are drawn: pool5.1 to fc6 of theirs
 ByNet = dict[str, dict[str, Any]]  # net -> what `measure` says of it
 
 
 class Layers(PublishedStudy):
-    source = "Vo and Hays 2019, tables 2 and 3, figures 2 to 5 (VGG-16, 512-d)"
+    source = "Vo and Hays 2019, tables 1 to 3, figures 1 to 8 (VGG-16, 512-d)"
     shows = "recall of every layer on training and unseen classes, over time, in nets A to F"
     source_values = VO_HAYS
 
@@ -57,16 +61,18 @@ class Layers(PublishedStudy):
                 f"layers looks into a network, and {ask.data} holds features: give pictures, e.g. "
                 "--data glyphs"
             )
-        shared: Values = {"embedding_size": "auto", "layers_every": 1, "metrics": ["recall@1"]}
-        shared |= {"freeze_until": None}
+        shared: Values = {"layers_every": 1, "metrics": ["recall@1"], "freeze_until": None}
+        shared |= {} if ask.is_as_published else {"embedding_size": "auto"}
         metric: Values = {"loss": {"name": "smooth_triplet", "preset": "vo_hays"}}
         nets: dict[str, Values] = {n: {"network": NETS[n]} | metric for n in _nets(ask)}
         softmax: Values = {"loss": {"name": "softmax", "preset": "vo_hays"}}
         nets[CLASSIFIED] = {"network": "net_a"} | softmax
         seeds = 1 if ask.is_quick else 3
         return [
-            ask.plan("layers_nets", "Nets A to F.", {"net": nets}, shared, seeds),
-            ask.plan("layers_foreign", "Other models.", {"model": FOREIGN}, shared, seeds),
+            ask.plan("layers_nets", "Nets A to F.", {"net": nets}, shared, seeds, source=VO_HAYS),
+            ask.plan(
+                "layers_foreign", "Other models.", {"model": FOREIGN}, shared, seeds, source=VO_HAYS
+            ),
         ]
 
     def measure(self, ask: Ask, results: Mapping[str, Results], tell: Told) -> dict[str, Any]:
@@ -77,6 +83,7 @@ class Layers(PublishedStudy):
             context, folder = reopen(run.folder)
             measured[name] = _looked_into(context, folder)
             if name == "NetA" and not isinstance(context.dataset, FeatureDataset):
+                measured[name]["ranks"] = _at_ranks(context, folder, _ranks(ask))
                 measured[name]["shown"] = _shown(folder, context.dataset)
         tell("recall by layer", len(first), len(first))
         return {"nets": measured}
@@ -90,6 +97,7 @@ class Layers(PublishedStudy):
             return [Section("By layer", ["NetA has not finished: there is nothing to compare."])]
         return [
             _by_layer(nets, ask),
+            *_ranks_section(nets["NetA"], ask),
             _over_time(nets),
             *disagreements.section(nets["NetA"].get("shown")),
             _foreign({name: found[name] for name in FOREIGN if name in found}, ask),
@@ -104,7 +112,6 @@ class Layers(PublishedStudy):
             else []
         )  # fmt: skip
         return [
-            f"{ask.epochs} epochs; theirs are 20,000 steps.",
             f"Data: {ask.data}; the published column is of {ask.published_title}.",
             "The epoch is chosen by the trained layer on validation classes; curves are on "
             "validation classes, theirs on test classes.",
@@ -117,8 +124,12 @@ class Layers(PublishedStudy):
 
 def _nets(ask: Ask) -> list[str]:
     """Without pretrained weights B and C are the same as A."""
-    asked = configs.override({"backbone": "auto"}, list(ask.settings))["backbone"]
-    pretrained = asked != "auto" and has_weights(asked)
+    usual: Values = {"backbone": "auto", "weights": "auto"} | ask.set_up(VO_HAYS)
+    asked = configs.override(usual, list(ask.settings))
+    backbone = asked["backbone"]
+    if backbone == "auto":
+        backbone = PHOTOGRAPHS if ask.kind == "photographs" else "small_conv"
+    pretrained = has_weights(backbone) if asked["weights"] == "auto" else bool(asked["weights"])
     return [name for name in NETS if pretrained or name not in ("NetB", "NetC")]
 
 
@@ -146,6 +157,40 @@ def _looked_into(context: RunContext, folder: RunFolder) -> dict[str, Any]:
     recall = layers_by_epoch(stored_run.read(folder.path))
     curves = [{"epoch": epoch} | found for epoch, found in recall.items()]
     return {"layers": compared["layers"], "gain": gain, "curves": curves}
+
+
+def _ranks(ask: Ask) -> tuple[int, ...]:
+    """Those of table 1."""
+    is_of_products = ask.published_data == "online_products"
+    return (1, 10, 100, 1000) if is_of_products else (1, 2, 4, 8, 16, 32)
+
+
+def _at_ranks(context: RunContext, folder: RunFolder, ranks: Sequence[int]) -> dict[str, float]:
+    """Recall of the pooled layer on unseen classes."""
+    network, test = stored_network(context, folder), context.split.test
+    _, transform = assemble.picture_transforms(context.config, network)
+    with computing(context):
+        rows = context.embed_layers(network, transform, test, [POOLED])[POOLED]
+    given = context.retrieval_task(test).arguments(rows)
+    metrics = [f"recall@{k}" for k in ranks]
+    found = evaluate(**given, metrics=metrics, resamples=0, missing="count").values
+    return {str(k): found[f"recall@{k}"].value for k in ranks}
+
+
+def _ranks_section(net: Mapping[str, Any], ask: Ask) -> list[Section]:
+    """Table 1."""
+    if "ranks" not in net:
+        return []
+    ours = [number(100 * net["ranks"].get(str(k), math.nan)) for k in _ranks(ask)]
+    rows = [["ours", *ours]]
+    for row in table("vo_hays_table1"):
+        if row["dataset"] == ask.published_data:
+            known = [row[f"v{i + 1}"] for i in range(len(ours))]
+            shown = [number(v if isinstance(v, float) else None) for v in known]
+            rows.append(["published", *shown])
+    heads = ["whose", *(f"R@{k} %" for k in _ranks(ask))]
+    found = f"The pooled layer of NetA has {ours[0]} % at rank 1 and {ours[-1]} % at the last."
+    return [Section("The pooled layer at every rank", [found], [Table(heads, rows)])]
 
 
 def _shown(folder: RunFolder, dataset: Dataset) -> dict[str, Any] | None:
@@ -273,31 +318,39 @@ def _bar_figures(nets: ByNet) -> list[Drawn]:
 
 
 def _over_time(nets: ByNet) -> Section:
-    series: dict[str, list[Point]] = {}
-    dashed, sentences = [], []
-    for net in ("NetA", CLASSIFIED):
+    sentences, figures = [], []
+    for net, name in (("NetA", "over_time"), (CLASSIFIED, "over_time_classification")):
         curves = nets.get(net, {}).get("curves", [])
-        for layer in (POOLED, EMBEDDING):
+        layers = [row["layer"] for row in nets.get(net, {}).get("layers", [])][-CURVES:]
+        series: dict[str, list[Point]] = {}
+        dashed = []
+        for layer in layers:
             for part, title in (("validation", "unseen"), ("train", "training")):
-                points = [Point(c["epoch"], 100 * c[part][layer]) for c in curves if part in c]
-                if points:
-                    name = f"{net}, {_paper_name(layer, net)}, {title}"
-                    series[name] = points
-                    dashed += [name] if part == "train" else []
+                known = [c for c in curves if layer in c.get(part, {})]
+                if known:
+                    line = f"{_paper_name(layer, net)}, {title}"
+                    series[line] = [Point(c["epoch"], 100 * c[part][layer]) for c in known]
+                    dashed += [line] if part == "train" else []
+        if series:
+            figures.append(_curves_figure(net, name, series, dashed))
         if curves and "validation" in curves[-1]:
             last = curves[-1]["validation"]
             sentences.append(
                 f"{net}: at the end {100 * last[POOLED]:.1f} % at the pooled layer and "
                 f"{100 * last[EMBEDDING]:.1f} % at fc6 on validation classes."
             )
-    sentences.append("The source draws these curves (figure 3) without numbers.")
-    figure = drawn(
-        "over_time",
-        "Recall@1 of the pooled layer and of fc6 after each epoch, metric loss and classification; "
-        "solid on validation classes, dashed on as many training classes.",
-        lambda: lines(series, "epoch", "recall@1, %", dashed),
+    sentences.append("The source draws these curves (figures 2 and 3) without numbers.")
+    return Section("Over time, and under classification", sentences, [], figures)
+
+
+def _curves_figure(
+    net: str, name: str, series: Mapping[str, Sequence[Point]], dashed: Sequence[str]
+) -> Drawn:
+    caption = (
+        f"{net}: recall@1 of its last layers after each epoch; solid on validation classes, dashed "
+        "on as many training classes."
     )
-    return Section("Over time, and under classification", sentences, [], [figure] if series else [])
+    return drawn(name, caption, lambda: lines(series, "epoch", "recall@1, %", dashed))
 
 
 def _foreign(found: ByNet, ask: Ask) -> Section:

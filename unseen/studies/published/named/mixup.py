@@ -50,15 +50,15 @@ class Mixup(PublishedStudy):
                 f"mixup mixes pictures and early layers, and {ask.data} holds features: "
                 "use --data glyphs or a folder of pictures"
             )
-        known = objectives.objectives()
+        known = objectives.objectives(ask.is_quick)
         factors = {
             "mixup": {WITHOUT: {}, WITH: {"manifold_mixup": True}},
             "objective": {name: known[name] for name in OBJECTIVES},
         }
         about = "Manifold mixup in the set-up of Roth et al. 2020."
         # nothing can be mixed in layers that run only once
-        config = objectives.SET_UP | {"freeze_until": None}
-        return [ask.plan("mixup", about, factors, config, seeds=2 if ask.is_quick else 5)]
+        seeds = 2 if ask.is_quick else 5
+        return [ask.plan("mixup", about, factors, {"freeze_until": None}, seeds, source=ROTH)]
 
     def measure(self, ask: Ask, results: Mapping[str, Results], tell: Told) -> dict[str, Any]:
         return of_runs(results["mixup"].runs, spectra, tell)
@@ -67,7 +67,7 @@ class Mixup(PublishedStudy):
         self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
     ) -> list[Section]:
         found = results["mixup"]
-        return [_recall(found, ask.epochs), _spectra(found, measured)]
+        return [_recall(found, ask.epochs(ROTH)), _spectra(found, measured)]
 
     def differences(self, ask: Ask) -> list[str]:
         return [
@@ -142,7 +142,8 @@ def _spectra(results: Results, measured: dict[str, Any]) -> Section:
     figure = drawn(
         "spectra",
         "Singular values of the training embeddings over their sum, on a logarithmic scale, mean "
-        "over seeds; solid without mixup, dashed with it.",
+        "over seeds: of all items (above) and as a mean over classes (below); solid without mixup, "
+        "dashed with it.",
         lambda: _figure(results, measured, names),
     )
     return Section(
@@ -156,16 +157,18 @@ def _rho(runs: Sequence[Run], measured: Mapping[str, Any]) -> Spread | None:
 
 
 def _figure(results: Results, measured: dict[str, Any], names: Sequence[str]) -> Figure:
-    figure = Figure(figsize=(3 * max(2, len(names)), 3.2), layout="constrained")
-    axes = figure.subplots(1, len(names), squeeze=False, sharey=True)[0]
-    for ax, name in zip(axes, names, strict=True):
-        for each, style, colour in ((WITHOUT, "-", ACCENT), (WITH, "--", OTHER)):
-            runs = [run for run in results.of(name, each) if run.cell.key in measured]
-            values = mean_spectrum([measured[run.cell.key]["all"] for run in runs])
-            ax.plot(np.arange(1, len(values) + 1), values, style, color=colour, label=each)
-        logarithmic(ax)
-        ax.set_title(name, fontsize=9, loc="left")
+    figure = Figure(figsize=(3 * max(2, len(names)), 5.4), layout="constrained")
+    grid = figure.subplots(2, len(names), squeeze=False, sharey="row")
+    for row, (kind, title) in enumerate((("all", "all items"), ("classes", "mean over classes"))):
+        for ax, name in zip(grid[row], names, strict=True):
+            for each, style, colour in ((WITHOUT, "-", ACCENT), (WITH, "--", OTHER)):
+                runs = [run for run in results.of(name, each) if run.cell.key in measured]
+                values = mean_spectrum([measured[run.cell.key][kind] for run in runs])
+                ax.plot(np.arange(1, len(values) + 1), values, style, color=colour, label=each)
+            logarithmic(ax)
+            ax.set_title(name if row == 0 else "", fontsize=9, loc="left")
+        grid[row, 0].set_ylabel(f"share of the sum, {title}")
+    for ax in grid[1]:
         ax.set_xlabel("singular value")
-    axes[0].set_ylabel("share of the sum")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=2)
+    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside upper right", ncols=2)
     return figure

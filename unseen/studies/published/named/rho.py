@@ -83,11 +83,11 @@ class Rho(PublishedStudy):
 
 def chance_plan(ask: Ask) -> Plan:
     """Margin loss by the chance of a switch."""
-    settings = objectives.objectives()[METHOD]
+    settings = objectives.objectives(ask.is_quick)[METHOD]
     values = {f"{chance:g}": objectives.with_switch(settings, chance) for chance in CHANCES}
     about = f"{METHOD} of Roth et al. 2020 by the chance of a switch."
     seeds = 3 if ask.is_quick else 5
-    return ask.plan(CURVE, about, {"chance": values}, objectives.SET_UP, seeds)
+    return ask.plan(CURVE, about, {"chance": values}, {}, seeds, source=ROTH)
 
 
 def _gains(results: Results, ask: Ask) -> Section:

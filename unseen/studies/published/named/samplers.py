@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from unseen.reports.tables import metric_title
 from unseen.statistics import over_seeds
 from unseen.studies.document import Table
 from unseen.studies.figures import LINE
@@ -61,7 +62,7 @@ class Samplers(PublishedStudy):
     source_values = ROTH
 
     def plans(self, ask: Ask) -> list[Plan]:
-        known = objectives.objectives()
+        known = objectives.objectives(ask.is_quick)
         chosen = list(OBJECTIVES.items())[: QUICK if ask.is_quick else None]
         factors = {
             "sampler": {name: {"sampler": part} for name, part in SAMPLERS.items()},
@@ -69,7 +70,7 @@ class Samplers(PublishedStudy):
         }
         about = "The batch samplers of Roth et al. 2020."
         seeds = 1 if ask.is_quick else 5
-        return [ask.plan("samplers", about, factors, objectives.SET_UP, seeds)]
+        return [ask.plan("samplers", about, factors, {}, seeds, source=ROTH)]
 
     def sections(
         self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
@@ -78,7 +79,11 @@ class Samplers(PublishedStudy):
         theirs = published(ask.published_data, found.experiments())
         return [
             _compared(found, theirs, ask.published_title),
-            Section("Recall@1", _best_told(found, theirs), [_recall_table(found, theirs)]),
+            Section(
+                "By metric",
+                _best_told(found, theirs),
+                [_score_table(found, theirs, metric) for metric in METRICS],
+            ),
         ]
 
     def differences(self, ask: Ask) -> list[str]:
@@ -182,8 +187,8 @@ def _best_told(results: Results, theirs: Sequence[dict[str, Any]]) -> list[str]:
     return sentences
 
 
-def _recall_table(results: Results, theirs: Sequence[dict[str, Any]]) -> Table:
-    other = {(row["objective"], row["sampler"]): row[R1] for row in theirs}
+def _score_table(results: Results, theirs: Sequence[dict[str, Any]], metric: str) -> Table:
+    other = {(row["objective"], row["sampler"]): row[metric] for row in theirs}
     heads, rows = ["sampler"], []
     for objective in results.experiments():
         heads += [objective, "published"]
@@ -191,11 +196,12 @@ def _recall_table(results: Results, theirs: Sequence[dict[str, Any]]) -> Table:
         cells = [name]
         for objective in results.experiments():
             runs = results.of(objective, name)
-            scores = [run.score(R1) for run in runs if run.state == "done"]
+            scores = [run.score(metric) for run in runs if run.state == "done"]
             ours = spread_text(over_seeds(scores)) if scores else missing_text(runs)
             cells += [ours, number(other.get((objective, name)), 2)]
         rows.append(cells)
-    caption = "Recall@1 in %, ± half of its 95 % interval over seeds where there are several."
+    title = metric_title(metric)
+    caption = f"{title} in %, ± half of its 95 % interval over seeds where there are several."
     return Table(heads, rows, caption)
 
 

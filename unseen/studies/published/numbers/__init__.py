@@ -15,6 +15,7 @@ thesis_losses               10 losses x 3 networks x 4 sizes; v1..v4 = R@1,2,4,8
                             R@1,10,100,1000 (products)
 thesis_protocols            10-fold, validation ratios, tuned values
 thesis_own_loss             the thesis' own loss, BN-Inception 512
+vo_hays_table1              NetA read at pool5.3: R@1,2,4,8,16,32, of products R@1,10,100,1000
 vo_hays_table2, _table3     recall@1 by layer; foreign models, output against penultimate layer
 """
 
