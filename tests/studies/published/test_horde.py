@@ -12,7 +12,7 @@ from unseen.studies.published.named import horde
 from unseen.studies.published.page import Section
 
 pytestmark = pytest.mark.usefixtures("narrow_network")
-TINY = ("data.max_classes=16", "data.size=32", "picture_size=32", "lr=0.001")
+TINY = ("data.max_classes=16", "data.size=32", "picture_size=32", "lr=0.001", "batch_size=16")
 
 
 def test_page(

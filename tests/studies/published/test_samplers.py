@@ -17,7 +17,7 @@ def test_page(
     many_classes: Path, made: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(samplers, "QUICK", 2)
-    folder = made("samplers", many_classes)
+    folder = made("samplers", many_classes, "batch_size=16")
     told = (folder / "findings.md").read_text()
     assert "of the best sampler's score on average" in told
     assert "Published on cub200: FRD and" in told
