@@ -32,7 +32,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 import torch
@@ -41,6 +41,7 @@ from torch import Tensor
 LARGEST = 127
 LEAST, MOST = -(2**31), 2**31 - 1
 GAIN = 1.5  # times as fast as floats integers must be to be used
+ROWS = 2**14  # made into integers at a time
 MOST_COLUMNS = 2**17  # products of 127 * 127, as many of them, sum up to less than 2^31
 
 
@@ -54,20 +55,38 @@ class Integers:
     rest: Tensor  # [R] float64, at least |r|
 
     @classmethod
-    def of(cls, x: Tensor) -> "Integers":
-        info = torch.finfo(x.dtype)
-        scale = float((x.abs().amax() / LARGEST).clamp(min=info.tiny))
-        whole = (x / scale).round_().clamp_(-LARGEST, LARGEST)
-        norm, rest = _norms(x), _norms(torch.sub(x, whole, alpha=scale))
-        rest += info.eps * (norm + rest)
-        return cls(whole.to(torch.int8), scale, norm, rest)
+    def of(cls, *rows: Tensor) -> "Integers":
+        """Rows of one or several matrices, with one scale."""
+        pieces = [piece for x in rows for piece in x.split(ROWS)]
+        info = torch.finfo(pieces[0].dtype)
+        largest = torch.stack([x.abs().amax() for x in pieces]).amax()
+        scale = float((largest / LARGEST).clamp(min=info.tiny))
+        parts = []
+        for x in pieces:
+            whole = (x / scale).round_().clamp_(-LARGEST, LARGEST)
+            norm, rest = _norms(x), _norms(torch.sub(x, whole, alpha=scale))
+            parts.append((whole.to(torch.int8), norm, rest + info.eps * (norm + rest)))
+        whole, norm, rest = (torch.cat(column) for column in zip(*parts, strict=True))
+        return cls(whole, scale, norm, rest)
+
+    def __getitem__(self, rows: slice) -> "Integers":
+        return Integers(self.whole[rows], self.scale, self.norm[rows], self.rest[rows])
+
+    @cached_property
+    def longest(self) -> float:
+        return float(self.norm.amax())
+
+    @cached_property
+    def worst(self) -> float:
+        """The largest rest."""
+        return float(self.rest.amax())
 
     def bound(self, columns: "Integers", dtype: torch.dtype) -> "Bound":
         """Of these rows' products with any of the columns, compared again in that type."""
         size, info = self.whole.shape[1], torch.finfo(dtype)
         summed = size * info.eps / 2
         summed /= 1 - summed
-        longest, rest = float(columns.norm.amax()), float(columns.rest.amax())
+        longest, rest = columns.longest, columns.worst
         error = self.rest * longest + (self.norm + self.rest) * rest + summed * self.norm * longest
         error = (error + size * info.tiny) * (1 + 1e-9)  # float64 has rounded, too
         return Bound(self.scale * columns.scale, error)
@@ -102,7 +121,7 @@ def pair_products(left: Tensor, right: Tensor, row: Tensor, column: Tensor) -> T
 
     Many more columns than rows would be fetched again and again: then column by column.
     """
-    if len(right) > 4 * len(left):
+    if 4 * len(left) < len(right) < min(len(row), 2**16):
         order = torch.from_numpy(np.argsort(column.numpy().astype(np.uint16), kind="stable"))
         value = left.new_empty(len(row))
         value[order] = pair_products(right, left, column[order], row[order])

@@ -40,20 +40,30 @@ class Product:
     """Rows and columns in panels. `queries` and `items` are the positions they came from."""
 
     def __init__(
-        self, space: Space, block: int, width: int, exclude: Exclude | None, in_integers: bool
+        self,
+        space: Space,
+        height: int,
+        width: int,
+        exclude: Exclude | None = None,
+        *,
+        in_integers: bool = False,
+        held: Integers | None = None,
     ) -> None:
         self.symmetric, self.exclude = space.symmetric, exclude
         self.left, self.queries = _arranged(space.left, in_integers)
         self.right, self.items = self.left, self.queries
         if space.right is not space.left:
-            self.right, self.items = _arranged(space.right, in_integers)
-        self.rows, self.columns = _panels(len(self.left), block), _panels(len(self.right), width)
+            self.right, self.items = _arranged(space.right, in_integers and held is None)
+        self.rows, self.columns = _panels(len(self.left), height), _panels(len(self.right), width)
         self.tally, self._in_vain, self._tried = Tally(), 0, 0
         self._lock, self._own = threading.Lock(), threading.local()
         self._rows: list[Integers] = []
         self._columns: list[Integers] = []
         if in_integers:
-            self._columns = [Integers.of(self.right[columns]) for columns in self.columns]
+            self._columns = [
+                Integers.of(self.right[columns]) if held is None else held[columns]
+                for columns in self.columns
+            ]
             self._rows = self._columns
             if self.rows != self.columns or self.right is not self.left:
                 self._rows = [Integers.of(self.left[rows]) for rows in self.rows]

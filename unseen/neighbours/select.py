@@ -20,6 +20,7 @@ from torch import Tensor
 
 from unseen.contracts import Progress
 from unseen.neighbours import certified
+from unseen.neighbours.certified import Integers
 from unseen.neighbours.lists import GROUP, ROOM, Best
 from unseen.neighbours.product import Exclude, Product, Tally
 from unseen.neighbours.space import Space
@@ -34,6 +35,7 @@ DEEP = (
 )  # numbers for each place in a list below which first bars cost more than half a product
 LONG = 16  # blocks in a column from which larger ones pay, for integers
 HIGH, WIDE = 2**8, 2**13  # of blocks that give a good first bar at once
+WIDEST = 2**17  # for a few queries: each block is some work of its own
 
 
 def select(
@@ -46,6 +48,7 @@ def select(
     progress: Progress | None = None,
     precision: Precision = "auto",
     tally: Tally | None = None,
+    held: Integers | None = None,
 ) -> tuple[Tensor, Tensor]:  # two [Q, keep]
     """Largest similarities of each query, largest first, and their gallery positions (-1: none).
 
@@ -53,15 +56,17 @@ def select(
     Lists that would need more than `memory` bytes are made panel by panel, without the symmetry.
     Near-equals are listed as rounding has it, and which of several ends a list is left open: that
     is `settle`'s. On a CPU, `progress` is told from other threads, one at a time. `precision` is
-    for tests: by itself the faster one is taken. `tally` counts.
+    for tests: by itself the faster one is taken. `tally` counts. `held` are the gallery's integers,
+    where they are kept from one call to the next.
     """
-    in_integers = _in_integers(space, precision)
+    in_integers = held is not None or _in_integers(space, precision)
     list_bytes = (ROOM * keep + GROUP) * (space.left.element_size() + 4)
     mirrored = space.symmetric and len(space.left) * list_bytes <= memory
     height = width = 2 * block if in_integers and len(space.left) > LONG * block else block
     if in_integers and (not mirrored or space.left.numel() < DEEP * keep):
         mirrored, height, width = False, HIGH, WIDE  # better bars are worth more
-    product = Product(space, height, width, exclude, in_integers)
+        width = max(width, min(WIDEST, HIGH * WIDE // max(1, len(space.left))))
+    product = Product(space, height, width, exclude, in_integers=in_integers, held=held)
     lists = (_by_triangle if mirrored else _by_rows)(product, keep, progress)
     if tally is not None:
         tally.pairs += product.tally.pairs

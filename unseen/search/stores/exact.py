@@ -1,23 +1,31 @@
 """Exact search over vectors that stay on disk: mapped into memory, read block by block.
 
-A few queries cost one product with everything and one selection; many go through the streaming
-search that evaluation uses. Vectors are unit ones and compared by cosine, or raw ones and compared
-by minus the squared distance (then a second copy, with the squares beside it, is held in memory).
+Unit vectors are compared by cosine. Where a processor is faster with 8-bit integers, these are held
+in memory, a quarter of the bytes, made with the first search; they say which rows cannot be among
+the nearest, with proof (neighbours/certified.py), and only the others are read from disk. Raw ones
+are compared by minus the squared distance, and a copy with the squares beside it is held. Without
+integers a few queries cost one product with everything and one selection; many go through the
+streaming search that evaluation uses.
 """
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from unseen.neighbours import certified, few
+from unseen.neighbours.certified import Integers
+from unseen.neighbours.few import nearest_of_few
 from unseen.neighbours.select import select
 from unseen.neighbours.space import Space, make_space, precise
 
 DIRECT = 2**24  # similarities held at once; with more, the streaming search is faster
 BLOCK = 1024
+FEW = 4096  # rows below which one product in floats is as fast
 
 Mask = NDArray[np.bool_]
 Nearest = tuple[Tensor, Tensor]  # similarities and rows, two [Q, k]; row -1 where there is none
@@ -37,12 +45,44 @@ class Exact:
         if not self.parts:
             return best_of([], len(queries), k)
         with precise(queries.device):
+            if self.normalise and self.starts[-1] >= FEW and certified.pays(self.parts[0]):
+                answer = self._with_integers(queries, k, allowed)
+                if answer is not None:
+                    return answer
             if len(queries) * int(self.starts[-1]) <= DIRECT:
                 return self._at_once(queries, k, allowed)
             found = [
                 self._in_part(number, queries, k, allowed) for number in range(len(self.parts))
             ]
             return best_of(found, len(queries), k)
+
+    def _with_integers(self, queries: Tensor, k: int, allowed: Mask | None) -> Nearest | None:
+        """None: too many rows would have to be read."""
+        if len(queries) * int(self.starts[-1]) <= few.MOST:
+            forbidden = None if allowed is None else ~torch.from_numpy(allowed)
+            return nearest_of_few(queries, k, self._integers, self._rows, forbidden)
+        found = []
+        for part, start in zip(self.parts, self.starts.tolist(), strict=False):
+            held = self._integers[start : start + len(part)]
+            space = Space(queries, part, queries, part, None, 0.0, 0.0)
+            here = _part(allowed, start, len(part))
+            found.append(_moved(_excluding(space, min(k, len(part)), here, held), start))
+        return best_of(found, len(queries), k)
+
+    @cached_property
+    def _integers(self) -> Integers:
+        """Of all parts, with one scale."""
+        return Integers.of(*self.parts)
+
+    def _rows(self, positions: Tensor) -> Tensor:
+        if len(self.parts) == 1:
+            return self.parts[0][positions]
+        made = torch.empty(len(positions), self.parts[0].shape[1])
+        number = torch.from_numpy(np.searchsorted(self.starts, positions.numpy(), "right")) - 1
+        for each in number.unique().tolist():
+            here = number == each
+            made[here] = self.parts[each][positions[here] - int(self.starts[each])]
+        return made
 
     def _at_once(self, queries: Tensor, k: int, allowed: Mask | None) -> Nearest:
         """Every similarity side by side, then one selection."""
@@ -104,11 +144,11 @@ def _direct(sim: Tensor, k: int, allowed: Mask | None) -> Nearest:
     return best_of([(values, rows)], len(sim), k)
 
 
-def _excluding(space: Space, k: int, allowed: Mask | None) -> Nearest:
+def _excluding(space: Space, k: int, allowed: Mask | None, held: Integers | None = None) -> Nearest:
     if allowed is None:
-        return select(space, k, block=BLOCK)
+        return select(space, k, block=BLOCK, held=held)
     forbidden = ~torch.from_numpy(allowed)
-    return select(space, k, exclude=lambda _, items: forbidden[items], block=BLOCK)
+    return select(space, k, exclude=lambda _, items: forbidden[items], block=BLOCK, held=held)
 
 
 def _part(allowed: Mask | None, start: int, count: int) -> Mask | None:
