@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -32,6 +33,14 @@ Pixels = NDArray[np.uint8]  # [height, width, 3]
 Size = tuple[int, int]  # width, height
 Box = tuple[int, int, int, int]  # left, top, right, bottom
 Progress = Callable[[int, int], None]  # (done, total) of long work
+
+
+class Shares(Protocol):
+    """Several processes that each do a part of some work (training/processes.py)."""
+
+    def share(self, total: int) -> slice: ...
+    def lengths(self, rows: int, device: torch.device) -> list[int]: ...
+    def gather(self, rows: Tensor, lengths: Sequence[int]) -> Tensor: ...
 
 
 class Batch(NamedTuple):

@@ -52,6 +52,18 @@ def test_embeddings_of_any_model(capsys: pytest.CaptureFixture[str], foreign: li
     assert "interval over classes" in " ".join(text.split())
 
 
+def test_an_estimate_from_some_queries(
+    capsys: pytest.CaptureFixture[str], foreign: list[str]
+) -> None:
+    code, out, _ = unseen(capsys, "evaluate", *foreign, "--metrics", "recall@1", "--queries", "30")
+    assert code == 0
+    assert "estimated from 30 of 120 queries" in out
+    assert "30 queries, 120 answers" in out
+    code, _, err = unseen(capsys, "evaluate", *foreign, "--queries", "30", "--approximate")
+    assert code != 0
+    assert "--queries goes without --approximate" in err
+
+
 def test_through_an_index(capsys: pytest.CaptureFixture[str], foreign: list[str]) -> None:
     pytest.importorskip("faiss")
     words = [*foreign, "--approximate", "--metrics", "recall@1"]

@@ -1,5 +1,7 @@
 import json
 import math
+from collections.abc import Sequence
+from threading import Barrier, Thread
 
 import pytest
 import torch
@@ -222,3 +224,45 @@ def test_the_share_of_pairs_compared_twice_is_told(monkeypatch: pytest.MonkeyPat
     found = evaluate(x, y, metrics=("recall@1", "map_at_r"), resamples=0)
     assert 0 < found.compared_twice < 0.5
     assert found.to_dict() == plain.to_dict()
+
+
+class InThreads:
+    """Processes that are threads: what they gather lies in one list."""
+
+    def __init__(self, rank: int, count: int, board: list[Tensor], barrier: Barrier) -> None:
+        self.rank, self.count, self.board, self.barrier = rank, count, board, barrier
+
+    def share(self, total: int) -> slice:
+        return slice(total * self.rank // self.count, total * (self.rank + 1) // self.count)
+
+    def lengths(self, rows: int, device: torch.device) -> list[int]:
+        return self.gather(torch.tensor([rows]), [1] * self.count).tolist()
+
+    def gather(self, rows: Tensor, lengths: Sequence[int]) -> Tensor:
+        self.board[self.rank] = rows
+        self.barrier.wait()
+        gathered = torch.cat(self.board)
+        self.barrier.wait()
+        return gathered
+
+
+def test_several_processes_give_the_numbers_of_one() -> None:
+    x = torch.randn(91, 6, generator=torch.Generator().manual_seed(0)).round()  # with ties
+    y = torch.arange(91) % 13
+    metrics = ("recall@1", "map_at_r", "map", "nmi")
+    alone = evaluate(x, y, metrics=metrics, resamples=50)
+    board, barrier, found = [torch.zeros(0)] * 3, Barrier(3), {}
+
+    def work(rank: int) -> None:
+        processes = InThreads(rank, 3, board, barrier)
+        found[rank] = evaluate(x, y, metrics=metrics, resamples=50, processes=processes)
+
+    threads = [Thread(target=work, args=(rank,)) for rank in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for rank in range(3):
+        assert found[rank].to_dict() == alone.to_dict()
+        for name, values in alone.per_query.items():
+            assert torch.equal(found[rank].per_query[name].nan_to_num(-1), values.nan_to_num(-1))

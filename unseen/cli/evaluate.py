@@ -12,12 +12,14 @@ from unseen.evaluation import evaluate as library
 from unseen.evaluation.approximate import approximate as through_index
 from unseen.evaluation.cost import cost
 from unseen.evaluation.given import Items, as_labels, as_matrix, read_items, read_labels
+from unseen.evaluation.sample import sampled
 from unseen.experiment.judge import judge
 from unseen.experiment.layers import compare_layers
 from unseen.experiment.other_data import on_other_data
 from unseen.experiment.run_context import reopen
 from unseen.reports import layers as layer_tables
 from unseen.reports import tables
+from unseen.training.processes import joined
 from unseen.training.result import Result, rows_of
 from unseen.training.selection import read_selection
 
@@ -43,6 +45,9 @@ def evaluate(
     normalise: Annotated[bool, typer.Option(help="cosine, or Euclidean distance")] = True,
     over: Annotated[str, typer.Option(help="intervals over queries or classes")] = "queries",
     approximate: Annotated[bool, typer.Option(help="with a faiss index")] = False,
+    queries: Annotated[
+        int | None, typer.Option(help="estimate from so many, drawn by class", show_default="all")
+    ] = None,
     data: MovedData = None,
     on: Annotated[
         str | None, typer.Option(help="judge a run on other data: a folder, a table, ...")
@@ -79,10 +84,13 @@ def evaluate(
     items = [as_matrix(each.embeddings) for each in held]
     names = as_labels(*(each.labels for each in held))
     wanted = metrics.split(",")
+    if approximate and queries is not None:
+        raise ValueError("--queries goes without --approximate")
     if approximate:
         _approximate(items, names, wanted, normalise)
         return
-    _exact(items, names, wanted, normalise, over)
+    asked = None if queries is None else sampled(names[0], queries)
+    _exact(items, names, wanted, normalise, over, asked)
 
 
 def _held(embeddings: Path, labels: Path | None, option: str) -> Items:
@@ -119,21 +127,33 @@ def _exact(
     metrics: list[str],
     normalise: bool,
     over: str,
+    asked: torch.Tensor | None,
 ) -> None:
+    total, positions = len(items[0]), None
+    if asked is not None:
+        positions = asked if len(items) == 1 else None
+        items, labels = [items[0][asked], items[-1]], [labels[0][asked], labels[-1]]
     price = cost(len(items[0]), items[0].shape[1], len(items[1]) if len(items) > 1 else None)
-    if price.seconds > LONG:
-        console.print(f"exact retrieval: {price}. --approximate is faster")
-    with display() as (_, watch):
+    with joined("cpu") as processes, display() as (_, watch):
+        if price.seconds > LONG and processes.is_first:
+            faster = "--queries 20000 estimates it, --approximate is faster"
+            console.print(f"exact retrieval: {price}. {faster}")
         found = library.evaluate(
             items[0],
             labels[0],
             gallery_embeddings=items[1] if len(items) > 1 else None,
             gallery_labels=labels[1] if len(labels) > 1 else None,
+            positions=positions,
             metrics=metrics,
             normalise=normalise,
             intervals="classes" if over == "classes" else "queries",
             progress=watch.of("judging"),
+            processes=processes if processes.are_several else None,
         )
+    if not processes.is_first:
+        return
+    if asked is not None:
+        console.print(f"estimated from {len(asked):,} of {total:,} queries, drawn by class")
     console.print(tables.score_table(Result(rows_of({"embeddings": found}))))
     twice = f"; {found.compared_twice:.2%} of the pairs compared twice"
     console.print(tables.counted(found.counts) + (twice if found.compared_twice else ""))

@@ -25,7 +25,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from unseen.contracts import Progress
+from unseen.contracts import Progress, Shares
 from unseen.evaluation.given import Given, GivenLabels, as_labels, as_matrix
 from unseen.evaluation.measure import Effort, Judges, Measured, item_labels, measure, worst
 from unseen.evaluation.metric_names import USUAL as METRICS
@@ -124,12 +124,14 @@ def evaluate(
     seed: int = 0,
     memory: int = 2**30,
     progress: Progress | None = None,
+    processes: Shares | None = None,
 ) -> Evaluation:
     """Scores of embeddings [Q, D] with labels [Q], tensors, arrays or lists, labels also words; the
     other arguments as in `retrieve`.
 
     `metrics` are names, or objects of one's own (`metrics/base.py`). `starts` and `seed` are those
-    of k-means, `seed` also of the bootstrap. `progress` hears of thousandths.
+    of k-means, `seed` also of the bootstrap. `progress` hears of thousandths. `processes` seek the
+    neighbours together, each of a part of the queries, and all get the same numbers.
     """
     if intervals not in ("queries", "classes"):
         raise ValueError(f"intervals must be 'queries' or 'classes', got {intervals!r}")
@@ -167,7 +169,9 @@ def evaluate(
         if non_finite:
             measured = worst(judges, wanted)
         else:
-            measured = measure(space, judges, wanted, Effort(starts, seed, memory), progress)
+            measured = measure(
+                space, judges, wanted, Effort(starts, seed, memory, processes), progress
+            )
     counts = _counts(judges, measured) | {"gallery": len(space.gallery), "broken": non_finite}
     return Evaluation(
         values=_scores(judges, measured, list(wanted), intervals == "classes", (resamples, seed)),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from unseen.contracts import Progress
+from unseen.contracts import Progress, Shares
 from unseen.evaluation.cluster import cluster
 from unseen.evaluation.metric_names import Metric
 from unseen.evaluation.pairs import pair_scores
@@ -35,11 +35,12 @@ class Measured:
 
 @dataclass(frozen=True)
 class Effort:
-    """How k-means is run and how much memory lists of neighbours may take."""
+    """How k-means is run, how much memory lists of neighbours may take, and who shares the work."""
 
     starts: int
     seed: int
     memory: int
+    processes: Shares | None = None  # each seeks the neighbours of its part of the queries
 
 
 def measure(
@@ -56,7 +57,7 @@ def measure(
     stages = _Stages(progress, [bool(retrieval), bool(clustering), bool(verification)])
     result = Measured()
     if retrieval:
-        _retrieval(space, judges, retrieval, result, memory=effort.memory, progress=stages.of(0))
+        _retrieval(space, judges, retrieval, result, effort=effort, progress=stages.of(0))
     if clustering:
         _clustering(space, judges, clustering, result, effort=effort, progress=stages.of(1))
     for column, judge in judges.items() if verification else ():
@@ -95,9 +96,10 @@ def _retrieval(
     metrics: Mapping[str, Retrieval],
     result: Measured,
     *,
-    memory: int,
+    effort: Effort,
     progress: Progress,
 ) -> None:
+    processes, total = effort.processes, len(space.queries)
     most = [int(j.num_relevant.max()) if len(j.num_relevant) else 0 for j in judges.values()]
     depth = max(metric.depth(relevant) for metric in metrics.values() for relevant in most)
     ranks = any(metric.needs_ranks for metric in metrics.values())
@@ -108,9 +110,10 @@ def _retrieval(
         list(judges.values()),
         depth,
         ranks=ranks,
-        memory=memory,
+        memory=effort.memory,
         progress=progress,
         tally=result.tally,
+        share=None if processes is None else processes.share(total),
     )
     for found in every:
         for column, neighbours in zip(judges, found, strict=True):
@@ -120,6 +123,20 @@ def _retrieval(
                 parts[column, name].append(metric(neighbours))
     empty = torch.zeros(0, dtype=torch.float64)
     result.per_query.update({k: torch.cat(v) if v else empty for k, v in parts.items()})
+    if processes is not None:
+        _together(result, processes, len(range(total)[processes.share(total)]), space.left.device)
+
+
+def _together(result: Measured, processes: Shares, rows: int, device: torch.device) -> None:
+    """What all processes found, in each of them."""
+    lengths = processes.lengths(rows, device)
+    for key, values in result.per_query.items():
+        result.per_query[key] = processes.gather(values, lengths)
+    numbers = [*result.num_ties.values(), result.tally.pairs, result.tally.again]
+    row = torch.tensor([numbers], dtype=torch.int64, device=device)
+    summed = processes.gather(row, [1] * len(lengths)).sum(0).tolist()
+    result.num_ties.update(zip(result.num_ties, summed, strict=False))
+    result.tally.pairs, result.tally.again = summed[-2:]
 
 
 def _clustering(

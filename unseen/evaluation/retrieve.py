@@ -93,21 +93,25 @@ def in_parts(
     memory: int,
     progress: Progress,
     tally: Tally | None = None,
+    share: slice | None = None,
 ) -> Iterator[list[Neighbours]]:
     """Neighbours of consecutive queries, for each kind of label, in parts that fit into memory.
 
-    All at once where possible, for only that uses the symmetry of self-retrieval.
+    All at once where possible, for only that uses the symmetry of self-retrieval. share: of these
+    queries alone.
     """
     total, kept = len(space.queries), _kept(space, depth)
     step = max(1, memory // (LIST_BYTES * (kept + 1) * len(relevances)))
-    for start in range(0, total, step):
-        rows = slice(start, min(start + step, total))
+    wanted = slice(0, total) if share is None else share
+    for start in range(wanted.start, wanted.stop, step):
+        rows = slice(start, min(start + step, wanted.stop))
         part, judges = space, list(relevances)
-        if step < total:
+        if rows != slice(0, total):
             part, judges = space.part(rows), [relevance.part(rows) for relevance in relevances]
 
         def advance(done: int, blocks: int, rows: slice = rows) -> None:
-            progress(rows.start * blocks + (rows.stop - rows.start) * done, total * blocks)
+            before, now = rows.start - wanted.start, rows.stop - rows.start
+            progress(before * blocks + now * done, (wanted.stop - wanted.start) * blocks)
 
         found = [_nothing(judge) for judge in judges]
         if kept:
