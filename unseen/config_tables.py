@@ -42,12 +42,14 @@ class WeightedPart(Part):
 class Rung(BaseModel):
     """One more training that starts from the best weights so far, and the keys in which it differs
     from the run (`rungs.py`). after: climbed where the rung before it gained on the validation
-    classes, or did not. minutes: planned for it, and left for what comes after it."""
+    classes, or did not. leads: those after it with the same loss start from its weights even if it
+    gained nothing, until one does. minutes: planned for it, and left for what comes after it."""
 
     model_config = ConfigDict(frozen=True, extra="allow", strict=True)
 
     name: str
     after: Literal["any", "gain", "no gain"] = "any"
+    leads: bool = False
     minutes: float | None = None
     minutes_after: float = 0.0
 

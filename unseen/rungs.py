@@ -1,6 +1,7 @@
 """The rungs of a ladder: how deep each training goes, and with which values.
 
     head     a head on frozen layers, each picture through them once: the run's own config
+    proxies  the head once more, with proxy-anchor: the proxies that the next rungs start with
     last     the last layers with at least half of all weights, from activations kept at their cut
     whole    every layer, from pictures
     larger   a head again, on larger pictures and their mirror images: where depth gains nothing
@@ -12,8 +13,9 @@ Values   lr 4e-4, batches of 32, frozen batch norm: whole EfficientNet-Lite0 on 
          proxy-anchor (its own loss.lr 0.01), by its validation classes. Small batches, because
          minutes allow few epochs: after two of them at 112 and 128 pixels recall@1 was 74.0 with
          batches of 48 (lr 5e-4) and 58.9 with 112 (lr 8e-4). Deeper rungs take proxy-anchor unless
-         a loss was given, and wait one epoch for its proxies, as in the code of its authors: new
-         ones would tear at layers that know something.
+         a loss was given. New proxies would tear at layers that know something; its authors wait
+         for them one epoch, here a head is trained with them first, in seconds: 92.2 after six
+         epochs, where one that waited had 90.9 after six and 91.6 after eight.
 """
 
 from functools import cache
@@ -29,9 +31,10 @@ from unseen.networks.head import Head
 from unseen.networks.network import EmbeddingNetwork
 from unseen.networks.taps import POOLED
 
-FIRST, LAST, WHOLE, LARGER = "head", "last", "whole", "larger"
+FIRST, PROXIES, LAST, WHOLE, LARGER = "head", "proxies", "last", "whole", "larger"
 TRAINED = {
     FIRST: "the head",
+    PROXIES: "the head",
     LAST: "the last layers",
     WHOLE: "the whole network",
     LARGER: "the head, larger pictures",
@@ -56,6 +59,7 @@ def with_ladder(config: Config, settled: SettledConfig) -> tuple[SettledConfig, 
             )
         cut = cut_of_last_layers(settled.backbone, settled.picture_size)
         rungs = [last(config, cut), *([whole(config)] if config.depth == WHOLE else [])]
+        rungs = [*proxies(config), *rungs]
         settled = settled.model_copy(update={"ladder": rungs})
     names = [rung.name for rung in settled.ladder]
     if names and "test" in (settled.select, settled.monitor):
@@ -97,6 +101,18 @@ def _reason(config: SettledConfig, name: str) -> str:
     )
 
 
+def takes_proxy_anchor(config: Config) -> bool:
+    """Whether the deeper rungs have another loss than the head."""
+    return config.memory is None and not {"loss", "miner"} & config.model_fields_set
+
+
+def proxies(config: Config, **values: Any) -> list[Rung]:
+    """One rung, where the deeper ones need it."""
+    anchors = {"loss": "proxy_anchor", "miner": None, "leads": True}
+    found = [Rung.model_validate({"name": PROXIES} | anchors | values)]
+    return found if takes_proxy_anchor(config) else []
+
+
 def last(config: Config, cut: str, **values: Any) -> Rung:
     usual = {"epochs": 6, "views": 2, "smallest_crop": 0.25}
     return _rung(config, LAST, {"freeze_until": cut, "mirror": False}, usual | values)
@@ -116,9 +132,7 @@ def larger(config: Config, **values: Any) -> Rung:
 
 def _rung(config: Config, name: str, what: dict[str, Any], usual: dict[str, Any]) -> Rung:
     usual = {"lr": 4e-4, "batch_size": 32, "frozen_bn": "full"} | usual
-    if config.epochs == "auto" or config.epochs > 1:
-        usual["schedule"] = {"name": "cosine", "warm_up": 1}
-    if config.memory is None and not {"loss", "miner"} & config.model_fields_set:
+    if takes_proxy_anchor(config):
         usual |= {"loss": "proxy_anchor", "miner": None}
     free = {key: value for key, value in usual.items() if key not in config.model_fields_set}
     return Rung.model_validate({"name": name} | free | what)

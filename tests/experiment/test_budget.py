@@ -148,11 +148,12 @@ def test_photographs_have_a_budget_that_is_said_and_stored() -> None:
     assert context.config.minutes == 20
     assert any(line.startswith("minutes = 20: unless given") for line in context.reasons)
     assert any(line.startswith("plan: head ") for line in context.plan)
-    assert [rung.name for rung in context.config.ladder] == ["last", "whole", "larger"]
-    assert [rung.after for rung in context.config.ladder] == ["any", "any", "no gain"]
+    assert [rung.name for rung in context.config.ladder] == ["proxies", "last", "whole", "larger"]
+    assert [rung.after for rung in context.config.ladder] == ["any", "any", "any", "no gain"]
     stored = configs.make_settled(configs.parse(context.config.to_toml()))
     assert stored == context.config
-    assert [rung_config(stored, r.name).depth for r in stored.ladder] == ["last", "whole", "head"]
+    depths = [rung_config(stored, rung.name).depth for rung in stored.ladder]
+    assert depths == ["head", "last", "whole", "head"]
 
 
 @pytest.mark.usefixtures("_installed")

@@ -146,6 +146,20 @@ def test_the_report_shows_the_rungs_and_the_curves_of_the_kept_one(
     assert kept.steps == of_kind(Step, run / "rungs/whole")
 
 
+def test_a_rung_that_leads_is_what_the_next_ones_start_from_if_they_have_its_loss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gaining(monkeypatch, False, False, True)
+    proxies = '{name="proxies", loss="proxy_anchor", miner="none", leads=true}'
+    other = LARGER.replace(', after="no gain"', "")
+    whole = WHOLE.replace('after="gain", ', "")
+    train_and_judge(context_of(f"ladder=[{proxies}, {other}, {whole}]"), tmp_path, "test")
+    starts = [event.start for event in of_kind(RungBegun, tmp_path)]
+    assert starts == ["head", "head", "proxies"]
+    assert [rung.over for rung in told(tmp_path).rungs] == [None, "head", "head", "head"]
+    assert [step.name for step in told(tmp_path).chain] == ["head", "proxies", "whole"]
+
+
 def test_where_depth_gains_nothing_the_head_gets_larger_pictures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,6 +27,7 @@ from unseen.networks.backbone import backbone_facts
 from unseen.rungs import FIRST, LARGER, LAST, WHOLE, can_climb, cut_of_last_layers
 from unseen.rungs import larger as larger_rung
 from unseen.rungs import last as last_rung
+from unseen.rungs import proxies as proxies_rung
 from unseen.rungs import whole as whole_rung
 from unseen.settle import settle
 
@@ -255,7 +256,7 @@ def _can_be_planned(context: RunContext, asked: Config) -> bool:
 
 def _rungs(asked: Config, found: Plan, backbone: str) -> list[Rung]:
     """In the order they are climbed."""
-    made = []
+    made = proxies_rung(asked) if {LAST, WHOLE} & found.rungs.keys() else []
     for name, values in found.rungs.items():
         if name == LAST:
             made.append(last_rung(asked, cut_of_last_layers(backbone, found.size), **values))

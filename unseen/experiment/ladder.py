@@ -1,10 +1,11 @@
 """The way down from the head: last layers, then the whole network, while validation classes gain.
 
 Each rung is an ordinary training (`Fit`) in `rungs/<name>/` of the run's folder, which begins with
-the best weights so far. A rung is kept where its gain in recall@1 over them, on the same queries of
-the validation classes, is larger than its standard error over classes; the next one is climbed as
-its `after` says. The kept weights become the run's own; every rung's score is in the selection,
-which the result and the report show. Test classes are not read.
+the best weights so far, or with those of a rung that `leads` and has its loss. A rung is kept where
+its gain in recall@1 over the best, on the same queries of the validation classes, is larger than
+its standard error over classes; the next one is climbed as its `after` says. The kept weights
+become the run's own; every rung's score is in the selection, which the result and the report show.
+Test classes are not read.
 """
 
 from collections.abc import Callable
@@ -69,24 +70,29 @@ def climb(first: Fit, selection: Selection, clock: Clock) -> Selection:
     best = Climbed(
         FIRST, rung_config(context.config, FIRST), folder, selection, _answers(folder, first)
     )
-    records, chain, gained = [_record(best)], [best], True
+    records, chains, gained, leader = [_record(best)], {FIRST: [best]}, True, best
     for rung in context.config.ladder:
         if rung.after != "any" and gained != (rung.after == "gain"):
             continue
         # a head waits for all its pictures before the first epoch: nothing of that can be left out
-        share = 1.0 if rung_config(context.config, rung.name).depth == FIRST else LEAST
+        config = rung_config(context.config, rung.name)
+        share = 1.0 if config.depth == FIRST else LEAST
         if not clock.allows(rung.name, rung.minutes, rung.minutes_after, share):
             continue
-        reached = _climbed(first, rung, best, clock)
+        start = leader if have_same_objective(leader.config, config) else best
+        reached = _climbed(first, rung, start, clock)
+        chains[rung.name] = [*chains[start.name], reached]
         gain, error = gain_of(best.right, reached.right, labels, context.config.seed)
         gained = gain.value > error or not is_judged
         ended = _ended(reached, best, gain, error, gained)
         records.append(_record(reached, ended))
         tell(folder, first.watch, ended)
         if gained:
-            best, chain = reached, [*chain, reached]
+            best = reached
+        if gained or rung.leads:
+            leader = reached
         clock.keep()
-    links = [ChainLink(rung.name, rung.selection.epoch + 1) for rung in chain]
+    links = [ChainLink(rung.name, rung.selection.epoch + 1) for rung in chains[best.name]]
     facts = Ladder(best.name, links, len(labels.unique()), records)
     for name in FILES:
         folder.write_tensors(name, kept_tensors(best.folder, name))
