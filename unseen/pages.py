@@ -19,12 +19,14 @@ from markupsafe import Markup
 
 @dataclass(frozen=True)
 class Headline:
-    """The result in one sentence with its number in the middle, and what must be said before it."""
+    """The result in one sentence with its number in the middle; what must be said before it, with
+    its numbers in small."""
 
     before: str
     value: str = ""
     after: str = ""
     warning: str = ""
+    detail: str = ""
     level: str = "warning"
 
 

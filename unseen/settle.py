@@ -1,5 +1,6 @@
 """What a config leaves open: every "auto" is settled here, and the reason for each choice told."""
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -206,7 +207,7 @@ def _settle_network(
     if (photographs or climbs) and config.freeze_until == "auto" and not _needs_body(config):
         frozen = POOLED
         choose("freeze_until", frozen, "its layers know photographs, a head is trained on them")
-        choose("views", 0, "the head is trained on pictures as they are judged")
+        choose("views", 0, "a head learns from pictures as judged, layers below it from crops")
     if photographs and config.network == PLAIN:
         choose("pooling", "avg+max", "the mean and the maximum, as in the networks of Proxy-Anchor")
         choose("embedding_size", 512, "usual with photographs")
@@ -339,7 +340,8 @@ def _transform(small: bool) -> tuple[str, str]:
 def _threads(small: bool) -> tuple[int, str]:
     if small:  # threads that wait for each other in short steps lose more than they gain when busy
         return 1, "small pictures: the steps are too short to share"
-    return torch.get_num_threads(), "all cores"
+    told = os.environ.get("OMP_NUM_THREADS")
+    return torch.get_num_threads(), f"OMP_NUM_THREADS is {told}" if told else "all cores"
 
 
 def _settle_by_loss(config: Config, choose: Choose) -> list[str]:

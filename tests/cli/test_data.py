@@ -70,6 +70,7 @@ def test_check_names_what_is_wrong(
     assert code == 1
     for words in ("bad.jpg", "0.png", "both sides of the split", "several labels", "clean.csv"):
         assert words in text, words
+    assert "clean.csv` trains on them" in text
     assert fix.read_text().startswith("path,label")
     code, text, _ = unseen(capsys, "data", "check", str(photos), "--json")
     told = json.loads(text)
@@ -77,6 +78,15 @@ def test_check_names_what_is_wrong(
     assert told["files"] == 41
     assert told["usable"] == 39
     assert len(told["exact_copies_across_split"]) == 1
+
+
+def test_harmless_copies_are_named_too(capsys: pytest.CaptureFixture[str], photos: Path) -> None:
+    twin = photos / "class 2" / "twin.png"
+    twin.write_bytes((photos / "class 2" / "2.png").read_bytes())
+    code, text, _ = unseen(capsys, "data", "check", str(photos))
+    assert code == 0
+    assert "1 group of 2 pictures" in text
+    assert "twin.png" in text
 
 
 def test_pillow_does_not_talk_in_between(capsys: pytest.CaptureFixture[str], photos: Path) -> None:

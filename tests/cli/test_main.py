@@ -434,6 +434,13 @@ def test_help_fits_a_terminal(
         assert re.fullmatch(r"Example: unseen .*", example.strip())
 
 
+def test_the_list_of_commands_flows(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    assert "may come from anywhere" in unseen(capsys, "--help")[1]
+
+
 @pytest.mark.parametrize("name", sorted(main.COMMANDS))
 def test_help_holds_no_markup(name: str) -> None:
     found = main.loaded(name)

@@ -10,7 +10,7 @@ from unseen.cli.console import Terminal
 from unseen.cli.show_run import announce_copies
 from unseen.cli.terminal import Display, display
 from unseen.experiment.leaks import Copies
-from unseen.training.events import Judged, Step
+from unseen.training.events import ClockDecided, Epoch, Judged, Step
 
 
 @pytest.fixture
@@ -53,6 +53,25 @@ def test_what_follows_training_is_seen_alone(narrow: tuple[Display, io.StringIO]
     shown.event(Judged(classes=215, items=3029))
     assert "training" not in bars(shown)
     assert "judging on 3,029 items of 215 unseen classes" in screen.getvalue()
+
+
+def test_a_training_that_the_clock_shortens_counts_to_its_new_end(
+    narrow: tuple[Display, io.StringIO],
+) -> None:
+    shown, screen = narrow
+    shown.start_training(10)
+    shown.event(ClockDecided("epochs of head after 2", 20))
+    shown.event(Epoch(1, 20, {"loss": 0.5}, lr=0.1, seconds=1.0, images_per_second=1.0))
+    shown.event(ClockDecided("whole begins", False))
+    assert "0/200" in bars(shown)
+    assert "20 epochs of head: the minutes last for no more" in screen.getvalue()
+    assert "epoch   2/20" in screen.getvalue()
+    assert "whole: not begun, the minutes do not last" in screen.getvalue()
+
+
+def test_one_copy_is_one_picture(capsys: pytest.CaptureFixture[str]) -> None:
+    announce_copies(Copies([], across=1, relabelled=0, examples=["a.jpg = b.jpg"]))
+    assert "1 picture of training classes has an exact copy" in capsys.readouterr().out
 
 
 def test_copies_are_counted_and_one_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -164,6 +164,18 @@ def test_who_says_how_deep_or_how_long_gets_no_plan(words: tuple[str, ...]) -> N
 
 
 @pytest.mark.usefixtures("_installed")
+def test_too_little_data_for_depth_gets_a_head_and_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("unseen.experiment.budget.PICTURES", 10_000)
+    context = told(("minutes=3",))
+    assert not context.plan
+    assert context.config == context_of("minutes=3").config
+    (reason,) = [line for line in context.reasons if line.startswith("depth = head: ")]
+    assert "training pictures do not say whether more pays" in reason
+
+
+@pytest.mark.usefixtures("_installed")
 def test_given_keys_hold_on_every_rung_and_a_given_depth_is_climbed_to() -> None:
     config = told(("minutes=30", "loss=margin", "lr=2e-4", "depth=whole", "refit=false")).config
     rungs = [rung_config(config, rung.name) for rung in config.ladder]

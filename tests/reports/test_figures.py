@@ -66,6 +66,12 @@ def test_recall_of_training_and_validation_classes(run: Path) -> None:
     assert line["x0"] == line["x1"] == 2  # epoch 1, counted from 0
 
 
+def test_an_axis_of_recall_ends_at_100(run: Path) -> None:
+    figure = figures.recall_figure(stored_run.read(run))
+    assert figure is not None
+    assert figure["layout"]["yaxis"]["autorangeoptions"] == {"clipmax": 100}
+
+
 def test_grid_png_has_both_frames_and_repeats(run: Path, dataset: Any, tmp_path: Path) -> None:
     out = figures.retrieval_grid_png(run, dataset, tmp_path / "new" / "grid.png", 2)
     colours = {tuple(c) for c in np.asarray(Image.open(out).convert("RGB")).reshape(-1, 3).tolist()}

@@ -78,9 +78,23 @@ def test_a_result_below_its_start_is_the_headline(
     gain = {"recall@1": {"before": 0.908, "after": 0.8, "low": -0.15, "high": -0.06}}
     (run / "result.json").write_text(json.dumps(result | {"start": start, "gain": gain}))
     html = page.write(run, dataset).read_text()
-    assert '<h1><span class="warning">Training made it worse: recall@1 80.0%' in html
+    assert '<h1><span class="warning">Training made it worse.</span>' in html
+    assert "<p>recall@1 80.0% after training" in html, "the numbers are no headline"
     assert "What to try: A lower lr" in html
     assert "ImageNet weights, head at its start" in html
+
+
+def test_copies_across_the_split_are_told_before_the_numbers(
+    run: Path, dataset: Any, result: dict[str, Any]
+) -> None:
+    assert "Exact copies" not in written(run, dataset).text
+    result["data"]["exact copies across the split"] = 3
+    (run / "result.json").write_text(json.dumps(result))
+    assert "Exact copies across the split: 3." in written(run, dataset).text
+
+
+def test_rows_that_need_no_training_are_explained(run: Path, dataset: Any) -> None:
+    assert "the pictures themselves, scaled down" in written(run, dataset).text
 
 
 def test_the_curve_begins_with_the_start(run: Path) -> None:

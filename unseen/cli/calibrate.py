@@ -44,10 +44,10 @@ def told(made: Calibration) -> list[str]:
         f"threshold {made.threshold:.4f}: reached by {_share(made.measured_fmr)} of "
         f"{made.wrong_pairs:,} pairs of different classes ({made.classes} validation classes)",
         f"  on other new classes: at most {_share(made.bound)}, with {made.confidence:.0%} "
-        "confidence (classes are the sample)",
+        f"confidence ({made.classes} classes are the sample: more of them narrow it)",
         f"  {_share(made.fnmr)} of the pairs of one class stay below it",
         f"  {_share(made.strangers)} of the pictures find some wrong picture above it among "
-        f"{made.gallery:,}: the more pictures an index holds, the more",
+        f"{made.gallery:,}; in a larger index more of them do",
         f"probability of the same class: off by {100 * made.error:.1f} points on average, on "
         "classes it was not fitted to",
     ]

@@ -1,6 +1,7 @@
 """`unseen data`: look at pictures before training on them, and pack them."""
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -86,7 +87,10 @@ def check(
         has_split = split is not None and dataset.official_test_classes is not None
         kept = write_list(found, fix, with_split=has_split)
         if not as_json:
-            console.print(f"{kept:,} of {len(found.findings):,} pictures: {fix}")
+            console.print(
+                f"{kept:,} of {len(found.findings):,} pictures: {fix}; "
+                f"`unseen train {shlex.quote(str(fix))}` trains on them"
+            )
     if found.has_errors or (lacking and not config.data.values.get(INCOMPLETE)):
         sys.exit(FOUND)
 
@@ -182,14 +186,18 @@ def _print_copies(name: str, found: Survey, groups: list[list[int]]) -> None:
     if not groups:
         return
     across, relabelled = found.across_parts(groups), found.across_classes(groups)
+    count = "1 group" if len(groups) == 1 else f"{len(groups)} groups"
     both = (f"{len(across)} on both sides of the split", "red")
     line = Text.assemble(
         (name, "yellow"),
-        f": {len(groups)} groups of {sum(map(len, groups))} pictures; "
-        f"{len(relabelled)} under several labels, ",
+        f": {count} of {sum(map(len, groups))} pictures; {len(relabelled)} under several labels, ",
         both if across else "none across the split",
     )
     console.print(line)
-    for group in [*across, *(g for g in relabelled if g not in across)][:NAMED]:
-        sentences = [f"{found.findings[i].path} [{found.parts[i] or '-'}]" for i in group[:3]]
-        console.print("  " + " = ".join(sentences))
+    worst = [*across, *(g for g in relabelled if g not in across)]
+    for group in [*worst, *(g for g in groups if g not in worst)][:NAMED]:
+        sentences = [
+            f"{shown(found.findings[i].path)} [{found.parts[i] or 'not used'}]" for i in group[:3]
+        ]
+        more = ["..."] if len(group) > 3 else []
+        console.print("  " + " = ".join(sentences + more))

@@ -98,7 +98,10 @@ def _held(embeddings: Path, labels: Path | None, option: str) -> Items:
     found = read_items(embeddings)
     names = found.labels if labels is None else read_labels(labels)
     if names is None:
-        raise ValueError(f"{embeddings} holds no labels: {option} FILE says where they are")
+        raise ValueError(
+            f"{embeddings} holds no labels: {option} FILE says where they are; of `unseen embed` "
+            "and `unseen features` the .npz holds them"
+        )
     return Items(found.embeddings, names)
 
 

@@ -64,6 +64,10 @@ class Commands(TyperGroup):
     def get_params(self, ctx: Any) -> list[Any]:
         return _without_type_of_flags(super().get_params(ctx))
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        self.help = _flowing(self.help or "")
+        super().format_help(ctx, formatter)
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name = args[0]
         if name not in COMMANDS:

@@ -21,6 +21,8 @@ from unseen.search.answers import MATCH, UNKNOWN, Answer, ask
 from unseen.search.index import Index
 from unseen.search.ingest import require_same_model
 from unseen.search.maintain import model_of
+from unseen.statistics import MIN_CLASSES
+from unseen.training.run_folder import RunFolder
 
 NUMBERS = ("", "similarity", "same class")  # columns that stand to the right
 
@@ -51,7 +53,7 @@ def search(
     if as_json:
         print(json.dumps({"query": str(picture), **answer.to_dict()}, indent=2))
     else:
-        _print(answer, calibration, model.folder.path)
+        _print(answer, calibration, model.folder)
     if html is not None:
         sheet.write_answer(html, opened, picture, answer, calibration)
         if not as_json:
@@ -69,12 +71,10 @@ def _box(words: str) -> Box:
     return x, y, x + width, y + height
 
 
-def _print(answer: Answer, calibration: Calibration | None, run: Path) -> None:
+def _print(answer: Answer, calibration: Calibration | None, run: RunFolder) -> None:
     _print_hits(answer, ["same class", "verdict"] if calibration else [])
     if calibration is None:
-        console.print(
-            f"no probabilities: `unseen calibrate {shlex.quote(str(run))}` makes them",
-        )
+        console.print(f"no probabilities: {_why_none(run)}")
     elif answer.decision == UNKNOWN:
         console.print(
             Text.assemble(("unknown", "bold"), f": nothing reaches {calibration.threshold:.4f}")
@@ -88,6 +88,13 @@ def _print(answer: Answer, calibration: Calibration | None, run: Path) -> None:
                 f"({calibration.confidence:.0%} confidence)",
             ),
         )
+
+
+def _why_none(run: RunFolder) -> str:
+    classes = run.manifest().data.split.validation_classes
+    if classes is not None and classes < MIN_CLASSES:
+        return f"the run kept {classes} classes aside, `unseen calibrate` needs {MIN_CLASSES}"
+    return f"`unseen calibrate {shlex.quote(str(run.path))}` makes them"
 
 
 def _print_hits(answer: Answer, judged: list[str]) -> None:

@@ -80,11 +80,13 @@ def announce_copies(copies: Copies) -> None:
     """Copies on both sides of the split make a score look better than it is."""
     counts = copies.counts()
     if copies.across:
+        one = copies.across == 1
         console.print(
             Text.assemble(
                 (
-                    f"  {copies.across} pictures of training classes have an exact copy across the "
-                    "split, which inflates scores: ",
+                    f"  {copies.across} picture{'' if one else 's'} of training classes "
+                    f"{'has' if one else 'have'} an exact copy across the split, which inflates "
+                    "scores: ",
                     "yellow",
                 ),
                 f"{copies.examples[0]}; all: `unseen data check`",

@@ -66,10 +66,12 @@ class Display:
     def __init__(self, bars: Progress, epochs: int) -> None:
         self.bars, self.epochs = bars, epochs
         self.training: TaskID | None = None
+        self.steps = 0  # of one epoch
         self.tasks: dict[str, TaskID] = {}
 
     def start_training(self, steps_per_epoch: int) -> None:
         self.end_training()
+        self.steps = steps_per_epoch
         self.training = self.bars.add_task("training", total=self.epochs * steps_per_epoch)
 
     def end_training(self) -> None:
@@ -101,7 +103,10 @@ class Display:
                 self.epochs = event.epochs
                 self.start_training(event.steps)
             case ClockDecided():
-                say(f"by the clock: {event.what} = {event.decided}", style="yellow")
+                say(str(event), style="yellow")
+                if not isinstance(event.decided, bool) and self.training is not None:
+                    self.epochs = event.decided
+                    self.bars.update(self.training, total=self.epochs * self.steps)
             case StoppedEarly() | Judged():
                 self.end_training()
                 say(str(event))

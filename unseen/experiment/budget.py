@@ -212,6 +212,8 @@ def planned(context: RunContext, measure: Callable[[RunContext], Speeds] = speed
         minutes = MINUTES
     if minutes is None or not _can_be_planned(context, asked):
         return context
+    if asked.depth == "auto" and (few := _too_few(context)):
+        return replace(context, reasons=[*context.reasons, f"depth = head: {few}"])
     config, made = context.config, context.processes.agreed(lambda: measure(_as_deep(context)))
     own, split = backbone_facts(config.backbone).input_spec.size, context.split
     given = asked.picture_size if isinstance(asked.picture_size, int) else None
@@ -246,12 +248,21 @@ def _is_usual(asked: Config) -> bool:
 
 
 def _can_be_planned(context: RunContext, asked: Config) -> bool:
-    config, labels = context.config, context.dataset.labels
-    is_head = depth_of(config.freeze_until) == FIRST
+    is_head = depth_of(context.config.freeze_until) == FIRST
     is_open = asked.freeze_until == "auto" and not asked.ladder
-    classes = len(np.unique(labels[context.split.validation]))
-    says_enough = classes >= CLASSES and len(context.split.train) >= PICTURES
-    return is_head and is_open and can_climb(config) and (says_enough or asked.depth != "auto")
+    return is_head and is_open and can_climb(context.config)
+
+
+def _too_few(context: RunContext) -> str:
+    """Why these data do not say whether depth pays, in words; nothing where they do."""
+    split = context.split
+    classes, pictures = len(np.unique(context.dataset.labels[split.validation])), len(split.train)
+    if classes >= CLASSES and pictures >= PICTURES:
+        return ""
+    return (
+        f"{classes:,} validation classes and {pictures:,} training pictures do not say whether "
+        f"more pays, {CLASSES} and {PICTURES} would"
+    )
 
 
 def _rungs(asked: Config, found: Plan, backbone: str) -> list[Rung]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from unseen.contracts import Dataset, IdentifiedDataset, Progress, Split
 from unseen.data.pictures import duplicates
+from unseen.training.manifest import ACROSS
 
 NAMED = 3  # pairs of copies that are named one by one
 
@@ -27,7 +28,7 @@ class Copies:
     def counts(self) -> dict[str, int]:
         return {
             "exact copies": sum(len(group) - 1 for group in self.groups),
-            "exact copies across the split": self.across,
+            ACROSS: self.across,
             "exact copies under other labels": self.relabelled,
         }
 

@@ -22,6 +22,7 @@ from unseen.reports.stored_run import StoredRun, TestEmbeddings
 from unseen.reports.tables import metric_title, percent
 from unseen.statistics import Comparison, compare
 from unseen.training.checksums import checked
+from unseen.training.manifest import DataFacts
 
 METRIC = "recall@1"
 SHOWN = 12
@@ -155,6 +156,10 @@ def _row(
     return thumbnails.Row(thumbnails.query(items[query], dataset), answers)
 
 
+def _items(data: DataFacts) -> str:
+    return data.name if data.items is None else f"{data.items:,} items of {data.name}"
+
+
 def _tests(
     runs: tuple[StoredRun, StoredRun], paths: tuple[Path, Path]
 ) -> tuple[TestEmbeddings, TestEmbeddings]:
@@ -174,8 +179,8 @@ def _tests(
         )
     if prints[0] != prints[1]:
         raise ValueError(
-            f"the runs were judged on different data ({data[0].name} and {data[1].name}, or other "
-            "files of it): only the same queries can be compared"
+            f"the runs were judged on different data ({_items(data[0])}, {_items(data[1])}; "
+            "fingerprints differ): only the same queries can be compared, so train both on the same"
         )
     if not np.array_equal(found[0].indices, found[1].indices):
         raise ValueError(

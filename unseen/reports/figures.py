@@ -83,11 +83,14 @@ def recall_figure(run: StoredRun, metric: str = "recall@1") -> Json | None:
             continue
         x, y = list(values), _readable([100 * value for value in values.values()])
         trace = _trace(title, x, y, {"color": colour, "width": 2, "dash": dash})
-        traces.append(trace | {"mode": "lines+markers", "marker": {"size": 5}})
+        drawn = {"mode": "lines+markers", "marker": {"size": 5}, "cliponaxis": False}
+        traces.append(trace | drawn)
     if not traces:
         return None
     hover = "%{y:.1f} %<extra>%{fullData.name}</extra>"
-    return _figure(traces, f"{metric}, %", chosen_epoch(run), hover)
+    figure = _figure(traces, f"{metric}, %", chosen_epoch(run), hover)
+    figure["layout"]["yaxis"]["autorangeoptions"] = {"clipmax": 100}
+    return figure
 
 
 def retrieval_grid_png(run: Path, dataset: Dataset, out: Path, num_queries: int = 6) -> Path:

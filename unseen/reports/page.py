@@ -96,6 +96,8 @@ def _notices(run: StoredRun) -> list[str]:
         texts.append(tables.ON_TEST)
     if run.result and (said := tables.incomplete(run.result)):
         texts.append(said)
+    if run.result and (said := tables.copies(run.result)):
+        texts.append(said)
     if any(event.test is not None for event in run.epochs):
         texts.append(tables.WATCHED)
     return texts

@@ -48,6 +48,10 @@ MEANINGS = {
         "how well a blind grouping (k-means) of the test pictures agrees with their classes",
     ),
 }
+ROWS = {  # what needs no training
+    "principal": "of what the head is given before training, as many as the embedding has values",
+    "pixels": "the pictures themselves, scaled down",
+}
 
 
 @dataclass(frozen=True)
@@ -86,8 +90,10 @@ def headline(run: StoredRun) -> Headline:
     )
     before, after = f"Finds the right {one} first in ", f" of queries, {unseen}{others}"
     found = tables.no_gain(run.result)
-    said = {} if found is None else {"warning": found.text, "level": found.level}
-    return Headline(before, _percent(best.value), after, **said)
+    if found is None:
+        return Headline(before, _percent(best.value), after)
+    said, _, detail = found.text.partition(": ")
+    return Headline(before, _percent(best.value), after, f"{said}.", detail, found.level)
 
 
 def head_bars(result: Result) -> list[tables.ScoreRow]:
@@ -123,7 +129,8 @@ def scores(result: Result) -> Part:
         "Scores",
         table=tables.page_table(result),
         explained=text,
-        meanings=[MEANINGS[key] for key in MEANINGS if any(n.startswith(key) for n in names)],
+        meanings=[MEANINGS[key] for key in MEANINGS if any(n.startswith(key) for n in names)]
+        + [(tables.row_title(row), text) for row, text in ROWS.items() if row in result.scores],
     )
 
 

@@ -17,6 +17,7 @@ from unseen.evaluation.gain import UNTRAINED
 from unseen.nested import AT, row_at
 from unseen.outside import short_name
 from unseen.pages import render
+from unseen.training.manifest import ACROSS
 from unseen.training.result import Result
 from unseen.training.selection import Selection
 
@@ -132,6 +133,17 @@ def chosen_on_test(result: Result) -> bool:
 def incomplete(result: Result) -> str:
     """What the data lacked, in a sentence; nothing where they were whole."""
     return result.data.incomplete or ""
+
+
+def copies(result: Result) -> str:
+    """Pictures with a copy in another part, in a sentence; nothing where there are none."""
+    number = getattr(result.data, ACROSS, 0)
+    if not number:
+        return ""
+    return (
+        f"Exact copies across the split: {number:,}. They make scores look better than they are; "
+        "`unseen data check` names them, and with --fix FILE writes a list without them."
+    )
 
 
 def descriptor(result: Result) -> str:

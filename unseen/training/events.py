@@ -143,6 +143,11 @@ class ClockDecided:
     what: str
     decided: bool | int
 
+    def __str__(self) -> str:
+        if isinstance(self.decided, bool):
+            return f"{self.what.removesuffix(' begins')}: not begun, the minutes do not last"
+        return f"{self.decided} {self.what.partition(' after ')[0]}: the minutes last for no more"
+
 
 @dataclass(frozen=True, config=CHECKED)
 class Resumed:

@@ -20,6 +20,7 @@ from unseen.training.checksums import OTHERS
 from unseen.training.stored import CHECKED, OPEN
 
 VERSION = 2
+ACROSS = "exact copies across the split"  # a count that DataFacts may have
 
 
 @dataclass(frozen=True, config=CHECKED)

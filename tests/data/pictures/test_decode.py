@@ -227,8 +227,8 @@ def test_what_is_no_picture_is_named(tmp_path, function):
     text, empty = tmp_path / "text.jpg", tmp_path / "empty.png"
     text.write_text("not a picture at all")
     empty.write_bytes(b"")
-    for path in (text, empty):
-        with pytest.raises(UnreadablePictureError, match=f"{path.name}: not a picture"):
+    for path, why in ((text, "not a picture"), (empty, "no bytes")):
+        with pytest.raises(UnreadablePictureError, match=f"{path.name}: {why}"):
             function(path)
     with pytest.raises(UnreadablePictureError, match=r"gone\.jpg: no such file"):
         function(tmp_path / "gone.jpg")

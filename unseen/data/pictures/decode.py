@@ -215,7 +215,8 @@ def _naming(path: Path) -> Iterator[None]:
     except UnreadablePictureError:
         raise
     except Exception as error:
-        raise UnreadablePictureError(path, _reason(error)) from error
+        empty = path.is_file() and not path.stat().st_size
+        raise UnreadablePictureError(path, "no bytes" if empty else _reason(error)) from error
 
 
 def _refuse_bomb(path: Path, image: Image.Image, max_pixels: int) -> None:
