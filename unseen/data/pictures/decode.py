@@ -157,7 +157,10 @@ def orientation(image: Image.Image) -> int:
 def _opened(source: Source) -> ImageFile.ImageFile:
     if isinstance(source, bytes):
         return _pillow(io.BytesIO(source))
-    kind = os.stat(source).st_mode
+    found = os.stat(source)
+    kind = found.st_mode
+    if stat.S_ISREG(kind) and not found.st_size:
+        raise UnreadablePictureError(source, "no bytes")
     if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):  # to open a pipe is to wait for its writer
         raise UnreadablePictureError(source, "a pipe, socket or device, not a file")
     if not is_text(source):
@@ -215,8 +218,7 @@ def _naming(path: Path) -> Iterator[None]:
     except UnreadablePictureError:
         raise
     except Exception as error:
-        empty = path.is_file() and not path.stat().st_size
-        raise UnreadablePictureError(path, "no bytes" if empty else _reason(error)) from error
+        raise UnreadablePictureError(path, _reason(error)) from error
 
 
 def _refuse_bomb(path: Path, image: Image.Image, max_pixels: int) -> None:
