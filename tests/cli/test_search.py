@@ -9,6 +9,8 @@ import pytest
 from PIL import Image
 
 from unseen.cli import cluster, main
+from unseen.cli.search import why_uncalibrated
+from unseen.training.run_folder import RunFolder
 
 TINY = [
     "data.max_classes=40",
@@ -181,3 +183,12 @@ def test_mistakes_get_one_line(
         assert code in (1, 2)
         assert advice in " ".join((text + errors).split())
         assert "Traceback" not in errors
+
+
+def test_who_cannot_calibrate_is_not_told_to(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    for classes, told in ((2, "the run kept 2 classes aside"), (3, "makes them")):
+        run.file("manifest.json").write_text(
+            json.dumps({"data": {"split": {"validation_classes": classes}}})
+        )
+        assert told in why_uncalibrated(run)

@@ -74,7 +74,7 @@ def _box(words: str) -> Box:
 def _print(answer: Answer, calibration: Calibration | None, run: RunFolder) -> None:
     _print_hits(answer, ["same class", "verdict"] if calibration else [])
     if calibration is None:
-        console.print(f"no probabilities: {_why_none(run)}")
+        console.print(f"no probabilities: {why_uncalibrated(run)}")
     elif answer.decision == UNKNOWN:
         console.print(
             Text.assemble(("unknown", "bold"), f": nothing reaches {calibration.threshold:.4f}")
@@ -90,7 +90,8 @@ def _print(answer: Answer, calibration: Calibration | None, run: RunFolder) -> N
         )
 
 
-def _why_none(run: RunFolder) -> str:
+def why_uncalibrated(run: RunFolder) -> str:
+    """What can be done about it, or that nothing can."""
     classes = run.manifest().data.split.validation_classes
     if classes is not None and classes < MIN_CLASSES:
         return f"the run kept {classes} classes aside, `unseen calibrate` needs {MIN_CLASSES}"
