@@ -92,6 +92,7 @@ def test_naming_another_method_forgets_the_old_values() -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
+        (["learning_rate=0.1"], "unknown key 'learning_rate': did you mean lr?"),
         (["epoch=3"], "unknown key 'epoch': did you mean epochs"),
         (["loss=marginn"], "unknown loss 'marginn': did you mean margin"),
         (

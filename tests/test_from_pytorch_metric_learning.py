@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+import unseen
 from unseen import catalogue, losses
 from unseen.evaluation.metric_names import parse_metric
 
@@ -25,6 +26,22 @@ def test_their_program_does_the_job(capsys: pytest.CaptureFixture[str]) -> None:
     exec(compile(PROGRAMS[1], "theirs", "exec"), {})
     before, after = re.findall(r"'precision_at_1': ([\d.]+)", capsys.readouterr().out)
     assert float(after) > float(before) + 0.4
+
+
+def test_our_loop_does_the_job(capsys: pytest.CaptureFixture[str]) -> None:
+    """On the features that ours begins with."""
+    features = PROGRAMS[0].partition("\n\nloss, miner")[0]
+    exec(compile(f"{features}\n{PROGRAMS[2]}", "loop", "exec"), {})
+    assert float(capsys.readouterr().out.split()[-1]) > 0.6
+
+
+def test_their_samplers_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    from pytorch_metric_learning.samplers import MPerClassSampler
+
+    labels = torch.arange(20).repeat_interleave(4)
+    theirs = MPerClassSampler(labels, m=4, batch_size=16)
+    with pytest.raises(ValueError, match=r'MPerClassSampler is no sampler of.*"per_class": m'):
+        unseen.fit((torch.randn(80, 4), labels), sampler=theirs, out=tmp_path, progress=False)
 
 
 def test_the_counts_of_lines_are_true() -> None:

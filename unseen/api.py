@@ -94,7 +94,8 @@ class Run:
         return self.objects.get(name)
 
     def __str__(self) -> str:
-        return f"{self.path}\n{tables.markdown_table(self.result)}"
+        head = filter(None, [str(self.path), tables.warning_line(self.result)])
+        return "\n".join([*head, tables.markdown_table(self.result)])
 
     def _repr_html_(self) -> str:
         return tables.html_table(self.result)
@@ -112,7 +113,8 @@ def fit(
 
     `data`: what the command line takes (a folder, table, .npz or name), {"name": ...} with further
     values, any data set of (picture, label), a list of (path, label), a datasets.Dataset, or
-    (features, labels). `settings`: every key of a config; network, loss, miner, sampler, protocol,
+    (features, labels). `settings`: every key of a config (docs/training.md); a method with values
+    is {"name": "samples_per_class", "per_class": 4}; network, loss, miner, sampler, protocol,
     regularizers and metrics also take objects. `out`: the run's folder; the same call goes on where
     it was stopped.
     """

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from unseen import catalogue, networks, training
+from unseen import catalogue, networks, outside, training
 from unseen.config import PLAIN, SettledConfig
 from unseen.config_tables import Part
 from unseen.contracts import Dataset, FrozenLayers, IntArray, Network, Sampler, Split, SplitProtocol
@@ -223,6 +223,12 @@ def sampler(config: SettledConfig, items: IntArray, labels: IntArray) -> Sampler
         normalise=config.normalise,
         seed=config.seed,
     )
+    if not hasattr(made, "set_epoch"):
+        raise ValueError(
+            f"{outside.short_name(part.name)} is no sampler of batches (unseen.contracts.Sampler: "
+            "set_epoch, and lists of positions); m items of each class are "
+            'sampler={"name": "samples_per_class", "per_class": m}'
+        )
     return made
 
 

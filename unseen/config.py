@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from unseen import catalogue, config_toml, networks, outside
 from unseen.config_tables import (
+    ELSEWHERE,
     Adapter,
     Auto,
     Depth,
@@ -323,7 +324,7 @@ def make_settled(values: dict[str, Any]) -> SettledConfig:
 def _made(values: dict[str, Any], kind: type[AnyConfig]) -> AnyConfig:
     values = {key: _as_part(key, value) for key, value in values.items()}
     for key, value in values.items():
-        known(key, list(Config.model_fields), "key")
+        known(key, list(Config.model_fields), "key", ELSEWHERE)
         for inner in value if key in TABLES and isinstance(value, dict) else ():
             known(inner, list(TABLES[key].model_fields), f"key of {key}")
     try:
@@ -353,7 +354,7 @@ def put(values: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
     """A copy of the values with one of them set, by a key such as `lr` or `loss.beta`."""
     values = json.loads(json.dumps(values))
     *tables, last = key.split(".")
-    known(tables[0] if tables else last, list(Config.model_fields), "key")
+    known(tables[0] if tables else last, list(Config.model_fields), "key", ELSEWHERE)
     table = values
     for name in tables:
         default = _default_part(name)

@@ -10,6 +10,14 @@ from unseen.training.optimisers import Optimiser
 Auto = Literal["auto"]
 Depth = Literal["head", "last", "whole"]
 
+ELSEWHERE = {  # what other libraries call our keys, where the spelling does not lead there
+    "learning_rate": "lr",
+    "criterion": "loss",
+    "model": "network",
+    "augmentation": "transform",
+    "amp": "precision",
+}
+
 
 def _rising(sizes: list[int]) -> list[int]:
     if sizes != sorted(set(sizes)) or len(sizes) == 1:

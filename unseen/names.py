@@ -14,11 +14,16 @@ NOT_METHODS = ("base",)
 _LISTED = 40  # names in one answer
 
 
-def known(word: str, words: Iterable[str], what: str) -> str:
-    """The word itself if it is one of the words; otherwise a ValueError with the nearest ones."""
+def known(
+    word: str, words: Iterable[str], what: str, elsewhere: Mapping[str, str] | None = None
+) -> str:
+    """The word itself if it is one of the words; otherwise a ValueError with the nearest ones.
+    elsewhere: the right word for one that other libraries have."""
     words = list(words)
     if word in words:
         return word
+    if elsewhere is not None and word in elsewhere:
+        raise ValueError(f"unknown {what} {word!r}: did you mean {elsewhere[word]}?")
     raise ValueError(f"unknown {what} {word!r}: {advice(word, words)}")
 
 

@@ -117,8 +117,10 @@ def held(name: str) -> Any:
     """The object behind a name."""
     if name not in _held.get():
         raise ValueError(
-            f"{name.removeprefix(OBJECT)} was an object given from Python, which has no name: give "
-            "it again, or, if it is the data, say where the same items lie with --data PATH"
+            f"{name.removeprefix(OBJECT)} was an object given from Python, which commands cannot "
+            "find by name. In Python give it again: the same unseen.fit(...) gives the finished "
+            "run, unseen.load(RUN, network=...) its network. If it is the data, say where the same "
+            "items lie with --data PATH"
         )
     return _held.get()[name]
 

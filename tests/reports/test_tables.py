@@ -1,6 +1,7 @@
 """The score table says the numbers of result.json, in every form, and tolerates gaps."""
 
 import copy
+import html
 import json
 from typing import Any
 
@@ -99,6 +100,13 @@ def test_a_result_below_its_start_is_said_first_and_in_red(result: dict[str, Any
     assert title.plain.startswith("Training made it worse: recall@1 80.0% after training, 90.8%")
     assert "red" in str(title.spans[0].style)
     assert tables.no_gain(read(result)) is None, "a result of version 0.1"
+
+
+def test_in_python_too(result: dict[str, Any]) -> None:
+    told = tables.warning_line(read(worse(result)))
+    assert told.startswith("Training made it worse: recall@1 80.0% after training, 90.8%")
+    assert told in html.unescape(tables.html_table(read(worse(result))))
+    assert tables.warning_line(read(result)) == ""
 
 
 def test_the_start_of_a_pretrained_network_is_called_what_it_is(result: dict[str, Any]) -> None:

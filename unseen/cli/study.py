@@ -248,6 +248,9 @@ def _measuring() -> Iterator[published_studies.Told]:
 @contextmanager
 def _shown(out: Path | None) -> Iterator[Callable[[StudyProgress], None]]:
     """A line of progress with the time left, the failures, and the table as it grows."""
+    if not console.is_terminal:
+        yield _told_in_lines()
+        return
     began, first, last = time.monotonic(), -1, -1
     content: list[object] = [Text("starting workers ...")]
     with Live(Group(), console=console, refresh_per_second=2, transient=True) as live:
@@ -268,6 +271,24 @@ def _shown(out: Path | None) -> Iterator[Callable[[StudyProgress], None]]:
             live.update(Group(*content))  # type: ignore[arg-type]
 
         yield tell
+
+
+def _told_in_lines() -> Callable[[StudyProgress], None]:
+    """In a pipe or a file nothing is replaced: a line when a run begins, ends or fails."""
+    console.print("starting workers ...")
+    began = time.monotonic()
+    said: list[StudyProgress] = []
+
+    def tell(now: StudyProgress) -> None:
+        if now in said[-1:]:
+            return
+        failed = said[-1].failed if said else {}
+        said.append(now)
+        console.print(_line(now, now.ended - said[0].ended, time.monotonic() - began))
+        for title in now.failed.keys() - failed.keys():
+            console.print(f"failed: {title}: {now.failed[title]}")
+
+    return tell
 
 
 def _line(now: StudyProgress, done: int, seconds: float) -> str:

@@ -215,6 +215,12 @@ def no_gain(result: Result | None) -> Finding | None:
     return None if found is None or found.level == "good" else found
 
 
+def warning_line(result: Result) -> str:
+    """The same with what to try, on one line; nothing where training has added something."""
+    found = no_gain(result)
+    return "" if found is None else f"{found.text} {found.remedy}"
+
+
 def _with_verdict(title: str, result: Result) -> Text:
     found = no_gain(result)
     if found is None:
@@ -245,7 +251,9 @@ def page_table(result: Result) -> PageTable:
 
 def html_table(result: Result) -> str:
     """The same as HTML, for a notebook."""
-    return render("reports/score_table", table=page_table(result))
+    table = page_table(result)
+    warning = " ".join(filter(None, [warning_line(result), table.warning]))
+    return render("reports/score_table", table=replace(table, warning=warning))
 
 
 def _two_lines(cell: Score | None) -> Text:

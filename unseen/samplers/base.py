@@ -111,8 +111,8 @@ class BatchSampler(ABC):
         self.labels = np.asarray(labels, dtype=np.int64)
         if len(self.items) != len(self.labels) or not len(self.items):
             raise ValueError(
-                f"items and labels must be equally many and not empty, "
-                f"got {len(self.items)} and {len(self.labels)}"
+                "items and labels must be equally many and not empty: the positions that are drawn "
+                f"from, and the label of each; got {len(self.items)} and {len(self.labels)}"
             )
         if batch_size < 2:
             raise ValueError(f"batch_size must be at least 2, got {batch_size}")

@@ -125,5 +125,6 @@ def test_what_is_no_data_is_refused(given: Any) -> None:
 
 
 def test_normalised_tensors_are_refused_with_advice() -> None:
-    with pytest.raises(ValueError, match="Leave normalising to the run"):
-        as_picture(torch.randn(3, 8, 8))
+    told = r"got float32 \[3, 8, 9\] from -2 to 2.5. Leave normalising to the run"
+    with pytest.raises(ValueError, match=told):
+        as_picture(torch.linspace(-2, 2.5, 3 * 8 * 9).view(3, 8, 9))

@@ -133,7 +133,7 @@ def as_picture(given: Any) -> Image.Image:
         return given.convert("RGB")
     if isinstance(given, str | Path):
         return decode(Path(given))
-    pixels = np.asarray(given)
+    pixels = array = np.asarray(given)
     if pixels.ndim == 3 and pixels.shape[0] in (1, 3) and pixels.shape[2] not in (1, 3):
         pixels = pixels.transpose(1, 2, 0)  # channels first, as tensors have them
     if pixels.ndim == 3 and pixels.shape[2] == 1:
@@ -143,8 +143,8 @@ def as_picture(given: Any) -> Image.Image:
     if pixels.dtype != np.uint8 or pixels.ndim not in (2, 3) or pixels.shape[2:] not in ((), (3,)):
         raise ValueError(
             "a picture must be a PIL picture, a path, or an array of uint8 or of floats from 0 to "
-            f"1, [height, width(, 3)] or [3, height, width]; got {pixels.dtype} "
-            f"{list(pixels.shape)}. Leave normalising to the run."
+            f"1, [height, width(, 3)] or [3, height, width]; got {_said(array)}. Leave normalising "
+            "to the run."
         )
     return Image.fromarray(pixels).convert("RGB")
 
@@ -229,3 +229,9 @@ def _fingerprint(labels: NDArray[np.int64], names: Sequence[str], digests: Seque
     digest = hashlib.sha256(labels.tobytes() + "\0".join(map(str, names)).encode())
     digest.update(b"".join(digests))
     return digest.hexdigest()
+
+
+def _said(array: NDArray[Any]) -> str:
+    """float32 [3, 32, 32] from -2.1 to 2.6."""
+    ends = f" from {array.min():.2g} to {array.max():.2g}" if array.dtype.kind == "f" else ""
+    return f"{array.dtype} {list(array.shape)}{ends}"
