@@ -131,7 +131,7 @@ def test_the_terminal_names_three_missing_pictures(
     names: str, shown: str, result: dict[str, Any]
 ) -> None:
     said = "15 pictures of Cars196 (Stanford Cars) are missing ({})."
-    lacking = result | {"data": {"incomplete": said.format(names)}}
+    lacking = read(result | {"data": {"incomplete": said.format(names)}})
     assert said.format(shown) in str(tables.score_table(lacking).caption)
     assert said.format(names) in tables.markdown_table(lacking)
 
