@@ -66,8 +66,9 @@ class _Differentiable(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+        inputs = ctx.saved_tensors  # raises where they were freed, or changed in place since
         if torch.is_grad_enabled():  # the gradient is to be differentiated too
-            return None, None, *_gradients(ctx.formula, ctx.saved_tensors, grad)
+            return None, None, *_gradients(ctx.formula, inputs, grad)
         return None, None, *ctx.back(grad)
 
 

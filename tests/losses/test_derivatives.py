@@ -54,10 +54,21 @@ def test_gradients_by_torch_func_are_those_of_backward(loss: Loss) -> None:
     found, value = torch.func.grad_and_value(lambda x: loss(x, LABELS))(x)
     torch.testing.assert_close(value, loss(x, LABELS).detach())
     torch.testing.assert_close(found, gradient(loss, x))
-    if not isinstance(loss, LabelLoss):
-        listed = Triplets(torch.tensor([0]), torch.tensor([2]), torch.tensor([1]))
-        by_func = torch.func.grad(lambda x: loss(x, LABELS, listed))(x)
-        torch.testing.assert_close(by_func, gradient(loss, x, listed))
+
+
+# item 2 is a positive of item 0 and, by the switch, a negative too
+SWITCHED = Triplets(torch.tensor([0, 0]), torch.tensor([2, 0]), torch.tensor([1, 2]))
+LISTED = Triplets(torch.tensor([0]), torch.tensor([2]), torch.tensor([1]))
+
+
+@pytest.mark.parametrize("given", [LISTED, SWITCHED], ids=["listed", "switched"])
+def test_gradients_of_listed_triplets_by_torch_func(loss: Loss, given: Triplets) -> None:
+    if isinstance(loss, LabelLoss):
+        pytest.skip("it takes no tuples")
+    x = embeddings()
+    found, value = torch.func.grad_and_value(lambda x: loss(x, LABELS, given))(x)
+    torch.testing.assert_close(value, loss(x, LABELS, given).detach())
+    torch.testing.assert_close(found, gradient(loss, x, given))
 
 
 def test_several_batches_at_once(loss: Loss) -> None:

@@ -37,7 +37,8 @@ class Supcon(MatrixLoss):
     def slope(self, sim: Tensor, pos: Tensor, neg: Tensor) -> tuple[Tensor, Tensor]:
         """The value, and its gradient by the similarities."""
         num_pos, num_neg = pos.sum(dim=1, keepdim=True), neg.sum(dim=1, keepdim=True)  # [N, 1]
-        push, shares = soft_maximum(among(pos + neg).add_(sim, alpha=1 / self.temperature))
+        counted = torch.maximum(pos, neg)  # a pair may be both, by the switch
+        push, shares = soft_maximum(among(counted).add_(sim, alpha=1 / self.temperature))
         wanted = pos / num_pos.clamp(min=1)  # [N, M]
         has_both = torch.minimum(num_pos, num_neg).clamp_(max=1)
         weight = has_both / has_both.sum().clamp(min=1)

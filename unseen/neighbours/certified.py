@@ -14,9 +14,9 @@ and at most D times the smallest normal number more where products underflow. To
     v <= s t p.q + e        and     v >= s t p.q - e
     e = |r| |y| + (|x| + |r|) |z| + g |x| |y| + D tiny
 
-so a pair with s t p.q + e <= bar has v <= bar and is dropped, and the k-th largest s t p.q - e is a
-first bar that k pairs reach. Whatever is left is compared again, in floats; only those values enter
-a list, and only they raise its bar. Lists are therefore those of a search in floats.
+so a pair with s t p.q + e <= bar has v <= bar and is dropped. The first bar is the k-th largest v
+of pairs with the largest p.q. Whatever is left is compared again, in floats; only those values
+enter a list, and only they raise its bar. Lists are therefore those of a search in floats.
 
 The norms above are upper bounds of them: a sum of squares in floats is wrong by at most D u of
 itself, and by D tiny where squares underflow; and x - s p, computed in floats, by 2 u (|x| + |r|).
@@ -25,7 +25,7 @@ one pair in a thousand is compared again.
 
 Rows with alike largest numbers stand in one block and share a scale (`by_scale`): the comparison
 with a bar is then one of whole numbers, and e takes the largest |y| and |z| of a block of columns.
-Where more than an eighth of a block is left, floats are cheaper, and the block is done in floats.
+Where more than a fifth of a block is left, floats are cheaper, and the block is done in floats.
 """
 
 import time
