@@ -209,6 +209,14 @@ def test_metrics_are_the_same_with_groups_and_positions(case: int) -> None:
         torch.testing.assert_close(one.similarities, other.similarities, atol=2e-6, rtol=0)
 
 
+def test_rows_of_one_number_are_not_multiplied_in_integers() -> None:
+    """torch._int_mm gives wrong products of them, not the same each time."""
+    x = zeros_among(80, 1)
+    found = nearest(make_space(x), 3, precision="int8")
+    assert found[1].tolist() == listed(everything(x), 3)
+    assert not certified.pays(x, measure=False)
+
+
 def test_infinite_numbers_are_refused() -> None:
     x = points(40, 8)
     x[3, 2] = math.inf
