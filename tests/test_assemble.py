@@ -308,7 +308,8 @@ def test_a_depth_is_reached_in_rungs_from_the_head() -> None:
     assert (last.freeze_until, last.depth, last.loss.name) == ("blocks.4", "last", "proxy_anchor")
     assert (whole.freeze_until, whole.depth, whole.frozen_bn) == (None, "whole", "full")
     assert last.lr == whole.lr == 3e-4  # what is given holds on every rung
-    assert last.schedule.warm_up == whole.schedule.warm_up == 1
+    proxies = rung_config(config, "proxies")  # the same loss, for the next ones to begin with
+    assert (proxies.depth, proxies.loss, proxies.miner) == ("head", last.loss, None)
     assert len(of_photographs("depth=whole", "epochs=1")[0].ladder) == 2
     rungs = [line.split(" trains")[0] for line in reasons if line.startswith("ladder: ")]
     assert rungs == ["ladder: last", "ladder: whole"]

@@ -64,6 +64,21 @@ def test_every_format_nested_folders_and_hidden_files(root):
     assert np.bincount(data.labels).tolist() == [3, 3, 11, 3, 1]
 
 
+def test_linked_folders_are_followed_and_links_that_lead_back_are_not(root, tmp_path):
+    linked = tmp_path / "linked"
+    linked.mkdir()
+    for folder in root.iterdir():
+        if folder.is_dir():
+            (linked / folder.name).symlink_to(folder)
+    here, there = Folder(root), Folder(linked)
+    assert np.array_equal(there.labels, here.labels)
+    assert there.fingerprint() == here.fingerprint()
+    (root / "loop").symlink_to(root)
+    (linked / "loop").symlink_to(tmp_path)
+    assert len(Folder(root)) == len(here)
+    assert len(Folder(linked)) == len(here)
+
+
 def test_unreadable_files_are_left_out_and_named(root):
     (root / "ant" / "bad.jpg").write_text("no picture")
     (root / "cat" / "1.png").write_bytes((root / "cat" / "1.png").read_bytes()[:30])

@@ -14,7 +14,6 @@ named by `describe()`, as is everything else that is not used; with `strict` the
 one is an error.
 """
 
-import os
 import shlex
 from collections import defaultdict
 from collections.abc import Iterable
@@ -33,6 +32,7 @@ from unseen.data.pictures.files import (
     is_picture,
     pictures_in,
     unreadable,
+    walk,
 )
 from unseen.files import shown
 from unseen.names import near_path
@@ -158,9 +158,7 @@ def _left_out(root: Path, used: dict[_Key, list[Path]]) -> list[str]:
     """What lies below the root and is not used, in sentences."""
     taken = {path for paths in used.values() for path in paths}
     loose, other, empty = [], [], []
-    for parent, folders, files in os.walk(root):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        here = Path(parent)
+    for here, folders, files in walk(root):
         loose += [here / name for name in files if is_picture(name) and here / name not in taken]
         other += [here / name for name in files if not is_picture(name)]
         if not folders and not any(is_picture(name) for name in files) and here != root:

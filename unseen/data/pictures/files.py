@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -130,12 +130,32 @@ def is_picture(name: str) -> bool:
 
 
 def pictures_in(folder: Path) -> list[Path]:
-    """Every picture file below a folder, sorted; hidden folders are passed over."""
-    paths = []
-    for parent, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        paths += [Path(parent, name) for name in files if is_picture(name)]
-    return sorted(paths)
+    """Every picture file below a folder, sorted."""
+    return sorted(
+        parent / name for parent, _, files in walk(folder) for name in files if is_picture(name)
+    )
+
+
+def walk(root: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
+    """Each folder with the names of those in it and of its files. Links are followed, hidden
+    folders and links that lead back to where they were met are passed over."""
+    for parent, folders, files in os.walk(root, followlinks=True):
+        here = Path(parent)
+        folders[:] = sorted(
+            name
+            for name in folders
+            if not name.startswith(".") and not _leads_back(here, name, root)
+        )
+        yield here, folders, files
+
+
+def _leads_back(parent: Path, name: str, root: Path) -> bool:
+    """Whether what a link points to holds a folder on the way to it."""
+    path = parent / name
+    if not path.is_symlink():
+        return False
+    way = [place for place in (parent, *parent.parents) if place.is_relative_to(root)]
+    return any(place.resolve().is_relative_to(path.resolve()) for place in way)
 
 
 def unreadable(paths: Sequence[Path], progress: Progress | None) -> list[UnreadablePictureError]:
