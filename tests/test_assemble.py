@@ -310,9 +310,9 @@ def test_a_depth_is_reached_in_rungs_from_the_head() -> None:
     assert last.lr == whole.lr == 3e-4  # what is given holds on every rung
     proxies = rung_config(config, "proxies")  # the same loss, for the next ones to begin with
     assert (proxies.depth, proxies.loss, proxies.miner) == ("head", last.loss, None)
-    assert len(of_photographs("depth=whole", "epochs=1")[0].ladder) == 2
+    assert len(of_photographs("depth=whole", "epochs=1")[0].ladder) == 3
     rungs = [line.split(" trains")[0] for line in reasons if line.startswith("ladder: ")]
-    assert rungs == ["ladder: last", "ladder: whole"]
+    assert rungs == ["ladder: proxies", "ladder: last", "ladder: whole"]
     assert settle(config, photographs)[0] == config
     for name in ("head", "last", "whole"):  # a run is reopened with its kept rung
         kept = rung_config(config, name)
@@ -321,7 +321,7 @@ def test_a_depth_is_reached_in_rungs_from_the_head() -> None:
         given, _ = of_photographs("depth=last", word)
         assert [rung_config(given, r.name).loss.name for r in given.ladder] == [name]
     mirrored, _ = of_photographs("depth=whole", "mirror=true")  # activations of pairs are not kept
-    assert [rung_config(mirrored, r.name).mirror for r in mirrored.ladder] == [False, "judging"]
+    assert [rung_config(mirrored, r.name).mirror for r in mirrored.ladder[1:]] == [False, "judging"]
     assert of_photographs("depth=head")[0] == of_photographs()[0]
 
 
