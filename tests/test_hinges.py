@@ -32,7 +32,7 @@ def test_hinge_sum_equals_a_loop(below: bool) -> None:
 @pytest.mark.parametrize("block", [3, 1 << 16])
 def test_sums_over_all_triplets_equal_loops(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     monkeypatch.setattr("unseen.hinges.BLOCK", block)
-    dist = torch.rand(6, 5, generator=DRAW, dtype=torch.float64)
+    dist = torch.rand(5, 6, generator=DRAW, dtype=torch.float64).T  # in whatever order it lies
     pos, neg = MASK, ~MASK
     terms = [
         (dist[a, p] - dist[a, n]).item()

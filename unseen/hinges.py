@@ -106,7 +106,7 @@ def triplet_sum(
     pair, anchor = positive_pairs(pos)  # [P]
     near = dist.flatten().index_select(0, pair) + (margin or 0.0)  # [P]
     far = dist - among(neg)  # [N, M]; what is no negative is out of reach: no term, no gradient
-    gradient = torch.zeros_like(dist)
+    gradient = torch.zeros_like(dist, memory_format=torch.contiguous_format)
     total, slope_of_near = dist.new_zeros(()), torch.empty_like(near)
     rows = max(1, BLOCK // max(1, dist.shape[1]))
     for start in range(0, len(anchor), rows):

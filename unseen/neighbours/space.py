@@ -23,8 +23,8 @@ from torch import Tensor
 from unseen.geometry import full_precision, squared_distance
 
 ERROR = (
-    2.0**-21
-)  # of a float32 product of unit vectors; measured: below 2^-21 up to 4096 dimensions
+    2.0**-20
+)  # of a float32 product of unit vectors; measured: up to 0.63 of it at 4,096 numbers
 
 
 @dataclass(frozen=True)
