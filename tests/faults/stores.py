@@ -22,6 +22,7 @@ from unseen.search import maintain, segment
 from unseen.search import manifest as manifests
 from unseen.search.index import Index
 from unseen.search.stores import milvus
+from unseen.search.stores.named import parse
 from unseen.search.writer import Writer
 from unseen.studies import engine, results, tables
 from unseen.studies import plan as plans
@@ -158,7 +159,7 @@ class Indexed:
         create = lambda: Writer.create(out, ingesting.model_entry(model))  # noqa: E731
         with Writer.open(out) if exists else create() as writer:
             if self.store == "milvus" and writer.manifest.milvus is None:
-                writer.use_milvus(milvus.parse("milvus:", out))
+                writer.use_store(parse("milvus:", out))
             sources = ingesting.find([place / "photos"])
             if exists:
                 maintain.update(writer, model, sources)

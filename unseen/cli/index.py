@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from unseen.cli.index_exchange import export_index, import_from
 from unseen.cli.terminal import Size, console, display, tell_left_out
 from unseen.contracts import Progress
 from unseen.experiment.trained import Trained
@@ -15,8 +16,8 @@ from unseen.search import maintain, verify
 from unseen.search import repair as mend
 from unseen.search.index import Index
 from unseen.search.ingest import Ingested, find, ingest, model_entry
-from unseen.search.manifest import read
-from unseen.search.stores.milvus import parse
+from unseen.search.manifest import ApproximateEntry, OutsideEntry, read
+from unseen.search.stores.named import parse
 from unseen.search.writer import Writer
 
 app = typer.Typer(
@@ -47,7 +48,10 @@ def build(
     size: Size = None,
     store: Annotated[
         str | None,
-        typer.Option(help="milvus:URI searches there", show_default="exact here, faiss when large"),
+        typer.Option(
+            help="milvus:URI or lance:URI searches there",
+            show_default="exact here, faiss when large",
+        ),
     ] = None,
 ) -> None:
     """Example: unseen index build runs/birds photos/ --out birds.index
@@ -58,11 +62,11 @@ def build(
     model = Trained.open(run).at(size)
     sources = find(images, label, by_folder)
     exists = (out / "manifest.json").exists()
-    milvus = parse(store, out) if store else None
+    outside = parse(store, out) if store else None
 
     def work(writer: Writer, progress: Progress) -> Ingested:
-        if milvus is not None and writer.manifest.milvus is None:
-            writer.use_milvus(milvus)
+        if outside is not None and writer.manifest.outside is None:
+            writer.use_store(outside)
         return ingest(writer, model, sources, progress)
 
     _add(lambda: Writer.open(out) if exists else Writer.create(out, model_entry(model)), work)
@@ -193,6 +197,10 @@ def repair(index: IndexFolder, run: Run = None, remove_missing: RemoveMissing = 
     _told(done.again, index)
 
 
+app.command("export")(export_index)
+app.command("import")(import_from)
+
+
 def _add(
     open_writer: Callable[[], AbstractContextManager[Writer]],
     work: Callable[[Writer, Progress], Ingested],
@@ -215,10 +223,18 @@ def _told(done: Ingested, path: Path) -> None:
     parts += [f"{done.same:,} were there"] if done.same else []
     parts += [f"{len(done.unreadable):,} cannot be read"] if done.unreadable else []
     console.print(f"{', '.join(parts)}; {path} holds {len(Index.open(path)):,} pictures")
-    faiss = read(path).approximate
-    if faiss is not None:
-        console.print(
-            f"searched by faiss ({faiss.kind}: {faiss.why}); finds {100 * faiss.recall:.1f} % of "
-            f"the 10 nearest of exact search, on {faiss.num_queries} pictures",
+    known = read(path)
+    if known.approximate is not None:
+        _tell_recall(
+            f"faiss ({known.approximate.kind}: {known.approximate.why})", known.approximate
         )
+    if known.outside is not None and known.outside.effort:
+        _tell_recall("Milvus" if known.milvus else "LanceDB", known.outside)
     tell_left_out(done.unreadable)
+
+
+def _tell_recall(who: str, store: ApproximateEntry | OutsideEntry) -> None:
+    console.print(
+        f"searched by {who}; finds {100 * store.recall:.1f} % of the 10 nearest of exact search, "
+        f"on {store.num_queries} pictures",
+    )

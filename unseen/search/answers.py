@@ -83,9 +83,10 @@ def ask(
     k: int = 10,
     calibration: Calibration | None = None,
     filter: Collection[int] | Ids | None = None,
+    label: str | None = None,
 ) -> list[Answer]:
-    """One answer per vector [Q, D]."""
-    found = index.search(vectors, k, filter)
+    """One answer per vector [Q, D]; filter, label: as `Index.search` takes them."""
+    found = index.search(vectors, k, filter, label)
     said: Any = None
     if calibration is not None:
         said = calibration.probability(found.similarities, len(index))

@@ -6,7 +6,8 @@
 
 Opening maps files into memory and reads next to nothing. Any number of processes may read while
 one writes (`writer.py`): a reader keeps the index it opened, `newer()` says if there is a later
-one. Exact up to 200,000 pictures; above, faiss (`stores/approximate.py`); or Milvus.
+one. Exact up to 200,000 pictures; above, faiss (`stores/approximate.py`); or a store outside the
+folder: Milvus, LanceDB (`stores/outside.py`).
 """
 
 from collections.abc import Collection, Iterator
@@ -26,7 +27,8 @@ from unseen.search.manifest import DamagedError, Manifest
 from unseen.search.segment import ID, SERIAL, Facts, Segment
 from unseen.search.stores.approximate import Approximate
 from unseen.search.stores.exact import Exact, Mask, Nearest, best_of
-from unseen.search.stores.milvus import Milvus
+from unseen.search.stores.named import outside
+from unseen.search.stores.outside import Choice, Outside
 
 FEW = 16_384  # pictures that are searched exactly whatever the store
 TRIES = 5  # a writer may tidy away what the manifest just read still named
@@ -103,17 +105,16 @@ class Index:
         vectors: NDArray[np.float32] | Tensor,
         k: int = 10,
         filter: Collection[int] | Ids | None = None,
+        label: str | None = None,
     ) -> Neighbours:
-        """The k nearest pictures of each vector [Q, D], all or those whose ids `filter` holds."""
+        """The k nearest pictures of each vector [Q, D]: all, those whose ids `filter` holds, those
+        with a label, or both."""
         self.require_whole()
         queries = self._queries(vectors)
         if k < 1:
             raise ValueError(f"k must be at least 1, got {k}")
-        allowed = None if self.alive.all() else self.alive
-        if filter is not None:
-            wanted = np.fromiter(filter, dtype=np.int64)
-            allowed = self.alive & np.isin(self._rows[:, ID], wanted)
-        values, rows = self._nearest(queries, k, allowed, filter is not None)
+        allowed, choice = self._chosen(filter, label)
+        values, rows = self._nearest(queries, k, allowed, choice)
         if not len(self._rows):
             return Neighbours(rows.numpy(), values.numpy())
         ids = np.where(rows < 0, -1, self._rows[rows.numpy(), ID])
@@ -160,32 +161,52 @@ class Index:
         return np.array(found, dtype=np.int64)
 
     @cached_property
+    def by_label(self) -> dict[str, Ids]:
+        """Labels, sorted, and the ids of the pictures that have them."""
+        found: dict[str, list[int]] = {}
+        for id, facts in self.every():
+            if facts.label is not None:
+                found.setdefault(facts.label, []).append(id)
+        return {label: np.array(found[label]) for label in sorted(found)}
+
+    @property
     def labels(self) -> dict[str, int]:
         """Labels and how many pictures have them."""
-        counts: dict[str, int] = {}
-        for _, facts in self.every():
-            if facts.label is not None:
-                counts[facts.label] = counts.get(facts.label, 0) + 1
-        return dict(sorted(counts.items()))
+        return {label: len(ids) for label, ids in self.by_label.items()}
 
-    def _nearest(self, queries: Tensor, k: int, allowed: Mask | None, filtered: bool) -> Nearest:
+    def _chosen(
+        self, filter: Collection[int] | Ids | None, label: str | None
+    ) -> tuple[Mask | None, Choice | None]:
+        """Rows that may be found, and how a store is told which."""
+        if filter is None and label is None:
+            return (None if self.alive.all() else self.alive), None
+        allowed = self.alive.copy()
+        if filter is not None:
+            allowed &= np.isin(self._rows[:, ID], np.fromiter(filter, dtype=np.int64))
+        if label is not None:
+            allowed &= np.isin(self._rows[:, ID], self.by_label.get(label, ()))
+        return allowed, Choice(label if filter is None else None, self.serials[allowed])
+
+    def _nearest(
+        self, queries: Tensor, k: int, allowed: Mask | None, choice: Choice | None
+    ) -> Nearest:
         """By the store where there is one; what it does not hold, and small choices, exactly."""
         few = allowed is not None and int(allowed.sum()) <= FEW
-        asks_milvus = self.manifest.milvus is not None and not filtered
-        if few or not (asks_milvus or self.manifest.approximate):
+        if few or not (self.manifest.outside or self.manifest.approximate):
             return self.exact.search(queries, k, allowed)
-        if asks_milvus:
-            asked, last = self._milvus.search(self, queries, k), self._milvus.entry.last_serial
+        live = self.alive if allowed is None else allowed
+        if self.manifest.outside:
+            asked = self._outside.search(self, queries, k, live, choice)
             if asked is None:
                 return self.exact.search(queries, k, allowed)
-            found = asked
+            found, last = asked, self._outside.entry.last_serial
         else:
             found = self._approximate.search(queries, k, allowed)
             last = self._approximate.entry.last_serial
         covered = int(np.searchsorted(self.serials, last, side="right"))
         if covered == len(self.serials):
             return best_of([found], len(queries), k)
-        rest = self.alive.copy() if allowed is None else allowed.copy()
+        rest = live.copy()
         rest[:covered] = False
         return best_of([found, self.exact.search(queries, k, rest)], len(queries), k)
 
@@ -195,9 +216,14 @@ class Index:
         return Approximate(self, self.manifest.approximate)
 
     @cached_property
-    def _milvus(self) -> Milvus:
-        assert self.manifest.milvus is not None
-        return Milvus(self.manifest.milvus, self.manifest.model.size, self.manifest.model.normalise)
+    def _outside(self) -> Outside:
+        assert self.manifest.outside is not None
+        return outside(self.manifest.outside, self.manifest.model)
+
+    def row_facts(self, row: int) -> Facts:
+        """Of a row, counted through all segments, dead ones too."""
+        number = int(np.searchsorted(self._starts, row, side="right")) - 1
+        return self.segments[number].facts(row - int(self._starts[number]))
 
     def row_vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:  # [*rows.shape, D]
         """Vectors of rows, counted through all segments, dead ones too."""

@@ -9,16 +9,15 @@ import hashlib
 import json
 import shlex
 from pathlib import Path
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_serializer
 
 from unseen.files import replace_bytes
 from unseen.names import near_path
 
 NAME = "manifest.json"
 COPY = "manifest.copy.json"  # for repair, should the first be damaged
-NEWER = ("identity", "vanished")  # fields that came after version 0.1
 
 
 class DamagedError(ValueError):
@@ -30,6 +29,11 @@ class DamagedError(ValueError):
 
 class Entry(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    newer: ClassVar[tuple[str, ...]] = ()  # fields that came later: unset, they are not spelled
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, spell: Any) -> dict[str, Any]:
+        return {key: value for key, value in spell(self).items() if value or key not in self.newer}
 
 
 class SegmentEntry(Entry):
@@ -64,12 +68,30 @@ class ApproximateEntry(Entry):
     files: dict[str, str]
 
 
-class MilvusEntry(Entry):
-    """A collection that holds the live rows up to a serial number."""
+class OutsideEntry(Entry):
+    """A store outside the folder, which holds the live rows up to a serial number. Approximate, it
+    has an effort (`ef` or `nprobes`), and how many of the ten nearest of exact search it found."""
 
+    newer: ClassVar[tuple[str, ...]] = ("effort", "recall", "num_queries")
     uri: str
-    collection: str
     last_serial: int = 0
+    effort: int = 0  # none: exact
+    recall: float = 0.0
+    num_queries: int = 0
+
+
+class MilvusEntry(OutsideEntry):
+    """A collection of Milvus. labels: whether it holds them too."""
+
+    newer: ClassVar[tuple[str, ...]] = (*OutsideEntry.newer, "labels")
+    collection: str
+    labels: bool = False
+
+
+class LanceEntry(OutsideEntry):
+    """A table of LanceDB."""
+
+    table: str
 
 
 class VanishedEntry(Entry):
@@ -82,6 +104,7 @@ class VanishedEntry(Entry):
 class Manifest(Entry):
     """Everything an index consists of."""
 
+    newer = ("identity", "vanished", "lance")
     format: Literal[1] = 1
     identity: str = ""  # random: an index deleted and built anew is another. None in version 0.1
     generation: int = 0
@@ -91,7 +114,13 @@ class Manifest(Entry):
     segments: list[SegmentEntry] = []
     approximate: ApproximateEntry | None = None
     milvus: MilvusEntry | None = None
+    lance: LanceEntry | None = None
     vanished: VanishedEntry | None = None
+
+    @property
+    def outside(self) -> MilvusEntry | LanceEntry | None:
+        """The store outside the folder, if there is one."""
+        return self.milvus or self.lance
 
 
 def write(folder: Path, manifest: Manifest) -> None:
@@ -117,8 +146,7 @@ def read(folder: Path, name: str = NAME) -> Manifest:
 
 
 def _spelled(manifest: Manifest) -> bytes:
-    unset = {name for name in NEWER if not getattr(manifest, name)}
-    body = manifest.model_dump(exclude=unset)  # as before there were such fields
+    body = manifest.model_dump()
     digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
     text = json.dumps({"index": body, "sha256": digest}, indent=1, sort_keys=True)
     return f"{text}\n".encode()

@@ -51,6 +51,7 @@ class Facts:
     num_bytes: int  # of the file, and when it was changed: tells whether it is still the same
     modified: int  # nanoseconds
     box: tuple[int, int, int, int] | None = None  # left, top, right, bottom; None: all of it
+    mapped: bool = False  # its vector is an older model's, mapped into the space of this one
 
     @property
     def name(self) -> str:
@@ -63,10 +64,11 @@ class Facts:
         return cls(**facts | {"box": tuple(facts["box"]) if facts.get("box") else None})
 
     def line(self) -> bytes:
-        """Without a box as version 0.1 wrote it."""
+        """Without box and map as version 0.1 wrote it."""
         facts = asdict(self)
-        if self.box is None:
-            del facts["box"]
+        for name in ("box", "mapped"):
+            if not facts[name]:
+                del facts[name]
         return json.dumps(facts, ensure_ascii=False).encode() + b"\n"
 
 

@@ -10,7 +10,8 @@ from unseen.search import segment as segments
 from unseen.search.index import Index
 from unseen.search.manifest import DamagedError, Manifest
 from unseen.search.stores import approximate
-from unseen.search.stores.milvus import Milvus, UnavailableError
+from unseen.search.stores.named import outside
+from unseen.search.stores.outside import UnavailableError
 from unseen.search.writer import ASIDE, LOCK
 
 
@@ -71,18 +72,19 @@ def _inconsistencies(index: Index) -> list[str]:
         facts = segment.every_facts()
         wrong = segment.alive & ~segments.are_places(segment.vectors, index.manifest.model)
         problems += [f"{facts[row].path}: {segments.NO_PLACE}" for row in np.flatnonzero(wrong)]
-    return problems + _in_milvus(index)
+    return problems + _outside(index)
 
 
-def _in_milvus(index: Index) -> list[str]:
-    """Vectors that a Milvus collection holds otherwise than the folder does."""
-    entry, model = index.manifest.milvus, index.manifest.model
+def _outside(index: Index) -> list[str]:
+    """Vectors that a store outside the folder holds otherwise than the folder does."""
+    entry = index.manifest.outside
     if entry is None:
         return []
     rows = np.flatnonzero(index.alive & (index.serials <= entry.last_serial))
+    store = outside(entry, index.manifest.model)
     try:
-        held = Milvus(entry, model.size, model.normalise).vectors(index.serials[rows])
+        held = store.vectors(index.serials[rows])
     except UnavailableError as error:
         return [f"{error}: its vectors were not compared"]
     wrong = int((held != index.row_vectors(rows)).any(axis=1).sum())
-    return [f"Milvus at {entry.uri} lacks {wrong} of {len(rows)} vectors"] if wrong else []
+    return [f"{store.name} at {entry.uri} lacks {wrong} of {len(rows)} vectors"] if wrong else []

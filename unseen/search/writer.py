@@ -27,13 +27,15 @@ from unseen.search.index import Index
 from unseen.search.manifest import (
     ApproximateEntry,
     Manifest,
-    MilvusEntry,
     ModelEntry,
+    OutsideEntry,
     SegmentEntry,
     VanishedEntry,
 )
 from unseen.search.segment import ID, NewPicture, Segment
-from unseen.search.stores import approximate, milvus
+from unseen.search.stores import approximate
+from unseen.search.stores.named import field_of, outside, renewed
+from unseen.search.stores.outside import Outside, UnavailableError, log
 
 LOCK = "lock"
 ASIDE = "rebuild"  # the folder of what will take the place of rows
@@ -62,7 +64,9 @@ class Writer:
 
     @classmethod
     @contextmanager
-    def create(cls, path: Path, model: ModelEntry, first_serial: int = 1) -> Iterator["Writer"]:
+    def create(
+        cls, path: Path, model: ModelEntry, first_serial: int = 1, first_id: int = 1
+    ) -> Iterator["Writer"]:
         """An empty index in a new or empty folder."""
         path.mkdir(parents=True, exist_ok=True)
         with Lock(path / LOCK):
@@ -71,7 +75,9 @@ class Writer:
                 names -= {manifests.COPY}
             if not all(is_aside(name) for name in names):
                 raise ValueError(f"{path} is not empty and no index: choose another --out")
-            empty = Manifest(identity=uuid4().hex, model=model, next_serial=first_serial)
+            empty = Manifest(
+                identity=uuid4().hex, model=model, next_serial=first_serial, next_id=first_id
+            )
             manifests.write(path, empty)
             yield cls(path, manifests.read(path))
 
@@ -138,19 +144,19 @@ class Writer:
             flush_folder(target)
             entries.append(entry.model_copy(update={"name": name}))
         flush_folder(self.path / segments.FOLDER)
-        old = known.milvus
+        old = known.outside
         self._commit(
             segments=[*keep, *entries],
             model=taken.model,
             next_id=max(known.next_id, taken.next_id),
             next_serial=max(known.next_serial, taken.next_serial),
             approximate=approximate,
-            milvus=old if old is None or keep else milvus.renewed(old),
             vanished=self._remembered(vanished),
+            **field_of(old if old is None or keep else renewed(old)),
         )
         if old is not None and not keep:
-            with suppress(milvus.UnavailableError):  # then it stays, and nothing reads it
-                self._milvus(old).drop()
+            with suppress(UnavailableError):  # then it stays, and nothing reads it
+                self._outside(old).drop()
 
     def keep(
         self,
@@ -162,18 +168,19 @@ class Writer:
         remembered = self._remembered(vanished)
         self._commit(segments=list(entries), vanished=remembered, approximate=approximate)
 
-    def use_milvus(self, entry: MilvusEntry) -> None:
-        """Searches go to Milvus from now on; one that cannot be reached is refused."""
-        self._milvus(entry).opened()
-        self._commit(milvus=entry, approximate=None)
+    def use_store(self, entry: OutsideEntry) -> None:
+        """Searches go to Milvus or LanceDB from now on; one that cannot be reached is refused."""
+        self._outside(entry).connect()
+        self._commit(approximate=None, **field_of(entry))
 
     def refresh_store(
         self, progress: Progress | None = None, approximate_above: int = APPROXIMATE_ABOVE
     ) -> None:
-        """Brings Milvus, or the faiss index of a large collection, in line with the rows."""
+        """Brings the store outside, or the faiss index of a large collection, in line with the
+        rows."""
         index, known = self.index(), self.manifest.approximate
-        if self.manifest.milvus is not None:
-            self._bring(index, self.manifest.milvus, progress)
+        if self.manifest.outside is not None:
+            self._bring(index, self._outside(self.manifest.outside), progress)
         elif len(index) <= approximate_above:
             if known is not None:
                 self._commit(approximate=None)
@@ -181,16 +188,16 @@ class Writer:
             made = approximate.make(index, self._new_name(), progress=progress)
             self._commit(approximate=made)
 
-    def _bring(self, index: Index, entry: MilvusEntry, progress: Progress | None) -> None:
+    def _bring(self, index: Index, store: Outside, progress: Progress | None) -> None:
         """What cannot be brought now stays in the folder alone, where it is searched exactly."""
         try:
-            last = self._milvus(entry).bring(index, progress)
-        except milvus.UnavailableError as error:
-            milvus.log.warning(
-                "%s: the index has changed, Milvus follows with its next change", error
+            entry = store.bring(index, progress)
+        except UnavailableError as error:
+            log.warning(
+                "%s: the index has changed, %s follows with its next change", error, store.name
             )
             return
-        self._commit(milvus=entry.model_copy(update={"last_serial": last}))
+        self._commit(**field_of(entry))
 
     def _drifted(self, index: Index, known: ApproximateEntry) -> bool:
         """So much was added or removed since the faiss index was made that it is worth anew."""
@@ -201,8 +208,8 @@ class Writer:
         still = np.isin(covered, live).sum()
         return bool(len(live) - still > MOST_DEAD * len(live) or still < 0.8 * len(covered))
 
-    def _milvus(self, entry: MilvusEntry) -> milvus.Milvus:
-        return milvus.Milvus(entry, self.manifest.model.size, self.manifest.model.normalise)
+    def _outside(self, entry: OutsideEntry) -> Outside:
+        return outside(entry, self.manifest.model)
 
     def _without(self, ids: set[int]) -> list[SegmentEntry]:
         """The segments with the rows of these ids dead."""

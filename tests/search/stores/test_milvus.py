@@ -13,7 +13,8 @@ from unseen.search import index as indexes
 from unseen.search.index import Index
 from unseen.search.manifest import ModelEntry
 from unseen.search.segment import NewPicture
-from unseen.search.stores.milvus import Milvus, parse
+from unseen.search.stores.milvus import Milvus
+from unseen.search.stores.named import parse
 from unseen.search.verify import verify
 from unseen.search.writer import Writer
 
@@ -32,7 +33,7 @@ def test_the_same_neighbours_as_exact_search(
     path, some = tmp_path / "i", rows(700)
     model = entry.model_copy(update={"normalise": normalise})
     with Writer.create(path, model) as writer, Writer.create(tmp_path / "exact", model) as exact:
-        writer.use_milvus(parse("milvus:", path))
+        writer.use_store(parse("milvus:", path))
         for part in (slice(0, 400), slice(400, 600)):
             writer.add(some[part])
             exact.add(some[part])
@@ -44,7 +45,7 @@ def test_the_same_neighbours_as_exact_search(
         writer.refresh_store()
         store = writer.manifest.milvus
         assert store is not None
-        assert Milvus(store, 8, normalise).count() == 597
+        assert len(Milvus(store, 8, normalise).serials()) == 597
         assert verify(path) == []
         for either in (writer, exact):
             either.add(some[600:])  # not brought to Milvus: searched beside it
@@ -55,10 +56,14 @@ def test_the_same_neighbours_as_exact_search(
     found = opened.search(queries, k=10)
     assert found.ids.tolist() == expected.ids.tolist()
     np.testing.assert_allclose(found.similarities, expected.similarities, atol=1e-5)
-    odd = [id for id in opened.ids.tolist() if id % 2]
-    assert (opened.search(queries, k=10, filter=odd).ids % 2 == 1).all()
+    some_ids = [id for id in opened.ids.tolist() if id % 4]
+    exact = Index.open(tmp_path / "exact")
+    by_id, by_label = {"filter": some_ids}, {"label": "label 1"}
+    for asked in (by_id, by_label, by_id | by_label):
+        expected = exact.search(queries, k=10, **asked)
+        assert opened.search(queries, k=10, **asked).ids.tolist() == expected.ids.tolist()
 
-    Milvus(store, 8, normalise)._forget({3})
+    Milvus(store, 8, normalise).forget([3])
     assert "lacks 1 of" in verify(path)[0]
     with Writer.open(path) as writer:
         writer.refresh_store()
@@ -68,5 +73,5 @@ def test_the_same_neighbours_as_exact_search(
 def test_stores_are_named_milvus() -> None:
     assert parse("milvus:http://host:19530", Path("i")).uri == "http://host:19530"
     assert parse("milvus:", Path("i")).uri.endswith("i.milvus.db")
-    with pytest.raises(ValueError, match="milvus:URI"):
+    with pytest.raises(ValueError, match="milvus:URI or lance:URI"):
         parse("redis:", Path("i"))

@@ -19,9 +19,10 @@ from unseen.search import manifest as manifests
 from unseen.search.index import Index
 from unseen.search.manifest import ModelEntry
 from unseen.search.segment import NewPicture
-from unseen.search.stores import milvus
+from unseen.search.stores import outside
 from unseen.search.stores.exact import Exact
-from unseen.search.stores.milvus import Milvus, parse
+from unseen.search.stores.milvus import Milvus
+from unseen.search.stores.named import parse
 from unseen.search.verify import verify
 from unseen.search.writer import Writer
 
@@ -37,7 +38,7 @@ from pathlib import Path
 import numpy as np
 from unseen.search.manifest import ModelEntry
 from unseen.search.segment import Facts, NewPicture
-from unseen.search.stores.milvus import parse
+from unseen.search.stores.named import parse
 from unseen.search.writer import Writer
 
 root = Path(sys.argv[1])
@@ -47,7 +48,7 @@ for store in ("exact", "faiss", "milvus"):
     model = ModelEntry(run="/nowhere", fingerprint="f" * 32, size=8, normalise=True)
     with Writer.create(root / store, model) as writer:
         if store == "milvus":
-            writer.use_milvus(parse("milvus:", root / store))
+            writer.use_store(parse("milvus:", root / store))
         writer.add(rows)
         writer.refresh_store(approximate_above=0 if store == "faiss" else 10**6)
 """
@@ -78,7 +79,7 @@ def copied(written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 @pytest.fixture
 def collection(copied: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The index in Milvus."""
-    monkeypatch.setattr(milvus, "RETRY_SECONDS", 0.0, raising=False)
+    monkeypatch.setattr(outside, "RETRY_SECONDS", 0.0)
     return copied / "milvus"
 
 
@@ -147,7 +148,7 @@ def test_a_file_in_use_is_searched_exactly_and_changed_later(
         writer.refresh_store()
         entry = writer.manifest.milvus
     assert entry is not None
-    assert Milvus(entry, 8, True).count() == 300
+    assert len(Milvus(entry, 8, True).serials()) == 300
     assert verify(collection) == []
 
 
@@ -159,14 +160,14 @@ def test_other_vectors_in_milvus_answer_nobody(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As if a bit of its own files had flipped."""
-    nearest = Milvus._nearest
+    nearest = Milvus.nearest
 
     def damaged(self: Milvus, *asked: Any) -> list[Any]:
         found = nearest(self, *asked)
-        found[0][0]["distance"] += 0.01
+        found[0][1][0] += 0.01
         return found
 
-    monkeypatch.setattr(Milvus, "_nearest", damaged)
+    monkeypatch.setattr(Milvus, "nearest", damaged)
     with caplog.at_level(logging.WARNING):
         found = Index.open(collection).search(queries, k=10)
     assert "holds other vectors" in caplog.text
@@ -180,7 +181,7 @@ def test_a_build_on_a_file_in_use_is_refused_at_once(
 ) -> None:
     with used_elsewhere(collection), Writer.create(tmp_path / "new", entry) as writer:
         with pytest.raises(ValueError, match="in use by another process"):
-            writer.use_milvus(parse(f"milvus:{collection}.milvus.db", tmp_path / "new"))
+            writer.use_store(parse(f"milvus:{collection}.milvus.db", tmp_path / "new"))
         assert writer.manifest.milvus is None
 
 

@@ -116,8 +116,10 @@ def facts_of(shelf: Shelf) -> dict[str, Any]:
     """Numbers and names that may leave the service: no path."""
     calibration, model, known = shelf.calibration, shelf.model, shelf.index.manifest
     changed = (shelf.index.path / manifests.NAME).stat().st_mtime
-    store = "exact" if known.milvus is None else "milvus"
-    found = 1.0
+    store, found = "exact", 1.0
+    if known.outside is not None:
+        store = "milvus" if known.milvus else "lance"
+        found = known.outside.recall or 1.0
     if known.approximate is not None:
         store, found = known.approximate.kind, known.approximate.recall
     return {

@@ -50,12 +50,7 @@ class Shelf:
             model = before.model
         else:
             model = _model(index, run)
-        found: dict[str, list[int]] = {}
-        for id, facts in index.every():
-            if facts.label is not None:
-                found.setdefault(facts.label, []).append(id)
-        by_label = {name: np.array(found[name]) for name in sorted(found)}
-        return cls(index, model, read_calibration(model), by_label)
+        return cls(index, model, read_calibration(model), index.by_label)
 
     def labelled(self, label: str) -> Ids:
         """Ids with a label; a ValueError where there is no such label."""
@@ -91,9 +86,10 @@ class Shelf:
     ) -> Answer:
         """The k nearest pictures, of one label or of all, without those named. judged: with
         verdicts, which hold for the vector of one picture."""
-        allowed = None if label is None else self.labelled(label)
+        if label is not None:
+            self.labelled(label)
         calibration = self.calibration if judged else None
-        found = ask(self.index, vector, k + len(without), calibration, allowed)[0]
+        found = ask(self.index, vector, k + len(without), calibration, label=label)[0]
         return Answer([hit for hit in found.hits if hit.id not in without][:k])
 
     def num_pictures(self, label: str | None, without: Collection[int] = ()) -> int:

@@ -1,1 +1,1 @@
-"""Who finds the nearest vectors: exactly here, approximately with faiss, or Milvus."""
+"""Who finds the nearest vectors: exactly here, approximately with faiss, Milvus or LanceDB."""

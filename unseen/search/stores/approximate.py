@@ -24,6 +24,7 @@ from unseen.files import flush_folder, sha256, write_bytes
 from unseen.search.manifest import ApproximateEntry, DamagedError
 from unseen.search.segment import Held, check
 from unseen.search.stores.exact import Mask, Nearest
+from unseen.search.stores.recall import MOST_EFFORT, NEAREST, QUERIES, RECALL, recall_of
 
 if TYPE_CHECKING:
     from unseen.search.index import Index
@@ -33,10 +34,6 @@ Kind = Literal["hnsw", "ivf_pq"]
 FOLDER = "approximate"
 MEMORY = 2**32
 LINKS = 32  # of each vector in the graph
-RECALL = 0.98
-NEAREST = 10
-QUERIES = 256
-MOST_EFFORT = 2048
 CANDIDATES = {"hnsw": 4, "ivf_pq": 32}  # per picture asked for: packed vectors err more
 CHUNK = 4096
 
@@ -155,16 +152,10 @@ def make(
 
 def _tuned(index: "Index", entry: ApproximateEntry) -> ApproximateEntry:
     """Doubles the effort until the recall is reached."""
-    rows = np.random.default_rng(0).choice(len(index), entry.num_queries, replace=False)
-    queries = torch.from_numpy(index.row_vectors(np.flatnonzero(index.alive)[rows]))
-    k = min(NEAREST, len(index))
-    allowed = None if index.alive.all() else index.alive
-    _, exact = index.exact.search(queries, k, allowed)
     while True:
-        _, found = Approximate(index, entry).search(queries, k, allowed)
-        hits = (exact[:, :, None] == found[:, None, :]).any(dim=2).double().mean()
-        entry = entry.model_copy(update={"recall": round(float(hits), 4)})
-        if hits >= RECALL or entry.effort >= MOST_EFFORT:
+        recall = recall_of(index, Approximate(index, entry).search, entry.num_queries)
+        entry = entry.model_copy(update={"recall": round(recall, 4)})
+        if recall >= RECALL or entry.effort >= MOST_EFFORT:
             return entry
         entry = entry.model_copy(update={"effort": 2 * entry.effort})
 

@@ -6,7 +6,7 @@ import { PAGE, button, cards, element, image, number, pager } from "./elements.j
 
 const FEW = 7;
 const LABELS = 12;
-const STORES = { exact: "exact", hnsw: "a graph (HNSW)", ivf_pq: "cells (IVF-PQ)", milvus: "Milvus" };
+const STORES = { exact: "exact", hnsw: "a graph (HNSW)", ivf_pq: "cells (IVF-PQ)", milvus: "Milvus", lance: "LanceDB" };
 
 export async function start(address, { facts, signal, go }) {
   const seed = Number.parseInt(address.options.seed, 10) || 0;

@@ -1,0 +1,110 @@
+"""An index goes elsewhere and comes back: the same ids, facts, thumbnails and bits."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from unseen.search.exchange import (
+    array_folder,
+    lance_table,
+    milvus_collection,
+    parquet_file,
+    rows,
+)
+from unseen.search.exchange.rows import Exported, Rows, header_of, import_index, rows_of
+from unseen.search.index import Index
+from unseen.search.manifest import ModelEntry
+from unseen.search.segment import NewPicture
+from unseen.search.verify import verify
+from unseen.search.writer import Writer
+
+FORMATS = {
+    "parquet": (parquet_file, "out.parquet", "pyarrow"),
+    "npy": (array_folder, "out", "numpy"),
+    "milvus": (milvus_collection, "out.db", "milvus_lite"),
+    "lance": (lance_table, "out.lance", "lancedb"),
+}
+
+
+@pytest.fixture(autouse=True)
+def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (rows, parquet_file, array_folder, lance_table):
+        monkeypatch.setattr(module, "CHUNK", 16)
+    monkeypatch.setattr(milvus_collection, "BATCH", 7)
+
+
+@pytest.fixture
+def index(tmp_path: Path, entry: ModelEntry, rows: Callable[..., list[NewPicture]]) -> Index:
+    """With what an index can have: a removed last picture, a renewed one that lies at the end, a
+    box, a mapped vector, a label of odd letters, an empty thumbnail, the smallest of numbers."""
+    some = rows(50)
+    odd = replace(some[7].facts, label="Ā'\"\\ 'x", box=(1, 2, 30, 40), mapped=True)
+    tiny = np.full(8, 1e-45, dtype=np.float32)
+    some[7] = replace(some[7], facts=odd, vector=tiny, thumbnail=b"")
+    with Writer.create(tmp_path / "index", entry) as writer:
+        writer.add(some[:30])
+        writer.add(some[30:])
+        writer.add([replace(some[3], id=4)])
+        writer.remove([50, 17])
+    return Index.open(tmp_path / "index")
+
+
+def content(index: Index) -> list[object]:
+    """Everything a reader can learn."""
+    ids = index.ids.tolist()
+    told = [index.thumbnail(id) for id in ids], list(index.every()), index.manifest.model
+    return [ids, index.vectors().tobytes(), *told, index.manifest.next_id]
+
+
+def written(index: Index, name: str, folder: Path) -> tuple[ModuleType, str]:
+    module, place, needed = FORMATS[name]
+    pytest.importorskip(needed)
+    out = str(folder / place)
+    module.write(out, header_of(index), rows_of(index), "pictures")
+    return module, out
+
+
+@pytest.mark.parametrize(
+    "name", ["parquet", "npy", "milvus", pytest.param("lance", marks=pytest.mark.slow)]
+)
+def test_the_way_there_and_back_changes_no_bit(index: Index, tmp_path: Path, name: str) -> None:
+    module, out = written(index, name, tmp_path)
+    made = import_index(module.read(out, "pictures"), tmp_path / "again")
+    assert content(made) == content(index)
+    assert made.ids.tolist()[-1] == 4
+    assert verify(tmp_path / "again") == []
+    if name in ("milvus", "lance"):
+        with pytest.raises(ValueError, match=r"has a collection pictures|already exists"):
+            module.write(out, header_of(index), rows_of(index), "pictures")
+
+
+def test_an_import_that_was_stopped_goes_on(index: Index, tmp_path: Path) -> None:
+    def broken(chunks: Iterator[Rows]) -> Iterator[Rows]:
+        yield next(chunks)
+        raise OSError("gone")
+
+    whole = Exported(header_of(index), broken(rows_of(index)))
+    with pytest.raises(OSError, match="gone"):
+        import_index(whole, tmp_path / "again")
+    assert len(Index.open(tmp_path / "again")) == 16
+    made = import_index(Exported(header_of(index), rows_of(index)), tmp_path / "again")
+    assert content(made) == content(index)
+
+
+def test_what_is_not_whole_or_not_ours_is_refused(index: Index, tmp_path: Path) -> None:
+    some = Exported(header_of(index), iter([next(rows_of(index))]))
+    with pytest.raises(ValueError, match="16 rows came and 48 were exported"):
+        import_index(some, tmp_path / "part")
+    other = header_of(index).model_copy(update={"next_id": 99})
+    with pytest.raises(ValueError, match="is another index"):
+        import_index(Exported(other, rows_of(index)), tmp_path / "part")
+    with pytest.raises(ValueError, match="was not written by"):
+        array_folder.read(str(tmp_path), "pictures")
+    pytest.importorskip("pyarrow")
+    (tmp_path / "x.parquet").write_bytes(b"no")
+    with pytest.raises(ValueError, match="not a whole Parquet file"):
+        parquet_file.read(str(tmp_path / "x.parquet"), "pictures")

@@ -1,0 +1,1 @@
+"""An index as other programs keep vectors: Parquet, LanceDB, Milvus, plain arrays; and back."""

@@ -1,0 +1,75 @@
+"""Rows as Arrow's record batches: the columns of Parquet files and of LanceDB's tables.
+
+    id         int64
+    path       string
+    label      string, null where nobody said
+    num_bytes  int64, and `modified` (nanoseconds): the state of the file
+    box        list of four int64, null for the whole picture
+    mapped     bool: the vector is an old model's, mapped (docs/upgrade.md)
+    vector     float32 [D], a list of fixed size
+    thumbnail  binary, a WebP file
+
+The header is in the schema's metadata under `unseen`.
+"""
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from unseen.extras import install_command
+from unseen.search.exchange.rows import Header, Rows
+from unseen.search.segment import Facts
+
+KEY = b"unseen"
+
+
+def arrow() -> Any:
+    try:
+        import pyarrow  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        raise ValueError(f"this needs pyarrow: {install_command('parquet')}") from error
+    return pyarrow
+
+
+def schema_of(header: Header) -> Any:
+    pa = arrow()
+    columns = [
+        pa.field("id", pa.int64()),
+        pa.field("path", pa.string()),
+        pa.field("label", pa.string()),
+        pa.field("num_bytes", pa.int64()),
+        pa.field("modified", pa.int64()),
+        pa.field("box", pa.list_(pa.int64())),
+        pa.field("mapped", pa.bool_()),
+        pa.field("vector", pa.list_(pa.float32(), header.model.size)),
+        pa.field("thumbnail", pa.binary()),
+    ]
+    return pa.schema(columns, metadata={KEY: header.model_dump_json().encode()})
+
+
+def header_in(schema: Any, source: object) -> Header:
+    return Header.read((schema.metadata or {}).get(KEY), source)
+
+
+def to_batch(rows: Rows, schema: Any) -> Any:
+    pa = arrow()
+    flat = pa.array(np.ascontiguousarray(rows.vectors).ravel())
+    told = {
+        field.name: [getattr(facts, field.name) for facts in rows.facts] for field in fields(Facts)
+    }
+    columns = told | {
+        "id": rows.ids,
+        "vector": pa.FixedSizeListArray.from_arrays(flat, rows.vectors.shape[1]),
+        "thumbnail": list(rows.thumbnails),
+    }
+    arrays = [pa.array(columns[field.name], type=field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def from_batch(batch: Any) -> Rows:
+    ids = batch["id"].to_numpy(zero_copy_only=False)
+    flat = batch["vector"].flatten().to_numpy(zero_copy_only=False)
+    told = batch.select([field.name for field in fields(Facts)]).to_pylist()
+    facts = [Facts(**row | {"box": tuple(row["box"]) if row["box"] else None}) for row in told]
+    return Rows(ids, flat.reshape(len(ids), -1), facts, batch["thumbnail"].to_pylist())

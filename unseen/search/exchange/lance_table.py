@@ -1,0 +1,19 @@
+"""An index as a table of LanceDB, in a folder or an object store: the columns of `arrow.py`."""
+
+from collections.abc import Iterator
+
+from unseen.search.exchange.arrow import from_batch, header_in, schema_of, to_batch
+from unseen.search.exchange.rows import CHUNK, Exported, Header, Rows
+from unseen.search.stores.lance import connect
+
+
+def write(out: str, header: Header, chunks: Iterator[Rows], table: str) -> None:
+    """One version of a table, so all rows or none."""
+    schema = schema_of(header)
+    connect(out).create_table(table, (to_batch(rows, schema) for rows in chunks), schema=schema)
+
+
+def read(source: str, table: str) -> Exported:
+    opened = connect(source).open_table(table)
+    header = header_in(opened.schema, f"the table {table} of {source}")
+    return Exported(header, map(from_batch, opened.search().to_batches(CHUNK)))

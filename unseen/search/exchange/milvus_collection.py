@@ -1,0 +1,100 @@
+"""An index as a collection of Milvus, ready to be searched, and one of a single row beside it.
+
+NAME         place (of the row in the index), id, path, label, facts, thumbnail (base64), vector
+NAME_header  the header
+"""
+
+import base64
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from unseen.search.exchange.rows import CHUNK, Exported, Header, Rows
+from unseen.search.segment import Facts
+from unseen.search.stores.milvus import MOST_TEXT, connect, index_parameters
+
+BATCH = CHUNK // 4  # rows of one message
+
+
+def write(out: str, header: Header, chunks: Iterator[Rows], table: str) -> None:
+    """The header last: what has one is whole."""
+    client = connect(out)
+    for name in (table, _header(table)):
+        if client.has_collection(name):
+            raise ValueError(f"Milvus at {out} has a collection {name}: choose another --table")
+    _create(client, table, header)
+    place = 0
+    for rows in chunks:
+        made = [_entity(place + i, rows, i) for i in range(len(rows.ids))]
+        for start in range(0, len(made), BATCH):
+            client.insert(table, made[start : start + BATCH])
+        place += len(made)
+    client.create_collection(_header(table), dimension=2, metric_type="L2")
+    client.insert(
+        _header(table), {"id": 0, "vector": [0.0, 1.0], "header": header.model_dump(mode="json")}
+    )
+
+
+def read(source: str, table: str) -> Exported:
+    client = connect(source)
+    if not client.has_collection(_header(table)):
+        raise ValueError(f"Milvus at {source} has no whole export with the name {table}")
+    for name in (table, _header(table)):
+        client.load_collection(name)
+    told = client.get(_header(table), ids=[0])[0]["header"]
+    header = Header.model_validate(told)
+    return Exported(header, _chunks(client, table, header.count))
+
+
+def _chunks(client: Any, table: str, count: int) -> Iterator[Rows]:
+    """In the order of the index, which `place` holds."""
+    for start in range(0, count, BATCH):
+        wanted = f"place >= {start} and place < {start + BATCH}"
+        told = client.query(table, filter=wanted, limit=BATCH, output_fields=["*"])
+        some = sorted(told, key=lambda row: int(row["place"]))
+        yield Rows(
+            np.array([row["id"] for row in some], dtype=np.int64),
+            np.array([row["vector"] for row in some], dtype=np.float32),
+            [_facts(row) for row in some],
+            [base64.b64decode(row["thumbnail"]) for row in some],
+        )
+
+
+def _create(client: Any, name: str, header: Header) -> None:
+    from pymilvus import DataType, MilvusClient  # noqa: PLC0415
+
+    schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
+    schema.add_field("place", DataType.INT64, is_primary=True)
+    schema.add_field("id", DataType.INT64)
+    schema.add_field("path", DataType.VARCHAR, max_length=MOST_TEXT)
+    schema.add_field("label", DataType.VARCHAR, max_length=MOST_TEXT, nullable=True)
+    schema.add_field("facts", DataType.JSON)
+    schema.add_field("thumbnail", DataType.VARCHAR, max_length=MOST_TEXT)
+    schema.add_field("vector", DataType.FLOAT_VECTOR, dim=header.model.size)
+    parameters = index_parameters(header.count, header.model.normalise)
+    client.create_collection(name, schema=schema, index_params=parameters)
+
+
+def _entity(place: int, rows: Rows, row: int) -> dict[str, Any]:
+    facts = asdict(rows.facts[row])
+    return {
+        "place": place,
+        "id": int(rows.ids[row]),
+        "path": facts.pop("path"),
+        "label": facts.pop("label"),
+        "facts": facts,
+        "thumbnail": base64.b64encode(rows.thumbnails[row]).decode(),
+        "vector": rows.vectors[row].tolist(),
+    }
+
+
+def _facts(row: dict[str, Any]) -> Facts:
+    facts = row["facts"]
+    box = tuple(facts["box"]) if facts["box"] else None
+    return Facts(**facts | {"path": row["path"], "label": row["label"], "box": box})
+
+
+def _header(table: str) -> str:
+    return f"{table}_header"
