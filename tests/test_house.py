@@ -47,6 +47,7 @@ ORDER = [
     "training",
     "config_tables",
     "config_toml",
+    "config_keys",
     "config",
     "rungs",
     "shares",

@@ -14,7 +14,8 @@ import numpy as np
 import torch
 
 from unseen import catalogue, networks, outside, training
-from unseen.config import PLAIN, SettledConfig
+from unseen.config import SettledConfig
+from unseen.config_keys import PLAIN
 from unseen.config_tables import Part
 from unseen.contracts import Dataset, FrozenLayers, IntArray, Network, Sampler, Split, SplitProtocol
 from unseen.data.pictures import transforms

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 
 from unseen import catalogue, networks
-from unseen.config import OWN_NETWORK, PLAIN, Config, SettledConfig, depth_of
+from unseen.config import OWN_NETWORK, Config, SettledConfig, depth_of
+from unseen.config_keys import PLAIN
 from unseen.config_tables import Part, WeightedPart
 from unseen.contracts import Dataset, FeatureDataset, OpeningDataset, annotations_of
 from unseen.data.pictures import transforms

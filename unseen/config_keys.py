@@ -1,0 +1,100 @@
+"""Every key of a run: its type and its default. What goes together `config.py` checks."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from unseen.config_tables import (
+    Adapter,
+    Auto,
+    Depth,
+    Ensemble,
+    Head,
+    Memory,
+    Mixing,
+    Optimising,
+    Part,
+    Rung,
+    Scheduling,
+    Sizes,
+    WeightedPart,
+)
+from unseen.evaluation import metric_names
+from unseen.networks.backbone import Mirror
+from unseen.training.optimisers import Precision
+from unseen.training.sinks import Name as SinkName
+
+PLAIN = "plain"  # a backbone and a head, as the other keys say
+
+
+class Keys(BaseModel):
+    """Flat values, and a table per part; frozen and strict."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    data: Part = Part(name="glyphs")
+    seed: int = 0
+    strict: bool = False  # stop at a picture that cannot be read, instead of going on without it
+    device: str = "auto"
+    threads: Annotated[int, Field(ge=1)] | Auto = "auto"
+    workers: Annotated[int, Field(ge=0)] | Auto = "auto"
+    shares: Annotated[int, Field(ge=1)] | Auto = "auto"  # processes that divide each batch
+
+    backbone: str = "auto"
+    network: str = PLAIN  # or net_a ... net_f (`networks/presets.py`), or one from outside
+    weights: str | None = "auto"  # none: random; imagenet; or a file
+    pooling: str = "auto"  # own, avg, max, avg+max, gem
+    mirror: Mirror = False  # the mean of a picture's and its mirror image's descriptor; judging
+    frozen_bn: Literal["off", "stats", "full"] = "off"
+    adapter: Adapter | None = None  # lora: the layers stay, a small matrix beside each is trained
+    depth: Depth | Auto = "auto"  # how far training goes down from the head (`rungs.py`)
+    ladder: list[Rung] = []  # further trainings, each from the best weights so far
+    minutes: Annotated[float, Field(gt=0)] | None = None  # the run ends within them
+    freeze_until: str | None = "auto"  # a layer or "pooled"; what comes before runs only once
+    views: Annotated[int, Field(ge=0)] | Auto = "auto"  # augmented ones kept; 0: as judged
+    cache_dtype: Literal["int16", "float32"] = "int16"
+    embedding_size: Annotated[int, Field(ge=1)] | Auto = "auto"
+    nested: Sizes = []  # prefixes of the embedding that are trained with it, the whole one last
+    nested_weights: list[Annotated[float, Field(gt=0)]] = []  # one for each; []: alike
+    head: Head = Head()
+    ensemble: Ensemble | None = None
+    picture_size: Annotated[int, Field(ge=8)] | Auto | None = "auto"  # None: there are no pictures
+    training_sizes: list[Annotated[int, Field(ge=8)]] = []  # small first; []: picture_size
+    transform: str | None = "auto"
+    smallest_crop: Annotated[float, Field(gt=0, le=1)] | None = None  # share of the area
+
+    sampler: Part = Part(name="samples_per_class")
+    miner: Part | None = Part(name="auto")
+    loss: Part = Part(name="multi_similarity")
+    regularizers: list[WeightedPart] = []
+    memory: Memory | None = None
+    manifold_mixup: Mixing | Literal[False] = False
+
+    batch_size: Annotated[int, Field(ge=2)] | Auto = "auto"
+    micro_batch: Annotated[int, Field(ge=1)] | Auto | None = "auto"  # embedded at a time
+    epochs: Annotated[int, Field(ge=1)] | Auto = "auto"
+    lr: Annotated[float, Field(gt=0)] | Auto = "auto"
+    weight_decay: float = Field(default=1e-4, ge=0)
+    optimiser: Optimising = Optimising()
+    schedule: Scheduling = Scheduling()
+    ema: Annotated[float, Field(gt=0, lt=1)] | None = None
+    precision: Precision = "float32"
+    patience: Annotated[int, Field(ge=1)] | None = None
+    refit: bool = False
+    sinks: list[SinkName] = []
+
+    protocol: str = "half_split"
+    validation_share: Annotated[float, Field(gt=0, lt=1)] | Auto = "auto"
+    split_seed: int = Field(default=0, ge=0)  # draws the classes of the last two protocols
+    folds: int = Field(default=10, ge=2)
+    fold: int = Field(default=0, ge=0)
+    select: Literal["validation", "test"] = "validation"
+    monitor: Literal["validation", "test"] = "validation"
+    layers_every: int = Field(default=0, ge=0)
+    look_every: int = Field(default=1, ge=1)  # epochs; the last one is always looked at
+    look_pictures: Annotated[int, Field(ge=2)] | None = None  # of each part, in whole classes
+
+    descriptor: str = "embedding"
+    normalise: bool | Auto = "auto"  # judge by the cosine; false: by the Euclidean distance
+    evaluation_labels: list[str] = []  # further label columns to judge by, beside the class
+    metrics: list[str] = list(metric_names.USUAL)
