@@ -126,16 +126,21 @@ def whole(config: Config, **values: Any) -> Rung:
 
 def larger(config: Config, **values: Any) -> Rung:
     """Climbed where the rungs before it gained nothing."""
-    free = {key: value for key, value in values.items() if key not in config.model_fields_set}
-    return Rung.model_validate({"name": LARGER, "after": "no gain"} | free)
+    return Rung.model_validate({"name": LARGER, "after": "no gain"} | _free(config, values))
 
 
 def _rung(config: Config, name: str, what: dict[str, Any], usual: dict[str, Any]) -> Rung:
     usual = {"lr": 4e-4, "batch_size": 32, "frozen_bn": "full"} | usual
     if takes_proxy_anchor(config):
         usual |= {"loss": "proxy_anchor", "miner": None}
-    free = {key: value for key, value in usual.items() if key not in config.model_fields_set}
-    return Rung.model_validate({"name": name} | free | what)
+    return Rung.model_validate({"name": name} | _free(config, usual) | what)
+
+
+def _free(config: Config, values: dict[str, Any]) -> dict[str, Any]:
+    """Without keys that the user gave for the whole run; a rung's own, such as its minutes, are no
+    such keys."""
+    given = config.model_fields_set - Rung.model_fields.keys()
+    return {key: value for key, value in values.items() if key not in given}
 
 
 @cache

@@ -9,7 +9,8 @@ import pytest
 from PIL import Image
 
 from unseen.cli import cluster, main
-from unseen.cli.search import why_uncalibrated
+from unseen.evaluation.given import read_items
+from unseen.experiment.calibration import why_impossible
 from unseen.training.run_folder import RunFolder
 
 TINY = [
@@ -59,6 +60,13 @@ def test_from_a_run_to_an_answer(
     with np.load(tmp_path / "x.npz") as arrays:
         assert arrays["vectors"].shape == (9, 16)
         assert arrays["labels"].tolist()[0] == "kind 0"
+        vectors = arrays["vectors"]
+    for name in ("x.csv", "x.parquet"):
+        assert unseen(capsys, "embed", run, photos, "--out", tmp_path / name)[0] == 0
+        items = read_items(tmp_path / name)
+        np.testing.assert_array_equal(items.embeddings.astype(np.float32), vectors)
+        assert items.labels is not None
+        assert items.labels[0] == "kind 0"
 
     code, text, _ = unseen(capsys, "index", "build", run, photos / "kind 0", "--out", index)
     assert code == 0
@@ -162,8 +170,8 @@ def test_embed_leaves_out_what_cannot_be_read(
     code, text, _ = unseen(capsys, "evaluate", "--embeddings", out)
     assert code == 0
     assert "R@1" in text
-    code, _, errors = unseen(capsys, "embed", run, broken, "--out", tmp_path / "x.csv")
-    assert (code, "--out must end in .npz or .npy" in errors) == (2, True)
+    code, _, errors = unseen(capsys, "embed", run, broken, "--out", tmp_path / "x.txt")
+    assert (code, "--out must end in .npz, .npy, .csv" in errors) == (2, True)
     code, _, errors = unseen(capsys, "embed", run, broken, "--out", out)
     assert code == 2
     assert "none of the 7 files can be read" in errors
@@ -187,8 +195,9 @@ def test_mistakes_get_one_line(
 
 def test_who_cannot_calibrate_is_not_told_to(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
-    for classes, told in ((2, "the run kept 2 classes aside"), (3, "makes them")):
+    told = "the run kept 2 classes aside, `unseen calibrate` needs 3"
+    for classes, reason in ((2, told), (3, None)):
         run.file("manifest.json").write_text(
             json.dumps({"data": {"split": {"validation_classes": classes}}})
         )
-        assert told in why_uncalibrated(run)
+        assert why_impossible(run) == reason

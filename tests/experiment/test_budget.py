@@ -178,6 +178,7 @@ def test_too_little_data_for_depth_gets_a_head_and_the_reason(
 @pytest.mark.usefixtures("_installed")
 def test_given_keys_hold_on_every_rung_and_a_given_depth_is_climbed_to() -> None:
     config = told(("minutes=30", "loss=margin", "lr=2e-4", "depth=whole", "refit=false")).config
+    assert all(rung.minutes for rung in config.ladder)  # the run's own minutes are another key
     rungs = [rung_config(config, rung.name) for rung in config.ladder]
     assert {rung.loss.name for rung in rungs} == {"margin"}
     assert {rung.lr for rung in rungs} == {2e-4}

@@ -3,6 +3,7 @@ result holds the scores of both trainings."""
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -169,3 +170,29 @@ def test_the_best_layer_is_chosen_before_the_refit(whole: Path, tmp_path: Path) 
 def test_a_length_chosen_on_test_classes_is_refused() -> None:
     with pytest.raises(ValueError, match="refit needs a length chosen on validation classes"):
         configs.make({"refit": True, "select": "test"})
+
+
+def test_one_that_would_be_late_is_given_up(tmp_path: Path) -> None:
+    spent = [0.0]
+    watch = slow_refit(spent)
+    context = replace(setting_of("minutes=10"), began=0.0, now=lambda: spent[0])
+    for _ in range(2):  # the second time all is read back
+        train_and_judge(context, tmp_path, "test", watch)
+        folder = RunFolder(tmp_path)
+        result = folder.read_json("result.json")
+        assert "refit" not in folder.read_json("manifest.json")
+        assert result["selection"].get("refit") is None
+        assert "before_refit" not in result["scores"]
+        decided = folder.read_json("clock.json")["decided"]
+        assert decided["epochs of refit (head) after 1"] == 1
+
+
+def slow_refit(spent: list[float]) -> Watch:
+    """The clock stands still until the refit begins; each of its steps takes three minutes."""
+
+    def listen(event: Event) -> None:
+        spent[0] += 180 * (isinstance(event, Step) and began[0])
+        began[0] |= isinstance(event, Refitted)
+
+    began = [False]
+    return Watch([listen])

@@ -2,31 +2,36 @@
 
 import io
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
+from numpy.typing import NDArray
 
 from unseen.cli.terminal import Size, console, display, tell_left_out
+from unseen.data.pictures import table_file
 from unseen.data.pictures.decode import UnreadablePictureError
 from unseen.experiment.trained import Trained
 from unseen.files import replace_bytes
 from unseen.search.ingest import find
 
+ARRAYS = (".npz", ".npy")
+
 
 def embed(
     run: Annotated[Path, typer.Argument(help="a folder made by `unseen train`")],
     images: Annotated[list[Path], typer.Argument(help="picture files, folders or tables of them")],
-    out: Annotated[Path, typer.Option(help="the file to write: .npz, or .npy of vectors alone")],
+    out: Annotated[Path, typer.Option(help="the file to write: .npz, .npy, .csv or .parquet")],
     size: Size = None,
 ) -> None:
     """Example: unseen embed runs/birds photos/ --out photos.npz
 
     Writes `vectors` (n x D) and `paths` (n), and `labels` where pictures stand in class folders.
-    A .npy file holds the vectors alone. Files that cannot be read are left out and named.
+    A .npy file holds the vectors alone, a .csv a column for each of their numbers. Files that
+    cannot be read are left out and named. `unseen evaluate --embeddings` reads all of them.
     """
-    if out.suffix.lower() not in (".npz", ".npy"):
-        raise ValueError(f"--out must end in .npz or .npy, got {out}")
+    if out.suffix.lower() not in (*ARRAYS, *table_file.SUFFIXES):
+        raise ValueError(f"--out must end in .npz, .npy, .csv, .tsv or .parquet, got {out}")
     trained = Trained.open(run).at(size)
     found = find(images)
     unreadable: dict[int, UnreadablePictureError] = {}
@@ -37,17 +42,25 @@ def embed(
     if len(left_out) == len(found):
         raise ValueError(f"none of the {len(found):,} files can be read; the first: {left_out[0]}")
     sources = [source for place, source in enumerate(found) if place not in unreadable]
-    file = io.BytesIO()
-    if out.suffix.lower() == ".npy":
-        np.save(file, vectors.numpy())
-    else:
-        np.savez(
-            file,
-            vectors=vectors.numpy(),
-            paths=np.array([str(source.path) for source in sources]),
-            labels=np.array([source.label or "" for source in sources]),
-        )
-    replace_bytes(out, file.getvalue())
+    paths, labels = [str(s.path) for s in sources], [s.label or "" for s in sources]
+    _write(out, vectors.numpy(), paths, labels)
     less = f", {len(left_out):,} files left out" if left_out else ""
     console.print(f"{len(sources):,} vectors of {vectors.shape[1]} numbers: {out}{less}")
     tell_left_out(left_out)
+
+
+def _write(out: Path, vectors: NDArray[np.float32], paths: list[str], labels: list[str]) -> None:
+    suffix, file = out.suffix.lower(), io.BytesIO()
+    if suffix in ARRAYS:
+        if suffix == ".npy":
+            np.save(file, vectors)
+        else:
+            np.savez(file, vectors=vectors, paths=np.array(paths), labels=np.array(labels))
+        replace_bytes(out, file.getvalue())
+        return
+    columns: dict[str, list[Any]] = {"path": paths} | ({"label": labels} if any(labels) else {})
+    if suffix in table_file.PARQUET:
+        columns["vector"] = list(vectors)
+    else:
+        columns |= {f"d{place}": column.tolist() for place, column in enumerate(vectors.T)}
+    table_file.write(out, columns)

@@ -13,7 +13,7 @@ from rich.text import Text
 from unseen.cli.terminal import console
 from unseen.data.pictures.decode import Box
 from unseen.evaluation.calibrate import Calibration
-from unseen.experiment.calibration import read_calibration
+from unseen.experiment.calibration import read_calibration, why_impossible
 from unseen.experiment.trained import BoxedPicture
 from unseen.names import near_path
 from unseen.search import sheet
@@ -21,7 +21,6 @@ from unseen.search.answers import MATCH, UNKNOWN, Answer, ask
 from unseen.search.index import Index
 from unseen.search.ingest import require_same_model
 from unseen.search.maintain import model_of
-from unseen.statistics import MIN_CLASSES
 from unseen.training.run_folder import RunFolder
 
 NUMBERS = ("", "similarity", "same class")  # columns that stand to the right
@@ -74,7 +73,9 @@ def _box(words: str) -> Box:
 def _print(answer: Answer, calibration: Calibration | None, run: RunFolder) -> None:
     _print_hits(answer, ["same class", "verdict"] if calibration else [])
     if calibration is None:
-        console.print(f"no probabilities: {why_uncalibrated(run)}")
+        reason = why_impossible(run)
+        makes = f"`unseen calibrate {shlex.quote(str(run.path))}` makes them"
+        console.print(f"no probabilities: {reason or makes}")
     elif answer.decision == UNKNOWN:
         console.print(
             Text.assemble(("unknown", "bold"), f": nothing reaches {calibration.threshold:.4f}")
@@ -88,14 +89,6 @@ def _print(answer: Answer, calibration: Calibration | None, run: RunFolder) -> N
                 f"({calibration.confidence:.0%} confidence)",
             ),
         )
-
-
-def why_uncalibrated(run: RunFolder) -> str:
-    """What can be done about it, or that nothing can."""
-    classes = run.manifest().data.split.validation_classes
-    if classes is not None and classes < MIN_CLASSES:
-        return f"the run kept {classes} classes aside, `unseen calibrate` needs {MIN_CLASSES}"
-    return f"`unseen calibrate {shlex.quote(str(run.path))}` makes them"
 
 
 def _print_hits(answer: Answer, judged: list[str]) -> None:

@@ -46,7 +46,8 @@ def serve(
         proxies=proxy or [],
     )
     start.check(settings, everybody=no_token)
-    library, other = start.libraries(settings)  # what cannot be opened stops here, in one line
+    with console.status(f"opening {index} and its model"):
+        library, other = start.libraries(settings)  # what cannot be opened stops here, in one line
     message = f"{len(library.shelf.index):,} pictures"
     # a word that is kept in a file or a variable is not for the terminal
     asked = "" if token is None else f"/?token={settings.token}"

@@ -87,7 +87,7 @@ class Display:
                 name = f"training  loss {loss:.3f}  {rate:,.0f} pictures/s"
                 self.bars.update(self.training, advance=1, description=name)
             case Resumed() if self.training is not None:
-                say(f"resumed at step {event.step} of epoch {event.epoch + 1}")
+                say(f"resumed at step {event.step:,}, in epoch {event.epoch + 1}")
                 self.bars.update(self.training, completed=event.step)
             case DescriptorChosen() | RungEnded():
                 say(str(event))

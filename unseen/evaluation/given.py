@@ -137,7 +137,7 @@ def _from_parquet(path: Path) -> Items:
     known = [name for name in LABELS if name in table.column_names]
     labels = np.asarray(table[known[0]].to_pylist()) if known else None
     names = [name for name in table.column_names if name not in {*LABELS, *_PASSED_OVER}]
-    lists = [name for name in names if name in VECTORS or name[:-1] + "s" in VECTORS]
+    lists = [name for name in names if name in VECTORS or f"{name}s" in VECTORS]
     for name in [*lists, *(names if len(names) == 1 else [])]:
         values = table[name].to_pylist()
         if values and isinstance(values[0], list):

@@ -12,6 +12,7 @@ from unseen.experiment.run_context import RunContext, Watch, computing
 from unseen.experiment.selection import more_validation_classes
 from unseen.experiment.trained import Trained
 from unseen.statistics import MIN_CLASSES
+from unseen.training.run_folder import RunFolder
 
 NAME = "calibration.json"
 
@@ -52,6 +53,14 @@ def calibrate_run(
     message = {"model": trained.fingerprint, "on": "validation classes"} | made.to_dict()
     trained.folder.write_json(NAME, message)
     return made
+
+
+def why_impossible(run: RunFolder) -> str | None:
+    """Why a run cannot be calibrated; None where it can."""
+    classes = run.manifest().data.split.validation_classes
+    if classes is None or classes >= MIN_CLASSES:
+        return None
+    return f"the run kept {classes} classes aside, `unseen calibrate` needs {MIN_CLASSES}"
 
 
 def read_calibration(trained: Trained) -> Calibration | None:

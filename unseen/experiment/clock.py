@@ -72,10 +72,14 @@ class Clock:
 
 class Length:
     """How many epochs a training has: fewer than planned where the minutes would not last. again:
-    what was decided before a stop is told again, because the run's journal has lost it."""
+    what was decided before a stop is told again, because the run's journal has lost it. at_once: a
+    training that would be shorter than planned ends, because it is of no use."""
 
-    def __init__(self, clock: Clock, name: str, after: float, again: bool = False) -> None:
-        self.clock, self.name, self.after, self.again = clock, name, after, again
+    def __init__(
+        self, clock: Clock, name: str, after: float, again: bool = False, at_once: bool = False
+    ) -> None:
+        self.clock, self.name, self.after = clock, name, after
+        self.again, self.at_once = again, at_once
         self.began, self.done = clock.now(), 0
 
     def begun(self, done: int, epochs: int) -> int:
@@ -95,6 +99,8 @@ class Length:
             left = self.clock.left - 60 * self.after
             if (epochs - done) * each <= LATE * left:
                 return epochs
+            if self.at_once:
+                return done
             return min(epochs, max(done, done + int(left / each)))
 
         return int(self.clock.decide(self._what(done), fitting, epochs))

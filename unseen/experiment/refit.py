@@ -4,13 +4,15 @@ all training classes for that long; only then are the test classes read.
 The second training starts anew, with the same learning rates, in `refit/` of the run's folder, and
 goes on after a stop like the first. Then its weights are the run's; those that were selected stay
 in `selected/`, and the result has the scores of both. A "best" descriptor is chosen before, while
-the validation classes are still unseen.
+the validation classes are still unseen. Its length is no matter of minutes: where they do not last
+for all of it, it is given up and the selected weights stay the run's.
 """
 
 from dataclasses import asdict, replace
 
 import numpy as np
 
+from unseen.experiment.clock import Clock, Length
 from unseen.experiment.fit import Fit
 from unseen.experiment.ladder import (
     FILES,
@@ -38,23 +40,29 @@ from unseen.training.selection import (
 SELECTED = "selected"  # where the weights from before the refit are kept
 
 
-def refit(context: RunContext, folder: RunFolder, selection: Selection, watch: Watch) -> Selection:
+def refit(
+    context: RunContext, folder: RunFolder, selection: Selection, watch: Watch, clock: Clock
+) -> Selection:
     """Trains again, or goes on with it; returns the selection, which tells of it."""
     whole, second = all_training_classes(context), RunFolder(folder.file("refit"), folder.processes)
+    selected = selection
     if not second.has(SELECTION):
         if context.config.descriptor == BEST:
             kept = kept_context(context, selection)
             selection, _ = choose_descriptor(kept, folder, selection, watch)
         classes = len(np.unique(context.dataset.labels[whole.split.train]))
         facts = Refit(selection.epoch + 1, classes, len(whole.split.train))
-        folder.note_refit(asdict(facts))
         write_selection(second, replace(selection, refit=facts))
     selection = read_selection(second)
-    last = _trained_again(whole, folder, second, selection, watch)
+    last = _trained_again(whole, folder, second, selection, watch, clock)
+    if last is None:
+        return selected
+    assert selection.refit is not None, "written before it begins"
+    folder.note_refit(asdict(selection.refit))
     for name in FILES:
         if not folder.has(f"{SELECTED}/{name}"):
-            selected = rung_folder(folder, _chain(selection)[-1].name)
-            folder.write_tensors(f"{SELECTED}/{name}", kept_tensors(selected, name))
+            kept_rung = rung_folder(folder, _chain(selection)[-1].name)
+            folder.write_tensors(f"{SELECTED}/{name}", kept_tensors(kept_rung, name))
         folder.write_tensors(name, last.read_tensors(name))
     write_selection(folder, selection)
     return choose_descriptor(kept_context(whole, selection), folder, selection, watch)[0]
@@ -66,22 +74,26 @@ def _trained_again(
     second: RunFolder,
     selection: Selection,
     watch: Watch,
-) -> RunFolder:
-    """Every rung that led to the kept one, each from the one before; returns the last's folder."""
+    clock: Clock,
+) -> RunFolder | None:
+    """Every rung that led to the kept one, each from the one before; returns the last's folder, or
+    None where the minutes did not last."""
     start, before = None, whole.config
+    after = refit_minutes(whole, selection)[1]
     assert selection.refit is not None, "written before it begins"
     facts = selection.refit
     for link in _chain(selection):
         context = replace(whole, config=rung_config(whole.config, link.name))
         place = rung_folder(second, link.name)
-        if start is not None:
-            same = have_same_objective(before, context.config)
-            fit = Fit(context, place, watch, link.epochs, starting_from(start, same))
-        else:
-            fit = Fit(context, place, watch, link.epochs)
+        same = have_same_objective(before, context.config)
+        begins = None if start is None else starting_from(start, same)
+        length = Length(clock, f"refit ({link.name})", after, at_once=True)
+        fit = Fit(context, place, watch, link.epochs, begins, length)
         counts = (link.epochs, facts.train_classes, facts.train_items)
         tell(folder, watch, Refitted(*counts, steps=len(fit.sampler)))
         fit.run()
+        if fit.epochs < link.epochs:
+            return None
         start, before = place, context.config
     assert start is not None, "a chain has the head at least"
     return start
@@ -103,7 +115,9 @@ def refit_minutes(context: RunContext, selection: Selection) -> tuple[float, flo
         if rung.name in names and rung_config(context.config, rung.name).depth != FIRST
     ]
     after = max((rung.minutes_after for rung in rungs), default=0.0)
-    return sum(rung.minutes or 0.0 for rung in rungs), after
+    split = context.split
+    more = (len(split.train) + len(split.validation)) / len(split.train)
+    return more * sum(rung.minutes or 0.0 for rung in rungs), after
 
 
 def all_training_classes(context: RunContext) -> RunContext:

@@ -147,7 +147,7 @@ def _train(context: RunContext, folder: RunFolder, command: str, watch: Watch) -
         if context.config.ladder:
             selection = climb(fit, selection, clock)
         if context.config.refit and clock.allows("refit", *refit_minutes(context, selection)):
-            selection = refit(context, folder, selection, watch)
+            selection = refit(context, folder, selection, watch, clock)
     return selection
 
 

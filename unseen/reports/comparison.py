@@ -73,11 +73,11 @@ def comparison_table(pair: Pair) -> Table:
     """For the terminal: difference in points, with its interval over classes."""
     one, two = (run.name for run in pair.runs)
     table = Table(
-        title=f"{two} against {one}, %",
+        title=f"B, {two},\nagainst A, {one}, %",
         caption="interval: 95 %, over classes; p: two-sided, signs of classes flipped;\n"
         "better, worse: queries",
     )
-    for head in ("", "first", "second", "change", "interval", "p", "better", "worse"):
+    for head in ("", "A", "B", "change", "interval", "p", "better", "worse"):
         table.add_column(head, justify="left" if not head else "right")
     for name, found in pair.compared.items():
         difference = found.difference

@@ -28,6 +28,7 @@ def test_health_and_facts(client: TestClient) -> None:
     assert facts["search"] == {"store": "exact", "recall": 1.0}
     assert facts["changed"].endswith("+00:00")
     assert facts["calibration"] is None
+    assert "unseen calibrate" in facts["uncalibrated"]
 
 
 def test_an_upload_finds_what_the_index_finds(

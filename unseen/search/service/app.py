@@ -14,6 +14,7 @@ from typing import Any
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import JSONResponse
 
+from unseen.experiment.calibration import why_impossible
 from unseen.search import manifest as manifests
 from unseen.search.index import Index
 from unseen.search.manifest import DamagedError
@@ -29,6 +30,7 @@ from unseen.search.service.selections import add_selections
 from unseen.search.service.tally import Tally
 
 PAGE = resources.files("unseen.search.service") / "page"
+CALIBRATE = "`unseen calibrate RUN` says what a similarity means"
 LOOK = resources.files("unseen.reports") / "look.css"
 KINDS = {"js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 STATIC = {
@@ -142,6 +144,7 @@ def facts_of(shelf: Shelf) -> dict[str, Any]:
             "bound": calibration.bound,
             "confidence": calibration.confidence,
         },
+        "uncalibrated": None if calibration else why_impossible(model.folder) or CALIBRATE,
     }
 
 

@@ -19,6 +19,9 @@ export function element(name, attributes = {}, ...children) {
   return made;
 }
 
+/* A sentence whose `commands` stand between backticks. */
+export const withCommands = (sentence) => sentence.split("`").map((part, place) => (place % 2 ? element("code", {}, part) : part));
+
 export function button(text, onclick, attributes = {}) {
   return element("button", { type: "button", onclick, ...attributes }, text);
 }

@@ -3,7 +3,7 @@
 import { changed, href, page, unpacked } from "./address.js";
 import * as api from "./api.js";
 import { Crop } from "./crop.js";
-import { PAGE, button, cards, element, image, named, pager } from "./elements.js";
+import { PAGE, button, cards, element, image, named, pager, withCommands } from "./elements.js";
 import { labelField } from "./labels.js";
 import * as uploads from "./uploads.js";
 
@@ -26,7 +26,7 @@ export async function results(address, { signal, go, facts }) {
     element("h1", { tabindex: "-1" }, title),
     element("div", { class: "asked" }, asked, element("div", { class: "narrow" },
       labelField("only", "Only with label", (name) => go(changed(address, { label: name }), "only"), { value: label ?? "" }),
-      feedback(address, right, wrong), decision(address, found, facts.calibration, several || right || wrong))),
+      feedback(address, right, wrong), decision(address, found, facts, several || right || wrong))),
     found.hits.length ? cards(found.hits, "Nearest pictures", shown) : element("p", {}, "Nothing was found."),
     pager(address, found.total),
   ];
@@ -78,9 +78,9 @@ function feedback(address, right, wrong) {
 }
 
 /* The verdict on the nearest picture, in the same words as under it. */
-function decision(address, found, calibration, moved) {
+function decision(address, found, { calibration, uncalibrated }, moved) {
   const [first] = found.hits;
-  if (calibration === null) return element("p", { class: "small" }, "No verdicts: the run is not calibrated (`unseen calibrate RUN`).");
+  if (calibration === null) return element("p", { class: "small" }, ...withCommands(`No verdicts: ${uncalibrated}.`));
   if (moved) return element("p", { class: "small" }, "No verdicts: they hold for one picture as it is.");
   if (!first || page(address) > 1) return null;
   const [name, text] = {

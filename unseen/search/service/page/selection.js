@@ -2,7 +2,7 @@
 
 import { href, page, unpacked } from "./address.js";
 import * as api from "./api.js";
-import { PAGE, button, cards, element, number, pager } from "./elements.js";
+import { PAGE, button, cards, element, number, pager, withCommands } from "./elements.js";
 import { labelField } from "./labels.js";
 import { selection } from "./selected.js";
 
@@ -35,7 +35,7 @@ export async function selected(address, { signal, facts, go, say, refresh }) {
     element("p", { class: "actions" }, ...actions),
     facts.may_change
       ? changing({ go, say, refresh })
-      : element("p", { class: "small" }, "To label or remove pictures, or to take their files, start `unseen serve` with --token new."),
+      : element("p", { class: "small" }, ...withCommands("To label or remove pictures, or to take their files, start `unseen serve` with --token new.")),
     cards(found.pictures, title),
     pager({ ...address, what: selection.text }, found.total),
   ];

@@ -2,7 +2,7 @@
 
 import { href, page } from "./address.js";
 import * as api from "./api.js";
-import { PAGE, button, cards, element, image, number, pager } from "./elements.js";
+import { PAGE, button, cards, element, image, number, pager, withCommands } from "./elements.js";
 
 const FEW = 7;
 const LABELS = 12;
@@ -17,7 +17,7 @@ export async function start(address, { facts, signal, go }) {
   ]);
   const parts = [element("h1", { tabindex: "-1" }, "Find pictures like yours"), element("p", { class: "small" }, summary(facts))];
   if (!facts.pictures) {
-    parts.push(element("p", { class: "notice" }, "The index is empty: `unseen index add INDEX PICTURES` fills it."));
+    parts.push(element("p", { class: "notice" }, ...withCommands("The index is empty: `unseen index add INDEX PICTURES` fills it.")));
     return { title: "Start", parts };
   }
   parts.push(
@@ -64,7 +64,7 @@ function tiles(labels) {
 const summary = ({ pictures, labels, calibration }) =>
   `${number.format(pictures)} pictures, ${number.format(labels)} labels, ${calibration ? "calibrated" : "not calibrated"}`;
 
-function factsOf({ pictures, labels, labelled, model, search, changed, calibration }) {
+function factsOf({ pictures, labels, labelled, model, search, changed, calibration, uncalibrated }) {
   const percent = (share, digits = 1) => `${(100 * share).toLocaleString("en", { maximumSignificantDigits: digits + 1 })} %`;
   const told = [
     ["Pictures", `${number.format(pictures)}${labelled < pictures ? `, ${number.format(labelled)} with a label` : ""}`],
@@ -73,7 +73,7 @@ function factsOf({ pictures, labels, labelled, model, search, changed, calibrati
     ["Precision", `${model.precision} network, float32 vectors`],
     ["Search", search.recall === null || search.recall === 1 ? (STORES[search.store] ?? search.store) : `${STORES[search.store]}, finds ${percent(search.recall, 2)} of the ten nearest`],
     ["Last changed", new Date(changed).toLocaleString("en", { dateStyle: "medium", timeStyle: "short" })],
-    ["Calibrated", calibration ? `yes: threshold ${calibration.threshold.toFixed(3)}, reached by at most ${percent(calibration.bound)} of wrong pairs` : "no: `unseen calibrate RUN` says what a similarity means"],
+    ["Calibrated", calibration ? `yes: threshold ${calibration.threshold.toFixed(3)}, reached by at most ${percent(calibration.bound)} of wrong pairs` : `no: ${uncalibrated}`],
   ];
-  return element("dl", { class: "facts" }, ...told.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value))));
+  return element("dl", { class: "facts" }, ...told.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, ...withCommands(value)))));
 }
