@@ -14,6 +14,7 @@ from unseen.config_tables import (
     Mixing,
     Optimising,
     Part,
+    Relating,
     Rung,
     Scheduling,
     Sizes,
@@ -96,5 +97,5 @@ class Keys(BaseModel):
 
     descriptor: str = "embedding"
     normalise: bool | Auto = "auto"  # judge by the cosine; false: by the Euclidean distance
-    evaluation_labels: list[str] = []  # further label columns to judge by, beside the class
+    relevance: Relating = Relating()  # who is the same as whom, and what else to judge by
     metrics: list[str] = list(metric_names.USUAL)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from unseen.contracts import Output
 from unseen.geometry import full_precision
 from unseen.losses.base import check_batch
+from unseen.relevance import AnyLabels
 
 
 class Regularizer(nn.Module, ABC):
@@ -32,7 +33,9 @@ class Regularizer(nn.Module, ABC):
         super().__init__()
         self._noted: dict[str, Tensor] = {}
 
-    def forward(self, output: Output, labels: Tensor) -> Tensor:
+    needs_classes: bool = False  # it has values of each class, not of pairs
+
+    def forward(self, output: Output, labels: AnyLabels) -> Tensor:
         check_batch(output.embeddings, labels, None, None)
         with torch.autocast(output.embeddings.device.type, enabled=False):
             return self.price(
@@ -46,7 +49,7 @@ class Regularizer(nn.Module, ABC):
             )
 
     @abstractmethod
-    def price(self, output: Output, labels: Tensor) -> Tensor:
+    def price(self, output: Output, labels: AnyLabels) -> Tensor:
         """The scalar; 0, attached to the graph, when the batch leaves it undefined."""
 
     def note(self, **values: Tensor) -> None:
