@@ -26,6 +26,7 @@ class Regularizer(nn.Module, ABC):
     usual_weight: ClassVar[float] = 1.0  # what a config that names no weight means
     preset_weights: ClassVar[dict[str, float]] = {}  # where a source used another
 
+    exact_gradient: bool = True  # the gradient is the value's; not so where a part is detached
     lr_factor: float = 1.0  # the learning rate of its own parameters over the run's
     own_weight_decay: float | None = 0.0  # None: as the run decays the network
 
