@@ -21,6 +21,7 @@ KEY = (
 _GAP = 12
 _PULL, _PUSH = (255, 140, 0), (30, 100, 255)
 _STRONGEST = 0.75  # opacity of the hottest place
+_FADED = 0.3  # of the picture, so that heat shows on dark places too
 _INK, _PAPER = (20, 20, 20), (255, 255, 255)
 
 
@@ -43,18 +44,16 @@ def draw(why: Explanation, side: int = SIDE) -> Image.Image:
     sheet = Image.new("RGB", (2 * side + _GAP, side), _PAPER)
     for place, (picture, heat) in enumerate(zip(why.pictures, why.heat, strict=True)):
         sheet.paste(_heated(picture, heat, hottest, side), (place * (side + _GAP), 0))
-    pen = ImageDraw.Draw(sheet)
-    for number, pair in enumerate(why.strongest(PAIRS), start=1):
-        ends = [
-            _centre(place, grid, side, offset)
-            for place, grid, offset in (
-                (pair.first, why.grids[0], 0),
-                (pair.second, why.grids[1], side + _GAP),
-            )
-        ]
-        pen.line([*ends[0], *ends[1]], fill=_PAPER, width=3)
-        pen.line([*ends[0], *ends[1]], fill=_INK, width=1)
-        for x, y in ends:
+    pen, (one, two) = ImageDraw.Draw(sheet), why.grids
+    ends = [
+        (_centre(pair.first, one, side, 0), _centre(pair.second, two, side, side + _GAP))
+        for pair in why.strongest(PAIRS)
+    ]
+    for first, second in ends:
+        pen.line([*first, *second], fill=_PAPER, width=3)
+        pen.line([*first, *second], fill=_INK, width=1)
+    for number, pair in enumerate(ends, start=1):  # rings above all lines
+        for x, y in pair:
             pen.ellipse((x - 9, y - 9, x + 9, y + 9), fill=_PAPER, outline=_INK, width=2)
             pen.text((x, y), str(number), fill=_INK, anchor="mm")
     return sheet
@@ -67,7 +66,8 @@ def _heated(picture: Image.Image, heat: Tensor, hottest: float, side: int) -> Im
     grey = picture.convert("L").convert("RGB").resize((side, side), Image.Resampling.BICUBIC)
     ink = np.where(strength > 0, np.array(_PULL), np.array(_PUSH))
     opacity = _STRONGEST * np.abs(strength).clip(0, 1)
-    mixed = (1 - opacity) * np.asarray(grey) + opacity * ink
+    light = _FADED * 255 + (1 - _FADED) * np.asarray(grey)
+    mixed = (1 - opacity) * light + opacity * ink
     return Image.fromarray(mixed.round().astype(np.uint8))
 
 
