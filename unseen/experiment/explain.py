@@ -89,9 +89,11 @@ def explain_items(trained: Trained, dataset: Dataset, first: int, second: int) -
     """The same of two items of a data set, read as those that are judged."""
 
     def prepared(index: int) -> Tensor:
-        is_opening = isinstance(dataset, OpeningDataset)
-        picture = dataset.opened(index) if is_opening else dataset.picture(index)
-        image: Tensor = trained.transform(picture, None)
+        if isinstance(dataset, OpeningDataset):
+            with dataset.opened(index) as picture:
+                opened: Tensor = trained.transform(picture, None)
+            return opened
+        image: Tensor = trained.transform(dataset.picture(index), None)
         return image
 
     return _explained(trained, prepared(first), prepared(second))
