@@ -1,11 +1,17 @@
 """A slow, obvious ranking for every retrieval metric: sort everything, in float64, with loops."""
 
+import math
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
 
 from unseen.contracts import Neighbours
 from unseen.evaluation.retrieve import retrieve
+from unseen.metrics.base import OpenAnswers
+
+Rows = list[tuple[float, bool, bool, int]]
 
 
 def rank_everything(x: Tensor, y: Tensor, normalise: bool = True) -> list[list[bool]]:
@@ -49,3 +55,20 @@ def line() -> Neighbours:
     x = torch.tensor([0, 1, 2.5, 4.5, 5.2, 7.1])[:, None]
     y = torch.tensor([0, 0, 1, 0, 1, 1])
     return retrieve(x, y, 5, normalise=False, ranks=True)
+
+
+@pytest.fixture(scope="session")
+def open_answers() -> Callable[..., tuple[OpenAnswers, Rows]]:
+    """Answers of an open set with ties; and similarity, right, known, label of each query."""
+
+    def made(seed: int, threshold: float = math.nan) -> tuple[OpenAnswers, Rows]:
+        generator = torch.Generator().manual_seed(seed)
+        labels = torch.randint(0, 8, (60,), generator=generator) + 2**41
+        known = labels % 2 == 0
+        similarities = torch.randint(-5, 6, (60,), generator=generator).double() / 8 + known / 4
+        right = known & (torch.rand(60, generator=generator) < 0.7)
+        columns = (similarities, right, known, labels)
+        rows = list(zip(*(column.tolist() for column in columns), strict=True))
+        return OpenAnswers(*columns, threshold), rows
+
+    return made

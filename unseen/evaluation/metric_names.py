@@ -9,11 +9,12 @@ from torch import Tensor
 
 from unseen import catalogue, outside
 from unseen.contracts import Neighbours
-from unseen.metrics.base import Clustering, Retrieval, Verification
+from unseen.metrics.base import Clustering, Rejection, Retrieval, Verification
 
 _RECALLS = [f"recall@{k}" for k in (1, 2, 4, 8)]
 _MORE_RECALLS = [*_RECALLS, "recall@16", "recall@32"]
 USUAL = (*_RECALLS, "map_at_r", "r_precision", "nmi")
+OPEN_SET = ("unknown_auroc", "fpr_at_tpr@0.95", "dir_at_far@0.01", "dir_at_far@0.1")
 PRESETS: dict[str, list[str]] = {
     "revisit": [*_RECALLS, "f1", "revisit_hit_rate", "nmi"],  # the mAP of their text
     "revisit_code": [*_RECALLS, "f1", "revisit_map", "nmi"],  # the mAP of their tables
@@ -50,18 +51,36 @@ def metric_name(metric: str | Metric) -> str:
 
 def parse_metric(text: str) -> Metric:
     """The metric a name means; what stands after @ is the constructor's first value."""
+    made = _parsed(text)
+    if isinstance(made, Rejection):
+        raise ValueError(
+            f"{text} judges queries of classes that the gallery does not have: `unseen evaluate "
+            "RUN --open-set` measures it"
+        )
+    return made
+
+
+def parse_rejection(text: str) -> Rejection:
+    """The metric of an open set that a name means."""
+    made = _parsed(text)
+    if not isinstance(made, Rejection):
+        raise ValueError(f"{text} is no metric of an open set: {', '.join(OPEN_SET)}, baks, baus")
+    return made
+
+
+def _parsed(text: str) -> Metric | Rejection:
     name, at, value = text.rpartition("@") if "@" in text else (text, "", "")
     metric: Any = catalogue.find("metrics", name)
-    if isinstance(metric, Metric):  # an object that was given
+    if isinstance(metric, Metric | Rejection):  # an object that was given
         return metric
     if inspect.isfunction(metric):
         return CallMetric(metric)
-    if not (inspect.isclass(metric) and issubclass(metric, Metric)):
+    if not (inspect.isclass(metric) and issubclass(metric, Metric | Rejection)):
         raise ValueError(
             f"{name} must be a subclass of Retrieval, Clustering or Verification of "
             "unseen.metrics.base, or a function of Neighbours"
         )
-    make: Callable[..., Metric] = metric
+    make: Callable[..., Metric | Rejection] = metric
     if not at:
         return make()
     if not inspect.signature(metric).parameters:

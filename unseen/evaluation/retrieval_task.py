@@ -7,9 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unseen.relevance import AnyLabels, Related
-
-Labels = AnyLabels | Mapping[str, AnyLabels]  # [n], or several columns of them by name
+Labels = Tensor | Mapping[str, Tensor]  # [n], or several columns of them by name
 
 
 @dataclass(frozen=True)
@@ -44,11 +42,23 @@ class RetrievalTask:
             **groups,
         }
 
+    def of(self, items: Tensor) -> "RetrievalTask":
+        """The task that is left of some items, at rising positions."""
+        place = torch.full((int(items.max()) + 1 if len(items) else 0,), -1)
+        place[items] = torch.arange(len(items))
+
+        def left(positions: Tensor | None) -> Tensor | None:
+            return None if positions is None else place[positions[torch.isin(positions, items)]]
+
+        groups = None if self.groups is None else self.groups[items]
+        return RetrievalTask(
+            _rows(self.labels, items), left(self.query), left(self.gallery), groups
+        )
+
     def query_labels(self) -> Tensor:  # [Q]
         """The classes of the items that ask."""
         labels = self.labels[""] if isinstance(self.labels, Mapping) else self.labels
-        classes = labels.classes if isinstance(labels, Related) else labels
-        return classes if self.query is None else classes[self.query]
+        return labels if self.query is None else labels[self.query]
 
 
 def _rows(labels: Labels, rows: Tensor) -> Labels:

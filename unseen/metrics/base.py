@@ -1,8 +1,10 @@
-"""What the three kinds of metric share.
+"""What the four kinds of metric share.
 
     Retrieval      reads neighbour lists (or ranks), gives one value per query; NaN for lone queries
     Clustering     reads cluster and class of each item, gives a number and a value per item
     Verification   reads the similarities of all right and all wrong pairs, gives a number
+    Rejection      reads the nearest answer to queries, also of classes that the gallery does not
+                   have, gives a number (`evaluation/open_set.py`)
 
 Every metric lies in [0, 1] (AMI may fall below 0). Larger is better unless its page says otherwise.
 """
@@ -15,14 +17,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from unseen.contracts import GradedRanks, Neighbours
+from unseen.contracts import Neighbours
 
 
 class Retrieval(ABC):
     """One value per query from its neighbours; `needs_ranks`: from the rank of every relevant."""
 
     needs_ranks: ClassVar[bool] = False
-    needs_grades: ClassVar[bool] = False  # from the rank and grade of everything related to it
 
     @abstractmethod
     def depth(self, max_relevant: int) -> int:
@@ -77,6 +78,42 @@ class Verification(ABC):
     def __call__(self, scores: PairScores) -> float: ...
 
 
+@dataclass(frozen=True)
+class OpenAnswers:
+    """The nearest answer to each query. threshold: answers from there on are believed; NaN: none
+    is known."""
+
+    similarities: Tensor  # [Q] float64
+    right: Tensor  # [Q] bool, the answer has the query's class
+    known: Tensor  # [Q] bool, the gallery has the query's class
+    labels: Tensor  # [Q] of the queries
+    threshold: float = math.nan
+
+    def as_pairs(self) -> PairScores:
+        """Known queries as right pairs, unknown ones as wrong: what one threshold tells apart."""
+        values, place = torch.unique(-self.similarities, return_inverse=True)
+        counts = [
+            torch.bincount(place[of], minlength=len(values)) for of in (self.known, ~self.known)
+        ]
+        return PairScores(-values, counts[0], counts[1])
+
+
+class Rejection(ABC):
+    """A number from the nearest answers to queries of known and of unknown classes."""
+
+    @abstractmethod
+    def __call__(self, answers: OpenAnswers) -> float: ...
+
+
+def by_class(values: Tensor, labels: Tensor) -> float:
+    """The mean over classes of the mean over a class's queries; NaN without any."""
+    if not len(values):
+        return math.nan
+    _, group = torch.unique(labels, return_inverse=True)
+    sums = torch.bincount(group, weights=values.double())
+    return float((sums / torch.bincount(group)).mean())
+
+
 def precision_sums(neighbours: Neighbours, depth: int | Tensor) -> Tensor:  # [Q] float64
     """Sum over the right neighbours among the first `depth` of the precision at their rank."""
     matches = neighbours.matches
@@ -98,15 +135,6 @@ def ranks_of(neighbours: Neighbours) -> Tensor:  # [Q, R]
             "this metric needs the rank of every relevant item: retrieve(..., ranks=True)"
         )
     return neighbours.ranks
-
-
-def graded_of(neighbours: Neighbours) -> GradedRanks:
-    """The ranks and grades of all related items, or an explanation why there are none."""
-    if neighbours.graded is None:
-        raise ValueError(
-            "this metric needs the grade of every related item: retrieve(..., grades=True)"
-        )
-    return neighbours.graded
 
 
 def contingency(
