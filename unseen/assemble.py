@@ -78,17 +78,23 @@ def cut(config: SettledConfig, net: LayeredNetwork) -> tuple[FrozenLayers | None
     return networks.cut_network(net, config.freeze_until)
 
 
-def split(config: SettledConfig, data: Dataset) -> Split:
-    """Class-disjoint train, validation and test items. With `select = "test"` nothing is set aside
-    for validation: as in the papers that do so, all training classes are trained on."""
-    protocol: SplitProtocol = catalogue.create(
+def protocol(config: SettledConfig) -> SplitProtocol:
+    """How the classes are divided."""
+    made: SplitProtocol = catalogue.create(
         "protocols",
         config.protocol,
         validation_share=config.validation_share,
         split_seed=config.split_seed,
         folds=config.folds,
+        **({} if config.shift is None else config.shift.model_dump()),
     )
-    cut = protocol(data, config.seed)[config.fold]
+    return made
+
+
+def split(config: SettledConfig, data: Dataset) -> Split:
+    """Class-disjoint train, validation and test items. With `select = "test"` nothing is set aside
+    for validation: as in the papers that do so, all training classes are trained on."""
+    cut = protocol(config)(data, config.seed)[config.fold]
     if config.select == "validation":
         return cut
     everything = np.sort(np.concatenate([cut.train, cut.validation]))
@@ -166,7 +172,7 @@ def objective(
         if net is not None:
             _refuse_frozen_maps(config, part, net)
             channels = net.backbone.num_features
-            for_maps = dict.fromkeys(("num_channels", "num_features"), num_heads * channels)
+            for_maps = {"num_channels": num_heads * channels}
             for_maps["reduce"] = None if config.ensemble is None else channels
         own = {"make_loss": loss, "miner": miner(config.seed + 1), "seed": config.seed}
         with seeded(config.seed + 2):

@@ -32,8 +32,8 @@ from unseen.config_tables import (
     Mixing,
     Optimising,
     Part,
-    Relating,
     Scheduling,
+    ShiftChoice,
     WeightedPart,
 )
 from unseen.config_toml import NOTHING, dump
@@ -47,7 +47,6 @@ from unseen.networks.taps import POOLED
 
 load, parse = config_toml.load, config_toml.parse  # the values of a file, of a text
 OWN_NETWORK = "own"  # the backbone of a network from outside
-COLUMNS_OF_0_2 = "evaluation_labels"  # now relevance.by
 
 
 TABLES: dict[str, type[BaseModel]] = {
@@ -58,7 +57,7 @@ TABLES: dict[str, type[BaseModel]] = {
     "schedule": Scheduling,
     "memory": Memory,
     "manifold_mixup": Mixing,
-    "relevance": Relating,
+    "shift": ShiftChoice,
 }
 NAMED = ("loss", "miner", "sampler", "data", "optimiser", "schedule", "adapter")
 
@@ -167,6 +166,10 @@ class Config(Keys):
             raise ValueError('k_fold selects on its folds: it does not go with select = "test"')
         if folded and self.validation_share not in ("auto", 1 / self.folds):
             raise ValueError("k_fold sets one fold aside: set folds, not validation_share")
+        if (self.protocol == "shift") != (self.shift is not None):
+            raise ValueError(
+                "protocol=shift needs a step of its ladder, and only it has one: shift.step=1 to 9"
+            )
         if self.refit and self.select == "test":
             raise ValueError("refit needs a length chosen on validation classes: select = test")
         if isinstance(self.epochs, int) and self.schedule.warm_up >= self.epochs:
@@ -251,7 +254,7 @@ def make_settled(values: dict[str, Any]) -> SettledConfig:
 
 
 def _made(values: dict[str, Any], kind: type[AnyConfig]) -> AnyConfig:
-    values = {key: _as_part(key, value) for key, value in _renamed(values).items()}
+    values = {key: _as_part(key, value) for key, value in values.items()}
     for key, value in values.items():
         known(key, list(Config.model_fields), "key", ELSEWHERE)
         for inner in value if key in TABLES and isinstance(value, dict) else ():
@@ -267,15 +270,6 @@ def _made(values: dict[str, Any], kind: type[AnyConfig]) -> AnyConfig:
         if not place:
             raise ValueError(told) from None
         raise ValueError(f"{place}: {told}, got {first['input']!r}") from None
-
-
-def _renamed(values: dict[str, Any]) -> dict[str, Any]:
-    """Keys that versions before 0.3 had."""
-    columns = values.get(COLUMNS_OF_0_2)
-    if columns is None:
-        return values
-    values = {key: value for key, value in values.items() if key != COLUMNS_OF_0_2}
-    return put(values, "relevance.by", columns) if columns else values
 
 
 def override(values: dict[str, Any], words: list[str]) -> dict[str, Any]:

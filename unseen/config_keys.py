@@ -14,9 +14,9 @@ from unseen.config_tables import (
     Mixing,
     Optimising,
     Part,
-    Relating,
     Rung,
     Scheduling,
+    ShiftChoice,
     Sizes,
     WeightedPart,
 )
@@ -86,9 +86,10 @@ class Keys(BaseModel):
 
     protocol: str = "half_split"
     validation_share: Annotated[float, Field(gt=0, lt=1)] | Auto = "auto"
-    split_seed: int = Field(default=0, ge=0)  # draws the classes of the last two protocols
+    split_seed: int = Field(default=0, ge=0)  # draws the classes of all but half_split
     folds: int = Field(default=10, ge=2)
     fold: int = Field(default=0, ge=0)
+    shift: ShiftChoice | None = None  # with protocol = shift: the step of the ladder
     select: Literal["validation", "test"] = "validation"
     monitor: Literal["validation", "test"] = "validation"
     layers_every: int = Field(default=0, ge=0)
@@ -97,5 +98,7 @@ class Keys(BaseModel):
 
     descriptor: str = "embedding"
     normalise: bool | Auto = "auto"  # judge by the cosine; false: by the Euclidean distance
-    relevance: Relating = Relating()  # who is the same as whom, and what else to judge by
+    evaluation_labels: list[str] = []  # further label columns to judge by, beside the class
     metrics: list[str] = list(metric_names.USUAL)
+    shots: list[Annotated[int, Field(ge=1)]] = []  # of each test class, to adapt the last layer
+    open_set: bool = False  # judge also queries of classes that the gallery does not have

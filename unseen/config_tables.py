@@ -16,7 +16,6 @@ ELSEWHERE = {  # what other libraries call our keys, where the spelling does not
     "model": "network",
     "augmentation": "transform",
     "amp": "precision",
-    "evaluation_labels": "relevance.by",  # its name before 0.3
 }
 
 
@@ -144,6 +143,17 @@ class Adapter(BaseModel):
     layers: list[str] = []
 
 
+class ShiftChoice(BaseModel):
+    """Which split of a ladder of shifts (`protocols/shift.py`): `protocol=shift shift.step=5`.
+    step: 1 is the smallest shift, 9 the largest. table: a file of `unseen data shift`; None: the
+    ladder is made of the data's features."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    step: int = Field(ge=1, le=9)  # `evaluation/shift.py` makes so many
+    table: str | None = None
+
+
 class Memory(BaseModel):
     """Embeddings of earlier batches as references (cross-batch memory). size: how many. start_step:
     before it nothing is kept. weight: of the loss against them."""
@@ -153,15 +163,6 @@ class Memory(BaseModel):
     size: int = Field(default=1024, ge=1)
     start_step: int = Field(default=0, ge=0)
     weight: float = Field(default=1.0, gt=0)
-
-
-class Relating(BaseModel):
-    """What counts as the same (`relevance.py`). by: further label columns to judge by, beside the
-    class and its levels."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    by: list[str] = []
 
 
 class Mixing(BaseModel):

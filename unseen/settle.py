@@ -10,7 +10,7 @@ import torch
 from unseen import catalogue, networks
 from unseen.config import OWN_NETWORK, Config, SettledConfig, depth_of
 from unseen.config_keys import PLAIN
-from unseen.config_tables import Part, Relating, WeightedPart
+from unseen.config_tables import Part, WeightedPart
 from unseen.contracts import Dataset, FeatureDataset, OpeningDataset, annotations_of
 from unseen.data.pictures import transforms
 from unseen.data.pictures.decode import UnreadablePictureError
@@ -21,7 +21,6 @@ from unseen.networks.backbone import FEATURES, IMAGENET, OWN, backbone_facts, ha
 from unseen.networks.head import PRINCIPAL
 from unseen.networks.taps import EMBEDDING, POOLED
 from unseen.protocols.half_split import cut_test_classes, enough_share, num_aside
-from unseen.relevance import same_classes
 from unseen.rungs import with_ladder
 from unseen.shares import with_micro_batch, with_shares
 
@@ -45,7 +44,8 @@ def settle(config: Config, dataset: Dataset) -> tuple[SettledConfig, list[str]]:
             if why:
                 reasons.append(f"{key} = {'none' if value is None else value}: {why}")
 
-    chosen["relevance"] = _relevance(config, dataset)
+    for column in config.evaluation_labels:
+        known(column, annotations_of(dataset).labels, f"label column of {dataset.name}")
     has_gpu = torch.cuda.is_available()
     choose("shares", 1, "")  # both once it is known what is trained
     choose("micro_batch", None, "")
@@ -84,20 +84,6 @@ def settle(config: Config, dataset: Dataset) -> tuple[SettledConfig, list[str]]:
     settled, rungs = with_ladder(config, settled)
     settled, reasons = with_shares(config, settled, reasons + rungs)
     return with_micro_batch(config, settled, reasons)
-
-
-def _relevance(config: Config, dataset: Dataset) -> Relating:
-    """Every level but the class is judged by as well, the coarsest first."""
-    annotations = annotations_of(dataset)
-    for column in config.relevance.by:
-        known(column, annotations.labels, f"label column of {dataset.name}")
-    levels = [
-        name
-        for name in annotations.levels
-        if not same_classes(annotations.labels[name], dataset.labels)
-    ]
-    by = list(dict.fromkeys([*levels, *config.relevance.by]))
-    return config.relevance.model_copy(update={"by": by})
 
 
 def _check_nested(config: SettledConfig) -> None:
@@ -317,7 +303,7 @@ def _batch_size(config: Config, data: Dataset, usual: int) -> tuple[int, str]:
         raise ValueError(f"sampler.per_class must be a whole number from 1, got {per_class!r}")
     share = config.validation_share
     share = _validation_share(config, data)[0] if share == "auto" else share
-    left = _not_tested(data)
+    left = _not_tested(config, data)
     most = max(2, left - num_aside(share, left) - 1)
     classes = min(max(2, usual // per_class), most)
     return classes * per_class, f"{classes} classes with {per_class} pictures each"
@@ -330,13 +316,19 @@ def _validation_share(config: Config, data: Dataset) -> tuple[float, str]:
     usual = 0.1 if config.protocol == "fixed_validation" else 0.15
     if annotations_of(data).validation_classes is not None:
         return usual, "not used: the data name their validation classes"
-    left = _not_tested(data)
+    left = _not_tested(config, data)
     share = enough_share(usual, left)
     return share, f"{num_aside(share, left)} of {left} training classes, to select on"
 
 
-def _not_tested(data: Dataset) -> int:
-    """Classes to train and to select on; their number is the same for every seed."""
+def _not_tested(config: Config, data: Dataset) -> int:
+    """Classes to train and to select on; their number is the same for every seed, and of a ladder
+    of shifts the smallest, so that batches are alike on all its steps."""
+    if config.shift is not None:
+        from unseen.protocols.shift import Shift  # noqa: PLC0415 - few runs are on a ladder
+
+        shift = Shift(config.shift.step, config.shift.table, split_seed=config.split_seed)
+        return shift.ladder(data).fewest_train_classes
     return len(cut_test_classes(data, seed=0)[1])
 
 

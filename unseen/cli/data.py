@@ -13,6 +13,7 @@ from rich.text import Text
 
 from unseen import assemble, find_data, settle
 from unseen import config as configs
+from unseen.cli.shift import shift
 from unseen.cli.terminal import console, display, tell_left_out
 from unseen.cli.write_table import table as write_as_table
 from unseen.config import Config
@@ -39,6 +40,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 app.command("table")(write_as_table)
+app.command("shift")(shift)
 
 Data = Annotated[str, typer.Argument(help="a folder of class folders, a table, or a data set")]
 Settings = Annotated[

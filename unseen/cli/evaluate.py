@@ -7,6 +7,7 @@ from typing import Annotated
 import torch
 import typer
 
+from unseen.cli.further import Further
 from unseen.cli.terminal import MovedData, console, display
 from unseen.evaluation import evaluate as library
 from unseen.evaluation.approximate import approximate as through_index
@@ -52,6 +53,16 @@ def evaluate(
     on: Annotated[
         str | None, typer.Option(help="judge a run on other data: a folder, a table, ...")
     ] = None,
+    also: Annotated[
+        list[str] | None, typer.Option(help="other data, before and after training; repeatable")
+    ] = None,
+    shots: Annotated[
+        int | None, typer.Option(help="pictures of each test class that adapt the last layer")
+    ] = None,
+    open_set: Annotated[bool, typer.Option(help="some classes are not in the gallery")] = False,
+    time: Annotated[
+        str | None, typer.Option(help="of --open-set: a column, later items ask earlier ones")
+    ] = None,
 ) -> None:
     """Example: unseen evaluate runs/glyphs-multi_similarity-seed0
 
@@ -59,7 +70,13 @@ def evaluate(
     run was trained with, whatever has come to its data since. Each reading is a file of its own in
     readings/, and the manifest keeps count. `--layers all` compares the run's layers on training
     and test classes instead. `--on OTHER` judges all classes of other data that the run was not
-    trained on. Embeddings of any model are judged with
+    trained on.
+
+    unseen evaluate RUN --shots 5 --open-set --also cars/
+
+    asks what 5 labelled pictures of each test class add, whether queries of classes that the
+    gallery does not have are told apart, and what the training did to other data; the run's
+    report shows it. Embeddings of any model are judged with
 
     unseen evaluate --embeddings x.npy --labels y.npy
 
@@ -72,6 +89,13 @@ def evaluate(
     if run is not None:
         if on is not None and (layers is not None or data is not None):
             raise ValueError("--on goes without --layers and --data")
+        if time is not None and not open_set:
+            raise ValueError("--time goes with --open-set")
+        if further := Further(shots, tuple(also or ()), open_set, time):
+            if on is not None or layers is not None:
+                raise ValueError("--shots, --also and --open-set go without --on and --layers")
+            further.judge(run, data)
+            return
         _run(run, layers, data, on)
         return
     assert embeddings is not None, "checked above"

@@ -27,13 +27,12 @@ from torch import Tensor
 
 from unseen.contracts import Progress, Shares
 from unseen.evaluation.given import Given, GivenLabels, as_labels, as_matrix
-from unseen.evaluation.judges import ClassJudge, judge_of
 from unseen.evaluation.measure import Effort, Judges, Measured, item_labels, measure, worst
 from unseen.evaluation.metric_names import USUAL as METRICS
 from unseen.evaluation.metric_names import Metric, metric_name, parse_metric
+from unseen.evaluation.relevance import Relevance
 from unseen.evaluation.retrieval_task import Labels
 from unseen.neighbours.space import make_space, non_finite_rows, precise
-from unseen.relevance import AnyLabels
 from unseen.statistics import RESAMPLES, bootstrap, class_average
 
 
@@ -156,7 +155,7 @@ def evaluate(
     with precise(items.device):
         space = make_space(items, gallery, normalise)
         judges = {
-            name: judge_of(
+            name: Relevance(
                 space,
                 *columns,
                 positions=positions,
@@ -188,8 +187,7 @@ def evaluate(
 
 
 def _refuse_missing_classes(judges: Judges) -> None:
-    by_class = {c: judge for c, judge in judges.items() if isinstance(judge, ClassJudge)}
-    for column, judge in by_class.items():
+    for column, judge in judges.items():
         missing = ~torch.isin(judge.labels, judge.gallery_labels)
         if missing.any():
             labels = judge.labels[missing].unique()
@@ -239,7 +237,7 @@ def _scores(
 
 def _columns(
     labels: Labels, gallery_labels: Labels | None
-) -> dict[str, tuple[AnyLabels, AnyLabels | None]]:
+) -> dict[str, tuple[Tensor, Tensor | None]]:
     """Labels of queries and gallery by column; a single column has no name."""
     if not isinstance(labels, Mapping):
         assert not isinstance(gallery_labels, Mapping), "`as_labels` refuses it"

@@ -19,13 +19,12 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from unseen.data.pictures import table_file
-from unseen.relevance import Related
 
 VECTORS = ("vectors", "embeddings", "features")
 LABELS = ("labels", "label")
 _PASSED_OVER = frozenset({"path", "paths", "id"})
 Given = Tensor | ArrayLike
-GivenLabels = Given | Related | Mapping[str, Given | Related]
+GivenLabels = Given | Mapping[str, Given]
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ def as_labels(*columns: GivenLabels | None) -> list[Any]:
     given = [column for column in columns if column is not None]
     if any(isinstance(column, Mapping) for column in given):
         return _by_name(columns)
-    if all(isinstance(column, Tensor | Related) for column in given):
+    if all(isinstance(column, Tensor) for column in given):
         return list(columns)
     arrays = [np.asarray(column) for column in given]
     for array in arrays:

@@ -6,6 +6,8 @@ stopped. They are named after the data and the config, so parts of other work ar
 
 import hashlib
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +27,8 @@ from unseen.contracts import (
     Progress,
     annotations_of,
 )
-from unseen.data.arrays import FURTHER, LEVELS, NAMES, OF, SETS
-from unseen.data.base import INCOMPLETE, set_words
+from unseen.data.arrays import FURTHER, NAMES, OF
+from unseen.data.base import INCOMPLETE
 from unseen.data.pictures.loader import evaluation_batches
 from unseen.evaluation.embed import embed
 from unseen.experiment.run_context import EMBED_BATCH
@@ -43,14 +45,22 @@ def write_features(config: SettledConfig, dataset: Dataset, out: Path, progress:
     be settled. Returns the number of features."""
     if isinstance(dataset, FeatureDataset):
         raise ValueError(f"{dataset.name} holds features already")
+    with computed_features(config, dataset, out, progress) as features:
+        columns = columns_of(dataset) | {OF: np.array(config.data.name)}
+        RunFolder(out.parent).write_arrays(out.name, features=features, **columns)
+    return int(features.shape[1])
+
+
+@contextmanager
+def computed_features(
+    config: SettledConfig, dataset: Dataset, out: Path, progress: Progress
+) -> Iterator[NDArray[np.float32]]:  # [n, P]
+    """The features of all items; parts of them lie beside `out` until the block has ended."""
     key = hashlib.sha256(f"{config.hash()} {dataset.fingerprint()}".encode()).hexdigest()[:16]
     parts = out.with_name(f"{out.name}.{key}.parts")
     parts.mkdir(parents=True, exist_ok=True)
-    features = _computed(config, dataset, parts, progress)
-    columns = columns_of(dataset) | {OF: np.array(config.data.name)}
-    RunFolder(out.parent).write_arrays(out.name, features=features, **columns)
+    yield _computed(config, dataset, parts, progress)
     shutil.rmtree(parts)
-    return int(features.shape[1])
 
 
 def columns_of(dataset: Dataset) -> dict[str, NDArray[Any]]:
@@ -73,10 +83,6 @@ def columns_of(dataset: Dataset) -> dict[str, NDArray[Any]]:
     columns |= {name: column for name, column in some.items() if column is not None}
     for name, codes in annotations.labels.items():
         columns[f"{FURTHER}{name}"] = np.array(annotations.label_names[name])[codes]
-    if annotations.levels:
-        columns[LEVELS] = np.array(annotations.levels)
-    if annotations.label_sets is not None:
-        columns[SETS] = np.array(set_words(annotations.label_sets, annotations.set_names))
     if said := dataset.describe().get(INCOMPLETE):
         columns[INCOMPLETE] = np.array(said)
     if isinstance(dataset, FiledDataset):

@@ -22,7 +22,15 @@ from unseen.experiment.items import items_of, refuse_other_items
 from unseen.experiment.judge import FINAL, judge
 from unseen.experiment.ladder import climb, kept_context
 from unseen.experiment.refit import refit, refit_minutes
-from unseen.experiment.run_context import RunContext, Watch, as_stored, computing, describe, prepare
+from unseen.experiment.run_context import (
+    RunContext,
+    Watch,
+    as_stored,
+    computing,
+    describe,
+    prepare,
+    shift_ladder,
+)
 from unseen.experiment.shares import shared, taken
 from unseen.rungs import FIRST, rung_config
 from unseen.training.processes import Processes, joined
@@ -125,7 +133,12 @@ def take_part() -> None:
 def _train_and_judge(context: RunContext, out: Path, command: str, watch: Watch) -> Result:
     folder = RunFolder(out, context.processes)
     selection = _train(context, folder, command, watch)
-    result = judge(kept_context(context, selection), folder, selection, FINAL, watch)
+    kept = kept_context(context, selection)
+    result = judge(kept, folder, selection, FINAL, watch)
+    if (config := context.config).shots or config.open_set:
+        from unseen.experiment.further import judge_further  # noqa: PLC0415 - few ask for it
+
+        judge_further(kept, folder, watch)
     folder.note_end()
     return result
 
@@ -159,6 +172,8 @@ def begin(context: RunContext, folder: RunFolder, command: str) -> None:
     folder.start_manifest(command, facts, context.config.hash(), context.plan)
     if parts := sources_of(context.config):
         folder.note_parts(parts)
+    if (ladder := shift_ladder(context.config, context.dataset)) and folder.writes:
+        ladder.write(folder.file("shift.csv"), context.dataset.label_names)
     folder.write_text("config.toml", context.config.to_toml())
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -43,6 +43,9 @@ from unseen.training.processes import Processes
 from unseen.training.run_folder import RunFolder
 from unseen.training.selection import FILE as SELECTION
 from unseen.training.selection import read_selection
+
+if TYPE_CHECKING:
+    from unseen.evaluation.shift import ShiftLadder
 
 EMBED_BATCH = 256
 BY_MACHINE = (
@@ -87,6 +90,7 @@ class RunContext:
     now: Callable[[], float] = time.monotonic
     began: float | None = None  # by `now`
     plan: Sequence[str] = ()  # how the minutes are to be used, in words
+    shift: float | None = None  # between training and test classes, where it was measured
 
     @property
     def device(self) -> torch.device:
@@ -215,6 +219,7 @@ def prepare(
         processes=processes,
         asked=config,
         began=began,
+        shift=_shift(settled, dataset),
     )
 
 
@@ -253,7 +258,21 @@ def reopen(
             watch.warn(f"left out, because {path} was not trained with them: {changes}")
         dataset, split = kept.found_in(dataset), kept.split
     config, reasons = settle(config, dataset)
-    return RunContext(config, dataset, split, reasons, copies=copies(dataset, split)), folder
+    shift = folder.manifest().data.split.shift
+    found = copies(dataset, split)
+    return RunContext(config, dataset, split, reasons, copies=found, shift=shift), folder
+
+
+def shift_ladder(config: SettledConfig, dataset: Dataset) -> "ShiftLadder | None":
+    """The ladder that a run's split is a step of; None: of no one."""
+    protocol: Any = None if config.shift is None else assemble.protocol(config)
+    ladder: ShiftLadder | None = None if protocol is None else protocol.ladder(dataset)
+    return ladder
+
+
+def _shift(config: SettledConfig, dataset: Dataset) -> float | None:
+    ladder = shift_ladder(config, dataset)
+    return None if ladder is None or config.shift is None else ladder.at(config.shift.step).distance
 
 
 def unusable(device: str) -> str:
@@ -335,6 +354,8 @@ def describe(context: RunContext) -> Data:
         if asked is not None:
             counts[f"{name}_items"] = len(asked)
     counts["hash"] = split_hash(split)
+    if context.shift is not None and context.config.shift is not None:
+        counts |= {"shift": context.shift, "shift_step": context.config.shift.step}
     said = dataset.describe()
     facts: dict[str, Any] = {key: value for key, value in said.items() if isinstance(value, int)}
     facts |= {INCOMPLETE: said[INCOMPLETE]} if INCOMPLETE in said else {}

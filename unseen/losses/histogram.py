@@ -18,9 +18,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from unseen.comparison import Comparison, Side
 from unseen.geometry import cosine
-from unseen.losses.base import Loss
+from unseen.losses.base import Comparison, Loss, Side
 
 
 class Histogram(Loss):

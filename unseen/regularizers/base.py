@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from unseen.contracts import Output
 from unseen.geometry import full_precision
 from unseen.losses.base import check_batch
-from unseen.relevance import AnyLabels
 
 
 class Regularizer(nn.Module, ABC):
@@ -26,7 +25,6 @@ class Regularizer(nn.Module, ABC):
     usual_weight: ClassVar[float] = 1.0  # what a config that names no weight means
     preset_weights: ClassVar[dict[str, float]] = {}  # where a source used another
 
-    exact_gradient: bool = True  # the gradient is the value's; not so where a part is detached
     lr_factor: float = 1.0  # the learning rate of its own parameters over the run's
     own_weight_decay: float | None = 0.0  # None: as the run decays the network
 
@@ -34,9 +32,7 @@ class Regularizer(nn.Module, ABC):
         super().__init__()
         self._noted: dict[str, Tensor] = {}
 
-    needs_classes: bool = False  # it has values of each class, not of pairs
-
-    def forward(self, output: Output, labels: AnyLabels) -> Tensor:
+    def forward(self, output: Output, labels: Tensor) -> Tensor:
         check_batch(output.embeddings, labels, None, None)
         with torch.autocast(output.embeddings.device.type, enabled=False):
             return self.price(
@@ -50,7 +46,7 @@ class Regularizer(nn.Module, ABC):
             )
 
     @abstractmethod
-    def price(self, output: Output, labels: AnyLabels) -> Tensor:
+    def price(self, output: Output, labels: Tensor) -> Tensor:
         """The scalar; 0, attached to the graph, when the batch leaves it undefined."""
 
     def note(self, **values: Tensor) -> None:

@@ -14,22 +14,19 @@ from typing import Any
 
 from plotly.offline import get_plotlyjs
 
-from unseen.contracts import Dataset, FeatureDataset, UnreadablePictureError
-from unseen.experiment.explain import explain_items
-from unseen.experiment.trained import Trained
+from unseen.contracts import Dataset
 from unseen.files import replace_bytes
 from unseen.pages import Page, render
 from unseen.reports import (
     diagnosis,
     figures,
+    generalisation,
     layers,
     queries,
     sections,
     sizes,
     stored_run,
     tables,
-    thumbnails,
-    why_alike,
 )
 from unseen.reports.embedding_map import map_data
 from unseen.reports.stored_run import StoredRun
@@ -42,18 +39,13 @@ def write(run: Path, dataset: Dataset, progress: Callable[[str], None] | None = 
     say = progress or (lambda stage: None)
     say("reading the run")
     folder = stored_run.read(run)
-    html = page_of(folder, dataset, say, _explainer(run, dataset))
+    html = page_of(folder, dataset, say)
     out = run / "report" / "index.html"
     replace_bytes(out, html.encode())
     return out
 
 
-def page_of(
-    run: StoredRun,
-    dataset: Dataset,
-    say: Callable[[str], None],
-    explain: sections.Explain | None = None,
-) -> str:
+def page_of(run: StoredRun, dataset: Dataset, say: Callable[[str], None]) -> str:
     """The whole page as text."""
     drawn: Json = {"loss": figures.loss_figure(run), "recall": figures.recall_figure(run)}
     parts = []
@@ -75,13 +67,15 @@ def page_of(
         say("finding neighbours")
         found = queries.find(run.test, normalise)
         say("choosing queries")
-        parts.append(sections.retrieval(run.test, found, dataset, explain))
+        parts.append(sections.retrieval(run.test, found, dataset))
         say("drawing the map")
         drawn["map"] = map_data(run.test, found, dataset, normalise)
         if drawn["map"]:
             parts.append(sections.map_section(drawn["map"]))
     if run.calibration:
         parts.append(sections.calibration(run.calibration))
+    further, more = generalisation.sections(run.beyond)
+    parts, drawn = [*parts, *further], drawn | more
     parts.append(sections.training(run, dataset))
     say("writing the page")
     return render(
@@ -92,21 +86,6 @@ def page_of(
         figures=drawn if any(drawn.values()) else None,
         plotly=_packed_plotly,
     )
-
-
-def _explainer(run: Path, dataset: Dataset) -> sections.Explain | None:
-    """Needs the network and pictures."""
-    if isinstance(dataset, FeatureDataset) or not (run / "weights.safetensors").exists():
-        return None
-    trained = Trained.open(run)
-
-    def explain(first: int, second: int) -> thumbnails.Explained | None:
-        try:
-            return why_alike.explained(explain_items(trained, dataset, first, second))
-        except UnreadablePictureError:
-            return None
-
-    return explain
 
 
 def _notices(run: StoredRun) -> list[str]:
@@ -131,6 +110,7 @@ def _notices(run: StoredRun) -> list[str]:
         texts.append(said)
     if run.result and (said := tables.copies(run.result)):
         texts.append(said)
+    texts += generalisation.notices(run.beyond)
     if any(event.test is not None for event in run.epochs):
         texts.append(tables.WATCHED)
     return texts

@@ -5,19 +5,25 @@ Every file may be missing: a run can be young or broken off.
 
 import json
 import tomllib
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from unseen.evaluation.open_set import OpenSet
+from unseen.experiment.few_shots import FewShots, read_few_shots
+from unseen.experiment.open_set import read_open_set
+from unseen.experiment.retention import Retention, read_retention
 from unseen.names import near_path
 from unseen.training import journal
 from unseen.training.checksums import checked, must_exist
 from unseen.training.events import Epoch, Start, Step
 from unseen.training.manifest import Manifest, parsed
 from unseen.training.result import Result, result_of
+from unseen.training.run_folder import RunFolder
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -55,6 +61,15 @@ class LayerAnswers:
 
 
 @dataclass(frozen=True)
+class Beyond:
+    """What a run was judged by beside its scores; None and nothing where it was not."""
+
+    shots: Mapping[str, FewShots] = field(default_factory=dict)
+    retention: Retention | None = None
+    open_set: OpenSet | None = None
+
+
+@dataclass(frozen=True)
 class StoredRun:
     """What the files of `runs/<name>/` say. `steps` and `epochs` are the journal's events, in
     order; config and events are those of the kept rung where a ladder was climbed."""
@@ -72,6 +87,7 @@ class StoredRun:
     diagnosis: Json | None = None
     calibration: Json | None = None
     start: Start | None = None
+    beyond: Beyond = Beyond()
 
 
 def read(folder: Path) -> StoredRun:
@@ -101,7 +117,12 @@ def read(folder: Path) -> StoredRun:
         diagnosis=json.loads(_text(folder, "diagnosis.json") or "null"),
         calibration=json.loads(_text(folder, "calibration.json") or "null"),
         start=next((event for event in events if isinstance(event, Start)), None),
+        beyond=_beyond(RunFolder(folder)),
     )
+
+
+def _beyond(folder: RunFolder) -> Beyond:
+    return Beyond(read_few_shots(folder), read_retention(folder), read_open_set(folder))
 
 
 def _kept_rung(config: Json, result: Result | None) -> Json:

@@ -25,6 +25,7 @@ from unseen.studies.document import Saved, document, saved
 from unseen.studies.effects import effects_drawn
 from unseen.studies.figures import draw_all, played
 from unseen.studies.results import Results, Run, standings
+from unseen.studies.shift import shift_curves, shift_figures, shift_table
 from unseen.training.manifest import SplitFacts
 from unseen.training.run_folder import RunFolder
 
@@ -46,7 +47,7 @@ class RunLine:
 def write(results: Results) -> Path:
     """Writes the page and what stands beside it."""
     folder = RunFolder(results.out / "report")
-    drawn = draw_all(results) if _finished(results) else []
+    drawn = [*draw_all(results), *shift_figures(results)] if _finished(results) else []
     drawn += effects_drawn(results.comparisons(), results.plan.metric, on_test=results.on_test)
     figures = [saved(each, folder) for each in drawn]
     folder.write_text("table.md", tables.markdown(results))
@@ -65,6 +66,13 @@ def _parts(results: Results, figures: Sequence[Saved]) -> list[Part]:
 
     table = tables.page_table(results)
     parts = [Part.of("studies/scores", "Scores", table=table, figures=some("scores"))]
+    if curves := shift_curves(results):
+        by_area = [shift_table(curves, results.plan.metric)]
+        parts.append(
+            Part.of(
+                "studies/shift", "As classes become stranger", tables=by_area, figures=some("shift")
+            )
+        )
     if judged := tables.judged_tables(results.comparisons()):
         figures_of = some("effects")
         parts.append(

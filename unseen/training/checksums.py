@@ -22,6 +22,9 @@ BY_COMMAND = {
     "calibration.json": "`unseen calibrate` makes it again",
     "diagnosis.json": "`unseen diagnose` makes it again",
     "layers.json": "`unseen evaluate --layers all` makes it again",
+    "few_shots.json": "`unseen evaluate RUN --shots 5` makes it again",
+    "retention.json": "`unseen evaluate RUN --also DATA` makes it again",
+    "open_set.json": "`unseen evaluate RUN --open-set` makes it again",
     "embeddings/layers.npz": "`unseen evaluate --layers all` makes it again",
 }
 AGAIN = "the command of the run (in manifest.json), given again, restores it or trains anew"

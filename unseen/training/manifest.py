@@ -47,7 +47,8 @@ class DataFacts:
 @dataclass(frozen=True, config=CHECKED)
 class SplitFacts:
     """How many are in each part, and the hash of who. query, gallery: where not all test items ask
-    or answer."""
+    or answer. shift, shift_step: of a split of a ladder of shifts, the distance of training and
+    test features and its number."""
 
     hash: str = ""
     train_items: int | None = None
@@ -58,6 +59,8 @@ class SplitFacts:
     test_classes: int | None = None
     query_items: int | None = None
     gallery_items: int | None = None
+    shift: float | None = None
+    shift_step: int | None = None
 
 
 @dataclass(frozen=True, config=CHECKED)

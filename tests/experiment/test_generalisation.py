@@ -1,0 +1,205 @@
+"""A tiny run beyond its scores: a step of a ladder of shifts, few shots, other domains, an open
+set; each is kept, noted in the manifest, and shown on the page."""
+
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from unseen import config as configs
+from unseen.cli import main
+from unseen.evaluation.gain import Gain
+from unseen.evaluation.shift import read_ladder
+from unseen.experiment.few_shots import drawn, few_shots, read_few_shots
+from unseen.experiment.open_set import open_set_of, read_open_set
+from unseen.experiment.retention import Domain, Retention, read_retention, retention
+from unseen.experiment.run import fit
+from unseen.experiment.run_context import Watch, reopen
+from unseen.reports import page
+from unseen.training.result import read_result
+from unseen.training.run_folder import RunFolder
+
+CLASSES, EACH, SIZE = 24, 7, 8
+
+
+def features(path: Path, seed: int, prefix: str = "bird") -> Path:
+    rng = np.random.default_rng(seed)
+    labels = np.repeat(np.arange(CLASSES), EACH)
+    rows = 2 * rng.normal(size=(CLASSES, SIZE))[labels] + rng.normal(size=(len(labels), SIZE))
+    names = np.array([f"{prefix} {c:02}" for c in range(CLASSES)])
+    year = np.tile(np.arange(2000, 2000 + EACH), CLASSES)
+    facts = {"labels": labels, "label_names": names, "label_year": year.astype(str)}
+    np.savez(path, features=rows.astype(np.float32), **facts)
+    return path
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("generalisation")
+    features(folder / "birds.npz", 0)
+    features(folder / "cars.npz", 1, "car")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(place: Path) -> Path:
+    values = {
+        "data": {"name": "arrays", "root": str(place / "birds.npz")},
+        "protocol": "shift",
+        "shift": {"step": 3},
+        "epochs": 1,
+        "batch_size": 8,
+        "validation_share": 0.25,
+        "embedding_size": 4,
+        "shots": [2],
+        "open_set": True,
+        "metrics": ["recall@1", "map_at_r"],
+    }
+    return fit(configs.make(values), place / "run", "test").path
+
+
+def test_a_step_of_the_ladder_is_told_everywhere(run: Path, place: Path) -> None:
+    result = read_result(RunFolder(run))
+    context, _ = reopen(run)
+    ladder = read_ladder(run / "shift.csv", context.dataset.label_names)
+    step = ladder.at(3)
+    assert (result.split.shift_step, result.split.shift) == (3, step.distance)
+    assert set(context.dataset.labels[context.split.test]) == set(step.test)
+    assert context.shift == step.distance
+    with pytest.raises(ValueError, match="needs a step of its ladder"):
+        configs.make({"protocol": "shift"})
+    with pytest.raises(ValueError, match="needs a step of its ladder"):
+        configs.make({"shift": {"step": 2}})
+
+
+def test_shots_leave_both_sides_and_are_drawn_by_class() -> None:
+    labels = torch.arange(5).repeat_interleave(4).repeat(2)
+    labels[:3] = 9  # three of a class of their own
+    episode = drawn(labels, 2, [0, 1])
+    assert episode.shots.shape == (5, 2)
+    rest = set(episode.rest.tolist())
+    assert rest.isdisjoint(episode.shots.flatten().tolist())
+    assert rest | set(episode.shots.flatten().tolist()) == set(range(40))
+    assert [len(labels[row].unique()) for row in episode.shots] == [1] * 5
+    assert 9 not in labels[episode.shots]
+    assert torch.equal(episode.shots, drawn(labels, 2, [0, 1]).shots)
+    assert not torch.equal(episode.shots, drawn(labels, 2, [0, 2]).shots)
+    with pytest.raises(ValueError, match="no test class has the 9 pictures"):
+        drawn(labels[3:4], 7, [0])
+
+
+def test_few_shots_before_and_after(run: Path) -> None:
+    folder = RunFolder(run)
+    kept = read_few_shots(folder)["2"]
+    assert (kept.shots, kept.episodes, kept.too_small) == (2, 10, 0)
+    context, _ = reopen(run)
+    before = (run / "weights.safetensors").read_bytes()
+    nothing = few_shots(context, folder, 3, Watch(), episodes=2, steps=0)
+    assert nothing.gain["recall@1"].before == nothing.gain["recall@1"].after
+    assert nothing.before["recall@1"] == nothing.after["recall@1"]
+    assert set(read_few_shots(folder)) == {"2", "3"}
+    assert (run / "weights.safetensors").read_bytes() == before
+    reads = [read.purpose for read in folder.manifest().test_reads]
+    assert "10 episodes of 2 labelled shots" in reads
+    assert "2 episodes of 3 labelled shots" in reads
+    with pytest.raises(ValueError, match="shots must be at least 1"):
+        few_shots(context, folder, 0, Watch())
+
+
+def test_few_shots_are_judged_as_by_a_slow_twin(run: Path) -> None:
+    """Recall before adapting, by a loop over the other pictures of each episode."""
+    folder = RunFolder(run)
+    context, _ = reopen(run)
+    found = few_shots(context, folder, 2, Watch(), episodes=3, steps=1)
+    with np.load(run / "embeddings" / "test.npz") as arrays:
+        rows, labels = arrays["embeddings"].astype(np.float64), arrays["labels"]
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    recalls = []
+    for number in range(3):
+        rest = drawn(torch.from_numpy(labels), 2, [0, number]).rest.tolist()
+        right = 0
+        for i in rest:
+            others = [j for j in rest if j != i]
+            right += labels[max(others, key=lambda j: rows[i] @ rows[j])] == labels[i]
+        recalls.append(right / len(rest))
+    assert found.before["recall@1"].value == pytest.approx(np.mean(recalls), abs=1e-9)
+
+
+def test_an_open_set_with_thresholds_of_validation_classes(run: Path) -> None:
+    folder = RunFolder(run)
+    kept = read_open_set(folder)
+    assert kept is not None
+    assert kept.known_classes == kept.unknown_classes == 12 // 2
+    assert set(kept.at) == {"calibrated", "balanced"}
+    assert "open set" in [read.purpose for read in folder.manifest().test_reads]
+    context, _ = reopen(run)
+    by_year = open_set_of
+    with pytest.raises(ValueError, match="there are no unknown ones"):
+        by_year(context, folder, Watch(), time="year")  # every class is there from the start
+    with pytest.raises(ValueError, match="unknown label column 'yeer'"):
+        by_year(context, folder, Watch(), time="yeer")
+
+
+def test_other_domains_before_and_after(run: Path, place: Path) -> None:
+    found = retention(run, [str(place / "cars.npz")], Watch())
+    assert [domain.data for domain in (found.home, *found.elsewhere)] == ["birds", "cars"]
+    assert found.home.gain == read_result(RunFolder(run)).gain
+    assert found.elsewhere[0].classes == CLASSES
+    assert read_retention(RunFolder(run)) == found
+    reads = [read.purpose for read in RunFolder(run).manifest().test_reads]
+    assert any(purpose.startswith("unseen evaluate --on") for purpose in reads)
+
+
+def test_a_loss_elsewhere_is_said() -> None:
+    def domain(before: float, after: float) -> Domain:
+        return Domain("x", 5, {"recall@1": Gain(before, after, math.nan, math.nan)})
+
+    assert Retention(domain(0.5, 0.6), [domain(0.5, 0.45)]).warning is None
+    lost = Retention(domain(0.5, 0.55), [domain(0.5, 0.4), domain(0.5, 0.48)]).warning
+    assert lost is not None
+    assert "-6.0 points of recall@1 on 2 other domains, on average, +5.0 at home" in lost
+    assert Retention(domain(0.5, 0.4), [domain(0.5, 0.5)]).warning is None
+    assert Retention(domain(0.5, 0.4), [domain(0.5, 0.45)]).warning is not None
+
+
+def test_the_page_shows_all_of_it(run: Path) -> None:
+    context, _ = reopen(run)
+    text = page.write(run, context.dataset).read_text()
+    for anchor in ("few_shots", "retention", "open_set"):
+        assert f'href="#section-{anchor}"' in text
+    assert "Frechet distance" in text
+    assert "geometric mean" in text
+
+
+def test_the_commands(run: Path, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def unseen(*words: str) -> tuple[int, str, str]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "argv", ["unseen", *words])
+            with pytest.raises(SystemExit) as ended:
+                main.run()
+        printed = capsys.readouterr()
+        return int(ended.value.code or 0), " ".join(printed.out.split()), printed.err
+
+    also = ("--also", str(place / "cars.npz"))
+    code, out, _ = unseen("evaluate", str(run), "--shots", "2", "--open-set", *also)
+    assert code == 0
+    assert "birds (home)" in out
+    assert "adjusted Rand index" in out
+    assert "means of 10 episodes" in out
+    wrong: list[tuple[tuple[Any, ...], str]] = [
+        (("--time", "year"), "--time goes with --open-set"),
+        (("--open-set", "--layers", "all"), "go without --on and --layers"),
+    ]
+    for words, told in wrong:
+        code, _, err = unseen("evaluate", str(run), *words)
+        assert code != 0
+        assert told in " ".join(err.split())
+    table = place / "ladder.csv"
+    code, out, _ = unseen("data", "shift", str(place / "birds.npz"), "--out", str(table))
+    assert code == 0
+    assert "as it is" in out
+    assert table.read_text() == (run / "shift.csv").read_text()

@@ -1,0 +1,204 @@
+"""How methods hold up as test classes become stranger: recall against shift, of a study whose runs
+are steps of a ladder of shifts (`protocol = "shift"`, a factor `"shift.step" = [1, 3, 5, 7, 9]`).
+
+curve     the plan's metric at each step's distance: the mean over seeds and test classes, with its
+          95 % interval over both
+area      under the curve over the distances, straight lines between steps, divided by their range:
+          the mean of the metric over the shift. Of each seed by itself, then the mean of these
+baselines rows without training stand beside: removed classes leave a smaller gallery, so what the
+          steps do to a start that knows nothing is part of the picture
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+
+from unseen.reports.tables import metric_title, row_title
+from unseen.statistics import Interval, Spread, crossed, over_seeds
+from unseen.studies.document import Table
+from unseen.studies.figures import ACCENT, MUTED, STYLE, Drawn, mark_on_test
+from unseen.studies.results import MUST_BEAT, Results, Run
+
+SHIFT = "shift"
+COLOURS = (ACCENT, "#bf2f29", "#1a7f4b", "#8a5a00", "#6b3fa0", "#0b7285", "#c2255c", "#5c940d")
+
+
+@dataclass(frozen=True)
+class ShiftPoint:
+    """A step: the distance of its training and test classes, and the score."""
+
+    step: int
+    distance: float
+    score: Interval
+
+
+@dataclass(frozen=True)
+class ShiftCurve:
+    """A method over the shift. row: "trained", or what needs no training."""
+
+    experiment: str
+    method: str
+    row: str
+    points: list[ShiftPoint]
+    area: Spread
+
+    @property
+    def change(self) -> float:
+        """From the first step to the last."""
+        return self.points[-1].score.value - self.points[0].score.value
+
+
+def shift_curves(results: Results) -> list[ShiftCurve]:
+    """Of every method in every experiment, then of the baselines; nothing without two steps."""
+    groups: dict[tuple[str, str], list[Run]] = {}
+    for run in results.runs:
+        if run.state == "done" and run.result and run.result.split.shift is not None:
+            method = run.cell.labels[results.plan.compared]
+            groups.setdefault((_experiment(results, run), method), []).append(run)
+    curves = [
+        _curve(*names, "trained", runs, results.plan.metric) for names, runs in groups.items()
+    ]
+    for experiment in dict.fromkeys(name for name, _ in groups):
+        runs = [run for (name, _), some in groups.items() if name == experiment for run in some]
+        for row in MUST_BEAT:
+            curves.append(_curve(experiment, row, row, runs, results.plan.metric))
+    return [curve for curve in curves if len(curve.points) > 1]
+
+
+def area(distances: Sequence[float], scores: Sequence[float]) -> float:
+    """Under the curve, divided by the range of the distances; NaN where that is 0."""
+    order = np.argsort(distances, kind="stable")
+    x, y = np.asarray(distances, dtype=np.float64)[order], np.asarray(scores)[order]
+    return float(np.trapezoid(y, x) / (x[-1] - x[0])) if x[-1] > x[0] else math.nan
+
+
+def shift_table(curves: Sequence[ShiftCurve], metric: str) -> Table:
+    """Methods by their area."""
+    first, last = curves[0].points[0], curves[0].points[-1]
+    heads = ["method", "area", f"at {first.distance:.3g}", f"at {last.distance:.3g}", "change"]
+    several = len({curve.experiment for curve in curves}) > 1
+    ranked = sorted(curves, key=lambda curve: (curve.row != "trained", -curve.area.mean))
+    rows = []
+    for curve in ranked:
+        half = (curve.area.high - curve.area.low) / 2
+        spread = "" if math.isnan(half) else f" ± {100 * half:.1f}"
+        ends = [f"{100 * curve.points[place].score.value:.1f}" for place in (0, -1)]
+        name = _title(curve, several)
+        rows.append(
+            [name, f"{100 * curve.area.mean:.1f}{spread}", *ends, f"{100 * curve.change:+.1f}"]
+        )
+    caption = (
+        f"Area: the mean of {metric_title(metric)} over the Frechet distances of training and test "
+        f"features, {len(curves[0].points)} steps, in percent; ±: 95 % interval over seeds. Steps "
+        "that remove classes have smaller galleries: compare with the rows without training."
+    )
+    return Table(heads, rows, caption)
+
+
+def shift_figures(results: Results) -> list[Drawn]:
+    """Recall against shift, a curve for each method; one panel for each experiment."""
+    curves = shift_curves(results)
+    if not curves:
+        return []
+    experiments = list(dict.fromkeys(curve.experiment for curve in curves))
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(9, 3.6 * len(experiments) + 0.6), layout="constrained")
+        grid = figure.subplots(len(experiments), 1, squeeze=False)
+        for ax, experiment in zip(grid.flat, experiments, strict=True):
+            own = [curve for curve in curves if curve.experiment == experiment]
+            _panel(ax, own, results.plan.metric)
+            ax.set_title(experiment, fontsize=9, loc="left")
+        handles = grid.flat[0].get_legend_handles_labels()
+        figure.legend(*handles, loc="outside right upper", fontsize=8)
+    if results.on_test:
+        mark_on_test(figure)
+    caption = (
+        f"{metric_title(results.plan.metric)} as test classes become stranger: 95 % intervals over "
+        "seeds and classes; dashed: without training."
+    )
+    return [Drawn("shift", caption, figure)]
+
+
+def _panel(ax: Any, curves: Sequence[ShiftCurve], metric: str) -> None:
+    trained = [curve for curve in curves if curve.row == "trained"]
+    ranked = sorted(trained, key=lambda curve: -curve.area.mean)
+    ranked += [curve for curve in curves if curve.row != "trained"]
+    for place, curve in enumerate(ranked):
+        x = [point.distance for point in curve.points]
+        y = [100 * point.score.value for point in curve.points]
+        low = [100 * point.score.low for point in curve.points]
+        high = [100 * point.score.high for point in curve.points]
+        colour = COLOURS[place % len(COLOURS)] if curve.row == "trained" else MUTED
+        style = "o-" if curve.row == "trained" else ("--" if curve.row == "untrained" else ":")
+        label = f"{_title(curve, False)} ({100 * curve.area.mean:.1f})"
+        ax.plot(x, y, style, color=colour, ms=3.5, lw=1.4, label=label)
+        if curve.row == "trained" and not any(map(math.isnan, low)) and len(trained) < 5:
+            ax.fill_between(x, low, high, color=colour, alpha=0.1, lw=0)
+        elif curve.row == "trained" and not any(map(math.isnan, low)):
+            ax.vlines(x, low, high, color=colour, lw=0.6, alpha=0.5)
+    ax.set(
+        xlabel="Frechet distance of training and test classes", ylabel=f"{metric_title(metric)}, %"
+    )
+
+
+def _curve(experiment: str, method: str, row: str, runs: Sequence[Run], metric: str) -> ShiftCurve:
+    steps: dict[int, list[Run]] = {}
+    for run in runs:
+        assert run.result is not None, "sorted out before"
+        steps.setdefault(run.result.split.shift_step or 0, []).append(run)
+    points, by_seed = [], dict[tuple[int, int], dict[float, float]]()
+    for step, own in sorted(steps.items()):
+        once = list({run.replicate: run for run in own}.values())  # baselines: of one method
+        scores = {run.replicate: run.score(metric, row) for run in once}
+        if any(math.isnan(score) for score in scores.values()):
+            continue
+        distance = _distance(own[0])
+        points.append(ShiftPoint(step, distance, _interval(once, row, metric)))
+        for replicate, score in scores.items():
+            by_seed.setdefault(replicate, {})[distance] = score
+    whole = [found for found in by_seed.values() if len(found) == len(points)]
+    areas = [area(list(found), list(found.values())) for found in whole if len(found) > 1]
+    return ShiftCurve(experiment, method, row, points, over_seeds(areas or [math.nan]))
+
+
+def _distance(run: Run) -> float:
+    assert run.result is not None, "sorted out before"
+    return run.result.split.shift or 0.0
+
+
+def _interval(runs: Sequence[Run], row: str, metric: str) -> Interval:
+    """Over seeds and classes; over seeds alone where the score is not known by class."""
+    tables = [run.by_class(metric, row) for run in runs]
+    known = [table for table in tables if table is not None]
+    alike = len({(each.classes, each.counts) for each in known}) == 1
+    if alike and len(known) == len(runs):
+        counts = known[0].counts
+        found = crossed([each.sums / counts for each in known], counts)
+    else:
+        found = crossed([[run.score(metric, row)] for run in runs])
+    return Interval(found.value, found.low, found.high)
+
+
+def _experiment(results: Results, run: Run) -> str:
+    """What the other factors say, without the step."""
+    factors = results.plan.factors
+    steps = {name for name, values in factors.items() if _is_step(name, values)}
+    rest = {k: v for k, v in run.cell.labels.items() if k not in {results.plan.compared, *steps}}
+    return ", ".join(f"{k} {v}" if v[:1].isdigit() else v for k, v in rest.items())
+
+
+def _is_step(name: str, values: Any) -> bool:
+    """Whether a factor chooses the step: by its key, or by what its named values set."""
+    if not isinstance(values, Mapping):
+        return name.split(".", maxsplit=1)[0] == SHIFT
+    return any(key.split(".")[0] == SHIFT for settings in values.values() for key in settings)
+
+
+def _title(curve: ShiftCurve, several: bool) -> str:
+    name = curve.method if curve.row == "trained" else row_title(curve.row)
+    return f"{curve.experiment}: {name}" if several and curve.experiment else name
