@@ -172,7 +172,7 @@ def objective(
         if net is not None:
             _refuse_frozen_maps(config, part, net)
             channels = net.backbone.num_features
-            for_maps = {"num_channels": num_heads * channels}
+            for_maps = dict.fromkeys(("num_channels", "num_features"), num_heads * channels)
             for_maps["reduce"] = None if config.ensemble is None else channels
         own = {"make_loss": loss, "miner": miner(config.seed + 1), "seed": config.seed}
         with seeded(config.seed + 2):

@@ -32,6 +32,7 @@ from unseen.config_tables import (
     Mixing,
     Optimising,
     Part,
+    Relating,
     Scheduling,
     ShiftChoice,
     WeightedPart,
@@ -47,6 +48,7 @@ from unseen.networks.taps import POOLED
 
 load, parse = config_toml.load, config_toml.parse  # the values of a file, of a text
 OWN_NETWORK = "own"  # the backbone of a network from outside
+COLUMNS_OF_0_2 = "evaluation_labels"  # now relevance.by
 
 
 TABLES: dict[str, type[BaseModel]] = {
@@ -57,6 +59,7 @@ TABLES: dict[str, type[BaseModel]] = {
     "schedule": Scheduling,
     "memory": Memory,
     "manifold_mixup": Mixing,
+    "relevance": Relating,
     "shift": ShiftChoice,
 }
 NAMED = ("loss", "miner", "sampler", "data", "optimiser", "schedule", "adapter")
@@ -254,7 +257,7 @@ def make_settled(values: dict[str, Any]) -> SettledConfig:
 
 
 def _made(values: dict[str, Any], kind: type[AnyConfig]) -> AnyConfig:
-    values = {key: _as_part(key, value) for key, value in values.items()}
+    values = {key: _as_part(key, value) for key, value in _renamed(values).items()}
     for key, value in values.items():
         known(key, list(Config.model_fields), "key", ELSEWHERE)
         for inner in value if key in TABLES and isinstance(value, dict) else ():
@@ -270,6 +273,15 @@ def _made(values: dict[str, Any], kind: type[AnyConfig]) -> AnyConfig:
         if not place:
             raise ValueError(told) from None
         raise ValueError(f"{place}: {told}, got {first['input']!r}") from None
+
+
+def _renamed(values: dict[str, Any]) -> dict[str, Any]:
+    """Keys that versions before 0.3 had."""
+    columns = values.get(COLUMNS_OF_0_2)
+    if columns is None:
+        return values
+    values = {key: value for key, value in values.items() if key != COLUMNS_OF_0_2}
+    return put(values, "relevance.by", columns) if columns else values
 
 
 def override(values: dict[str, Any], words: list[str]) -> dict[str, Any]:

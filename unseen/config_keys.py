@@ -14,6 +14,7 @@ from unseen.config_tables import (
     Mixing,
     Optimising,
     Part,
+    Relating,
     Rung,
     Scheduling,
     ShiftChoice,
@@ -98,7 +99,7 @@ class Keys(BaseModel):
 
     descriptor: str = "embedding"
     normalise: bool | Auto = "auto"  # judge by the cosine; false: by the Euclidean distance
-    evaluation_labels: list[str] = []  # further label columns to judge by, beside the class
+    relevance: Relating = Relating()  # who is the same as whom, and what else to judge by
     metrics: list[str] = list(metric_names.USUAL)
     shots: list[Annotated[int, Field(ge=1)]] = []  # of each test class, to adapt the last layer
     open_set: bool = False  # judge also queries of classes that the gallery does not have

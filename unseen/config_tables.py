@@ -16,6 +16,7 @@ ELSEWHERE = {  # what other libraries call our keys, where the spelling does not
     "model": "network",
     "augmentation": "transform",
     "amp": "precision",
+    "evaluation_labels": "relevance.by",  # its name before 0.3
 }
 
 
@@ -163,6 +164,15 @@ class Memory(BaseModel):
     size: int = Field(default=1024, ge=1)
     start_step: int = Field(default=0, ge=0)
     weight: float = Field(default=1.0, gt=0)
+
+
+class Relating(BaseModel):
+    """What counts as the same (`relevance.py`). by: further label columns to judge by, beside the
+    class and its levels."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    by: list[str] = []
 
 
 class Mixing(BaseModel):

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from unseen.files import shown
+from unseen.relevance import AnyLabels
 from unseen.tuples import Pairs, Triplets
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
+FloatArray = NDArray[np.float64]
 Pixels = NDArray[np.uint8]  # [height, width, 3]
 Size = tuple[int, int]  # width, height
 Box = tuple[int, int, int, int]  # left, top, right, bottom
@@ -75,6 +77,22 @@ class Neighbours:
     tied: Tensor | None = (
         None  # [Q] bool, a tie between right and wrong items was decided against us
     )
+    graded: "GradedRanks | None" = None  # of all that is related to a query at all
+
+
+@dataclass(frozen=True)
+class GradedRanks:
+    """Every item with a grade above 0, by rising rank."""
+
+    ranks: Tensor  # [Q, R] int64 from 1; 0 = no more
+    grades: Tensor  # [Q, R] float64, 0 to 1
+
+    def padded(self, width: int) -> "GradedRanks":
+        """The same in wider rows."""
+        more = (0, width - self.ranks.shape[1])
+        return GradedRanks(
+            nn.functional.pad(self.ranks, more), nn.functional.pad(self.grades, more)
+        )
 
 
 @dataclass(frozen=True)
@@ -186,6 +204,11 @@ class Annotations:
     ignore_groups: IntArray | None = None  # [n] same camera, same sequence; negative = no group
     labels: Mapping[str, IntArray] = field(default_factory=dict)  # further labels [n] by name
     label_names: Mapping[str, Sequence[str]] = field(default_factory=dict)  # and what they mean
+    levels: Sequence[str] = ()  # which of the further labels form a hierarchy, the coarsest first
+    label_sets: IntArray | None = None  # [n, S] several labels of an item; -1: no more
+    set_names: Sequence[str] = ()  # what the labels of the sets mean
+    pairs: FloatArray | None = None  # [P, 3] two items, and 1: known to be the same, 0: not to be
+    grades: FloatArray | None = None  # [P, 3] likewise, 0 to 1; pairs that are not listed: 0
 
 
 @runtime_checkable
@@ -305,9 +328,9 @@ class Miner(Protocol):
     def __call__(
         self,
         embeddings: Tensor,
-        labels: Tensor,
+        labels: AnyLabels,
         ref_embeddings: Tensor | None = None,
-        ref_labels: Tensor | None = None,
+        ref_labels: AnyLabels | None = None,
     ) -> Pairs | Triplets: ...
 
 
@@ -318,10 +341,10 @@ class Loss(Protocol):
     def __call__(
         self,
         embeddings: Tensor,
-        labels: Tensor,
+        labels: AnyLabels,
         tuples: Pairs | Triplets | None = None,
         ref_embeddings: Tensor | None = None,
-        ref_labels: Tensor | None = None,
+        ref_labels: AnyLabels | None = None,
     ) -> Tensor: ...
 
 
@@ -331,7 +354,7 @@ class Regularizer(Protocol):
     reads maps comes in two halves, `local_half(output)` of some pictures' rows [N, ...] and
     `global_half(rows, labels)`, with `local_parameters()` behind the first."""
 
-    def __call__(self, output: Output, labels: Tensor) -> Tensor: ...
+    def __call__(self, output: Output, labels: AnyLabels) -> Tensor: ...
 
 
 class Diagnostic(Protocol):

@@ -14,10 +14,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from unseen import catalogue
 from unseen.contracts import Loss, Miner, Output, Regularizer
 from unseen.losses.base import LabelLoss
+from unseen.losses.base import Loss as OurLoss
 from unseen.memory import CrossBatchMemory
+from unseen.miners.base import Miner as OurMiner
 from unseen.nested import Nested
+from unseen.regularizers.base import Regularizer as OurRegularizer
+from unseen.relevance import CLASSES, KINDS, AnyLabels, Relevance
 from unseen.tuples import Pairs, Triplets, from_indices
 
 Weighted = tuple[str, float, Regularizer]  # name, weight, regularizer
@@ -33,7 +38,9 @@ class MinedObjective(nn.Module):
         miner: Miner | None = None,
         regularizers: Sequence[Weighted] = (),
         memory: CrossBatchMemory | None = None,
+        relevance: Relevance | None = None,
     ) -> None:
+        """relevance: who is the same as whom, where it is more than a class."""
         super().__init__()
         names = [name for name, _, _ in regularizers]
         if len(set(names)) < len(names):
@@ -42,12 +49,17 @@ class MinedObjective(nn.Module):
             check_takes_tuples(each, miner)
             if memory is not None:
                 check_for_memory(each, miner)
+        if relevance is not None:
+            check_takes_relevance(relevance, loss, miner, [part for _, _, part in regularizers])
+        self.relevance = relevance
         self.loss, self.miner, self.memory = as_module(loss, 3), miner, memory
         self.regularizers = nn.ModuleDict({n: as_module(part, 2) for n, _, part in regularizers})
         self.weights = {name: weight for name, weight, _ in regularizers}
 
-    def forward(self, output: Output, labels: Tensor) -> dict[str, Tensor]:
-        return self.price(output, self.local_halves(output), labels)
+    def forward(
+        self, output: Output, labels: Tensor, indices: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        return self.price(output, self.local_halves(output), labels, indices)
 
     def local_halves(self, output: Output) -> dict[str, Tensor]:
         """Rows [N, ...] of the regularizers that read maps, which are never sent to another
@@ -56,9 +68,15 @@ class MinedObjective(nn.Module):
             return {name: part.local_half(output) for name, part in self._on_maps().items()}
 
     def price(
-        self, output: Output, halves: Mapping[str, Tensor], labels: Tensor
+        self,
+        output: Output,
+        halves: Mapping[str, Tensor],
+        classes: Tensor,
+        indices: Tensor | None = None,
     ) -> dict[str, Tensor]:
-        """The terms of a batch, given the local halves of all its pictures."""
+        """The terms of a batch, given the local halves of all its pictures; `indices`, their
+        positions in the data set, are looked at where the same is more than a class."""
+        keys, labels = self._labels(classes, indices)
         learners = self._learners(output.embeddings)
         if output.heads is not None:
             learners = [(self.loss, embeddings) for embeddings in output.heads.unbind(1)]
@@ -67,7 +85,7 @@ class MinedObjective(nn.Module):
         terms = {"loss": self._mean([loss(x, labels, tuples) for (loss, x), tuples in found])}
         total = terms["loss"]
         if self.memory is not None:
-            terms["memory"] = self._against(self.memory, output.embeddings, labels)
+            terms["memory"] = self._against(self.memory, output.embeddings, keys)
             total = total + self.memory.weight * terms["memory"]
         regularizers: dict[str, Any] = dict(self.regularizers.items())
         for name, regularizer in regularizers.items():
@@ -80,7 +98,16 @@ class MinedObjective(nn.Module):
             terms |= {f"{name}.{key}": value for key, value in report.items()}
         return {"total": total, **terms, **counts(mined)}
 
-    def _mined(self, *given: Tensor) -> Pairs | Triplets | None:
+    def _labels(self, classes: Tensor, indices: Tensor | None) -> tuple[Tensor, AnyLabels]:
+        """One integer for each picture, and what the parts are to take for its label."""
+        if self.relevance is None:
+            return classes, classes
+        if indices is None:
+            raise ValueError(f"{self.relevance.kind} are of items: the objective needs indices")
+        keys = indices.to(classes.device)
+        return keys, self.relevance.of(keys)
+
+    def _mined(self, *given: Any) -> Pairs | Triplets | None:
         """The tuples of one learner, given its embeddings, labels and references; None where the
         loss is to take all there are."""
         return None if self.miner is None else from_indices(self.miner(*given))
@@ -96,17 +123,18 @@ class MinedObjective(nn.Module):
             return self.loss.mean(prices)
         return torch.stack(prices).mean() if len(prices) > 1 else prices[0]
 
-    def _against(self, memory: CrossBatchMemory, embeddings: Tensor, labels: Tensor) -> Tensor:
+    def _against(self, memory: CrossBatchMemory, embeddings: Tensor, keys: Tensor) -> Tensor:
         """The loss against earlier batches; then the memory takes this one up."""
         price = embeddings.new_zeros(())
         if len(memory):
-            rows, classes = memory.references()
+            rows, stored = memory.references()
+            labels, others = (self._labels(of, of)[1] for of in (keys, stored))
             prices = []
             for loss, x in self._learners(embeddings):
-                references = (rows[:, : x.shape[1]], classes)
+                references = (rows[:, : x.shape[1]], others)
                 prices.append(loss(x, labels, self._mined(x, labels, *references), *references))
             price = self._mean(prices)
-        memory.store(embeddings, labels)
+        memory.store(embeddings, keys)
         return price
 
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
@@ -188,6 +216,45 @@ def check_takes_tuples(loss: AnyLoss, miner: Miner | None) -> None:
             f"{_name(loss)} takes embeddings and labels alone: leave the miner out (miner=none), "
             "or give it a third argument, tuples=None"
         )
+
+
+def check_takes_relevance(
+    relevance: Relevance, loss: AnyLoss, miner: Miner | None, regularizers: Sequence[Any]
+) -> None:
+    """Stops parts that cannot compare items by what the relevance says of them."""
+    losses = list(loss.losses.values()) if isinstance(loss, Nested) else [loss]
+    given: dict[str, Sequence[Any]] = {"losses": losses, "regularizers": regularizers}
+    given["miners"] = [] if miner is None else [miner]
+    for folder, parts in given.items():
+        for part in parts:
+            if relevance.kind not in kinds_taken(part):
+                raise ValueError(_refusal(relevance, part, folder))
+
+
+def kinds_taken(part: Any) -> tuple[str, ...]:
+    """What a loss, miner or regularizer, or its class, can take for "the same": it is asked what it
+    has. Parts from outside get classes; levels are classes to them."""
+    if not _is_a(part, OurLoss, OurMiner, OurRegularizer) or getattr(part, "needs_classes", False):
+        return CLASSES
+    takes_grades = hasattr(part, "on_grades") or not _is_a(part, OurLoss)
+    return KINDS if takes_grades else tuple(kind for kind in KINDS if kind != "graded")
+
+
+def _is_a(part: Any, *kinds: type) -> bool:
+    return issubclass(part, kinds) if isinstance(part, type) else isinstance(part, kinds)
+
+
+def _refusal(relevance: Relevance, part: Any, folder: str) -> str:
+    """Who can, beside who cannot."""
+    able = [
+        name
+        for name in catalogue.names(folder)
+        if relevance.kind in kinds_taken(catalogue.find(folder, name))
+    ]
+    return (
+        f"{_name(part)} cannot take relevance.kind={relevance.kind}; the {folder} that can: "
+        f"{', '.join(able)}"
+    )
 
 
 def _takes(call: Callable[..., Any], number: int) -> bool:

@@ -11,6 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from unseen.relevance import AnyLabels, Related
+
 
 class Triplets(NamedTuple):
     """Tuple t says: anchor[t] is to be nearer to positive[t] than to negative[t]."""
@@ -53,7 +55,7 @@ def check_lengths(tuples: Pairs | Triplets) -> None:
         )
 
 
-def check_within(tuples: Pairs | Triplets, labels: Tensor, ref_labels: Tensor | None) -> None:
+def check_within(tuples: Pairs | Triplets, labels: AnyLabels, ref_labels: AnyLabels | None) -> None:
     """Stops indices that no item, or no reference, has."""
     for name, column in zip(tuples._fields, tuples, strict=True):
         kind, seen = "items", labels
@@ -66,10 +68,14 @@ def check_within(tuples: Pairs | Triplets, labels: Tensor, ref_labels: Tensor | 
 
 
 def relations(
-    labels: Tensor, ref_labels: Tensor | None = None
+    labels: AnyLabels, ref_labels: AnyLabels | None = None
 ) -> tuple[Tensor, Tensor]:  # two bool [N, M]
     """Who is a positive and who a negative of whom; an item is never its own positive."""
+    if isinstance(labels, Related):
+        same, different, _ = labels.to(ref_labels)  # type: ignore[arg-type]
+        return same, different
     columns = labels if ref_labels is None else ref_labels
+    assert isinstance(columns, Tensor), "both are labels, or both are related"
     same = labels[:, None] == columns[None, :]
     if ref_labels is not None:
         return same, ~same
@@ -77,9 +83,12 @@ def relations(
     return same.fill_diagonal_(False), different
 
 
-def relation_counts(labels: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:  # two [N, N]
+def relation_counts(labels: AnyLabels, dtype: torch.dtype) -> tuple[Tensor, Tensor]:  # two [N, N]
     """The relations of a batch as numbers, 0 or 1: arithmetic with them is several times faster
     than choosing by booleans."""
+    if isinstance(labels, Related):
+        positive, negative = relations(labels)
+        return positive.to(dtype), negative.to(dtype)
     same = torch.empty(len(labels), len(labels), dtype=dtype, device=labels.device)
     torch.eq(labels[:, None], labels, out=same)
     different = 1 - same

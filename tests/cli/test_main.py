@@ -100,7 +100,7 @@ def test_a_table_of_pictures_trains(
             lines.append(f"{pictures}/class {c}/{i}.png,c{c},{part},{'light' if c % 2 else 'dark'}")
     (tmp_path / "my.csv").write_text("\n".join(lines))
     out = tmp_path / "run"
-    words = ["epochs=1", 'evaluation_labels=["colour"]', "--out", str(out)]
+    words = ["epochs=1", 'relevance.by=["colour"]', "--out", str(out)]
     code, text, errors = unseen(capsys, "train", str(tmp_path / "my.csv"), *words)
     assert code == 0, errors
     assert "trained network by colour" in text

@@ -119,6 +119,25 @@ def test_from_a_run_to_an_answer(
     assert code == 0
     assert "holds 9 pictures" in text
 
+    small = tmp_path / "small.index"
+    words = ("index", "build", run, photos, "--precision", "int8", "--out", small)
+    assert unseen(capsys, *words)[0] == 0
+    code, text, _ = unseen(capsys, "index", "info", small)
+    assert code == 0
+    assert "9 pictures, 3 labels" in text
+    assert "16 numbers in int8" in text
+    assert "finds all of the nearest by what is kept" in text
+    code, text, _ = unseen(
+        capsys, "search", small, photos / "kind 1" / "0.jpg", "-k", "1", "--json"
+    )
+    assert json.loads(text)["hits"][0]["similarity"] == pytest.approx(1, abs=0.01)
+    code, _, text = unseen(
+        capsys, "index", "build", run, photos, "--precision", "float32", "--out", small
+    )
+    assert code == 2
+    assert "keeps int8: choose another --out" in " ".join(text.split())
+    assert "finds all of the nearest" in unseen(capsys, "index", "info", index)[1]
+
     pages = tmp_path / "groups"
     monkeypatch.setattr(cluster, "NAMED", 1)
     code, text, _ = unseen(capsys, "cluster", index, "--groups", "3", "--out", pages)

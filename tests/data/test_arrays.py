@@ -176,3 +176,17 @@ def test_a_run_judges_the_features_too_and_can_be_read_back(file: Path, tmp_path
     assert result.split.test_classes == 6
     written = configs.make_settled(configs.load(tmp_path / "run" / "config.toml"))
     assert written == context.config
+
+
+def test_sets_of_labels_and_levels(tmp_path: Path) -> None:
+    coarse = np.repeat(np.arange(3), 24)
+    sets = np.array([f"{label}|x" for label in range(72)])
+    told = annotations_of(Arrays(saved(tmp_path, **arrays(level_1=coarse, label_sets=sets))))
+    assert told.levels == ("level_1",)
+    assert told.labels["level_1"].tolist() == coarse.tolist()
+    assert told.label_sets is not None
+    assert told.label_sets.shape == (72, 2)
+    named = arrays(label_family=coarse, levels=np.array(["family"]))
+    assert annotations_of(Arrays(saved(tmp_path, **named))).levels == ("family",)
+    with pytest.raises(ValueError, match="famly"):
+        Arrays(saved(tmp_path, **(named | {"levels": np.array(["famly"])})))

@@ -282,7 +282,8 @@ def test_the_level_that_is_the_class_can_be_said(shop):
     data = Folder(shop, levels=2)
     assert data.label_names == ["hats/blue", "hats/red", "shoes/high", "shoes/low", "shoes/red"]
     assert data.annotations.labels["level_1"].tolist() == [0] * 4 + [1] * 6
-    assert data.annotations.label_names["level_2"] == ["blue", "high", "low", "red"]
+    assert data.annotations.levels == ("level_1", "level_2")
+    assert data.annotations.label_names["level_2"] == data.label_names  # red hats are no red shoes
     assert "hats/loose.png" in data.describe()["notes"][0]
     with pytest.raises(ValueError, match=r"2 classes .*hats, shoes.*at least 4"):
         Folder(shop, levels=2, class_level=1)

@@ -41,6 +41,7 @@ def test_folders(original: Path) -> None:
     told = annotations_of(dataset)
     assert list(told.label_names["alphabet"]) == ["Glagolitic", "Greek", "Latin"]
     assert told.labels["alphabet"].tolist() == [1] * 4 + [2] * 4 + [0] * 4
+    assert told.levels == ("alphabet",)
 
 
 def test_damaged(original: Path) -> None:

@@ -180,6 +180,9 @@ def test_split_queries_and_further_labels_are_kept(folder: Folder, tmp_path: Pat
         gallery=~half,
         labels={"legs": np.arange(16) % 2},
         label_names={"legs": ["two", "four"]},
+        levels=("legs",),
+        label_sets=np.arange(32).reshape(16, 2) % 5,
+        set_names=list("abcde"),
     )
     folder.path(3).write_bytes(b"")
     write(Packing(folder, 48), tmp_path / "photos.pack")
@@ -192,6 +195,10 @@ def test_split_queries_and_further_labels_are_kept(folder: Folder, tmp_path: Pat
     assert data.annotations.labels["legs"].tolist() == (kept % 2).tolist()
     assert data.annotations.label_names == {"legs": ["two", "four"]}
     assert data.annotations.ignore_groups is None
+    assert list(data.annotations.levels) == ["legs"]
+    assert data.annotations.label_sets is not None
+    assert data.annotations.label_sets.tolist() == (np.arange(32).reshape(16, 2) % 5)[kept].tolist()
+    assert list(data.annotations.set_names) == list("abcde")
 
 
 def test_bad_values_and_full_disks(
@@ -231,6 +238,12 @@ FORGERIES = {
     "test classes of another set": {"test_classes": np.array([77])},
     "queries of another set": {"query": np.array([True])},
     "further labels without words": {"further/colour": np.zeros(16, np.int64)},
+    "levels that are no labels": {"levels": np.array(["colour"])},
+    "sets without words": {"label_sets": np.zeros((16, 2), np.int64)},
+    "sets of other words": {
+        "label_sets": np.ones((16, 2), np.int64),
+        "set_names": np.array(["a"]),
+    },
 }
 
 

@@ -255,3 +255,42 @@ def test_a_spreadsheet_takes_no_cell_for_a_formula(tmp_path: Path) -> None:
     assert not [cell for cell in cells if cell[0] in "=+-@\t\r＝"]
     assert [row[0] for row in rows[len(texts) :]] == numbers
     assert table_file.read(file) == columns
+
+
+def test_sets_of_labels_and_levels(tmp_path: Path, columns: Columns) -> None:
+    """Without a column `label` the first label, or the last level, is the class."""
+    bare: Columns = {"path": columns["path"]}
+    sets = [f"c{row // 4}| even " if row % 2 == 0 else f"c{row // 4}" for row in range(32)]
+    dataset = Table(written(tmp_path, bare | {"labels": sets}))
+    assert dataset.label_names == [f"c{c}" for c in range(8)]
+    told = annotations_of(dataset)
+    assert told.label_sets is not None
+    assert told.set_names == [*dataset.label_names, "even"]
+    assert told.label_sets[:3].tolist() == [[0, 8], [0, -1], [0, 8]]
+
+    levels = {"level_1": [f"make {row // 8}" for row in range(32)]}
+    levels["level_2"] = [["small", "large"][row // 4 % 2] for row in range(32)]
+    dataset = Table(written(tmp_path, bare | levels))
+    assert dataset.label_names[:2] == ["make 0/large", "make 0/small"]
+    assert annotations_of(dataset).levels == ("level_1", "level_2")
+    assert Table(tmp_path / "data.csv", label="level_1").label_names == [
+        f"make {m}" for m in range(4)
+    ]
+    assert len(Table(tmp_path / "data.csv", label=None).label_names) == 32
+
+    with pytest.raises(ValueError, match="2 items have no labels, the first is 1"):
+        Table(written(tmp_path, bare | {"labels": ["", " | ", *sets[2:]]}))
+    with pytest.raises(ValueError, match=r"levels must be called level_1, .*got level_2"):
+        Table(written(tmp_path, bare | {"level_2": levels["level_2"]}))
+    with pytest.raises(ValueError, match="no column 'label' for label"):
+        Table(written(tmp_path, bare))
+
+
+def test_sets_are_written_and_read_again(tmp_path: Path, columns: Columns) -> None:
+    sets = [f"{label}|all" for label in columns["label"]]
+    written_once = Table(written(tmp_path, columns | {"labels": sets}))
+    write_table(written_once, tmp_path / "again.csv")
+    again = annotations_of(Table(tmp_path / "again.csv"))
+    assert again.label_sets is not None
+    assert again.label_sets.tolist() == annotations_of(written_once).label_sets.tolist()  # type: ignore[union-attr]
+    assert again.set_names == annotations_of(written_once).set_names

@@ -3,8 +3,8 @@ import torch
 from torch import Tensor
 
 from unseen.evaluation import pairs
+from unseen.evaluation.judges import ClassJudge
 from unseen.evaluation.pairs import pair_scores
-from unseen.evaluation.relevance import Relevance
 from unseen.neighbours.space import make_space
 
 
@@ -23,7 +23,7 @@ def test_equals_visiting_every_pair(
     monkeypatch.setattr(pairs, "COLUMNS", block[1])
     x, y = points(40)
     space = make_space(x, normalise=normalise)
-    scores = pair_scores(space, Relevance(space, y))
+    scores = pair_scores(space, ClassJudge(space, y))
     z = x.double()
     z = z / z.norm(dim=1, keepdim=True).clamp(min=1e-300) if normalise else z
     right: dict[float, int] = {}
@@ -44,7 +44,7 @@ def test_gallery_and_groups() -> None:
     (x, y), (z, w) = points(20), points(30, 1)
     space = make_space(x, z)
     groups = torch.arange(20) % 4, torch.arange(30) % 4
-    relevance = Relevance(space, y, w, groups=groups[0], gallery_groups=groups[1])
+    relevance = ClassJudge(space, y, w, groups=groups[0], gallery_groups=groups[1])
     scores = pair_scores(space, relevance)
     allowed = groups[0][:, None] != groups[1]
     assert int(scores.right.sum()) == int((allowed & (y[:, None] == w)).sum())

@@ -55,7 +55,7 @@ def slow_recall(embeddings: torch.Tensor, test: dict[str, Any], labels: np.ndarr
 
 
 def test_a_run_is_judged_as_its_annotations_say(tmp_path: Path) -> None:
-    context = setting_of(tmp_path, 'evaluation_labels=["family"]', **marked())
+    context = setting_of(tmp_path, 'relevance.by=["family"]', **marked())
     assert set(LABELS[context.split.validation]) == {0, 1, 2}
     out = tmp_path / "run"
     result = train_and_judge(context, out, "test")
@@ -95,7 +95,7 @@ def test_groups_count_in_selection_too(tmp_path: Path) -> None:
 
 def test_an_unknown_label_column_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"label column of x 'famly': did you mean family\?"):
-        setting_of(tmp_path, 'evaluation_labels=["famly"]', **marked())
+        setting_of(tmp_path, 'relevance.by=["famly"]', **marked())
 
 
 def test_queries_without_an_answer_are_refused(tmp_path: Path) -> None:

@@ -104,6 +104,7 @@ def test_items_come_back_as_they_were_stored(tmp_path: Path) -> None:
     features = np.random.default_rng(0).normal(size=(32, 6))
     more = {"groups": np.arange(32) % 3, "label_colour": np.where(np.arange(32) % 2, "a", "b")}
     more |= {"is_query": np.arange(32) % 4 < 2, "is_gallery": np.arange(32) % 4 > 1}
+    more |= {"level_1": np.arange(32) // 8, "label_sets": np.array(["a|b", "c"] * 16)}
     np.savez(tmp_path / "x.npz", features=features, labels=labels, **more)
     dataset = Arrays(tmp_path / "x.npz")
     config = configs.make({"data": {"name": "arrays", "root": str(tmp_path / "x.npz")}})
@@ -117,6 +118,9 @@ def test_items_come_back_as_they_were_stored(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.split.test, split.test)
     np.testing.assert_array_equal(found.annotations.ignore_groups, more["groups"])
     assert found.annotations.label_names["colour"] == ["a", "b"]
+    assert found.annotations.levels == ("level_1",)
+    assert found.annotations.set_names == ("a", "b", "c")
+    np.testing.assert_array_equal(found.annotations.label_sets, [[0, 1], [2, -1]] * 16)
     order = np.random.default_rng(1).permutation(32)
     shuffled = {name: column[order] for name, column in more.items()}
     np.savez(tmp_path / "y.npz", features=features[order], labels=labels[order], **shuffled)

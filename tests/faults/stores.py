@@ -21,6 +21,7 @@ from unseen.search import ingest as ingesting
 from unseen.search import maintain, segment
 from unseen.search import manifest as manifests
 from unseen.search.index import Index
+from unseen.search.manifest import Precision
 from unseen.search.stores import milvus
 from unseen.search.stores.named import parse
 from unseen.search.writer import Writer
@@ -156,7 +157,9 @@ class Indexed:
         ingesting.BATCH, ingesting.COMMIT = 1, 16  # a vector does not depend on its neighbours
         model, out = Trained.open(place / "run"), place / "index"
         exists = (out / "manifest.json").exists()
-        create = lambda: Writer.create(out, ingesting.model_entry(model))  # noqa: E731
+        precision: Precision = "int8" if self.store == "int8" else "float32"
+        entry = ingesting.model_entry(model)
+        create = lambda: Writer.create(out, entry, precision=precision)  # noqa: E731
         with Writer.open(out) if exists else create() as writer:
             if self.store == "milvus" and writer.manifest.milvus is None:
                 writer.use_store(parse("milvus:", out))

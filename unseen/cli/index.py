@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -15,8 +16,9 @@ from unseen.experiment.trained import Trained
 from unseen.search import maintain, verify
 from unseen.search import repair as mend
 from unseen.search.index import Index
+from unseen.search.info import Info, describe
 from unseen.search.ingest import Ingested, find, ingest, model_entry
-from unseen.search.manifest import ApproximateEntry, OutsideEntry, read
+from unseen.search.manifest import ApproximateEntry, OutsideEntry, Precision, read
 from unseen.search.stores.named import parse
 from unseen.search.writer import Writer
 
@@ -53,6 +55,10 @@ def build(
             show_default="exact here, faiss when large",
         ),
     ] = None,
+    precision: Annotated[
+        Precision | None,
+        typer.Option(help="of the vectors kept: int8 takes a quarter", show_default="float32"),
+    ] = None,
 ) -> None:
     """Example: unseen index build runs/birds photos/ --out birds.index
 
@@ -65,11 +71,14 @@ def build(
     outside = parse(store, out) if store else None
 
     def work(writer: Writer, progress: Progress) -> Ingested:
+        if precision not in (None, writer.manifest.precision):
+            raise ValueError(f"{out} keeps {writer.manifest.precision}: choose another --out")
         if outside is not None and writer.manifest.outside is None:
             writer.use_store(outside)
         return ingest(writer, model, sources, progress)
 
-    _add(lambda: Writer.open(out) if exists else Writer.create(out, model_entry(model)), work)
+    create = partial(Writer.create, out, model_entry(model), precision=precision or "float32")
+    _add(lambda: Writer.open(out) if exists else create(), work)
 
 
 @app.command()
@@ -154,6 +163,27 @@ def check(index: IndexFolder) -> None:
 
 
 @app.command()
+def info(index: IndexFolder) -> None:
+    """Example: unseen index info birds.index
+
+    Prints what the index holds, its bytes and precision, and what share of the nearest its search
+    finds.
+    """
+    known = describe(Index.open(index))
+    counts = f"{known.pictures:,} pictures, {known.labels:,} labels, {known.segments:,} segments"
+    console.print(f"{index}: {counts}")
+    kinds = ", ".join(f"{kind} {count:,}" for kind, count in sorted(known.num_bytes.items()))
+    console.print(f"bytes: {sum(known.num_bytes.values()):,} ({kinds})")
+    console.print(f"vectors: {known.size} numbers in {known.precision}")
+    if known.precision == "int8":
+        console.print(
+            f"similarities are within {known.largest_error:.2g} of those before rounding, "
+            f"{known.mean_error:.2g} on average over the pictures"
+        )
+    console.print(f"search: {known.store}, {_found(known)}")
+
+
+@app.command()
 def rebuild(
     index: IndexFolder,
     run: Annotated[
@@ -199,6 +229,18 @@ def repair(index: IndexFolder, run: Run = None, remove_missing: RemoveMissing = 
 
 app.command("export")(export_index)
 app.command("import")(import_from)
+
+
+def _found(known: Info) -> str:
+    if known.recall is None:
+        return "finds all of the nearest" if known.store == "exact" else "asked by every search"
+    share = f"{100 * known.recall:.1f} % of the 10 nearest"
+    if known.store == "exact":
+        return (
+            "finds all of the nearest by what is kept, about "
+            f"{share} before rounding (estimated on {known.num_queries} pictures)"
+        )
+    return f"finds {share} of exact search, on {known.num_queries} pictures"
 
 
 def _add(

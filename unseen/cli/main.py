@@ -26,6 +26,7 @@ COMMANDS = {  # name -> where it is, what it does
     "features": ("features:features", "A data set through a backbone, once: train heads on it."),
     "evaluate": ("evaluate:evaluate", "Judge a stored run, its layers, or any embeddings."),
     "diagnose": ("diagnose:diagnose", "What a run's embedding space looks like, in words."),
+    "explain": ("explain:explain", "Why two pictures are alike: which places of them."),
     "compare": ("compare:compare", "Two runs on the same queries: which is better?"),
     "report": ("report:report", "Write the page of a stored run."),
     "layers": ("layers:layers", "The layers of a run's network, or of a backbone."),

@@ -7,6 +7,9 @@
     is_query, is_gallery   [n] which test items ask, which answer
     groups       [n] items of a group (a camera, a sequence) do not answer each other
     label_<name> [n] further labels, to judge by
+    label_sets   [n] several labels of an item, as words red|round
+    level_1, level_2, ...  [n] a hierarchy, the coarsest first; or `levels`, the names of the
+                 further labels that are one
     incomplete   what the data they were made of lacked, in a sentence
     of           the name of the data set they were made of, such as cub200
 
@@ -24,12 +27,22 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from unseen.contracts import Progress
-from unseen.data.base import INCOMPLETE, Columns, class_counts, described, lacking, lone_classes
+from unseen.data.base import (
+    INCOMPLETE,
+    Column,
+    Columns,
+    class_counts,
+    described,
+    lacking,
+    level_columns,
+    lone_classes,
+    nested_levels,
+)
 from unseen.data.pictures.item_digests import row_digests, row_ids
-from unseen.names import near_path
+from unseen.names import known, near_path
 
 FURTHER = "label_"  # the names of further label columns begin with it
-NAMES = "label_names"
+NAMES, SETS, LEVELS = "label_names", "label_sets", "levels"
 OF = "of"
 
 
@@ -130,16 +143,22 @@ def _columns(
     held: dict[str, NDArray[Any]], labels: NDArray[Any], rows: int, root: str | Path
 ) -> Columns:
     """The columns by their names in the file, each with one entry per row."""
-    further = [key for key in held if key.startswith(FURTHER) and key != NAMES]
+    further = [key for key in held if key.startswith(FURTHER) and key not in (NAMES, SETS)]
     named = {"split": "split", "query": "is_query", "gallery": "is_gallery", "groups": "groups"}
+    named |= {SETS: SETS}
     own = {field: held[key] for field, key in named.items() if key in held}
     more = {key.removeprefix(FURTHER): held[key] for key in further}
-    for key, column in {"labels": labels, **own, **more}.items():
+    levels = {key: held[key] for key in level_columns(held)}
+    for key, column in {"labels": labels, **own, **more, **levels}.items():
         if column.shape != (rows,):
             raise ValueError(f"{key} of {root} must be [{rows}], got {list(column.shape)}")
     if labels.dtype.kind not in "iuUb":
         raise ValueError(f"labels of {root} must be integers or words, got {labels.dtype}")
-    return Columns(labels, more=more, **own)
+    names = [str(name) for name in held.get(LEVELS, np.array(list(levels)))]
+    for name in names:
+        known(name, [*more, *levels], f"further label of {root}")
+    every: dict[str, Column] = {**more, **nested_levels(levels)}
+    return Columns(labels, more=every, levels=names, **own)
 
 
 def _names(values: list[str], given: NDArray[Any] | None, root: str | Path) -> list[str]:

@@ -1,9 +1,9 @@
 """From columns as people write them to what a data set must say: labels 0..C-1, official classes,
-queries and gallery, groups that are ignored, further labels.
+queries and gallery, groups that are ignored, further labels, levels of a hierarchy, sets of labels.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ MIN_CLASSES = 4  # two to train on, one to validate, one to test
 PARTS = {"train": "train", "test": "test"} | dict.fromkeys(("validation", "valid", "val"), "val")
 _TRUE, _FALSE = {"1", "1.0", "true", "yes"}, {"", "0", "0.0", "false", "no", "nan", "none"}
 _NAMED = 3  # examples in a message
+SEPARATOR = "|"  # between the labels of a set
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class Columns:
     gallery: Column | None = None
     groups: Column | None = None
     more: Mapping[str, Column] | None = None  # further labels by name
+    levels: Sequence[str] = ()  # which of them form a hierarchy, the coarsest first
+    label_sets: Column | None = None  # several labels of an item, separated by |
 
     def of(self, rows: IntArray) -> "Columns":
         """The same columns for some items."""
@@ -45,6 +48,8 @@ class Columns:
             gallery=some(self.gallery),
             groups=some(self.groups),
             more={name: np.asarray(column)[rows] for name, column in (self.more or {}).items()},
+            levels=self.levels,
+            label_sets=some(self.label_sets),
         )
 
 
@@ -77,6 +82,7 @@ def described(columns: Columns, source: str) -> Described:
         nobody = [c for c, name in enumerate(group_names) if name.lower() in ("", "nan", "-1")]
         groups[np.isin(groups, nobody)] = -1
     more = {name: coded(values) for name, values in (columns.more or {}).items()}
+    sets, set_names = (None, []) if columns.label_sets is None else coded_sets(columns.label_sets)
     annotations = Annotations(
         validation_classes=validation,
         query=None if columns.query is None else _flags(columns.query, "query", source),
@@ -84,6 +90,9 @@ def described(columns: Columns, source: str) -> Described:
         ignore_groups=groups,
         labels={name: codes for name, (codes, _) in more.items()},
         label_names={name: values for name, (_, values) in more.items()},
+        levels=tuple(columns.levels),
+        label_sets=sets,
+        set_names=set_names,
     )
     return Described(labels, names, test, annotations, group_names)
 
@@ -98,6 +107,65 @@ def coded(values: Column) -> tuple[IntArray, list[str]]:
         array = words.astype(np.int64) if all(map(_is_number, different.tolist())) else words
     found, codes = np.unique(array, return_inverse=True)
     return codes.astype(np.int64), [str(value) for value in found.tolist()]
+
+
+def level_columns(names: Iterable[str]) -> list[str]:
+    """Those that are called level_1, level_2, ..., the coarsest first."""
+    found = [name for name in names if re.fullmatch(r"level_\d+", name)]
+    found.sort(key=lambda name: int(name.removeprefix("level_")))
+    if found != [f"level_{place + 1}" for place in range(len(found))]:
+        raise ValueError(f"levels must be called level_1, level_2, ...; got {', '.join(found)}")
+    return found
+
+
+def nested_levels(columns: Mapping[str, Column]) -> dict[str, list[str]]:
+    """Columns of names, the coarsest first, as levels of one hierarchy: a name that stands below
+    two others means two things, and is told with the one above it."""
+    levels: dict[str, list[str]] = {}
+    above: list[str] | None = None
+    for name, column in columns.items():
+        words = [str(word) for word in column]
+        if above is not None:
+            parents: dict[str, set[str]] = {}
+            for word, parent in zip(words, above, strict=True):
+                parents.setdefault(word, set()).add(parent)
+            both = zip(words, above, strict=True)
+            words = [
+                f"{parent}/{word}" if len(parents[word]) > 1 else word for word, parent in both
+            ]
+        levels[name] = above = words
+    return levels
+
+
+def first_labels(sets: Column, source: str) -> list[str]:
+    """The first label of each set, by which items are divided; a set without labels is an error."""
+    words = [_set_of(cell) for cell in sets]
+    empty = [row for row, names in enumerate(words) if not names]
+    if empty:
+        raise ValueError(
+            f"{source}: {len(empty)} items have no labels, the first is {empty[0] + 1}"
+        )
+    return [names[0] for names in words]
+
+
+def coded_sets(sets: Column) -> tuple[IntArray, list[str]]:  # [n, S], names
+    """The labels of each item as places in the names, -1 where it has no more."""
+    words = [_set_of(cell) for cell in sets]
+    codes, names = coded([word for row in words for word in row])
+    lengths = np.array([len(row) for row in words])
+    table = np.full((len(words), int(lengths.max(initial=0))), -1, dtype=np.int64)
+    table[np.arange(table.shape[1]) < lengths[:, None]] = codes
+    return table, names
+
+
+def set_words(sets: IntArray, names: Sequence[str]) -> list[str]:
+    """The same as people write them."""
+    return [SEPARATOR.join(str(names[code]) for code in row if code >= 0) for row in sets]
+
+
+def _set_of(cell: Any) -> list[str]:
+    words = [word.strip() for word in str(cell).split(SEPARATOR)]
+    return list(dict.fromkeys(word for word in words if word))
 
 
 def _is_number(word: str) -> bool:

@@ -2,8 +2,8 @@
 
     root/<class>/**                 as it is: folders inside a class belong to it
     root/<category>/<product>/**    levels = 2: a class is a folder of the second level, and the
-                                    levels are further labels (`evaluation_labels`: level_1,
-                                    level_2); class_level = 1: a category is the class
+                                    levels, level_1 and level_2, are judged by as well;
+                                    class_level = 1: a category is the class
     root/train/<class>/** ...       parts = true: where each class is in one part only, the official
                                     split; classes that repeat are put together, and the split is
                                     by class
@@ -83,8 +83,9 @@ class Folder(PictureFiles):
         _refuse_few(root, names)
         place = {name: number for number, name in enumerate(names)}
         labels = np.array([place[name] for name in classes])
-        more = {f"level_{n + 1}": [key[n] for key in keys] for n in range(levels)}
-        columns = Columns(labels, split=split, more=more if levels > 1 else None)
+        more = {f"level_{n}": ["/".join(key[:n]) for key in keys] for n in range(1, levels + 1)}
+        more = more if levels > 1 else {}
+        columns = Columns(labels, split=split, more=more, levels=list(more))
         facts = replace(described(columns, str(root)), label_names=names)
         super().__init__(root, root.resolve().name, [path for _, path in kept], facts)
         self.skipped = skipped

@@ -3,7 +3,7 @@
 Source   B. M. Lake et al., Human-level concept learning through probabilistic program induction,
          Science 2015
 Layout   `images_background/<alphabet>/<character>/*.png` and `images_evaluation/...`
-Labels   the character; `alphabet` is kept as a further label (`evaluation_labels`).
+Labels   the character; `alphabet` is the level above it, and judged by as well.
 """
 
 from pathlib import Path
@@ -41,4 +41,5 @@ class Omniglot(Benchmark):
             split += [part] * len(found)
         alphabets = [path.parent.parent.name for path in paths]
         labels = [f"{path.parent.parent.name}/{path.parent.name}" for path in paths]
-        return Listing(paths, Columns(labels, split=split, more={"alphabet": alphabets}))
+        columns = Columns(labels, split=split, more={"alphabet": alphabets}, levels=["alphabet"])
+        return Listing(paths, columns)

@@ -4,7 +4,7 @@ Source   H. O. Song et al., Deep Metric Learning via Lifted Structured Feature E
          https://arxiv.org/abs/1511.06452
 Layout   `Ebay_train.txt` and `Ebay_test.txt` (`image_id class_id super_class_id path`) beside the
          folders `bicycle_final` ...; lists may stand in `Info_Files`, pictures in `images`.
-Labels   the product; `super_class` is kept as a further label (`evaluation_labels`).
+Labels   the product; `super_class` is the level above it, and judged by as well.
 """
 
 from pathlib import Path
@@ -46,7 +46,9 @@ class OnlineProducts(Benchmark):
             groups += [path.split("/")[0].removesuffix("_final") for *_, path in listed]
             split += [part] * len(listed)
         pictures = _pictures(root, files)
-        columns = Columns(classes, split=split, more={"super_class": groups})
+        columns = Columns(
+            classes, split=split, more={"super_class": groups}, levels=["super_class"]
+        )
         return Listing([pictures / file for file in files], columns)
 
 

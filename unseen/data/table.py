@@ -1,6 +1,10 @@
 """`table`: your own pictures, listed in a CSV or Parquet file.
 
     path, label               required; relative paths are taken from the table's folder
+    labels                    several labels of a picture, red|round: two pictures are the same
+                              where they share one; without `label` the first of them is the class
+    level_1, level_2, ...     a hierarchy, the coarsest first; without `label` the last level is the
+                              class, `label = "level_1"` takes another
     split                     train, test, and perhaps validation: no class in two of them (with
                               train and validation alone, validation is what is tested)
     is_query, is_gallery      which test pictures ask, which answer; `query = "role"` with `gallery
@@ -8,22 +12,24 @@
     sequence                  pictures of a group (a camera, a sequence) do not answer each other
     x_1, y_1, x_2, y_2        the part of the picture that counts: left, top, right, bottom; or
                               x, y, w, h; or all four in `bbox`
-    any other                 kept as a further label (`evaluation_labels`)
+    any other                 kept as a further label, to judge by (`relevance.by`)
 
-Only the first two must be there; every name can be changed, and `none` leaves a column out. This is
-the format of OpenMetricLearning; `unseen data table` writes such a file from any data set of
+Only the first two must be there; every name can be changed, and `none` leaves a column out; with
+`label = "none"` each picture is a class of its own, until pairs say more (`relevance.pairs`). This
+is the format of OpenMetricLearning; `unseen data table` writes such a file from any data set of
 picture files.
 """
 
 from pathlib import Path
 
 from unseen.contracts import Progress
-from unseen.data.base import Columns, described
+from unseen.data.base import Columns, described, first_labels, level_columns, nested_levels
 from unseen.data.pictures import table_file
 from unseen.data.pictures.boxes import COLUMNS, boxes_of
 from unseen.data.pictures.files import PictureFiles, unreadable
 
 _WORDS = {"query": ("query", "both"), "gallery": ("gallery", "both")}
+SETS = "labels"  # the column of sets of labels
 
 
 class Table(PictureFiles):
@@ -34,7 +40,7 @@ class Table(PictureFiles):
         self,
         root: str | Path,
         path: str = "path",
-        label: str = "label",
+        label: str | None = "label",
         split: str | None = "split",
         query: str | None = "is_query",
         gallery: str | None = "is_gallery",
@@ -61,7 +67,7 @@ class Table(PictureFiles):
         rows = [row for row, place in enumerate(paths) if place not in damaged]
         held = {name: [values[row] for row in rows] for name, values in held.items()}
         boxes = boxes_of(held, file)
-        facts = described(_columns(names, held, boxes is not None), str(file))
+        facts = described(_columns(names, held, boxes is not None, file), str(file))
         super().__init__(file.parent, file.stem, [paths[row] for row in rows], facts)
         self.skipped, self.boxes = skipped, boxes
 
@@ -73,6 +79,8 @@ class Table(PictureFiles):
 def _refuse_unknown(names: dict[str, str | None], held: table_file.Columns, file: Path) -> None:
     """Columns that were named must be there; those with their usual names need not."""
     usual = {"split": "split", "query": "is_query", "gallery": "is_gallery", "group": "sequence"}
+    if SETS in held or level_columns(held):
+        usual["label"] = "label"
     for role, name in names.items():
         if name is not None and name not in held and usual.get(role) != name:
             raise ValueError(
@@ -81,7 +89,9 @@ def _refuse_unknown(names: dict[str, str | None], held: table_file.Columns, file
             )
 
 
-def _columns(names: dict[str, str | None], held: table_file.Columns, boxed: bool) -> Columns:
+def _columns(
+    names: dict[str, str | None], held: table_file.Columns, boxed: bool, file: Path
+) -> Columns:
     def column(role: str) -> list[str] | None:
         return held.get(names[role] or "")
 
@@ -89,14 +99,24 @@ def _columns(names: dict[str, str | None], held: table_file.Columns, boxed: bool
     if names["query"] is not None and names["query"] == names["gallery"]:
         words = [word.lower() for word in held.get(names["query"], [])]
         asked = {role: [str(w in known) for w in words] for role, known in _WORDS.items()}
-    used = {*names.values(), *(COLUMNS if boxed else ())}
-    labels = column("label")
-    assert labels is not None, "checked before"
+    used = {*names.values(), *(COLUMNS if boxed else ()), SETS}
+    levels = nested_levels({name: held[name] for name in level_columns(held)})
     return Columns(
-        labels,
+        _labels(names, held | levels, file),
         split=column("split"),
         query=asked["query"],
         gallery=asked["gallery"],
         groups=column("group"),
-        more={name: values for name, values in held.items() if name not in used},
+        more={name: values for name, values in held.items() if name not in used} | levels,
+        levels=list(levels),
+        label_sets=held.get(SETS) if names["label"] != SETS else None,
     )
+
+
+def _labels(names: dict[str, str | None], held: table_file.Columns, file: Path) -> list[str]:
+    """The class of each picture: its column, the first of its labels, its last level, itself."""
+    if names["label"] is None:
+        return held[names["path"] or ""]
+    if names["label"] in held:
+        return held[names["label"]]
+    return first_labels(held[SETS], str(file)) if SETS in held else held[level_columns(held)[-1]]

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unseen.contracts import Neighbours
+from unseen.evaluation.judges import ClassJudge
 from unseen.evaluation.metric_names import parse_metric
-from unseen.evaluation.relevance import Relevance
 from unseen.evaluation.retrieve import retrieve
 from unseen.extras import install_command
 from unseen.metrics.base import Retrieval
@@ -54,11 +54,11 @@ def approximate(
     wanted = {name: _shallow(name) for name in metrics}
     with precise(embeddings.device):
         space = make_space(embeddings, gallery_embeddings, normalise)
-        relevance = Relevance(space, labels, gallery_labels)
-        most = int(relevance.num_relevant.max())
+        judge = ClassJudge(space, labels, gallery_labels)
+        most = int(judge.num_relevant.max())
         depth = min(max(m.depth(most) for m in wanted.values()), DEEPEST, len(space.gallery) - 1)
         index, name = _index(space, cells, seed)
-        found = _neighbours(space, relevance, index, depth)
+        found = _neighbours(space, judge, index, depth)
     per_query = {name: metric(found) for name, metric in wanted.items()}
     asked = torch.randperm(len(embeddings), generator=torch.Generator().manual_seed(seed))[:checked]
     exact = retrieve(
@@ -66,7 +66,7 @@ def approximate(
         labels[asked],
         1,
         gallery_embeddings=space.gallery,
-        gallery_labels=relevance.gallery_labels,
+        gallery_labels=judge.gallery_labels,
         positions=asked if space.symmetric else None,
         normalise=normalise,
     )
@@ -106,18 +106,18 @@ def _index(space: Space, cells: int, seed: int) -> tuple[Any, str]:
     return index, f"faiss IVF{number},Flat, {index.nprobe} of {number} cells"
 
 
-def _neighbours(space: Space, relevance: Relevance, index: Any, depth: int) -> Neighbours:
+def _neighbours(space: Space, judge: ClassJudge, index: Any, depth: int) -> Neighbours:
     """Lists without the query itself, -1 where the cells held too few."""
     queries = _rows(space.queries if space.centre is not None else space.left)
     similarities, items = (torch.from_numpy(a) for a in index.search(queries, depth + 1))
     if space.centre is not None:
         similarities = -similarities
-    itself = items == relevance.positions[:, None]
+    itself = items == judge.positions[:, None]
     itself[~itself.any(1), -1] = True  # not in its own list: the last one goes instead
     kept = (~itself).nonzero()[:, 1].view(len(items), depth)
     items, similarities = items.gather(1, kept), similarities.gather(1, kept)
-    matches = relevance.matches(torch.arange(len(items)), items)
-    return Neighbours(items, similarities, matches, relevance.num_relevant)
+    matches = judge.matches(torch.arange(len(items)), items)
+    return Neighbours(items, similarities, matches, judge.num_relevant)
 
 
 def _rows(x: Tensor) -> NDArray[np.float32]:

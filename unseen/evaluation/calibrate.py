@@ -32,10 +32,11 @@ from scipy import stats
 from torch import Tensor
 
 from unseen.contracts import Neighbours, Progress
+from unseen.evaluation.judges import judge_of
 from unseen.evaluation.pairs import RAW_UNITS, pair_scores
-from unseen.evaluation.relevance import Relevance
 from unseen.evaluation.retrieve import retrieve
 from unseen.neighbours.space import Space, make_space, precise
+from unseen.relevance import AnyLabels, Related
 from unseen.statistics import MIN_CLASSES
 
 FOUND = 10  # neighbours of each query the probability is fitted on
@@ -101,7 +102,7 @@ class Rates:
 
 def calibrate(
     embeddings: Tensor,
-    labels: Tensor,
+    labels: AnyLabels,
     *,
     fmr: float = 1e-3,
     confidence: float = 0.95,
@@ -109,12 +110,14 @@ def calibrate(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Calibration:
-    """From embeddings [N, D] of validation classes [N]; `seed` deals the classes to the folds."""
+    """From embeddings [N, D] of validation classes [N]; `seed` deals the classes to the folds.
+    Where the same is more than a class, right and wrong pairs are those of the relevance, and the
+    classes say which pictures belong together when the bound is drawn and folds are dealt."""
     if not 0 < fmr < 1:
         raise ValueError(f"fmr must lie between 0 and 1, got {fmr}")
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must lie between 0 and 1, got {confidence}")
-    num_classes, gallery = len(labels.unique()), len(labels)
+    num_classes, gallery = len(_classes(labels).unique()), len(labels)
     if num_classes < MIN_CLASSES or num_classes == gallery:
         raise ValueError(
             f"calibration needs at least {MIN_CLASSES} validation classes, and one with two "
@@ -142,29 +145,44 @@ def calibrate(
     )
 
 
-def rates_at(space: Space, labels: Tensor, threshold: float, confidence: float = 0.95) -> Rates:
+def rates_at(space: Space, labels: AnyLabels, threshold: float, confidence: float = 0.95) -> Rates:
     """Error rates of a self-retrieval space at a threshold, each pair of two items once."""
-    _, group = torch.unique(labels, return_inverse=True)
-    sizes = torch.bincount(group).double()  # [C]
-    accepted, right = torch.zeros_like(sizes), 0.0
-    strangers = 0
+    _, group = torch.unique(_classes(labels), return_inverse=True)
+    accepted = torch.zeros(int(group.max()) + 1, dtype=torch.float64)  # [C]
+    pairs, right, right_pairs, strangers = torch.zeros_like(accepted), 0.0, 0.0, 0
     for rows in torch.arange(len(labels)).split(ROWS):
         reached = space.left[rows] @ space.right.T >= threshold  # [R, N]
-        reached[torch.arange(len(rows)), rows] = False
-        same = group[rows, None] == group
+        same, different = _relation(labels, group, rows)
         right += float((reached & same).sum())
-        wrong = (reached & ~same).sum(dim=1)  # [R]
+        right_pairs += float(same.sum())
+        wrong = (reached & different).sum(dim=1)  # [R]
         accepted.index_add_(0, group[rows], wrong.double())
+        pairs.index_add_(0, group[rows], different.sum(dim=1).double())
         strangers += int((wrong > 0).sum())
-    pairs = sizes * (len(labels) - sizes)  # [C] wrong pairs with an item of the class
-    right_pairs = float((sizes * (sizes - 1)).sum())
     return Rates(
         fmr=float(accepted.sum() / pairs.sum()),
         bound=upper_bound(accepted, pairs, confidence),
-        fnmr=1 - right / right_pairs,
+        fnmr=1 - right / max(1.0, right_pairs),
         strangers=strangers / len(labels),
         wrong_pairs=int(pairs.sum()) // 2,
     )
+
+
+def _classes(labels: AnyLabels) -> Tensor:  # [N]
+    return labels.classes if isinstance(labels, Related) else labels
+
+
+def _relation(
+    labels: AnyLabels, group: Tensor, rows: Tensor
+) -> tuple[Tensor, Tensor]:  # two [R, N]
+    """Who is the same as some items, and who is different; nobody is compared with himself."""
+    if isinstance(labels, Related):
+        same, different, _ = labels[rows].to(labels)
+    else:
+        same = group[rows, None] == group
+        different = ~same
+    same[torch.arange(len(rows)), rows] = different[torch.arange(len(rows)), rows] = False
+    return same, different
 
 
 def upper_bound(accepted: Tensor, pairs: Tensor, confidence: float) -> float:
@@ -182,9 +200,9 @@ def upper_bound(accepted: Tensor, pairs: Tensor, confidence: float) -> float:
     return float(stats.beta.ppf(confidence, share * effective + 1, (1 - share) * effective))
 
 
-def _threshold(space: Space, labels: Tensor, fmr: float, progress: Progress | None) -> float:
+def _threshold(space: Space, labels: AnyLabels, fmr: float, progress: Progress | None) -> float:
     """Halfway between the last similarity that is accepted and the first that is not."""
-    scores = pair_scores(space, Relevance(space, labels), progress)
+    scores = pair_scores(space, judge_of(space, labels), progress)
     accepted = int(torch.nonzero(scores.false_match_rate() <= fmr)[-1])
     step = space.grid if space.centre is None else RAW_UNITS * space.grid
     bounds = torch.cat(
@@ -203,14 +221,15 @@ class _Found:
 
 
 def _probability(
-    embeddings: Tensor, labels: Tensor, normalise: bool, seed: int
+    embeddings: Tensor, labels: AnyLabels, normalise: bool, seed: int
 ) -> tuple[list[float], list[Bin]]:
     """Weights fitted on everything, and how reliable fits are on classes left out."""
     generator = torch.Generator().manual_seed(seed)
     deepest = min(len(labels) - 1, round(2 * FOUND / min(THINNED)))
     nearest = retrieve(embeddings, labels, deepest, normalise=normalise)
-    _, group = torch.unique(labels, return_inverse=True)
-    galleries = [_thinned(nearest, group, share, generator) for share in THINNED]
+    _, group = torch.unique(_classes(labels), return_inverse=True)
+    wrong = _num_wrong(labels, group)
+    galleries = [_thinned(nearest, group, wrong, share, generator) for share in THINNED]
     every = _Found(
         torch.cat([found.terms for found in galleries]),
         torch.cat([found.right for found in galleries]),
@@ -229,14 +248,21 @@ def _probability(
     return weights, _groups(said, whole.right.double())
 
 
+def _num_wrong(labels: AnyLabels, group: Tensor) -> Tensor:  # [N]
+    """How many of the others are different from each item."""
+    if not isinstance(labels, Related):
+        return len(labels) - torch.bincount(group)[group]
+    parts = torch.arange(len(labels)).split(ROWS)
+    return torch.cat([_relation(labels, group, rows)[1].sum(dim=1) for rows in parts])
+
+
 def _thinned(
-    nearest: Neighbours, labels: Tensor, share: float, generator: torch.Generator
+    nearest: Neighbours, labels: Tensor, wrong: Tensor, share: float, generator: torch.Generator
 ) -> _Found:
     """The nearest of each query when only a share of the wrong pictures were there."""
     drawn = torch.rand(nearest.matches.shape, generator=generator) < share
     kept = (nearest.matches | drawn) & (nearest.indices >= 0)
     kept &= (kept.cumsum(dim=1) <= FOUND) & (nearest.num_relevant > 0)[:, None]
-    wrong = len(labels) - 1 - nearest.num_relevant  # [Q]
     size = (nearest.num_relevant + share * wrong).clamp(min=2).double().log()
     sim, log_size = nearest.similarities[kept].double(), size[:, None].expand_as(kept)[kept]
     terms = torch.stack([torch.ones_like(sim), sim, log_size], dim=1)

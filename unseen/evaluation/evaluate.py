@@ -27,12 +27,13 @@ from torch import Tensor
 
 from unseen.contracts import Progress, Shares
 from unseen.evaluation.given import Given, GivenLabels, as_labels, as_matrix
+from unseen.evaluation.judges import ClassJudge, judge_of
 from unseen.evaluation.measure import Effort, Judges, Measured, item_labels, measure, worst
 from unseen.evaluation.metric_names import USUAL as METRICS
 from unseen.evaluation.metric_names import Metric, metric_name, parse_metric
-from unseen.evaluation.relevance import Relevance
 from unseen.evaluation.retrieval_task import Labels
 from unseen.neighbours.space import make_space, non_finite_rows, precise
+from unseen.relevance import AnyLabels
 from unseen.statistics import RESAMPLES, bootstrap, class_average
 
 
@@ -155,7 +156,7 @@ def evaluate(
     with precise(items.device):
         space = make_space(items, gallery, normalise)
         judges = {
-            name: Relevance(
+            name: judge_of(
                 space,
                 *columns,
                 positions=positions,
@@ -187,7 +188,8 @@ def evaluate(
 
 
 def _refuse_missing_classes(judges: Judges) -> None:
-    for column, judge in judges.items():
+    by_class = {c: judge for c, judge in judges.items() if isinstance(judge, ClassJudge)}
+    for column, judge in by_class.items():
         missing = ~torch.isin(judge.labels, judge.gallery_labels)
         if missing.any():
             labels = judge.labels[missing].unique()
@@ -237,7 +239,7 @@ def _scores(
 
 def _columns(
     labels: Labels, gallery_labels: Labels | None
-) -> dict[str, tuple[Tensor, Tensor | None]]:
+) -> dict[str, tuple[AnyLabels, AnyLabels | None]]:
     """Labels of queries and gallery by column; a single column has no name."""
     if not isinstance(labels, Mapping):
         assert not isinstance(gallery_labels, Mapping), "`as_labels` refuses it"

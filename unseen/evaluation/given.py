@@ -19,12 +19,13 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from unseen.data.pictures import table_file
+from unseen.relevance import Related
 
 VECTORS = ("vectors", "embeddings", "features")
 LABELS = ("labels", "label")
 _PASSED_OVER = frozenset({"path", "paths", "id"})
 Given = Tensor | ArrayLike
-GivenLabels = Given | Mapping[str, Given]
+GivenLabels = Given | Related | Mapping[str, Given | Related]
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def as_labels(*columns: GivenLabels | None) -> list[Any]:
     given = [column for column in columns if column is not None]
     if any(isinstance(column, Mapping) for column in given):
         return _by_name(columns)
-    if all(isinstance(column, Tensor) for column in given):
+    if all(isinstance(column, Tensor | Related) for column in given):
         return list(columns)
     arrays = [np.asarray(column) for column in given]
     for array in arrays:

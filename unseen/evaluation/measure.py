@@ -9,16 +9,16 @@ from torch import Tensor
 
 from unseen.contracts import Progress, Shares
 from unseen.evaluation.cluster import cluster
+from unseen.evaluation.judges import Judge
 from unseen.evaluation.metric_names import Metric
 from unseen.evaluation.pairs import pair_scores
-from unseen.evaluation.relevance import Relevance
 from unseen.evaluation.retrieve import in_parts
 from unseen.metrics.base import Clustering, Retrieval, Verification
 from unseen.neighbours.product import Tally
 from unseen.neighbours.space import Space
 
 Key = tuple[str, str]  # label column, metric name
-Judges = Mapping[str, Relevance]  # by label column
+Judges = Mapping[str, Judge]  # by label column
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def worst(judges: Judges, wanted: Mapping[str, Metric]) -> Measured:
     return result
 
 
-def item_labels(judge: Relevance) -> Tensor:
+def item_labels(judge: Judge) -> Tensor:
     """Labels of everything evaluated: the gallery, and the queries that are not in it."""
     return torch.cat([judge.gallery_labels, judge.labels[judge.positions < 0]])
 
@@ -110,6 +110,7 @@ def _retrieval(
         list(judges.values()),
         depth,
         ranks=ranks,
+        grades=any(metric.needs_grades for metric in metrics.values()),
         memory=effort.memory,
         progress=progress,
         tally=result.tally,

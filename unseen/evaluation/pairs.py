@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from unseen.contracts import Progress
-from unseen.evaluation.relevance import Relevance
+from unseen.evaluation.judges import Judge
 from unseen.metrics.base import PairScores
 from unseen.neighbours.space import Space
 
@@ -21,7 +21,7 @@ HALF = 2**20 + 2  # cosines in grid units, with room for rounding
 RAW_UNITS, RAW_BINS = 2**9, 2**21 + 2  # grid units in a bin, bins: squared distances up to 4 scales
 
 
-def pair_scores(space: Space, relevance: Relevance, progress: Progress | None = None) -> PairScores:
+def pair_scores(space: Space, judge: Judge, progress: Progress | None = None) -> PairScores:
     """Counts of right and wrong pairs at each similarity that occurs."""
     unit, lowest, num_bins = (1, -HALF, 2 * HALF)
     if space.centre is not None:
@@ -31,7 +31,7 @@ def pair_scores(space: Space, relevance: Relevance, progress: Progress | None = 
     for done, first in enumerate(panels, start=1):
         query = torch.arange(first, min(first + ROWS, len(space.queries)), device=counts.device)
         for column in range(first if space.symmetric else 0, len(space.gallery), COLUMNS):
-            for row, values in enumerate(_wrong_and_right(space, relevance, query, column)):
+            for row, values in enumerate(_wrong_and_right(space, judge, query, column)):
                 bins = (values / unit).round_().long() - lowest
                 counts[row] += torch.bincount(bins, minlength=num_bins)
         if progress is not None:
@@ -41,15 +41,15 @@ def pair_scores(space: Space, relevance: Relevance, progress: Progress | None = 
 
 
 def _wrong_and_right(
-    space: Space, relevance: Relevance, query: Tensor, first_column: int
+    space: Space, judge: Judge, query: Tensor, first_column: int
 ) -> tuple[Tensor, Tensor]:
     """Similarities, in grid units, of a block's wrong and right pairs."""
     columns = slice(first_column, first_column + COLUMNS)
     sim = space.exact_rows(query, columns)  # [R, C]
-    relevance.forbid(sim, query, first_column)
+    judge.forbid(sim, query, first_column)
     allowed = sim > -math.inf
     if space.symmetric:  # each pair once: the item stands after the query
         place = torch.arange(first_column, first_column + sim.shape[1], device=sim.device)
         allowed &= place > query[:, None]
-    right = relevance.labels[query, None] == relevance.gallery_labels[columns]
+    right = judge.right(query, columns)
     return sim[allowed & ~right], sim[allowed & right]

@@ -7,7 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-Labels = Tensor | Mapping[str, Tensor]  # [n], or several columns of them by name
+from unseen.relevance import AnyLabels, Related
+
+Labels = AnyLabels | Mapping[str, AnyLabels]  # [n], or several columns of them by name
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,8 @@ class RetrievalTask:
     def query_labels(self) -> Tensor:  # [Q]
         """The classes of the items that ask."""
         labels = self.labels[""] if isinstance(self.labels, Mapping) else self.labels
-        return labels if self.query is None else labels[self.query]
+        classes = labels.classes if isinstance(labels, Related) else labels
+        return classes if self.query is None else classes[self.query]
 
 
 def _rows(labels: Labels, rows: Tensor) -> Labels:

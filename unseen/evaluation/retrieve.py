@@ -23,34 +23,37 @@ import torch
 from torch import Tensor
 
 from unseen.contracts import Neighbours, Progress
-from unseen.evaluation.ranks import positive_ranks
-from unseen.evaluation.relevance import Relevance
+from unseen.evaluation.judges import Judge, judge_of
+from unseen.evaluation.ranks import graded_ranks, positive_ranks
 from unseen.neighbours.product import Tally
 from unseen.neighbours.select import Precision, select
 from unseen.neighbours.settle import settle
 from unseen.neighbours.space import Space, make_space, precise
+from unseen.relevance import AnyLabels
 
 LIST_BYTES = 40  # a neighbour costs while lists are settled
 
 
 def retrieve(
     embeddings: Tensor,
-    labels: Tensor,
+    labels: AnyLabels,
     depth: int,
     *,
     gallery_embeddings: Tensor | None = None,
-    gallery_labels: Tensor | None = None,
+    gallery_labels: AnyLabels | None = None,
     positions: Tensor | None = None,
     ignore_groups: Tensor | None = None,
     gallery_ignore_groups: Tensor | None = None,
     normalise: bool = True,
     ranks: bool = False,
+    grades: bool = False,
     block: int = 1024,
     memory: int = 2**30,
     progress: Progress | None = None,
     precision: Precision = "auto",
 ) -> Neighbours:
-    """The `depth` nearest gallery items of each query; `ranks` also ranks every relevant one.
+    """The `depth` nearest gallery items of each query; `ranks` also ranks every relevant one,
+    `grades` every item that is related at all.
 
     `positions` [Q] holds a query's own place in the gallery, or -1. `memory` bounds the bytes of
     the running lists. Raises ValueError for NaN or infinite embeddings.
@@ -61,7 +64,7 @@ def retrieve(
         raise ValueError(f"depth must be at least 0, got {depth}")
     with precise(embeddings.device):
         space = make_space(embeddings, gallery_embeddings, normalise)
-        relevance = Relevance(
+        judge = judge_of(
             space,
             labels,
             gallery_labels,
@@ -69,27 +72,30 @@ def retrieve(
             groups=ignore_groups,
             gallery_groups=gallery_ignore_groups,
         )
-        found = _nothing(relevance)
+        found = _nothing(judge)
         if kept := _kept(space, depth):
             values, items = select(
                 space,
                 kept,
-                exclude=relevance.exclude,
+                exclude=judge.exclude,
                 block=block,
                 memory=memory,
                 progress=progress,
                 precision=precision,
             )
-            found = _judged(space, relevance, values, items, depth)
-        return replace(found, ranks=positive_ranks(space, relevance)) if ranks else found
+            found = _judged(space, judge, values, items, depth)
+        if ranks:
+            found = replace(found, ranks=positive_ranks(space, judge))
+        return replace(found, graded=graded_ranks(space, judge)) if grades else found
 
 
 def in_parts(
     space: Space,
-    relevances: Sequence[Relevance],
+    every_judge: Sequence[Judge],
     depth: int,
     *,
     ranks: bool,
+    grades: bool = False,
     memory: int,
     progress: Progress,
     tally: Tally | None = None,
@@ -101,13 +107,13 @@ def in_parts(
     queries alone.
     """
     total, kept = len(space.queries), _kept(space, depth)
-    step = max(1, memory // (LIST_BYTES * (kept + 1) * len(relevances)))
+    step = max(1, memory // (LIST_BYTES * (kept + 1) * len(every_judge)))
     wanted = slice(0, total) if share is None else share
     for start in range(wanted.start, wanted.stop, step):
         rows = slice(start, min(start + step, wanted.stop))
-        part, judges = space, list(relevances)
+        part, judges = space, list(every_judge)
         if rows != slice(0, total):
-            part, judges = space.part(rows), [relevance.part(rows) for relevance in relevances]
+            part, judges = space.part(rows), [judge.part(rows) for judge in every_judge]
 
         def advance(done: int, blocks: int, rows: slice = rows) -> None:
             before, now = rows.start - wanted.start, rows.stop - rows.start
@@ -123,6 +129,9 @@ def in_parts(
         if ranks:
             every = [positive_ranks(part, judge) for judge in judges]
             found = [replace(f, ranks=r) for f, r in zip(found, every, strict=True)]
+        if grades:
+            graded = [graded_ranks(part, judge) for judge in judges]
+            found = [replace(f, graded=g) for f, g in zip(found, graded, strict=True)]
         yield found
 
 
@@ -131,17 +140,15 @@ def _kept(space: Space, depth: int) -> int:
     return min(depth + 1, len(space.gallery)) if depth and len(space.queries) else 0
 
 
-def _nothing(relevance: Relevance) -> Neighbours:
-    items = relevance.labels.new_zeros(len(relevance.labels), 0)
-    return Neighbours(items, items.float(), items.bool(), relevance.num_relevant)
+def _nothing(judge: Judge) -> Neighbours:
+    items = judge.labels.new_zeros(len(judge.labels), 0)
+    return Neighbours(items, items.float(), items.bool(), judge.num_relevant)
 
 
-def _judged(
-    space: Space, relevance: Relevance, values: Tensor, items: Tensor, depth: int
-) -> Neighbours:
+def _judged(space: Space, judge: Judge, values: Tensor, items: Tensor, depth: int) -> Neighbours:
     """Lists as selected [Q, depth + 1] become lists as defined [Q, depth]: ties against us."""
     values, items, tied = settle(
-        space, values, items, depth, forbidden=relevance.forbidden, later=relevance.matches
+        space, values, items, depth, forbidden=judge.forbidden, later=judge.matches
     )
-    matches = relevance.matches(torch.arange(len(items), device=items.device), items)
-    return Neighbours(items, values, matches, relevance.num_relevant, None, tied)
+    matches = judge.matches(torch.arange(len(items), device=items.device), items)
+    return Neighbours(items, values, matches, judge.num_relevant, None, tied)

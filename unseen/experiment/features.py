@@ -27,8 +27,8 @@ from unseen.contracts import (
     Progress,
     annotations_of,
 )
-from unseen.data.arrays import FURTHER, NAMES, OF
-from unseen.data.base import INCOMPLETE
+from unseen.data.arrays import FURTHER, LEVELS, NAMES, OF, SETS
+from unseen.data.base import INCOMPLETE, set_words
 from unseen.data.pictures.loader import evaluation_batches
 from unseen.evaluation.embed import embed
 from unseen.experiment.run_context import EMBED_BATCH
@@ -83,6 +83,10 @@ def columns_of(dataset: Dataset) -> dict[str, NDArray[Any]]:
     columns |= {name: column for name, column in some.items() if column is not None}
     for name, codes in annotations.labels.items():
         columns[f"{FURTHER}{name}"] = np.array(annotations.label_names[name])[codes]
+    if annotations.levels:
+        columns[LEVELS] = np.array(annotations.levels)
+    if annotations.label_sets is not None:
+        columns[SETS] = np.array(set_words(annotations.label_sets, annotations.set_names))
     if said := dataset.describe().get(INCOMPLETE):
         columns[INCOMPLETE] = np.array(said)
     if isinstance(dataset, FiledDataset):

@@ -35,7 +35,8 @@ from unseen.training.run_folder import RunFolder
 
 FILE = "items.npz"
 NAMED = 3  # items of each kind of change that are named one by one
-_COLUMNS = ("query", "gallery", "ignore_groups")
+_COLUMNS = ("query", "gallery", "ignore_groups", "label_sets", "pairs", "grades")
+_WORDS = ("levels", "set_names")
 _TOLD, _FURTHER, _PART = "told", "label_", "split_"
 
 
@@ -97,6 +98,7 @@ class RunItems:
             "fingerprint": self.fingerprint,
             "further": {name: list(words) for name, words in self.annotations.label_names.items()},
         } | lacking(self.incomplete)
+        annotations |= {k: words for k in _WORDS if (words := list(getattr(self.annotations, k)))}
         arrays: dict[str, Any] = {
             _TOLD: np.frombuffer(json.dumps(annotations).encode(), np.uint8),
             "labels": self.labels,
@@ -230,14 +232,15 @@ def _read(content: bytes) -> RunItems:
         arrays: dict[str, NDArray[Any]] = dict(held)
     stored = json.loads(arrays[_TOLD].tobytes())
     codes = {name: arrays[_FURTHER + name] for name in stored["further"]}
-    columns = {name: arrays.get(name) for name in _COLUMNS}
+    columns: dict[str, Any] = {name: arrays.get(name) for name in _COLUMNS}
+    words: dict[str, Any] = {key: tuple(stored.get(key, ())) for key in _WORDS}
     return RunItems(
         stored["ids"],
         arrays["labels"],
         stored["label_names"],
         [row.tobytes() for row in arrays["digests"]],
         Split(**{field.name: arrays.get(_PART + field.name) for field in fields(Split)}),  # type: ignore[arg-type]
-        Annotations(**columns, labels=codes, label_names=stored["further"]),
+        Annotations(**columns, labels=codes, label_names=stored["further"], **words),
         stored["fingerprint"],
         stored.get(INCOMPLETE, ""),
     )

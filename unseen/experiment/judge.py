@@ -87,10 +87,10 @@ def _scores(context: RunContext, spaces: dict[str, Tensor], watch: Watch) -> dic
     """Of every space, by the class and by further labels."""
     config, split = context.config, context.split
     spaces = spaces | given_space(context, watch)
-    task = context.retrieval_task(split.test, config.evaluation_labels)
+    task = context.retrieval_task(split.test, config.relevance.by)
     found = {name: _score(context, name, space, task, watch) for name, space in spaces.items()}
     scores = {name: score.by("") for name, score in found.items()}
-    for column in config.evaluation_labels:
+    for column in config.relevance.by:
         scores |= {f"{name} by {column}": score.by(column) for name, score in found.items()}
     return scores
 
@@ -134,7 +134,7 @@ def _score(
     normalise = config.normalise or name.partition(AT)[0] in given
     if name == "trained":
         return measured()
-    how = (config.metrics, normalise, config.seed, config.evaluation_labels)
+    how = (config.metrics, normalise, config.seed, config.relevance.by)
     content = hashlib.sha256(f"{how} {split_hash(context.split)}".encode())
     content.update(space.contiguous().numpy().tobytes())
     known = context.known_scores

@@ -41,8 +41,9 @@ def on_other_data(path: Path, data: str, watch: Watch) -> tuple[RunContext, RunF
     nothing = left[:0]
     split = split_of(dataset, nothing, nothing, left)
     known = set(annotations_of(dataset).labels)
-    columns = [name for name in config.evaluation_labels if name in known]
-    config = config.model_copy(update={"evaluation_labels": columns})
+    columns = [name for name in config.relevance.by if name in known]
+    relating = config.relevance.model_copy(update={"by": columns})
+    config = config.model_copy(update={"relevance": relating})
     return RunContext(config, dataset, split, []), folder
 
 

@@ -17,8 +17,9 @@ from typing import Any, ClassVar
 import torch.nn.functional as F
 from torch import Tensor
 
+from unseen.comparison import Comparison, Side
 from unseen.geometry import cosine, weighted_mean
-from unseen.losses.base import Comparison, Loss, Side, check_choice, check_positive
+from unseen.losses.base import Loss, check_choice, check_positive
 
 
 class BinomialDeviance(Loss):

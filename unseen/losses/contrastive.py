@@ -23,12 +23,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from unseen.comparison import Comparison, Side
 from unseen.geometry import UNIT_DISTANCES
 from unseen.hinges import hinge_sum
 from unseen.losses.base import (
-    Comparison,
     Loss,
-    Side,
     check_choice,
     check_not_negative,
     check_positive,

@@ -18,8 +18,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from unseen.comparison import Comparison, Side
 from unseen.geometry import cosine
-from unseen.losses.base import Comparison, Loss, Side
+from unseen.losses.base import Loss
 
 
 class Histogram(Loss):

@@ -20,16 +20,17 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from unseen.comparison import Comparison, Side
 from unseen.geometry import unit_distance
 from unseen.hinges import hinge_sum
 from unseen.losses.base import (
-    Comparison,
     Loss,
-    Side,
     check_choice,
     check_not_negative,
+    class_labels,
     wrong_labels,
 )
+from unseen.relevance import AnyLabels
 from unseen.tuples import Triplets
 
 
@@ -37,6 +38,7 @@ class Margin(Loss):
     """boundary: 'per_class', 'shared' (one learned scalar) or 'fixed'; beta is where it starts."""
 
     usual_miner = "distance_weighted"
+    needs_classes = True
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "revisit": {"lr": 5e-4},
         "revisit_code": {"lr": 5e-4, "normaliser": "active_triplets"},
@@ -63,7 +65,7 @@ class Margin(Loss):
             )
         check_not_negative(lr=lr or 0.0)
         self.margin, self.normaliser, self.own_lr = margin, normaliser, lr
-        self.is_per_class = boundary == "per_class"
+        self.is_per_class = self.needs_classes = boundary == "per_class"
         start = torch.full((num_classes if self.is_per_class else 1,), float(beta))
         self.beta = nn.Parameter(start, requires_grad=boundary != "fixed")
 
@@ -82,9 +84,10 @@ class Margin(Loss):
             active = count_active(positive, negative, idle_pull, idle_push, len(batch.labels))
         return (pull + push) / active.clamp(min=1)
 
-    def _boundaries(self, labels: Tensor) -> Tensor:  # [N]
+    def _boundaries(self, labels: AnyLabels) -> Tensor:  # [N]
         if not self.is_per_class:
             return self.beta.expand(len(labels))
+        labels = class_labels(labels, self)
         try:  # label -1 is no class either; a GPU asserts by itself
             return self.beta.index_select(0, labels)
         except IndexError:

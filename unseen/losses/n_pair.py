@@ -118,6 +118,5 @@ class NPair(Loss):
         if self.normalise:
             rows, references = unit(rows), None if references is None else unit(references)
         references = rows if references is None else references
-        labels = batch.labels if batch.ref_labels is None else batch.ref_labels
         sim = dot(rows.index_select(0, anchor), references.index_select(0, positive))
-        return sim, batch.labels[anchor][:, None] == labels[positive]
+        return sim, ~batch.different(anchor, positive)

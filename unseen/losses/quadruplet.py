@@ -25,6 +25,7 @@ from torch.utils.checkpoint import checkpoint
 from unseen.geometry import unit_distance
 from unseen.losses.base import Comparison, Loss, check_choice, check_not_negative
 from unseen.miners.base import draw_per_row
+from unseen.relevance import differ
 
 # entries of [triplets, references] at a time; where there are more, they are computed again for the
 # gradient instead of kept
@@ -71,10 +72,8 @@ class Quadruplet(Loss):
 
     def _fourth(self, batch: Comparison, anchor: Tensor, negative: Tensor) -> Tensor:  # [T, M]
         """Who may be the fourth item of each triplet, or who was drawn."""
-        classes = batch.labels if batch.ref_labels is None else batch.ref_labels
-        allowed = (classes[None, :] != batch.labels[anchor][:, None]) & (
-            classes[None, :] != classes[negative][:, None]
-        )
+        references = batch.labels if batch.ref_labels is None else batch.ref_labels
+        allowed = batch.different(anchor) & differ(references[negative], references)
         if self.fourth == "all":
             return allowed
         drawn = draw_per_row(allowed, self.generator)  # [T, 1]

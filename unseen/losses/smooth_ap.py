@@ -59,14 +59,14 @@ def positive_ranks(
 
     def written(sim: Tensor) -> tuple[Tensor, Back]:  # nothing of size P x M is kept
         found = sim.new_empty(2, len(query))
-        for block, i, p in _blocks(query, positive, sim.shape[1]):
+        for block, i, p in blocks(query, positive, sim.shape[1]):
             above = _above(sim, i, p, temperature)  # [B, M]
             found[0, block] = (above * pos[i]).sum(dim=1)
             found[1, block] = (above * counted[i]).sum(dim=1)
 
         def back(grad: Tensor) -> tuple[Tensor]:  # [2, P]
             on_sim = torch.zeros_like(sim)
-            for block, i, p in _blocks(query, positive, sim.shape[1]):
+            for block, i, p in blocks(query, positive, sim.shape[1]):
                 above = _above(sim, i, p, temperature)
                 on_positives, on_all = grad[:, block, None]
                 slope = (on_positives * pos[i] + on_all * counted[i]) * above * (1 - above)
@@ -86,7 +86,8 @@ def mean_per_query(values: Tensor, query: Tensor, pos: Tensor) -> Tensor:  # [N]
     return total / pos.sum(dim=1).clamp(min=1)
 
 
-def _blocks(query: Tensor, positive: Tensor, width: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
+def blocks(query: Tensor, positive: Tensor, width: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    """Positive pairs, so many at a time that a row of `width` for each of them stays small."""
     rows = max(1, _ENTRIES // max(1, width))
     for start in range(0, len(query), rows):
         block = slice(start, start + rows)

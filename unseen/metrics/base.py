@@ -17,13 +17,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from unseen.contracts import Neighbours
+from unseen.contracts import GradedRanks, Neighbours
 
 
 class Retrieval(ABC):
     """One value per query from its neighbours; `needs_ranks`: from the rank of every relevant."""
 
     needs_ranks: ClassVar[bool] = False
+    needs_grades: ClassVar[bool] = False  # from the rank and grade of everything related to it
 
     @abstractmethod
     def depth(self, max_relevant: int) -> int:
@@ -135,6 +136,15 @@ def ranks_of(neighbours: Neighbours) -> Tensor:  # [Q, R]
             "this metric needs the rank of every relevant item: retrieve(..., ranks=True)"
         )
     return neighbours.ranks
+
+
+def graded_of(neighbours: Neighbours) -> GradedRanks:
+    """The ranks and grades of all related items, or an explanation why there are none."""
+    if neighbours.graded is None:
+        raise ValueError(
+            "this metric needs the grade of every related item: retrieve(..., grades=True)"
+        )
+    return neighbours.graded
 
 
 def contingency(

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from unseen import tuples
 from unseen.geometry import OFF, full_precision
+from unseen.relevance import AnyLabels
 from unseen.tuples import Pairs, Triplets
 
 
@@ -31,13 +32,13 @@ class Miner(ABC):
     def __call__(
         self,
         embeddings: Tensor,
-        labels: Tensor,
+        labels: AnyLabels,
         ref_embeddings: Tensor | None = None,
-        ref_labels: Tensor | None = None,
+        ref_labels: AnyLabels | None = None,
     ) -> Pairs | Triplets:
         references = None if ref_embeddings is None else full_precision(ref_embeddings.detach())
         if len(labels) == 0 or (ref_labels is not None and len(ref_labels) == 0):
-            nothing = torch.zeros(0, dtype=torch.int64, device=labels.device)
+            nothing = torch.zeros(0, dtype=torch.int64, device=embeddings.device)
             return self.kind(*(nothing for _ in self.kind._fields))
         with torch.autocast(embeddings.device.type, enabled=False):
             return self.mine(

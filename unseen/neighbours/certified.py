@@ -64,7 +64,7 @@ class Integers:
         parts = []
         for x in pieces:
             whole = (x / scale).round_().clamp_(-LARGEST, LARGEST)
-            norm, rest = _norms(x), _norms(torch.sub(x, whole, alpha=scale))
+            norm, rest = norms(x), norms(torch.sub(x, whole, alpha=scale))
             parts.append((whole.to(torch.int8), norm, rest + info.eps * (norm + rest)))
         whole, norm, rest = (torch.cat(column) for column in zip(*parts, strict=True))
         return cls(whole, scale, norm, rest)
@@ -105,7 +105,8 @@ class Bound:
         return product.nan_to_num_(nan=LEAST).clamp_(LEAST, MOST).to(torch.int32)
 
 
-def _norms(x: Tensor) -> Tensor:  # [R] float64
+def norms(x: Tensor) -> Tensor:  # [R] float64
+    """At least the length of each row."""
     size, info = x.shape[1], torch.finfo(x.dtype)
     norms = torch.linalg.vector_norm(x, dim=1).double()
     return norms * (1 + size * info.eps) + size * info.tiny**0.5

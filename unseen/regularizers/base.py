@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from unseen.contracts import Output
 from unseen.geometry import full_precision
 from unseen.losses.base import check_batch
+from unseen.relevance import AnyLabels
 
 
 class Regularizer(nn.Module, ABC):
@@ -25,6 +26,7 @@ class Regularizer(nn.Module, ABC):
     usual_weight: ClassVar[float] = 1.0  # what a config that names no weight means
     preset_weights: ClassVar[dict[str, float]] = {}  # where a source used another
 
+    exact_gradient: bool = True  # the gradient is the value's; not so where a part is detached
     lr_factor: float = 1.0  # the learning rate of its own parameters over the run's
     own_weight_decay: float | None = 0.0  # None: as the run decays the network
 
@@ -32,7 +34,9 @@ class Regularizer(nn.Module, ABC):
         super().__init__()
         self._noted: dict[str, Tensor] = {}
 
-    def forward(self, output: Output, labels: Tensor) -> Tensor:
+    needs_classes: bool = False  # it has values of each class, not of pairs
+
+    def forward(self, output: Output, labels: AnyLabels) -> Tensor:
         check_batch(output.embeddings, labels, None, None)
         with torch.autocast(output.embeddings.device.type, enabled=False):
             return self.price(
@@ -46,7 +50,7 @@ class Regularizer(nn.Module, ABC):
             )
 
     @abstractmethod
-    def price(self, output: Output, labels: Tensor) -> Tensor:
+    def price(self, output: Output, labels: AnyLabels) -> Tensor:
         """The scalar; 0, attached to the graph, when the batch leaves it undefined."""
 
     def note(self, **values: Tensor) -> None:

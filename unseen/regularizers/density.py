@@ -29,14 +29,21 @@ from torch import Tensor, nn
 
 from unseen.contracts import Output
 from unseen.geometry import unit
-from unseen.losses.base import check_choice, check_not_negative, check_positive
+from unseen.losses.base import (
+    check_choice,
+    check_not_negative,
+    check_positive,
+    class_labels,
+)
 from unseen.regularizers.base import Regularizer, check_labels
+from unseen.relevance import AnyLabels
 
 
 class Density(Regularizer):
     """start: first value of the targets. floor: a target below 0 counts as 0."""
 
     usual_weight = 10.0
+    needs_classes = True
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"density": {}, "targets_only": {"d0": "none"}}
 
     def __init__(
@@ -74,7 +81,8 @@ class Density(Regularizer):
             relative[classes[counts > 1]] = measured / measured.mean()
         self.q.copy_(relative**self.eta)
 
-    def price(self, output: Output, labels: Tensor) -> Tensor:
+    def price(self, output: Output, labels: AnyLabels) -> Tensor:
+        labels = class_labels(labels, self)
         check_labels(labels, len(self.alpha))
         spread, classes, counts = spreads(unit(output.embeddings), labels)
         several = counts > 1

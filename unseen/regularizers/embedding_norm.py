@@ -19,6 +19,7 @@ from unseen.contracts import Output
 from unseen.geometry import safe_sqrt
 from unseen.losses.base import check_choice
 from unseen.regularizers.base import Regularizer
+from unseen.relevance import AnyLabels
 
 
 class EmbeddingNorm(Regularizer):
@@ -37,7 +38,7 @@ class EmbeddingNorm(Regularizer):
         check_choice("power", power, ("squared", "length"))
         self.power = power
 
-    def price(self, output: Output, labels: Tensor) -> Tensor:
+    def price(self, output: Output, labels: AnyLabels) -> Tensor:
         squares = output.embeddings.square().sum(dim=1)  # [N]
         lengths = safe_sqrt(squares)
         number = max(1, len(lengths))

@@ -26,6 +26,7 @@ from unseen.contracts import Output
 from unseen.geometry import unit_squared_distance
 from unseen.losses.base import check_choice
 from unseen.regularizers.base import Regularizer
+from unseen.relevance import AnyLabels
 
 SMALLEST = 1e-8  # of a squared distance whose logarithm is taken
 
@@ -44,7 +45,7 @@ class Entropy(Regularizer):
         self.form = form
         self.eta = nn.Parameter(torch.tensor(float(eta)), requires_grad=trained)
 
-    def price(self, output: Output, labels: Tensor) -> Tensor:
+    def price(self, output: Output, labels: AnyLabels) -> Tensor:
         squared = unit_squared_distance(output.embeddings)  # [N, N]
         return self._pairs(squared) if self.form == "pairs" else self._nearest(squared)
 

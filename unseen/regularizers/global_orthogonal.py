@@ -18,13 +18,14 @@ from torch import Tensor
 from unseen.contracts import Output
 from unseen.geometry import cosine, masked_mean
 from unseen.regularizers.base import Regularizer
+from unseen.relevance import AnyLabels
 from unseen.tuples import relations
 
 
 class GlobalOrthogonal(Regularizer):
     """It has no parameters."""
 
-    def price(self, output: Output, labels: Tensor) -> Tensor:
+    def price(self, output: Output, labels: AnyLabels) -> Tensor:
         sim = cosine(output.embeddings)  # [N, N]
         _, different = relations(labels)
         first = masked_mean(sim, different)

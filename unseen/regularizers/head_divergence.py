@@ -22,6 +22,7 @@ from unseen.contracts import Output
 from unseen.geometry import unit
 from unseen.losses.base import check_choice
 from unseen.regularizers.base import Regularizer
+from unseen.relevance import AnyLabels
 
 
 class HeadDivergence(Regularizer):
@@ -38,7 +39,7 @@ class HeadDivergence(Regularizer):
         check_choice("scope", scope, ("same", "all"))
         self.margin, self.scope = margin, scope
 
-    def price(self, output: Output, labels: Tensor) -> Tensor:
+    def price(self, output: Output, labels: AnyLabels) -> Tensor:
         if output.heads is None:
             raise ValueError(
                 "head_divergence needs a network with heads, and this one has none: "

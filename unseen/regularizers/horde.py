@@ -34,6 +34,7 @@ from unseen.geometry import full_precision
 from unseen.regularizers.base import Regularizer
 from unseen.regularizers.high_order.descriptor import OrdersDescriptor
 from unseen.regularizers.high_order.moments import Moments, glorot
+from unseen.relevance import AnyLabels
 from unseen.tuples import from_indices
 
 
@@ -85,14 +86,14 @@ class Horde(Regularizer):
         """What a config that names no weight means: the orders together weigh as much as one."""
         return 1 / max(1, int(values["num_orders"]) - 1)
 
-    def price(self, output: Output, labels: Tensor) -> Tensor:
+    def price(self, output: Output, labels: AnyLabels) -> Tensor:
         return self.global_half(self.local_half(output), labels)
 
     def local_half(self, output: Output) -> Tensor:  # [N, orders - 1, size]
         """What a process computes from its own pictures."""
         return self.order_embeddings(output).movedim(1, 0)
 
-    def global_half(self, vectors: Tensor, labels: Tensor) -> Tensor:
+    def global_half(self, vectors: Tensor, labels: AnyLabels) -> Tensor:
         """The price of all pictures' vectors [N, orders - 1, size]."""
         return self.on_orders(vectors.movedim(0, 1), labels)
 
@@ -113,7 +114,7 @@ class Horde(Regularizer):
             moments = moments @ self.embeddings.to(moments.dtype)
         return F.normalize(moments, dim=2, eps=1e-12)
 
-    def on_orders(self, orders: Tensor, labels: Tensor) -> Tensor:
+    def on_orders(self, orders: Tensor, labels: AnyLabels) -> Tensor:
         """The sum of the orders' losses, given all order embeddings [orders - 1, N, size]."""
         terms = []
         for embeddings, loss in zip(orders, self.losses, strict=True):

@@ -44,5 +44,4 @@ def contact_sheet(
 def _seen(transform: Normalising, picture: Image.Image, seed: tuple[int, ...]) -> Image.Image:
     """What the network gets, brought back to colours."""
     seen: Tensor = transform(picture, np.random.default_rng(seed))  # type: ignore[operator]
-    levels = seen.numpy().transpose(1, 2, 0) * np.array(transform.std) + np.array(transform.mean)
-    return Image.fromarray((levels * 255).round().clip(0, 255).astype(np.uint8))
+    return transform.colours(seen)

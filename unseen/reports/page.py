@@ -14,7 +14,9 @@ from typing import Any
 
 from plotly.offline import get_plotlyjs
 
-from unseen.contracts import Dataset
+from unseen.contracts import Dataset, FeatureDataset, UnreadablePictureError
+from unseen.experiment.explain import explain_items
+from unseen.experiment.trained import Trained
 from unseen.files import replace_bytes
 from unseen.pages import Page, render
 from unseen.reports import (
@@ -27,6 +29,8 @@ from unseen.reports import (
     sizes,
     stored_run,
     tables,
+    thumbnails,
+    why_alike,
 )
 from unseen.reports.embedding_map import map_data
 from unseen.reports.stored_run import StoredRun
@@ -39,13 +43,18 @@ def write(run: Path, dataset: Dataset, progress: Callable[[str], None] | None = 
     say = progress or (lambda stage: None)
     say("reading the run")
     folder = stored_run.read(run)
-    html = page_of(folder, dataset, say)
+    html = page_of(folder, dataset, say, _explainer(run, dataset))
     out = run / "report" / "index.html"
     replace_bytes(out, html.encode())
     return out
 
 
-def page_of(run: StoredRun, dataset: Dataset, say: Callable[[str], None]) -> str:
+def page_of(
+    run: StoredRun,
+    dataset: Dataset,
+    say: Callable[[str], None],
+    explain: sections.Explain | None = None,
+) -> str:
     """The whole page as text."""
     drawn: Json = {"loss": figures.loss_figure(run), "recall": figures.recall_figure(run)}
     parts = []
@@ -67,7 +76,7 @@ def page_of(run: StoredRun, dataset: Dataset, say: Callable[[str], None]) -> str
         say("finding neighbours")
         found = queries.find(run.test, normalise)
         say("choosing queries")
-        parts.append(sections.retrieval(run.test, found, dataset))
+        parts.append(sections.retrieval(run.test, found, dataset, explain))
         say("drawing the map")
         drawn["map"] = map_data(run.test, found, dataset, normalise)
         if drawn["map"]:
@@ -86,6 +95,21 @@ def page_of(run: StoredRun, dataset: Dataset, say: Callable[[str], None]) -> str
         figures=drawn if any(drawn.values()) else None,
         plotly=_packed_plotly,
     )
+
+
+def _explainer(run: Path, dataset: Dataset) -> sections.Explain | None:
+    """Needs the network and pictures."""
+    if isinstance(dataset, FeatureDataset) or not (run / "weights.safetensors").exists():
+        return None
+    trained = Trained.open(run)
+
+    def explain(first: int, second: int) -> thumbnails.Explained | None:
+        try:
+            return why_alike.explained(explain_items(trained, dataset, first, second))
+        except UnreadablePictureError:
+            return None
+
+    return explain
 
 
 def _notices(run: StoredRun) -> list[str]:

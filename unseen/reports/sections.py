@@ -2,6 +2,7 @@
 
 import math
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,13 +13,16 @@ from unseen.reports import queries, tables, thumbnails
 from unseen.reports.figures import PARTS, Line, Plot
 from unseen.reports.queries import FoundItems
 from unseen.reports.stored_run import StoredRun, TestEmbeddings
+from unseen.reports.why_alike import KEY
 from unseen.rungs import TRAINED
 from unseen.training.manifest import DataFacts, SplitFacts
 from unseen.training.result import Result
 from unseen.training.selection import Ladder, RungScore, Selection
 
 Json = dict[str, Any]
+Explain = Callable[[int, int], thumbnails.Explained | None]  # two items: why they are alike
 
+EXPLAINED = 4  # mistakes
 SEARCH_PAGE = "http://127.0.0.1:8000"  # where `unseen serve` opens unless told otherwise
 NOUNS = {  # data set -> what one of its classes is, and several
     "glyphs": ("character", "characters"),
@@ -27,6 +31,7 @@ NOUNS = {  # data set -> what one of its classes is, and several
     "cars196": ("car model", "car models"),
     "online_products": ("product", "products"),
     "inshop": ("garment", "garments"),
+    "groceries": ("product", "products"),
 }
 VIEWS = {  # which queries -> the title of their tab, and what it says of them
     queries.random_draw: ("Random draw", "Drawn at random: what to expect."),
@@ -61,6 +66,7 @@ class View:
     title: str
     line: str
     rows: list[thumbnails.Row]
+    key: str = ""  # to the explanations under its rows
 
 
 @dataclass(frozen=True)
@@ -202,12 +208,18 @@ def training(run: StoredRun, dataset: Dataset) -> Part:
     )
 
 
-def retrieval(test: TestEmbeddings, found: FoundItems, dataset: Dataset) -> Part:
-    """Queries with their nearest neighbours, in three tabs."""
-    views = [
-        View(title, line, [_row(query, test, found, dataset) for query in choose(found)])
-        for choose, (title, line) in VIEWS.items()
-    ]
+def retrieval(
+    test: TestEmbeddings, found: FoundItems, dataset: Dataset, explain: Explain | None = None
+) -> Part:
+    """Queries with their nearest neighbours, in three tabs; some mistakes are explained."""
+    views = []
+    for choose, (title, line) in VIEWS.items():
+        rows = [_row(query, test, found, dataset) for query in choose(found)]
+        if explain is not None and choose is queries.mistakes:
+            pairs = [(query, found.positions[query, 0]) for query in choose(found)[:EXPLAINED]]
+            whys = [explain(int(test.indices[q]), int(test.indices[a])) for q, a in pairs]
+            rows[: len(whys)] = [replace(r, why=w) for r, w in zip(rows, whys, strict=False)]
+        views.append(View(title, line, rows, KEY if any(row.why for row in rows) else ""))
     number = "cosine similarity" if found.cosine else "Euclidean distance (d)"
     return Part.of("reports/retrieval", "Retrieval", views=views, number=number)
 

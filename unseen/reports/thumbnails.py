@@ -26,11 +26,22 @@ class Tile:
 
 
 @dataclass(frozen=True)
+class Explained:
+    """Why two pictures are alike: both with their heat, as a data URI, and in words."""
+
+    picture: str
+    width: int
+    height: int
+    sentences: list[str]
+
+
+@dataclass(frozen=True)
 class Row:
-    """A query and what it found."""
+    """A query and what it found, and why the first of it."""
 
     query: Tile
     answers: list[Tile]
+    why: Explained | None = None
 
 
 def tile(index: int, dataset: Dataset, word: str, verdict: str) -> Tile:

@@ -24,11 +24,12 @@ from torch import Tensor
 from unseen.neighbours.space import require_finite, to_sphere
 from unseen.search import manifest as manifests
 from unseen.search.manifest import DamagedError, Manifest
-from unseen.search.segment import ID, SERIAL, Facts, Segment
+from unseen.search.segment import ID, SERIAL, Facts, NewPicture, RoundedVectors, Segment
 from unseen.search.stores.approximate import Approximate
 from unseen.search.stores.exact import Exact, Mask, Nearest, best_of
 from unseen.search.stores.named import outside
 from unseen.search.stores.outside import Choice, Outside
+from unseen.search.stores.rounded import Rounded
 
 FEW = 16_384  # pictures that are searched exactly whatever the store
 TRIES = 5  # a writer may tidy away what the manifest just read still named
@@ -65,10 +66,15 @@ class Index:
         for segment, start in zip(self.segments, self._starts.tolist(), strict=False):
             segment.rows = self._rows[start : start + len(segment.rows)]  # held once
             if segment.vectors.shape[1] != manifest.model.size:
-                raise DamagedError(segment.folder / "vectors.npy")
+                raise DamagedError(segment.folder / next(iter(segment.stored)))
         alive = [segment.alive for segment in self.segments]
         self.alive: Mask = np.concatenate(alive) if alive else np.zeros(0, dtype=bool)
-        self.exact = Exact([s.vectors for s in self.segments], manifest.model.normalise)
+        vectors = [segment.vectors for segment in self.segments]
+        rounded = [part.codes for part in vectors if isinstance(part, RoundedVectors)]
+        floats = [part for part in vectors if not isinstance(part, RoundedVectors)]
+        self.exact: Exact | Rounded = Exact(floats, manifest.model.normalise)
+        if manifest.precision == "int8":
+            self.exact = Rounded(rounded)
 
     @classmethod
     def open(cls, path: str | PathLike[str]) -> "Index":
@@ -94,6 +100,9 @@ class Index:
 
     def __len__(self) -> int:
         return int(self.alive.sum())
+
+    def __contains__(self, id: int) -> bool:
+        return id in self._row_of
 
     @property
     def ids(self) -> Ids:
@@ -143,6 +152,13 @@ class Index:
     def facts(self, id: int) -> Facts:
         segment, row = self._place(id)
         return segment.facts(row)
+
+    def row(self, id: int) -> NewPicture:
+        """All that is known of a picture, to be put in again under its id."""
+        segment, row = self._place(id)
+        segment.require_whole()
+        vector, rest = segment.vectors[row], float(segment.rest[row])
+        return NewPicture(segment.facts(row), vector, segment.thumbnail(row), int(id), rest)
 
     def every(self) -> Iterator[tuple[int, Facts]]:
         """Id and facts of all pictures, in the order of `ids`."""

@@ -5,6 +5,7 @@ import shutil
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from unseen.contracts import Progress
@@ -13,7 +14,7 @@ from unseen.search import manifest as manifests
 from unseen.search.index import Index
 from unseen.search.ingest import Ingested, Source, ingest, model_entry, source_of
 from unseen.search.manifest import ApproximateEntry, ModelEntry, SegmentEntry
-from unseen.search.segment import Facts, NewPicture
+from unseen.search.segment import Facts
 from unseen.search.verify import verify
 from unseen.search.writer import ASIDE, Writer
 
@@ -58,10 +59,8 @@ def relabel(writer: Writer, ids: Collection[int], label: str | None) -> int:
     thumbnails and files stay as they are."""
     index = writer.index()
     changed = [id for id in dict.fromkeys(ids) if index.facts(id).label != label]
-    rows = [
-        NewPicture(replace(index.facts(id), label=label), vector, index.thumbnail(id), id)
-        for id, vector in zip(changed, index.vectors(changed) if changed else (), strict=True)
-    ]
+    rows = [index.row(id) for id in changed]
+    rows = [replace(row, facts=replace(row.facts, label=label)) for row in rows]
     writer.add(rows)
     return len(rows)
 
@@ -135,7 +134,8 @@ def remake(
     if not (begun := _is_begun(aside, entry, writer.manifest.next_serial if keep else 0)):
         shutil.rmtree(aside, ignore_errors=True)
     open_aside = Writer.open(aside) if begun else None
-    with open_aside or Writer.create(aside, entry, writer.manifest.next_serial) as other:
+    create = partial(Writer.create, aside, entry, writer.manifest.next_serial)
+    with open_aside or create(precision=writer.manifest.precision) as other:
         wanted = {id: (facts.name, facts.label) for id, facts in pictures}
         made = [(id, (facts.name, facts.label)) for id, facts in other.index().every()]
         # removed, or put in anew, since this was begun: it stays so

@@ -19,6 +19,8 @@ from unseen.names import near_path
 NAME = "manifest.json"
 COPY = "manifest.copy.json"  # for repair, should the first be damaged
 
+Precision = Literal["float32", "int8"]
+
 
 class DamagedError(ValueError):
     """A file of an index that is not as it was written."""
@@ -33,7 +35,12 @@ class Entry(BaseModel):
 
     @model_serializer(mode="wrap")
     def _as_before(self, spell: Any) -> dict[str, Any]:
-        return {key: value for key, value in spell(self).items() if value or key not in self.newer}
+        known = type(self).model_fields
+        return {
+            key: value
+            for key, value in spell(self).items()
+            if key not in self.newer or value != known[key].default
+        }
 
 
 class SegmentEntry(Entry):
@@ -104,7 +111,7 @@ class VanishedEntry(Entry):
 class Manifest(Entry):
     """Everything an index consists of."""
 
-    newer = ("identity", "vanished", "lance")
+    newer = ("identity", "vanished", "lance", "precision")
     format: Literal[1] = 1
     identity: str = ""  # random: an index deleted and built anew is another. None in version 0.1
     generation: int = 0
@@ -116,6 +123,7 @@ class Manifest(Entry):
     milvus: MilvusEntry | None = None
     lance: LanceEntry | None = None
     vanished: VanishedEntry | None = None
+    precision: Precision = "float32"  # of the vectors that are kept
 
     @property
     def outside(self) -> MilvusEntry | LanceEntry | None:

@@ -140,7 +140,7 @@ def _bury(writer: Writer, entry: SegmentEntry, dead: NDArray[np.int64]) -> Segme
 def _of_whole(writer: Writer, entry: SegmentEntry, saved: _Saved) -> list[tuple[int | None, Facts]]:
     """Only rows whose vector is no place are embedded again."""
     segment = Segment(writer.path, entry)
-    wrong = segment.alive & ~segments.are_places(segment.vectors, writer.manifest.model)
+    wrong = segment.alive & ~segments.are_places(segment.vectors[:], writer.manifest.model)
     rows = np.flatnonzero(wrong).tolist()
     if rows:
         entry = _bury(writer, entry, np.flatnonzero(~segment.alive | wrong))

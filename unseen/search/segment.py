@@ -1,6 +1,8 @@
 """A segment: some rows of an index, written once and never changed.
 
-    vectors.npy     float32 [n, D]
+    vectors.npy     float32 [n, D]; in an index of precision int8 in its place
+    codes.npy       int8 [n, D], the vectors rounded, and
+    roundings.npy   float32 [n, 2]: each one's scale, and what rounding took at most (its length)
     rows.npy        int64 [n, 4]: serial number, id, where its line and its thumbnail begin
     pictures.jsonl  one line per picture: path, label, state of the file
     thumbnails.bin  WebP pictures one after the other
@@ -25,13 +27,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from unseen.data.pictures.boxes import mark
 from unseen.files import CHUNK, flush_folder, sha256, write_bytes
-from unseen.search.manifest import DamagedError, ModelEntry, SegmentEntry
+from unseen.neighbours.codes import Codes
+from unseen.search.manifest import DamagedError, ModelEntry, Precision, SegmentEntry
 
 FOLDER = "segments"
+FLOATS, ROUNDED = ("vectors.npy",), ("codes.npy", "roundings.npy")
 SERIAL, ID, LINE, THUMBNAIL = range(4)
 LONGEST = 1.001  # a unit vector, rounded
 DIFFERS = "its checksum does not match"
@@ -74,12 +79,29 @@ class Facts:
 
 @dataclass(frozen=True)
 class NewPicture:
-    """A picture on its way into the index. `id` None: it gets a new one."""
+    """A picture on its way into the index. `id` None: it gets a new one. rest: the length of what
+    an earlier rounding took from its vector."""
 
     facts: Facts
     vector: NDArray[np.float32]  # [D]
     thumbnail: bytes
     id: int | None = None
+    rest: float = 0.0
+
+
+class RoundedVectors:
+    """Vectors kept as integers, read like an array [n, D]: what is left of them, in floats."""
+
+    def __init__(self, codes: Codes) -> None:
+        self.codes, self.shape = codes, tuple(codes.whole.shape)
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, rows: Any) -> NDArray[np.float32]:
+        whole, scale = self.codes.whole.numpy()[rows], self.codes.scale.numpy()[rows]
+        found: NDArray[np.float32] = whole * np.expand_dims(scale, -1)
+        return found
 
 
 class Segment:
@@ -87,12 +109,19 @@ class Segment:
 
     def __init__(self, index: Path, entry: SegmentEntry) -> None:
         self.folder, self.entry = index / FOLDER / entry.name, entry
-        self._vectors, self._lines, self._thumbnails = (
+        names = ROUNDED if ROUNDED[0] in entry.files else FLOATS
+        *self._vectors, self._lines, self._thumbnails = (
             Held(self.folder / name, entry.files[name])
-            for name in ("vectors.npy", "pictures.jsonl", "thumbnails.bin")
+            for name in (*names, "pictures.jsonl", "thumbnails.bin")
         )
         # copy on write: torch refuses to look at what it may not write to
-        self.vectors: NDArray[np.float32] = self._array("vectors.npy", 2, mmap_mode="c")
+        self.stored = {name: self._array(name, 2, mmap_mode="c") for name in names}
+        self.vectors: NDArray[np.float32] | RoundedVectors = self.stored[names[0]]
+        self.rest = np.zeros(entry.rows, dtype=np.float32)  # that rounding took, its length
+        if names == ROUNDED:
+            whole, roundings = map(torch.from_numpy, self.stored.values())
+            self.vectors = RoundedVectors(Codes(whole, *roundings.T.contiguous()))
+            self.rest = self.vectors.codes.rest.numpy()
         self.rows: Rows = self._array("rows.npy", 2)  # read whole, and so compared
         self.alive = np.ones(entry.rows, dtype=bool)
         if entry.dead is not None:
@@ -102,8 +131,9 @@ class Segment:
                 raise DamagedError(self.folder / entry.dead) from error
 
     def require_whole(self) -> None:
-        """Raises DamagedError when the mapped file is not as it was written, or has shrunk."""
-        self._vectors.require_whole()
+        """Raises DamagedError when a mapped file is not as it was written, or has shrunk."""
+        for file in self._vectors:
+            file.require_whole()
 
     def facts(self, row: int) -> Facts:
         return self._facts(self.line(row))
@@ -190,7 +220,12 @@ def are_places(vectors: NDArray[Any], model: ModelEntry) -> NDArray[np.bool_]:  
 
 
 def write(
-    index: Path, name: str, pictures: Sequence[NewPicture], ids: Sequence[int], first_serial: int
+    index: Path,
+    name: str,
+    pictures: Sequence[NewPicture],
+    ids: Sequence[int],
+    first_serial: int,
+    precision: Precision = "float32",
 ) -> SegmentEntry:
     """A new segment, whole on the disk before anybody hears of it."""
     lines = [p.facts.line() for p in pictures]
@@ -204,7 +239,14 @@ def write(
         axis=1,
     )
     vectors = np.stack([p.vector for p in pictures]).astype(np.float32)
-    return _write(index, name, vectors, rows, b"".join(lines), [p.thumbnail for p in pictures])
+    stored = {FLOATS[0]: vectors}
+    if precision == "int8":
+        codes = Codes.of(torch.from_numpy(vectors))
+        before = torch.tensor([p.rest for p in pictures])
+        rest = torch.nextafter(codes.rest + before, torch.tensor(torch.inf))
+        roundings = torch.stack([codes.scale, rest], dim=1)
+        stored = {ROUNDED[0]: codes.whole.numpy(), ROUNDED[1]: roundings.numpy()}
+    return _write(index, name, stored, rows, b"".join(lines), [p.thumbnail for p in pictures])
 
 
 def merge(index: Path, name: str, segments: Sequence[Segment]) -> SegmentEntry:
@@ -216,8 +258,11 @@ def merge(index: Path, name: str, segments: Sequence[Segment]) -> SegmentEntry:
     thumbnails = [s.thumbnail(row) for s, row in live]
     rows = np.concatenate([s.rows[s.alive] for s in segments])
     rows[:, LINE], rows[:, THUMBNAIL] = _starts(lines), _starts(thumbnails)
-    vectors = np.concatenate([s.vectors[s.alive] for s in segments])
-    return _write(index, name, vectors, rows, b"".join(lines), thumbnails)
+    stored = {
+        file: np.concatenate([s.stored[file][s.alive] for s in segments])
+        for file in segments[0].stored
+    }
+    return _write(index, name, stored, rows, b"".join(lines), thumbnails)
 
 
 def bury(index: Path, entry: SegmentEntry, dead: Rows, generation: int) -> SegmentEntry:
@@ -250,7 +295,7 @@ def check(folder: Path, files: dict[str, str]) -> None:
 def _write(
     index: Path,
     name: str,
-    vectors: NDArray[np.float32],
+    stored: dict[str, NDArray[Any]],
     rows: Rows,
     lines: bytes,
     thumbnails: list[bytes],
@@ -260,7 +305,7 @@ def _write(
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
     contents = {
-        "vectors.npy": _npy(vectors),
+        **{file: _npy(array) for file, array in stored.items()},
         "rows.npy": _npy(rows),
         "pictures.jsonl": lines,
         "thumbnails.bin": b"".join(thumbnails),

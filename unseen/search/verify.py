@@ -70,7 +70,7 @@ def _inconsistencies(index: Index) -> list[str]:
         problems.append("an id is higher than the manifest allows")
     for segment in index.segments:
         facts = segment.every_facts()
-        wrong = segment.alive & ~segments.are_places(segment.vectors, index.manifest.model)
+        wrong = segment.alive & ~segments.are_places(segment.vectors[:], index.manifest.model)
         problems += [f"{facts[row].path}: {segments.NO_PLACE}" for row in np.flatnonzero(wrong)]
     return problems + _outside(index)
 

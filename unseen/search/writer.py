@@ -29,6 +29,7 @@ from unseen.search.manifest import (
     Manifest,
     ModelEntry,
     OutsideEntry,
+    Precision,
     SegmentEntry,
     VanishedEntry,
 )
@@ -45,6 +46,9 @@ FIRST_TIER = 1024  # rows; segments up to this size count as equally small
 FANOUT = 8
 MOST_ROWS = 2**18  # of a merged segment: merging holds it in memory
 MOST_DEAD = 0.2  # share of dead rows above which a segment is written anew
+NOT_ROUNDED = (
+    "--precision int8 is for unit vectors, and this run's are not normalised: leave it out"
+)
 
 
 class Writer:
@@ -65,9 +69,16 @@ class Writer:
     @classmethod
     @contextmanager
     def create(
-        cls, path: Path, model: ModelEntry, first_serial: int = 1, first_id: int = 1
+        cls,
+        path: Path,
+        model: ModelEntry,
+        first_serial: int = 1,
+        first_id: int = 1,
+        precision: Precision = "float32",
     ) -> Iterator["Writer"]:
         """An empty index in a new or empty folder."""
+        if precision == "int8" and not model.normalise:
+            raise ValueError(NOT_ROUNDED)
         path.mkdir(parents=True, exist_ok=True)
         with Lock(path / LOCK):
             names = {entry.name for entry in path.iterdir()} - {LOCK}
@@ -76,7 +87,11 @@ class Writer:
             if not all(is_aside(name) for name in names):
                 raise ValueError(f"{path} is not empty and no index: choose another --out")
             empty = Manifest(
-                identity=uuid4().hex, model=model, next_serial=first_serial, next_id=first_id
+                identity=uuid4().hex,
+                model=model,
+                next_serial=first_serial,
+                next_id=first_id,
+                precision=precision,
             )
             manifests.write(path, empty)
             yield cls(path, manifests.read(path))
@@ -94,7 +109,9 @@ class Writer:
         known, next_id = self.manifest, self.manifest.next_id
         fresh = iter(range(next_id, next_id + len(pictures)))
         ids = [next(fresh) if p.id is None else p.id for p in pictures]
-        entry = segments.write(self.path, self._new_name(), pictures, ids, known.next_serial)
+        entry = segments.write(
+            self.path, self._new_name(), pictures, ids, known.next_serial, known.precision
+        )
         replaced = {p.id for p in pictures if p.id is not None}
         self._commit(
             segments=[*self._without(replaced), entry],
@@ -148,6 +165,7 @@ class Writer:
         self._commit(
             segments=[*keep, *entries],
             model=taken.model,
+            precision=taken.precision,
             next_id=max(known.next_id, taken.next_id),
             next_serial=max(known.next_serial, taken.next_serial),
             approximate=approximate,

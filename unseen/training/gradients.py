@@ -113,7 +113,7 @@ class WholeBatch:
         output = Output(leaves["embeddings"], leaves["pooled"], heads=leaves.get("heads"))
         reseed(seed, labels.device)  # every process draws alike
         with self.autocast():
-            terms = self.objective.price(output, leaves, labels)
+            terms = self.objective.price(output, leaves, labels, indices)
         self.backward(terms["total"])
         start = sum(lengths[: self.processes.rank])
         place = slice(start, start + lengths[self.processes.rank])

@@ -73,6 +73,11 @@ class Trainer:
                 "manifold_mixup mixes any two pictures of the batch inside the network: it needs "
                 "one process, micro_batch=none and memory=none"
             )
+        if mixup is not None and objective.relevance is not None:
+            raise ValueError(
+                f"manifold_mixup mixes pictures of classes, and {objective.relevance.kind} are "
+                "none: leave one of them out"
+            )
         self.embedded: list[Callable[[Tensor, Tensor], None]] = []  # told (indices, embeddings)
 
     def epoch(
@@ -144,7 +149,7 @@ class Trainer:
         reseed(seed, self.device)
         with self.descent.autocast():
             output = self.network(batch.images)
-            terms = self.objective(output, batch.labels)
+            terms = self.objective(output, batch.labels, batch.indices)
         self.descent.backward(terms["total"])
         return Outcome(terms, batch.indices, full_precision(output.embeddings.detach()))
 

@@ -172,6 +172,6 @@ def _count(columns: Columns) -> Counts:
         train=int((~tested).sum()),
         test_classes=len(np.unique(labels[tested])),
         test=int(tested.sum()),
-        query=0 if columns.query is None else int(np.sum(columns.query)),
-        gallery=0 if columns.gallery is None else int(np.sum(columns.gallery)),
+        query=0 if columns.query is None else int(np.asarray(columns.query)[tested].sum()),
+        gallery=0 if columns.gallery is None else int(np.asarray(columns.gallery)[tested].sum()),
     )

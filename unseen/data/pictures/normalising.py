@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
 from unseen.data.pictures.crops import Pixels
@@ -36,3 +37,8 @@ class Normalising:
         shift = [mean / std for mean, std in zip(self.mean, self.std, strict=True)]
         scaled -= np.array(shift, dtype=np.float32)[:, None, None]
         return torch.from_numpy(scaled)
+
+    def colours(self, image: Tensor) -> Image.Image:  # [3, height, width]
+        """What a network gets, brought back to a picture."""
+        levels = image.numpy().transpose(1, 2, 0) * np.array(self.std) + np.array(self.mean)
+        return Image.fromarray((levels * 255).round().clip(0, 255).astype(np.uint8))

@@ -52,7 +52,8 @@ _LENGTH = struct.Struct("<I")
 _ROOM = 1.1  # of the estimate that must be free on the disk
 _SAMPLED = 25  # pictures that are looked at for the estimate
 _FURTHER, _MEANING = "further/", "meaning/"  # label columns beyond the class, and their words
-_ANNOTATED = ("validation_classes", "query", "gallery", "ignore_groups")
+_ANNOTATED = ("validation_classes", "query", "gallery", "ignore_groups", "label_sets")
+_WORDS = ("levels", "set_names")
 
 
 class Record(NamedTuple):
@@ -237,6 +238,7 @@ def _finish(file: BinaryIO, dataset: Dataset, records: list[Record]) -> None:
     for key in _ANNOTATED:
         if (column := getattr(given, key)) is not None:
             arrays[key] = column if key == "validation_classes" else column[items]
+    arrays |= {key: np.array(words) for key in _WORDS if (words := list(getattr(given, key)))}
     arrays |= {_FURTHER + name: column[items] for name, column in given.labels.items()}
     arrays |= {_MEANING + name: np.array(list(words)) for name, words in given.label_names.items()}
     buffer = io.BytesIO()
@@ -281,6 +283,7 @@ class Pack:
 
     def annotations(self) -> Annotations:
         own: dict[str, Any] = {key: self.arrays[key] for key in _ANNOTATED if key in self.arrays}
+        own |= {key: self.arrays[key].tolist() for key in _WORDS if key in self.arrays}
         meanings = {name: words.tolist() for name, words in self._beginning(_MEANING).items()}
         return Annotations(**own, labels=self._beginning(_FURTHER), label_names=meanings)
 
@@ -339,6 +342,12 @@ def _refuse_forged(header: dict[str, Any], arrays: dict[str, NDArray[Any]], end:
         require(some.dtype.kind == "i" and np.isin(some, np.arange(classes)).all(), key)
     for key in ("query", "gallery", "ignore_groups"):
         require(key not in arrays or arrays[key].shape == (items,), key)
+    known = [key.removeprefix(_FURTHER) for key in arrays if key.startswith(_FURTHER)]
+    require(np.isin(arrays.get("levels", np.zeros(0, str)), known).all(), "levels")
+    if (sets := arrays.get("label_sets")) is not None:
+        number = len(arrays["set_names"])
+        require(sets.ndim == 2 and len(sets) == items and sets.dtype.kind == "i", "label_sets")
+        require(((sets >= -1) & (sets < number)).all(), "label_sets")
 
 
 def is_pack(path: Path) -> bool:

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from unseen.contracts import IntArray
+from unseen.data.base import set_words
 from unseen.data.pictures import table_file
 from unseen.data.pictures.files import PictureFiles
 from unseen.data.pictures.table_file import EDGES
@@ -34,6 +35,8 @@ def write_table(dataset: PictureFiles, file: Path, test_classes: IntArray | None
         columns[name] = np.where(tested, marks, "").tolist()
     for name, codes in annotations.labels.items():
         columns[name] = [annotations.label_names[name][code] for code in codes]
+    if annotations.label_sets is not None:
+        columns["labels"] = set_words(annotations.label_sets, annotations.set_names)
     if annotations.ignore_groups is not None:
         names = [*dataset.group_names, ""]  # -1, no group, is the last
         columns["sequence"] = [names[group] for group in annotations.ignore_groups]

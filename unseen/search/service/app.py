@@ -28,6 +28,7 @@ from unseen.search.service.pictures import add_browsing, add_pictures
 from unseen.search.service.searches import add_searches, nearest_to
 from unseen.search.service.selections import add_selections
 from unseen.search.service.tally import Tally
+from unseen.search.service.why_alike import add_explanations
 
 PAGE = resources.files("unseen.search.service") / "page"
 CALIBRATE = "`unseen calibrate RUN` says what a similarity means"
@@ -59,6 +60,7 @@ def create_app(
     _pages(app)
     _facts(app, library, may_change, other is not None)
     add_searches(app, library, reader)
+    add_explanations(app, library, reader)
     add_browsing(app, library)
     add_pictures(app, library, reader)
     add_selections(app, library, may_change)

@@ -19,7 +19,8 @@ from PIL import Image
 
 from unseen.evaluation.calibrate import Calibration
 from unseen.experiment.calibration import read_calibration
-from unseen.experiment.trained import Trained
+from unseen.experiment.explain import Explanation, explain
+from unseen.experiment.trained import Picture, Trained
 from unseen.search import feedback
 from unseen.search.answers import Answer, ask
 from unseen.search.index import Ids, Index
@@ -63,6 +64,11 @@ class Shelf:
         with self._embedding:
             vectors: NDArray[np.float32] = self.model.embed(pictures).numpy()
         return vectors
+
+    def explain(self, first: Picture, second: Picture) -> Explanation:
+        """Why two pictures are alike to the model."""
+        with self._embedding:
+            return explain(self.model, first, second)
 
     def query(
         self, vectors: NDArray[np.float32], right: Sequence[int] = (), wrong: Sequence[int] = ()

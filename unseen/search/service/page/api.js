@@ -38,6 +38,13 @@ export const thumbnail = (id, prefix = "") => `${prefix}/api/pictures/${id}/thum
 export const picture = (id) => `/api/pictures/${id}`;
 export const exported = (kind, ids) => query(`/api/export.${kind}`, { ids });
 
+export const whyById = (id, asked, box) => json(query(`/api/why/${id}`, { asked, box }));
+export const whyByPicture = (id, body, box) =>
+  json(query(`/api/why/${id}`, { box }), { method: "POST", body, headers: { "content-type": "application/octet-stream" } });
+
+/* A picture from its base64. */
+export const webp = (text) => new Blob([Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0))], { type: "image/webp" });
+
 export function byPictures(blobs, options, signal) {
   const form = new FormData();
   for (const blob of blobs) form.append("file", blob, "picture");

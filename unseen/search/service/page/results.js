@@ -6,6 +6,7 @@ import { Crop } from "./crop.js";
 import { PAGE, button, cards, element, image, named, pager, withCommands } from "./elements.js";
 import { labelField } from "./labels.js";
 import * as uploads from "./uploads.js";
+import { whyButton } from "./why.js";
 
 const FRAMES = { match: "match", maybe: "maybe" };
 
@@ -20,7 +21,9 @@ export async function results(address, { signal, go, facts }) {
   const several = brought ? brought.length > 1 : unpacked(address.what).length > 1;
   const title = several ? "Pictures like these" : "Pictures like this one";
   const call = (name, hit, place) => go(changed(address, { [name]: [...unpacked(address.options[name] ?? ""), hit.id].join(",") }), `card-${place}`);
-  const shown = (hit, place) => ({ ...told(hit, options.start + place + 1), more: called(hit, place, call, right) });
+  const why = (id) => (brought ? api.whyByPicture(id, brought[0].blob, box) : api.whyById(id, address.what, box));
+  const more = (hit, place) => [...called(hit, place, call, right), ...(several ? [] : [whyButton(hit, why)])];
+  const shown = (hit, place) => ({ ...told(hit, options.start + place + 1), more: more(hit, place) });
   const asked = await query(address, brought, several, go);
   const parts = [
     element("h1", { tabindex: "-1" }, title),

@@ -1,0 +1,117 @@
+"""Rows kept as 8-bit integers alone, each with its own scale: y = t q + z, and z is thrown away.
+
+What is found is exact for the rows that are left, t q. For those that were given a similarity is
+wrong by at most |z| |x|, by Cauchy-Schwarz, and |z| is kept beside the scale.
+
+A product of integers with everything comes first, x = s p + r for the query. With v the sum in
+floats of the products of x and the row t q as floats have it, and L the length of the longest row,
+
+    |v - s t p.q| <= e = L (|r| + (g + 4 u) (|x| + |r|)) + D tiny
+
+(g, u, tiny: neighbours/certified.py; 4 u for t q, p.q and t p.q as floats have them). At least k
+rows reach the k-th largest t p.q, so whatever lies 2 e below it is none of the k nearest; the few
+others are compared in floats.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unseen.neighbours import certified
+from unseen.neighbours.certified import LARGEST, ROWS, Integers, norms
+from unseen.neighbours.few import MOST, TOO_MANY
+from unseen.neighbours.lists import Best, can_begin, kth_of_groups
+
+
+@dataclass(frozen=True)
+class Codes:
+    """Rows as integers. rest: at least the length of what rounding took from each."""
+
+    whole: Tensor  # [N, D] int8
+    scale: Tensor  # [N] float32
+    rest: Tensor  # [N] float32
+
+    @classmethod
+    def of(cls, rows: Tensor) -> "Codes":  # [N, D] float32
+        """Scales keep the lengths: unit rows stay unit rows."""
+        info = torch.finfo(rows.dtype)
+        step = (rows.abs().amax(dim=1, keepdim=True) / LARGEST).clamp(min=info.tiny)
+        whole = (rows / step).round_().clamp_(-LARGEST, LARGEST)
+        scale = rows.norm(dim=1) / whole.norm(dim=1).clamp(min=1)
+        norm, rest = norms(rows), norms(rows - whole * scale[:, None])
+        rest = (rest + info.eps * (norm + rest)).float() * (1 + info.eps)
+        return cls(whole.to(torch.int8), scale, rest)
+
+    def __len__(self) -> int:
+        return len(self.whole)
+
+    def rows(self, which: Tensor | slice) -> Tensor:
+        """Those that are left, in floats."""
+        return self.whole[which] * self.scale[which, None]
+
+    @cached_property
+    def longest(self) -> float:
+        """At least the length of every row."""
+        some = [slice(first, first + ROWS) for first in range(0, len(self), ROWS)]
+        return max((float(norms(self.rows(rows)).amax()) for rows in some), default=0.0)
+
+
+def nearest_in_codes(
+    queries: Tensor, k: int, parts: Sequence[Codes], forbidden: Tensor | None = None
+) -> tuple[Tensor, Tensor]:  # two [Q, k]
+    """Products and positions counted through all parts, largest first; -1 where there is nothing
+    left. Which of several equals ends a list is left open. forbidden: bool [N], rows that do not
+    answer."""
+    widest = max((len(part) for part in parts), default=1)
+    found = []
+    for some in queries.split(max(1, MOST // widest)):
+        best, start = Best(len(some), k, some), 0
+        for part in parts:
+            here = None if forbidden is None else forbidden[start : start + len(part)]
+            if not _offer_few(some, part, start, best, here):
+                _offer_floats(some, part, start, best, here)
+            start += len(part)
+        found.append(best.sorted())
+    values, rows = zip(*found, strict=True)
+    return torch.cat(values), torch.cat(rows)
+
+
+def _offer_few(
+    queries: Tensor, part: Codes, start: int, best: Best, forbidden: Tensor | None
+) -> bool:
+    """What may enter the lists; False: so much of it that floats are cheaper."""
+    if not can_begin(len(part), best.keep) or not certified.pays(queries, measure=False):
+        return False
+    mine, info = Integers.of(queries), torch.finfo(queries.dtype)
+    size = queries.shape[1]
+    summed = size * info.eps / 2 / (1 - size * info.eps / 2) + 2 * info.eps
+    error = part.longest * (mine.rest + summed * (mine.norm + mine.rest)) + size * info.tiny
+    error = error * (1 + 1e-9) / mine.scale  # [Q], of the products below
+    near = torch._int_mm(mine.whole, part.whole.T) * part.scale  # [Q, N]
+    if forbidden is not None:
+        near.masked_fill_(forbidden, -torch.inf)
+    low = kth_of_groups(near, best.keep).double() - 2 * error
+    low = torch.maximum(low, best.bar.double() / mine.scale - error)
+    low = torch.nextafter(low.float(), torch.tensor(-torch.inf))
+    low.clamp_(min=torch.finfo(low.dtype).min)  # what is forbidden stays below
+    hits = np.flatnonzero(near.numpy() >= low.numpy()[:, None])
+    if TOO_MANY * len(hits) > near.numel():
+        return False
+    row, item = map(torch.from_numpy, np.divmod(hits, len(part)))
+    best.offer_pairs(row, item + start, (queries[row] * part.rows(item)).sum(dim=1))
+    return True
+
+
+def _offer_floats(
+    queries: Tensor, part: Codes, start: int, best: Best, forbidden: Tensor | None
+) -> None:
+    for first in range(0, len(part), ROWS):
+        rows = slice(first, first + ROWS)
+        block = queries @ part.rows(rows).T
+        if forbidden is not None:
+            block.masked_fill_(forbidden[rows], -torch.inf)
+        best.offer(block, torch.arange(len(block[0])) + start + first)
