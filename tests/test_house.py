@@ -176,6 +176,7 @@ def test_a_constructor_has_at_most_six_values_of_its_own(kind: str, name: str) -
         "miner",
         "num_channels",
         "num_features",
+        "shards",
     }
     own = catalogue.parameters(catalogue.find(kind, name))
     assert len([p for p in own if p.name not in given_by_the_run]) <= 6

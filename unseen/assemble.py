@@ -28,7 +28,7 @@ from unseen.networks.network import EmbeddingNetwork, LayeredNetwork
 from unseen.objective import MinedObjective, as_module
 from unseen.settle import is_on_maps, weighted
 from unseen.training import optimisers
-from unseen.training.optimisers import Descent, create_optimiser, network_groups
+from unseen.training.optimisers import DIVIDED, Descent, Group, create_optimiser, network_groups
 from unseen.training.processes import Processes
 from unseen.training.trainer import Mixup, Trainer
 
@@ -56,11 +56,11 @@ def assemble(
     if processes is not None and processes.are_several and config.device != "cpu":
         net = share_statistics(net)
     prefix, model = cut(config, net)
-    priced = objective(config, num_classes, net)
+    priced = objective(config, num_classes, net, processes)
     trainer = Trainer(
         model,
         priced,
-        descent(config, net, priced, steps_per_epoch),
+        descent(config, net, priced, steps_per_epoch, processes),
         torch.device(config.device),
         config.seed,
         mixup(config, net),
@@ -149,14 +149,18 @@ def _network(config: SettledConfig) -> LayeredNetwork:
 
 
 def objective(
-    config: SettledConfig, num_classes: int, net: LayeredNetwork | None = None
+    config: SettledConfig,
+    num_classes: int,
+    net: LayeredNetwork | None = None,
+    processes: Processes | None = None,
 ) -> MinedObjective:
     """Miner, loss and regularizers for `num_classes` training classes; regularizers on maps also
     need the network. Each part draws its starting values alone: none changes those of another. The
     learners of an ensemble are priced one by one, at their size; regularizers see its embedding
     whole, and the maps of its learners together, reduced to the channels of one."""
     num_heads = config.ensemble.num_heads if config.ensemble is not None else 1
-    context = {"num_classes": num_classes, "embedding_size": config.embedding_size}
+    context: dict[str, Any] = {"num_classes": num_classes, "shards": processes}
+    context |= {"embedding_size": config.embedding_size}
 
     def create(kind: str, part: Part, **more: Any) -> Any:
         return catalogue.create(kind, part.name, part.values, part.preset, **(context | more))
@@ -262,12 +266,21 @@ def schedule(config: SettledConfig, steps_per_epoch: int) -> Callable[[int], flo
 
 
 def descent(
-    config: SettledConfig, net: LayeredNetwork, priced: MinedObjective, steps_per_epoch: int
+    config: SettledConfig,
+    net: LayeredNetwork,
+    priced: MinedObjective,
+    steps_per_epoch: int,
+    processes: Processes | None = None,
 ) -> Descent:
     """The optimiser of the network's and the objective's parameters, and how it steps."""
     given = config.optimiser
     groups = network_groups(net, config.lr, given.backbone_factor, given.layer_decay)
-    groups += priced.parameter_groups(config.lr)
+    groups += _with_divided(priced.parameter_groups(config.lr), priced)
+    if config.precision == "fp16" and priced.divided():
+        raise ValueError(
+            "fp16 scales gradients in each process by itself, and class centres divided among "
+            "several must move together: use precision=bf16 or float32, or no loss.sample_rate"
+        )
     momentum = {} if given.momentum is None else {"momentum": given.momentum}
     return Descent(
         create_optimiser(given.name, groups, config.weight_decay, **momentum),
@@ -275,7 +288,17 @@ def descent(
         given.clip_norm,
         config.precision,
         torch.device(config.device).type,
+        processes,
     )
+
+
+def _with_divided(groups: list[Group], priced: MinedObjective) -> list[Group]:
+    """Groups of class centres that other processes hold other rows of say so."""
+    parameters = dict(priced.named_parameters())
+    divided = {id(parameters[name]) for name in priced.divided()}
+    if not divided:
+        return groups
+    return [g | {DIVIDED: any(id(p) in divided for p in g["params"])} for g in groups]
 
 
 @contextmanager

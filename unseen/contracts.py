@@ -45,6 +45,25 @@ class Shares(Protocol):
     def gather(self, rows: Tensor, lengths: Sequence[int]) -> Tensor: ...
 
 
+class Shards(Protocol):
+    """Several processes that each hold some of the rows that all compute with, such as the centres
+    of their part of the classes (training/processes.py)."""
+
+    def share(self, total: int) -> slice: ...
+
+    def largest(self, values: Tensor) -> Tensor:
+        """The largest of all processes' values, entry by entry, without gradient."""
+        ...
+
+    def added(self, values: Tensor) -> Tensor:
+        """The sum of all processes' values; each process has the gradient of its own."""
+        ...
+
+    def shared(self, values: Tensor) -> Tensor:
+        """Values that every process has; their gradient is the sum of all processes'."""
+        ...
+
+
 class Batch(NamedTuple):
     """What a loader yields: pictures (or features), 0..C-1 labels, positions in the data set."""
 

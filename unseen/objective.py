@@ -18,6 +18,7 @@ from unseen import catalogue
 from unseen.contracts import Loss, Miner, Output, Regularizer
 from unseen.losses.base import LabelLoss
 from unseen.losses.base import Loss as OurLoss
+from unseen.losses.class_centres.base import CentreLoss
 from unseen.memory import CrossBatchMemory
 from unseen.miners.base import Miner as OurMiner
 from unseen.nested import Nested
@@ -153,6 +154,20 @@ class MinedObjective(nn.Module):
     def local_parameters(self) -> list[nn.Parameter]:
         """Those behind the local halves: several processes each hold part of their gradient."""
         return [own for part in self._on_maps().values() for own in part.local_parameters()]
+
+    def divided(self) -> dict[str, slice]:
+        """Parameters of which this process holds some rows only, by name, and which rows."""
+        return {
+            f"{prefix}.{name}": rows
+            for prefix, module in self.named_modules()
+            if isinstance(module, CentreLoss)
+            for name, rows in module.divided().items()
+        }
+
+    def own_part(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Of a state with all rows that of this process."""
+        divided = self.divided()
+        return {n: t[divided[n]] if n in divided else t for n, t in state.items()}
 
     def _on_maps(self) -> dict[str, Any]:
         parts: dict[str, Any] = dict(self.regularizers.items())

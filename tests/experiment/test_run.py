@@ -127,6 +127,10 @@ def test_the_same_seed_gives_the_same_result_byte_for_byte(tmp_path: Path) -> No
             "precision=bf16",
         ),
         ("freeze_until=stage1", "views=2", "ema=0.9", "sampler=greedy_coreset"),
+        (
+            *("sampler=hard_neighbours", "sampler.search_every=2", "batch_size=12"),
+            *("loss=arcface", "loss.sample_rate=0.6"),
+        ),
     ],
     ids=[
         "margin",
@@ -137,6 +141,7 @@ def test_the_same_seed_gives_the_same_result_byte_for_byte(tmp_path: Path) -> No
         "references",
         "habits",
         "frozen layers",
+        "hard neighbours, drawn centres",
     ],
 )
 @pytest.mark.parametrize(

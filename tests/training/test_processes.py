@@ -72,7 +72,7 @@ def found_by_a_pair(folder: Path, runs: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("runs", "torchrun"), [(1, False), pytest.param(3, True, marks=pytest.mark.slow)]
+    ("runs", "torchrun"), [(1, False), pytest.param(4, True, marks=pytest.mark.slow)]
 )
 def test_two_processes_are_one(runs: int, torchrun: bool, tmp_path: Path) -> None:
     """One test, so that the pair starts once however tests are shared among workers."""

@@ -12,19 +12,30 @@ from typing import Any
 
 import torch
 
+from unseen import catalogue
 from unseen import config as configs
 from unseen.experiment import fit as fitting
 from unseen.experiment.judge import judge
 from unseen.experiment.run import begin, train_and_judge
 from unseen.experiment.run_context import RunContext, Watch, prepare
+from unseen.objective import MinedObjective
 from unseen.training.events import Event, Step
 from unseen.training.gradients import WholeBatch
+from unseen.training.optimisers import DIVIDED, Descent, constant
 from unseen.training.processes import Processes, joined
 from unseen.training.result import Result
 from unseen.training.run_folder import RunFolder
 
 sys.path.insert(0, str(Path(__file__).parent))
-from test_gradients import LABELS, OBJECTIVES, TinyNetwork, gradients_of, make_objective
+from test_gradients import (
+    CLASSES,
+    LABELS,
+    OBJECTIVES,
+    SIZE,
+    TinyNetwork,
+    gradients_of,
+    make_objective,
+)
 
 RUN = [  # settings that the command line repeats
     "data.max_classes=24",
@@ -41,15 +52,22 @@ RUN = [  # settings that the command line repeats
     'metrics=["recall@1"]',
 ]
 
+DIVIDED_RUN = [
+    *("loss=arcface", "loss.sample_rate=0.5", "memory=none"),
+    'sampler={name="hard_neighbours", per_class=3, search_every=2}',
+]
+
 
 def main(folder: Path, number: int) -> None:
     torch.set_num_threads(1)
     os.chdir(folder)
     fitting.SECONDS_BETWEEN_CHECKPOINTS = 0.0
     with joined("cpu") as processes:
-        found: dict[str, Any] = {"gradients": gradients(processes)}
+        found: dict[str, Any] = {"gradients": gradients(processes) | centres(processes)}
         found["runs"] = runs(processes, folder, number)
         found["resumed"] = resumed(processes, folder)
+        if number > 1:
+            found["resumed"] &= resumed(processes, folder / "divided", *DIVIDED_RUN)
         write(processes, folder, found)
         found["lost"] = lost(processes, folder)  # rank 1 ends here
         write(processes, folder, found)
@@ -99,6 +117,56 @@ def step_difference(alone: WholeBatch, shared: WholeBatch, seed: int) -> float:
     return max(float((a - b).abs().max()) for a, b in pairs)
 
 
+def centres(processes: Processes) -> dict[str, float]:
+    """The same of losses whose class centres are divided, against one process that holds all."""
+    found = {}
+    for name, rate in (("normalized_softmax", 0.4), ("arcface", 1.0), ("proxy_anchor", 0.5)):
+        alone, shared = (
+            WholeBatch(TinyNetwork(), MinedObjective(centre_loss(name, rate, who)), who)
+            for who in (None, processes)
+        )
+        (rows,) = shared.objective.divided().values()
+        for seed in range(3):
+            found[f"{name} {seed}"] = centre_difference(alone, shared, rows, seed)
+    return found
+
+
+def centre_loss(name: str, rate: float, shards: Processes | None) -> Any:
+    torch.manual_seed(0)
+    context = {"num_classes": CLASSES, "embedding_size": SIZE, "shards": shards}
+    return catalogue.create("losses", name, {"sample_rate": rate}, **context).double()
+
+
+def centre_difference(alone: WholeBatch, shared: WholeBatch, rows: slice, seed: int) -> float:
+    """Gradients of the network and of the rows that are here, and a step of both."""
+    difference = 0.0
+    (whole,), (part,) = (list(step.objective.parameters()) for step in (alone, shared))
+    descents = [descent_of(alone, False, Processes()), descent_of(shared, True, shared.processes)]
+    images = torch.randn(
+        15, 3, 6, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
+    )
+    for step, descent in zip((alone, shared), descents, strict=True):
+        descent.zero()
+        own = step.processes.share(15)
+        step(images[own], LABELS[:15][own], torch.arange(15)[own], seed)
+    pairs = [(gradients_of(shared.network), gradients_of(alone.network))]
+    pairs += [(part.grad.to_dense(), whole.grad.to_dense()[rows])]
+    norms = [torch.tensor(descent.step(0)) for descent in descents]
+    pairs += [(norms[0], norms[1]), (part.detach(), whole.detach()[rows])]
+    difference = max(float((a - b).abs().max()) for a, b in pairs)
+    every = shared.processes.gather(torch.tensor([difference]), [1, 1])
+    return float(every.max())
+
+
+def descent_of(step: WholeBatch, divided: bool, processes: Processes) -> Descent:
+    groups = [
+        {"params": list(step.network.parameters())},
+        {"params": list(step.objective.parameters()), DIVIDED: divided},
+    ]
+    optimiser = torch.optim.SGD(groups, lr=0.1)
+    return Descent(optimiser, constant(), clip_norm=1e-3, processes=processes)
+
+
 def setting_of(processes: Processes, *words: str) -> RunContext:
     config = configs.make(configs.override({}, [*RUN, *words]))
     return prepare(config, processes=processes)
@@ -114,6 +182,7 @@ def runs(processes: Processes, folder: Path, number: int) -> dict[str, dict[str,
             'sampler={name="greedy_coreset", per_class=3, pool_size=60}',
         ],
         "frozen layers": ["freeze_until=stage1", "views=2", "descriptor=best"],
+        "class centres, hard neighbours": DIVIDED_RUN,
         # its batch norm stays as it is, otherwise several processes would be refused
         "adapters": ["backbone=./body.py:Body", "picture_size=16", "adapter=lora"],
     }
@@ -128,8 +197,9 @@ def compare(processes: Processes, folder: Path, words: list[str]) -> dict[str, f
     fit = fitting.Fit(both, place, Watch())
     selection = fit.run()
     result = judge(both, place, selection, "test", Watch())
-    modules = (fit.network, fit.trainer.objective)
-    state = torch.cat([p.detach().flatten() for m in modules for p in m.parameters()])
+    objective = fit.trainer.objective
+    alike = [p for n, p in objective.named_parameters() if n not in objective.divided()]
+    state = torch.cat([p.detach().flatten() for p in [*fit.network.parameters(), *alike]])
     every = processes.gather(state[None], [1, 1])
     found = {"ranks": float((every[0] - every[1]).abs().max())}
     if processes.is_first:
@@ -153,14 +223,14 @@ class StoppedError(Exception):
     """A stop at a chosen step, in all processes."""
 
 
-def resumed(processes: Processes, folder: Path) -> bool:
+def resumed(processes: Processes, folder: Path, *words: str) -> bool:
     """Bit for bit the run that was never stopped, which the command line is compared with too."""
 
     def stop(event: Event) -> None:
         if isinstance(event, Step) and event.step == 6:
             raise StoppedError
 
-    context = setting_of(processes)
+    context = setting_of(processes, *words)
     train_and_judge(context, folder / "whole", "test")
     try:
         train_and_judge(context, folder / "parts", "test", Watch([stop]))

@@ -112,7 +112,9 @@ class Fit:
             self.looked_at["test"] = split.test
         selecting = len(np.unique(dataset.labels[self.selected_on]))
         self.selector = Selector(config.select, selecting)
-        self.checkpoints = Checkpoints(folder.file("checkpoint"), folder.writes)
+        self.checkpoints = Checkpoints(
+            folder.file("checkpoint"), context.processes, self.trainer.is_divided
+        )
         self.saved_at = time.monotonic()
 
     def run(self) -> Selection:
@@ -269,7 +271,10 @@ class Fit:
 
     def _after_step(self, event: Step) -> None:
         self._tell(event)
-        if time.monotonic() - self.saved_at > SECONDS_BETWEEN_CHECKPOINTS:
+        is_due = time.monotonic() - self.saved_at > SECONDS_BETWEEN_CHECKPOINTS
+        if self.checkpoints.divided:  # all write, so all must at the same step
+            is_due = self.context.processes.agreed(lambda: is_due)
+        if is_due:
             self._save()
 
     def _select(self, event: Looked) -> Looked:
@@ -283,7 +288,7 @@ class Fit:
 
     def _keep_weights(self) -> None:
         self.folder.keep("weights.safetensors", self.network.state_dict())
-        self.folder.keep("objective.safetensors", self.trainer.objective.state_dict())
+        self.folder.keep("objective.safetensors", self.trainer.objective_state())
 
     def _is_whole(self, best: Selection, step: int) -> bool:
         """Whether all that was kept before a checkpoint is there, or could be restored."""
@@ -318,7 +323,7 @@ class Fit:
 
     def _resume(self) -> int:
         """Takes up the newest checkpoint; returns how much of the journal belongs to it."""
-        state = self.context.processes.agreed(lambda: self.checkpoints.newest(self.watch.warn))
+        state = self.checkpoints.newest(self.watch.warn)
         if state is None:
             return 0
         best = parsed(Selection, json.dumps(state["best"]), str(self.checkpoints.folder))

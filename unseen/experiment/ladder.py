@@ -124,9 +124,11 @@ def starting_from(folder: RunFolder, same_objective: bool) -> Callable[[Assembly
     is the same."""
 
     def start(made: Assembly) -> None:
-        modules = (made.network, made.objective) if same_objective else (made.network,)
-        for module, name in zip(modules, FILES, strict=False):
-            fill(module, kept_tensors(folder, name), str(folder.file(name)))
+        weights, objective = FILES
+        fill(made.network, kept_tensors(folder, weights), str(folder.file(weights)))
+        if same_objective:
+            kept = made.objective.own_part(kept_tensors(folder, objective))
+            fill(made.objective, kept, str(folder.file(objective)))
 
     return start
 

@@ -60,7 +60,7 @@ def keep_bad_step(
         "batch": error.batch._asdict(),
         "miner": error.miners,
         "network": trainer.network.state_dict(),
-        "objective": trainer.objective.state_dict(),
+        "objective": trainer.objective_state(),
     }
     folder.write_state(FILE, state)
     return folder.file(FILE)

@@ -15,6 +15,7 @@ Values   scale 64, margin 0.5 radians (paper), class vectors at 5e-4 (Roth et al
          16; their code clamps all cosines to be positive (`clamp`), and before February 2021 its
          margin cancelled, so that their printed scores are probably those of margin 0). Psomas'
          thesis: 28.6 degrees, at 1e-4; its code has scale 220 and never trains the class vectors.
+Classes  `sample_rate` compares with a share of them in each step (losses/class_centres).
 Use      any sampler, no miner.
 """
 
@@ -23,15 +24,18 @@ from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
+from unseen.contracts import Shards
 from unseen.derivatives import Back, differentiable
 from unseen.geometry import scaled_cosine
-from unseen.losses.base import LabelLoss
+from unseen.losses.class_centres.base import CentreLoss
+from unseen.losses.class_centres.sampling import Drawn
 
 
-class Arcface(LabelLoss):
-    """margin in radians, 0 to pi. clamp: cosines below 0 count as 0, as in the code of Roth."""
+class Arcface(CentreLoss):
+    """margin in radians, 0 to pi. clamp: cosines below 0 count as 0, as in the code of Roth.
+    sample_rate: the share of the classes that a step compares with, none for all at once."""
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "revisit": {"scale": 16.0, "margin": 0.5, "lr": 5e-4},
@@ -47,22 +51,34 @@ class Arcface(LabelLoss):
         scale: float = 64.0,
         margin: float = 0.5,
         clamp: bool = False,
+        sample_rate: float | None = None,
         lr: float | None = 5e-4,
+        seed: int = 0,
+        shards: Shards | None = None,
     ) -> None:
-        super().__init__(num_classes, embedding_size, lr)
+        super().__init__(num_classes, embedding_size, lr, sample_rate, seed, shards)
         if scale <= 0:
             raise ValueError(f"scale must be positive, got {scale}")
         if not 0 <= margin < math.pi:
             raise ValueError(f"margin is an angle in radians, 0 to pi, got {margin}")
         self.scale, self.margin, self.clamp = scale, margin, clamp
         bound = embedding_size**-0.5
-        self.weight = nn.Parameter(torch.empty(num_classes, embedding_size).uniform_(-bound, bound))
+        self.weight = self.centres(lambda rows: rows.uniform_(-bound, bound))
 
     def on_labels(self, embeddings: Tensor, labels: Tensor) -> Tensor:  # [N, D], [N]
-        logits = scaled_cosine(embeddings, self.weight.to(embeddings.dtype), self.scale)  # [N, C]
-        if self.clamp:
-            logits = logits.clamp(min=self.scale * 1e-10)
+        if self.sampling is not None:
+            drawn: Drawn = self.sampling(self.weight, embeddings, labels)
+            logits = self._logits(drawn.embeddings, drawn.centres)  # [N, S]
+            own, _ = self._turned(logits[drawn.item, drawn.place] / self.scale)
+            return drawn.cross_entropy(
+                logits.index_put((drawn.item, drawn.place), self.scale * own)
+            )
+        logits = self._logits(embeddings, self.weight.to(embeddings.dtype))  # [N, C]
         return F.cross_entropy(self._harder(logits, labels[:, None]), labels)
+
+    def _logits(self, embeddings: Tensor, centres: Tensor) -> Tensor:
+        logits = scaled_cosine(embeddings, centres, self.scale)
+        return logits.clamp(min=self.scale * 1e-10) if self.clamp else logits
 
     def _harder(self, logits: Tensor, own: Tensor) -> Tensor:  # [N, C], [N, 1]
         """The logits with the margin on their own class's."""
@@ -89,4 +105,5 @@ class Arcface(LabelLoss):
         within = cos > -cosine
         turned = torch.where(within, cos * cosine - sin * sine, cos - self.margin * sine)
         rising = (square > 1e-12) & within  # where the sine counts
-        return turned, torch.where(within, cosine, 1.0) + torch.where(rising, sine * cos / sin, 0.0)
+        slope = torch.full_like(cos, cosine).where(within, 1.0)  # in the precision of the cosines
+        return turned, slope + torch.where(rising, sine * cos / sin, 0.0)

@@ -11,21 +11,24 @@ Formula  unit embeddings x, unit class vectors w, y the class of i:
          (Equation 19 of Roth et al. leaves c = y out of the sum, and sums over the batch.)
 Values   temperature 0.05 (paper). Class vectors at 2e-3 (Roth et al. 2020 on Online Products; on
          CUB and Cars 1e-5, in 150 epochs; measured in docs/choosing.md).
+Classes  `sample_rate` compares with a share of them in each step (losses/class_centres).
 Use      any sampler, no miner.
 """
 
 from typing import Any, ClassVar
 
-import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
+from unseen.contracts import Shards
 from unseen.geometry import scaled_cosine
-from unseen.losses.base import LabelLoss
+from unseen.losses.class_centres.base import CentreLoss
+from unseen.losses.class_centres.sampling import Drawn
 
 
-class NormalizedSoftmax(LabelLoss):
-    """temperature: divides the cosines. layer_norm: standardise embeddings first."""
+class NormalizedSoftmax(CentreLoss):
+    """temperature: divides the cosines. layer_norm: standardise embeddings first. sample_rate: the
+    share of the classes that a step compares with, none for all at once."""
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "revisit": {"temperature": 0.05, "lr": 1e-5},
@@ -38,20 +41,26 @@ class NormalizedSoftmax(LabelLoss):
         embedding_size: int,
         temperature: float = 0.05,
         layer_norm: bool = False,
+        sample_rate: float | None = None,
         lr: float | None = 2e-3,
+        seed: int = 0,
+        shards: Shards | None = None,
     ) -> None:
-        super().__init__(num_classes, embedding_size, lr)
+        super().__init__(num_classes, embedding_size, lr, sample_rate, seed, shards)
         if temperature <= 0:
             raise ValueError(f"temperature must be positive, got {temperature}")
         self.temperature, self.layer_norm = temperature, layer_norm
         # removing the mean over coordinates depends on the axes
         self.rotation_invariant = not layer_norm
         bound = embedding_size**-0.5
-        self.weight = nn.Parameter(torch.empty(num_classes, embedding_size).uniform_(-bound, bound))
+        self.weight = self.centres(lambda rows: rows.uniform_(-bound, bound))
 
     def on_labels(self, embeddings: Tensor, labels: Tensor) -> Tensor:  # [N, D], [N]
         if self.layer_norm:
             embeddings = F.layer_norm(embeddings, embeddings.shape[1:])
-        weight = self.weight.to(embeddings.dtype)
-        logits = scaled_cosine(embeddings, weight, 1 / self.temperature)  # [N, C]
+        scale = 1 / self.temperature
+        if self.sampling is not None:
+            drawn: Drawn = self.sampling(self.weight, embeddings, labels)
+            return drawn.cross_entropy(scaled_cosine(drawn.embeddings, drawn.centres, scale))
+        logits = scaled_cosine(embeddings, self.weight.to(embeddings.dtype), scale)  # [N, C]
         return F.cross_entropy(logits, labels)

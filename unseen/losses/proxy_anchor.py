@@ -11,22 +11,27 @@ Formula  S[i,c] the cosine between item i and proxy c, C all classes, C+ those p
 Values   alpha 32, delta 0.1, proxies at 1e-2 and decayed by 1e-4 (authors' code and Psomas' thesis:
          100 times the network's 1e-4). For a head on frozen features at 1e-4 (docs/choosing.md)
          1e-2 and 1e-1 were equal, slower proxies 0.5 to 0.9 points of recall@1 behind.
+Classes  `sample_rate` compares with a share of them in each step (losses/class_centres).
 Use      any sampler, no miner.
 """
 
+import math
 from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
+from unseen.contracts import Shards
 from unseen.derivatives import Back, differentiable
 from unseen.geometry import OFF, scaled_cosine, soft_maximum
-from unseen.losses.base import LabelLoss
+from unseen.losses.class_centres.base import CentreLoss
+from unseen.losses.class_centres.sampling import Drawn
 
 
-class ProxyAnchor(LabelLoss):
-    """alpha: sharpness. delta: the margin on both sides."""
+class ProxyAnchor(CentreLoss):
+    """alpha: sharpness. delta: the margin on both sides. sample_rate: the share of the classes that
+    a step compares with, none for all at once."""
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"thesis": {}, "thesis_code": {}}
 
@@ -38,16 +43,21 @@ class ProxyAnchor(LabelLoss):
         embedding_size: int,
         alpha: float = 32.0,
         delta: float = 0.1,
+        sample_rate: float | None = None,
         lr: float | None = 1e-2,
+        seed: int = 0,
+        shards: Shards | None = None,
     ) -> None:
-        super().__init__(num_classes, embedding_size, lr)
+        super().__init__(num_classes, embedding_size, lr, sample_rate, seed, shards)
         if alpha <= 0:
             raise ValueError(f"alpha must be positive, got {alpha}")
         self.alpha, self.delta = alpha, delta
-        self.proxies = nn.Parameter(torch.empty(num_classes, embedding_size))
-        nn.init.kaiming_normal_(self.proxies, mode="fan_out")
+        deviation = math.sqrt(2.0) / math.sqrt(num_classes)  # He et al., by the outputs
+        self.proxies = self.centres(lambda rows: rows.normal_(0, deviation))
 
     def on_labels(self, embeddings: Tensor, labels: Tensor) -> Tensor:  # [N, D], [N]
+        if self.sampling is not None:
+            return self._on_drawn(self.sampling(self.proxies, embeddings, labels), labels)
         proxies = self.proxies.to(embeddings.dtype)
         sim = scaled_cosine(proxies, embeddings, self.alpha)  # [C, N], alpha times the cosine
         margin, own = self.alpha * self.delta, labels[None, :]
@@ -66,6 +76,15 @@ class ProxyAnchor(LabelLoss):
 
         price: Tensor = differentiable(formula, written, sim)
         return price
+
+    def _on_drawn(self, drawn: Drawn, labels: Tensor) -> Tensor:
+        """The means over all processes' proxies are sums of each one's part."""
+        sim = scaled_cosine(drawn.centres, drawn.embeddings, self.alpha)  # [S, N]
+        margin, own = self.alpha * self.delta, (drawn.place, drawn.item)
+        push = sim.index_put(own, sim.new_tensor(-OFF)).logsumexp(dim=1) + margin  # [S]
+        pull = attraction(margin - sim[own], drawn.place, len(sim))
+        share = len(drawn.place.unique()) / len(labels.unique())
+        return drawn.shards.added(share * pull + F.softplus(push).sum() / drawn.number)
 
 
 def attraction(exponents: Tensor, labels: Tensor, num_classes: int) -> Tensor:

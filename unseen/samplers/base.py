@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from unseen.contracts import IntArray
+from unseen.samplers.embedded.background import Background
 from unseen.samplers.embedded.bank import MemoryBank
 
 
@@ -98,6 +99,7 @@ class BatchSampler(ABC):
 
     fills_batches: ClassVar[bool] = True  # every batch has exactly batch_size items
     bank: MemoryBank | None = None  # embedded samplers have one
+    background: Background | None = None  # what draws later batches while an epoch goes on
 
     def __init__(
         self,
@@ -126,14 +128,15 @@ class BatchSampler(ABC):
 
     @abstractmethod
     def draw(self, epoch: int) -> list[IntArray]:
-        """The batches of an epoch, `steps` of them."""
+        """The batches of an epoch, `steps` of them; fewer where the background draws the rest."""
 
     @abstractmethod
     def left_out(self) -> dict[str, int]:
         """How many classes no batch can hold, by the reason."""
 
     def batches(self) -> list[IntArray]:
-        """The batches of the current epoch, drawn once and kept until the epoch changes."""
+        """The batches of the current epoch, drawn once and kept until the epoch changes: all of
+        them, or as many as are known."""
         if self._known is None:
             self._known = self.draw(self.epoch)
         return self._known
@@ -141,10 +144,15 @@ class BatchSampler(ABC):
     def set_epoch(self, epoch: int) -> None:
         if epoch != self.epoch:
             self._known = None
+            if self.background is not None:
+                self.background.restart()
         self.epoch = epoch
 
     def __iter__(self) -> Iterator[list[int]]:
-        return (batch.tolist() for batch in self.batches())
+        for number in range(self.steps):
+            if number == len(self.batches()) and self.background is not None:
+                self._known = self.batches() + self.background.next()
+            yield self.batches()[number].tolist()
 
     def __len__(self) -> int:
         return self.steps
@@ -173,14 +181,21 @@ class BatchSampler(ABC):
     def state_dict(self) -> dict[str, Any]:
         if self.bank is None:
             return {"epoch": self.epoch}
-        known = None if self._known is None else torch.from_numpy(np.stack(self._known))
-        return {"epoch": self.epoch, "batches": known, "bank": self.bank.state_dict()}
+        state: dict[str, Any] = {"epoch": self.epoch, "bank": self.bank.state_dict()}
+        if self.background is not None:
+            while self.background.waiting:
+                self._known = self.batches() + self.background.next()
+            state["steps_done"] = self.background.done
+        batches = None if self._known is None else torch.from_numpy(np.stack(self._known))
+        return state | {"batches": batches}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.epoch, self._known = state["epoch"], None
         if self.bank is not None:
             self.bank.load_state_dict(state["bank"])
             self._known = None if state["batches"] is None else list(state["batches"].numpy())
+        if self.background is not None:
+            self.background.restart(state["steps_done"])
 
 
 def check_groups(batch_size: int, per_class: int) -> None:

@@ -22,12 +22,12 @@ from torch import Tensor
 from unseen.contracts import IntArray
 from unseen.geometry import squared_distance
 from unseen.samplers.base import check_enough_classes
-from unseen.samplers.embedded.base import EmbeddedSampler
+from unseen.samplers.embedded.base import PooledSampler
 
 SOFT = 0.97  # the share of the pool that is nearer than the candidates of a soft pick
 
 
-class GreedyCoreset(EmbeddedSampler):
+class GreedyCoreset(PooledSampler):
     """pool_size: rows the batch is to cover. refresh_every: epochs between full passes."""
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {

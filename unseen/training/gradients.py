@@ -125,7 +125,12 @@ class WholeBatch:
     def _sum(self) -> None:
         local = list(self.objective.local_parameters())
         known = {id(parameter) for parameter in local}
-        whole = [p for p in self.objective.parameters() if id(p) not in known]
+        divided = self.objective.divided()  # each process has the gradient of its own rows
+        whole = [
+            p
+            for name, p in self.objective.named_parameters()
+            if id(p) not in known and name not in divided
+        ]
         self.processes.sum_gradients([*self.network.parameters(), *local], whole)
 
 

@@ -14,9 +14,13 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from unseen.training.processes import Processes
+from unseen.training.touched_rows import touched_rows
+
 Optimiser = Literal["adamw", "adam", "sgd"]
 Precision = Literal["float32", "bf16", "fp16"]
 Group = dict[str, Any]
+DIVIDED = "divided"  # a group of which other processes hold other rows
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -76,7 +80,8 @@ def create_optimiser(
 
 class Descent:
     """`zero`, then `backward` once or more often, then `step`. clip_norm: the longest gradient of
-    all parameters together. precision fp16 scales the loss, so that small gradients survive."""
+    all parameters together. precision fp16 scales the loss, so that small gradients survive.
+    processes: those that hold the rows of DIVIDED groups in parts."""
 
     def __init__(
         self,
@@ -85,8 +90,10 @@ class Descent:
         clip_norm: float | None = None,
         precision: Precision = "float32",
         device: str = "cpu",
+        processes: Processes | None = None,
     ) -> None:
         self.optimiser, self.schedule, self.clip_norm = optimiser, schedule, clip_norm
+        self.processes = processes or Processes()
         self.autocast = lambda: torch.autocast(
             device, DTYPES.get(precision), enabled=precision in DTYPES
         )
@@ -104,18 +111,37 @@ class Descent:
         """Moves the parameters; returns the gradient's norm before clipping. A norm that is not
         finite moves nothing: with fp16 the scale is lowered, otherwise the caller must stop."""
         self.scaler.unscale_(self.optimiser)
-        groups = self.optimiser.param_groups
-        moved = [p for group in groups for p in group["params"] if p.grad is not None]
-        norm = nn.utils.get_total_norm([p.grad for p in moved])
-        length = float(norm)
-        if math.isfinite(length) or self.scaler.is_enabled():
-            if self.clip_norm is not None:
-                nn.utils.clip_grads_with_norm_(moved, self.clip_norm, norm)
-            for group in groups:
-                group["lr"] = group["initial_lr"] * self.schedule(number)
-            self.scaler.step(self.optimiser)
-            self.scaler.update()
+        with touched_rows(self.optimiser):
+            groups = self.optimiser.param_groups
+            norm = self._norm(groups)
+            length = float(norm)
+            if math.isfinite(length) or self.scaler.is_enabled():
+                if self.clip_norm is not None:
+                    moved = [p for group in groups for p in group["params"]]
+                    nn.utils.clip_grads_with_norm_(moved, self.clip_norm, norm)
+                for group in groups:
+                    group["lr"] = group["initial_lr"] * self.schedule(number)
+                self.scaler.step(self.optimiser)
+                self.scaler.update()
         return length
+
+    def _norm(self, groups: list[Group]) -> Tensor:
+        """The length of the gradient of all parameters, those of other processes included."""
+        whole, parts = (
+            [
+                p.grad
+                for group in groups
+                if group.get(DIVIDED, False) == divided
+                for p in group["params"]
+                if p.grad is not None
+            ]
+            for divided in (False, True)
+        )
+        norm = nn.utils.get_total_norm(whole)
+        if not parts:
+            return norm
+        others = self.processes.added(nn.utils.get_total_norm(parts).square())
+        return (norm.square() + others).sqrt()
 
     def lr(self, number: int) -> float:
         """The learning rate of the first group at a step."""

@@ -7,7 +7,9 @@ Every process embeds its share of the batch; the rows are gathered, and each pro
 same objective on the whole batch. Of the objective's gradient a process keeps its own rows and
 takes them back through its network; the network's gradients are then summed (gradients.py). The
 objective's own parameters see the whole batch everywhere, so theirs are not summed: those of the
-first process count everywhere, and rounding cannot let the processes drift apart.
+first process count everywhere, and rounding cannot let the processes drift apart. The exception are
+class centres that are divided among the processes (losses/class_centres): each has some rows and
+their gradient, and the sums of the loss over all rows are put together inside it.
 
 gloo carries tensors on the CPU, nccl those on GPUs. Only the first process writes and prints. A
 process that ends takes the others with it: a broken connection is a `ConnectionError`, and one that
@@ -23,7 +25,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -104,6 +106,36 @@ class Processes:
         for gradient, summed in zip(gradients, flat.split(sizes), strict=True):
             gradient.copy_(summed.view_as(gradient))
 
+    def largest(self, values: Tensor) -> Tensor:
+        """The largest of all processes' values, entry by entry, without gradient."""
+        values = values.detach()
+        if self.are_several:
+            values = values.clone()
+            with _connected():
+                dist.all_reduce(values, dist.ReduceOp.MAX)
+        return values
+
+    def added(self, values: Tensor) -> Tensor:
+        """The sum of all processes' values; each process has the gradient of its own."""
+        return _Added.apply(values) if self.are_several else values
+
+    def shared(self, values: Tensor) -> Tensor:
+        """Values that every process has; their gradient is the sum of all processes'."""
+        return _Shared.apply(values) if self.are_several else values
+
+    def collected(self, rows: Tensor) -> Tensor:
+        """All processes' rows in their order, at the first one; elsewhere the own."""
+        lengths = self.lengths(len(rows), rows.device)
+        for rank, length in enumerate(lengths[1:], start=1):
+            with _connected():
+                if self.rank == rank:
+                    dist.send(rows.detach().contiguous(), 0)
+                elif self.is_first:
+                    part = rows.new_empty((length, *rows.shape[1:]))
+                    dist.recv(part, rank)
+                    rows = torch.cat([rows.detach(), part])
+        return rows
+
     def agreed(self, compute: Callable[[], T]) -> T:
         """What the first process computes, in every process."""
         if not self.are_several:
@@ -128,6 +160,36 @@ class Processes:
         if self.are_several:
             with _connected():
                 dist.barrier()
+
+
+class _Added(torch.autograd.Function):
+    """Sum going forwards, copy going back."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor) -> Tensor:
+        total = values.clone()
+        with _connected():
+            dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad
+
+
+class _Shared(torch.autograd.Function):
+    """Copy going forwards, sum going back."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor) -> Tensor:
+        return values.view_as(values)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        total = grad.contiguous().clone()
+        with _connected():
+            dist.all_reduce(total)
+        return total
 
 
 def are_started() -> bool:

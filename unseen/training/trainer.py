@@ -167,6 +167,18 @@ class Trainer:
             self.network.train()
         return Outcome(terms, batch.indices, embeddings)
 
+    @property
+    def is_divided(self) -> bool:
+        """Whether each process has a state of its own: rows of class centres."""
+        return bool(self.objective.divided())
+
+    def objective_state(self) -> dict[str, Tensor]:
+        """That of the objective; at the first process with the rows of all."""
+        state: dict[str, Tensor] = self.objective.state_dict()
+        for name in self.objective.divided():
+            state[name] = self.whole_batch.processes.collected(state[name])
+        return state
+
     def averaged(self) -> AbstractContextManager[None]:
         """While the block runs the network has the weights to judge and to keep."""
         return nullcontext() if self.average is None else self.average.applied()

@@ -1,4 +1,5 @@
-"""What embedded samplers share: the bank's life beside training, and candidates matched to a pool.
+"""What embedded samplers share: the bank's life beside training, batches from a pool of its rows,
+and candidates matched to such a pool.
 
 Source   K. Roth et al., Revisiting Training Strategies and Generalization Performance in Deep
          Metric Learning, ICML 2020, https://arxiv.org/abs/2002.08473
@@ -25,9 +26,9 @@ class EmbeddedSampler(BatchSampler):
     """Abstract: chooses images by their embeddings in a memory bank.
 
     Before an epoch the trainer asks `is_due()` and, if so, gives the embeddings of all items to
-    `fill`; after each step it gives those of the batch to `update`. All batches of an epoch are
-    drawn when it begins, from the bank as it then is. refresh_every: epochs between full passes, 0
-    for the first only.
+    `fill`; after each step it gives those of the batch to `update`. The batches of an epoch are
+    drawn when it begins, from the bank as it then is, unless a search in the background draws the
+    later ones. refresh_every: epochs between full passes, 0 for the first only.
     """
 
     bank: MemoryBank
@@ -38,18 +39,15 @@ class EmbeddedSampler(BatchSampler):
         labels: IntArray,
         batch_size: int,
         per_class: int,
-        pool_size: int,
         refresh_every: int,
         normalise: bool,
         seed: int,
     ) -> None:
         super().__init__(items, labels, batch_size, seed)
         check_groups(batch_size, per_class)
-        if pool_size < batch_size:
-            raise ValueError(f"pool_size must be at least batch_size={batch_size}, got {pool_size}")
         if refresh_every < 0:
             raise ValueError(f"refresh_every must be 0 (never) or more epochs, got {refresh_every}")
-        self.per_class, self.pool_size = per_class, pool_size
+        self.per_class = per_class
         self.refresh_every, self.normalise = refresh_every, normalise
         self.num_groups = batch_size // per_class
         # places among the items, not data set positions: they index the bank's rows
@@ -70,6 +68,28 @@ class EmbeddedSampler(BatchSampler):
     def update(self, indices: Tensor, embeddings: Tensor) -> None:
         """The embeddings of a batch [N, D] by data set positions [N], after a step."""
         self.bank.update(indices, embeddings)
+        if self.background is not None:
+            self.background.after_step()
+
+
+class PooledSampler(EmbeddedSampler):
+    """Abstract: each batch is chosen by itself, from a pool of pool_size rows of the bank."""
+
+    def __init__(
+        self,
+        items: IntArray,
+        labels: IntArray,
+        batch_size: int,
+        per_class: int,
+        pool_size: int,
+        refresh_every: int,
+        normalise: bool,
+        seed: int,
+    ) -> None:
+        super().__init__(items, labels, batch_size, per_class, refresh_every, normalise, seed)
+        if pool_size < batch_size:
+            raise ValueError(f"pool_size must be at least batch_size={batch_size}, got {pool_size}")
+        self.pool_size = pool_size
 
     def draw(self, epoch: int) -> list[IntArray]:
         generator = np.random.default_rng([self.seed, epoch])
@@ -80,7 +100,7 @@ class EmbeddedSampler(BatchSampler):
         """One batch from the bank."""
 
 
-class MatchingSampler(EmbeddedSampler):
+class MatchingSampler(PooledSampler):
     """Abstract: of some random candidates for a batch, the one most like a large pool.
 
     The pool: pool_size / per_class draws of a class, each with per_class of its images, and each
