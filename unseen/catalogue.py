@@ -33,6 +33,7 @@ KINDS = {  # folder -> what one of its methods is called, in configs and message
 OTHER_KINDS = {"backbones": "backbone", "networks": "network"}
 # parts that are one call
 _CALLS = ("losses", "miners", "regularizers", "metrics", "diagnostics", "protocols")
+_OF_THE_RUN = ("shards",)  # parameters that are no user's to give: `create` fills them in
 _PML = "pml:"
 
 
@@ -82,7 +83,7 @@ def entry(kind: str, name: str) -> Entry:
         name=name,
         line=told.splitlines()[0] if told else "",
         paper=_section(told, "Paper") or _section(told, "Source"),
-        defaults={p.name: p.default for p in parameters(method) if p.default is not p.empty},
+        defaults={p.name: p.default for p in _values(method) if p.default is not p.empty},
         presets=tuple(getattr(method, "PRESETS", {})),
     )
 
@@ -98,6 +99,11 @@ def parameters(method: Any) -> list[inspect.Parameter]:
     if not makes_parts(method):
         return []
     return list(inspect.signature(method).parameters.values())
+
+
+def _values(method: Any) -> list[inspect.Parameter]:
+    """The parameters that a user may give."""
+    return [p for p in parameters(method) if p.name not in _OF_THE_RUN]
 
 
 def create(
@@ -135,7 +141,7 @@ def check(kind: str, name: str, given: dict[str, Any], preset: str | None = None
             raise ValueError(f"{name} is an object with its own values: leave {kind} values out")
         return
     preset_values(kind, name, preset)
-    takes = {p.name: p.annotation for p in parameters(find(kind, name))}
+    takes = {p.name: p.annotation for p in _values(find(kind, name))}
     if "kwargs" in takes:  # classes of other libraries may pass theirs on
         return
     for key, value in given.items():

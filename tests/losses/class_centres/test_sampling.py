@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from unseen import catalogue
 from unseen.losses.arcface import Arcface
 from unseen.losses.class_centres import sampling
 from unseen.losses.class_centres.base import CentreLoss
@@ -259,3 +260,9 @@ def test_nothing_is_divided_without_being_asked() -> None:
     loss = MAKE["proxy_anchor"](sample_rate=0.1, shards=Processes(1, 2))
     assert loss.divided() == {"proxies": slice(12, 23)}
     assert MAKE["arcface"]().describe()["classes_in_a_step"] == CLASSES
+
+
+def test_a_user_gives_a_rate_and_nothing_of_the_processes() -> None:
+    assert "shards" not in catalogue.entry("losses", "arcface").defaults
+    with pytest.raises(ValueError, match="unknown parameter of loss arcface 'shards'"):
+        catalogue.check("losses", "arcface", {"shards": 2})
