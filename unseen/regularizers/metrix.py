@@ -34,6 +34,7 @@ from unseen.geometry import cosine, log_sum_exp
 from unseen.losses.base import check_positive
 from unseen.losses.smooth_ap import blocks
 from unseen.regularizers.base import Regularizer
+from unseen.relevance import AnyLabels
 from unseen.tuples import relations
 
 
@@ -56,7 +57,7 @@ class Metrix(Regularizer):
         self.alpha, self.beta, self.base = alpha, beta, base
         self.shares = beta_nodes(concentration, nodes)
 
-    def price(self, output: Output, labels: Tensor) -> Tensor:
+    def price(self, output: Output, labels: AnyLabels) -> Tensor:
         sim = cosine(output.embeddings)  # [N, N]
         pos, neg = relations(labels)
         terms = [weight * self._mixed(sim, pos, neg, share) for share, weight in self.shares]

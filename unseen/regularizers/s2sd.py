@@ -31,6 +31,7 @@ from unseen.contracts import Miner, Output
 from unseen.geometry import cosine
 from unseen.losses.base import check_not_negative, check_positive
 from unseen.regularizers.base import Regularizer
+from unseen.relevance import AnyLabels
 from unseen.tuples import from_indices
 
 
@@ -75,7 +76,7 @@ class S2sd(Regularizer):
         self.losses = nn.ModuleList(make_loss(size) for size in sizes)
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
 
-    def price(self, output: Output, labels: Tensor) -> Tensor:
+    def price(self, output: Output, labels: AnyLabels) -> Tensor:
         if output.pooled.shape[1] != self.num_features:
             raise ValueError(
                 f"s2sd was made for pooled descriptors of {self.num_features} values, "
