@@ -18,7 +18,6 @@ from unseen import catalogue
 from unseen.contracts import Loss, Miner, Output, Regularizer
 from unseen.losses.base import LabelLoss
 from unseen.losses.base import Loss as OurLoss
-from unseen.losses.class_centres.base import CentreLoss
 from unseen.memory import CrossBatchMemory
 from unseen.miners.base import Miner as OurMiner
 from unseen.nested import Nested
@@ -157,11 +156,12 @@ class MinedObjective(nn.Module):
 
     def divided(self) -> dict[str, slice]:
         """Parameters of which this process holds some rows only, by name, and which rows."""
+        parts: dict[str, Any] = {name: part for name, part in self.named_modules() if name}
         return {
             f"{prefix}.{name}": rows
-            for prefix, module in self.named_modules()
-            if isinstance(module, CentreLoss)
-            for name, rows in module.divided().items()
+            for prefix, part in parts.items()
+            if hasattr(part, "divided")
+            for name, rows in part.divided().items()
         }
 
     def own_part(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
