@@ -267,9 +267,9 @@ class OpeningDataset(Protocol):
 
 @runtime_checkable
 class FiledDataset(Protocol):
-    """A data set of files."""
+    """A data set of files, or of pictures with an address of their own."""
 
-    def path(self, index: int) -> Path: ...
+    def path(self, index: int) -> Path | str: ...
 
 
 class Sampler(Protocol):

@@ -6,13 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from unseen import catalogue, outside
+from unseen import addresses, catalogue, outside
 from unseen import data as data_sets
+from unseen.addresses import Place
 from unseen.config_tables import Part
 from unseen.contracts import Dataset, Progress
 from unseen.data.base import INCOMPLETE
 from unseen.data.folder import layout
 from unseen.names import advice, near_path
+
+HUB = "hf:"
+_FILES = ("arrays", "coco", "hugging_face", "packed", "parquet", "table", "webdataset")
+_NO_PATH = ":*{"  # hf:name, s3://bucket/photos, shards-*.tar, shards-{0..9}.tar
 
 
 def open_data(part: Part, progress: Progress | None = None, strict: bool = False) -> Dataset:
@@ -32,16 +37,18 @@ def data_table(data: str, given: Any = None) -> dict[str, Any]:
     is_named = data in names and not Path(data).is_dir()
     if is_named or outside.is_reference(data):
         return table | {"name": data}
-    if "/" not in data and not Path(data).exists():
+    is_path = not any(mark in data for mark in _NO_PATH)
+    if "/" not in data and is_path and not Path(data).exists():
         near_one = near_path(data)
         missing = f"no such file or folder: {data}{near_one}"
         if not near_one and not Path(data).suffix:  # rather a name
             near = advice(data, [name for name in names if name != "folder"])
             missing += f", and no data set of that name: {near}"
         raise FileNotFoundError(missing)
-    found = {"name": data_name(Path(data)), "root": data}
-    if found["name"] == "folder" and Path(data).is_dir():
-        return layout(Path(data)) | table | found
+    place = addresses.as_place(data)
+    found = {"name": data_name(place), "root": data}
+    if found["name"] == "folder" and (isinstance(place, str) or place.is_dir()):
+        return layout(place) | table | found
     return table | found
 
 
@@ -49,7 +56,7 @@ def moved_data(part: Part, data: str) -> Part:
     """The data part of a config whose items now lie elsewhere. A folder stays what it was taken
     for; anything else is taken for what it looks like."""
     given = {key: value for key, value in part.values.items() if key != "root"}
-    was_folder = "root" in part.values and part.name not in ("arrays", "packed", "table")
+    was_folder = "root" in part.values and part.name not in _FILES
     if was_folder and Path(data).is_dir():
         return Part(**{"name": part.name, "root": data} | given)
     table = data_table(data)
@@ -62,24 +69,30 @@ def place(part: Part, run: Path) -> list[str]:
     root = part.values.get("root")
     if not isinstance(root, str):
         return []
+    if addresses.is_address(root) or root.startswith(HUB):
+        return [root]
     whole = os.path.abspath(root)
     return [whole, os.path.relpath(whole, run)]
 
 
 def found_again(part: Part, place: Sequence[str], run: Path) -> Part:
     """The data part of a stored run, seen from the folder one is in."""
-    for root in (str(run / known) for known in place):  # an absolute one stays what it is
-        if Path(root).exists():
+    for known in place:
+        root = known if addresses.is_address(known) else str(run / known)  # or absolute, as it is
+        if addresses.is_address(root) or Path(root).exists():
             return part.model_copy(update={"root": root})
     return part
 
 
-def data_name(path: Path) -> str:
-    """The data set a file or folder holds: features, a table, a packed copy, a known benchmark,
-    class folders."""
+def data_name(place: Place) -> str:
+    """The data set a file, a folder or an address holds: features, a table, a packed copy, files of
+    pictures, a known benchmark, class folders."""
     for name in catalogue.names("data"):
-        recognises = getattr(catalogue.find("data", name), "recognises", None)
-        if recognises is not None and recognises(path):
+        kind = catalogue.find("data", name)
+        if isinstance(place, str) and not getattr(kind, "at_addresses", False):
+            continue
+        recognises = getattr(kind, "recognises", None)
+        if recognises is not None and recognises(place):
             return name
     return "folder"
 

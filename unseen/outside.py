@@ -34,7 +34,7 @@ from unseen.names import known
 
 GROUP = "unseen.parts"
 TRUST_VARIABLE = "UNSEEN_TRUST"  # processes that this one starts trust what it trusts
-_LIBRARIES = ("pml", "timm")  # what stands behind these is a name in that library
+_LIBRARIES = ("pml", "timm", "hf")  # what stands behind these is a name in that library
 _REFERENCE = re.compile(r"(?P<where>[^:]+):(?P<name>[A-Za-z_]\w*)")
 
 

@@ -13,14 +13,16 @@ from unseen.data.pictures import table_file
 from unseen.data.pictures.decode import UnreadablePictureError
 from unseen.experiment.trained import Trained
 from unseen.files import replace_bytes
-from unseen.search.ingest import find
+from unseen.search.sources import find
 
 ARRAYS = (".npz", ".npy")
 
 
 def embed(
     run: Annotated[Path, typer.Argument(help="a folder made by `unseen train`")],
-    images: Annotated[list[Path], typer.Argument(help="picture files, folders or tables of them")],
+    images: Annotated[
+        list[str], typer.Argument(help="picture files, folders, tables, tars, addresses")
+    ],
     out: Annotated[Path, typer.Option(help="the file to write: .npz, .npy, .csv or .parquet")],
     size: Size = None,
 ) -> None:

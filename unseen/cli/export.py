@@ -13,7 +13,7 @@ from unseen.export.bundle import write_bundle
 from unseen.export.inference import as_input
 from unseen.export.onnx_file import write_onnx
 from unseen.export.torch_program import write_program
-from unseen.search.ingest import find
+from unseen.search.sources import find
 
 CHECKED = 8  # pictures a model is compared on
 

@@ -17,8 +17,9 @@ from unseen.search import maintain, verify
 from unseen.search import repair as mend
 from unseen.search.index import Index
 from unseen.search.info import Info, describe
-from unseen.search.ingest import Ingested, find, ingest, model_entry
+from unseen.search.ingest import Ingested, ingest, model_entry
 from unseen.search.manifest import ApproximateEntry, OutsideEntry, Precision, read
+from unseen.search.sources import find
 from unseen.search.stores.named import parse
 from unseen.search.writer import Writer
 
@@ -31,7 +32,7 @@ app = typer.Typer(
 )
 
 IndexFolder = Annotated[Path, typer.Argument(help="a folder made by `unseen index build`")]
-Images = Annotated[list[Path], typer.Argument(help="picture files, or folders of them")]
+Images = Annotated[list[str], typer.Argument(help="files, folders, tables, tars, addresses")]
 Label = Annotated[str | None, typer.Option(help="of all these pictures")]
 ByFolder = Annotated[bool, typer.Option("--folder-labels/--no-labels", help="root/<class>/**")]
 Run = Annotated[Path | None, typer.Option(help="the run, if it is no longer where it was")]
@@ -120,7 +121,7 @@ def remove(
 def update(
     index: IndexFolder,
     images: Annotated[
-        list[Path] | None, typer.Argument(help="also add what is new in these")
+        list[str] | None, typer.Argument(help="also add what is new in these")
     ] = None,
     run: Run = None,
     remove_missing: RemoveMissing = False,

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from unseen.cli.terminal import console
+from unseen.data.containers.places import seen_from
 from unseen.data.pictures.decode import Box
 from unseen.evaluation.calibrate import Calibration
 from unseen.experiment.calibration import read_calibration, why_impossible
@@ -101,7 +102,5 @@ def _print_hits(answer: Answer, judged: list[str]) -> None:
         if hit.probability is not None:
             verdict = Text(str(hit.verdict), style="green" if hit.verdict == MATCH else "")
             row += [Text(f"{100 * hit.probability:.1f} %"), verdict]
-        path = Path(hit.path)
-        near = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-        table.add_row(*row, Text(hit.label or ""), Text(str(near)))
+        table.add_row(*row, Text(hit.label or ""), Text(seen_from(hit.path, Path.cwd())))
     console.print(table)

@@ -16,21 +16,22 @@ one is an error.
 
 import shlex
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from unseen import addresses
+from unseen.addresses import Place
 from unseen.contracts import Progress
 from unseen.data.base import MIN_CLASSES, PARTS, Columns, described
-from unseen.data.pictures.decode import UnreadablePictureError
+from unseen.data.pictures.decode import SUFFIXES, UnreadablePictureError, is_picture
 from unseen.data.pictures.files import (
-    SUFFIXES,
     PictureFiles,
-    is_picture,
-    pictures_in,
+    folders_of,
+    pictures_at,
     unreadable,
     walk,
 )
@@ -55,7 +56,7 @@ class Folder(PictureFiles):
         strict: bool = False,
         progress: Progress | None = None,
     ) -> None:
-        root = Path(root)
+        root = addresses.as_place(root)
         _refuse_absent(root)
         level = levels if class_level is None else class_level
         if levels == 0:
@@ -64,7 +65,7 @@ class Folder(PictureFiles):
             raise ValueError(f"data.class_level must be 1 to data.levels={levels}, got {level}")
         by_folder = _pictures_by_folder(root, levels + parts)
         paths = [path for paths in by_folder.values() for path in paths]
-        skipped = unreadable(paths, progress)
+        skipped = unreadable(root, paths, progress)
         if strict and skipped:
             raise skipped[0]
         damaged = {error.path for error in skipped}
@@ -74,10 +75,10 @@ class Folder(PictureFiles):
         _refuse_none(root, kept, skipped)
         keys = [key[parts:] for key, _ in kept]
         split = [key[0] for key, _ in kept] if parts else None
-        self.notes = _left_out(root, by_folder)
-        if split is not None and (again := _repeated(keys, split)):
+        notes = _left_out(root, by_folder)
+        if split is not None and (again := repeated(keys, split)):
             split = None
-            self.notes.insert(0, again)
+            notes.insert(0, again)
         classes = ["/".join(key[:level]) for key in keys]
         names = sorted(set(classes))  # as folders are listed, also where they are numbers
         _refuse_few(root, names)
@@ -87,18 +88,16 @@ class Folder(PictureFiles):
         more = more if levels > 1 else {}
         columns = Columns(labels, split=split, more=more, levels=list(more))
         facts = replace(described(columns, str(root)), label_names=names)
-        super().__init__(root, root.resolve().name, [path for _, path in kept], facts)
-        self.skipped = skipped
-
-    def describe(self) -> dict[str, Any]:
-        return super().describe() | {"notes": self.notes}
+        name = addresses.name_of(root if isinstance(root, str) else root.resolve())
+        super().__init__(root, name, [path for _, path in kept], facts)
+        self.skipped, self.notes = skipped, notes
 
 
-def layout(root: Path) -> dict[str, Any]:
+def layout(root: Place) -> dict[str, Any]:
     """What `Folder` must be told of a folder that somebody only names: nothing for class folders,
     `parts` for train/<class>, `levels` 0 where folders lie in folders and only a person knows which
     of them are classes."""
-    inside = {path.relative_to(root).parts[:-1] for path in pictures_in(root)} - {()}
+    inside = {folders_of(path, root) for path in pictures_at(root)} - {()}
     parts = _are_parts(inside)
     facts: dict[str, Any] = {"parts": True} if parts else {}
     first, second = _levels(inside, parts)
@@ -118,8 +117,8 @@ def _levels(inside: Iterable[_Key], parts: bool) -> tuple[set[_Key], set[_Key]]:
     return {key[:1] for key in keys}, {key[:2] for key in keys}
 
 
-def _which_level(root: Path, parts: bool) -> str:
-    inside = {path.relative_to(root).parts[:-1] for path in pictures_in(root)} - {()}
+def _which_level(root: Place, parts: bool) -> str:
+    inside = {folders_of(path, root) for path in pictures_at(root)} - {()}
     first, second = _levels(inside, parts)
     command = f"unseen train {shlex.quote(str(root))} data.levels=2"
     return (
@@ -130,11 +129,11 @@ def _which_level(root: Path, parts: bool) -> str:
     )
 
 
-def _pictures_by_folder(root: Path, depth: int) -> dict[_Key, list[Path]]:
+def _pictures_by_folder(root: Place, depth: int) -> dict[_Key, list[Place]]:
     """The picture files below every folder of that depth, sorted."""
-    found: dict[_Key, list[Path]] = defaultdict(list)
-    for path in pictures_in(root):
-        folders = path.relative_to(root).parts[:-1]
+    found: dict[_Key, list[Place]] = defaultdict(list)
+    for path in pictures_at(root):
+        folders = folders_of(path, root)
         if len(folders) >= depth:
             found[folders[:depth]].append(path)
     if not found:
@@ -142,7 +141,7 @@ def _pictures_by_folder(root: Path, depth: int) -> dict[_Key, list[Path]]:
     return dict(sorted(found.items()))
 
 
-def _repeated(keys: list[_Key], split: list[str]) -> str | None:
+def repeated(keys: Sequence[Hashable], split: Sequence[str]) -> str | None:
     """Why the parts of a classification set are no split by class."""
     parts = defaultdict(set)
     for key, part in zip(keys, split, strict=True):
@@ -155,8 +154,10 @@ def _repeated(keys: list[_Key], split: list[str]) -> str | None:
     return f"{names} put together and divided by class ({why}): unseen classes are what is judged"
 
 
-def _left_out(root: Path, used: dict[_Key, list[Path]]) -> list[str]:
+def _left_out(root: Place, used: dict[_Key, list[Place]]) -> list[str]:
     """What lies below the root and is not used, in sentences."""
+    if isinstance(root, str):
+        return []
     taken = {path for paths in used.values() for path in paths}
     loose, other, empty = [], [], []
     for here, folders, files in walk(root):
@@ -182,7 +183,7 @@ def _some(names: Iterable[str]) -> str:
 
 
 def _refuse_none(
-    root: Path, kept: list[tuple[_Key, Path]], skipped: list[UnreadablePictureError]
+    root: Place, kept: list[tuple[_Key, Place]], skipped: list[UnreadablePictureError]
 ) -> None:
     if not kept:
         raise ValueError(
@@ -191,7 +192,7 @@ def _refuse_none(
         )
 
 
-def _refuse_few(root: Path, names: list[str]) -> None:
+def _refuse_few(root: Place, names: list[str]) -> None:
     if len(names) < MIN_CLASSES:
         raise ValueError(
             f"{root} has {len(names)} classes of readable pictures ({', '.join(names)}); "
@@ -199,7 +200,9 @@ def _refuse_few(root: Path, names: list[str]) -> None:
         )
 
 
-def _refuse_absent(root: Path) -> None:
+def _refuse_absent(root: Place) -> None:
+    if isinstance(root, str):
+        return
     if not root.exists():
         raise FileNotFoundError(
             f"no such folder: {root}{near_path(root) or f'; {_expected(root)}'}"
@@ -208,7 +211,9 @@ def _refuse_absent(root: Path) -> None:
         raise ValueError(f"{root} is a file, not a folder; {_expected(root)}")
 
 
-def _nothing(root: Path, depth: int) -> str:
+def _nothing(root: Place, depth: int) -> str:
+    if isinstance(root, str):
+        return f"no pictures {depth} folders deep under {root}; {_expected(root)}"
     entries = [entry for entry in root.iterdir() if not entry.name.startswith(".")]
     files = [entry for entry in entries if not entry.is_dir()]
     loose = sum(is_picture(entry.name) for entry in files)
@@ -220,5 +225,5 @@ def _nothing(root: Path, depth: int) -> str:
     )
 
 
-def _expected(root: Path) -> str:
+def _expected(root: Place) -> str:
     return f"expected {root}/<class>/<picture>.jpg (or {', '.join(sorted(SUFFIXES - {'.jpg'}))})"

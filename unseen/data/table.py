@@ -20,10 +20,14 @@ is the format of OpenMetricLearning; `unseen data table` writes such a file from
 picture files.
 """
 
+from abc import abstractmethod
 from pathlib import Path
 
+from unseen import addresses
+from unseen.addresses import Place
 from unseen.contracts import Progress
 from unseen.data.base import Columns, described, first_labels, level_columns, nested_levels
+from unseen.data.containers import places
 from unseen.data.pictures import table_file
 from unseen.data.pictures.boxes import COLUMNS, boxes_of
 from unseen.data.pictures.files import PictureFiles, unreadable
@@ -32,9 +36,11 @@ _WORDS = {"query": ("query", "both"), "gallery": ("gallery", "both")}
 SETS = "labels"  # the column of sets of labels
 
 
-class Table(PictureFiles):
-    """root: the file. path ... group: the names of its columns. strict: an unreadable picture is
-    an error, not a note."""
+class Listed(PictureFiles):
+    """A base to build on: pictures with columns of text. root: the file. path ... group: the names
+    of its columns. strict: an unreadable picture is an error, not a note."""
+
+    at_addresses = True
 
     def __init__(
         self,
@@ -49,13 +55,14 @@ class Table(PictureFiles):
         strict: bool = False,
         progress: Progress | None = None,
     ) -> None:
-        file = Path(root)
-        held = table_file.read(file)
+        file = addresses.as_place(root)
+        held, notes = self.read(file)
         names = {"path": path, "label": label, "split": split, "query": query}
         names |= {"gallery": gallery, "group": group}
         _refuse_unknown(names, held, file)
-        paths = [file.parent / place for place in held[path]]
-        skipped = unreadable(paths, progress)
+        folder = addresses.parent(file)
+        paths = [places.beside(folder, place) for place in held[path]]
+        skipped = unreadable(folder, paths, progress)
         if strict and skipped:
             raise skipped[0]
         if len(skipped) == len(paths):
@@ -68,15 +75,28 @@ class Table(PictureFiles):
         held = {name: [values[row] for row in rows] for name, values in held.items()}
         boxes = boxes_of(held, file)
         facts = described(_columns(names, held, boxes is not None, file), str(file))
-        super().__init__(file.parent, file.stem, [paths[row] for row in rows], facts)
-        self.skipped, self.boxes = skipped, boxes
+        name = Path(addresses.name_of(file)).stem
+        super().__init__(folder, name, [paths[row] for row in rows], facts)
+        self.skipped, self.boxes, self.notes = skipped, boxes, notes
+
+    @abstractmethod
+    def read(self, file: Place) -> tuple[table_file.Columns, list[str]]:
+        """Every column, places of pictures among them; and what there is to say of them."""
+
+
+class Table(Listed):
+    """root: the file. path ... group: the names of its columns. strict: an unreadable picture is
+    an error, not a note."""
+
+    def read(self, file: Place) -> tuple[table_file.Columns, list[str]]:
+        return table_file.read(file), []
 
     @classmethod
-    def recognises(cls, root: Path) -> bool:
-        return root.suffix.lower() in table_file.SUFFIXES
+    def recognises(cls, root: Place) -> bool:
+        return addresses.suffix(root) in table_file.SUFFIXES
 
 
-def _refuse_unknown(names: dict[str, str | None], held: table_file.Columns, file: Path) -> None:
+def _refuse_unknown(names: dict[str, str | None], held: table_file.Columns, file: Place) -> None:
     """Columns that were named must be there; those with their usual names need not."""
     usual = {"split": "split", "query": "is_query", "gallery": "is_gallery", "group": "sequence"}
     if SETS in held or level_columns(held):
@@ -90,7 +110,7 @@ def _refuse_unknown(names: dict[str, str | None], held: table_file.Columns, file
 
 
 def _columns(
-    names: dict[str, str | None], held: table_file.Columns, boxed: bool, file: Path
+    names: dict[str, str | None], held: table_file.Columns, boxed: bool, file: Place
 ) -> Columns:
     def column(role: str) -> list[str] | None:
         return held.get(names[role] or "")
@@ -113,7 +133,7 @@ def _columns(
     )
 
 
-def _labels(names: dict[str, str | None], held: table_file.Columns, file: Path) -> list[str]:
+def _labels(names: dict[str, str | None], held: table_file.Columns, file: Place) -> list[str]:
     """The class of each picture: its column, the first of its labels, its last level, itself."""
     if names["label"] is None:
         return held[names["path"] or ""]

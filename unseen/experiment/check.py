@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from unseen import addresses
 from unseen.contracts import (
     Dataset,
     FiledDataset,
@@ -45,8 +46,9 @@ def checked(
     if split is not None:
         of_split = [PARTS[part] for part in parts(len(dataset), split)]
     for error in dataset.skipped if isinstance(dataset, PictureFiles) else ():
-        looks.append(partial(inspect, Path(error.path)))
-        labels.append(shown(Path(error.path).parent.name))
+        place = error.path if isinstance(error.path, str) else Path(error.path)
+        looks.append(partial(inspect, place))
+        labels.append(shown(addresses.name_of(addresses.parent(place))))
         of_split.append("")
     found = survey(looks, labels, of_split, workers, progress)
     if isinstance(dataset, PictureFiles):

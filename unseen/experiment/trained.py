@@ -42,9 +42,9 @@ from unseen.training.selection import read_selection
 
 
 class BoxedPicture(NamedTuple):
-    """A part of a picture file: left, top, right, bottom."""
+    """A part of a picture file, or of its bytes: left, top, right, bottom."""
 
-    path: Path
+    path: Path | str | bytes
     box: Box
 
 

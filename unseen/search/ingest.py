@@ -7,7 +7,6 @@ label.
 """
 
 import io
-import os
 import shlex
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,19 +17,19 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from unseen.contracts import IntArray, Progress
-from unseen.data.pictures import table_file
-from unseen.data.pictures.boxes import boxes_of, inside, mark
+from unseen.addresses import Place
+from unseen.contracts import Progress
+from unseen.data.containers import places
+from unseen.data.pictures.boxes import inside
 from unseen.data.pictures.decode import Box, UnreadablePictureError, decode
-from unseen.data.pictures.files import pictures_in
 from unseen.data.pictures.prefetch import prefetch
 from unseen.experiment.trained import BoxedPicture, Trained
 from unseen.files import shown
-from unseen.names import near_path
 from unseen.reports.thumbnails import fitted
 from unseen.search.index import Index
 from unseen.search.manifest import ModelEntry
 from unseen.search.segment import NO_PLACE, Facts, NewPicture, are_places
+from unseen.search.sources import Source, find
 from unseen.search.writer import Writer
 
 BATCH = 32  # pictures through the network at once
@@ -38,24 +37,6 @@ COMMIT = 1024  # pictures written at once, or what came within
 SECONDS = 20.0
 THUMBNAIL = 128
 QUALITY = 75
-
-
-@dataclass(frozen=True)
-class Source:
-    """A picture file or a part of it, and its label if somebody says so."""
-
-    path: Path
-    label: str | None = None
-    box: Box | None = None  # the part of the picture that counts
-
-    @property
-    def name(self) -> str:
-        """As `Facts.name`."""
-        return str(self.path) + mark(self.box)
-
-    @property
-    def picture(self) -> Path | BoxedPicture:
-        return self.path if self.box is None else BoxedPicture(self.path, self.box)
 
 
 @dataclass
@@ -73,33 +54,6 @@ class _Prepared:
     image: Tensor
     picture: NewPicture | None  # without its vector
     problem: str | None = None
-
-
-def find(places: Sequence[Path], label: str | None = None, by_folder: bool = True) -> list[Source]:
-    """Picture files, those in folders, and those a table lists, perhaps with boxes. `label`: of all
-    of them; otherwise tables and class folders tell, the latter unless `by_folder` is off."""
-    found: dict[str, Source] = {}
-    for place in places:
-        if not place.exists():
-            raise FileNotFoundError(f"no such file or folder: {place}{near_path(place)}")
-        root = place.resolve()
-        if root.suffix.lower() in table_file.SUFFIXES:
-            sources = _listed(root)
-        else:
-            paths = pictures_in(root) if root.is_dir() else [root]
-            sources = [
-                Source(path, _class_folder(path, root) if by_folder else None) for path in paths
-            ]
-        for source in sources:
-            found.setdefault(source.name, replace(source, label=label or source.label))
-    if not found:
-        raise ValueError(f"no pictures in {', '.join(map(str, places))}")
-    return list(found.values())
-
-
-def source_of(facts: Facts) -> Source:
-    """Where a picture of an index came from."""
-    return Source(Path(facts.path), facts.label, facts.box)
 
 
 def model_entry(model: Trained) -> ModelEntry:
@@ -157,13 +111,13 @@ def ingest(
 
 
 def build_index(
-    model: Trained, places: Sequence[Path], out: Path, progress: Progress | None = None
+    model: Trained, pictures: Sequence[Place], out: Path, progress: Progress | None = None
 ) -> Index:
     """An index of the pictures in some places, or more of them in one that is there already;
     stopped, the same call goes on."""
     exists = (out / "manifest.json").exists()
     with Writer.open(out) if exists else Writer.create(out, model_entry(model)) as writer:
-        ingest(writer, model, find(places), progress)
+        ingest(writer, model, find(pictures), progress)
         writer.refresh_store()
     return Index.open(out)
 
@@ -173,7 +127,8 @@ def _changed(source: Source, facts: Facts) -> bool:
     if source.label not in (None, facts.label):
         return True
     try:
-        return _state(source.path) != (facts.num_bytes, facts.modified)
+        found = places.state(source.path)
+        return (found.num_bytes, found.modified) != (facts.num_bytes, facts.modified)
     except FileNotFoundError:
         return False  # what is known of it stays
 
@@ -181,48 +136,26 @@ def _changed(source: Source, facts: Facts) -> bool:
 def _prepare(model: Trained, source: Source, id: int | None) -> _Prepared:
     """What the network takes, facts and thumbnail; or what is wrong with the file."""
     try:
-        num_bytes, modified = _state(source.path)
-        image, picture = model.prepared(source.picture), _small(source)
+        num_bytes, modified, _ = places.state(source.path)
+        # what lies elsewhere is fetched once
+        content = places.read(source.path) if isinstance(source.path, str) else source.path
+        picture = content if source.box is None else BoxedPicture(content, source.box)
+        image, small = model.prepared(picture), _small(content, source.box)
     except UnreadablePictureError as error:
-        return _Prepared(torch.empty(0), None, error.line)
+        return _Prepared(torch.empty(0), None, f"{shown(source.path)} ({error.reason})")
     except OSError as error:
         return _Prepared(torch.empty(0), None, f"{shown(source.path)} ({error.strerror or error})")
     file = io.BytesIO()
-    fitted(picture, THUMBNAIL).save(file, "WEBP", quality=QUALITY)
+    fitted(small, THUMBNAIL).save(file, "WEBP", quality=QUALITY)
     facts = Facts(str(source.path), source.label, num_bytes, modified, source.box)
     return _Prepared(image, NewPicture(facts, torch.empty(0).numpy(), file.getvalue(), id))
 
 
-def _small(source: Source) -> Image.Image:
+def _small(content: Path | bytes, box: Box | None) -> Image.Image:
     """What the thumbnail is made from."""
-    if source.box is None:
-        return decode(source.path, THUMBNAIL)
-    return Image.fromarray(inside(source.path, source.box).pixels())
-
-
-def _listed(table: Path) -> list[Source]:
-    """The rows of a table: `path`, and perhaps `label` and a box."""
-    held = table_file.read(table)
-    if "path" not in held:
-        raise ValueError(f"{table} has no column path, it has {', '.join(held)}")
-    labels: Sequence[str | None] = held.get("label") or [None] * len(held["path"])
-    boxes = boxes_of(held, table)
-    return [
-        Source((table.parent / path).resolve(), label or None, _box(boxes, row))
-        for row, (path, label) in enumerate(zip(held["path"], labels, strict=True))
-    ]
-
-
-def _box(boxes: IntArray | None, row: int) -> Box | None:
-    if boxes is None or boxes[row, 2] < 0:
-        return None
-    left, top, right, bottom = boxes[row].clip(min=0).tolist()
-    return left, top, right, bottom
-
-
-def _class_folder(path: Path, root: Path) -> str | None:
-    inside = path.relative_to(root).parts
-    return inside[0] if len(inside) > 1 else None
+    if box is None:
+        return decode(content, THUMBNAIL)
+    return Image.fromarray(inside(content, box).pixels())
 
 
 def _embedded(
@@ -266,8 +199,3 @@ def _commits(batches: Iterable[list[NewPicture]]) -> Iterator[list[NewPicture]]:
             gathered, since = [], time.monotonic()
     if gathered:
         yield gathered
-
-
-def _state(path: Path) -> tuple[int, int]:
-    state = os.stat(path)
-    return state.st_size, state.st_mtime_ns

@@ -9,12 +9,14 @@ from functools import partial
 from pathlib import Path
 
 from unseen.contracts import Progress
+from unseen.data.containers import places
 from unseen.experiment.trained import Trained
 from unseen.search import manifest as manifests
 from unseen.search.index import Index
-from unseen.search.ingest import Ingested, Source, ingest, model_entry, source_of
+from unseen.search.ingest import Ingested, ingest, model_entry
 from unseen.search.manifest import ApproximateEntry, ModelEntry, SegmentEntry
 from unseen.search.segment import Facts
+from unseen.search.sources import Source, source_of
 from unseen.search.verify import verify
 from unseen.search.writer import ASIDE, Writer
 
@@ -40,7 +42,7 @@ def named(index: Index, words: Sequence[str]) -> list[int]:
     known = set(index.ids.tolist())
     found: list[int] = []
     for word in words:
-        path = str(Path(word).resolve())
+        path = word if word in by_path else str(Path(word).resolve())
         above = path + os.sep
         inside = [id for name, ids in by_path.items() if name.startswith(above) for id in ids]
         if path in by_path:
@@ -68,9 +70,10 @@ def relabel(writer: Writer, ids: Collection[int], label: str | None) -> int:
 def require_files(paths: Sequence[str], index: Path) -> None:
     """Raises ValueError when so many files are gone that a disk may not be mounted: more than a
     tenth, or all below a folder that is now empty."""
-    gone = [Path(path) for path in paths if not Path(path).exists()]
+    gone = [path for path in paths if not places.exists(path)]
+    here = [Path(path) for path in gone if not places.is_elsewhere(path)]
     empty = next(
-        (folder for folder in map(_nearest_folder, gone) if not any(folder.iterdir())), None
+        (folder for folder in map(_nearest_folder, here) if not any(folder.iterdir())), None
     )
     if len(gone) <= MOST_MISSING * len(paths) and empty is None:
         return
@@ -98,8 +101,9 @@ def update(
     known = [(id, source_of(facts)) for id, facts in writer.index().every()]
     if not remove_missing:
         require_files([str(source.path) for _, source in known], writer.path)
-    gone = [id for id, source in known if not source.path.exists()]
-    sources = {source.name: source for _, source in known if source.path.exists()}
+    lost = {source.path for _, source in known if not places.exists(source.path)}
+    gone = [id for id, source in known if source.path in lost]
+    sources = {source.name: source for _, source in known if source.path not in lost}
     for source in new:
         if source.label is not None or source.name not in sources:
             sources[source.name] = source

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unseen.contracts import Progress
+from unseen.data.containers import places
 from unseen.experiment.trained import Trained
 from unseen.files import Lock, sha256
 from unseen.search import manifest as manifests
@@ -193,8 +194,8 @@ def _parsed(line: bytes, doubtful: bool) -> Facts | None:
     try:
         facts = Facts.parsed(line)
         if doubtful:
-            state = Path(facts.path).stat()
-            same = (state.st_size, state.st_mtime_ns) == (facts.num_bytes, facts.modified)
+            state = places.state(facts.path)
+            same = (state.num_bytes, state.modified) == (facts.num_bytes, facts.modified)
             return facts if same else None
     except (ValueError, TypeError, OSError):
         return None

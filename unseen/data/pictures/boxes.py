@@ -9,10 +9,10 @@ Numbers are pixels. An empty cell means the whole picture; edges outside of it a
 """
 
 import re
-from pathlib import Path
 
 import numpy as np
 
+from unseen.addresses import Place
 from unseen.contracts import IntArray
 from unseen.data.pictures.crops import Loaded
 from unseen.data.pictures.decode import Box, PictureFile
@@ -23,7 +23,7 @@ _CELL = "bbox"
 COLUMNS = frozenset({*EDGES, _CELL, *(name for names in _EXTENTS for name in names)})
 
 
-def boxes_of(held: Columns, file: Path) -> IntArray | None:
+def boxes_of(held: Columns, file: Place) -> IntArray | None:
     """[n, 4] left, top, right, bottom of a table's rows; -1 where a row names none; None: no row
     does."""
     words = _four_words(held, file)
@@ -46,9 +46,9 @@ def boxes_of(held: Columns, file: Path) -> IntArray | None:
     return boxes if full.any() else None
 
 
-def inside(path: Path, box: Box) -> Loaded:
+def inside(source: Place | bytes, box: Box) -> Loaded:
     """The pixels of a box."""
-    with PictureFile(path) as whole:
+    with PictureFile(source) as whole:
         width, height = whole.size
         left, top = min(box[0], width - 1), min(box[1], height - 1)
         right, bottom = max(left + 1, min(box[2], width)), max(top + 1, min(box[3], height))
@@ -60,7 +60,7 @@ def mark(box: Box | None) -> str:
     return "" if box is None else f" [{','.join(map(str, box))}]"
 
 
-def _four_words(held: Columns, file: Path) -> np.ndarray | None:  # [n, 4]
+def _four_words(held: Columns, file: Place) -> np.ndarray | None:  # [n, 4]
     """What stands in the columns, whichever they are."""
     if any(edge in held for edge in EDGES):
         there = [edge for edge in EDGES if edge in held]

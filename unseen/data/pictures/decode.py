@@ -7,6 +7,7 @@ Only formats of photographs and drawings are tried, none that runs a program. Pi
 no files, and a name that is not UTF-8 cannot be written to any table or page: both are refused.
 
     decode("photo.jpg")                        a whole picture
+    decode("s3://bucket/photo.jpg")            one that lies elsewhere (`containers.places`)
     decode(uploaded_bytes, max_pixels=10**7)   bytes from elsewhere, with a tighter limit
     with PictureFile("photo.jpg") as picture:  some of its pixels, cheaply:
         picture.pixels(box=(100, 50, 1100, 950), size=(224, 224))
@@ -32,6 +33,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageFile, ImageOps
 
 from unseen.contracts import Box, Size, UnreadablePictureError
+from unseen.data.containers import places
 from unseen.extras import install_command
 from unseen.files import is_text
 
@@ -40,6 +42,9 @@ Source = Path | bytes
 
 MAX_PIXELS = 1 << 26  # 67 million: a decoded picture stays under 300 MB
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "AVIF")
+SUFFIXES = frozenset(
+    {".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".avif", ".heic", ".heif"}
+)
 HEIF = "HEIF"  # what telephones write (.heic); read where pillow-heif is installed
 _HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"hevx", b"mif1", b"msf1")
 _MAX_SCANS = 100  # of a progressive JPEG; writers make about ten
@@ -146,6 +151,11 @@ def check(source: Source, max_pixels: int = MAX_PIXELS) -> None:
         image.verify()
 
 
+def is_picture(name: str) -> bool:
+    """By its name; hidden files and macOS's `._*` companions are none."""
+    return not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES
+
+
 def orientation(image: Image.Image) -> int:
     """How EXIF says the picture is turned; 1 is upright. Broken metadata says nothing."""
     try:
@@ -155,6 +165,8 @@ def orientation(image: Image.Image) -> int:
 
 
 def _opened(source: Source) -> ImageFile.ImageFile:
+    if not isinstance(source, bytes) and places.is_elsewhere(source):
+        source = places.read(os.fspath(source))
     if isinstance(source, bytes):
         return _pillow(io.BytesIO(source))
     found = os.stat(source)

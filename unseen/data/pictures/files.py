@@ -1,4 +1,5 @@
-"""Pictures in files: what every data set on disk shares once it knows its paths and labels."""
+"""Pictures in files: what every data set shares that knows the places of its pictures (`containers.
+places`: paths, addresses, items of a tar or a table) and their labels."""
 
 import hashlib
 import json
@@ -10,27 +11,34 @@ from typing import Any
 
 from PIL import Image
 
+from unseen import addresses
+from unseen.addresses import Place
 from unseen.contracts import Annotations, IntArray, Progress
 from unseen.data.base import Described, class_counts, lone_classes
+from unseen.data.containers import places
 from unseen.data.pictures.boxes import inside, mark
 from unseen.data.pictures.crops import Picture
-from unseen.data.pictures.decode import Box, PictureFile, UnreadablePictureError, check, decode
-from unseen.data.pictures.item_digests import file_digests, numbered
+from unseen.data.pictures.decode import (
+    Box,
+    PictureFile,
+    UnreadablePictureError,
+    check,
+    decode,
+    is_picture,
+)
+from unseen.data.pictures.item_digests import examined, file_digests, numbered
 from unseen.data.pictures.prefetch import prefetch
 
-SUFFIXES = frozenset(
-    {".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".avif", ".heic", ".heif"}
-)
 _SAMPLED_BYTES = 1 << 14  # of each end of a file, for the fingerprint of 0.1
 _THREADS = 8
 
 
 class PictureFiles:
-    """A base to build on: paths, labels, and the part of each picture that counts: `boxes` [n, 4]
+    """A base to build on: places, labels, and the part of each picture that counts: `boxes` [n, 4]
     hold left, top, right, bottom in pixels; a negative right edge means the whole picture. `base`:
-    where the paths in ids begin."""
+    where the paths in ids begin. `notes`: what was left out or decided, in sentences."""
 
-    def __init__(self, root: Path, name: str, paths: Sequence[Path], facts: Described) -> None:
+    def __init__(self, root: Place, name: str, paths: Sequence[Place], facts: Described) -> None:
         self.root, self.base, self.name = root, root, name
         self._paths = list(paths)
         self.labels, self.label_names = facts.labels, facts.label_names
@@ -39,12 +47,13 @@ class PictureFiles:
         self.group_names = facts.group_names
         self.boxes: IntArray | None = None
         self.skipped: list[UnreadablePictureError] = []
+        self.notes: list[str] = []
         self._digests: list[bytes] | None = None
 
     def __len__(self) -> int:
         return len(self._paths)
 
-    def path(self, index: int) -> Path:
+    def path(self, index: int) -> Place:
         return self._paths[index]
 
     def picture(self, index: int) -> Image.Image:
@@ -67,11 +76,12 @@ class PictureFiles:
         return counts | {
             "unreadable files": len(self.skipped),
             "unreadable": [error.line for error in self.skipped],
+            "notes": self.notes,
         }
 
     def item_ids(self) -> list[str]:
-        """The path below `base`, and the box where there is one; what is listed twice gets a
-        number."""
+        """The path below `base`, or the name in a container, and the box where there is one; what
+        is listed twice gets a number."""
         return list(self._ids)
 
     def digests(self, progress: Progress | None = None) -> list[bytes]:
@@ -107,9 +117,8 @@ class PictureFiles:
         base = os.path.join(self.base, "")
 
         def name(index: int) -> str:
-            path = os.fspath(self._paths[index])
-            below = path[len(base) :] if path.startswith(base) else os.path.relpath(path, base)
-            return below.replace(os.sep, "/") + self._mark(index)
+            path = self._paths[index]
+            return _below(base, path).replace(os.sep, "/") + self._mark(index)
 
         return numbered(name(index) for index in range(len(self)))
 
@@ -124,9 +133,27 @@ class PictureFiles:
         return mark(self.box(index))
 
 
-def is_picture(name: str) -> bool:
-    """By its name; hidden files and macOS's `._*` companions are none."""
-    return not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES
+def _below(base: str, place: Place) -> str:
+    path = os.fspath(place)
+    if isinstance(place, str) and (inner := places.name_in(place)):
+        return inner
+    if path.startswith(base):
+        return path[len(base) :]
+    return path if isinstance(place, str) else os.path.relpath(path, base)
+
+
+def folders_of(path: Place, root: Place) -> tuple[str, ...]:
+    """The folders between a root and a picture below it."""
+    if isinstance(path, str):
+        return tuple(path.removeprefix(str(root).rstrip("/") + "/").split("/")[:-1])
+    return path.relative_to(root).parts[:-1]
+
+
+def pictures_at(root: Place) -> Sequence[Place]:
+    """Every picture file below a folder or an address, sorted."""
+    if isinstance(root, Path):
+        return pictures_in(root)
+    return [place for place in addresses.below(root) if is_picture(addresses.name_of(place))]
 
 
 def pictures_in(folder: Path) -> list[Path]:
@@ -158,10 +185,16 @@ def _leads_back(parent: Path, name: str, root: Path) -> bool:
     return any(place.resolve().is_relative_to(path.resolve()) for place in way)
 
 
-def unreadable(paths: Sequence[Path], progress: Progress | None) -> list[UnreadablePictureError]:
-    """What is wrong with those files that are no pictures, found without decoding pixels."""
+def unreadable(
+    root: Place, paths: Sequence[Place], progress: Progress | None
+) -> list[UnreadablePictureError]:
+    """What is wrong with those files that are no pictures, found without decoding pixels. What lies
+    elsewhere is read once for this and for its digest, and not again while it stays the same.
+    `root`: whose cache of digests it is."""
+    if any(isinstance(path, str) for path in paths):
+        return examined(root, paths, progress)
 
-    def problem(path: Path) -> UnreadablePictureError | None:
+    def problem(path: Place) -> UnreadablePictureError | None:
         try:
             check(path)
         except UnreadablePictureError as error:
@@ -188,8 +221,8 @@ def missing(paths: Sequence[Path], progress: Progress | None) -> list[Path]:
     return absent
 
 
-def _sample(path: Path) -> bytes:
-    with path.open("rb") as file:
+def _sample(path: Place) -> bytes:
+    with open(path, "rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(0)
         head = file.read(_SAMPLED_BYTES)

@@ -10,6 +10,7 @@
 What is wrong cannot be trained on; what is unusual is read, and worth knowing.
 """
 
+import hashlib
 import os
 import stat
 from collections.abc import Callable
@@ -20,6 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from unseen import addresses
+from unseen.addresses import Place
+from unseen.data.containers import places
 from unseen.data.pictures import duplicates
 from unseen.data.pictures.decode import (
     ENDS_EARLY,
@@ -28,6 +32,7 @@ from unseen.data.pictures.decode import (
     UnreadablePictureError,
     orientation,
 )
+from unseen.files import shown
 
 WRONG = ("empty", "missing", "not_picture", "huge", "truncated", "unreadable")
 UNUSUAL = ("animated", "cmyk", "deep", "turned", "tiny", "disguised")
@@ -49,7 +54,7 @@ _SUFFIXES = {
 class Finding:
     """What was found at a path. `hash`, `thumbnail`: its look, None where it cannot be read."""
 
-    path: Path
+    path: Place
     problems: tuple[str, ...] = ()
     reason: str = ""
     size: tuple[int, int] = (0, 0)
@@ -62,22 +67,26 @@ class Finding:
         return not set(self.problems) & set(WRONG)
 
 
-def inspect(path: Path) -> Finding:
+def inspect(path: Place) -> Finding:
     """Reads the file once, decodes it once, as small as may be."""
     try:
-        state = path.stat()
-        if stat.S_ISREG(state.st_mode) and not state.st_size:
+        source = _source(path)
+        if source is None:
             return Finding(path, ("empty",), "no bytes")
-        with PictureFile(path) as picture:
-            digest = duplicates.digest(path)
-            unusual = _unusual(path, picture.header)
+        with PictureFile(source, name=shown(path)) as picture:
+            if isinstance(source, bytes):
+                digest = hashlib.sha256(source).digest()
+            else:
+                digest = duplicates.digest(Path(path))
+            unusual = _unusual(addresses.suffix(path), picture.header)
             size = picture.size
             small = picture.image(size=_LOOKED_AT)
     except UnreadablePictureError as error:
         return Finding(path, (_kind(error),), error.reason)
     except OSError as error:
         kind = "missing" if isinstance(error, FileNotFoundError) else "unreadable"
-        return Finding(path, (kind,), os.strerror(error.errno or 0).lower())
+        why = os.strerror(error.errno) if error.errno else str(error)
+        return Finding(path, (kind,), why.lower())
     code, thumbnail = duplicates.look(small)
     return Finding(path, unusual, "", size, digest, code, thumbnail)
 
@@ -92,6 +101,14 @@ def inspect_loaded(name: str, digest: bytes, picture: Callable[[], Image.Image])
     return Finding(Path(name), (), "", found.size, digest, code, thumbnail)
 
 
+def _source(path: Place) -> Place | bytes | None:
+    """What is decoded; None where there are no bytes."""
+    if isinstance(path, str):
+        return places.read(path) or None
+    state = path.stat()
+    return None if stat.S_ISREG(state.st_mode) and not state.st_size else path
+
+
 def _kind(error: UnreadablePictureError) -> str:
     reason = error.reason
     if reason == "not a picture":
@@ -101,8 +118,8 @@ def _kind(error: UnreadablePictureError) -> str:
     return "truncated" if reason == ENDS_EARLY else "unreadable"
 
 
-def _unusual(path: Path, image: Image.Image) -> tuple[str, ...]:
-    suffix = _SUFFIXES.get(path.suffix.lower())
+def _unusual(ending: str, image: Image.Image) -> tuple[str, ...]:
+    suffix = _SUFFIXES.get(ending)
     kind = "JPEG" if image.format == "MPO" else image.format
     tiles = getattr(image, "tile", None) or [("", "", 0, "")]
     layout = str(tiles[0][3])

@@ -17,8 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unseen.contracts import Progress
+from unseen.addresses import Place
+from unseen.contracts import Progress, UnreadablePictureError
+from unseen.data.containers import places
 from unseen.data.pictures import stored
+from unseen.data.pictures.decode import check
 from unseen.data.pictures.duplicates import digest
 from unseen.data.pictures.prefetch import prefetch
 
@@ -55,11 +58,11 @@ def row_digests(rows: NDArray[Any]) -> list[bytes]:
 
 
 def file_digests(
-    root: Path, paths: Sequence[Path], progress: Progress | None = None
+    root: Place, paths: Sequence[Place], progress: Progress | None = None
 ) -> list[bytes]:
     """SHA-256 of each file; of one that cannot be read, of its name. `root`: whose cache it is."""
     held = _Kept(root)
-    names = [os.path.abspath(path) for path in paths]
+    names = [_whole(path) for path in paths]
     found = [held.known(name) for name in names]
     unknown = [place for place, known in enumerate(found) if known is None]
     read = prefetch(lambda place: _read(names[place]), unknown, _THREADS)
@@ -73,11 +76,45 @@ def file_digests(
     return [content for content in found if content is not None]
 
 
-def learn(root: Path, contents: dict[Path, bytes]) -> None:
+def examined(
+    root: Place, paths: Sequence[Place], progress: Progress | None = None
+) -> list[UnreadablePictureError]:
+    """What is wrong with pictures that lie elsewhere. What is read for it is kept as a digest, and
+    believed as long as the place says that nothing has changed."""
+    held = _Kept(root)
+    unknown = [path for path in paths if held.known(_whole(path)) is None]
+    problems = []
+    for done, (path, found) in enumerate(
+        zip(unknown, prefetch(_examine, unknown, _THREADS), strict=True), start=1
+    ):
+        if isinstance(found, UnreadablePictureError):
+            problems.append(found)
+        else:
+            held.keep(_whole(path), *found)
+        if progress is not None:
+            progress(done, len(unknown))
+    if unknown:
+        held.write()
+    return problems
+
+
+def _examine(path: Place) -> tuple[Stamp | None, bytes] | UnreadablePictureError:
+    try:
+        stamp = _stamp(_whole(path))
+        content = places.read(path) if isinstance(path, str) else path.read_bytes()
+        check(content)
+    except UnreadablePictureError as error:
+        return UnreadablePictureError(path, error.reason)
+    except OSError as error:
+        return UnreadablePictureError(path, str(error.strerror or error).lower())
+    return stamp, hashlib.sha256(content).digest()
+
+
+def learn(root: Place, contents: dict[Place, bytes]) -> None:
     """Keeps digests that were made on another occasion, whatever was kept before."""
     held = _Kept(root)
     for path, content in contents.items():
-        name = os.path.abspath(path)
+        name = _whole(path)
         held.keep(name, _stamp(name), content)
     held.write()
 
@@ -85,8 +122,8 @@ def learn(root: Path, contents: dict[Path, bytes]) -> None:
 class _Kept:
     """The digests of the files below a folder that are known from before."""
 
-    def __init__(self, root: Path) -> None:
-        name = hashlib.sha256(os.fsencode(os.path.abspath(root))).hexdigest()[:24]
+    def __init__(self, root: Place) -> None:
+        name = hashlib.sha256(os.fsencode(_whole(root))).hexdigest()[:24]
         self._path = stored.cache_folder() / "digests" / f"{name}.npz.sha256"
         self._rows: dict[bytes, tuple[Stamp, bytes]] = {}
         rows = (stored.load(self._path) or {}).get("rows", np.zeros(0, _ROW))
@@ -114,13 +151,22 @@ def _read(name: str) -> tuple[Stamp | None, bytes]:
     """The stamp from before reading: what changes meanwhile is read again."""
     try:
         stamp = _stamp(name)
+        if places.is_elsewhere(name):
+            return stamp, hashlib.sha256(places.read(name)).digest()
         return stamp, digest(Path(name))
     except OSError:
         return None, hashlib.sha256(b"cannot be read: " + os.fsencode(name)).digest()
 
 
+def _whole(place: Place) -> str:
+    return str(place) if places.is_elsewhere(place) else os.path.abspath(place)
+
+
 def _stamp(name: str) -> Stamp | None:
     try:
+        if places.is_elsewhere(name):
+            num_bytes, modified, mark = places.state(name)
+            return num_bytes ^ mark, modified, modified
         found = os.stat(name)
     except OSError:
         return None

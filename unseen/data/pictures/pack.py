@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from unseen.addresses import Place
 from unseen.contracts import (
     Annotations,
     Dataset,
@@ -39,6 +40,7 @@ from unseen.contracts import (
     item_ids_of,
 )
 from unseen.data.base import INCOMPLETE, lacking
+from unseen.data.containers import places
 from unseen.data.pictures import crops, duplicates
 from unseen.data.pictures.decode import UnreadablePictureError
 from unseen.data.pictures.prefetch import prefetch
@@ -127,8 +129,14 @@ class Packing:
         payload = pixels.tobytes() if self.quality is None else _as_jpeg(pixels, self.quality)
         dataset = self.dataset
         path = dataset.path(index) if isinstance(dataset, FiledDataset) else None
-        source = hashlib.sha256(payload).digest() if path is None else duplicates.digest(path)
+        source = hashlib.sha256(payload).digest() if path is None else _digest(path)
         return _Encoded(width, height, payload, source)
+
+
+def _digest(place: Place) -> bytes:
+    if isinstance(place, str):
+        return hashlib.sha256(places.read(place)).digest()
+    return duplicates.digest(place)
 
 
 class _Encoded(NamedTuple):

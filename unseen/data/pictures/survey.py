@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from unseen.contracts import Progress
+from unseen.data.containers.places import seen_from
 from unseen.data.pictures import duplicates, table_file
 from unseen.data.pictures.inspect import WRONG, Finding
 from unseen.data.pictures.prefetch import prefetch
@@ -156,9 +157,8 @@ def write_list(found: Survey, out: Path, with_split: bool = False) -> int:
     they lie below."""
     base = Path(os.path.abspath(out)).parent
     kept = found.clean()
-    paths = [Path(os.path.abspath(found.findings[i].path)) for i in kept]
     columns = {
-        "path": [str(p.relative_to(base) if p.is_relative_to(base) else p) for p in paths],
+        "path": [seen_from(found.findings[i].path, base) for i in kept],
         "label": [found.labels[i] for i in kept],
     }
     columns |= {"split": [found.parts[i] for i in kept]} if with_split else {}

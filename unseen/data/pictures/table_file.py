@@ -7,10 +7,13 @@ text is written to CSV with ' in front, and read without it; numbers stay as the
 import csv
 import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
+from unseen import addresses
+from unseen.addresses import Place
 from unseen.extras import install_command
 from unseen.files import replacing
 from unseen.names import near_path
@@ -24,11 +27,11 @@ _COMPUTED = re.compile(r"'*[=+\-@\t\r\n＝＋－＠]")
 Columns = dict[str, list[str]]
 
 
-def read(path: Path) -> Columns:
+def read(path: Place) -> Columns:
     """Every column by its name; nothing is an empty text."""
-    if not path.exists():
+    if isinstance(path, Path) and not path.exists():
         raise FileNotFoundError(f"no such file: {path}{near_path(path)}")
-    columns = _read_parquet(path) if path.suffix.lower() in PARQUET else _read_csv(path)
+    columns = _read_parquet(path) if addresses.suffix(path) in PARQUET else _read_csv(path)
     if not columns or not len(next(iter(columns.values()))):
         raise ValueError(f"{path} has no rows")
     return columns
@@ -38,8 +41,8 @@ def write(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
     """The whole file or none."""
     with replacing(path) as aside:
         if path.suffix.lower() in PARQUET:
-            arrow, parquet = _arrow()
-            parquet.write_table(arrow.table(dict(columns)), aside)
+            pyarrow, parquet = arrow()
+            parquet.write_table(pyarrow.table(dict(columns)), aside)
             return
         with aside.open("w", newline="", encoding="utf-8") as file:
             write_csv(file, [list(columns), *zip(*columns.values(), strict=True)])
@@ -62,10 +65,9 @@ def _safe_cell(cell: Any) -> Any:
     return cell
 
 
-def _read_csv(path: Path) -> Columns:
+def _read_csv(path: Place) -> Columns:
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:  # spreadsheets put a mark first
-            text = file.read()
+        text = addresses.read(path).decode("utf-8-sig")  # spreadsheets put a mark first
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8 text: {error.reason}") from error
     first = re.split(r"[\r\n]", text[:_SNIFFED], maxsplit=1)[0]
@@ -90,16 +92,26 @@ def _own_text(cell: str) -> str:
     return text.removeprefix("'") if _COMPUTED.match(text) else text
 
 
-def read_arrow(path: Path) -> Any:
+def read_arrow(path: Place) -> Any:
     """A Parquet file as pyarrow's table."""
-    arrow, parquet = _arrow()
+    with parquet_of(path) as file:
+        return file.read()
+
+
+@contextmanager
+def parquet_of(path: Place) -> Iterator[Any]:
+    """An opened Parquet file."""
+    pyarrow, parquet = arrow()
     try:
-        return parquet.read_table(path)
-    except (OSError, arrow.ArrowException) as error:
+        with addresses.reading(path) as file:
+            yield parquet.ParquetFile(file)
+    except FileNotFoundError:
+        raise
+    except (OSError, pyarrow.ArrowException) as error:
         raise ValueError(f"{path} is not a whole Parquet file: {error}") from error
 
 
-def _read_parquet(path: Path) -> Columns:
+def _read_parquet(path: Place) -> Columns:
     table = read_arrow(path)
     return {
         name: ["" if value is None else str(value) for value in table[name].to_pylist()]
@@ -107,10 +119,11 @@ def _read_parquet(path: Path) -> Columns:
     }
 
 
-def _arrow() -> tuple[Any, Any]:
+def arrow() -> tuple[Any, Any]:
+    """pyarrow, and its Parquet."""
     try:
         import pyarrow  # noqa: PLC0415 - an extra
         from pyarrow import parquet  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        raise ValueError(f"Parquet needs pyarrow: {install_command('parquet')}") from error
+        raise ValueError(f"Parquet needs pyarrow: {install_command('formats')}") from error
     return pyarrow, parquet

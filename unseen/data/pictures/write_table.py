@@ -5,8 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
+from unseen.addresses import Place
 from unseen.contracts import IntArray
 from unseen.data.base import set_words
+from unseen.data.containers.places import seen_from
 from unseen.data.pictures import table_file
 from unseen.data.pictures.files import PictureFiles
 from unseen.data.pictures.table_file import EDGES
@@ -24,10 +26,10 @@ def write_table(dataset: PictureFiles, file: Path, test_classes: IntArray | None
     word = "test" if validated.any() else "validation"
     everyone = np.ones(len(dataset), dtype=bool)
     folder = file.parent.resolve()
-    places = [os.path.relpath(dataset.path(i).resolve(), folder) for i in range(len(dataset))]
+    places = [_seen_from(dataset.path(i), folder) for i in range(len(dataset))]
     columns: dict[str, list[str]] = {
         "label": [dataset.label_names[label] for label in dataset.labels],
-        "path": [Path(place).as_posix() for place in places],
+        "path": places,
         "split": np.where(tested, word, np.where(validated, "validation", "train")).tolist(),
     }
     for name, flags in (("is_query", annotations.query), ("is_gallery", annotations.gallery)):
@@ -45,6 +47,12 @@ def write_table(dataset: PictureFiles, file: Path, test_classes: IntArray | None
         for place, edge in enumerate(EDGES):
             columns[edge] = np.where(whole, "", dataset.boxes[:, place].astype(str)).tolist()
     table_file.write(file, columns)
+
+
+def _seen_from(place: Place, folder: Path) -> str:
+    if isinstance(place, str):  # an address, or an item of a container
+        return seen_from(place, folder)
+    return Path(os.path.relpath(place.resolve(), folder)).as_posix()
 
 
 def _tested(dataset: PictureFiles, given: IntArray | None) -> IntArray:

@@ -22,6 +22,7 @@ from typing import IO
 
 from PIL import Image
 
+from unseen.data.containers import places
 from unseen.data.pictures.decode import PictureFile, UnreadablePictureError
 
 MAX_PIXELS = 40_000_000
@@ -60,7 +61,7 @@ class Reader:
     def shown(self, path: Path) -> Image.Image:
         """A picture of the index, to be looked at."""
         try:
-            content = path.read_bytes()
+            content = places.content(path)
         except OSError as error:
             raise UnreadablePictureError(path, str(error.strerror)) from error
         if _is_large(content, boxed=False):

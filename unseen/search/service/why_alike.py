@@ -4,19 +4,21 @@ alike."""
 import base64
 import io
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated
 
 from fastapi import FastAPI, HTTPException, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel
 
+from unseen.data.containers import places
 from unseen.data.pictures.decode import UnreadablePictureError
 from unseen.experiment.trained import Picture
 from unseen.reports import why_alike
-from unseen.search.ingest import source_of
 from unseen.search.service.decoding import Reader
 from unseen.search.service.library import Library, Shelf
 from unseen.search.service.parameters import MISSING, Id, Responses, box_in, or_404
+from unseen.search.sources import source_of
 
 UNREADABLE = "one of the two pictures cannot be read, or its file is gone"
 BoxText = Annotated[str | None, Query(max_length=100, description="left,top,width,height")]
@@ -50,7 +52,7 @@ def add_explanations(app: FastAPI, library: Library, reader: Reader) -> None:
         source = source_of(or_404(lambda: shelf.index.facts(asked)))
         if part is None:
             return _explained(shelf, lambda: source.picture, id)
-        return _explained(shelf, lambda: reader.upload(source.path.read_bytes(), part), id)
+        return _explained(shelf, lambda: reader.upload(places.content(Path(source.path)), part), id)
 
 
 def _explained(shelf: Shelf, asked: Callable[[], Picture], id: int) -> WhyBody:

@@ -1,0 +1,53 @@
+"""`parquet`: Parquet files with the pictures inside: a column of bytes, or of structs with `bytes`
+and `path` as Hugging Face writes them.
+
+    label                     required; of several columns `data.label=species` names it
+    split, is_query, ...      as in a table, all optional
+
+root is a file or a folder of files, also at an address. Files called `train-...`, `test-...` and
+`validation-...` are the official split where no class is in two of them; otherwise they are put
+together and divided by class. Parquet cannot be read from the middle: it is copied once to the
+cache folder, in Arrow's format, about as large. A Parquet table of paths is a `table`.
+"""
+
+from unseen import addresses
+from unseen.addresses import Place
+from unseen.data.base import PARTS
+from unseen.data.containers.contained import Contained, Part, files_of
+from unseen.data.containers.picture_rows import pictures_in
+from unseen.data.pictures.table_file import PARQUET, parquet_of
+
+
+class Parquet(Contained):
+    """root: a file or a folder of files. label ... group: the names of columns."""
+
+    @classmethod
+    def files(cls, root: Place) -> list[Part]:
+        found = parquets(root)
+        if not found:
+            raise FileNotFoundError(f"no Parquet files at {root}")
+        return [Part(file, _part(file)) for file in found]
+
+    @classmethod
+    def recognises(cls, root: Place) -> bool:
+        """By the first file: it has a column of pictures."""
+        found = parquets(root)
+        if not found:
+            return False
+        try:
+            with parquet_of(found[0]) as file:
+                return bool(pictures_in(file.schema_arrow))
+        except (OSError, ValueError):
+            return False  # a table, which says what is wrong with it
+
+
+def parquets(root: Place) -> list[Place]:
+    """The file itself, or those in a folder."""
+    if addresses.suffix(root) in PARQUET:
+        return [root]
+    return sorted(file for file in files_of(root) if addresses.suffix(file) in PARQUET)
+
+
+def _part(file: Place) -> str:
+    first = addresses.name_of(file).lower().replace(".", "-").replace("_", "-").split("-")[0]
+    return first if first in PARTS else ""
