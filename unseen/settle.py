@@ -28,9 +28,8 @@ from unseen.shares import with_micro_batch, with_shares
 Choose = Callable[[str, Any, str], None]  # key, value if it is "auto", why
 
 SMALL_PICTURE = 64  # up to this many pixels a picture counts as small
-USUAL_BATCH, HEAD_BATCH = 56, 112
+USUAL_BATCH, HEAD_BATCH, USUAL_VIEWS = 56, 112, 4
 USUAL_LR, HEAD_LR, PRETRAINED_LR = 1e-3, 1e-4, 1e-4
-USUAL_VIEWS = 4
 PHOTOGRAPHS = "efficientnet_lite0"  # the network for them, where its weights are installed
 
 
@@ -388,13 +387,11 @@ def _settle_by_loss(config: Config, choose: Choose) -> list[str]:
 def _usual_miner(loss: Part, asked: Part) -> tuple[Part | None, str]:
     """The miner that goes with a loss and its preset, with the values given for it."""
     found: Any = catalogue.find("losses", loss.name)
-    usual: str | None = getattr(found, "usual_miner", None)
-    preset = loss.preset
+    usual, preset = getattr(found, "usual_miner", None), loss.preset
     if loss.preset in getattr(found, "preset_miners", {}):
         usual, preset = found.preset_miners[loss.preset] or (None, None)
     if usual is None:
-        if asked.values:
-            key = next(iter(asked.values))
+        for key in asked.values:
             raise ValueError(f"{loss.name} has no usual miner: miner.{key} needs miner=<name> too")
         return None, f"{loss.name} needs none"
     presets = getattr(catalogue.find("miners", usual), "PRESETS", {})
