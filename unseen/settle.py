@@ -335,13 +335,10 @@ def _validation_share(config: Config, data: Dataset) -> tuple[float, str]:
 
 
 def _not_tested(config: Config, data: Dataset) -> int:
-    """Classes to train and to select on; their number is the same for every seed, and of a ladder
-    of shifts the smallest, so that batches are alike on all its steps."""
+    """Classes to train and to select on, of every seed; on a ladder of shifts the fewest."""
     if config.shift is not None:
-        from unseen.protocols.shift import Shift  # noqa: PLC0415 - few runs are on a ladder
-
-        shift = Shift(config.shift.step, config.shift.table, split_seed=config.split_seed)
-        return shift.ladder(data).fewest_train_classes
+        given = config.shift.model_dump() | {"split_seed": config.split_seed}
+        return int(catalogue.create("protocols", config.protocol, given).fewest_classes(data))
     return len(cut_test_classes(data, seed=0)[1])
 
 

@@ -69,10 +69,6 @@ class ShiftLadder:
             raise ValueError(f"shift.step must lie between 1 and {len(self.steps)}, got {step}")
         return self.steps[step - 1]
 
-    @property
-    def fewest_train_classes(self) -> int:
-        return min(len(each.train) for each in self.steps)
-
     def write(self, path: Path, label_names: Sequence[str]) -> None:
         """A row for each class of each step; a class that was removed has none."""
         columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}

@@ -50,6 +50,10 @@ class Shift:
         parts = (train[aside:], train[:aside], chosen.test)
         return [Split(*(items_of(dataset.labels, part) for part in parts))]
 
+    def fewest_classes(self, dataset: Dataset) -> int:
+        """To train and to select on, of all steps: by it batches are made alike on all of them."""
+        return min(len(each.train) for each in self.ladder(dataset).steps)
+
     def ladder(self, dataset: Dataset) -> ShiftLadder:
         """All steps: of the table, or of the features, which are compared once and kept."""
         if self.table is not None:
