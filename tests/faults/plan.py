@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable
 
 import torch
 
-from tests.faults.stores import Indexed, Pack, PictureStudy, Study
+from tests.faults.stores import Indexed, Pack, PictureStudy, Study, Upgraded
 from tests.faults.subjects import Cache, Run, narrow_network
 from tests.faults.trials import CHANGED, FILES, Bench, Subject, Trial
 
@@ -21,9 +21,11 @@ NUMBERS = {  # of the faults in this order; data are changed in every way once
     "index, int8": (6, 2, 2, 18, 9, 9),
     "index, faiss": (14, 2, 2, 20, 10, 10),
     "index, milvus": (10, 2, 4, 20, 8, 8),
+    "index, upgrade": (24, 2, 3, 8, 8, 8),
 }
 REFIT = ("freeze_until=pooled", "head.start=principal", "lr=0.03", "refit=true")
-WITHOUT_DATA = ("study",)  # of stand-ins for runs: nothing of it depends on pictures
+# stand-ins for runs do not depend on pictures; an upgrade leaves changed ones to `index update`
+WITHOUT_DATA = ("study", "index, upgrade")
 
 
 def subjects() -> list[Subject]:
@@ -38,6 +40,7 @@ def subjects() -> list[Subject]:
         Indexed("int8"),
         Indexed("faiss"),
         Indexed("milvus"),
+        Upgraded(),
     ]
 
 

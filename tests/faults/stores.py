@@ -15,10 +15,12 @@ from unseen import config as configs
 from unseen.data.folder import Folder
 from unseen.data.packed import Packed
 from unseen.data.pictures import pack
+from unseen.experiment.run import fit
+from unseen.experiment.run_context import reopen
 from unseen.experiment.trained import Trained
 from unseen.search import index as indexes
 from unseen.search import ingest as ingesting
-from unseen.search import maintain, segment
+from unseen.search import maintain, segment, upgrade
 from unseen.search import manifest as manifests
 from unseen.search.index import Index
 from unseen.search.manifest import Precision
@@ -220,6 +222,30 @@ class Indexed:
                     name = f"milvus/{file.suffix or file.name}" if "." in root else _kind(file.name)
                     kinds.setdefault(name, []).append(file)
         return kinds
+
+
+class Upgraded(Indexed):
+    """An index that gets another model: mapped vectors, then new ones."""
+
+    def __init__(self) -> None:
+        super().__init__("exact")
+        self.name = "index, upgrade"
+        self.moments |= {"commit": (Writer, "add")}
+
+    def before(self, place: Path) -> None:
+        super().before(place)
+        super().make(place)
+        fit(Run("newer", "seed=5").config(place), place / "newer", "unseen train photos")
+
+    def make(self, place: Path) -> None:
+        os.environ["UNSEEN_CACHE"] = str(place / "cache")
+        ingesting.BATCH, ingesting.COMMIT, upgrade.PORTION = 1, 4, 12
+        new, path = Trained.open(place / "newer"), place / "index"
+        if manifests.read(path).model.fingerprint != new.fingerprint:
+            context = reopen(place / "newer")[0]
+            fitted = upgrade.fit(context, maintain.model_of(path), new)
+            upgrade.serve_mapped(path, fitted.map, new)
+        upgrade.embed_mapped(path, new)
 
 
 def _kind(name: str) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from unseen.cli.index_exchange import export_index, import_from
+from unseen.cli.index_upgrade import upgrade_index
 from unseen.cli.terminal import Size, console, display, tell_left_out
 from unseen.contracts import Progress
 from unseen.experiment.trained import Trained
@@ -230,6 +231,7 @@ def repair(index: IndexFolder, run: Run = None, remove_missing: RemoveMissing = 
 
 app.command("export")(export_index)
 app.command("import")(import_from)
+app.command("upgrade")(upgrade_index)
 
 
 def _found(known: Info) -> str:

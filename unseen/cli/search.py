@@ -18,7 +18,7 @@ from unseen.experiment.calibration import read_calibration, why_impossible
 from unseen.experiment.trained import BoxedPicture
 from unseen.names import near_path
 from unseen.search import sheet
-from unseen.search.answers import MATCH, UNKNOWN, Answer, ask
+from unseen.search.answers import MATCH, UNJUDGED, UNKNOWN, Answer, ask
 from unseen.search.index import Index
 from unseen.search.ingest import require_same_model
 from unseen.search.maintain import model_of
@@ -72,11 +72,14 @@ def _box(words: str) -> Box:
 
 
 def _print(answer: Answer, calibration: Calibration | None, run: RunFolder) -> None:
-    _print_hits(answer, ["same class", "verdict"] if calibration else [])
+    marked = ["verdict"] if any(hit.mapped for hit in answer.hits) else []
+    _print_hits(answer, ["same class", "verdict"] if calibration else marked)
     if calibration is None:
         reason = why_impossible(run)
         makes = f"`unseen calibrate {shlex.quote(str(run.path))}` makes them"
         console.print(f"no probabilities: {reason or makes}")
+    elif answer.decision is None:
+        console.print(f"no verdict on the nearest picture. {UNJUDGED}")
     elif answer.decision == UNKNOWN:
         console.print(
             Text.assemble(("unknown", "bold"), f": nothing reaches {calibration.threshold:.4f}")
@@ -84,7 +87,7 @@ def _print(answer: Answer, calibration: Calibration | None, run: RunFolder) -> N
     else:
         console.print(
             Text.assemble(
-                (answer.decision or "", "bold"),
+                (answer.decision, "bold"),
                 f": the nearest picture reaches {calibration.threshold:.4f}, as at most "
                 f"{100 * calibration.bound:.3g} % of wrong pairs do "
                 f"({calibration.confidence:.0%} confidence)",
@@ -99,8 +102,8 @@ def _print_hits(answer: Answer, judged: list[str]) -> None:
         table.add_column(head, justify="right" if head in NUMBERS else "left")
     for rank, hit in enumerate(answer.hits, start=1):
         row = [Text(str(rank)), Text(f"{hit.similarity:.4f}")]
-        if hit.probability is not None:
-            verdict = Text(str(hit.verdict), style="green" if hit.verdict == MATCH else "")
-            row += [Text(f"{100 * hit.probability:.1f} %"), verdict]
+        said = "" if hit.probability is None else f"{100 * hit.probability:.1f} %"
+        verdict = Text(hit.verdict or "", style="green" if hit.verdict == MATCH else "")
+        row += [verdict if head == "verdict" else Text(said) for head in judged]
         table.add_row(*row, Text(hit.label or ""), Text(seen_from(hit.path, Path.cwd())))
     console.print(table)

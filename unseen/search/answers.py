@@ -22,12 +22,14 @@ from unseen.search.index import Ids, Index
 
 UNKNOWN = "unknown"
 UNLABELLED = "unlabelled"
-MATCH, MAYBE, NO_MATCH = "match", "maybe", "no match"
+MATCH, MAYBE, NO_MATCH, MAPPED = "match", "maybe", "no match", "mapped"
+UNJUDGED = "Its vector is an older model's, mapped: no verdict until it is embedded again."
 
 
 @dataclass(frozen=True)
 class Hit:
-    """A picture that was found. Without a calibration there is no probability and no verdict."""
+    """A picture that was found. Without a calibration there is no probability and no verdict, nor
+    for a vector that is mapped from an older model: the calibration is not of such."""
 
     id: int
     path: str
@@ -35,10 +37,14 @@ class Hit:
     similarity: float
     probability: float | None = None
     matched: bool | None = None
+    mapped: bool = False
 
     @property
     def verdict(self) -> str | None:
-        """One word for threshold and probability together: "maybe" where they disagree."""
+        """One word for threshold and probability together: "maybe" where they disagree; "mapped"
+        where neither holds."""
+        if self.mapped:
+            return MAPPED
         if self.matched is None or self.probability is None:
             return None
         if self.matched != (self.probability >= 0.5):
@@ -54,7 +60,8 @@ class Answer:
 
     @property
     def decision(self) -> str | None:
-        """The label of the nearest matched picture; None without a calibration."""
+        """The label of the nearest matched picture; None without a calibration, or where the
+        nearest one is mapped."""
         if not self.hits:
             return UNKNOWN
         first = self.hits[0]
@@ -68,6 +75,8 @@ class Answer:
 
 def reason(hit: Hit, calibration: Calibration) -> str:
     """Why a picture that was found has its verdict, in a sentence."""
+    if hit.mapped:
+        return UNJUDGED
     assert hit.probability is not None
     reaches = "reaches" if hit.matched else "is below"
     return (
@@ -116,5 +125,7 @@ def _hit(
     calibration: Calibration | None,
 ) -> Hit:
     picture = index.picture(id)
-    matched = None if calibration is None else similarity >= calibration.threshold
+    if calibration is None or picture.mapped:
+        return Hit(id, picture.path, picture.label, similarity, mapped=picture.mapped)
+    matched = similarity >= calibration.threshold
     return Hit(id, picture.path, picture.label, similarity, probability, matched)

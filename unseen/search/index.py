@@ -39,11 +39,13 @@ Ids = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture in an index. `label` is None where nobody said."""
+    """A picture in an index. `label` is None where nobody said; mapped: its vector is an older
+    model's, mapped (`upgrade.py`)."""
 
     id: int
     path: str
     label: str | None
+    mapped: bool = False
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,7 @@ class Index:
     def picture(self, id: int) -> Picture:
         """What is known of a picture."""
         facts = self.facts(id)
-        return Picture(int(id), facts.path, facts.label)
+        return Picture(int(id), facts.path, facts.label, facts.mapped)
 
     def thumbnail(self, id: int) -> bytes:
         """A small WebP picture, the bytes of a file."""

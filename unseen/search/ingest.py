@@ -85,7 +85,8 @@ def ingest(
     replace_changed: bool = False,
     ids: Mapping[str, int] | None = None,
 ) -> Ingested:
-    """Embeds and adds what is not there yet; with `replace_changed` also files that changed. `ids`
+    """Embeds and adds what is not there yet, and what has a mapped vector (`upgrade.py`); with
+    `replace_changed` also files that changed. `ids`
     are those that new pictures get by their path; without, one that was there before its file went
     away gets its old one, others are numbered."""
     require_same_model(writer.manifest.model, model, writer.path)
@@ -96,7 +97,7 @@ def ingest(
         name = source.name
         if name not in known:
             wanted.append((source, numbered.get(name)))
-        elif replace_changed and _changed(source, known[name][1]):
+        elif known[name][1].mapped or (replace_changed and _changed(source, known[name][1])):
             wanted.append((source, known[name][0]))
     done = Ingested(same=len(sources) - len(wanted))
     prepared = prefetch(lambda pair: _prepare(model, *pair), wanted, model.threads)

@@ -9,7 +9,7 @@ from unseen.evaluation.calibrate import Calibration
 from unseen.files import replace_bytes
 from unseen.pages import render
 from unseen.reports.thumbnails import data_uri, fitted
-from unseen.search.answers import MATCH, UNKNOWN, Answer, Hit
+from unseen.search.answers import MATCH, UNJUDGED, UNKNOWN, Answer, Hit
 from unseen.search.groups import Groups
 from unseen.search.index import Index
 
@@ -80,6 +80,8 @@ def _hit(index: Index, hit: Hit) -> Tile:
     if hit.probability is not None:
         word = "right" if hit.verdict == MATCH else ""
         verdict = f"{hit.verdict} · {100 * hit.probability:.0f} % · {verdict}"
+    elif hit.mapped:
+        verdict = f"{hit.verdict} · {verdict}"
     return _tile(index, hit.id, verdict, word)
 
 
@@ -95,6 +97,8 @@ def _decision(answer: Answer, calibration: Calibration | None) -> tuple[str, str
         "Under each picture: verdict, probability of the same class, similarity; a match reaches "
         "the threshold and is probable, a maybe is one of both."
     )
+    if answer.decision is None:
+        return "No verdict", UNJUDGED
     if answer.decision == UNKNOWN:
         return "Unknown", f"No picture reaches the {bound}. {key}"
     return str(answer.decision), f"The nearest picture reaches the {bound}. {key}"

@@ -60,10 +60,10 @@ class Writer:
 
     @classmethod
     @contextmanager
-    def open(cls, path: Path) -> Iterator["Writer"]:
-        """Raises `InUseError` while another process writes."""
+    def open(cls, path: Path, wait: bool = False) -> Iterator["Writer"]:
+        """Raises `InUseError` while another process writes, or waits until it has ended."""
         manifests.read(path)
-        with Lock(path / LOCK):
+        with Lock(path / LOCK, wait=wait):
             yield cls(path, manifests.read(path))
 
     @classmethod

@@ -50,13 +50,14 @@ class PictureBody(BaseModel):
 
 class HitBody(PictureBody):
     """A picture that was found; without a calibration no probability and no verdict. reason: why
-    the verdict is what it is."""
+    the verdict is what it is. mapped: its vector is an older model's, mapped, without a verdict."""
 
     similarity: float
     probability: float | None
     matched: bool | None
     verdict: str | None
     reason: str | None
+    mapped: bool
 
 
 class AnswerBody(BaseModel):
@@ -82,6 +83,7 @@ def answer_body(
             matched=hit.matched,
             verdict=hit.verdict,
             reason=reason(hit, calibration) if hit.verdict and calibration else None,
+            mapped=hit.mapped,
         )
         for hit in answer.hits[start:]
     ]

@@ -90,6 +90,7 @@ function decision(address, found, { calibration, uncalibrated }, moved) {
     match: [first.label ?? "A picture without a label", ": the nearest picture is a match."],
     maybe: [`Perhaps ${named(first)}`, ": the nearest picture is a maybe."],
     "no match": ["Unknown", ": no picture is near enough to be called the same class."],
+    mapped: ["No verdict", ": the vector of the nearest picture is an older model's, mapped."],
   }[first.verdict];
   return element("p", { class: "decision", id: "decision", title: first.reason }, element("b", {}, name), text);
 }

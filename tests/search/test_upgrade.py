@@ -1,0 +1,161 @@
+"""A new model for an index: maps that are right, mapped vectors that are marked, nothing lost."""
+
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from unseen.cli import main
+from unseen.evaluation.calibrate import Calibration
+from unseen.experiment.trained import Trained
+from unseen.search import ingest as ingesting
+from unseen.search import upgrade
+from unseen.search.answers import MAPPED, ask, reason
+from unseen.search.index import Index
+from unseen.search.ingest import find, ingest, model_entry
+from unseen.search.maintain import rebuild, relabel
+from unseen.search.space_map import fit_maps
+from unseen.search.verify import verify
+from unseen.search.writer import Writer
+
+
+def unit(count: int, size: int, seed: int) -> np.ndarray:
+    vectors = np.random.default_rng(seed).normal(size=(count, size))
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+def rotation(size: int) -> np.ndarray:
+    return np.linalg.qr(np.random.default_rng(9).normal(size=(size, size)))[0].astype(np.float32)
+
+
+def test_a_rotation_is_found_again_by_every_map() -> None:
+    turn, old = rotation(6), unit(400, 6, 0)
+    maps = fit_maps(old, old @ turn, normalise=True)
+    assert [each.kind for each in maps] == ["orthogonal", "linear", "mlp"]
+    asked = unit(20, 6, 1)
+    for each, most in zip(maps, (1e-5, 1e-3, 0.02), strict=True):
+        made = each(asked)
+        for row in range(20):  # one by one, in float64
+            expected = [
+                sum(float(asked[row, i]) * float(turn[i, j]) for i in range(6)) for j in range(6)
+            ]
+            assert np.abs(made[row] - expected).max() < most, each.kind
+
+
+def test_maps_of_two_sizes_and_of_what_is_not_linear() -> None:
+    old = np.random.default_rng(0).normal(size=(1500, 5)).astype(np.float32)
+    new = np.stack([old[:, 0] + 3, old[:, 1] * 2, np.abs(old[:, 2])], axis=1)
+    rotated, linear, mlp = fit_maps(old, new, normalise=False)
+    asked = np.random.default_rng(1).normal(size=(200, 5)).astype(np.float32)
+    right = np.stack([asked[:, 0] + 3, asked[:, 1] * 2, np.abs(asked[:, 2])], axis=1)
+    error = [float(np.abs(each(asked) - right).mean()) for each in (rotated, linear, mlp)]
+    assert rotated(asked).shape == (200, 3)
+    assert error[2] < error[1] < error[0]
+    np.testing.assert_allclose(linear(asked)[:, :2], right[:, :2], atol=0.05)
+
+
+@pytest.fixture(scope="module")
+def newer(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """The run with its vectors turned."""
+    folder = tmp_path_factory.mktemp("newer") / "run"
+    shutil.copytree(run, folder)
+    changed = Trained.open(folder)
+    turn = torch.from_numpy(rotation(16))
+    with torch.no_grad():
+        for name, values in changed.network.head.fc1.named_parameters():
+            values.copy_(turn @ values)
+            assert name in ("weight", "bias")
+    changed.folder.write_tensors("weights.safetensors", changed.network.state_dict())
+    return Trained.open(folder)
+
+
+@pytest.fixture
+def index(tmp_path: Path, model: Trained, pictures: Path) -> Path:
+    shutil.copytree(pictures, tmp_path / "pictures")
+    with Writer.create(tmp_path / "i", model_entry(model)) as writer:
+        ingest(writer, model, find([tmp_path / "pictures"]))
+        writer.remove([2])
+    return tmp_path / "i"
+
+
+def test_mapped_vectors_answer_are_marked_and_replaced(
+    index: Path,
+    newer: Trained,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A stop, a relabelled and a removed picture in between: the end is that of a rebuild."""
+    shutil.copytree(index, tmp_path / "rebuilt")
+    before = list(Index.open(index).every())
+    monkeypatch.setattr(upgrade, "PORTION", 8)
+    monkeypatch.setattr(ingesting, "BATCH", 1)  # a vector does not depend on its neighbours
+    whole, portions = upgrade.ingest, []
+
+    def stopped(*given: object) -> object:
+        portions.append(1)
+        if len(portions) == 2:
+            raise KeyboardInterrupt
+        return whole(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(upgrade, "ingest", stopped)
+    monkeypatch.setattr(
+        sys, "argv", f"unseen index upgrade {index} --run {newer.folder.path}".split()
+    )
+    with pytest.raises((KeyboardInterrupt, SystemExit)):
+        main.run()
+    told = capsys.readouterr().out
+    assert "new -> mapped (orthogonal)" in told
+    assert "answers with 29 mapped vectors" in told
+
+    half = Index.open(index)
+    assert upgrade.num_mapped(half) == 21
+    assert sorted(half.ids.tolist()) == [id for id, _ in before]
+    assert verify(index) == []
+    queries = newer.embed([facts.path for _, facts in before])
+    for (id, _), answer in zip(before, ask(half, queries, k=3), strict=True):
+        assert answer.hits[0].id == id  # mapped and new ones side by side
+        assert answer.hits[0].similarity > 0.99
+        assert (answer.hits[0].verdict == MAPPED) == half.picture(id).mapped
+    with Writer.open(index) as writer:
+        relabel(writer, [29], "other")
+        writer.remove([30])
+    assert Index.open(index).picture(29).mapped
+
+    main_again = pytest.raises(SystemExit)
+    with main_again as ended:
+        main.run()
+    assert not ended.value.code
+    assert "embedded 20 pictures; 0 vectors stay mapped" in capsys.readouterr().out
+    with Writer.open(tmp_path / "rebuilt") as writer:
+        relabel(writer, [29], "other")
+        writer.remove([30])
+    rebuild(tmp_path / "rebuilt", newer)
+    made, expected = (Index.open(path) for path in (index, tmp_path / "rebuilt"))
+    assert sorted(made.every()) == sorted(expected.every())
+    ids = sorted(expected.ids.tolist())
+    assert made.vectors(ids).tobytes() == expected.vectors(ids).tobytes()
+    assert [made.thumbnail(id) for id in ids] == [expected.thumbnail(id) for id in ids]
+
+
+def test_of_a_file_that_is_gone_the_mapped_vector_stays(index: Path, model: Trained) -> None:
+    with Writer.open(index) as writer:
+        first = next(writer.index().every())[1]
+    upgrade.serve_mapped(index, fit_maps(unit(50, 16, 0), unit(50, 16, 0), True)[0], model)
+    Path(first.path).unlink()
+    done = upgrade.embed_mapped(index, model)
+    assert done.changed == 28
+    assert len(done.unreadable) == 1
+    kept = Index.open(index)
+    assert [facts.path for _, facts in kept.every() if facts.mapped] == [first.path]
+    hit = ask(kept, kept.vectors([1]), 1, CALIBRATION)[0].hits[0]
+    assert (hit.verdict, hit.probability, hit.matched) == (MAPPED, None, None)
+    assert "mapped" in reason(hit, CALIBRATION)
+
+
+CALIBRATION = Calibration(
+    1e-3, 0.5, 1e-3, 2e-3, 0.95, 0.1, 0.2, 100, 20, 1000, [0.0, 1.0, 0.0], 0.01, []
+)

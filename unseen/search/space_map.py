@@ -1,0 +1,61 @@
+"""Maps from the vectors of one model to those of another, fitted on pictures that both have seen.
+
+    orthogonal  the rotation that brings the old vectors nearest to the new ones (P. Schönemann,
+                Psychometrika 31, 1966); of two sizes a part of one
+    linear      ridge regression with a constant; its weight is chosen by leaving one out
+    mlp         the linear map plus a perceptron of one hidden layer, fitted on what that leaves
+
+What an old vector does not say of a picture no map can know: mapped vectors find less than new ones
+(docs/upgrade.md).
+"""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import RidgeCV
+from sklearn.neural_network import MLPRegressor
+
+from unseen.neighbours.space import to_sphere
+
+Vectors = NDArray[np.float32]
+HIDDEN = 512
+PASSES = 60
+
+
+@dataclass(frozen=True)
+class SpaceMap:
+    """Old vectors [n, D] to new ones [n, E], of unit length where the new model's are."""
+
+    kind: str
+    normalise: bool
+    raw: Callable[[Vectors], NDArray[Any]]
+
+    def __call__(self, old: Vectors) -> Vectors:
+        mapped = torch.from_numpy(np.ascontiguousarray(self.raw(old), dtype=np.float32))
+        made: Vectors = (to_sphere(mapped) if self.normalise else mapped).numpy()
+        return made
+
+
+def fit_maps(old: Vectors, new: Vectors, normalise: bool) -> list[SpaceMap]:
+    """One of each kind, the simplest first. old [n, D] and new [n, E] are of the same pictures."""
+    left, _, right = np.linalg.svd(old.T.astype(np.float64) @ new, full_matrices=False)
+    rotation = (left @ right).astype(np.float32)  # [D, E]
+    linear = RidgeCV(alphas=np.logspace(-4, 2, 7)).fit(old, new)
+    scale = max(float((new - linear.predict(old)).std()), 1e-12)
+    rest = MLPRegressor(
+        hidden_layer_sizes=HIDDEN, early_stopping=True, max_iter=PASSES, random_state=0
+    )
+    with warnings.catch_warnings():  # the passes are bounded
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        rest.fit(old, (new - linear.predict(old)) / scale)
+    return [
+        SpaceMap("orthogonal", normalise, lambda x: x @ rotation),
+        SpaceMap("linear", normalise, linear.predict),
+        SpaceMap("mlp", normalise, lambda x: linear.predict(x) + scale * rest.predict(x)),
+    ]

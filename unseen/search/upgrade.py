@@ -1,0 +1,151 @@
+"""A new model for an index without starting over: mapped vectors at once, new ones as they come.
+
+    fitted = fit(context, old, new)       # a map, and what it costs, on validation classes
+    serve_mapped(path, fitted.map, new)   # every picture can be found by the new model now
+    embed_mapped(path, new)               # from the files, until none is; goes on after a stop
+
+A picture whose vector is mapped is marked (`Facts.mapped`), and so are answers with it; whoever
+embeds it again, here or by `unseen index add` and `update`, takes the mark away.
+"""
+
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unseen.contracts import IntArray, Progress
+from unseen.evaluation.evaluate import evaluate
+from unseen.experiment.run_context import RunContext, Watch, computing
+from unseen.experiment.selection import more_validation_classes
+from unseen.experiment.trained import Trained
+from unseen.neighbours.space import to_sphere
+from unseen.search.exchange.rows import pictures_of, rows_of
+from unseen.search.index import Index
+from unseen.search.ingest import Ingested, ingest, model_entry, source_of
+from unseen.search.space_map import SpaceMap, Vectors, fit_maps
+from unseen.search.writer import ASIDE, Writer
+from unseen.statistics import MIN_CLASSES, Interval
+
+MOST_PAIRS = 20_000  # training pictures a map is fitted on
+PORTION = 4096  # pictures embedded before others may write
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The map that was chosen, and recall@1 of who asks -> who answers, with intervals over
+    classes."""
+
+    map: SpaceMap
+    recall: dict[str, Interval]
+    pairs: int
+    classes: int
+
+
+def fit(context: RunContext, old: Trained, new: Trained, watch: Watch | None = None) -> Fitted:
+    """Fits maps on the new run's training pictures; its validation classes choose one and judge."""
+    watch, labels = watch or Watch(), context.dataset.labels
+    train, judged = _some(context.split.train), context.split.validation
+    classes = len(np.unique(labels[judged]))
+    if classes < MIN_CLASSES:
+        raise ValueError(
+            f"an upgrade needs at least {MIN_CLASSES} validation classes to be judged on, the run "
+            f"has {classes}: train again. {more_validation_classes(context)}"
+        )
+    with computing(context):
+        before, after = (
+            [_embed(context, model, items, watch) for items in (train, judged)]
+            for model in (old, new)
+        )
+        maps = fit_maps(before[0], after[0], new.config.normalise)
+        said = torch.from_numpy(labels[judged])
+        mapped = {m.kind: m(before[1]) for m in maps}
+        scores = {
+            kind: _recall(after[1], vectors, said, new.config.normalise)
+            for kind, vectors in mapped.items()
+        }
+        best = max(maps, key=lambda each: scores[each.kind].value)
+        half = np.where((np.arange(len(judged)) % 2 == 0)[:, None], mapped[best.kind], after[1])
+        recall = {
+            "old -> old": _recall(before[1], before[1], said, old.config.normalise),
+            "new -> new": _recall(after[1], after[1], said, new.config.normalise),
+            **{f"new -> mapped ({kind})": score for kind, score in scores.items()},
+            "new -> half mapped, half new": _recall(after[1], half, said, new.config.normalise),
+        }
+    return Fitted(best, recall, len(train), classes)
+
+
+def serve_mapped(
+    path: Path, mapping: SpaceMap, new: Trained, progress: Progress | None = None
+) -> None:
+    """The same pictures under their ids, with mapped vectors of the new model: made aside, then put
+    in the place of the old ones at once."""
+    with Writer.open(path) as writer:
+        aside = path / ASIDE
+        shutil.rmtree(aside, ignore_errors=True)
+        with Writer.create(aside, model_entry(new), writer.manifest.next_serial) as other:
+            for rows in rows_of(writer.index(), progress):
+                marked = [replace(facts, mapped=True) for facts in rows.facts]
+                other.add(pictures_of(replace(rows, vectors=mapping(rows.vectors), facts=marked)))
+        writer.take(aside, (), writer.vanished())
+        writer.refresh_store()
+        shutil.rmtree(aside)
+
+
+def embed_mapped(path: Path, model: Trained, progress: Progress | None = None) -> Ingested:
+    """Embeds from their files the pictures whose vectors are mapped, some at a time; others may
+    write in between. Of a file that cannot be read the mapped vector stays."""
+    total, done = num_mapped(Index.open(path)), Ingested()
+    failed: set[str] = set()
+    while True:
+        with Writer.open(path, wait=True) as writer:
+            every = [source_of(facts) for _, facts in writer.index().every() if facts.mapped]
+            some = [source for source in every if source.name not in failed][:PORTION]
+            if not some:
+                return done
+            finished = done.changed + len(done.unreadable)
+            made = ingest(writer, model, some, _after(finished, total, progress))
+            writer.refresh_store()
+            left = {facts.name for _, facts in writer.index().every() if facts.mapped}
+        failed |= left & {source.name for source in some}
+        done.changed += made.changed
+        done.unreadable += made.unreadable
+
+
+def num_mapped(index: Index) -> int:
+    return sum(facts.mapped for _, facts in index.every())
+
+
+def _after(finished: int, total: int, progress: Progress | None) -> Progress | None:
+    return None if progress is None else lambda now, _: progress(finished + now, total)
+
+
+def _some(items: IntArray) -> IntArray:
+    if len(items) <= MOST_PAIRS:
+        return items
+    drawn = np.random.default_rng(0).choice(len(items), MOST_PAIRS, replace=False)
+    return items[np.sort(drawn)]
+
+
+def _embed(context: RunContext, model: Trained, items: IntArray, watch: Watch) -> Vectors:
+    told = watch.of(f"embedding with {model.folder.path.name}")
+    found = context.embed(model.network, model.transform, items, told).float().cpu()
+    vectors: Vectors = (to_sphere(found) if model.config.normalise else found).numpy()
+    return vectors
+
+
+def _recall(queries: Vectors, gallery: Vectors, labels: Tensor, normalise: bool) -> Interval:
+    """Every picture asks all others."""
+    score = evaluate(
+        torch.from_numpy(queries),
+        labels,
+        gallery_embeddings=torch.from_numpy(gallery),
+        gallery_labels=labels,
+        positions=torch.arange(len(labels)),
+        metrics=["recall@1"],
+        intervals="classes",
+        normalise=normalise,
+    ).values["recall@1"]
+    return Interval(score.value, score.low, score.high)
