@@ -1,17 +1,21 @@
 """A new model for an index: maps that are right, mapped vectors that are marked, nothing lost."""
 
+import os
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from tests.faults import injection
 from unseen.cli import main
 from unseen.evaluation.calibrate import Calibration
 from unseen.experiment.trained import Trained
 from unseen.search import ingest as ingesting
+from unseen.search import manifest as manifests
 from unseen.search import upgrade
 from unseen.search.answers import MAPPED, ask, reason
 from unseen.search.index import Index
@@ -159,3 +163,37 @@ def test_of_a_file_that_is_gone_the_mapped_vector_stays(index: Path, model: Trai
 CALIBRATION = Calibration(
     1e-3, 0.5, 1e-3, 2e-3, 0.95, 0.1, 0.2, 100, 20, 1000, [0.0, 1.0, 0.0], 0.01, []
 )
+
+
+@pytest.mark.slow
+def test_twenty_kills_while_embedding_lose_nothing(
+    index: Path, model: Trained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At every stage of a commit; after each kill the index is whole and answers."""
+    monkeypatch.setattr(ingesting, "BATCH", 1)
+    monkeypatch.setattr(ingesting, "COMMIT", 1)
+    before = Index.open(index)
+    known = dict(before.every())
+    upgrade.serve_mapped(index, fit_maps(unit(50, 16, 0), unit(50, 16, 0), True)[0], model)
+    left = upgrade.num_mapped(Index.open(index))
+    assert left == 29
+    for turn in range(20):
+
+        def killed(turn: int = turn) -> None:
+            owner, name = ((os, "replace"), (os, "fsync"), (manifests, "write"))[turn % 3]
+            injection.with_death(owner, name, 3 + turn % 5)
+            upgrade.embed_mapped(index, model)
+
+        assert injection.forked(killed).was_killed
+        assert verify(index) == []
+        now = Index.open(index)
+        assert {id: replace(facts, mapped=False) for id, facts in now.every()} == known
+        assert (now.search(now.vectors([1]), k=29).ids > 0).all()
+        assert upgrade.num_mapped(now) <= left
+        left = upgrade.num_mapped(now)
+    assert 0 < left < 29  # so the kills came while it was embedding
+    upgrade.embed_mapped(index, model)
+    made = Index.open(index)
+    assert upgrade.num_mapped(made) == 0
+    ids = sorted(known)
+    np.testing.assert_allclose(made.vectors(ids), before.vectors(ids), atol=1e-5)

@@ -9,10 +9,12 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
 
 from unseen.experiment.calibration import why_impossible
 from unseen.search import manifest as manifests
@@ -23,6 +25,7 @@ from unseen.search.service.decoding import BusyError, Reader
 from unseen.search.service.guard import Guard, Limits, log
 from unseen.search.service.library import Library, Shelf
 from unseen.search.service.maps import add_map
+from unseen.search.service.metrics import Metrics
 from unseen.search.service.parameters import MISSING, AnswerBody, Id, K, Label, Start
 from unseen.search.service.pictures import add_browsing, add_pictures
 from unseen.search.service.searches import add_searches, nearest_to
@@ -43,10 +46,11 @@ def create_app(
     library: Library,
     other: Library | None = None,
     limits: Limits | None = None,
-    tally: Tally | None = None,
+    shared: Path | None = None,
 ) -> Any:
     """The application; with another library also what changed between the two. Only with a token
-    may pictures be labelled, removed, or taken out as files."""
+    may pictures be labelled, removed, or taken out as files. shared: a folder in which processes
+    count together."""
     app = FastAPI(
         title="Unseen search",
         description="Nearest pictures of an index, by an uploaded picture or by one of its own.",
@@ -68,7 +72,27 @@ def create_app(
     if other is not None:
         add_pictures(app, other, reader, "/other")
         _changes(app, library, other)
-    return Guard(app, limits, tally)
+    metrics = Metrics(_routes(app), None if shared is None else shared / "metrics")
+    _metrics(app, library, metrics)
+    tally = Tally(None if shared is None else shared / "tally")
+    probes = {"/health": lambda: True, "/ready": library.is_ready}
+    return Guard(app, limits, tally, metrics, probes)
+
+
+def _routes(app: FastAPI) -> list[str]:
+    return [route.path for route in app.routes if isinstance(route, APIRoute)] + ["/metrics"]
+
+
+def _metrics(app: FastAPI, library: Library, metrics: Metrics) -> None:
+    @app.get("/metrics", include_in_schema=False)
+    def told() -> Response:
+        index = library.shelf.index
+        now = {
+            "index_pictures": len(index),
+            "index_generation": index.manifest.generation,
+            "index_mapped_pictures": library.shelf.num_mapped,
+        }
+        return Response(metrics.text(now), media_type="text/plain; version=0.0.4")
 
 
 def _damaged(request: Request, error: Exception) -> Response:

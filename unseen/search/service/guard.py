@@ -2,9 +2,11 @@
 
 A request that is refused gets a short JSON answer and a status that says why: 400 wrong host, 401
 no token, 403 from another site, 408 too slow, 413 too large, 429 too often, 503 too many at once.
-A request is in work once all of it has arrived, so that slow ones take nobody's place. Nothing
-about a client is kept but, for a minute, how often its address asked; logs name the route, the
-status and the time it took. What a connection does before there is a request: `connections.py`.
+Probes of load balancers pass: `/health` (this process answers) and `/ready` (and can read the
+index) tell nothing else. A request is in work once all of it has arrived, so that slow ones take
+nobody's place. Nothing about a client is kept but, for a minute, how often its address asked; logs
+name the route, the status and the time it took. What a connection does before there is a request:
+`connections.py`.
 """
 
 import asyncio
@@ -14,15 +16,17 @@ import logging
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs, urlsplit
 
+from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from unseen.search.service.metrics import Metrics
 from unseen.search.service.tally import Tally, home
 
 COOKIE = "unseen"
@@ -79,17 +83,28 @@ class Refused(Exception):  # noqa: N818  (an answer, not a fault)
 
 
 class Guard:
-    """Wraps an application. Several processes may share a tally; the other limits are each one's
-    own."""
+    """Wraps an application. Several processes may share tally and metrics; other limits are each
+    one's own. probes: addresses that need no token, and whether all is well."""
 
-    def __init__(self, app: ASGIApp, limits: Limits, tally: Tally | None = None) -> None:
-        self.app, self.limits, self.tally = app, limits, tally or Tally()
+    def __init__(
+        self,
+        app: ASGIApp,
+        limits: Limits,
+        tally: Tally | None = None,
+        metrics: Metrics | None = None,
+        probes: Mapping[str, Callable[[], bool]] | None = None,
+    ) -> None:
+        self.app, self.limits, self.probes = app, limits, probes or {}
+        self.tally, self.metrics = tally or Tally(), metrics or Metrics([])
         self.running: Counter[str] = Counter()  # requests in work of each address
         self.held = 0  # bytes of bodies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
+            return
+        if scope["method"] == "GET" and scope["path"] in self.probes:
+            await _Answer(send).probed(await run_in_threadpool(self.probes[scope["path"]]))
             return
         began, answer = time.perf_counter(), _Answer(send)
         address = (scope.get("client") or ("?",))[0]
@@ -108,8 +123,9 @@ class Guard:
         finally:
             self.held -= body.size
             route = getattr(scope.get("route"), "path", "-")
-            took = 1000 * (time.perf_counter() - began)
-            log.info("%s %s %s %.0f ms", scope["method"], route, answer.status, took)
+            took = time.perf_counter() - began
+            self.metrics.count(route, answer.status, took)
+            log.info("%s %s %s %.0f ms", scope["method"], route, answer.status, 1000 * took)
 
     def _check(self, scope: Scope, address: str) -> None:
         limits, headers = self.limits, _headers(scope)
@@ -228,6 +244,10 @@ class _Answer:
         if refused.status in (429, 503):
             headers.append((b"retry-after", b"2"))
         await self._whole(refused.status, headers, body)
+
+    async def probed(self, well: bool) -> None:
+        kind = [(b"content-type", b"text/plain"), (b"cache-control", b"no-store")]
+        await self._whole(200 if well else 503, kind, b"ok\n" if well else b"not ready\n")
 
     async def redirect(self, cookie: str) -> None:
         kept = f"{cookie}; HttpOnly; SameSite=Strict; Path=/"

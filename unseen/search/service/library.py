@@ -26,6 +26,8 @@ from unseen.search.answers import Answer, ask
 from unseen.search.index import Ids, Index
 from unseen.search.ingest import require_same_model
 from unseen.search.maintain import model_of
+from unseen.search.manifest import DamagedError
+from unseen.search.upgrade import num_mapped
 
 LOOK_EVERY = 2.0  # seconds
 log = logging.getLogger("unseen.serve")
@@ -40,6 +42,7 @@ class Shelf:
     model: Trained
     calibration: Calibration | None
     by_label: dict[str, Ids]
+    num_mapped: int  # pictures that a newer model has not embedded yet
     _embedding: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @classmethod
@@ -51,7 +54,7 @@ class Shelf:
             model = before.model
         else:
             model = _model(index, run)
-        return cls(index, model, read_calibration(model), index.by_label)
+        return cls(index, model, read_calibration(model), index.by_label, num_mapped(index))
 
     def labelled(self, label: str) -> Ids:
         """Ids with a label; a ValueError where there is no such label."""
@@ -116,6 +119,14 @@ class Library:
         self._shelf = Shelf.open(index, run)
         self._looked = time.monotonic()
         self._reopening = threading.Lock()
+
+    def is_ready(self) -> bool:
+        """Whether the index can be read as it was opened."""
+        try:
+            self.shelf.index.require_whole()
+        except (DamagedError, OSError):
+            return False
+        return True
 
     def look_again(self) -> None:
         """The next request sees what was just changed."""

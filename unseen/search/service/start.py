@@ -28,7 +28,7 @@ class Settings:
     token: str | None = None
     per_minute: int = 1200
     proxies: list[str] = field(default_factory=list)  # whose X-Forwarded-For is believed
-    tally: str | None = None  # a file that processes count in together
+    shared: str | None = None  # a folder that processes count in together
 
     @property
     def is_open(self) -> bool:
@@ -73,8 +73,8 @@ def application(settings: Settings, library: Library, other: Library | None) -> 
         raise ValueError(f"the search page needs fastapi: {install_command('search')}") from error
     hosts = None if settings.is_open else LOOPBACK
     limits = Limits(hosts=hosts, token=settings.token, per_minute=settings.per_minute)
-    tally = Tally(None if settings.tally is None else Path(settings.tally))
-    return create_app(library, other, limits, tally)
+    shared = None if settings.shared is None else Path(settings.shared)
+    return create_app(library, other, limits, shared)
 
 
 def from_environment() -> Any:
@@ -91,12 +91,14 @@ def run(app: Any, settings: Settings, port: int) -> None:
 
 
 def run_many(settings: Settings, port: int, workers: int) -> None:
-    """As `run`, with so many processes that count requests together."""
+    """As `run`, with so many processes that count requests together. On SIGHUP each is replaced by
+    a new one, which takes over once it answers."""
     import uvicorn  # noqa: PLC0415
 
     name = f"{__name__}:{from_environment.__name__}"
     with tempfile.TemporaryDirectory(prefix="unseen-") as shared:
-        settings.tally = str(Tally.create(Path(shared) / "tally"))
+        Tally.create(Path(shared) / "tally")
+        settings.shared = shared
         os.environ[VARIABLE] = json.dumps(vars(settings))
         uvicorn.run(
             name,
@@ -121,5 +123,7 @@ def options(proxies: Sequence[str] = ()) -> dict[str, Any]:
         "proxy_headers": bool(proxies),
         "forwarded_allow_ips": list(proxies),
         "timeout_keep_alive": 5,
+        "timeout_graceful_shutdown": 30,  # for answers that are under way
+        "timeout_worker_healthcheck": 60,  # reading a model takes a while
         "h11_max_incomplete_event_size": 64 * 1024,
     }

@@ -39,7 +39,7 @@ class Tally:
     def allows(self, kind: str, address: str, per_minute: int) -> bool:
         """Whether one more of this kind is within the limit; it is counted if so."""
         place, step = self._place(kind, address), 60 / per_minute
-        with _locked(self._file):
+        with locked(self._file):
             now = time.monotonic()  # one clock for all processes of a machine
             free = max(now, struct.unpack_from("d", self._held, place)[0])
             if free - now > 60 - step:
@@ -70,7 +70,7 @@ def home(address: str) -> str:
 
 
 @contextmanager
-def _locked(file: int | None) -> Iterator[None]:
+def locked(file: int | None) -> Iterator[None]:
     if file is None:
         yield
         return
