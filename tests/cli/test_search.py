@@ -112,6 +112,16 @@ def test_from_a_run_to_an_answer(
     code, text, _ = unseen(capsys, "index", "verify", index)
     assert code == 0
     assert "7 pictures, all as they were written" in text
+    arrays, copy = tmp_path / "arrays", tmp_path / "copy.index"
+    words = ["index", "export", index, "--to", "npy", "--out", arrays]
+    assert f"7 pictures of {index}: {arrays}" in unseen(capsys, *words)[1]
+    assert "exists already" in unseen(capsys, *words)[2]
+    words = ["index", "import", arrays, "--from", "npy", "--out", copy]
+    assert f"{copy} holds 7 pictures" in unseen(capsys, *words)[1]
+    code, _, errors = unseen(capsys, "index", "import", "none", "--from", "npy", "--out", copy)
+    assert (code, "no such file or folder: none" in errors) == (2, True)
+    code, text, _ = unseen(capsys, "index", "upgrade", index, "--run", run)
+    assert (code, f"{index} is of {run}; 0 of its vectors are mapped" in text) == (0, True)
     code, text, _ = unseen(capsys, "index", "update", index, photos)
     assert code == 0
     assert "added 2" in text

@@ -64,6 +64,8 @@ def _print(fitted: Fitted) -> None:
     for head in ("who asks -> who answers", "recall@1", "95 % interval"):
         table.add_column(head, justify="left" if "->" in head else "right")
     for name, score in fitted.recall.items():
+        if "half" in name and name != upgrade.answers_half(fitted.map):
+            continue
         low, high = (f"{100 * end:.1f}" for end in (score.low, score.high))
         table.add_row(name, f"{100 * score.value:.1f}", f"{low} to {high}")
     console.print(table)
@@ -71,7 +73,7 @@ def _print(fitted: Fitted) -> None:
         f"on {fitted.classes} validation classes of the new run, which chose the map "
         f"{fitted.map.kind!r}, fitted on {fitted.pairs:,} training pictures"
     )
-    served = fitted.recall[f"new -> mapped ({fitted.map.kind})"].value
+    served = fitted.recall[upgrade.answers_mapped(fitted.map)].value
     if served < fitted.recall["old -> old"].value:
         console.print(
             "mapped vectors find less than the old model's own: `unseen index rebuild` lets the "

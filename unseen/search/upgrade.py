@@ -9,6 +9,7 @@ embeds it again, here or by `unseen index add` and `update`, takes the mark away
 """
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,6 +35,15 @@ PORTION = 4096  # pictures embedded before others may write
 
 
 @dataclass(frozen=True)
+class Pairs:
+    """The same pictures by both models."""
+
+    old: Vectors  # [n, D]
+    new: Vectors  # [n, E]
+    labels: IntArray  # [n]
+
+
+@dataclass(frozen=True)
 class Fitted:
     """The map that was chosen, and recall@1 of who asks -> who answers, with intervals over
     classes."""
@@ -55,26 +65,44 @@ def fit(context: RunContext, old: Trained, new: Trained, watch: Watch | None = N
             f"has {classes}: train again. {more_validation_classes(context)}"
         )
     with computing(context):
-        before, after = (
-            [_embed(context, model, items, watch) for items in (train, judged)]
-            for model in (old, new)
+        some, others = (
+            Pairs(
+                _embed(context, old, items, watch),
+                _embed(context, new, items, watch),
+                labels[items],
+            )
+            for items in (train, judged)
         )
-        maps = fit_maps(before[0], after[0], new.config.normalise)
-        said = torch.from_numpy(labels[judged])
-        mapped = {m.kind: m(before[1]) for m in maps}
-        scores = {
-            kind: _recall(after[1], vectors, said, new.config.normalise)
-            for kind, vectors in mapped.items()
-        }
-        best = max(maps, key=lambda each: scores[each.kind].value)
-        half = np.where((np.arange(len(judged)) % 2 == 0)[:, None], mapped[best.kind], after[1])
-        recall = {
-            "old -> old": _recall(before[1], before[1], said, old.config.normalise),
-            "new -> new": _recall(after[1], after[1], said, new.config.normalise),
-            **{f"new -> mapped ({kind})": score for kind, score in scores.items()},
-            "new -> half mapped, half new": _recall(after[1], half, said, new.config.normalise),
-        }
+        maps = fit_maps(some.old, some.new, new.config.normalise)
+        recall = recalls(maps, others, old.config.normalise)
+    best = max(maps, key=lambda each: recall[answers_mapped(each)].value)
     return Fitted(best, recall, len(train), classes)
+
+
+def recalls(maps: Sequence[SpaceMap], pairs: Pairs, normalise: bool) -> dict[str, Interval]:
+    """recall@1 of who asks -> who answers: every picture asks all others. normalise: whether the
+    old model's vectors are compared by cosine."""
+    new, labels = maps[0].normalise, torch.from_numpy(pairs.labels)
+    found = {
+        "old -> old": _recall(pairs.old, pairs.old, labels, normalise),
+        "new -> new": _recall(pairs.new, pairs.new, labels, new),
+    }
+    is_mapped = (np.arange(len(labels)) % 2 == 0)[:, None]
+    for each in maps:
+        mapped = each(pairs.old)
+        found[answers_mapped(each)] = _recall(pairs.new, mapped, labels, new)
+        half = np.where(is_mapped, mapped, pairs.new)
+        found[answers_half(each)] = _recall(pairs.new, half, labels, new)
+    return found
+
+
+def answers_mapped(mapping: SpaceMap) -> str:
+    return f"new -> mapped ({mapping.kind})"
+
+
+def answers_half(mapping: SpaceMap) -> str:
+    """While pictures are embedded again."""
+    return f"new -> half mapped ({mapping.kind}), half new"
 
 
 def serve_mapped(
