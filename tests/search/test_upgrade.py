@@ -19,8 +19,9 @@ from unseen.search import manifest as manifests
 from unseen.search import upgrade
 from unseen.search.answers import MAPPED, ask, reason
 from unseen.search.index import Index
-from unseen.search.ingest import find, ingest, model_entry
+from unseen.search.ingest import ingest, model_entry
 from unseen.search.maintain import rebuild, relabel
+from unseen.search.sources import find
 from unseen.search.space_map import fit_maps
 from unseen.search.verify import verify
 from unseen.search.writer import Writer

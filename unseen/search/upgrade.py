@@ -11,6 +11,7 @@ embeds it again, here or by `unseen index add` and `update`, takes the mark away
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,8 @@ from unseen.experiment.trained import Trained
 from unseen.neighbours.space import to_sphere
 from unseen.search.exchange.rows import pictures_of, rows_of
 from unseen.search.index import Index
-from unseen.search.ingest import Ingested, ingest, model_entry, source_of
+from unseen.search.ingest import Ingested, ingest, model_entry
+from unseen.search.sources import source_of
 from unseen.search.space_map import SpaceMap, Vectors, fit_maps
 from unseen.search.writer import ASIDE, Writer
 from unseen.statistics import MIN_CLASSES, Interval
@@ -113,7 +115,9 @@ def serve_mapped(
     with Writer.open(path) as writer:
         aside = path / ASIDE
         shutil.rmtree(aside, ignore_errors=True)
-        with Writer.create(aside, model_entry(new), writer.manifest.next_serial) as other:
+        known = writer.manifest
+        create = partial(Writer.create, aside, model_entry(new), known.next_serial)
+        with create(precision=known.precision) as other:
             for rows in rows_of(writer.index(), progress):
                 marked = [replace(facts, mapped=True) for facts in rows.facts]
                 other.add(pictures_of(replace(rows, vectors=mapping(rows.vectors), facts=marked)))
