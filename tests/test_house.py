@@ -52,6 +52,7 @@ ORDER = [
     "config_toml",
     "config_keys",
     "config",
+    "relating",
     "rungs",
     "shares",
     "settle",

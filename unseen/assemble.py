@@ -17,7 +17,16 @@ from unseen import catalogue, networks, outside, training
 from unseen.config import SettledConfig
 from unseen.config_keys import PLAIN
 from unseen.config_tables import Part
-from unseen.contracts import Dataset, FrozenLayers, IntArray, Network, Sampler, Split, SplitProtocol
+from unseen.contracts import (
+    Dataset,
+    EmbeddedSampler,
+    FrozenLayers,
+    IntArray,
+    Network,
+    Sampler,
+    Split,
+    SplitProtocol,
+)
 from unseen.data.pictures import transforms
 from unseen.memory import CrossBatchMemory
 from unseen.nested import Nested
@@ -26,6 +35,8 @@ from unseen.networks.frozen_batch_norm import share_statistics
 from unseen.networks.head import Head
 from unseen.networks.network import EmbeddingNetwork, LayeredNetwork
 from unseen.objective import MinedObjective, as_module
+from unseen.relating import apart, relevance_of
+from unseen.relevance import Relevance
 from unseen.settle import is_on_maps, weighted
 from unseen.training import optimisers
 from unseen.training.optimisers import DIVIDED, Descent, Group, create_optimiser, network_groups
@@ -50,13 +61,14 @@ def assemble(
     num_classes: int,
     steps_per_epoch: int,
     processes: Processes | None = None,
+    relevance: Relevance | None = None,
 ) -> Assembly:
     """Network, objective and trainer, at their start."""
     net = network(config)
     if processes is not None and processes.are_several and config.device != "cpu":
         net = share_statistics(net)
     prefix, model = cut(config, net)
-    priced = objective(config, num_classes, net, processes)
+    priced = objective(config, num_classes, net, processes, relevance)
     trainer = Trainer(
         model,
         priced,
@@ -91,10 +103,16 @@ def protocol(config: SettledConfig) -> SplitProtocol:
     return made
 
 
-def split(config: SettledConfig, data: Dataset) -> Split:
-    """Class-disjoint train, validation and test items. With `select = "test"` nothing is set aside
+def split(
+    config: SettledConfig, data: Dataset, tell: Callable[[str], None] = lambda text: None
+) -> Split:
+    """Class-disjoint train, validation and test items; `tell` hears of items that are left out
+    because they are the same as some of another part. With `select = "test"` nothing is set aside
     for validation: as in the papers that do so, all training classes are trained on."""
-    cut = protocol(config)(data, config.seed)[config.fold]
+    divided = protocol(config)(data, config.seed)[config.fold]
+    cut, left_out = apart(divided, relevance_of(config, data))
+    if left_out:
+        tell(f"left out, because labels of theirs are on both sides of the split: {left_out} items")
     if config.select == "validation":
         return cut
     everything = np.sort(np.concatenate([cut.train, cut.validation]))
@@ -153,6 +171,7 @@ def objective(
     num_classes: int,
     net: LayeredNetwork | None = None,
     processes: Processes | None = None,
+    relevance: Relevance | None = None,
 ) -> MinedObjective:
     """Miner, loss and regularizers for `num_classes` training classes; regularizers on maps also
     need the network. Each part draws its starting values alone: none changes those of another. The
@@ -191,7 +210,18 @@ def objective(
         (name, float(weighted(part, config.ensemble is not None).weight or 0), regularizer(part))
         for name, part in zip(names, config.regularizers, strict=True)
     ]
-    return MinedObjective(main, miner(config.seed), parts, _memory(config))
+    return MinedObjective(
+        main, miner(config.seed), parts, _memory(config), _compared_by(relevance, main)
+    )
+
+
+def _compared_by(relevance: Relevance | None, loss: Any) -> Relevance | None:
+    """None where classes are all a loss hears of: labels are faster."""
+    if relevance is None or relevance.kind == "labels":
+        return None
+    losses = loss.losses.values() if isinstance(loss, Nested) else [loss]
+    is_used = any(hasattr(each, "on_grades") for each in losses)
+    return relevance if is_used or not relevance.has_classes else None
 
 
 def _nested(config: SettledConfig, make_loss: Callable[[int], Any]) -> Nested:
@@ -220,16 +250,23 @@ def _numbered(names: list[str]) -> list[str]:
     return [f"{n}_{t}" if t > 1 else n for n, t in zip(names, times, strict=True)]
 
 
-def sampler(config: SettledConfig, items: IntArray, labels: IntArray) -> Sampler:
+def sampler(
+    config: SettledConfig,
+    items: IntArray,
+    labels: IntArray,
+    relevance: Relevance | None = None,
+) -> Sampler:
     """The batch sampler over the training items."""
-    part = config.sampler
+    part, classes = config.sampler, labels[items]
+    if relevance is not None:
+        items, classes = relevance.drawn(items, classes)
     made: Sampler = catalogue.create(
         "samplers",
         part.name,
         part.values,
         part.preset,
         items=items,
-        labels=labels[items],
+        labels=classes,
         batch_size=config.batch_size,
         normalise=config.normalise,
         seed=config.seed,
@@ -240,7 +277,18 @@ def sampler(config: SettledConfig, items: IntArray, labels: IntArray) -> Sampler
             "set_epoch, and lists of positions); m items of each class are "
             'sampler={"name": "samples_per_class", "per_class": m}'
         )
+    if relevance is not None and not relevance.has_classes and isinstance(made, EmbeddedSampler):
+        names = [n for n in catalogue.names("samplers") if not is_embedded(n)]
+        raise ValueError(
+            f"{part.name} cannot take relevance.kind={relevance.kind}; the samplers that can: "
+            f"{', '.join(names)}"
+        )
     return made
+
+
+def is_embedded(name: str) -> bool:
+    """Whether a sampler looks at embeddings, one of each item."""
+    return hasattr(catalogue.find("samplers", name), "fill")
 
 
 def picture_transforms(

@@ -231,13 +231,19 @@ class SettledConfig(Config):
     @classmethod
     def _depth_of_older_runs(cls, values: dict[str, Any]) -> dict[str, Any]:
         """A run from before `depth` was a key says it by its cut."""
-        return {"depth": depth_of(values.get("freeze_until"))} | values
+        older: dict[str, Any] = {"depth": depth_of(values.get("freeze_until"))}
+        relating = values.get("relevance", {})
+        if isinstance(relating, dict):  # before there were kinds, classes were the same
+            older["relevance"] = {"kind": "labels"} | relating
+            values = {key: value for key, value in values.items() if key != "relevance"}
+        return older | values
 
     @model_validator(mode="after")
     def _nothing_is_open(self) -> "SettledConfig":
         words = ("device", "backbone", "weights", "pooling", "freeze_until", "transform")
         left = [key for key in words if getattr(self, key) == "auto"]
         left += ["miner"] if self.miner is not None and self.miner.name == "auto" else []
+        left += ["relevance.kind"] if self.relevance.kind == "auto" else []
         if left:
             raise ValueError(f'{", ".join(left)}: "auto" was not settled')
         return self

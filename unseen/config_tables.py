@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from unseen import networks
+from unseen import networks, outside
 from unseen.training.optimisers import Optimiser
 
 Auto = Literal["auto"]
@@ -167,12 +167,41 @@ class Memory(BaseModel):
 
 
 class Relating(BaseModel):
-    """What counts as the same (`relevance.py`). by: further label columns to judge by, beside the
-    class and its levels."""
+    """What counts as the same (`relevance.py`). kind: auto is what the data say. by: further label
+    columns to judge by, beside the class and its levels. least: the grade from which on two items
+    are the same; none: 0.5, of label sets any. pairs: a table of pairs that are known to be the
+    same or not. grades: a table of graded pairs, or a function, `./my.py:grade`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
+    kind: Literal["labels", "levels", "label_sets", "pairs", "graded"] | Auto = "auto"
     by: list[str] = []
+    least: Annotated[float, Field(gt=0, le=1)] | None = None
+    pairs: str | None = None
+    grades: str | None = None
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether a table says which pairs there are."""
+        by_function = self.grades is not None and outside.is_reference(self.grades)
+        return self.pairs is not None or (self.grades is not None and not by_function)
+
+    @property
+    def from_grade(self) -> float:
+        """The grade from which on two items are the same, of pairs and grades."""
+        return 0.5 if self.least is None else self.least
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> "Relating":
+        if self.pairs is not None and self.grades is not None:
+            raise ValueError("pairs and grades exclude each other: leave one of them out")
+        for key, kind in (("pairs", "pairs"), ("grades", "graded")):
+            given = getattr(self, key) is not None
+            if given and self.kind not in ("auto", kind):
+                raise ValueError(f"relevance.{key} means kind = {kind}, got {self.kind}")
+            if self.kind == kind and not given:
+                raise ValueError(f"relevance.kind={kind} needs relevance.{key}=FILE")
+        return self
 
 
 class Mixing(BaseModel):

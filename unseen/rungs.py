@@ -30,6 +30,7 @@ from unseen.networks.backbone import create_backbone
 from unseen.networks.head import Head
 from unseen.networks.network import EmbeddingNetwork
 from unseen.networks.taps import POOLED
+from unseen.relevance import CLASSES
 
 FIRST, PROXIES, LAST, WHOLE, LARGER = "head", "proxies", "last", "whole", "larger"
 TRAINED = {
@@ -103,6 +104,8 @@ def _reason(config: SettledConfig, name: str) -> str:
 
 def takes_proxy_anchor(config: Config) -> bool:
     """Whether the deeper rungs have another loss than the head."""
+    if config.relevance.kind not in ("auto", *CLASSES):
+        return False
     return config.memory is None and not {"loss", "miner"} & config.model_fields_set
 
 

@@ -10,18 +10,17 @@ import torch
 from unseen import catalogue, networks
 from unseen.config import OWN_NETWORK, Config, SettledConfig, depth_of
 from unseen.config_keys import PLAIN
-from unseen.config_tables import Part, Relating, WeightedPart
+from unseen.config_tables import Part, WeightedPart
 from unseen.contracts import Dataset, FeatureDataset, OpeningDataset, annotations_of
 from unseen.data.pictures import transforms
 from unseen.data.pictures.decode import UnreadablePictureError
 from unseen.extras import install_command
 from unseen.losses.base import Loss
-from unseen.names import known
 from unseen.networks.backbone import FEATURES, IMAGENET, OWN, backbone_facts, has_weights
 from unseen.networks.head import PRINCIPAL
 from unseen.networks.taps import EMBEDDING, POOLED
 from unseen.protocols.half_split import cut_test_classes, enough_share, num_aside
-from unseen.relevance import same_classes
+from unseen.relating import with_relevance
 from unseen.rungs import with_ladder
 from unseen.shares import with_micro_batch, with_shares
 
@@ -44,7 +43,7 @@ def settle(config: Config, dataset: Dataset) -> tuple[SettledConfig, list[str]]:
             if why:
                 reasons.append(f"{key} = {'none' if value is None else value}: {why}")
 
-    chosen["relevance"] = _relevance(config, dataset)
+    config = with_relevance(config, dataset, reasons)
     has_gpu = torch.cuda.is_available()
     choose("shares", 1, "")  # both once it is known what is trained
     choose("micro_batch", None, "")
@@ -83,20 +82,6 @@ def settle(config: Config, dataset: Dataset) -> tuple[SettledConfig, list[str]]:
     settled, rungs = with_ladder(config, settled)
     settled, reasons = with_shares(config, settled, reasons + rungs)
     return with_micro_batch(config, settled, reasons)
-
-
-def _relevance(config: Config, dataset: Dataset) -> Relating:
-    """Every level but the class is judged by as well, the coarsest first."""
-    annotations = annotations_of(dataset)
-    for column in config.relevance.by:
-        known(column, annotations.labels, f"label column of {dataset.name}")
-    levels = [
-        name
-        for name in annotations.levels
-        if not same_classes(annotations.labels[name], dataset.labels)
-    ]
-    by = list(dict.fromkeys([*levels, *config.relevance.by]))
-    return config.relevance.model_copy(update={"by": by})
 
 
 def _check_nested(config: SettledConfig) -> None:

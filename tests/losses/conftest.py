@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from unseen.relevance import KnownPairs, LabelSets, Levels
 from unseen.tuples import Pairs, Triplets
 
 
@@ -114,3 +116,25 @@ def case(request: pytest.FixtureRequest) -> Case:
 @pytest.fixture
 def cases() -> list[Case]:
     return make_cases()
+
+
+@pytest.fixture
+def levels() -> Levels:
+    """Twelve items of a hierarchy: two, four, six groups."""
+    fine = np.array([0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5])
+    return Levels(np.stack([fine // 3, fine * 2 // 3, fine], axis=1), 3)
+
+
+@pytest.fixture
+def label_sets() -> LabelSets:
+    """Twelve items with one to three of five labels."""
+    rng = np.random.default_rng(1)
+    sets = [rng.permutation(5)[: rng.integers(1, 4)].tolist() for _ in range(12)]
+    return LabelSets(np.array([row + [-1] * (3 - len(row)) for row in sets]))
+
+
+@pytest.fixture
+def known() -> KnownPairs:
+    """Twelve items, of some pairs of which somebody knows."""
+    pairs = np.array([[i, j] for i in range(12) for j in range(i) if (i + j) % 3])
+    return KnownPairs(pairs, (pairs.sum(axis=1) % 4) == 1, 12)

@@ -15,6 +15,8 @@ from torch import Tensor
 
 from unseen import catalogue
 from unseen.losses.base import LabelLoss, Loss
+from unseen.objective import kinds_taken
+from unseen.relevance import KnownPairs, Labels, LabelSets
 from unseen.tuples import Pairs, Triplets, all_pairs, relations
 
 NAMES = catalogue.names("losses")
@@ -410,3 +412,37 @@ def test_wrong_shapes_and_types_are_refused(name: str) -> None:
         loss(x, y, None, x[:, :3], y)
     with pytest.raises(ValueError, match="tuples must be"):
         loss(x, y, (NOTHING, NOTHING))
+
+
+@pytest.mark.parametrize(("name", "preset"), VARIANTS)
+def test_relevance_stands_where_labels_do(
+    name: str, preset: str | None, label_sets: LabelSets, known: KnownPairs
+) -> None:
+    """Classes as a relevance are the classes; sets of labels and known pairs have a price."""
+    loss = make(name, preset)
+    x, y = batch()
+    items = Labels(y.numpy()).of(torch.arange(12))
+    if loss.needs_classes:
+        with pytest.raises(ValueError, match="labels are no classes"):
+            loss(x, items)
+        return
+    torch.testing.assert_close(
+        value_and_gradients(make(name, preset), x, items),  # type: ignore[arg-type]
+        value_and_gradients(loss, x, y),
+    )
+    references = (x[:7], items[:7])
+    torch.testing.assert_close(
+        make(name, preset)(x, items, None, *references),
+        make(name, preset)(x, y, None, x[:7], y[:7]),
+    )
+    for relevance in (label_sets, known):
+        found = value_and_gradients(loss, x, relevance.of(torch.arange(12)))  # type: ignore[arg-type]
+        assert_finite(found)
+        assert found[1].any()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_loss_takes_is_what_it_says(name: str) -> None:
+    taken = kinds_taken(catalogue.find("losses", name))
+    assert ("label_sets" in taken) == ("pairs" in taken) == (not make(name).needs_classes)
+    assert ("graded" in taken) == hasattr(make(name), "on_grades")

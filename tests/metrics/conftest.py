@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -10,6 +11,7 @@ from torch import Tensor
 from unseen.contracts import Neighbours
 from unseen.evaluation.retrieve import retrieve
 from unseen.metrics.base import OpenAnswers
+from unseen.relevance import LabelSets, Levels, Related
 
 Rows = list[tuple[float, bool, bool, int]]
 
@@ -72,3 +74,16 @@ def open_answers() -> Callable[..., tuple[OpenAnswers, Rows]]:
         return OpenAnswers(*columns, threshold), rows
 
     return made
+
+
+@pytest.fixture(params=["levels", "label sets"])
+def graded(request: pytest.FixtureRequest) -> tuple[Tensor, Related]:
+    """Embeddings without ties, and items that are more or less the same."""
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randn(24, 6, generator=generator)
+    fine = torch.randint(0, 8, (24,), generator=generator).numpy()
+    if request.param == "levels":
+        levels = Levels(np.stack([fine // 4, fine // 2, fine], axis=1), 3)
+        return x, levels.divided(fine).of(torch.arange(24))
+    sets = np.stack([fine, np.where(fine > 2, 8 + fine // 2, -1)], axis=1)
+    return x, LabelSets(sets).of(torch.arange(24))

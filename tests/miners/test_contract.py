@@ -9,6 +9,7 @@ from pytorch_metric_learning import miners as pml_miners
 from torch import Tensor
 
 from unseen import catalogue
+from unseen.relevance import Labels
 from unseen.tuples import Pairs, Triplets
 
 NAMES = catalogue.names("miners")
@@ -200,3 +201,10 @@ def test_a_miner_of_pytorch_metric_learning_by_name() -> None:
     theirs = miner(embeddings(), LABELS)
     ours = build("batch_hard")(embeddings(), LABELS)
     assert same(ours, Triplets(*theirs))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_relevance_stands_where_labels_do(name: str) -> None:
+    x, items = embeddings(), Labels(LABELS.numpy()).of(torch.arange(12))
+    for found, wanted in zip(build(name)(x, items), build(name)(x, LABELS), strict=True):
+        assert torch.equal(found, wanted)

@@ -15,6 +15,7 @@ from unseen import catalogue
 from unseen.contracts import Output
 from unseen.losses.multi_similarity import MultiSimilarity
 from unseen.objective import MinedObjective
+from unseen.relevance import Labels
 
 NAMES = catalogue.names("regularizers")
 VARIANTS = [
@@ -259,3 +260,14 @@ def test_any_number_at_once() -> None:
     torch.testing.assert_close(terms["total"], total)
     with pytest.raises(ValueError, match="a name of its own"):
         MinedObjective(MultiSimilarity(), None, [weighted[0], weighted[0]])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_relevance_stands_where_labels_do(name: str) -> None:
+    items = Labels(LABELS.numpy()).of(torch.arange(len(LABELS)))
+    if make(name).needs_classes:
+        with pytest.raises(ValueError, match="labels are no classes"):
+            make(name)(output(LABELS), items)
+        return
+    found, wanted = make(name)(output(LABELS), items), make(name)(output(LABELS), LABELS)
+    torch.testing.assert_close(found, wanted)

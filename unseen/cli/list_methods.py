@@ -7,14 +7,19 @@ from typing import Annotated, Any
 import typer
 from rich.table import Column, Table
 
-from unseen import catalogue, networks
+from unseen import assemble, catalogue, networks
 from unseen.cli.terminal import console
 from unseen.networks.backbone import BODIES
+from unseen.objective import kinds_taken
+from unseen.relevance import CLASSES, KINDS
 
 BUILT_IN = {  # name -> its file, of the kinds whose files are no methods
     "backbones": BODIES,
     "networks": dict.fromkeys(networks.PRESETS, "presets"),
 }
+
+
+COMPARING = ("losses", "miners", "samplers", "regularizers")  # parts that hear who is the same
 
 
 def list_methods(
@@ -46,6 +51,8 @@ def list_methods(
     for entry in (catalogue.entry(kind, each) for each in catalogue.names(kind)):
         table.add_row(entry.name, _first_sentence(entry.line), entry.paper, _values(entry.defaults))
     console.print(table)
+    for line in _taken(kind):
+        console.print(line)
 
 
 def show(kind: str, name: str) -> None:
@@ -56,9 +63,29 @@ def show(kind: str, name: str) -> None:
     entry = catalogue.entry(kind, name)
     console.print(catalogue.text(kind, name))
     console.print("\nDefaults " + _values(entry.defaults))
+    if kind in COMPARING:
+        console.print("Takes    relevance.kind = " + ", ".join(_kinds(kind, name)))
     for preset in entry.presets:
         values = catalogue.preset_values(kind, name, preset)
         console.print(f"Preset   {preset}: {_values(values) or 'the defaults'}")
+
+
+def _kinds(kind: str, name: str) -> tuple[str, ...]:
+    """What a part takes for "the same"."""
+    if kind == "samplers":
+        return CLASSES if assemble.is_embedded(name) else KINDS
+    return kinds_taken(catalogue.find(kind, name))
+
+
+def _taken(kind: str) -> list[str]:
+    """Who takes more than classes, by what they take."""
+    able: dict[str, list[str]] = {}
+    for name in catalogue.names(kind) if kind in COMPARING else ():
+        more = ", ".join(k for k in _kinds(kind, name) if k not in CLASSES)
+        able.setdefault(more, []).append(name)
+    every = ", ".join(able.pop("", []))
+    lines = [f"relevance.kind = {more}: {', '.join(names)}" for more, names in able.items()]
+    return [*lines, f"classes and levels alone: {every}"] if every else lines
 
 
 def _text(kind: str, name: str) -> str:

@@ -85,8 +85,8 @@ def described(columns: Columns, source: str) -> Described:
     sets, set_names = (None, []) if columns.label_sets is None else coded_sets(columns.label_sets)
     annotations = Annotations(
         validation_classes=validation,
-        query=None if columns.query is None else _flags(columns.query, "query", source),
-        gallery=None if columns.gallery is None else _flags(columns.gallery, "gallery", source),
+        query=None if columns.query is None else flags(columns.query, "query", source),
+        gallery=None if columns.gallery is None else flags(columns.gallery, "gallery", source),
         ignore_groups=groups,
         labels={name: codes for name, (codes, _) in more.items()},
         label_names={name: values for name, (_, values) in more.items()},
@@ -199,7 +199,7 @@ def _official(
     return classes["test"], classes["val"] if len(classes["val"]) else None
 
 
-def _flags(values: Column, name: str, source: str) -> BoolArray:
+def flags(values: Column, name: str, source: str) -> BoolArray:
     """Yes or no per item; empty is no."""
     array = np.asarray(values)
     if array.dtype == bool:

@@ -5,7 +5,6 @@ test classes stay unread.
 """
 
 import numpy as np
-import torch
 
 from unseen.evaluation.calibrate import Calibration, calibrate
 from unseen.experiment.run_context import RunContext, Watch, computing
@@ -43,7 +42,7 @@ def calibrate_run(
         )
         made = calibrate(
             embeddings,
-            torch.from_numpy(context.dataset.labels[items]),
+            context.labels_of(items),
             fmr=fmr,
             confidence=confidence,
             normalise=context.config.normalise,

@@ -22,7 +22,7 @@ from unseen.evaluation.evaluate import evaluate
 from unseen.experiment.clock import Length
 from unseen.experiment.layers import BEST, named_layers, recall_by_layer
 from unseen.experiment.orders import while_training
-from unseen.experiment.run_context import RunContext, Watch
+from unseen.experiment.run_context import RunContext, Watch, sampler_of
 from unseen.experiment.selection import (
     FULL_PATIENCE,
     SELECT_BY,
@@ -81,10 +81,12 @@ class Fit:
         self.epochs = config.epochs if epochs is None else epochs
         self.selects = epochs is None
         sinks.check(config.sinks)
-        self.sampler = assemble.sampler(config, split.train, dataset.labels)
+        self.sampler = sampler_of(context)
         self.class_of = training_classes(dataset.labels, split.train)
         num_classes = int(self.class_of.max()) + 1
-        made = assemble.assemble(config, num_classes, len(self.sampler), context.processes)
+        made = assemble.assemble(
+            config, num_classes, len(self.sampler), context.processes, context.relevance
+        )
         self.network, self.trainer = made.network, made.trainer
         self.has_start, self.length = start is not None, length
         if start is not None:  # before the frozen layers are asked who they are

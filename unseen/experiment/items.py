@@ -128,10 +128,16 @@ class RunItems:
             index = place[name]
             if now.digests[index] != digest:
                 changed.append(name)
-            if now.label_names[now.labels[index]] != self.label_names[label]:
+            same = now.label_names[now.labels[index]] == self.label_names[label]
+            if not (same or self.is_joined):
                 relabelled.append(name)
         added = [name for name in added if name not in {home for _, home in moved}]
         return Changes(removed, moved, changed, relabelled, added)
+
+    @property
+    def is_joined(self) -> bool:
+        """Pairs have made one class of several: the labels are not those of the data alone."""
+        return self.annotations.pairs is not None or self.annotations.grades is not None
 
     def found_in(self, dataset: Dataset) -> Dataset:
         """A data set of these items in this order; all of them must be there."""

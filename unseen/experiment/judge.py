@@ -3,6 +3,7 @@ self, principal components of the pooled descriptors of that one, and what it wa
 or features as they are."""
 
 import hashlib
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,6 +32,7 @@ from unseen.experiment.start import start_of, take_start
 from unseen.nested import AT, row_at
 from unseen.networks.head import PRINCIPAL, principal_directions
 from unseen.networks.network import LayeredNetwork
+from unseen.relevance import GradedPairs, KnownPairs, LabelSets
 from unseen.training.events import Judged
 from unseen.training.journal import read
 from unseen.training.result import FILE as RESULT
@@ -217,6 +219,21 @@ def raw_pixels(
     return torch.cat(parts)
 
 
+def _relation(context: RunContext) -> dict[str, Any]:
+    """Who is the same as whom among the test items, where it is more than their class."""
+    relevance, test = context.relevance, context.split.test
+    if isinstance(relevance, LabelSets):
+        sets = relevance.sets.numpy()[test]
+        return {"label_sets": sets, "least": np.array(relevance.least)}
+    if relevance.has_classes or not isinstance(relevance, KnownPairs | GradedPairs):
+        return {}
+    place = np.full(len(context.dataset), -1)
+    place[test] = np.arange(len(test))
+    inside = (place[relevance.pairs] >= 0).all(axis=1)
+    listed = np.column_stack([place[relevance.pairs[inside]], relevance.grades[inside]])
+    return {relevance.kind: listed, "least": np.array(relevance.least)}
+
+
 def keep_embeddings(
     folder: RunFolder, embeddings: Tensor, context: RunContext, scores: dict[str, Evaluation]
 ) -> None:
@@ -227,7 +244,7 @@ def keep_embeddings(
         "query": split.query,
         "gallery": split.gallery,
         "groups": None if groups is None else groups[split.test],
-    }
+    } | _relation(context)
     folder.write_arrays(
         "embeddings/test.npz",
         embeddings=embeddings.numpy(),

@@ -15,14 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unseen import assemble
 from unseen.assemble import Assembly
 from unseen.config import SettledConfig
 from unseen.config_tables import Rung
 from unseen.evaluation.evaluate import evaluate
 from unseen.experiment.clock import LEAST, Clock, Length
 from unseen.experiment.fit import Fit
-from unseen.experiment.run_context import RunContext, Watch
+from unseen.experiment.run_context import RunContext, Watch, sampler_of
 from unseen.experiment.selection import SELECT_BY, TOO_FEW
 from unseen.networks.weights import fill
 from unseen.rungs import FIRST, rung_config
@@ -150,7 +149,7 @@ def _climbed(first: Fit, rung: Rung, best: Climbed, clock: Clock) -> Climbed:
     config = rung_config(first.context.config, rung.name)
     context, folder = replace(first.context, config=config), rung_folder(first.folder, rung.name)
     length = Length(clock, rung.name, rung.minutes_after, again=True)
-    steps = len(assemble.sampler(config, context.split.train, context.dataset.labels))
+    steps = len(sampler_of(context))
     tell(first.folder, first.watch, RungBegun(rung.name, best.name, config.epochs, steps))
     if folder.holds(END):
         length.begun(folder.read(END, RungEnd).epochs, config.epochs)

@@ -9,8 +9,9 @@ from itertools import combinations
 
 import numpy as np
 
-from unseen.contracts import Dataset, IdentifiedDataset, Progress, Split
+from unseen.contracts import Dataset, IdentifiedDataset, Progress, Split, item_ids_of
 from unseen.data.pictures import duplicates
+from unseen.relevance import Relevance
 from unseen.training.manifest import ACROSS
 
 NAMED = 3  # pairs of copies that are named one by one
@@ -61,8 +62,13 @@ def parts(num_items: int, split: Split) -> np.ndarray:  # [n]: 0 train, 1 valida
     return part
 
 
-def refuse_shared_classes(dataset: Dataset, split: Split) -> None:
-    """A ValueError that names classes which are trained on and tested on, or selected on."""
+def refuse_shared_classes(dataset: Dataset, split: Split, relevance: Relevance) -> None:
+    """A ValueError that names classes which are trained on and tested on, or selected on, or an
+    item that is the same as one of another part."""
+    crossing = np.flatnonzero(relevance.crossing(parts(len(dataset), split)))
+    if len(crossing):
+        name = item_ids_of(dataset)[crossing[0]]
+        raise ValueError(f"{len(crossing)} items are the same as some of another part: {name}")
     named = {"train": split.train, "validation": split.validation, "test": split.test}
     for (one, left), (two, right) in combinations(named.items(), 2):
         shared = np.intersect1d(dataset.labels[left], dataset.labels[right])

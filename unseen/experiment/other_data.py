@@ -6,12 +6,13 @@ import numpy as np
 
 from unseen import find_data
 from unseen.config import Config
-from unseen.config_tables import Part
+from unseen.config_tables import Part, Relating
 from unseen.contracts import Dataset, FeatureDataset, IntArray, annotations_of
 from unseen.experiment.items import RunItems, items_of, read_items
 from unseen.experiment.run_context import RunContext, Watch, reopen, stored_config
 from unseen.networks.backbone import FEATURES
 from unseen.protocols.half_split import split_of
+from unseen.relating import settled_relevance
 from unseen.training.run_folder import RunFolder
 
 NAMED = 3  # classes that are named one by one
@@ -42,7 +43,8 @@ def on_other_data(path: Path, data: str, watch: Watch) -> tuple[RunContext, RunF
     split = split_of(dataset, nothing, nothing, left)
     known = set(annotations_of(dataset).labels)
     columns = [name for name in config.relevance.by if name in known]
-    relating = config.relevance.model_copy(update={"by": columns})
+    config = config.model_copy(update={"relevance": Relating(by=columns)})
+    relating = settled_relevance(config, dataset)
     config = config.model_copy(update={"relevance": relating})
     return RunContext(config, dataset, split, []), folder
 

@@ -24,6 +24,7 @@ from unseen import config as configs
 from unseen.config import SettledConfig
 from unseen.contracts import Batch
 from unseen.networks.taps import hooked
+from unseen.relevance import Grades, Relevance
 from unseen.training.guards import NonFiniteStepError
 from unseen.training.run_folder import RunFolder
 from unseen.training.trainer import Trainer
@@ -61,9 +62,32 @@ def keep_bad_step(
         "miner": error.miners,
         "network": trainer.network.state_dict(),
         "objective": trainer.objective_state(),
-    }
+    } | _relation(trainer, error.batch.indices)
     folder.write_state(FILE, state)
     return folder.file(FILE)
+
+
+def _relation(trainer: Trainer, indices: Tensor) -> dict[str, Any]:
+    """Who is the same as whom among the pictures of a batch and of the memory."""
+    objective = trainer.objective
+    if objective.relevance is None:
+        return {}
+    stored = [] if objective.memory is None else [objective.memory.references()[1].cpu()]
+    items = torch.cat([indices.cpu(), *stored]).unique()
+    grades = objective.relevance.grade(items[:, None], items[None, :])
+    return {"items": items, "grades": grades, "least": objective.relevance.least}
+
+
+def _relevance(state: dict[str, Any]) -> Relevance | None:
+    if "grades" not in state:
+        return None
+    items, grades = state["items"], state["grades"]
+
+    def among(rows: Tensor, columns: Tensor) -> Tensor:
+        found: Tensor = grades[torch.searchsorted(items, rows), torch.searchsorted(items, columns)]
+        return found
+
+    return Grades(among, state["least"])
 
 
 def replay(path: Path) -> Replayed:
@@ -74,6 +98,7 @@ def replay(path: Path) -> Replayed:
     )
     made = assemble.assemble(config, state["num_classes"], steps_per_epoch=1)
     network, objective, trainer = made.network, made.objective, made.trainer
+    objective.relevance = _relevance(state)
     made.model.load_state_dict(state["network"])
     objective.load_state_dict(state["objective"])
     objective.load_miner_state(state["miner"])

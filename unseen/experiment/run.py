@@ -212,6 +212,8 @@ def _parts(config: SettledConfig) -> Iterator[tuple[str, Any]]:
     for kind, name in named:
         if not (kind == "data" and outside.is_object(name)) and not name.startswith("pml:"):
             yield name, catalogue.find(kind, name)
+    if (grades := config.relevance.grades) and outside.is_reference(grades):
+        yield grades, outside.find(grades)
     for kind, name in (("networks", config.network), ("backbones", config.backbone)):
         if outside.is_from_outside(name) or name in outside.announced(kind):
             yield name, catalogue.find(kind, name)

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,7 +15,7 @@ from torch import Tensor
 from unseen import assemble, find_data, outside
 from unseen import config as configs
 from unseen.config import Config, SettledConfig
-from unseen.config_tables import Part
+from unseen.config_tables import Part, Relating
 from unseen.contracts import (
     Batch,
     Dataset,
@@ -22,10 +23,12 @@ from unseen.contracts import (
     IntArray,
     Network,
     Progress,
+    Sampler,
     Split,
     annotations_of,
 )
 from unseen.data.base import INCOMPLETE
+from unseen.data.own.pairs_file import GRADE, SAME, with_pairs
 from unseen.data.pictures.loader import evaluation_batches
 from unseen.evaluation.embed import embed, embed_layers
 from unseen.evaluation.retrieval_task import RetrievalTask
@@ -35,6 +38,8 @@ from unseen.experiment.unreadable_pictures import UnreadablePictures
 from unseen.names import near_path
 from unseen.networks.network import LayeredNetwork
 from unseen.networks.taps import EMBEDDING
+from unseen.relating import relevance_of
+from unseen.relevance import AnyLabels, Relevance
 from unseen.rungs import FIRST, rung_config
 from unseen.settle import settle
 from unseen.training.events import Event
@@ -134,11 +139,24 @@ class RunContext:
             found[EMBEDDING] = self.embed(network, transform, items, progress)
         return found
 
+    @cached_property
+    def relevance(self) -> Relevance:
+        """Who is the same as whom among the items."""
+        return relevance_of(self.config, self.dataset)
+
+    def labels_of(self, items: IntArray) -> AnyLabels:  # [n]
+        """What some items are compared by: their classes, or the relevance."""
+        if self.relevance.kind == "labels":
+            return torch.from_numpy(self.dataset.labels[items])
+        return self.relevance.of(torch.from_numpy(items))
+
     def retrieval_task(self, items: IntArray, columns: Sequence[str] = ()) -> RetrievalTask:
         """Who asks whom among some items, by their class and by further label columns."""
         annotations = annotations_of(self.dataset)
-        labels = torch.from_numpy(self.dataset.labels[items])
-        more = {name: torch.from_numpy(annotations.labels[name][items]) for name in columns}
+        labels = self.labels_of(items)
+        more: dict[str, AnyLabels] = {
+            name: torch.from_numpy(annotations.labels[name][items]) for name in columns
+        }
         groups = annotations.ignore_groups
         query = gallery = None
         if np.array_equal(items, self.split.test):
@@ -205,10 +223,12 @@ def prepare(
     with processes.first_ahead():  # it leaves what it has read in the cache
         dataset = dataset or find_data.open_data(config.data, progress, config.strict)
         _read(dataset, watch)
+    if config.relevance.is_listed:
+        dataset = listed_in(config.relevance, dataset)
     settled, reasons = settle(config, dataset)
     reasons = find_data.data_reasons(config.data) + reasons
-    split = assemble.split(settled, dataset)
-    refuse_shared_classes(dataset, split)
+    split = assemble.split(settled, dataset, watch.warn)
+    refuse_shared_classes(dataset, split, relevance_of(settled, dataset))
     found = copies(dataset, split)
     return RunContext(
         settled,
@@ -221,6 +241,13 @@ def prepare(
         began=began,
         shift=_shift(settled, dataset),
     )
+
+
+def listed_in(relating: Relating, dataset: Dataset) -> Dataset:
+    """The data set with the pairs that a config names."""
+    if relating.pairs is not None:
+        return with_pairs(dataset, relating.pairs, SAME, 1.0)
+    return with_pairs(dataset, str(relating.grades), GRADE, relating.from_grade)
 
 
 def reopen(
@@ -340,7 +367,14 @@ def changed_keys(folder: RunFolder, config: SettledConfig) -> list[str]:
 
 def steps_per_epoch(context: RunContext) -> int:
     """Batches in an epoch."""
-    return len(assemble.sampler(context.config, context.split.train, context.dataset.labels))
+    return len(sampler_of(context))
+
+
+def sampler_of(context: RunContext) -> Sampler:
+    """The sampler of a run, at its start."""
+    return assemble.sampler(
+        context.config, context.split.train, context.dataset.labels, context.relevance
+    )
 
 
 def describe(context: RunContext) -> Data:

@@ -24,7 +24,7 @@ from unseen import assemble
 from unseen.contracts import Batch
 from unseen.data.pictures.stored import cache_folder
 from unseen.experiment.fit import training_classes
-from unseen.experiment.run_context import RunContext, computing
+from unseen.experiment.run_context import RunContext, computing, sampler_of
 from unseen.experiment.source import Pictures
 from unseen.files import replace_bytes
 from unseen.rungs import cut_of_last_layers
@@ -120,9 +120,11 @@ def _embedding(context: RunContext, now: Callable[[], float]) -> float:
 
 def _training(context: RunContext, now: Callable[[], float]) -> float:
     config, split, labels = context.config, context.split, context.dataset.labels
-    sampler = assemble.sampler(config, split.train, labels)
+    sampler = sampler_of(context)
     class_of = training_classes(labels, split.train)
-    made = assemble.assemble(config, int(class_of.max()) + 1, len(sampler))
+    made = assemble.assemble(
+        config, int(class_of.max()) + 1, len(sampler), relevance=context.relevance
+    )
     whole = config.model_copy(update={"freeze_until": None})
     source = Pictures(replace(context, config=whole), made.network)
     batches = source.loader.training_batches(sampler, 0, 0)

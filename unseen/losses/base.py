@@ -174,6 +174,15 @@ def penalty(embeddings: Tensor, nu: float, power: str) -> Tensor | float:
     return nu * lengths.sum() / max(1, len(lengths))
 
 
+def told_apart(grades: Tensor, counted: Tensor) -> Tensor:  # bool [N]
+    """Which anchors have a related item, and others that are less related [N, M]."""
+    if not grades.shape[1]:
+        return counted.new_zeros(len(grades))
+    most = grades.amax(dim=1)
+    least = torch.where(counted, grades, math.inf).amin(dim=1)
+    return (most > 0) & (least < most)
+
+
 def class_labels(labels: AnyLabels, part: nn.Module) -> Tensor:
     """Labels that are classes, or an explanation why there are none."""
     if isinstance(labels, Related):

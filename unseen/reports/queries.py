@@ -60,9 +60,7 @@ def find(test: TestEmbeddings, normalise: bool) -> FoundItems:
     some = [
         None if a is None else torch.from_numpy(a) for a in (test.query, test.gallery, test.groups)
     ]
-    asked = RetrievalTask(torch.from_numpy(test.labels), *some).arguments(
-        torch.from_numpy(test.embeddings)
-    )
+    asked = RetrievalTask(test.same, *some).arguments(torch.from_numpy(test.embeddings))
     nearest: Neighbours = retrieve(**asked, depth=NEAREST, normalise=normalise)
     rows = np.arange(len(test)) if test.query is None else test.query
     items = np.arange(len(test)) if test.gallery is None else test.gallery

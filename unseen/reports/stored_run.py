@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from unseen.evaluation.open_set import OpenSet
@@ -18,6 +19,7 @@ from unseen.experiment.few_shots import FewShots, read_few_shots
 from unseen.experiment.open_set import read_open_set
 from unseen.experiment.retention import Retention, read_retention
 from unseen.names import near_path
+from unseen.relevance import AnyLabels, GradedPairs, KnownPairs, LabelSets, Relevance
 from unseen.training import journal
 from unseen.training.checksums import checked, must_exist
 from unseen.training.events import Epoch, Start, Step
@@ -40,6 +42,28 @@ class TestEmbeddings:
     query: NDArray[np.int64] | None = None  # those that ask; None: all
     gallery: NDArray[np.int64] | None = None  # those that answer; None: all
     groups: NDArray[np.int64] | None = None  # [n] a group does not answer itself
+    # who is the same as whom, where it is more than the label; positions are among the test items
+    label_sets: NDArray[np.int64] | None = None  # [n, S]
+    pairs: NDArray[np.float64] | None = None  # [P, 3]
+    graded: NDArray[np.float64] | None = None  # [P, 3]
+    least: NDArray[np.float64] | None = None  # the grade from which on two are the same
+
+    @property
+    def same(self) -> AnyLabels:  # [n]
+        """What the items are compared by."""
+        relevance: Relevance | None = None
+        least = 1.0 if self.least is None else float(self.least)
+        if self.label_sets is not None:
+            relevance = LabelSets(self.label_sets, least)
+        for listed in (self.pairs, self.graded):
+            if listed is not None:
+                known, grades = listed[:, :2].astype(np.int64), listed[:, 2]
+                relevance = GradedPairs(known, grades, len(self), least)
+                if listed is self.pairs:
+                    relevance = KnownPairs(known, grades > 0, len(self))
+        if relevance is None:
+            return torch.from_numpy(self.labels)
+        return relevance.divided(self.labels).of(torch.arange(len(self)))
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -8,6 +8,7 @@ from pathlib import Path
 from unseen import addresses
 from unseen.addresses import Place
 from unseen.contracts import IntArray
+from unseen.data.base import level_columns
 from unseen.data.coco import Coco, pictures_of
 from unseen.data.coco import rows as coco_rows
 from unseen.data.containers import places
@@ -18,6 +19,7 @@ from unseen.data.pictures import table_file
 from unseen.data.pictures.boxes import boxes_of, mark
 from unseen.data.pictures.decode import Box
 from unseen.data.pictures.files import folders_of, pictures_at
+from unseen.data.table import SETS
 from unseen.data.webdataset import Webdataset
 from unseen.experiment.trained import BoxedPicture
 from unseen.names import near_path
@@ -94,10 +96,12 @@ def _meant(root: Place, by_folder: bool) -> Iterable[Source]:
 def _listed(
     held: table_file.Columns, table: Place, folder: Place | None = None
 ) -> Iterable[Source]:
-    """The rows of a table: `path`, and perhaps `label` and a box."""
+    """The rows of a table: `path`, and perhaps a box and what the picture is called: its `label`,
+    its `labels`, or its last level."""
     if "path" not in held:
         raise ValueError(f"{table} has no column path, it has {', '.join(held)}")
-    labels: Sequence[str | None] = held.get(LABEL) or [None] * len(held["path"])
+    called = [name for name in (LABEL, SETS, *level_columns(held)[-1:]) if name in held]
+    labels: Sequence[str | None] = held[called[0]] if called else [None] * len(held["path"])
     boxes = boxes_of(held, table)
     above = addresses.parent(table) if folder is None else folder
     for row, (name, label) in enumerate(zip(held["path"], labels, strict=True)):

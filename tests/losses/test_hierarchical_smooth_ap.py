@@ -1,0 +1,64 @@
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from unseen.losses import hierarchical_smooth_ap
+from unseen.losses.hierarchical_smooth_ap import HierarchicalSmoothAp
+from unseen.losses.smooth_ap import SmoothAp
+from unseen.relevance import KnownPairs, Levels, Related
+
+
+def slow(x: Tensor, items: Related, temperature: float, alpha: float) -> float:
+    same, different, grade = items.to()
+    prices = []
+    for i in range(len(x)):
+        others = [j for j in range(len(x)) if same[i, j] or different[i, j]]
+        grades = {j: float(grade[i, j]) for j in others}
+        if not others or max(grades.values()) == 0 or len(set(grades.values())) == 1:
+            continue
+        cos = {j: float(x[i] @ x[j] / (x[i].norm() * x[j].norm())) for j in others}
+        alike = list(grades.values())
+        r = {j: g**alpha / alike.count(g) if g else 0.0 for j, g in grades.items()}
+        total = 0.0
+        for k in others:
+            if not r[k]:
+                continue
+            above = {j: 1 / (1 + math.exp(-(cos[j] - cos[k]) / temperature)) for j in others}
+            h_rank = r[k] + sum(min(r[j], r[k]) * above[j] for j in others if j != k)
+            total += h_rank / (1 + sum(above[j] for j in others if j != k))
+        prices.append(1 - total / sum(r.values()))
+    return sum(prices) / len(prices)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_equals_a_slow_loop(
+    seed: int, levels: Levels, known: KnownPairs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hierarchical_smooth_ap, "_ENTRIES", 40)  # several blocks
+    draw = torch.Generator().manual_seed(seed)
+    x = torch.randn(12, 4, generator=draw, dtype=torch.float64)
+    for relevance in (levels, known):
+        items = relevance.of(torch.randperm(12, generator=draw))
+        found = HierarchicalSmoothAp(0.1, 1.5)(x, items).item()
+        assert found == pytest.approx(slow(x, items, 0.1, 1.5), rel=1e-6)
+
+
+def test_of_classes_is_smooth_ap() -> None:
+    x = torch.randn(20, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    y = torch.arange(20) % 6
+    found = HierarchicalSmoothAp(0.1)(x, y).item()
+    assert found == pytest.approx(SmoothAp(0.1)(x, y).item(), rel=1e-9)
+
+
+def test_gradient(levels: Levels) -> None:
+    x = torch.randn(6, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    items = levels.of(torch.arange(6))
+    loss = HierarchicalSmoothAp(0.2)
+    assert torch.autograd.gradcheck(lambda e: loss(e, items), (x.requires_grad_(),))
+
+
+def test_bad_values() -> None:
+    with pytest.raises(ValueError, match="alpha"):
+        HierarchicalSmoothAp(alpha=0.0)

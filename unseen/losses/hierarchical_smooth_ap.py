@@ -1,0 +1,64 @@
+"""Hierarchical Smooth-AP: one minus a differentiable H-AP of every item's ranking of the batch.
+
+Paper    E. Ramzi et al., Hierarchical Average Precision Training for Pertinent Image Retrieval,
+         ECCV 2022, https://arxiv.org/abs/2207.04873 (H-AP); the steps are smoothed as in A. Brown
+         et al., Smooth-AP, ECCV 2020, not by the paper's own surrogate, an upper bound in several
+         pieces
+Formula  for a query i, its related items K (grade above 0), cosine similarities S, sig(z) = 1 / (1
+         + exp(-z / temperature)), relevance r(k) = grade(k)^alpha / number of items with k's grade:
+
+             H-rank(k) = r(k) + sum over other j in K of min(r(j), r(k)) sig(S[i,j] - S[i,k])
+             rank(k)   = 1    + sum over all others j of sig(S[i,j] - S[i,k])
+             H-AP(i)   = sum over K of H-rank(k) / rank(k), over the sum over K of r(k)
+
+         L = 1 - mean of H-AP over queries that have a related item, and others that are less
+         related. With classes it is Smooth-AP.
+Values   temperature 0.01 (Smooth-AP), alpha 1 (paper's metric): larger ones weigh fine levels more.
+Use      levels, label sets or grades; large batches that hold several items of each level.
+"""
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from unseen.geometry import masked_mean
+from unseen.losses.base import GradedLoss, check_positive, told_apart
+
+_ENTRIES = 2**21  # of related pairs by references at a time: bounds the memory
+
+
+class HierarchicalSmoothAp(GradedLoss):
+    """temperature: how sharply the sigmoid counts who ranks higher. alpha: how much more the finer
+    grades count."""
+
+    def __init__(self, temperature: float = 0.01, alpha: float = 1.0) -> None:
+        super().__init__()
+        check_positive(temperature=temperature, alpha=alpha)
+        self.temperature, self.alpha = temperature, alpha
+
+    def on_grades(self, sim: Tensor, grades: Tensor, counted: Tensor) -> Tensor:  # three [N, M]
+        query, item = ((grades > 0) & counted).nonzero(as_tuple=True)  # [P]
+        size = max(1, _ENTRIES // max(1, sim.shape[1]))
+        relevance = torch.zeros_like(grades)
+        for q, k in zip(query.split(size), item.split(size), strict=True):
+            alike = (grades[q] == grades[q, k][:, None]) & counted[q]
+            relevance[q, k] = grades[q, k] ** self.alpha / alike.sum(dim=1)
+        shares = [
+            checkpoint(self._shares, sim, relevance, counted, q, k, use_reentrant=False)
+            for q, k in zip(query.split(size), item.split(size), strict=True)
+        ]
+        total = sim.new_zeros(len(sim))
+        if len(query):
+            total = total.index_add(0, query, torch.cat(shares))
+        precision = total / relevance.sum(dim=1).clamp(min=1e-12)  # [N]
+        return masked_mean(1 - precision, where=told_apart(grades, counted)) + 0 * sim.sum()
+
+    def _shares(
+        self, sim: Tensor, relevance: Tensor, counted: Tensor, query: Tensor, item: Tensor
+    ) -> Tensor:  # [B]
+        """H-rank over rank of some related items."""
+        own = relevance[query, item]  # [B]
+        above = torch.sigmoid((sim[query] - sim[query, item][:, None]) / self.temperature)
+        above = above.masked_fill(~counted[query], 0.0).scatter(1, item[:, None], 0.0)  # [B, M]
+        gained = (torch.minimum(relevance[query], own[:, None]) * above).sum(dim=1)
+        return (own + gained) / (1 + above.sum(dim=1))

@@ -1,0 +1,139 @@
+"""What "the same" means in a run: from the keys of `relevance` and the annotations of a data set to
+a `Relevance`, and a split on no two sides of which anything is the same."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from unseen import outside
+from unseen.config import Config
+from unseen.config_tables import Part, Relating
+from unseen.contracts import Dataset, IntArray, Split, annotations_of
+from unseen.names import known
+from unseen.relevance import (
+    GradedPairs,
+    Grades,
+    KnownPairs,
+    Labels,
+    LabelSets,
+    Levels,
+    Relevance,
+    same_classes,
+)
+
+_WHY = {
+    "levels": "the data have levels",
+    "label_sets": "the data have sets of labels",
+    "pairs": "pairs are given",
+    "graded": "grades are given",
+}
+
+
+def with_relevance(config: Config, dataset: Dataset, reasons: list[str]) -> Config:
+    """The config with what counts as the same settled, and how pairs of it are drawn."""
+    relating = settled_relevance(config, dataset)
+    if config.relevance.kind == "auto" and relating.kind != "labels":
+        reasons.append(f"relevance.kind = {relating.kind}: {_WHY[relating.kind]}")
+    changed: dict[str, Any] = {"relevance": relating}
+    if (drawn := _drawn_in_pairs(config, relating)) is not None:
+        changed["sampler"] = drawn
+        reasons.append("sampler.per_class = 2: listed pairs are what is drawn")
+    return config.model_copy(update=changed)
+
+
+def settled_relevance(config: Config, dataset: Dataset) -> Relating:
+    """What counts as the same in the data. Every level but the class is judged by as well, the
+    coarsest first."""
+    annotations, given = annotations_of(dataset), config.relevance
+    found = {
+        "graded": given.grades is not None,
+        "pairs": given.pairs is not None,
+        "label_sets": annotations.label_sets is not None,
+        "levels": bool(annotations.levels),
+        "labels": True,
+    }
+    kind = given.kind
+    if kind == "auto":
+        kind = next(name for name, there in found.items() if there)  # type: ignore[assignment]
+    elif not found[kind]:
+        raise ValueError(
+            f"relevance.kind={kind}: {dataset.name} has none, see docs/relevance.md for the "
+            "columns they are read from"
+        )
+    for column in config.relevance.by:
+        known(column, annotations.labels, f"label column of {dataset.name}")
+    levels = [
+        name
+        for name in annotations.levels
+        if not same_classes(annotations.labels[name], dataset.labels)
+    ]
+    by = list(dict.fromkeys([*levels, *given.by]))
+    return given.model_copy(update={"by": by, "kind": kind})
+
+
+def _drawn_in_pairs(config: Config, relating: Relating) -> Part | None:
+    """Where batches are drawn by listed pairs, a group has two items."""
+    part = config.sampler
+    given = "per_class" in part.values or part.preset is not None
+    if not relating.is_listed or given or part.name != "samples_per_class":
+        return None
+    return Part(**{"name": part.name} | part.values | {"per_class": 2})
+
+
+def relevance_of(config: Config, data: Dataset) -> Relevance:
+    """Who is the same as whom among the items of a data set."""
+    given, told = config.relevance, annotations_of(data)
+    made: Relevance
+    if given.kind == "label_sets" and told.label_sets is not None:
+        made = LabelSets(told.label_sets, given.least)
+    elif given.kind == "levels" and told.levels:
+        made = hierarchy(data)
+    elif given.grades is not None and not given.is_listed:
+        made = Grades(outside.find(given.grades), given.from_grade)
+    elif given.kind == "pairs" and told.pairs is not None:
+        made = KnownPairs(told.pairs[:, :2].astype(np.int64), told.pairs[:, 2] > 0, len(data))
+    elif given.kind == "graded" and told.grades is not None:
+        pairs, grades = told.grades[:, :2].astype(np.int64), told.grades[:, 2]
+        made = GradedPairs(pairs, grades, len(data), given.from_grade)
+    else:
+        made = Labels(data.labels)
+    return made.divided(data.labels)
+
+
+def hierarchy(data: Dataset) -> Levels:
+    """The levels of a data set and its class, which is one of them or the finest."""
+    told = annotations_of(data)
+    columns = {name: told.labels[name] for name in told.levels}
+    own = [name for name, codes in columns.items() if same_classes(codes, data.labels)]
+    if not own:
+        columns["the class"] = data.labels
+    names = list(columns)
+    for above, below in itertools.pairwise(names):
+        both = len(np.unique(np.stack([columns[above], columns[below]]), axis=1).T)
+        if both > len(np.unique(columns[below])):
+            raise ValueError(
+                f"{data.name}: {below} is no level below {above}, some of it stands below two: "
+                "relevance.kind=labels takes the class alone"
+            )
+    judged = names.index(own[-1]) + 1 if own else len(names)
+    return Levels(np.stack(list(columns.values()), axis=1), judged)
+
+
+def apart(cut: Split, same: Relevance) -> tuple[Split, int]:
+    """A split without items that are the same as some of another part, and how many those are."""
+    assert same.classes is not None, "`relevance_of` has said so"
+    part = np.full(len(same.classes), -1)
+    for number, items in enumerate((cut.train, cut.validation, cut.test)):
+        part[items] = number
+    stays = ~same.crossing(part)
+    if stays.all():
+        return cut, 0
+    place = np.cumsum(stays[cut.test]) - 1  # among the test items that stay
+
+    def asked(positions: IntArray | None) -> IntArray | None:
+        return None if positions is None else place[positions[stays[cut.test][positions]]]
+
+    train, validation, test = (i[stays[i]] for i in (cut.train, cut.validation, cut.test))
+    left = Split(train, validation, test, asked(cut.query), asked(cut.gallery))
+    return left, int((~stays).sum())
