@@ -53,9 +53,9 @@ def settled_relevance(config: Config, dataset: Dataset) -> Relating:
         "levels": bool(annotations.levels),
         "labels": True,
     }
-    kind = given.kind
+    kind: str = given.kind
     if kind == "auto":
-        kind = next(name for name, there in found.items() if there)  # type: ignore[assignment]
+        kind = next(name for name, there in found.items() if there)
     elif not found[kind]:
         raise ValueError(
             f"relevance.kind={kind}: {dataset.name} has none, see docs/relevance.md for the "

@@ -11,6 +11,7 @@ which two that hold such a pair are one.
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -31,14 +32,13 @@ def with_pairs(dataset: Dataset, file: str, column: str, least: float) -> Datase
     labels = joined_classes(dataset.labels, same)
     _, first = np.unique(labels, return_index=True)
     names = [str(dataset.label_names[dataset.labels[item]]) for item in first]
-    told = annotations_of(dataset)
-    key = "pairs" if column == SAME else "grades"
+    told: Any = {"pairs" if column == SAME else "grades": pairs, "validation_classes": None}
     made = ChosenItems(
         dataset,
         np.arange(len(dataset)),
         labels,
         names,
-        replace(told, validation_classes=None, **{key: pairs}),
+        replace(annotations_of(dataset), **told),
         dataset.fingerprint(),
         str(dataset.describe().get(INCOMPLETE, "")),
     )
