@@ -3,10 +3,11 @@
     python benchmarks/many_classes.py [--loss arcface] [--classes 1000000] [--few 100000]
 
 A step is a linear layer of 128, the loss on 512 embeddings, its gradient and AdamW. Each row runs
-in processes of its own, one thread each: the plain loss and that of pytorch-metric-learning in one
-process with `few` classes, drawn centres (rate 0.1) in one process with as many and in two with
-`classes`. Seconds of the wall clock and of the processor (all processes), median of the steps after
-the first; memory is the peak of a process above what it held before the loss was made.
+in processes of its own, one thread each, that keep memory as `unseen train` does: the plain loss
+and that of pytorch-metric-learning in one process with `few` classes, drawn centres (rate 0.1) in
+one process with as many and in two with `classes`. Seconds of the wall clock and of the processor
+(all processes), median of the steps after the first; memory is the peak of a process above what it
+held before the loss was made.
 """
 
 import argparse
@@ -29,6 +30,7 @@ from torch import Tensor, nn
 
 from unseen import catalogue
 from unseen.contracts import Network, Output
+from unseen.experiment.shares import KEEPING
 from unseen.objective import MinedObjective
 from unseen.training.gradients import WholeBatch
 from unseen.training.optimisers import DIVIDED, Descent, constant
@@ -133,7 +135,7 @@ def row(side: str, loss: str, classes: int, count: int, steps: int) -> list[floa
             subprocess.Popen(
                 [*command, "--rank", str(rank)],
                 stdout=subprocess.PIPE,
-                env=os.environ | {"OMP_NUM_THREADS": "1"},
+                env=os.environ | KEEPING | {"OMP_NUM_THREADS": "1"},
             )
             for rank in range(count)
         ]

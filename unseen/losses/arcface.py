@@ -69,10 +69,12 @@ class Arcface(CentreLoss):
         if self.sampling is not None:
             drawn: Drawn = self.sampling(self.weight, embeddings, labels)
             logits = self._logits(drawn.embeddings, drawn.centres)  # [N, S]
-            own, _ = self._turned(logits[drawn.item, drawn.place] / self.scale)
-            return drawn.cross_entropy(
-                logits.index_put((drawn.item, drawn.place), self.scale * own)
-            )
+            if len(drawn.item):
+                own = drawn.item.new_zeros(len(labels), 1)
+                own[drawn.item, 0] = drawn.place
+                here = torch.zeros_like(own, dtype=torch.bool).index_fill_(0, drawn.item, True)
+                logits = self._harder(logits, own, here)
+            return drawn.cross_entropy(logits)
         logits = self._logits(embeddings, self.weight.to(embeddings.dtype))  # [N, C]
         return F.cross_entropy(self._harder(logits, labels[:, None]), labels)
 
@@ -80,15 +82,22 @@ class Arcface(CentreLoss):
         logits = scaled_cosine(embeddings, centres, self.scale)
         return logits.clamp(min=self.scale * 1e-10) if self.clamp else logits
 
-    def _harder(self, logits: Tensor, own: Tensor) -> Tensor:  # [N, C], [N, 1]
-        """The logits with the margin on their own class's."""
+    def _harder(self, logits: Tensor, own: Tensor, here: Tensor | None = None) -> Tensor:
+        """The logits [N, C] with the margin on their own class's [N, 1], of items that are here."""
+
+        def turned_of(logits: Tensor) -> tuple[Tensor, Tensor]:
+            cos = logits.gather(1, own) / self.scale
+            turned, slope = self._turned(cos)
+            if here is None:
+                return turned, slope
+            return torch.where(here, turned, cos), torch.where(here, slope, 1.0)
 
         def formula(logits: Tensor) -> Tensor:
-            turned, _ = self._turned(logits.gather(1, own) / self.scale)
+            turned, _ = turned_of(logits)
             return logits.scatter(1, own, self.scale * turned)
 
         def written(logits: Tensor) -> tuple[Tensor, Back]:
-            turned, slope = self._turned(logits.gather(1, own) / self.scale)
+            turned, slope = turned_of(logits)
             return (
                 logits.scatter(1, own, self.scale * turned),
                 lambda grad: (grad.scatter(1, own, grad.gather(1, own) * slope),),

@@ -81,10 +81,23 @@ class ProxyAnchor(CentreLoss):
         """The means over all processes' proxies are sums of each one's part."""
         sim = scaled_cosine(drawn.centres, drawn.embeddings, self.alpha)  # [S, N]
         margin, own = self.alpha * self.delta, (drawn.place, drawn.item)
-        push = sim.index_put(own, sim.new_tensor(-OFF)).logsumexp(dim=1) + margin  # [S]
-        pull = attraction(margin - sim[own], drawn.place, len(sim))
         share = len(drawn.place.unique()) / len(labels.unique())
-        return drawn.shards.added(share * pull + F.softplus(push).sum() / drawn.number)
+
+        def formula(sim: Tensor) -> Tensor:
+            push = sim.index_put(own, sim.new_tensor(-OFF)).logsumexp(dim=1) + margin  # [S]
+            pull = attraction(margin - sim[own], drawn.place, len(sim))
+            return share * pull + F.softplus(push).sum() / drawn.number
+
+        def written(sim: Tensor) -> tuple[Tensor, Back]:
+            push, slope = soft_maximum(sim.index_put(own, sim.new_tensor(-OFF)))  # [S, 1], [S, N]
+            push.add_(margin)
+            pull, by_own = _attraction(margin - sim[own], drawn.place, len(sim))
+            slope.mul_(push.sigmoid() / drawn.number)[own] = -share * by_own
+            value = share * pull + F.softplus(push).sum() / drawn.number
+            return value, lambda grad: (slope * grad,)
+
+        price: Tensor = differentiable(formula, written, sim)
+        return drawn.shards.added(price)
 
 
 def attraction(exponents: Tensor, labels: Tensor, num_classes: int) -> Tensor:
