@@ -55,6 +55,7 @@ class MinedObjective(nn.Module):
         self.loss, self.miner, self.memory = as_module(loss, 3), miner, memory
         self.regularizers = nn.ModuleDict({n: as_module(part, 2) for n, _, part in regularizers})
         self.weights = {name: weight for name, weight, _ in regularizers}
+        self._drawing = {name: p for name, p in self.named_modules() if hasattr(p, "draws")}
 
     def forward(
         self, output: Output, labels: Tensor, indices: Tensor | None = None
@@ -196,9 +197,10 @@ class MinedObjective(nn.Module):
             miners[name].load_state_dict(place)
 
     def _miners(self) -> dict[str, Any]:
-        """The loss's miner and those inside regularizers, as far as they have a state."""
+        """The loss's miner and those inside regularizers, as far as they have a state, and what
+        draws class centres."""
         inner = {name: getattr(part, "miner", None) for name, part in self.regularizers.items()}
-        found: dict[str, Any] = {"loss": self.miner, **inner}
+        found: dict[str, Any] = {"loss": self.miner, **inner, **self._drawing}
         return {name: miner for name, miner in found.items() if hasattr(miner, "state_dict")}
 
 

@@ -31,8 +31,11 @@ def setting_of(*words: str) -> RunContext:
     return prepare(configs.make(configs.override({}, [*WORDS, *words])))
 
 
-def test_a_rate_that_is_far_too_high(tmp_path: Path) -> None:
-    context = setting_of("loss=margin", "lr=1e30", "miner.switch=0.5")
+@pytest.mark.parametrize(
+    "words", [("loss=margin", "miner.switch=0.5"), ("loss=arcface", "loss.sample_rate=0.5")]
+)
+def test_a_rate_that_is_far_too_high(words: tuple[str, ...], tmp_path: Path) -> None:
+    context = setting_of(*words, "lr=1e30")
     with pytest.raises(FloatingPointError, match=r"at step \d+: lower lr.*unseen replay") as caught:
         train_and_judge(context, tmp_path, "test")
     found = replay(tmp_path / "broken_step.pt")

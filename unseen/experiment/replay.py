@@ -130,7 +130,8 @@ def _watched(network: Any, images: Tensor, found: Replayed) -> Iterator[None]:
 
 
 def _finite(tensor: Tensor) -> bool:
-    return bool(tensor.isfinite().all())
+    values = tensor.coalesce().values() if tensor.is_sparse else tensor
+    return bool(values.isfinite().all())
 
 
 def _read(path: Path) -> dict[str, Any]:

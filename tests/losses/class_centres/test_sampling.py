@@ -13,11 +13,13 @@ import torch
 from torch import Tensor
 
 from unseen import catalogue
+from unseen.contracts import Output
 from unseen.losses.arcface import Arcface
 from unseen.losses.class_centres import sampling
 from unseen.losses.class_centres.base import CentreLoss
 from unseen.losses.normalized_softmax import NormalizedSoftmax
 from unseen.losses.proxy_anchor import ProxyAnchor
+from unseen.objective import MinedObjective
 from unseen.training.processes import Processes
 
 CLASSES, SIZE = 23, 5
@@ -266,3 +268,13 @@ def test_a_user_gives_a_rate_and_nothing_of_the_processes() -> None:
     assert "shards" not in catalogue.entry("losses", "arcface").defaults
     with pytest.raises(ValueError, match="unknown parameter of loss arcface 'shards'"):
         catalogue.check("losses", "arcface", {"shards": 2})
+
+
+def test_a_step_can_be_repeated_with_the_draw_it_had() -> None:
+    x, y = batch(4)
+    objective = MinedObjective(filled(MAKE["arcface"](sample_rate=0.5), weights()))
+    before = objective.miner_state()
+    once, other = (objective.price(Output(x, x), {}, y)["loss"].item() for _ in range(2))
+    assert once != other
+    objective.load_miner_state(before)
+    assert objective.price(Output(x, x), {}, y)["loss"].item() == once

@@ -148,7 +148,7 @@ class Sampling(nn.Module):
     def _draw(self, labels: Tensor) -> IntArray:
         """The classes of this step, rising."""
         mixed = np.random.SeedSequence([self.seed, int(self.draws)])
-        self.draws += 1
+        self.draws = self.draws + 1  # another tensor: a state that was taken stays as it is
         if self.rate == 1:
             return np.arange(self.num_classes)
         keys = np.random.default_rng(mixed).random(self.num_classes, dtype=np.float32)
