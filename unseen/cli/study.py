@@ -17,11 +17,13 @@ from rich.text import Text
 from unseen import find_data
 from unseen.cli.terminal import console, display
 from unseen.contracts import Dataset
-from unseen.experiment.run_context import reopen, stored_config
+from unseen.experiment.run_context import Watch, reopen, stored_config
 from unseen.reports import page
 from unseen.studies import engine, kept, tables
 from unseen.studies import plan as plans
 from unseen.studies.engine import Study, StudyProgress
+from unseen.studies.generalisation import run as generalisation
+from unseen.studies.generalisation.plan import NAME
 from unseen.studies.published import items
 from unseen.studies.published import study as published_studies
 from unseen.studies.published.study import Budget
@@ -129,6 +131,9 @@ def report(
     if published_studies.is_published(folder):
         _print_findings(published_studies.remake(folder))
         return
+    if generalisation.is_generalisation(folder):
+        _print_findings(generalisation.remake(folder))
+        return
     results = read(folder)
     if pages:
         _write_pages(results)
@@ -147,14 +152,15 @@ def keep(
     Keeps settings, scores and epochs of every run, so that `unseen study report FILE` makes tables
     and pages again anywhere. Weights, embeddings, pictures and paths of this machine are left out.
     """
-    is_published = published_studies.is_published(folder)
-    found = (published_studies if is_published else kept).small_files_of(folder)
+    kinds = {published_studies.is_published: published_studies}
+    kinds |= {generalisation.is_generalisation: generalisation}
+    known = next((kind for is_it, kind in kinds.items() if is_it(folder)), kept)
+    found = known.small_files_of(folder)
     kept.write(out, found)
     number = sum(name.endswith("/state.json") for name in found)
     console.print(f"{number} runs kept in {out}, {out.stat().st_size / 1000:,.0f} kB")
 
 
-@study.command("preset", hidden=True)  # its name in version 0.1
 @study.command(short_help="Repeat a published study, its numbers beside ours.")
 def published(
     name: Annotated[str, typer.Argument(help=f"one of {', '.join(published_studies.names())}")],
@@ -190,6 +196,50 @@ def published(
         page_file = published_studies.run(
             found, ask, folder, jobs, published_studies.Watch(_shown, _measuring)
         )
+    except KeyboardInterrupt:
+        console.print("stopped; the same command goes on")
+        raise
+    _print_findings(page_file)
+
+
+@study.command(short_help="How methods hold up as classes become stranger.")
+def preset(
+    name: Annotated[str, typer.Argument(help=NAME)],
+    settings: Annotated[
+        list[str] | None, typer.Argument(help="key=value for every run, as for `unseen train`")
+    ] = None,
+    data: Annotated[str, typer.Option(help="as for `unseen train`: photos/, features.npz")] = "",
+    methods: Annotated[
+        str, typer.Option(help="losses, with +regularizers: margin,multi_similarity+s2sd")
+    ] = "",
+    also: Annotated[
+        list[str] | None, typer.Option(help="other data, before and after training; repeatable")
+    ] = None,
+    minutes: Annotated[int, typer.Option(help="choose steps, seeds and trials by them", min=0)] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="the folder", show_default="studies/generalisation-...")
+    ] = None,
+    jobs: Jobs = None,
+    budget: Annotated[Budget, typer.Option(hidden=True)] = "quick",
+    seeds: Annotated[int, typer.Option(hidden=True)] = 0,
+) -> None:
+    """Example: unseen study preset generalisation --data photos/ --minutes 60
+
+    Heads on frozen features, ten methods unless others are named: on steps of a ladder of shifts,
+    each with its rate tuned, after a few shots, on an open set, and on other data. Ends in a page
+    that says which three hold up best, or why that cannot be told. Finished runs are never
+    repeated; `unseen study report OUT/generalisation` writes the page again.
+    """
+    if name != NAME:  # published studies were called presets in version 0.1
+        published(name, settings, data, budget, seeds, out, jobs)
+        return
+    if not data:
+        raise ValueError("which data? --data photos/")
+    words = tuple(word for word in methods.split(",") if word)
+    asked = generalisation.Asked(data, words, tuple(also or ()), minutes, tuple(settings or ()))
+    folder = out or Path("studies") / f"{NAME}-{Path(data).stem}"
+    try:
+        page_file = generalisation.run(asked, folder, jobs, generalisation.Shown(_shown, _watched))
     except KeyboardInterrupt:
         console.print("stopped; the same command goes on")
         raise
@@ -236,6 +286,12 @@ def _write_pages(results: Results) -> None:
                 shown = reopen(each.folder, dataset=shown)[0].dataset
             page.write(each.folder, shown)
         watch.progress("pages of runs", len(done), len(done))
+
+
+@contextmanager
+def _watched() -> Iterator[Watch]:
+    with display() as (_, watch):
+        yield watch
 
 
 @contextmanager

@@ -34,7 +34,7 @@ DATA = "data"  # the folder that kept studies name
 LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the first time that a zip file can name
 MOST_FILES = 100_000
 STUDY = re.compile(r"((?:studies/[^/]+/)?)(?:study\.toml|runs/([^/]+)/(.+))")
-OF_PUBLISHED = re.compile(r"[^/]+/(?:published|measured)\.json")
+OF_PUBLISHED = re.compile(r"[^/]+/(?:published|generalisation|measured)\.json")
 OF_RUNG = re.compile(r"rungs/[\w.-]+/journal\.jsonl")
 
 
@@ -89,7 +89,9 @@ def unpack(file: Path) -> Path:
     out = file.with_suffix("")
     for name, text in files.items():
         replace_bytes(out / name, text.encode())
-    published = [name for name in files if name.endswith("/published.json")]
+    published = [
+        name for name in files if name.endswith(("/published.json", "/generalisation.json"))
+    ]
     return (out / published[0]).parent if published else out
 
 
@@ -111,15 +113,16 @@ def _moved_file(name: str, text: str, key: str) -> str:
     if name == "config.toml":
         return configs.dump(moved(configs.parse(text)))
     if name == "cell.json":
-        return _spelled(json.loads(text) | {"key": key})
+        return spelled(json.loads(text) | {"key": key})
     if name == "manifest.json":
         manifest: Values = json.loads(text)
         manifest.get("data", {}).pop("place", None)
-        return _spelled(moved(manifest))
-    return _spelled(moved(json.loads(text))) if name == "result.json" else text
+        return spelled(moved(manifest))
+    return spelled(moved(json.loads(text))) if name == "result.json" else text
 
 
-def _spelled(values: Values) -> str:
+def spelled(values: Values) -> str:
+    """As files of a run are written."""
     return json.dumps(values, indent=2, sort_keys=True) + "\n"
 
 

@@ -1,0 +1,65 @@
+"""Methods by their words, sizes that fit the minutes, and a plan whose runs can be made."""
+
+import numpy as np
+import pytest
+
+from unseen.evaluation.shift import ShiftLadder, ShiftStep
+from unseen.studies.generalisation.plan import (
+    USUAL,
+    fitting,
+    methods_of,
+    plan_of,
+    shots_for,
+    sizes,
+    usable_steps,
+)
+
+
+def test_methods() -> None:
+    assert list(methods_of([])) == list(USUAL)
+    found = methods_of(["margin", "triplet+metrix"])
+    assert found["triplet+metrix"] == {"loss": "triplet", "regularizers": [{"name": "metrix"}]}
+    with pytest.raises(ValueError, match=r"margn.*margin"):
+        methods_of(["margn", "triplet"])
+    with pytest.raises(ValueError, match="metrics"):
+        methods_of(["margin+metrics", "triplet"])
+    with pytest.raises(ValueError, match="two methods"):
+        methods_of(["margin"])
+
+
+def test_the_largest_size_that_fits() -> None:
+    given = sizes(range(1, 10), shots=5)
+    counts = [size.runs(10) for size in given]
+    assert counts == sorted(counts, reverse=True)
+    assert given[-2].steps == (1, 5, 9)
+    for size in given:
+        minutes = size.runs(10) * 6 / 60
+        assert fitting(given, 10, 6.0, minutes) == size
+    assert fitting(given, 10, 1e9, 60) == given[-1]
+
+
+def test_steps_with_classes_enough_to_tune_on() -> None:
+    def ladder(*classes: int) -> ShiftLadder:
+        steps = (ShiftStep(i, "", np.arange(n), np.arange(2)) for i, n in enumerate(classes, 1))
+        return ShiftLadder(tuple(steps), "")
+
+    assert usable_steps(ladder(100, 100, 78, 34)) == (1, 2, 3)
+    assert usable_steps(ladder(20, 20, 16, 8)) == (1, 2, 3, 4), "nothing passes: all"
+
+
+def test_shots_that_classes_can_spare() -> None:
+    assert shots_for(np.repeat(np.arange(5), 20)) == 5
+    assert shots_for(np.repeat(np.arange(5), 4)) == 2
+    assert shots_for(np.repeat(np.arange(5), 3)) == 0
+
+
+def test_a_plan() -> None:
+    size = sizes(range(1, 10), shots=2)[3]
+    plan = plan_of({"name": "glyphs"}, ["margin", "multi_similarity+s2sd"], size, ["epochs=3"])
+    assert plan.config["epochs"] == 3
+    assert plan.config["shots"] == [2]
+    assert plan.compared == "method"
+    assert len(plan.variants()) == 2 * 5
+    assert plan.search is not None
+    (rate,) = plan.search.parameters
+    assert rate.values == [1e-4, 3e-4, 1e-3]

@@ -1,0 +1,57 @@
+"""The whole study on tiny features: it ends in a page with an answer, which can be made again."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.studies.published.conftest import work_here
+from unseen.studies import kept
+from unseen.studies.generalisation.run import Asked, Shown, is_generalisation, remake, run
+from unseen.studies.generalisation.run import small_files_of as small_files
+
+WORDS = ("epochs=1", "batch_size=8", "embedding_size=8")
+
+
+def tiny(file: Path, seed: int, classes: int = 24) -> Path:
+    draw, labels = np.random.default_rng(seed), np.repeat(np.arange(classes), 8)
+    values = draw.normal(size=(classes, 12))[labels] + 1.2 * draw.normal(size=(len(labels), 12))
+    np.savez(file, features=values.astype(np.float32), labels=labels)
+    return file
+
+
+def test_a_wrong_method_stops_before_anything_is_computed(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="margn"):
+        run(Asked("nowhere.npz", methods=("margn", "triplet")), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_command_can_be_given_again() -> None:
+    asked = Asked("my photos/", ("margin", "supcon"), ("cars/",), 60, ("epochs=3",))
+    assert asked.command == (
+        "unseen study preset generalisation --data 'my photos/' --methods margin,supcon "
+        "--also cars/ --minutes 60 epochs=3"
+    )
+
+
+@pytest.mark.slow
+def test_from_features_to_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unseen.studies.engine._supervise", work_here)
+    data, other = tiny(tmp_path / "home.npz", 0), tiny(tmp_path / "other.npz", 1, classes=9)
+    asked = Asked(str(data), ("margin", "multi_similarity+metrix"), (str(other),), 1, WORDS)
+    page = run(asked, tmp_path / "out", jobs=1, shown=Shown())
+    told = (page.parent / "findings.md").read_text()
+    assert "cannot be told" in told, "one epoch passes no gate"
+    for section in ("Shift", "Few shots", "Open set", "Other domains"):
+        assert f"### {section}\n" in told
+    assert asked.command in told
+    assert is_generalisation(page.parent)
+    before = page.read_bytes()
+    assert remake(page.parent).read_bytes() == before
+    file = tmp_path / "kept.zip"
+    kept.write(file, small_files(page.parent))
+    again = remake(kept.unpack(file))
+    found = (again.parent / "findings.md").read_text()
+    for name in (data, other):
+        told = told.replace(str(name), f"data/{name.name}")
+    assert found == told

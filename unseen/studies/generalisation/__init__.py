@@ -1,0 +1,1 @@
+"""How methods hold up as classes become stranger: `unseen study preset generalisation`."""

@@ -1,0 +1,87 @@
+"""What a run's score does not say: few shots, the open set, other domains; read from run folders.
+
+Of each method and step the mean over seeds, with its spread. Stored beside the study, so that the
+page can be made again without the run folders.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from unseen.evaluation.gain import FIRST
+from unseen.experiment.few_shots import read_few_shots
+from unseen.experiment.open_set import BALANCED, read_open_set
+from unseen.experiment.retention import read_retention, retention
+from unseen.experiment.run_context import Watch
+from unseen.statistics import Spread, over_seeds
+from unseen.studies.generalisation.plan import METHOD, STEP
+from unseen.studies.results import Results, Run
+from unseen.training.run_folder import RunFolder
+
+Values = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A method at a step, over seeds."""
+
+    method: str
+    step: int
+    values: dict[str, Spread]
+
+
+@dataclass(frozen=True)
+class Measured:
+    few_shots: list[Row] = field(default_factory=list)
+    open_set: list[Row] = field(default_factory=list)
+    retention: list[Row] = field(default_factory=list)
+
+
+def measure(results: Results, also: Sequence[str], home: int, watch: Watch) -> Measured:
+    """also: other data, on which the runs of step `home` are judged where they have not been."""
+    done = [run for run in results.runs if run.state == "done"]
+    at_home = [run for run in done if also and int(run.cell.labels[STEP]) == home]
+    progress = watch.of("other domains")
+    for number, run in enumerate(at_home, start=1):
+        folder = RunFolder(run.folder)
+        known = read_retention(folder)
+        if known is None or len(known.elsewhere) < len(also):
+            retention(run.folder, also, Watch())
+        progress(number, len(at_home))
+    return Measured(_rows(done, _few_shots), _rows(done, _open_set), _rows(at_home, _retention))
+
+
+def _rows(runs: Sequence[Run], read: Callable[[RunFolder], Values]) -> list[Row]:
+    groups: dict[tuple[str, int], list[Values]] = {}
+    for run in runs:
+        place = (run.cell.labels[METHOD], int(run.cell.labels[STEP]))
+        if values := read(RunFolder(run.folder)):
+            groups.setdefault(place, []).append(values)
+    return [
+        Row(*place, {key: over_seeds([values[key] for values in own]) for key in own[0]})
+        for place, own in groups.items()
+    ]
+
+
+def _few_shots(folder: RunFolder) -> Values:
+    found = list(read_few_shots(folder).values())
+    if not found:
+        return {}
+    gain = found[-1].gain[FIRST]
+    return {"before": gain.before, "after": gain.after, "gain": gain.after - gain.before}
+
+
+def _open_set(folder: RunFolder) -> Values:
+    found = read_open_set(folder)
+    if found is None:
+        return {}
+    values = {name: score.value for name, score in found.scores.items()}
+    at = found.at.get(BALANCED)
+    return values | ({} if at is None else {"BAKS": at.baks, "BAUS": at.baus})
+
+
+def _retention(folder: RunFolder) -> Values:
+    found = read_retention(folder)
+    if found is None:
+        return {}
+    elsewhere = {domain.data: domain.change for domain in found.elsewhere}
+    return {"at home": found.home.change, **elsewhere}

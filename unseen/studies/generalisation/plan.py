@@ -1,0 +1,123 @@
+"""What a study of generalisation runs: methods by steps of a ladder of shifts, by seeds.
+
+A method is a loss, or a loss with regularizers: `margin`, `multi_similarity+s2sd`. Each trains a
+head on frozen features, its learning rate tuned for each step on validation classes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from unseen import config as configs
+from unseen.catalogue import known, names
+from unseen.contracts import IntArray
+from unseen.evaluation.shift import ShiftLadder
+from unseen.studies import plan as plans
+from unseen.studies.gates import MIN_SEEDS, MIN_TRIALS, MIN_VALIDATION
+from unseen.studies.plan import Plan, Values
+
+NAME = "generalisation"
+METHOD, STEP = "method", "shift.step"
+USUAL = (
+    "multi_similarity",
+    "margin",
+    "triplet",
+    "contrastive",
+    "proxy_anchor",
+    "normalized_softmax",
+    "supcon",
+    "roadmap",
+    "multi_similarity+s2sd",
+    "multi_similarity+metrix",
+)
+SMALLER = {"s2sd": {"sizes": [512]}}  # one teacher: four cost more than all else of a head's step
+RATES = (3e-5, 1e-4, 3e-4, 1e-3, 3e-3)  # the middle ones first where fewer are tried
+VALIDATION = 0.4  # share of the training classes: verdicts ask for 30 to tune on
+EPOCHS, EMBEDDING = 15, 128
+FEW, LEFT = (5, 2), 2  # shots that are tried, and what a class must keep
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is run. shots: of each test class, to adapt the last layer; 0: none."""
+
+    steps: tuple[int, ...]
+    seeds: int
+    trials: int
+    shots: int = 5
+
+    def runs(self, methods: int) -> int:
+        return methods * len(self.steps) * (self.seeds + self.trials)
+
+
+def methods_of(words: Sequence[str]) -> dict[str, Values]:
+    """Their settings by name; all usual ones without a word."""
+    found = {}
+    for word in words or USUAL:
+        loss, *regularizers = word.split("+")
+        known(loss, names("losses"), "loss")
+        for each in regularizers:
+            known(each, names("regularizers"), "regularizer")
+        parts = [{"name": each} | SMALLER.get(each, {}) for each in regularizers]
+        found[word] = {"loss": loss} | ({"regularizers": parts} if parts else {})
+    if len(found) < 2:
+        raise ValueError("a comparison needs two methods: --methods margin,proxy_anchor,...")
+    return found
+
+
+def usable_steps(ladder: ShiftLadder) -> tuple[int, ...]:
+    """Those with classes enough to tune on, where there are three; otherwise all."""
+    enough = [s.step for s in ladder.steps if VALIDATION * len(s.train) >= MIN_VALIDATION]
+    return tuple(enough) if len(enough) > 2 else tuple(s.step for s in ladder.steps)
+
+
+def shots_for(labels: IntArray) -> int:
+    """The most shots that half of the classes can spare."""
+    sizes = np.bincount(labels)
+    middle = int(np.median(sizes[sizes > 0]))
+    return next((shots for shots in FEW if middle >= shots + LEFT), 0)
+
+
+def sizes(steps: Sequence[int], shots: int) -> list[Size]:
+    """From the largest to the smallest: the last ones are below what a verdict needs."""
+    counts = [(9, 5, 5), (5, 5, 5), (5, 5, 3), (5, 3, 3), (3, MIN_SEEDS, MIN_TRIALS), (3, 1, 0)]
+    return [Size(_spread(steps, number), seeds, trials, shots) for number, seeds, trials in counts]
+
+
+def fitting(given: Sequence[Size], methods: int, seconds: float, minutes: float) -> Size:
+    """The largest whose runs, of so many seconds each, fit; the smallest where none does."""
+    within = [size for size in given if size.runs(methods) * seconds <= 60 * minutes]
+    return (within or [given[-1]])[0]
+
+
+def plan_of(data: Values, methods: Sequence[str], size: Size, settings: Sequence[str] = ()) -> Plan:
+    """data: features as a part of a config. settings: words of the user, for every run."""
+    values: Values = {
+        "data": data,
+        "protocol": "shift",
+        "validation_share": VALIDATION,
+        "embedding_size": EMBEDDING,
+        "epochs": EPOCHS,
+        "metrics": ["recall@1", "map_at_r"],
+        "shots": [size.shots] if size.shots else [],
+        "open_set": True,
+    }
+    made: Values = {
+        "name": NAME,
+        "about": "How methods hold up as test classes become stranger: heads on frozen features.",
+        "seeds": list(range(size.seeds)),
+        "config": configs.override(values, list(settings)),
+        "factors": {METHOD: methods_of(methods), STEP: list(size.steps)},
+    }
+    if size.trials:
+        rates = sorted(sorted(RATES, key=lambda rate: abs(np.log(rate / 3e-4)))[: size.trials])
+        tuned = {"mode": "coordinate", "parameters": [{"key": "lr", "values": rates}]}
+        made["search"] = tuned | {"config": {"shots": [], "open_set": False}}
+    return plans.make(made)
+
+
+def _spread(steps: Sequence[int], number: int) -> tuple[int, ...]:
+    """So many of them, the first and the last among them."""
+    places = np.linspace(0, len(steps) - 1, min(number, len(steps))).round().astype(int)
+    return tuple(steps[place] for place in dict.fromkeys(places.tolist()))
