@@ -56,6 +56,7 @@ def test_photographs_of_other_products_ask_their_iconic_pictures(original: Path)
 def test_products_have_parents(original: Path) -> None:
     dataset = Groceries(original)
     told = annotations_of(dataset)
+    assert list(told.levels) == ["kind", "coarse"]
     for name, kind, coarse in PRODUCTS:
         items = np.flatnonzero(dataset.labels == list(dataset.label_names).index(name))
         assert len(items) == 4

@@ -5,8 +5,8 @@ Source   M. Klasson et al., A Hierarchical Grocery Store Image Dataset with Visu
          Labels, WACV 2019, https://arxiv.org/abs/1901.00711
 Layout   `classes.csv`, `train.txt`, `val.txt` and `test.txt` beside `train/`, `val/`, `test/` and
          `iconic-images-and-descriptions/`, in the root or in `dataset`.
-Labels   the product, 81 of them; `coarse` (42: apple, milk) and `kind` (fruit, packages,
-         vegetables) are kept as further labels.
+Labels   the product, 81 of them; `coarse` (apple, milk: 43, the paper says 42) and `kind` (fruit,
+         packages, vegetables) are the levels of its hierarchy.
 Parts    the authors' parts share their products, so all their photographs are taken together:
          products with an even number train, those with an odd one are tested (our choice: siblings
          of a coarse class stand on both sides). Photographs ask, the one iconic picture of each
@@ -59,6 +59,7 @@ class Groceries(Benchmark):
             query=is_photograph,
             gallery=[not photographed for photographed in is_photograph],
             more={"coarse": coarse, "kind": [Path(place).parts[1] for place in places]},
+            levels=("kind", "coarse"),
         )
         return Listing([file.parent / place for place in places], columns)
 

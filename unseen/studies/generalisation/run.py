@@ -11,7 +11,7 @@ import os
 import shlex
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -127,11 +127,8 @@ def small_files_of(path: Path) -> dict[str, str]:
     """Name -> text of what is kept of it (`kept.py`)."""
     folder, place = RunFolder(path), path.parent / "studies" / NAME
     found = {f"studies/{NAME}/{name}": text for name, text in kept.small_files_of(place).items()}
-    known = folder.read(FILE, Stored)
-    asked = replace(known.asked, **kept.moved({"data": known.asked.data}))
-    told = asdict(replace(known, asked=asked))
-    found[f"{NAME}/{FILE}"] = kept.spelled(kept.moved(told))
-    found[f"{NAME}/{MEASURED}"] = kept.spelled(asdict(folder.read(MEASURED, Measured)))
+    for name in (FILE, MEASURED):
+        found[f"{NAME}/{name}"] = kept.spelled(kept.moved(folder.read_json(name)))
     return found
 
 
