@@ -10,6 +10,7 @@ one. Exact up to 200,000 pictures; above, faiss (`stores/approximate.py`); or a 
 folder: Milvus, LanceDB (`stores/outside.py`).
 """
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -65,6 +66,7 @@ class Index:
         rows = [segment.rows for segment in self.segments]
         self._rows = np.concatenate([np.zeros((0, 4), dtype=np.int64), *rows])
         self._starts = np.cumsum([0, *(len(part) for part in rows)])
+        self._bounds = self._starts.tolist()
         for segment, start in zip(self.segments, self._starts.tolist(), strict=False):
             segment.rows = self._rows[start : start + len(segment.rows)]  # held once
             if segment.vectors.shape[1] != manifest.model.size:
@@ -271,8 +273,8 @@ class Index:
         row = self._row_of.get(int(id))
         if row is None:
             raise ValueError(f"{self.path} holds no picture with the id {id}")
-        number = int(np.searchsorted(self._starts, row, side="right")) - 1
-        return self.segments[number], row - int(self._starts[number])
+        number = bisect_right(self._bounds, row) - 1
+        return self.segments[number], row - self._bounds[number]
 
     @property
     def serials(self) -> Ids:

@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic_core import from_json
 
 from unseen.data.pictures.boxes import mark
 from unseen.files import CHUNK, flush_folder, sha256, write_bytes
@@ -65,8 +66,10 @@ class Facts:
 
     @classmethod
     def parsed(cls, line: bytes) -> "Facts":
-        facts = json.loads(line)
-        return cls(**facts | {"box": tuple(facts["box"]) if facts.get("box") else None})
+        facts = from_json(line)  # several times as fast as json's
+        if "box" in facts:
+            facts["box"] = tuple(facts["box"]) if facts["box"] else None
+        return cls(**facts)
 
     def line(self) -> bytes:
         """Without box and map as version 0.1 wrote it."""

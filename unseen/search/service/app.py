@@ -26,9 +26,9 @@ from unseen.search.service.guard import Guard, Limits, log
 from unseen.search.service.library import Library, Shelf
 from unseen.search.service.maps import add_map
 from unseen.search.service.metrics import Metrics
-from unseen.search.service.parameters import MISSING, AnswerBody, Id, K, Label, Start
+from unseen.search.service.parameters import K, Start
 from unseen.search.service.pictures import add_browsing, add_pictures
-from unseen.search.service.searches import add_searches, nearest_to
+from unseen.search.service.searches import add_nearest, add_searches
 from unseen.search.service.selections import add_selections
 from unseen.search.service.tally import Tally
 from unseen.search.service.why_alike import add_explanations
@@ -191,10 +191,7 @@ def _changes(app: FastAPI, library: Library, other: Library) -> None:
         shown = [asdict(change) for change in found[start : start + count]]
         return {"total": len(found), "gained": gained, "lost": lost, "changes": shown}
 
-    @app.get("/other/api/search/{id}", responses=MISSING)
-    def search_other(id: Id, k: K = 24, label: Label = None) -> AnswerBody:
-        """As /api/search/{id}, of the other index."""
-        return nearest_to(other.shelf, id, k, label)
+    add_nearest(app, other, "/other")
 
 
 @cache

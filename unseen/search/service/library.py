@@ -34,6 +34,15 @@ log = logging.getLogger("unseen.serve")
 
 
 @dataclass(frozen=True)
+class Neighbour:
+    """Who asks for its k nearest pictures, of one label or of all."""
+
+    id: int
+    k: int
+    label: str | None = None
+
+
+@dataclass(frozen=True)
 class Shelf:
     """An opened index, the model that made its vectors, and its labels looked up once. Embedding
     is done by one request at a time: the network already uses every core it was given."""
@@ -99,16 +108,35 @@ class Shelf:
             self.labelled(label)
         calibration = self.calibration if judged else None
         found = ask(self.index, vector, k + len(without), calibration, label=label)[0]
-        return Answer([hit for hit in found.hits if hit.id not in without][:k])
+        return _without(found, without, k)
 
     def num_pictures(self, label: str | None, without: Collection[int] = ()) -> int:
         """How many `by_vector` can find."""
-        ids = self.index.ids if label is None else self.labelled(label)
-        return int(np.isin(ids, list(without), invert=True).sum())
+        if label is None:
+            return len(self.index) - sum(id in self.index for id in set(without))
+        return int(np.isin(self.labelled(label), list(without), invert=True).sum())
 
-    def by_id(self, id: int, k: int, label: str | None) -> Answer:
-        """The nearest other pictures of a picture of the index."""
-        return self.by_vector(self.index.vectors([id]), k, label, without=[id])
+    def by_ids(self, asked: Sequence[Neighbour]) -> list[Answer | ValueError]:
+        """The nearest other pictures of pictures of the index, or what is wrong with a question.
+        Those that ask for pictures of any label are one search."""
+        any_label = [one for one in asked if one.label is None and one.id in self.index]
+        found: dict[Neighbour, Answer | ValueError] = {}
+        if any_label:
+            vectors = self.index.vectors([one.id for one in any_label])
+            most = max(one.k for one in any_label) + 1
+            answers = ask(self.index, vectors, most, self.calibration)
+            for one, answer in zip(any_label, answers, strict=True):
+                found[one] = _without(answer, [one.id], one.k)
+        return [found[one] if one in found else self._by_id(one) for one in asked]
+
+    def _by_id(self, asked: Neighbour) -> Answer | ValueError:
+        try:
+            vector = self.index.vectors([asked.id])
+            return self.by_vector(vector, asked.k, asked.label, without=[asked.id])
+        except DamagedError:
+            raise
+        except ValueError as error:
+            return error
 
 
 class Library:
@@ -146,6 +174,10 @@ class Library:
                 self._looked = time.monotonic()
                 self._reopening.release()
         return self._shelf
+
+
+def _without(answer: Answer, ids: Collection[int], k: int) -> Answer:
+    return Answer([hit for hit in answer.hits if hit.id not in ids][:k])
 
 
 def _model(index: Index, run: Path | None) -> Trained:

@@ -129,4 +129,8 @@ def or_404(look_up: Callable[[], Any]) -> Any:
     except DamagedError:
         raise
     except ValueError as error:
-        raise HTTPException(404, "no such picture or label") from error
+        raise not_found() from error
+
+
+def not_found() -> HTTPException:
+    return HTTPException(404, "no such picture or label")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import FastAPI, HTTPException, Query, Request
+from fastapi import FastAPI, HTTPException, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from numpy.typing import NDArray
 
@@ -14,7 +14,7 @@ from unseen.data.pictures.decode import UnreadablePictureError
 from unseen.search.service.decoding import Box, Reader
 from unseen.search.service.forms import files_in
 from unseen.search.service.guard import COUNT
-from unseen.search.service.library import Library, Shelf
+from unseen.search.service.library import Library, Neighbour, Shelf
 from unseen.search.service.parameters import (
     MISSING,
     MOST_CALLED,
@@ -28,8 +28,10 @@ from unseen.search.service.parameters import (
     answer_body,
     box_in,
     ids_in,
+    not_found,
     or_404,
 )
+from unseen.search.service.together import Together
 
 MOST_PICTURES = 8  # that ask together
 ONE_BOX = "a box belongs to one picture: send one"
@@ -84,15 +86,29 @@ def add_searches(app: FastAPI, library: Library, reader: Reader) -> None:
                 raise HTTPException(404, "the file of this picture is gone") from error
         return _found(shelf, vectors, wanted, asked)
 
-    @app.get("/api/search/{id}", responses=MISSING)
-    def search_by_id(id: Id, k: K = 24, label: Label = None) -> AnswerBody:
+    add_nearest(app, library)
+
+
+def add_nearest(app: FastAPI, library: Library, prefix: str = "") -> None:
+    together = Together[Neighbour, Response](lambda asked: _nearest(library.shelf, asked))
+
+    @app.get(f"{prefix}/api/search/{{id}}", responses=MISSING, response_model=AnswerBody)
+    async def search_by_id(id: Id, k: K = 24, label: Label = None) -> Response:
         """The other pictures nearest to a picture of the index."""
-        return nearest_to(library.shelf, id, k, label)
+        return await together.ask(Neighbour(id, k, label))
 
 
-def nearest_to(shelf: Shelf, id: int, k: int, label: str | None) -> AnswerBody:
-    answer = or_404(lambda: shelf.by_id(id, k, label))
-    return answer_body(answer, shelf.calibration, shelf.num_pictures(label, [id]))
+def _nearest(shelf: Shelf, asked: Sequence[Neighbour]) -> list[Response | Exception]:
+    """Written here, in the thread that searched."""
+    made: list[Response | Exception] = []
+    for one, answer in zip(asked, shelf.by_ids(asked), strict=True):
+        if isinstance(answer, Exception):
+            made.append(not_found())
+            continue
+        total = shelf.num_pictures(one.label, [one.id])
+        body = answer_body(answer, shelf.calibration, total)
+        made.append(Response(body.model_dump_json(), media_type="application/json"))
+    return made
 
 
 async def _sent(request: Request) -> list[bytes]:
