@@ -33,7 +33,7 @@ from unseen.losses.base import (
     Loss,
     check_choice,
     check_not_negative,
-    penalty,
+    penalised,
 )
 
 # entries of [pairs, references] at a time; where there are more, they are computed again for the
@@ -72,9 +72,8 @@ class Angular(Loss):
 
     def price(self, batch: Comparison) -> Tensor:
         own = batch.tuples is None and batch.ref_labels is None and len(batch.labels) <= SMALL
-        price = batch.priced(
-            cosine, partial(self._angular, batch), self._slope if own else None
-        ) + penalty(batch.embeddings, self.nu, self.penalty)
+        price = batch.priced(cosine, partial(self._angular, batch), self._slope if own else None)
+        price = penalised(price, batch.embeddings, self.nu, self.penalty)
         if not self.n_pair:
             return price
         anchor, positive = batch.positive_pairs()  # [P]

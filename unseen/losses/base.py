@@ -164,14 +164,14 @@ class LabelLoss(Loss):
         """The scalar from embeddings and 0..C-1 labels."""
 
 
-def penalty(embeddings: Tensor, nu: float, power: str) -> Tensor | float:
-    """nu times the mean length of raw embeddings ("norm") or its square ("squared"): keeps those of
-    un-normalised losses from growing."""
+def penalised(price: Tensor, embeddings: Tensor, nu: float, power: str) -> Tensor:
+    """The price and nu times the mean length of raw embeddings ("norm") or its square ("squared"):
+    keeps those of un-normalised losses from growing."""
     if nu == 0:
-        return 0.0
+        return price
     squares = embeddings.square().sum(dim=1)
     lengths = squares if power == "squared" else geometry.safe_sqrt(squares)
-    return nu * lengths.sum() / max(1, len(lengths))
+    return price + nu * lengths.sum() / max(1, len(lengths))
 
 
 def told_apart(grades: Tensor, counted: Tensor) -> Tensor:  # bool [N]

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from unseen.geometry import OFF, among, distance, log_sum_exp, masked_mean, soft_maximum
-from unseen.losses.base import Comparison, Loss, check_choice, check_not_negative, penalty
+from unseen.losses.base import Comparison, Loss, check_choice, check_not_negative, penalised
 from unseen.tuples import complete
 
 
@@ -45,7 +45,7 @@ class GeneralizedLifted(Loss):
 
     def price(self, batch: Comparison) -> Tensor:
         price = batch.priced(distance, self._on_matrix, self._slope)
-        return price + penalty(batch.embeddings, self.nu, self.penalty)
+        return penalised(price, batch.embeddings, self.nu, self.penalty)
 
     def _on_matrix(self, dist: Tensor, pos: Tensor, neg: Tensor) -> Tensor:  # three [N, M]
         costs = self.margin + log_sum_exp(dist, pos) + log_sum_exp(dist, neg, scale=-1.0)  # [N]

@@ -27,14 +27,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from unseen.geometry import cosine, dot, log_sum_exp, unit
+from unseen.derivatives import Back, differentiable
+from unseen.geometry import cosine, dot, log_sum_exp, to_unit, unit
 from unseen.losses.base import (
     Comparison,
     Loss,
     check_choice,
     check_not_negative,
     check_positive,
-    penalty,
+    penalised,
 )
 
 
@@ -87,11 +88,13 @@ class NPair(Loss):
         else:
             total = self._against_pairs(batch, anchor, positive)
         price = total / max(1, len(anchor))
-        return price + penalty(batch.embeddings, self.nu, self.penalty)
+        return penalised(price, batch.embeddings, self.nu, self.penalty)
 
     def _against_pairs(self, batch: Comparison, anchor: Tensor, positive: Tensor) -> Tensor:
         """Each pair against the pairs of other classes."""
         if len(anchor) <= len(batch.labels):
+            if batch.ref_embeddings is None and not self.symmetric:
+                return self._own_pairs(batch, anchor, positive)
             sim, same = self._compare(batch, anchor, positive)  # [P, P]
             own = torch.arange(len(sim), device=sim.device)
             logits = sim.masked_fill(same.fill_diagonal_(False), -math.inf)
@@ -109,6 +112,34 @@ class NPair(Loss):
             counted = sim + row_count.to(sim.dtype).log()[:, None]
             costs = (costs + F.softplus(log_sum_exp(counted, ~same, dim=0)[column] - near)) / 2
         return costs.sum()
+
+    def _own_pairs(self, batch: Comparison, anchor: Tensor, positive: Tensor) -> Tensor:
+        """The same as one function of the embeddings."""
+        same = ~batch.different(anchor, positive)  # [P, P]
+        same.fill_diagonal_(False)
+        own = torch.arange(len(anchor), device=anchor.device)
+
+        def formula(x: Tensor) -> Tensor:
+            rows = unit(x) if self.normalise else x
+            sim = rows.index_select(0, anchor) @ rows.index_select(0, positive).T
+            return F.cross_entropy(sim.masked_fill(same, -math.inf), own, reduction="sum")
+
+        def written(x: Tensor) -> tuple[Tensor, Back]:
+            rows, back_to_x = to_unit(x) if self.normalise else (x, lambda grad: (grad,))
+            left, right = rows.index_select(0, anchor), rows.index_select(0, positive)
+            logits = (left @ right.T).masked_fill_(same, -math.inf)
+            slope = torch.softmax(logits, dim=1)
+            slope.diagonal().sub_(1)
+
+            def back(grad: Tensor) -> tuple[Tensor, ...]:
+                by_sim = slope * grad
+                by_rows = torch.zeros_like(rows).index_add_(0, anchor, by_sim @ right)
+                return back_to_x(by_rows.index_add_(0, positive, by_sim.T @ left))
+
+            return F.cross_entropy(logits, own, reduction="sum"), back
+
+        total: Tensor = differentiable(formula, written, batch.embeddings)
+        return total
 
     def _compare(
         self, batch: Comparison, anchor: Tensor, positive: Tensor
