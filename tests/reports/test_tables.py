@@ -32,11 +32,12 @@ def test_terminal_table_fits_and_says_the_numbers(result: Json) -> None:
     text = in_terminal(result, width=80)
     assert max(len(line) for line in text.splitlines()) <= 80
     lines = [line for line in text.splitlines() if line.startswith("│")]
-    trained, interval, untrained, _, pixels, _ = lines
+    trained, interval, averaged, untrained, _, pixels, _ = lines
     assert trained.split("│")[1:3] == [" trained network   ", " 81.2 "]
     assert interval.split("│")[2] == " ±2.0 "  # the longer side: low 2.0, high 1.0 away
     assert trained.split("│")[8].strip() == "71.2"
     assert interval.split("│")[8].strip() == ""
+    assert "80.7" in averaged
     assert "34.6" in untrained
     assert "43.2" in pixels
     assert "6 unseen classes, 30 queries" in text
@@ -47,8 +48,9 @@ def test_markdown_table(result: Json) -> None:
     lines = tables.markdown_table(read(result)).splitlines()
     assert lines[0] == "| % | R@1 | R@2 | R@4 | R@8 | mAP@R | R-precision | NMI |"
     assert lines[2].startswith("| trained network | 81.2 ±2.0 | 82.3 ±2.0 |")
-    assert lines[4].endswith("| 33.2 |")
-    assert {line.count("|") for line in lines[:5]} == {9}
+    assert lines[3].startswith("| mean over classes | 80.7 |")
+    assert lines[5].endswith("| 33.2 |")
+    assert {line.count("|") for line in lines[:6]} == {9}
 
 
 def test_intervals_over_classes_are_named(result: Json) -> None:
@@ -147,3 +149,29 @@ def test_the_terminal_names_three_missing_pictures(
 )
 def test_the_kept_epoch_in_words(selection: dict[str, Any], words: str) -> None:
     assert words in tables.kept(Selection("validation", "recall@1", value=0.5, **selection))
+
+
+def test_classes_that_differ_in_size_are_told_of(result: Json) -> None:
+    for score in result["scores"]["trained"]["metrics"].values():
+        score["class_average"] = score["value"]
+    assert tables.OVER_CLASSES not in tables.markdown_table(read(result))
+    assert tables.by_size(read(result)) is None
+    result["scores"]["trained"]["metrics"]["recall@1"]["class_average"] = 0.5
+    result["thirds"] = [
+        {
+            "name": name,
+            "classes": 2,
+            "smallest": n,
+            "largest": 2 * n,
+            "metrics": {"recall@1": 0.1 * n},
+        }
+        for name, n in (("head", 9), ("middle", 5), ("tail", 2))
+    ]
+    text = tables.markdown_table(read(result))
+    assert "| mean over classes | 50.0 | 82.3 |" in text
+    assert "R@1 by class size: head 90.0 (9 to 18 pictures a class), middle 50.0 (5 to 10" in text
+    found = tables.by_size(read(result))
+    assert found is not None
+    assert [row.cells[0].value for row in found.rows if row.cells[0]] == pytest.approx(
+        [0.9, 0.5, 0.2]
+    )

@@ -184,3 +184,19 @@ def test_bad_values_say_what_to_do(classes_of: Callable[..., Any]) -> None:
     for variant in VARIANTS:
         with pytest.raises(ValueError, match="classes that can be drawn are 0"):
             SamplesPerClass(np.arange(6), np.arange(6), 4, 2, variant)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.5, 1.0])
+def test_temperature_draws_by_a_power_of_the_size(
+    classes_of: Callable[..., Any], temperature: float
+) -> None:
+    items, labels = classes_of([4, 16, 64])
+    sampler = SamplesPerClass(items, labels, 2, per_class=2, temperature=temperature, steps=3000)
+    label_of, sizes = labels_of(items, labels), Counter(labels.tolist())
+    times = Counter(sizes[label_of[batch[0]]] for batch in sampler)
+    total = sum(size**temperature for size in (4, 16, 64))
+    for size in (4, 16, 64):
+        share = size**temperature / total
+        assert abs(times[size] - 3000 * share) < 5 * (3000 * share * (1 - share)) ** 0.5
+    with pytest.raises(ValueError, match="temperature must be a number, and goes with variant"):
+        SamplesPerClass(items, labels, 2, per_class=2, temperature=0.5, variant="by_size")

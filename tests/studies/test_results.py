@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from unseen.cli.console import Terminal
+from unseen.evaluation.long_tail import Third
 from unseen.reports.sections import SEARCH_PAGE
 from unseen.studies import tables
 from unseen.studies.document import saved
@@ -309,3 +310,17 @@ def test_logarithmic_axes_are_labelled_without_formulas(tmp_path: Path, scale: s
     texts = [text for text in ticks("both") if text]
     assert not [text for text in texts if "$" in text]
     assert scale == "symlog" or "30" in texts
+
+
+def test_averages_over_classes_and_by_their_size(finished: Results) -> None:
+    assert tables.averages_table(finished) is None  # nothing differs
+    sizes = [Third(name, 2, n, n, {"recall@1": n / 10}) for name, n in (("head", 9), ("tail", 2))]
+    runs = [
+        replace(run, result=replace(run.result, thirds=sizes)) if run.result else run
+        for run in finished.runs
+    ]
+    found = tables.averages_table(replace(finished, runs=tuple(runs)))
+    assert found is not None
+    assert list(found.heads[1:]) == ["queries %", "classes %", "head %", "middle %", "tail %"]
+    assert all(list(row[3:]) == ["90.0", "–", "20.0"] for row in found.rows)
+    assert "By class size" in write(replace(finished, runs=tuple(runs))).read_text()

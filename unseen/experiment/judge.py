@@ -14,6 +14,7 @@ from unseen.contracts import FeatureDataset, IntArray, Progress, annotations_of
 from unseen.data.pictures import transforms
 from unseen.evaluation.evaluate import Evaluation, evaluate
 from unseen.evaluation.gain import gains, rounded
+from unseen.evaluation.long_tail import thirds
 from unseen.evaluation.retrieval_task import RetrievalTask
 from unseen.experiment.items import split_hash
 from unseen.experiment.layers import choose_descriptor
@@ -111,6 +112,11 @@ def _result(context: RunContext, selection: Selection, scores: dict[str, Evaluat
         unreadable_pictures=len(context.unreadable.paths),
         start=start_of(config),
         gain={metric: rounded(gain) for metric, gain in gained.items()},
+        thirds=thirds(
+            scores["trained"].per_query,
+            labels,
+            torch.from_numpy(context.dataset.labels[context.split.test]),
+        ),
         monitor="test" if config.monitor == "test" else None,
     )
 

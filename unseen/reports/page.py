@@ -60,6 +60,8 @@ def page_of(
     parts = []
     if run.result:
         parts.append(sections.scores(run.result))
+        if (by_class := tables.by_size(run.result)) is not None:
+            parts.append(sections.by_size(by_class))
     if by_size := sizes.figure(run):
         drawn["sizes"] = by_size
         parts.append(sizes.section(by_size))

@@ -140,6 +140,15 @@ def scores(result: Result) -> Part:
     )
 
 
+def by_size(table: tables.PageTable) -> Part:
+    """The trained network by the size of classes."""
+    text = (
+        "The test classes in three parts, by how many pictures they have; each class counts once. "
+        "A mean over queries hides what happens to small classes."
+    )
+    return Part.of("reports/scores", "By class size", table=table, explained=text, meanings=[])
+
+
 @dataclass(frozen=True)
 class LadderRow:
     """A rung: what it trained, and what it gained on the validation classes."""

@@ -4,6 +4,7 @@ Scores are percent. The terminal and Markdown show half the width of the 95 % in
 side where it is lopsided), the page both ends. A result chosen on test classes says so everywhere.
 """
 
+import math
 import re
 from dataclasses import dataclass, replace
 
@@ -14,6 +15,7 @@ from unseen.data.base import brief
 from unseen.evaluation.evaluate import Score
 from unseen.evaluation.findings import Finding
 from unseen.evaluation.gain import UNTRAINED
+from unseen.evaluation.long_tail import Third
 from unseen.nested import AT, row_at
 from unseen.outside import short_name
 from unseen.pages import render
@@ -30,6 +32,7 @@ ROWS = {
     "pixels": "raw pixels",
     "features": "features as given",
 }
+OVER_CLASSES = "mean over classes"
 METRICS = {"map_at_r": "mAP@R", "r_precision": "R-precision", "nmi": "NMI"}
 ON_TEST = "Chosen on test classes: not comparable with scores chosen on validation classes."
 
@@ -96,15 +99,54 @@ def row_title(name: str, result: Result | None = None) -> str:
 
 
 def score_rows(result: Result, metrics: list[str]) -> list[ScoreRow]:
-    """Every scored descriptor with these metrics."""
-    return [
+    """Every scored descriptor with these metrics; under the trained network its means over classes,
+    where they are others than those over queries."""
+    rows = []
+    for name in row_names(result):
+        cells = [result.score(name, metric) for metric in metrics]
+        rows.append(ScoreRow(row_title(name, result), name == "trained", cells))
+        if name == "trained" and (averaged := _over_classes(cells)):
+            rows.append(ScoreRow(OVER_CLASSES, False, averaged))
+    return rows
+
+
+def _over_classes(cells: list[Score | None]) -> list[Score | None]:
+    """The same averaged over classes; nothing where no number differs."""
+    averaged = [None if c is None or math.isnan(c.class_average) else c for c in cells]
+    if all(c is None or percent(c.class_average) == percent(c.value) for c in averaged):
+        return []
+    return [None if c is None else Score(c.class_average) for c in averaged]
+
+
+def by_size(result: Result) -> PageTable | None:
+    """The trained network by the size of classes; None where they do not differ in size."""
+    if not result.thirds:
+        return None
+    metrics = [m for m in metric_names(result) if any(m in t.metrics for t in result.thirds)]
+    rows = [
         ScoreRow(
-            title=row_title(row, result),
-            is_main=row == "trained",
-            cells=[result.score(row, metric) for metric in metrics],
+            f"{third.name}: {_sizes(third)}",
+            False,
+            [Score(third.metrics[m]) if m in third.metrics else None for m in metrics],
         )
-        for row in row_names(result)
+        for third in result.thirds
     ]
+    return PageTable([metric_title(m) for m in metrics], rows, "")
+
+
+def long_tail(result: Result, metric: str = "recall@1") -> str:
+    """A metric by the size of classes, in a sentence; nothing where they do not differ in size."""
+    parts = [
+        f"{third.name} {percent(third.metrics[metric])} ({_sizes(third)})"
+        for third in result.thirds or ()
+        if metric in third.metrics
+    ]
+    return f"{metric_title(metric)} by class size: {', '.join(parts)}." if parts else ""
+
+
+def _sizes(third: Third) -> str:
+    few, many = third.smallest, third.largest
+    return f"{many} pictures a class" if few == many else f"{few} to {many} pictures a class"
 
 
 def half_width(score: Score) -> str:
@@ -174,7 +216,13 @@ def notes(result: Result) -> list[str]:
     """What a reader must know with the numbers."""
     watched = result.monitor == "test" and not chosen_on_test(result)
     chosen = ON_TEST * chosen_on_test(result)
-    texts = (descriptor(result), chosen, WATCHED * watched, incomplete(result))
+    texts = (
+        descriptor(result),
+        chosen,
+        WATCHED * watched,
+        incomplete(result),
+        long_tail(result),
+    )
     return [text for text in texts if text]
 
 

@@ -8,6 +8,9 @@ Rule     variant="walk" (default): classes are dealt from a shuffled deck, and s
              time, every image of a class comes equally often.
          variant="uniform": P distinct classes and n distinct images, drawn afresh for each batch.
          variant="by_size": likewise, but a class is drawn in proportion to its images (Vo & Hays).
+         temperature=t, with "uniform" (or "walk", which then is "uniform"): a class is drawn in
+             proportion to the number of its images to the power t: 0 draws all classes alike, 1 is
+             "by_size", 0.5 lies between, for data with a long tail of small classes.
          variant="revisit_code": classes and images drawn with replacement, as the released code
              does: with P = 56 a batch then holds only 43 different ones of CUB's 100 classes.
          variant="thesis_code": distinct classes, images drawn with replacement.
@@ -19,6 +22,7 @@ Values   n 2, batch 112 (Roth); n 5, batch 100 or 180 (Psomas); n 8, batch 40 (H
          100 (density adaptivity); n 2, batch 32 (Vo & Hays).
 """
 
+import math
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -39,7 +43,8 @@ SMALL_CLASSES = ("resample", "skip", "resample_singles")
 
 
 class SamplesPerClass(BatchSampler):
-    """per_class: images of a class in a batch. steps: batches in an epoch (None: items / batch)."""
+    """per_class: images of a class in a batch. temperature: how much more often large classes are
+    drawn. steps: batches in an epoch (None: items / batch)."""
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "revisit": {"per_class": 2, "variant": "uniform"},
@@ -59,6 +64,7 @@ class SamplesPerClass(BatchSampler):
         per_class: int = 4,
         variant: str = "walk",
         small_classes: str = "resample",
+        temperature: float | None = None,
         steps: int | None = None,
         seed: int = 0,
     ) -> None:
@@ -69,6 +75,13 @@ class SamplesPerClass(BatchSampler):
         if small_classes not in SMALL_CLASSES:
             allowed = ", ".join(SMALL_CLASSES)
             raise ValueError(f"small_classes must be one of {allowed}, got {small_classes!r}")
+        if temperature is not None:
+            if variant not in ("walk", "uniform") or not math.isfinite(temperature):
+                raise ValueError(
+                    "temperature must be a number, and goes with variant uniform, got "
+                    f"temperature={temperature}, variant={variant!r}"
+                )
+            variant = "uniform"
         self.per_class, self.variant, self.num_classes = per_class, variant, batch_size // per_class
         self._index = ClassIndex(self.items, self.labels)
         self._smallest = {"resample": 2, "skip": max(2, per_class)}.get(small_classes, 1)
@@ -76,7 +89,11 @@ class SamplesPerClass(BatchSampler):
         enough = max(1, len(eligible)) if variant == "revisit_code" else self.num_classes
         check_enough_classes(len(eligible), enough * per_class, per_class)
         self._members = [self._index.members[c] for c in eligible]
-        self._sizes = self._index.sizes[eligible]
+        sizes = self._index.sizes[eligible]
+        self._shares = sizes / sizes.sum() if variant == "by_size" else None
+        if temperature is not None:
+            weights = (sizes / sizes.max()) ** temperature
+            self._shares = weights / weights.sum()
         self._walked = Replayed(self._walk)
 
     def left_out(self) -> dict[str, int]:
@@ -106,14 +123,13 @@ class SamplesPerClass(BatchSampler):
     def _drawn(self, generator: np.random.Generator) -> IntArray:
         again = self.variant in ("revisit_code", "thesis_code")
         classes_again = self.variant == "revisit_code"
-        shares = self._sizes / self._sizes.sum() if self.variant == "by_size" else None
 
         def group(members: IntArray) -> IntArray:
             size = self.per_class if again else min(self.per_class, len(members))
             return self._filled(generator.choice(members, size, replace=again), generator)
 
         classes = generator.choice(
-            len(self._members), self.num_classes, replace=classes_again, p=shares
+            len(self._members), self.num_classes, replace=classes_again, p=self._shares
         )
         return np.concatenate([group(self._members[c]) for c in classes])
 

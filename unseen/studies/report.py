@@ -73,6 +73,8 @@ def _parts(results: Results, figures: Sequence[Saved]) -> list[Part]:
                 "studies/shift", "As classes become stranger", tables=by_area, figures=some("shift")
             )
         )
+    if (averages := tables.averages_table(results)) is not None:
+        parts.append(Part.of("studies/shift", "By class size", tables=[averages], figures=[]))
     if judged := tables.judged_tables(results.comparisons()):
         figures_of = some("effects")
         parts.append(

@@ -19,7 +19,7 @@ from unseen.reports.tables import metric_title, row_title
 from unseen.statistics import Spread
 from unseen.studies import document
 from unseen.studies.gates import BOTH, UNJUDGED, Compared, Gate, effect_text
-from unseen.studies.results import Results, Standing, standings
+from unseen.studies.results import Results, Run, Standing, standings
 
 INTERVAL = "±: half of the 95 % interval of the mean over runs"
 DEVIATION = "s: standard deviation of one run"
@@ -30,6 +30,11 @@ VERDICTS = (
 TOGETHER = ", for all methods of an experiment together"
 PASSED, FAILED = "passed", "no: "
 MOST_COLUMNS = 3  # metrics that a terminal has room for
+AVERAGES = ("queries", "classes", "head", "middle", "tail")
+AVERAGED = (
+    "{metric} averaged over queries, over classes, and over the classes of each third by size, the "
+    "largest first; mean over runs."
+)
 LATEX = str.maketrans(
     {sign: f"\\{sign}" for sign in "&%$#_{}"}
     | {sign: f"${sign}$" for sign in "<>|"}
@@ -149,7 +154,9 @@ def markdown(results: Results, metrics: Sequence[str] | None = None) -> str:
         cells = [cell.replace("|", "\\|") for cell in made.cells(row)]
         cells = [f"**{cell}**" if row.is_best and cell else cell for cell in cells]
         lines.append("| " + " | ".join(cells) + " |")
-    judged = [line for table in judged_tables(results.comparisons()) for line in table.markdown()]
+    averages = averages_table(results)
+    below = [*([] if averages is None else [averages]), *judged_tables(results.comparisons())]
+    judged = [line for table in below for line in table.markdown()]
     return "\n".join([*lines, "", *made.notes, "", *judged]).rstrip("\n") + "\n"
 
 
@@ -178,6 +185,40 @@ def latex(results: Results, metrics: Sequence[str] | None = None) -> str:
         cells = [" & ".join(map(_latex, row)) + " \\\\" for row in (table.heads, *table.rows)]
         lines += ["\\toprule", cells[0], "\\midrule", *cells[1:], "\\bottomrule", "\\end{tabular}"]
     return "\n".join(lines) + "\n"
+
+
+def averages_table(results: Results) -> document.Table | None:
+    """The study's metric averaged over queries, over classes and over thirds of the classes by
+    their size, mean over runs; None where none of them differs."""
+    metric, rows, differs = results.plan.metric, [], False
+    for row in standings(results):
+        runs = [run for run in results.of(row.experiment, row.method) if run.result is not None]
+        if row.is_baseline or not runs:
+            continue
+        means = [_mean_over(runs, metric, which) for which in AVERAGES]
+        texts = ["–" if math.isnan(mean) else f"{100 * mean:.1f}" for mean in means]
+        differs |= len(set(texts) - {"–"}) > 1
+        rows.append([_in(row.experiment, row.method), *texts])
+    if not differs:
+        return None
+    heads = [results.plan.compared, *(f"{which} %" for which in AVERAGES)]
+    return document.Table(heads, rows, AVERAGED.format(metric=metric_title(metric)))
+
+
+def _mean_over(runs: Sequence[Run], metric: str, which: str) -> float:
+    """Of one of the averages, over runs; NaN where no run has it."""
+    values = []
+    for run in runs:
+        assert run.result is not None, "asked before"
+        found = run.result.score("trained", metric)
+        sizes = {
+            third.name: third.metrics.get(metric, math.nan) for third in run.result.thirds or ()
+        }
+        if found is not None:
+            known = {"queries": found.value, "classes": found.class_average} | sizes
+            values.append(known.get(which, math.nan))
+    kept = [value for value in values if not math.isnan(value)]
+    return sum(kept) / len(kept) if kept else math.nan
 
 
 def judged_tables(found: Sequence[Compared]) -> list[document.Table]:
@@ -221,9 +262,10 @@ def _in(experiment: str, arm: str) -> str:
 
 
 def judged_terminal(results: Results) -> Group:
-    """Verdicts and gates for the terminal; the words say what the colours do."""
-    made = []
-    for each in judged_tables(results.comparisons()):
+    """Averages, verdicts and gates for the terminal; the words say what the colours do."""
+    made, averages = [], averages_table(results)
+    given = [] if averages is None else [averages]
+    for each in (*given, *judged_tables(results.comparisons())):
         table = Table(*(Column(head, overflow="fold") for head in each.heads))
         table.caption = each.caption
         for row in each.rows:

@@ -22,6 +22,7 @@ from unseen.evaluation import gain as gains
 from unseen.evaluation.evaluate import Evaluation, Score
 from unseen.evaluation.findings import Finding
 from unseen.evaluation.gain import Gain, Start
+from unseen.evaluation.long_tail import Third
 from unseen.files import now
 from unseen.training import checksums, stored
 from unseen.training.manifest import DataFacts, SplitFacts
@@ -60,6 +61,7 @@ class Row:
 @dataclass(frozen=True, config=CHECKED)
 class Result:
     """Scores by row, with what they are of. start, gain: what training began with, and added;
+    thirds: scores of the trained network by the size of classes, where they differ in size;
     monitor: "test" where test classes were watched; purpose, time, on: of a reading."""
 
     scores: dict[str, Row]
@@ -71,6 +73,7 @@ class Result:
     unreadable_pictures: int | None = None
     start: Start | None = None
     gain: dict[str, Gain] | None = None
+    thirds: list[Third] | None = None
     monitor: str | None = None
     purpose: str | None = None
     time: str | None = None
