@@ -111,18 +111,20 @@ def fit(
 ) -> Run:
     """Trains on some classes of `data`, selects on others, judges on classes never seen.
 
-    `data`: what the command line takes (a folder, table, .npz or name), {"name": ...} with further
-    values, any data set of (picture, label), a list of (path, label), a datasets.Dataset, or
-    (features, labels). `settings`: every key of a config (docs/training.md); a method with values
-    is {"name": "samples_per_class", "per_class": 4}; network, loss, miner, sampler, protocol,
-    regularizers and metrics also take objects. `out`: the run's folder; the same call goes on where
-    it was stopped.
+    `data`: what the command line takes (a folder, table, .npz or name), a list of these (domains
+    of one model), {"name": ...} with further values, any data set of (picture, label), a list of
+    (path, label), a datasets.Dataset, or (features, labels). `settings`: every key of a config
+    (docs/training.md); a method with values is {"name": "samples_per_class", "per_class": 4};
+    network, loss, miner, sampler, protocol, regularizers and metrics also take objects. `out`: the
+    run's folder; the same call goes on where it was stopped.
     """
     values, objects = named(settings)
     if isinstance(data, str | Path):
         values["data"] = find_data.data_table(str(data))
     elif isinstance(data, Mapping):
         values["data"] = dict(data)
+    elif isinstance(data, list) and data and all(isinstance(each, str | Path) for each in data):
+        values["data"] = find_data.domains_table([str(each) for each in data])
     else:
         dataset = as_dataset(data)
         name = outside.object_name(data)

@@ -255,8 +255,9 @@ def sampler(
     items: IntArray,
     labels: IntArray,
     relevance: Relevance | None = None,
+    domains: IntArray | None = None,
 ) -> Sampler:
-    """The batch sampler over the training items."""
+    """The batch sampler over the training items; labels and domains are those of all items."""
     part, classes = config.sampler, labels[items]
     if relevance is not None:
         items, classes = relevance.drawn(items, classes)
@@ -267,6 +268,7 @@ def sampler(
         part.preset,
         items=items,
         labels=classes,
+        domains=None if domains is None else domains[items],
         batch_size=config.batch_size,
         normalise=config.normalise,
         seed=config.seed,

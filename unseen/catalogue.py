@@ -33,7 +33,11 @@ KINDS = {  # folder -> what one of its methods is called, in configs and message
 OTHER_KINDS = {"backbones": "backbone", "networks": "network"}
 # parts that are one call
 _CALLS = ("losses", "miners", "regularizers", "metrics", "diagnostics", "protocols")
-_OF_THE_RUN = ("shards",)  # parameters that are no user's to give: `create` fills them in
+_OF_THE_RUN = (
+    "shards",
+    "open_root",
+    "domains",
+)  # parameters that are no user's to give: `create` fills them in
 _PML = "pml:"
 
 

@@ -264,6 +264,9 @@ def make_settled(values: dict[str, Any]) -> SettledConfig:
 
 def _made(values: dict[str, Any], kind: type[AnyConfig]) -> AnyConfig:
     values = {key: _as_part(key, value) for key, value in _renamed(values).items()}
+    data = values.get("data")
+    if isinstance(data, dict) and data.get("name") == "domains":
+        values = {"sampler": {"name": "by_domain"}} | values
     for key, value in values.items():
         known(key, list(Config.model_fields), "key", ELSEWHERE)
         for inner in value if key in TABLES and isinstance(value, dict) else ():
@@ -339,6 +342,8 @@ def _as_part(key: str, value: Any) -> Any:
     metrics of that source."""
     if key in NAMED and isinstance(value, str):
         return {"name": value}
+    if key == "data" and isinstance(value, list):
+        return {"name": "domains", "roots": value}
     if key == "metrics" and isinstance(value, str):
         return metric_names.PRESETS.get(value, [value])
     if key == "regularizers" and isinstance(value, str):

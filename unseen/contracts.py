@@ -243,6 +243,14 @@ def annotations_of(dataset: Dataset) -> Annotations:
     return dataset.annotations if isinstance(dataset, AnnotatedDataset) else Annotations()
 
 
+DOMAIN = "domain"  # the further label that says which of several data sets an item comes from
+
+
+def domains_of(dataset: Dataset) -> IntArray | None:
+    """[n] where items come from; None: from one place."""
+    return annotations_of(dataset).labels.get(DOMAIN)
+
+
 @runtime_checkable
 class FeatureDataset(Protocol):
     """A data set of ready descriptors in place of pictures: its network is a head."""

@@ -25,15 +25,24 @@ def open_data(part: Part, progress: Progress | None = None, strict: bool = False
     wanted = {p.name: p.default for p in catalogue.parameters(catalogue.find("data", part.name))}
     if wanted.get("root") is inspect.Parameter.empty and "root" not in part.values:
         raise ValueError(f"{part.name} must be told where: data.root=PATH, or `unseen train PATH`")
-    made = catalogue.create("data", part.name, part.values, progress=progress, strict=strict)
+    made = catalogue.create(
+        "data",
+        part.name,
+        part.values,
+        progress=progress,
+        strict=strict,
+        open_root=lambda root: open_data(Part(**data_table(root)), progress, strict),
+    )
     return made if isinstance(made, Dataset) else data_sets.as_dataset(made, progress)
 
 
 def data_table(data: str, given: Any = None) -> dict[str, Any]:
     """The data part of a config from a user's word: a built-in set by its name, anything else by
-    what it looks like; `given` values stay."""
+    what it looks like; several with commas between are domains; `given` values stay."""
     names = catalogue.names("data")
     table = dict(given) if isinstance(given, dict) else {}
+    if "," in data and not Path(data).exists() and not any(mark in data for mark in _NO_PATH):
+        return table | domains_table(data.split(","))
     is_named = data in names and not Path(data).is_dir()
     if is_named or outside.is_reference(data):
         return table | {"name": data}
@@ -50,6 +59,14 @@ def data_table(data: str, given: Any = None) -> dict[str, Any]:
     if found["name"] == "folder" and (isinstance(place, str) or place.is_dir()):
         return layout(place) | table | found
     return table | found
+
+
+def domains_table(roots: Sequence[str]) -> dict[str, Any]:
+    """The data part of several data sets; paths in full: a run may be opened from anywhere."""
+    for root in roots:
+        data_table(root)  # what is not there is said at once
+    whole = [os.path.abspath(root) if Path(root).exists() else root for root in roots]
+    return {"name": "domains", "roots": whole}
 
 
 def moved_data(part: Part, data: str) -> Part:

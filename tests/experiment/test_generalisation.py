@@ -20,6 +20,7 @@ from unseen.experiment.retention import Domain, Retention, read_retention, reten
 from unseen.experiment.run import fit
 from unseen.experiment.run_context import Watch, reopen
 from unseen.reports import page
+from unseen.reports.tables import row_title
 from unseen.training.result import read_result
 from unseen.training.run_folder import RunFolder
 
@@ -152,6 +153,27 @@ def test_other_domains_before_and_after(run: Path, place: Path) -> None:
     assert read_retention(RunFolder(run)) == found
     reads = [read.purpose for read in RunFolder(run).manifest().test_reads]
     assert any(purpose.startswith("unseen evaluate --on") for purpose in reads)
+
+
+@pytest.mark.parametrize("batches", ["one", "mixed"])
+def test_one_model_of_two_domains(place: Path, batches: str) -> None:
+    values = {
+        "data": [str(place / "birds.npz"), str(place / "cars.npz")],
+        "sampler": {"name": "by_domain", "per_class": 2, "batches": batches},
+        "epochs": 1,
+        "batch_size": 8,
+        "embedding_size": 4,
+        "metrics": ["recall@1"],
+    }
+    made = fit(configs.make(values), place / f"both-{batches}", "test")
+    scores = made.result.scores
+    rows = [f"trained on {name}" for name in ("birds", "cars", "mean of domains")]
+    birds, cars, mean = (scores[row].metrics["recall@1"].value for row in rows)
+    assert mean == pytest.approx((birds + cars) / 2, abs=1e-6)
+    assert scores["trained"].metrics["recall@1"].value == pytest.approx(mean, abs=1e-6)  # as many
+    context, _ = reopen(made.path)
+    assert len(set(context.dataset.labels[context.split.test])) == CLASSES
+    assert row_title("trained on birds") == "trained network on birds"
 
 
 def test_a_loss_elsewhere_is_said() -> None:

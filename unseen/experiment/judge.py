@@ -10,8 +10,16 @@ import torch
 from torch import Tensor
 
 from unseen import assemble
-from unseen.contracts import FeatureDataset, IntArray, Progress, annotations_of
+from unseen.contracts import (
+    DOMAIN,
+    FeatureDataset,
+    IntArray,
+    Progress,
+    annotations_of,
+    domains_of,
+)
 from unseen.data.pictures import transforms
+from unseen.evaluation.by_domain import by_domain
 from unseen.evaluation.evaluate import Evaluation, evaluate
 from unseen.evaluation.gain import gains, rounded
 from unseen.evaluation.long_tail import thirds
@@ -95,7 +103,24 @@ def _scores(context: RunContext, spaces: dict[str, Tensor], watch: Watch) -> dic
     scores = {name: score.by("") for name, score in found.items()}
     for column in config.relevance.by:
         scores |= {f"{name} by {column}": score.by(column) for name, score in found.items()}
-    return scores
+    return scores | _domain_scores(context, task, scores)
+
+
+def _domain_scores(
+    context: RunContext, task: RetrievalTask, scores: dict[str, Evaluation]
+) -> dict[str, Evaluation]:
+    """Before and after training on each domain, where batches were made by them."""
+    config, domains = context.config, domains_of(context.dataset)
+    if config.sampler.name != "by_domain" or domains is None:
+        return {}
+    own = torch.from_numpy(domains[context.split.test])
+    asked = own if task.query is None else own[task.query]
+    names, labels = annotations_of(context.dataset).label_names[DOMAIN], task.query_labels()
+    return {
+        f"{row} on {name}": score
+        for row in ("trained", "untrained")
+        for name, score in by_domain(scores[row], asked, labels, names, config.seed).items()
+    }
 
 
 def _result(context: RunContext, selection: Selection, scores: dict[str, Evaluation]) -> Result:

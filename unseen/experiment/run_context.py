@@ -26,6 +26,7 @@ from unseen.contracts import (
     Sampler,
     Split,
     annotations_of,
+    domains_of,
 )
 from unseen.data.base import INCOMPLETE
 from unseen.data.own.pairs_file import GRADE, SAME, with_pairs
@@ -372,8 +373,13 @@ def steps_per_epoch(context: RunContext) -> int:
 
 def sampler_of(context: RunContext) -> Sampler:
     """The sampler of a run, at its start."""
+    dataset = context.dataset
     return assemble.sampler(
-        context.config, context.split.train, context.dataset.labels, context.relevance
+        context.config,
+        context.split.train,
+        dataset.labels,
+        context.relevance,
+        domains_of(dataset),
     )
 
 

@@ -92,9 +92,11 @@ def sizes(result: Result) -> list[int]:
 def row_title(name: str, result: Result | None = None) -> str:
     """What a row is called in every table; the start of a run by what that result calls it."""
     row, _, column = name.partition(" by ")
+    row, on, domain = row.partition(" on ")
     row, at, size = row.partition(AT)
     title = result.start_title if result and row == "untrained" else ROWS.get(row, row)
     title += f", {size} numbers" if at else ""
+    title += f"{on}{domain}"
     return title + (f" by {column}" if column else "")
 
 
