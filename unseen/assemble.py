@@ -8,7 +8,7 @@ global generator as it was.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -42,6 +42,9 @@ from unseen.training import optimisers
 from unseen.training.optimisers import DIVIDED, Descent, Group, create_optimiser, network_groups
 from unseen.training.processes import Processes
 from unseen.training.trainer import Mixup, Trainer
+
+if TYPE_CHECKING:
+    from unseen.evaluation.shift import ShiftLadder
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,18 @@ def protocol(config: SettledConfig) -> SplitProtocol:
         **({} if config.shift is None else config.shift.model_dump()),
     )
     return made
+
+
+def shift_ladder(config: SettledConfig, data: Dataset) -> "ShiftLadder | None":
+    """The ladder that a run's split is a step of; None: of no one."""
+    made: Any = None if config.shift is None else protocol(config)
+    return None if made is None else made.ladder(data)
+
+
+def shift(config: SettledConfig, data: Dataset) -> float | None:
+    """The distance between training and test classes, where it was measured."""
+    ladder = shift_ladder(config, data)
+    return None if ladder is None or config.shift is None else ladder.at(config.shift.step).distance
 
 
 def split(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from unseen import catalogue, find_data, outside
+from unseen import assemble, catalogue, find_data, outside
 from unseen.config import Config, SettledConfig
 from unseen.experiment.budget import planned
 from unseen.experiment.claim import claimed, is_done
@@ -29,7 +29,6 @@ from unseen.experiment.run_context import (
     computing,
     describe,
     prepare,
-    shift_ladder,
 )
 from unseen.experiment.shares import shared, taken
 from unseen.rungs import FIRST, rung_config
@@ -172,7 +171,7 @@ def begin(context: RunContext, folder: RunFolder, command: str) -> None:
     folder.start_manifest(command, facts, context.config.hash(), context.plan)
     if parts := sources_of(context.config):
         folder.note_parts(parts)
-    if (ladder := shift_ladder(context.config, context.dataset)) and folder.writes:
+    if (ladder := assemble.shift_ladder(context.config, context.dataset)) and folder.writes:
         ladder.write(folder.file("shift.csv"), context.dataset.label_names)
     folder.write_text("config.toml", context.config.to_toml())
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -49,9 +49,6 @@ from unseen.training.processes import Processes
 from unseen.training.run_folder import RunFolder
 from unseen.training.selection import FILE as SELECTION
 from unseen.training.selection import read_selection
-
-if TYPE_CHECKING:
-    from unseen.evaluation.shift import ShiftLadder
 
 EMBED_BATCH = 256
 BY_MACHINE = (
@@ -240,7 +237,7 @@ def prepare(
         processes=processes,
         asked=config,
         began=began,
-        shift=_shift(settled, dataset),
+        shift=assemble.shift(settled, dataset),
     )
 
 
@@ -289,18 +286,6 @@ def reopen(
     shift = folder.manifest().data.split.shift
     found = copies(dataset, split)
     return RunContext(config, dataset, split, reasons, copies=found, shift=shift), folder
-
-
-def shift_ladder(config: SettledConfig, dataset: Dataset) -> "ShiftLadder | None":
-    """The ladder that a run's split is a step of; None: of no one."""
-    protocol: Any = None if config.shift is None else assemble.protocol(config)
-    ladder: ShiftLadder | None = None if protocol is None else protocol.ladder(dataset)
-    return ladder
-
-
-def _shift(config: SettledConfig, dataset: Dataset) -> float | None:
-    ladder = shift_ladder(config, dataset)
-    return None if ladder is None or config.shift is None else ladder.at(config.shift.step).distance
 
 
 def unusable(device: str) -> str:
