@@ -39,6 +39,7 @@ ORDER = [
     "miners",
     "losses",
     "memory",
+    "prism",
     "nested",
     "regularizers",
     "objective",

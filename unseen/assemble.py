@@ -35,6 +35,7 @@ from unseen.networks.frozen_batch_norm import share_statistics
 from unseen.networks.head import Head
 from unseen.networks.network import EmbeddingNetwork, LayeredNetwork
 from unseen.objective import MinedObjective, as_module
+from unseen.prism import Prism
 from unseen.relating import apart, relevance_of
 from unseen.relevance import Relevance
 from unseen.settle import is_on_maps, weighted
@@ -225,9 +226,8 @@ def objective(
         (name, float(weighted(part, config.ensemble is not None).weight or 0), regularizer(part))
         for name, part in zip(names, config.regularizers, strict=True)
     ]
-    return MinedObjective(
-        main, miner(config.seed), parts, _memory(config), _compared_by(relevance, main)
-    )
+    compared_by, filtering = _compared_by(relevance, main), _label_filter(config, num_classes)
+    return MinedObjective(main, miner(config.seed), parts, _memory(config), compared_by, filtering)
 
 
 def _compared_by(relevance: Relevance | None, loss: Any) -> Relevance | None:
@@ -250,6 +250,13 @@ def _memory(config: SettledConfig) -> CrossBatchMemory | None:
     if config.ensemble is not None:
         raise ValueError("memory holds one embedding per picture: use ensemble=none or memory=none")
     return CrossBatchMemory(embedding_size=config.embedding_size, **config.memory.model_dump())
+
+
+def _label_filter(config: SettledConfig, num_classes: int) -> Prism | None:
+    if config.label_filter is None:
+        return None
+    values = config.label_filter.model_dump(exclude={"name"})
+    return Prism(num_classes, config.embedding_size, **values)
 
 
 def mixup(config: SettledConfig, net: LayeredNetwork) -> Mixup | None:

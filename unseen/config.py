@@ -28,8 +28,10 @@ from unseen.config_tables import (
     Depth,
     Ensemble,
     Head,
+    LabelFilter,
     Memory,
     Mixing,
+    Noise,
     Optimising,
     Part,
     Relating,
@@ -58,11 +60,13 @@ TABLES: dict[str, type[BaseModel]] = {
     "optimiser": Optimising,
     "schedule": Scheduling,
     "memory": Memory,
+    "label_filter": LabelFilter,
+    "label_noise": Noise,
     "manifold_mixup": Mixing,
     "relevance": Relating,
     "shift": ShiftChoice,
 }
-NAMED = ("loss", "miner", "sampler", "data", "optimiser", "schedule", "adapter")
+NAMED = ("loss", "miner", "sampler", "data", "optimiser", "schedule", "adapter", "label_filter")
 
 
 class Config(Keys):
@@ -312,10 +316,10 @@ def put(values: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
     for name in tables:
         default = _default_part(name)
         current = table.setdefault(name, default)
-        is_plain = current is None or isinstance(current, bool)  # no method's name
-        table[name] = (
-            current if isinstance(current, dict) else {} if is_plain else {"name": current}
-        )
+        if not isinstance(current, dict):
+            is_plain = current is None or isinstance(current, bool)  # no method's name
+            what = "share" if isinstance(current, int | float) else "name"  # of label_noise=0.2
+            table[name] = {} if is_plain else {what: current}
         table = table[name]
     table[last] = value
     return values

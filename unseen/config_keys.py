@@ -10,6 +10,8 @@ from unseen.config_tables import (
     Depth,
     Ensemble,
     Head,
+    LabelFilter,
+    LabelNoise,
     Memory,
     Mixing,
     Optimising,
@@ -70,6 +72,8 @@ class Keys(BaseModel):
     loss: Part = Part(name="multi_similarity")
     regularizers: list[WeightedPart] = []
     memory: Memory | None = None
+    label_filter: LabelFilter | None = None  # prism: items whose label looks wrong are left out
+    label_noise: LabelNoise = None  # share of training labels that are wrong on purpose
     manifold_mixup: Mixing | Literal[False] = False
 
     batch_size: Annotated[int, Field(ge=2)] | Auto = "auto"

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from unseen import networks, outside
 from unseen.training.optimisers import Optimiser
@@ -213,3 +213,36 @@ class Mixing(BaseModel):
 
     layers: Annotated[list[str], Field(min_length=1)] | None = None
     concentration: float = Field(default=2.0, gt=0)
+
+
+class Noise(BaseModel):
+    """Wrong training labels on purpose (`experiment/label_noise.py`): `label_noise=0.2`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    share: float = Field(gt=0, lt=1)
+    kind: Literal["symmetric", "small_cluster"] = "symmetric"
+
+
+def _as_noise(given: Any) -> Any:
+    """A number is the share; 0 is no noise, be it in a list of shares."""
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        return given
+    return {"share": float(given)} if given else None
+
+
+LabelNoise = Annotated[Noise | None, BeforeValidator(_as_noise)]
+
+
+class LabelFilter(BaseModel):
+    """Items of a batch whose label looks wrong are left out (`prism.py`): `label_filter=prism`.
+    share: of each batch. window: batches whose thresholds are averaged. size: of the memory.
+    start_step: before it all items stay."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    name: Literal["prism"] = "prism"
+    share: float = Field(default=0.2, gt=0, lt=1)
+    window: int = Field(default=30, ge=1)
+    size: int = Field(default=8192, ge=1)
+    start_step: int = Field(default=0, ge=0)

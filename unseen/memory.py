@@ -51,6 +51,12 @@ class CrossBatchMemory(nn.Module):
         """What the memory holds, as a copy: the next `store` must not change a graph."""
         return self.embeddings[: len(self)].clone(), self.labels[: len(self)].clone()
 
+    def next_to_go(self, number: int) -> tuple[Tensor, Tensor]:  # [m, D], [m]
+        """What the next `number` embeddings would replace, at most the whole memory."""
+        places = torch.arange(number, device=self.labels.device) + self.num_stored
+        places = places[places >= self.size] % self.size
+        return self.embeddings[places], self.labels[places]
+
     @torch.no_grad()
     def store(self, embeddings: Tensor, labels: Tensor) -> None:
         """After each batch [N, D], [N]; before `start_step` nothing is kept."""

@@ -1,4 +1,4 @@
-"""What training minimises: miner -> loss + weighted regularizers, as named scalars.
+"""What training minimises: (filter ->) miner -> loss + weighted regularizers, as named scalars.
 
 The objective counts tuples and collects what regularizers report, so that formulas need not log.
 
@@ -21,6 +21,7 @@ from unseen.losses.base import Loss as OurLoss
 from unseen.memory import CrossBatchMemory
 from unseen.miners.base import Miner as OurMiner
 from unseen.nested import Nested
+from unseen.prism import Prism
 from unseen.regularizers.base import Regularizer as OurRegularizer
 from unseen.relevance import CLASSES, KINDS, AnyLabels, Relevance
 from unseen.tuples import Pairs, Triplets, from_indices
@@ -39,8 +40,10 @@ class MinedObjective(nn.Module):
         regularizers: Sequence[Weighted] = (),
         memory: CrossBatchMemory | None = None,
         relevance: Relevance | None = None,
+        label_filter: Prism | None = None,
     ) -> None:
-        """relevance: who is the same as whom, where it is more than a class."""
+        """relevance: who is the same as whom, where it is more than a class. label_filter: which
+        items of a batch count."""
         super().__init__()
         names = [name for name, _, _ in regularizers]
         if len(set(names)) < len(names):
@@ -51,7 +54,7 @@ class MinedObjective(nn.Module):
                 check_for_memory(each, miner)
         if relevance is not None:
             check_takes_relevance(relevance, loss, miner, [part for _, _, part in regularizers])
-        self.relevance = relevance
+        self.relevance, self.label_filter = relevance, label_filter
         self.loss, self.miner, self.memory = as_module(loss, 3), miner, memory
         self.regularizers = nn.ModuleDict({n: as_module(part, 2) for n, _, part in regularizers})
         self.weights = {name: weight for name, weight, _ in regularizers}
@@ -77,6 +80,22 @@ class MinedObjective(nn.Module):
     ) -> dict[str, Tensor]:
         """The terms of a batch, given the local halves of all its pictures; `indices`, their
         positions in the data set, are looked at where the same is more than a class."""
+        if self.label_filter is None:
+            return self._price(output, halves, classes, indices)
+        stays = self.label_filter(output.embeddings, classes)
+        halves = {name: rows[stays] for name, rows in halves.items()}
+        indices = None if indices is None else indices[stays.to(indices.device)]
+        terms = self._price(_of(output, stays), halves, classes[stays], indices)
+        return terms | {"left_out": 1 - stays.float().mean()}
+
+    def _price(
+        self,
+        output: Output,
+        halves: Mapping[str, Tensor],
+        classes: Tensor,
+        indices: Tensor | None,
+    ) -> dict[str, Tensor]:
+        """Of the items that count."""
         keys, labels = self._labels(classes, indices)
         learners = self._learners(output.embeddings)
         if output.heads is not None:
@@ -202,6 +221,17 @@ class MinedObjective(nn.Module):
         inner = {name: getattr(part, "miner", None) for name, part in self.regularizers.items()}
         found: dict[str, Any] = {"loss": self.miner, **inner, **self._drawing}
         return {name: miner for name, miner in found.items() if hasattr(miner, "state_dict")}
+
+
+def _of(output: Output, stays: Tensor) -> Output:
+    """Some items of a batch; stays: bool [N]."""
+    maps, heads = output.maps, output.heads
+    return Output(
+        output.embeddings[stays],
+        output.pooled[stays],
+        None if maps is None else maps[stays],
+        None if heads is None else heads[stays],
+    )
 
 
 class Call(nn.Module):

@@ -18,7 +18,8 @@ from unseen.data.official.benchmark import Counts
 from unseen.data.packed import Packed
 from unseen.data.pictures.pack import Packing, write
 from unseen.experiment.features import columns_of
-from unseen.experiment.run_context import describe, reopen
+from unseen.experiment.run_context import reopen
+from unseen.experiment.run_facts import describe
 from unseen.experiment.trained import Trained
 from unseen.export.bundle import card
 from unseen.studies.results import Results, Run

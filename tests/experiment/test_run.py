@@ -131,6 +131,10 @@ def test_the_same_seed_gives_the_same_result_byte_for_byte(tmp_path: Path) -> No
             *("sampler=hard_neighbours", "sampler.search_every=2", "batch_size=12"),
             *("loss=arcface", "loss.sample_rate=0.6"),
         ),
+        (
+            *("label_noise=0.3", "label_filter=prism", "label_filter.window=3"),
+            *("loss=sub_center_arcface", "loss.drop_after=3"),
+        ),
     ],
     ids=[
         "margin",
@@ -142,6 +146,7 @@ def test_the_same_seed_gives_the_same_result_byte_for_byte(tmp_path: Path) -> No
         "habits",
         "frozen layers",
         "hard neighbours, drawn centres",
+        "wrong labels",
     ],
 )
 @pytest.mark.parametrize(

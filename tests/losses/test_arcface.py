@@ -6,7 +6,7 @@ import torch
 from pytorch_metric_learning.losses import ArcFaceLoss
 from torch import Tensor
 
-from unseen.losses.arcface import Arcface
+from unseen.losses.arcface import Arcface, turned
 
 
 def with_weight(weight: Tensor, **values: float) -> Arcface:
@@ -81,9 +81,8 @@ def test_equals_pytorch_metric_learning() -> None:
 
 
 def test_own_logit_falls_with_the_angle_all_the_way() -> None:
-    loss = Arcface(2, 2, scale=1.0, margin=0.5)
     cos = torch.linspace(1, -1, 2001, dtype=torch.float64)
-    assert (loss._turned(cos)[0].diff() < 0).all()
+    assert (turned(cos, 0.5)[0].diff() < 0).all()
 
 
 def test_grows_with_the_margin(spec: SimpleNamespace) -> None:

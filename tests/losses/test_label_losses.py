@@ -18,6 +18,7 @@ PUBLISHED_RATES = {
     "proxy_nca": 5e-4,
     "proxy_repulsion": 1e-2,
     "soft_triple": 1e-2,
+    "sub_center_arcface": 5e-4,
 }
 
 

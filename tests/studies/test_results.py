@@ -22,7 +22,7 @@ from unseen.reports.sections import SEARCH_PAGE
 from unseen.studies import tables
 from unseen.studies.document import saved
 from unseen.studies.engine import local_storage
-from unseen.studies.figures import Drawn, draw_all
+from unseen.studies.figures import Drawn, curves, draw_all
 from unseen.studies.published import charts
 from unseen.studies.report import headline, write
 from unseen.studies.results import Results, effect, gain, read, standings
@@ -182,6 +182,26 @@ def test_selection_on_test_classes_is_marked_everywhere(
     for drawn in draw_all(results):
         texts = [text.get_text() for text in drawn.figure.findobj(Text)]
         assert any("Chosen on test classes" in text for text in texts)
+
+
+def test_scores_against_a_factor_of_numbers(instant: ModuleType, tmp_path: Path) -> None:
+    """A panel for each loss, a line for each filter, the means over seeds at each share."""
+    filters = {"without": {}, "prism": {"label_filter": {"name": "prism", "share": 0.2}}}
+    losses = ["margin", "triplet"]
+    factors = {"filter": filters, "label_noise": [0.0, 0.1, 0.4], "loss": losses}
+    results = study(instant, tmp_path, seeds=[0, 1], factors=factors)
+    (drawn,) = curves(results)
+    assert drawn.name == "curves_label_noise"
+    assert [ax.get_title(loc="left") for ax in drawn.figure.axes] == losses
+    for loss, ax in zip(losses, drawn.figure.axes, strict=True):
+        names = [container.get_label() for container in ax.containers]
+        assert names == ["without", "prism"]
+        for name, container in zip(names, ax.containers, strict=True):
+            line: Any = container[0]  # type: ignore[index]
+            assert line.get_xdata().tolist() == [0.0, 0.1, 0.4]
+            found = [results.of(f"label_noise {x}, {loss}", name) for x in line.get_xdata()]
+            expected = [np.mean([100 * run.score("recall@1") for run in runs]) for runs in found]
+            assert line.get_ydata() == pytest.approx(expected)
 
 
 def test_data_that_lack_items_are_marked_everywhere(finished: Results) -> None:

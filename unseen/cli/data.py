@@ -13,6 +13,7 @@ from rich.text import Text
 
 from unseen import assemble, find_data, settle
 from unseen import config as configs
+from unseen.cli.noise import noise as list_suspects
 from unseen.cli.shift import shift
 from unseen.cli.terminal import console, display, tell_left_out
 from unseen.cli.write_table import table as write_as_table
@@ -41,6 +42,7 @@ app = typer.Typer(
 )
 app.command("table")(write_as_table)
 app.command("shift")(shift)
+app.command("noise")(list_suspects)
 
 Data = Annotated[str, typer.Argument(help="a folder of class folders, a table, or a data set")]
 Settings = Annotated[

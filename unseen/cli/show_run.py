@@ -11,7 +11,8 @@ from unseen.cli.terminal import console, display, tell_left_out
 from unseen.contracts import FeatureDataset
 from unseen.data.base import INCOMPLETE, brief
 from unseen.experiment.leaks import Copies
-from unseen.experiment.run_context import RunContext, Watch, describe, steps_per_epoch
+from unseen.experiment.run_context import RunContext, Watch, steps_per_epoch
+from unseen.experiment.run_facts import describe
 from unseen.training.processes import Processes
 from unseen.training.run_folder import RunFolder
 

@@ -12,6 +12,7 @@
                  further labels that are one
     incomplete   what the data they were made of lacked, in a sentence
     of           the name of the data set they were made of, such as cub200
+    files        [n] the pictures they were made of, to look at
 
 Without `split` the second half of the classes, in the order of their labels, is tested: the
 convention of the benchmarks. `unseen features` makes such a file from any data set and backbone.
@@ -44,6 +45,7 @@ from unseen.names import known, near_path
 FURTHER = "label_"  # the names of further label columns begin with it
 NAMES, SETS, LEVELS = "label_names", "label_sets", "levels"
 OF = "of"
+FILES = "files"
 
 
 class Arrays:
@@ -77,6 +79,7 @@ class Arrays:
             self.official_test_classes = classes[len(classes) // 2 :]
         self.annotations = facts.annotations
         self._incomplete = str(held.get(INCOMPLETE, ""))
+        self.files: list[str] = [str(file) for file in held.get(FILES, ())]
         self.label_names = _names(facts.label_names, held.get(NAMES), root)
 
     @staticmethod

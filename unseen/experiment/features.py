@@ -27,7 +27,7 @@ from unseen.contracts import (
     Progress,
     annotations_of,
 )
-from unseen.data.arrays import FURTHER, LEVELS, NAMES, OF, SETS
+from unseen.data.arrays import FILES, FURTHER, LEVELS, NAMES, OF, SETS
 from unseen.data.base import INCOMPLETE, set_words
 from unseen.data.pictures.loader import evaluation_batches
 from unseen.evaluation.embed import embed
@@ -90,7 +90,7 @@ def columns_of(dataset: Dataset) -> dict[str, NDArray[Any]]:
     if said := dataset.describe().get(INCOMPLETE):
         columns[INCOMPLETE] = np.array(said)
     if isinstance(dataset, FiledDataset):
-        columns["files"] = np.array([str(dataset.path(i)) for i in range(len(dataset))])
+        columns[FILES] = np.array([str(dataset.path(i)) for i in range(len(dataset))])
     return columns
 
 

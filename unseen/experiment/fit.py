@@ -82,7 +82,7 @@ class Fit:
         self.selects = epochs is None
         sinks.check(config.sinks)
         self.sampler = sampler_of(context)
-        self.class_of = training_classes(dataset.labels, split.train)
+        self.class_of = training_classes(context.training_labels, split.train)
         num_classes = int(self.class_of.max()) + 1
         made = assemble.assemble(
             config, num_classes, len(self.sampler), context.processes, context.relevance
@@ -186,6 +186,9 @@ class Fit:
         batches = self.source.loader.training_batches(
             self.sampler, place.epoch, place.step_in_epoch
         )
+        if config.label_noise is not None:
+            labels = torch.from_numpy(self.context.training_labels)
+            batches = (batch._replace(labels=labels[batch.indices]) for batch in batches)
         return self.trainer.epoch(batches, self.class_of, self._after_step)
 
     def _shorten(self) -> None:
@@ -254,7 +257,7 @@ class Fit:
         if is_new and has_kept_start(config):
             keep_start(self.folder, self.network, config)
         if objective.wants_pooled:
-            labels = self.context.dataset.labels[self.context.split.train]
+            labels = self.context.training_labels[self.context.split.train]
             objective.prepare(self._embed_training("pooled"), self.class_of[labels])
 
     def _start_head(self) -> None:

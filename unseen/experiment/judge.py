@@ -33,9 +33,9 @@ from unseen.experiment.run_context import (
     RunContext,
     Watch,
     computing,
-    describe,
     first_context,
 )
+from unseen.experiment.run_facts import describe
 from unseen.experiment.source import Source, source_of
 from unseen.experiment.start import start_of, take_start
 from unseen.nested import AT, row_at

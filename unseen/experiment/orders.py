@@ -64,7 +64,7 @@ def fit_orders(
 ) -> Path:
     """Fits the components on the training items with the kept weights, and stores them."""
     config, train = context.config, context.split.train
-    num_classes = len(set(context.dataset.labels[train].tolist()))
+    num_classes = len(set(context.training_labels[train].tolist()))
     objective = assemble.objective(config, num_classes, network)
     folder.fill(objective, "objective.safetensors")
     orders = _of(objective, network, config).to(context.device)

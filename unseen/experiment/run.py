@@ -27,9 +27,9 @@ from unseen.experiment.run_context import (
     Watch,
     as_stored,
     computing,
-    describe,
     prepare,
 )
+from unseen.experiment.run_facts import describe
 from unseen.experiment.shares import shared, taken
 from unseen.rungs import FIRST, rung_config
 from unseen.training.processes import Processes, joined

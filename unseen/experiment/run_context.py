@@ -28,12 +28,11 @@ from unseen.contracts import (
     annotations_of,
     domains_of,
 )
-from unseen.data.base import INCOMPLETE
 from unseen.data.own.pairs_file import GRADE, SAME, with_pairs
 from unseen.data.pictures.loader import evaluation_batches
 from unseen.evaluation.embed import embed, embed_layers
 from unseen.evaluation.retrieval_task import RetrievalTask
-from unseen.experiment.items import read_items, refuse_other_items, split_hash
+from unseen.experiment.items import read_items, refuse_other_items
 from unseen.experiment.leaks import Copies, copies, refuse_shared_classes
 from unseen.experiment.unreadable_pictures import UnreadablePictures
 from unseen.names import near_path
@@ -44,7 +43,6 @@ from unseen.relevance import AnyLabels, Relevance
 from unseen.rungs import FIRST, rung_config
 from unseen.settle import settle
 from unseen.training.events import Event
-from unseen.training.manifest import Data, DataFacts, SplitFacts
 from unseen.training.processes import Processes
 from unseen.training.run_folder import RunFolder
 from unseen.training.selection import FILE as SELECTION
@@ -98,6 +96,21 @@ class RunContext:
     @property
     def device(self) -> torch.device:
         return torch.device(self.config.device)
+
+    @cached_property
+    def training_labels(self) -> IntArray:  # [n]
+        """What the training items are taken for: their labels, some wrong where the config asks
+        for it."""
+        noise = self.config.label_noise
+        if noise is None:
+            return self.dataset.labels
+        if self.relevance.kind != "labels":
+            raise ValueError(
+                f"label_noise changes classes, and the data have {self.relevance.kind}"
+            )
+        from unseen.experiment.label_noise import with_noise  # noqa: PLC0415 - k-means, on demand
+
+        return with_noise(self.dataset, self.split.train, noise, self.config.seed)
 
     @property
     def if_unreadable(self) -> UnreadablePictures | None:
@@ -362,28 +375,7 @@ def sampler_of(context: RunContext) -> Sampler:
     return assemble.sampler(
         context.config,
         context.split.train,
-        dataset.labels,
+        context.training_labels,
         context.relevance,
         domains_of(dataset),
     )
-
-
-def describe(context: RunContext) -> Data:
-    """Data and split in counts and fingerprints; no paths, so that results can be compared."""
-    dataset, split = context.dataset, context.split
-    parts = {"train": split.train, "validation": split.validation, "test": split.test}
-    counts: dict[str, Any] = {f"{name}_items": len(items) for name, items in parts.items()}
-    for name, items in parts.items():
-        counts[f"{name}_classes"] = len(np.unique(dataset.labels[items]))
-    for name, asked in (("query", split.query), ("gallery", split.gallery)):
-        if asked is not None:
-            counts[f"{name}_items"] = len(asked)
-    counts["hash"] = split_hash(split)
-    if context.shift is not None and context.config.shift is not None:
-        counts |= {"shift": context.shift, "shift_step": context.config.shift.step}
-    said = dataset.describe()
-    facts: dict[str, Any] = {key: value for key, value in said.items() if isinstance(value, int)}
-    facts |= {INCOMPLETE: said[INCOMPLETE]} if INCOMPLETE in said else {}
-    facts |= context.copies.counts() if context.copies else {}
-    known = DataFacts(**facts, name=dataset.name, fingerprint=dataset.fingerprint())
-    return Data(known, SplitFacts(**counts))

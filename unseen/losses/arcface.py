@@ -73,46 +73,53 @@ class Arcface(CentreLoss):
                 own = drawn.item.new_zeros(len(labels), 1)
                 own[drawn.item, 0] = drawn.place
                 here = torch.zeros_like(own, dtype=torch.bool).index_fill_(0, drawn.item, True)
-                logits = self._harder(logits, own, here)
+                logits = with_margin(logits, own, self.scale, self.margin, here)
             return drawn.cross_entropy(logits)
         logits = self._logits(embeddings, self.weight.to(embeddings.dtype))  # [N, C]
-        return F.cross_entropy(self._harder(logits, labels[:, None]), labels)
+        return F.cross_entropy(
+            with_margin(logits, labels[:, None], self.scale, self.margin), labels
+        )
 
     def _logits(self, embeddings: Tensor, centres: Tensor) -> Tensor:
         logits = scaled_cosine(embeddings, centres, self.scale)
         return logits.clamp(min=self.scale * 1e-10) if self.clamp else logits
 
-    def _harder(self, logits: Tensor, own: Tensor, here: Tensor | None = None) -> Tensor:
-        """The logits [N, C] with the margin on their own class's [N, 1], of items that are here."""
 
-        def turned_of(logits: Tensor) -> tuple[Tensor, Tensor]:
-            cos = logits.gather(1, own) / self.scale
-            turned, slope = self._turned(cos)
-            if here is None:
-                return turned, slope
-            return torch.where(here, turned, cos), torch.where(here, slope, 1.0)
+def with_margin(
+    logits: Tensor, own: Tensor, scale: float, margin: float, here: Tensor | None = None
+) -> Tensor:
+    """The logits [N, C], scaled cosines, with the margin on their own class's [N, 1], of items that
+    are here."""
 
-        def formula(logits: Tensor) -> Tensor:
-            turned, _ = turned_of(logits)
-            return logits.scatter(1, own, self.scale * turned)
+    def turned_of(logits: Tensor) -> tuple[Tensor, Tensor]:
+        cos = logits.gather(1, own) / scale
+        harder, slope = turned(cos, margin)
+        if here is None:
+            return harder, slope
+        return torch.where(here, harder, cos), torch.where(here, slope, 1.0)
 
-        def written(logits: Tensor) -> tuple[Tensor, Back]:
-            turned, slope = turned_of(logits)
-            return (
-                logits.scatter(1, own, self.scale * turned),
-                lambda grad: (grad.scatter(1, own, grad.gather(1, own) * slope),),
-            )
+    def formula(logits: Tensor) -> Tensor:
+        harder, _ = turned_of(logits)
+        return logits.scatter(1, own, scale * harder)
 
-        harder: Tensor = differentiable(formula, written, logits)
-        return harder
+    def written(logits: Tensor) -> tuple[Tensor, Back]:
+        harder, slope = turned_of(logits)
+        return (
+            logits.scatter(1, own, scale * harder),
+            lambda grad: (grad.scatter(1, own, grad.gather(1, own) * slope),),
+        )
 
-    def _turned(self, cos: Tensor) -> tuple[Tensor, Tensor]:
-        """cos(theta + margin), continued downwards beyond theta = pi - margin, and its slope."""
-        sine, cosine = math.sin(self.margin), math.cos(self.margin)
-        square = 1 - cos.square()
-        sin = square.clamp(min=1e-12).sqrt()
-        within = cos > -cosine
-        turned = torch.where(within, cos * cosine - sin * sine, cos - self.margin * sine)
-        rising = (square > 1e-12) & within  # where the sine counts
-        slope = torch.full_like(cos, cosine).where(within, 1.0)  # in the precision of the cosines
-        return turned, slope + torch.where(rising, sine * cos / sin, 0.0)
+    made: Tensor = differentiable(formula, written, logits)
+    return made
+
+
+def turned(cos: Tensor, margin: float) -> tuple[Tensor, Tensor]:
+    """cos(theta + margin), continued downwards beyond theta = pi - margin, and its slope."""
+    sine, cosine = math.sin(margin), math.cos(margin)
+    square = 1 - cos.square()
+    sin = square.clamp(min=1e-12).sqrt()
+    within = cos > -cosine
+    made = torch.where(within, cos * cosine - sin * sine, cos - margin * sine)
+    rising = (square > 1e-12) & within  # where the sine counts
+    slope = torch.full_like(cos, cosine).where(within, 1.0)  # in the precision of the cosines
+    return made, slope + torch.where(rising, sine * cos / sin, 0.0)

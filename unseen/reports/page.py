@@ -137,6 +137,8 @@ def _notices(run: StoredRun) -> list[str]:
     if run.result and (said := tables.copies(run.result)):
         texts.append(said)
     texts += generalisation.notices(run.beyond)
+    if run.result and (said := tables.changed_labels(run.result)):
+        texts.append(said)
     if any(event.test is not None for event in run.epochs):
         texts.append(tables.WATCHED)
     return texts

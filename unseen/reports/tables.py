@@ -190,6 +190,18 @@ def copies(result: Result) -> str:
     )
 
 
+def changed_labels(result: Result) -> str:
+    """Of labels that were wrong on purpose, in a sentence; nothing where none were."""
+    number, items = result.split.changed_labels, result.split.train_items
+    if number is None or not items:
+        return ""
+    share = percent(number / items)
+    return (
+        f"Label noise on purpose: {number:,} of {items:,} training labels ({share} %) were "
+        "changed. Scores are by the labels as given, those of training classes too."
+    )
+
+
 def descriptor(result: Result) -> str:
     """Which layer was judged, in words; nothing where it is the embedding, as usual."""
     chosen = result.selection.descriptor if result.selection else None

@@ -48,7 +48,7 @@ def tile(index: int, dataset: Dataset, word: str, verdict: str) -> Tile:
     """A picture of the data set with its class and a verdict on it."""
     name = str(dataset.label_names[dataset.labels[index]])
     is_picture = not isinstance(dataset, FeatureDataset)
-    uri = data_uri(fitted(_picture(dataset, index), TILE)) if is_picture else ""
+    uri = data_uri(fitted(picture_of(dataset, index), TILE)) if is_picture else ""
     return Tile(uri, name, word, verdict)
 
 
@@ -62,7 +62,7 @@ def answer(index: int, dataset: Dataset, is_right: bool, message: str) -> Tile:
     return tile(index, dataset, word, f"{sign} {message}")
 
 
-def _picture(dataset: Dataset, index: int) -> Image.Image:
+def picture_of(dataset: Dataset, index: int) -> Image.Image:
     """A grey square for a file that cannot be read any more: the page has others to show."""
     try:
         return dataset.picture(int(index))
@@ -89,7 +89,7 @@ def sheet(dataset: Dataset, indices: Sequence[int], side: int) -> tuple[str, int
     rows = math.ceil(len(indices) / columns)
     canvas = Image.new("RGBA", (columns * side, rows * side))
     for place, index in enumerate(indices):
-        tile = ImageOps.contain(_picture(dataset, index).convert("RGB"), (side, side))
+        tile = ImageOps.contain(picture_of(dataset, index).convert("RGB"), (side, side))
         x, y = (side - tile.width) // 2, (side - tile.height) // 2
         canvas.paste(tile, (place % columns * side + x, place // columns * side + y))
     return data_uri(canvas, quality=50), columns

@@ -1,6 +1,7 @@
 """Figures of a study, drawn with matplotlib: the same picture as PNG, as PDF and on the page.
 
 scores                 methods by score with their intervals, baselines as lines
+curves                 score against a factor of numbers, such as the share of wrong labels
 ranks                  rank of every method in every experiment
 critical_difference    mean ranks; a bar joins methods that are not told apart (Demsar 2006)
 relative_performance   what a set-up reaches of the best one, over methods and metrics
@@ -21,6 +22,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from unseen.reports.tables import ON_TEST, metric_title, row_title
+from unseen.statistics import over_seeds
 from unseen.studies.correlation import matrix, pearson
 from unseen.studies.relative_performance import relative
 from unseen.studies.results import Results, Standing, standings
@@ -51,7 +53,7 @@ class Drawn:
 def draw_all(results: Results) -> list[Drawn]:
     """Every figure the results have enough points for."""
     makers: list[Callable[[Results], list[Drawn]]] = [
-        scores, tournament_figures, relative_performance, correlation_matrix, search
+        scores, curves, tournament_figures, relative_performance, correlation_matrix, search
     ]  # fmt: skip
     with matplotlib.rc_context(STYLE):
         drawn = [figure for maker in makers for figure in maker(results)]
@@ -102,6 +104,58 @@ def _panel(ax: Any, rows: list[Standing], metric: str) -> None:
         value = 100 * row.scores[metric].mean
         ax.axvline(value, color=WRONG, ls=style, lw=1, label=row_title(row.method))
     ax.set_xlabel(f"{metric_title(metric)}, %")
+
+
+def curves(results: Results) -> list[Drawn]:
+    """Scores against every factor of three numbers or more: a line for each method, a panel for
+    each combination of the rest."""
+    plan, drawn = results.plan, []
+    for factor, values in plan.factors.items():
+        if factor == plan.compared or not _are_numbers(values):
+            continue
+        panels: dict[str, dict[str, dict[float, list[float]]]] = {}
+        for run in results.runs:
+            labels, score = run.cell.labels, run.score(plan.metric)
+            rest = [v for name, v in labels.items() if name not in (factor, plan.compared)]
+            if not math.isnan(score):
+                line = panels.setdefault(", ".join(rest), {}).setdefault(labels[plan.compared], {})
+                line.setdefault(float(labels[factor]), []).append(score)
+        caption = (
+            f"{metric_title(plan.metric)} on test classes against {factor}: mean over runs with "
+            "its 95 % interval."
+        )
+        figure = _curves_figure(panels, factor, metric_title(plan.metric))
+        drawn.append(Drawn(f"curves_{factor}".replace(".", "_"), caption, figure))
+    return drawn
+
+
+def _are_numbers(values: Any) -> bool:
+    is_list = isinstance(values, list) and len(values) > 2
+    return is_list and all(type(value) in (int, float) for value in values)
+
+
+def _curves_figure(
+    panels: Mapping[str, Mapping[str, Mapping[float, list[float]]]], factor: str, metric: str
+) -> Figure:
+    columns = min(3, len(panels))
+    lines = math.ceil(len(panels) / columns)
+    figure = Figure(figsize=(9, 2.1 * lines + 0.5), layout="constrained")
+    grid = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=True)
+    for ax in grid.flat[len(panels) :]:
+        ax.set_visible(False)
+    for ax, (title, methods) in zip(grid.flat, panels.items(), strict=False):
+        for method, points in methods.items():
+            spreads = {x: over_seeds(values) for x, values in sorted(points.items())}
+            half = [0 if math.isnan(s.high) else 50 * (s.high - s.low) for s in spreads.values()]
+            means = [100 * spread.mean for spread in spreads.values()]
+            ax.errorbar([*spreads], means, yerr=half, fmt="o-", ms=4, capsize=3, label=method)
+        ax.set_title(title, fontsize=9, loc="left")
+        ax.grid(color=LINE, lw=0.8)
+        ax.set_xlabel(factor)
+    figure.supylabel(f"{metric}, %", fontsize=9)
+    handles = grid.flat[0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside upper right", ncols=len(handles[1]))
+    return figure
 
 
 def played(results: Results) -> Tournament | None:

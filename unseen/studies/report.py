@@ -65,7 +65,7 @@ def _parts(results: Results, figures: Sequence[Saved]) -> list[Part]:
         return [each for each in figures if each.name.startswith(names)]
 
     table = tables.page_table(results)
-    parts = [Part.of("studies/scores", "Scores", table=table, figures=some("scores"))]
+    parts = [Part.of("studies/scores", "Scores", table=table, figures=some("scores", "curves"))]
     if curves := shift_curves(results):
         by_area = [shift_table(curves, results.plan.metric)]
         parts.append(

@@ -48,7 +48,7 @@ class DataFacts:
 class SplitFacts:
     """How many are in each part, and the hash of who. query, gallery: where not all test items ask
     or answer. shift, shift_step: of a split of a ladder of shifts, the distance of training and
-    test features and its number."""
+    test features and its number. changed_labels: of training items, wrong on purpose."""
 
     hash: str = ""
     train_items: int | None = None
@@ -61,6 +61,7 @@ class SplitFacts:
     gallery_items: int | None = None
     shift: float | None = None
     shift_step: int | None = None
+    changed_labels: int | None = None
 
 
 @dataclass(frozen=True, config=CHECKED)

@@ -68,10 +68,11 @@ class Trainer:
             descent.backward,
             descent.autocast,
         )
-        if mixup is not None and (self.whole_batch.is_in_parts or objective.memory is not None):
+        remembers = objective.memory is not None or objective.label_filter is not None
+        if mixup is not None and (self.whole_batch.is_in_parts or remembers):
             raise ValueError(
                 "manifold_mixup mixes any two pictures of the batch inside the network: it needs "
-                "one process, micro_batch=none and memory=none"
+                "one process, micro_batch=none, memory=none and label_filter=none"
             )
         if mixup is not None and objective.relevance is not None:
             raise ValueError(

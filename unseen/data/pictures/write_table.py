@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from unseen.addresses import Place
-from unseen.contracts import IntArray
+from unseen.contracts import BoolArray, IntArray
 from unseen.data.base import set_words
 from unseen.data.containers.places import seen_from
 from unseen.data.pictures import table_file
@@ -17,24 +17,22 @@ from unseen.data.pictures.table_file import EDGES
 def write_table(dataset: PictureFiles, file: Path, test_classes: IntArray | None = None) -> None:
     """Paths are written relative to the table; official test classes (or those given) are its
     `validation`, as OpenMetricLearning calls what is tested."""
-    tested = np.isin(dataset.labels, _tested(dataset, test_classes))
-    annotations = dataset.annotations
-    none = np.empty(0, dtype=np.int64)
-    own = none if annotations.validation_classes is None else annotations.validation_classes
-    validated = np.isin(dataset.labels, own)
-    # with validation classes of its own, the tested ones must keep their name
-    word = "test" if validated.any() else "validation"
-    everyone = np.ones(len(dataset), dtype=bool)
     folder = file.parent.resolve()
-    places = [_seen_from(dataset.path(i), folder) for i in range(len(dataset))]
-    columns: dict[str, list[str]] = {
+    table_file.write(file, table_columns(dataset, _tested(dataset, test_classes), folder))
+
+
+def table_columns(
+    dataset: PictureFiles, test_classes: IntArray | None, folder: Path | None = None
+) -> table_file.Columns:
+    """The columns of such a table; without test classes it says nothing of a split. folder: where
+    paths begin; None: they are whole."""
+    annotations = dataset.annotations
+    columns: table_file.Columns = {
         "label": [dataset.label_names[label] for label in dataset.labels],
-        "path": places,
-        "split": np.where(tested, word, np.where(validated, "validation", "train")).tolist(),
+        "path": [_seen_from(dataset.path(i), folder) for i in range(len(dataset))],
     }
-    for name, flags in (("is_query", annotations.query), ("is_gallery", annotations.gallery)):
-        marks = np.where(everyone if flags is None else flags, "True", "False")
-        columns[name] = np.where(tested, marks, "").tolist()
+    if test_classes is not None:
+        columns |= _parts(dataset, np.isin(dataset.labels, test_classes))
     for name, codes in annotations.labels.items():
         columns[name] = [annotations.label_names[name][code] for code in codes]
     if annotations.label_sets is not None:
@@ -46,13 +44,30 @@ def write_table(dataset: PictureFiles, file: Path, test_classes: IntArray | None
         whole = dataset.boxes[:, 2] < 0
         for place, edge in enumerate(EDGES):
             columns[edge] = np.where(whole, "", dataset.boxes[:, place].astype(str)).tolist()
-    table_file.write(file, columns)
+    return columns
 
 
-def _seen_from(place: Place, folder: Path) -> str:
+def _parts(dataset: PictureFiles, tested: BoolArray) -> table_file.Columns:
+    """Which part each picture is in, and whether it asks and answers there."""
+    annotations = dataset.annotations
+    none = np.empty(0, dtype=np.int64)
+    own = none if annotations.validation_classes is None else annotations.validation_classes
+    validated = np.isin(dataset.labels, own)
+    # with validation classes of its own, the tested ones must keep their name
+    word = "test" if validated.any() else "validation"
+    everyone = np.ones(len(dataset), dtype=bool)
+    columns = {"split": np.where(tested, word, np.where(validated, "validation", "train")).tolist()}
+    for name, flags in (("is_query", annotations.query), ("is_gallery", annotations.gallery)):
+        marks = np.where(everyone if flags is None else flags, "True", "False")
+        columns[name] = np.where(tested, marks, "").tolist()
+    return columns
+
+
+def _seen_from(place: Place, folder: Path | None) -> str:
     if isinstance(place, str):  # an address, or an item of a container
-        return seen_from(place, folder)
-    return Path(os.path.relpath(place.resolve(), folder)).as_posix()
+        return place if folder is None else seen_from(place, folder)
+    whole = place.resolve()
+    return (whole if folder is None else Path(os.path.relpath(whole, folder))).as_posix()
 
 
 def _tested(dataset: PictureFiles, given: IntArray | None) -> IntArray:
