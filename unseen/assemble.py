@@ -35,7 +35,6 @@ from unseen.networks.frozen_batch_norm import share_statistics
 from unseen.networks.head import Head
 from unseen.networks.network import EmbeddingNetwork, LayeredNetwork
 from unseen.objective import MinedObjective, as_module
-from unseen.prism import Prism
 from unseen.relating import apart, relevance_of
 from unseen.relevance import Relevance
 from unseen.settle import is_on_maps, weighted
@@ -252,9 +251,11 @@ def _memory(config: SettledConfig) -> CrossBatchMemory | None:
     return CrossBatchMemory(embedding_size=config.embedding_size, **config.memory.model_dump())
 
 
-def _label_filter(config: SettledConfig, num_classes: int) -> Prism | None:
+def _label_filter(config: SettledConfig, num_classes: int) -> torch.nn.Module | None:
     if config.label_filter is None:
         return None
+    from unseen.prism import Prism  # noqa: PLC0415 - few ask for it
+
     values = config.label_filter.model_dump(exclude={"name"})
     return Prism(num_classes, config.embedding_size, **values)
 

@@ -21,7 +21,6 @@ from unseen.losses.base import Loss as OurLoss
 from unseen.memory import CrossBatchMemory
 from unseen.miners.base import Miner as OurMiner
 from unseen.nested import Nested
-from unseen.prism import Prism
 from unseen.regularizers.base import Regularizer as OurRegularizer
 from unseen.relevance import CLASSES, KINDS, AnyLabels, Relevance
 from unseen.tuples import Pairs, Triplets, from_indices
@@ -40,10 +39,10 @@ class MinedObjective(nn.Module):
         regularizers: Sequence[Weighted] = (),
         memory: CrossBatchMemory | None = None,
         relevance: Relevance | None = None,
-        label_filter: Prism | None = None,
+        label_filter: nn.Module | None = None,
     ) -> None:
         """relevance: who is the same as whom, where it is more than a class. label_filter: which
-        items of a batch count."""
+        items of a batch count (`prism.py`)."""
         super().__init__()
         names = [name for name, _, _ in regularizers]
         if len(set(names)) < len(names):
