@@ -158,7 +158,7 @@ class BatchSampler(ABC):
         return self.steps
 
     def describe(self) -> dict[str, Any]:
-        """What the current epoch covers."""
+        """What the current epoch covers, as far as its batches are known."""
         batches = self.batches()
         drawn, times = np.unique(np.concatenate(batches), return_counts=True)
         order = np.argsort(self.items)
