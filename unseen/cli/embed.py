@@ -8,12 +8,18 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
+from unseen import addresses
+from unseen.addresses import Place
+from unseen.cli.engine import Address, EngineOption, EngineWorkers, chosen_engine
 from unseen.cli.terminal import Size, console, display, tell_left_out
+from unseen.contracts import Progress
 from unseen.data.pictures import table_file
 from unseen.data.pictures.decode import UnreadablePictureError
+from unseen.experiment.engines import Engine
 from unseen.experiment.trained import Trained
 from unseen.files import replace_bytes
-from unseen.search.sources import find
+from unseen.search.shards import begin, complete
+from unseen.search.sources import Source, find
 
 ARRAYS = (".npz", ".npy")
 
@@ -23,19 +29,43 @@ def embed(
     images: Annotated[
         list[str], typer.Argument(help="picture files, folders, tables, tars, addresses")
     ],
-    out: Annotated[Path, typer.Option(help="the file to write: .npz, .npy, .csv or .parquet")],
+    out: Annotated[
+        str, typer.Option(help="the file to write: .npz, .npy, .csv or .parquet; or a folder/")
+    ],
     size: Size = None,
+    engine: EngineOption = "local",
+    address: Address = None,
+    workers: EngineWorkers = None,
 ) -> None:
     """Example: unseen embed runs/birds photos/ --out photos.npz
 
     Writes `vectors` (n x D) and `paths` (n), and `labels` where pictures stand in class folders.
     A .npy file holds the vectors alone, a .csv a column for each of their numbers. Files that
     cannot be read are left out and named. `unseen evaluate --embeddings` reads all of them.
+
+    `--out vectors/`, or an address such as s3://bucket/vectors, writes Parquet files of some
+    thousand pictures each; stopped or killed, the same command goes on. `--engine ray` shares them
+    among workers, here or on a cluster.
     """
-    if out.suffix.lower() not in (*ARRAYS, *table_file.SUFFIXES):
-        raise ValueError(f"--out must end in .npz, .npy, .csv, .tsv or .parquet, got {out}")
     trained = Trained.open(run).at(size)
     found = find(images)
+    file, suffix = Path(out), addresses.suffix(out)
+    if not suffix:
+        with display() as (_, watch):
+            _in_shards(
+                trained,
+                found,
+                addresses.as_place(out.rstrip("/")),
+                chosen_engine(engine, address, workers, trained.config.device),
+                size,
+                watch.of("embedding"),
+            )
+        return
+    if suffix not in (*ARRAYS, *table_file.SUFFIXES) or engine != "local":
+        raise ValueError(
+            "--out must end in .npz, .npy, .csv, .tsv or .parquet, or be a folder (vectors/), as "
+            f"--engine ray needs, got {out}"
+        )
     unreadable: dict[int, UnreadablePictureError] = {}
     with display() as (_, watch):
         pictures, progress = [source.picture for source in found], watch.of("embedding")
@@ -45,9 +75,30 @@ def embed(
         raise ValueError(f"none of the {len(found):,} files can be read; the first: {left_out[0]}")
     sources = [source for place, source in enumerate(found) if place not in unreadable]
     paths, labels = [str(s.path) for s in sources], [s.label or "" for s in sources]
-    _write(out, vectors.numpy(), paths, labels)
+    _write(file, vectors.numpy(), paths, labels)
     less = f", {len(left_out):,} files left out" if left_out else ""
     console.print(f"{len(sources):,} vectors of {vectors.shape[1]} numbers: {out}{less}")
+    tell_left_out(left_out)
+
+
+def _in_shards(
+    trained: Trained,
+    found: list[Source],
+    out: Place,
+    engine: Engine,
+    size: int | None,
+    progress: Progress,
+) -> None:
+    job = begin(trained, found, out)
+    lost = complete(job, out, engine, size, progress)
+    left_out = [f"{path} ({why})" for _, path, why in lost]
+    if len(left_out) == len(found):
+        raise ValueError(f"none of the {len(found):,} files can be read; the first: {left_out[0]}")
+    less = f", {len(left_out):,} files left out" if left_out else ""
+    console.print(
+        f"{len(found) - len(left_out):,} vectors of {job.model.size} numbers in "
+        f"{len(job.shards):,} files: {out}{less}"
+    )
     tell_left_out(left_out)
 
 

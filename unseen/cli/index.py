@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from unseen.cli.engine import Address, EngineOption, EngineWorkers, chosen_engine
 from unseen.cli.index_exchange import export_index, import_from
 from unseen.cli.index_upgrade import upgrade_index
 from unseen.cli.terminal import Size, console, display, tell_left_out
@@ -20,6 +21,7 @@ from unseen.search.index import Index
 from unseen.search.info import Info, describe
 from unseen.search.ingest import Ingested, ingest, model_entry
 from unseen.search.manifest import ApproximateEntry, OutsideEntry, Precision, read
+from unseen.search.shards import embedded_by
 from unseen.search.sources import find
 from unseen.search.stores.named import parse
 from unseen.search.writer import Writer
@@ -61,23 +63,32 @@ def build(
         Precision | None,
         typer.Option(help="of the vectors kept: int8 takes a quarter", show_default="float32"),
     ] = None,
+    engine: EngineOption = "local",
+    address: Address = None,
+    workers: EngineWorkers = None,
 ) -> None:
     """Example: unseen index build runs/birds photos/ --out birds.index
 
     Embeds pictures and writes them to a new index; pictures in class folders get the class as
-    their label. Stopped or killed, the same command goes on.
+    their label. Stopped or killed, the same command goes on. `--engine ray` embeds on the workers
+    of a cluster.
     """
     model = Trained.open(run).at(size)
     sources = find(images, label, by_folder)
     exists = (out / "manifest.json").exists()
     outside = parse(store, out) if store else None
+    chosen = chosen_engine(engine, address, workers, model.config.device)
+    aside = out.with_name(f"{out.name}.shards")
 
     def work(writer: Writer, progress: Progress) -> Ingested:
         if precision not in (None, writer.manifest.precision):
             raise ValueError(f"{out} keeps {writer.manifest.precision}: choose another --out")
         if outside is not None and writer.manifest.outside is None:
             writer.use_store(outside)
-        return ingest(writer, model, sources, progress)
+        if engine == "local":
+            return ingest(writer, model, sources, progress)
+        shared = partial(embedded_by, aside=aside, engine=chosen, size=size, progress=progress)
+        return ingest(writer, model, sources, embed=shared)
 
     create = partial(Writer.create, out, model_entry(model), precision=precision or "float32")
     _add(lambda: Writer.open(out) if exists else create(), work)

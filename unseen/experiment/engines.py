@@ -1,0 +1,138 @@
+"""Who does the shards of a large job: this process, or the workers of a Ray cluster.
+
+    for done in engine.run(make, shards): ...     # make() -> work; work(shard) -> pictures done
+
+A shard is done whole or not at all, and says so by the file it leaves: whoever is killed, the same
+call goes on with the shards that are not there. `make` is pickled and called once in each worker,
+which keeps what it makes (a network) as long as it lives.
+"""
+
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unseen.extras import install_command
+
+EngineName = Literal["local", "ray"]
+Work = Callable[[int], int]
+Make = Callable[[], Work]
+_STORE = 200 << 20  # bytes of shared memory: only numbers of shards pass through it
+_SHORT = Path("/tmp")  # names of sockets have about a hundred characters
+
+
+class Engine(Protocol):
+    def run(self, make: Make, shards: Sequence[int]) -> Iterator[int]:
+        """The number of pictures of each shard, as they get done, in any order."""
+        ...
+
+
+@dataclass(frozen=True)
+class Local:
+    """One shard after the other, in this process."""
+
+    def run(self, make: Make, shards: Sequence[int]) -> Iterator[int]:
+        work = make() if shards else None
+        for shard in shards:
+            assert work is not None
+            yield work(shard)
+
+
+@dataclass(frozen=True)
+class Ray:
+    """A stateful worker on each processor, or GPU where there are some. address: of a cluster that
+    runs (`auto`: the one of this machine); None: Ray is started here and ends with the job.
+    workers: how many; None: as many as there is room for. device: what the network runs on."""
+
+    address: str | None = None
+    workers: int | None = None
+    device: str = "cpu"
+
+    def run(self, make: Make, shards: Sequence[int]) -> Iterator[int]:
+        if not shards:
+            return
+        with _started(self.address, self.workers) as ray:
+            gpus = self.device == "cuda"
+            there = int(ray.cluster_resources().get("GPU" if gpus else "CPU", 1))
+            number = max(1, min(self.workers or there, len(shards)))
+            # one block a shard: a worker that dies takes one shard with it, which is done again
+            rows = ray.data.range(len(shards), override_num_blocks=len(shards))
+            done = rows.map_batches(
+                _Actor,
+                batch_size=1,
+                compute=ray.data.ActorPoolStrategy(size=number, max_tasks_in_flight_per_actor=1),
+                num_cpus=0 if gpus else 1,
+                num_gpus=1 if gpus else None,
+                fn_constructor_args=(make, list(shards)),
+                max_restarts=-1,
+                max_task_retries=-1,
+            )
+            with _naming(ray):
+                for row in done.iter_rows():
+                    yield int(row["done"])
+
+
+class _Actor:
+    """Holds what a worker needs; called with the place of a shard in the list."""
+
+    def __init__(self, make: Make, shards: list[int]) -> None:
+        self._work, self._shards = make(), shards
+
+    def __call__(self, batch: dict[str, NDArray[Any]]) -> dict[str, NDArray[np.int64]]:
+        done = [self._work(self._shards[int(place)]) for place in batch["id"]]
+        return {"done": np.array(done, dtype=np.int64)}
+
+
+@contextmanager
+def _started(address: str | None, workers: int | None) -> Iterator[Any]:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        import ray  # noqa: PLC0415 - an extra
+        import ray.data  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise ValueError(f"--engine ray needs ray: {install_command('cluster')}") from error
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = context.print_on_execution_start = False
+    mine = None
+    try:
+        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+        if address is None:
+            base = _SHORT if _SHORT.is_dir() else Path(tempfile.gettempdir())
+            mine = tempfile.mkdtemp(prefix="unseen-ray-", dir=base)
+            quiet |= {"num_cpus": workers, "object_store_memory": _STORE, "_temp_dir": mine}
+            quiet |= {"include_dashboard": False}
+        try:
+            ray.init(address=address, **quiet)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            raise ValueError(f"Ray cannot be started or reached: {error}") from error
+        yield ray
+    finally:
+        ray.shutdown()
+        if mine is not None:
+            shutil.rmtree(mine, ignore_errors=True)
+
+
+@contextmanager
+def _naming(ray: Any) -> Iterator[None]:
+    """What a worker met, as if it had been met here; a lost cluster in one sentence."""
+    try:
+        yield
+    except ray.exceptions.RayTaskError as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, ValueError | OSError):
+            cause = getattr(cause, "cause", None) or cause.__cause__
+        if cause is None or cause is error:
+            raise
+        raise cause from None
+    except ray.exceptions.RayError as error:
+        raise OSError(f"Ray was lost, the same command goes on: {error}") from error

@@ -1,0 +1,276 @@
+"""Vectors of many pictures as Parquet files, one a shard, made by one process or many:
+
+    vectors/job.json              model, number of pictures, size of shards and batches
+    vectors/listing.parquet       path, label and box of every picture, a row group a shard
+    vectors/shard-00017.parquet   id, path, label, num_bytes, modified, box, vector
+    vectors/unreadable.parquet    id, path, reason
+
+`id` is the place of a picture in the listing. A shard is written whole, and from the same pictures
+in the same batches whoever makes it: a job that was killed goes on with the shards that are not
+there, and its files are the same. The folder may be an address (`s3://bucket/vectors`).
+"""
+
+import hashlib
+import io
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from unseen import addresses
+from unseen.addresses import Place
+from unseen.contracts import Progress
+from unseen.data.containers import places
+from unseen.data.pictures.table_file import arrow, parquet_of
+from unseen.experiment.engines import Engine
+from unseen.experiment.trained import Trained
+from unseen.search.embedding import Unreadable, Wanted, embedded, model_entry
+from unseen.search.exchange.arrow import from_batch, schema_of, to_batch
+from unseen.search.exchange.rows import Header, Rows
+from unseen.search.manifest import Entry, ModelEntry
+from unseen.search.segment import NewPicture
+from unseen.search.sources import Source
+
+JOB, LISTING, UNREADABLE = "job.json", "listing.parquet", "unreadable.parquet"
+SHARD = 4096  # pictures in a file
+BATCHES = (16, 32, 64, 128, 256)  # that are tried; of equal ones the smallest
+_ENOUGH = 0.95  # of the best rate
+_SLOW = 2.0  # seconds that a batch may take
+_LOST = b"unreadable"
+
+
+class Job(Entry):
+    """What is embedded how."""
+
+    model: ModelEntry
+    listing: str  # a hash of every picture's place, label and box
+    count: int
+    shard: int
+    batch: int
+    thumbnails: bool
+
+    @property
+    def shards(self) -> range:
+        return range(-(-self.count // self.shard))
+
+
+def begin(
+    model: Trained,
+    sources: Sequence[Source],
+    out: Place,
+    *,
+    thumbnails: bool = False,
+    batch: int | None = None,
+    shard: int = SHARD,
+) -> Job:
+    """Writes down what is to be done, or finds that it was; another job in `out` is refused."""
+    listing = _digest(sources)
+    if (known := job_in(out)) is not None:
+        same = known.model.fingerprint == model.fingerprint and known.thumbnails == thumbnails
+        if not same or known.listing != listing:
+            raise ValueError(f"{out} holds vectors of another model or of other pictures")
+        return known
+    job = Job(
+        model=model_entry(model),
+        listing=listing,
+        count=len(sources),
+        shard=shard,
+        batch=batch or fastest_batch(model, sources),
+        thumbnails=thumbnails,
+    )
+    _write_listing(addresses.inside(out, LISTING), sources, shard)
+    addresses.write(addresses.inside(out, JOB), job.model_dump_json(indent=1).encode())
+    return job
+
+
+def job_in(out: Place) -> Job | None:
+    place = addresses.inside(out, JOB)
+    if not addresses.exists(place):
+        return None
+    try:
+        return Job.model_validate_json(addresses.read(place))
+    except ValidationError as error:
+        raise ValueError(f"{place} was not written by this version of unseen") from error
+
+
+def complete(
+    job: Job, out: Place, engine: Engine, size: int | None, progress: Progress | None = None
+) -> list[tuple[int, str, str]]:
+    """Makes the shards that are not there; returns the pictures without a vector: id, path, why."""
+    there = [shard for shard in job.shards if addresses.exists(_file(out, shard))]
+    todo = [shard for shard in job.shards if shard not in set(there)]
+    done = sum(min(job.shard, job.count - shard * job.shard) for shard in there)
+    for more in engine.run(partial(Worker, out, size), todo):
+        done += more
+        if progress is not None:
+            progress(done, job.count)
+    lost = [row for shard in job.shards for row in _lost(_file(out, shard))]
+    columns = zip(*lost, strict=True) if lost else ([], [], [])
+    names = zip(("id", "path", "reason"), columns, strict=True)
+    addresses.write(addresses.inside(out, UNREADABLE), _parquet_of({n: list(c) for n, c in names}))
+    return lost
+
+
+class Worker:
+    """Makes shards; holds the network. size: a nested size of the run's descriptor."""
+
+    def __init__(self, out: Place, size: int | None) -> None:
+        job = job_in(out)
+        assert job is not None, "begun"
+        self.out, self.job = out, job
+        self.model = Trained.open(job.model.run).at(size)
+        if self.model.fingerprint != job.model.fingerprint:
+            raise ValueError(f"{job.model.run} has changed since {out} was begun")
+
+    def __call__(self, shard: int) -> int:
+        """The number of pictures of the shard, which is then on the disk."""
+        lost: list[Unreadable] = []
+        first = shard * self.job.shard
+        wanted: list[Wanted] = [
+            (source, first + row)
+            for row, source in enumerate(_listed(addresses.inside(self.out, LISTING), shard))
+        ]
+        batches = embedded(self.model, wanted, lost.append, self.job.batch, self.job.thumbnails)
+        pictures = [picture for batch in batches for picture in batch]
+        told = [(item.wanted[1], str(item.wanted[0].path), item.reason) for item in lost]
+        addresses.write(_file(self.out, shard), self._content(pictures, sorted(told)))
+        return len(wanted)
+
+    def _content(self, pictures: list[NewPicture], lost: list[Any]) -> bytes:
+        size = self.job.model.size
+        header = Header(model=self.job.model, count=len(pictures), next_id=self.job.count)
+        vectors = np.array([picture.vector for picture in pictures], np.float32).reshape(-1, size)
+        ids = np.array([picture.id for picture in pictures], dtype=np.int64)
+        facts, small = [p.facts for p in pictures], [p.thumbnail for p in pictures]
+        schema = schema_of(header)
+        schema = schema.with_metadata({_LOST: json.dumps(lost).encode(), **schema.metadata})
+        batch = to_batch(Rows(ids, vectors, facts, small), schema)
+        if not self.job.thumbnails:
+            batch = batch.drop_columns(["thumbnail"])
+        file = io.BytesIO()
+        pyarrow, parquet = arrow()
+        table = pyarrow.Table.from_batches([batch])
+        parquet.write_table(table, file, compression="zstd", use_dictionary=["label"])
+        return file.getvalue()
+
+
+def embedded_by(
+    model: Trained,
+    wanted: list[Wanted],
+    lost: Callable[[Unreadable], None],
+    *,
+    aside: Path,
+    engine: Engine,
+    size: int | None,
+    progress: Progress | None = None,
+) -> Iterator[list[NewPicture]]:
+    """As `embedding.embedded`, by an engine: shards lie aside until the block after the last one,
+    and what a stopped one has made of these pictures is taken up."""
+    known = job_in(aside) if wanted else None
+    names = {source.name: row for row, (source, _) in enumerate(wanted)}
+    if known is None or not names.keys() <= {source.name for source in _every(known, aside)}:
+        shutil.rmtree(aside, ignore_errors=True)
+        known = begin(model, [source for source, _ in wanted], aside, thumbnails=True)
+    for _, path, why in complete(known, aside, engine, size, progress):
+        for source, id in wanted:
+            if str(source.path) == path:
+                lost(Unreadable((source, id), why))
+    for rows in _rows(known, aside):
+        columns = zip(rows.facts, rows.vectors, rows.thumbnails, strict=True)
+        yield [
+            NewPicture(facts, vector, small, wanted[names[facts.name]][1])
+            for facts, vector, small in columns
+            if facts.name in names
+        ]
+    shutil.rmtree(aside)
+
+
+def _every(job: Job, out: Place) -> Iterator[Source]:
+    for shard in job.shards:
+        yield from _listed(addresses.inside(out, LISTING), shard)
+
+
+def _rows(job: Job, out: Place) -> Iterator[Rows]:
+    """Everything that was made, shard by shard."""
+    for shard in job.shards:
+        with parquet_of(_file(out, shard)) as file:
+            for batch in file.iter_batches(job.shard):
+                yield from_batch(batch)
+
+
+def fastest_batch(model: Trained, sources: Sequence[Source]) -> int:
+    """How many pictures at once go fastest through the network here, on the first ones."""
+    some: list[Any] = []
+    for source in sources[: 2 * BATCHES[-1]]:
+        try:
+            some.append(model.prepared(source.picture))
+        except (ValueError, OSError):
+            continue
+        if len(some) == BATCHES[-1]:
+            break
+    import torch  # noqa: PLC0415 - in the worker already
+
+    rates: dict[int, float] = {}
+    for batch in BATCHES if some else ():
+        images = torch.stack([some[place % len(some)] for place in range(batch)])
+        model.vectors(images)
+        before = time.perf_counter()
+        model.vectors(images)
+        took = time.perf_counter() - before
+        rates[batch] = batch / took
+        if took > _SLOW:
+            break
+    best = max(rates.values(), default=0.0)
+    return next((batch for batch, rate in rates.items() if rate >= _ENOUGH * best), BATCHES[0])
+
+
+def _file(out: Place, shard: int) -> Place:
+    return addresses.inside(out, f"shard-{shard:05d}.parquet")
+
+
+def _digest(sources: Sequence[Source]) -> str:
+    digest = hashlib.sha256()
+    for source in sources:
+        digest.update(f"{source.name}\0{source.label}\0".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
+
+
+def _write_listing(place: Place, sources: Sequence[Source], shard: int) -> None:
+    columns: dict[str, list[Any]] = {
+        "path": [str(source.path) for source in sources],
+        "label": [source.label for source in sources],
+        "box": [None if source.box is None else list(source.box) for source in sources],
+    }
+    addresses.write(place, _parquet_of(columns, shard))
+
+
+def _listed(place: Place, shard: int) -> Iterator[Source]:
+    with parquet_of(place) as file:
+        rows = file.read_row_group(shard).to_pylist()
+    for row in rows:
+        path = addresses.as_place(row["path"])
+        if places.is_elsewhere(row["path"]):
+            path = row["path"]
+        yield Source(path, row["label"], tuple(row["box"]) if row["box"] else None)
+
+
+def _lost(place: Place) -> list[tuple[int, str, str]]:
+    with parquet_of(place) as file:
+        told = json.loads((file.schema_arrow.metadata or {}).get(_LOST, b"[]"))
+    return [(int(id), str(path), str(why)) for id, path, why in told]
+
+
+def _parquet_of(columns: dict[str, list[Any]], row_group: int | None = None) -> bytes:
+    pyarrow, parquet = arrow()
+    kinds = {"id": pyarrow.int64(), "box": pyarrow.list_(pyarrow.int64())}
+    arrays = [pyarrow.array(c, kinds.get(n, pyarrow.string())) for n, c in columns.items()]
+    file = io.BytesIO()
+    table = pyarrow.Table.from_arrays(arrays, names=list(columns))
+    parquet.write_table(table, file, row_group_size=row_group)
+    return file.getvalue()
