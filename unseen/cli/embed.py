@@ -18,7 +18,7 @@ from unseen.data.pictures.decode import UnreadablePictureError
 from unseen.experiment.engines import Engine
 from unseen.experiment.trained import Trained
 from unseen.files import replace_bytes
-from unseen.search.shards import begin, complete
+from unseen.search.shards import SHARD, begin, complete
 from unseen.search.sources import Source, find
 
 ARRAYS = (".npz", ".npy")
@@ -36,6 +36,7 @@ def embed(
     engine: EngineOption = "local",
     address: Address = None,
     workers: EngineWorkers = None,
+    shard: Annotated[int, typer.Option(help="pictures in a file of a folder", min=1)] = SHARD,
 ) -> None:
     """Example: unseen embed runs/birds photos/ --out photos.npz
 
@@ -58,6 +59,7 @@ def embed(
                 addresses.as_place(out.rstrip("/")),
                 chosen_engine(engine, address, workers, trained.config.device),
                 size,
+                shard,
                 watch.of("embedding"),
             )
         return
@@ -87,9 +89,10 @@ def _in_shards(
     out: Place,
     engine: Engine,
     size: int | None,
+    shard: int,
     progress: Progress,
 ) -> None:
-    job = begin(trained, found, out)
+    job = begin(trained, found, out, shard=shard)
     lost = complete(job, out, engine, size, progress)
     left_out = [f"{path} ({why})" for _, path, why in lost]
     if len(left_out) == len(found):

@@ -10,6 +10,7 @@ import typer
 from unseen import config as configs
 from unseen import find_data
 from unseen.cli.allocator import keep_freed_memory
+from unseen.cli.engine import Address, EngineOption, EngineWorkers, chosen_engine
 from unseen.cli.terminal import console, display
 from unseen.config_toml import NOTHING
 from unseen.experiment.features import write_features
@@ -27,11 +28,15 @@ def features(
     settings: Annotated[
         list[str] | None, typer.Argument(help="key=value, e.g. picture_size=224 data.split=none")
     ] = None,
+    engine: EngineOption = "local",
+    address: Address = None,
+    workers: EngineWorkers = None,
 ) -> None:
     """Example: unseen features photos/ --backbone resnet50 --out photos.npz
 
     Then `unseen train photos.npz` trains a head on them, in seconds. The same command again goes on
     where it was stopped. Official splits, queries, groups and further labels go with the features.
+    `--engine ray` computes on the workers of a cluster.
     """
     if out.suffix.lower() != ".npz":
         raise ValueError(f"--out must end in .npz, got {out}")
@@ -44,7 +49,8 @@ def features(
         dataset = find_data.open_data(asked.data, watch.of("reading the data"), asked.strict)
         config, _reasons = settle(asked, dataset)
         torch.set_num_threads(config.threads)
-        size = write_features(config, dataset, out, watch.of("computing features"))
+        who = chosen_engine(engine, address, workers, config.device)
+        size = write_features(config, dataset, out, watch.of("computing features"), who)
     console.print(
         f"{len(dataset):,} items, {size:,} features of {config.backbone} "
         f"({'with' if config.weights else 'without'} pretrained weights): {out}. "

@@ -63,17 +63,17 @@ class Ray:
             gpus = self.device == "cuda"
             there = int(ray.cluster_resources().get("GPU" if gpus else "CPU", 1))
             number = max(1, min(self.workers or there, len(shards)))
-            # one block a shard: a worker that dies takes one shard with it, which is done again
-            rows = ray.data.range(len(shards), override_num_blocks=len(shards))
+            # One block a shard: a worker that dies takes one shard with it, which is done again.
+            # Blocks are there already: a task that makes them would wait for a processor for ever.
+            items = [{"shard": shard} for shard in shards]
+            rows = ray.data.from_items(items, override_num_blocks=len(items))
             done = rows.map_batches(
                 _Actor,
                 batch_size=1,
                 compute=ray.data.ActorPoolStrategy(size=number, max_tasks_in_flight_per_actor=1),
                 num_cpus=0 if gpus else 1,
                 num_gpus=1 if gpus else None,
-                fn_constructor_args=(make, list(shards)),
-                max_restarts=-1,
-                max_task_retries=-1,
+                fn_constructor_args=(make,),
             )
             with _naming(ray):
                 for row in done.iter_rows():
@@ -81,13 +81,13 @@ class Ray:
 
 
 class _Actor:
-    """Holds what a worker needs; called with the place of a shard in the list."""
+    """Holds what a worker needs; called with a shard."""
 
-    def __init__(self, make: Make, shards: list[int]) -> None:
-        self._work, self._shards = make(), shards
+    def __init__(self, make: Make) -> None:
+        self._work = make()
 
     def __call__(self, batch: dict[str, NDArray[Any]]) -> dict[str, NDArray[np.int64]]:
-        done = [self._work(self._shards[int(place)]) for place in batch["id"]]
+        done = [self._work(int(shard)) for shard in batch["shard"]]
         return {"done": np.array(done, dtype=np.int64)}
 
 
@@ -95,6 +95,7 @@ class _Actor:
 def _started(address: str | None, workers: int | None) -> Iterator[Any]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     try:
         import ray  # noqa: PLC0415 - an extra
         import ray.data  # noqa: PLC0415

@@ -8,6 +8,7 @@ import hashlib
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from unseen import assemble
+from unseen import assemble, find_data
 from unseen.config import SettledConfig
 from unseen.contracts import (
     Dataset,
@@ -31,6 +32,7 @@ from unseen.data.arrays import FILES, FURTHER, LEVELS, NAMES, OF, SETS
 from unseen.data.base import INCOMPLETE, set_words
 from unseen.data.pictures.loader import evaluation_batches
 from unseen.evaluation.embed import embed
+from unseen.experiment.engines import Engine, Local
 from unseen.experiment.run_context import EMBED_BATCH
 from unseen.networks.folding import folded
 from unseen.networks.network import POOLED
@@ -40,12 +42,18 @@ from unseen.training.run_folder import RunFolder
 PART = 2048  # items computed between two files
 
 
-def write_features(config: SettledConfig, dataset: Dataset, out: Path, progress: Progress) -> int:
+def write_features(
+    config: SettledConfig,
+    dataset: Dataset,
+    out: Path,
+    progress: Progress,
+    engine: Engine | None = None,
+) -> int:
     """Writes the features of all items and everything the data set says of them; the config must
-    be settled. Returns the number of features."""
+    be settled. engine: who computes, if not this process. Returns the number of features."""
     if isinstance(dataset, FeatureDataset):
         raise ValueError(f"{dataset.name} holds features already")
-    with computed_features(config, dataset, out, progress) as features:
+    with computed_features(config, dataset, out, progress, engine) as features:
         columns = columns_of(dataset) | {OF: np.array(config.data.name)}
         RunFolder(out.parent).write_arrays(out.name, features=features, **columns)
     return int(features.shape[1])
@@ -53,13 +61,17 @@ def write_features(config: SettledConfig, dataset: Dataset, out: Path, progress:
 
 @contextmanager
 def computed_features(
-    config: SettledConfig, dataset: Dataset, out: Path, progress: Progress
+    config: SettledConfig,
+    dataset: Dataset,
+    out: Path,
+    progress: Progress,
+    engine: Engine | None = None,
 ) -> Iterator[NDArray[np.float32]]:  # [n, P]
     """The features of all items; parts of them lie beside `out` until the block has ended."""
     key = hashlib.sha256(f"{config.hash()} {dataset.fingerprint()}".encode()).hexdigest()[:16]
     parts = out.with_name(f"{out.name}.{key}.parts")
     parts.mkdir(parents=True, exist_ok=True)
-    yield _computed(config, dataset, parts, progress)
+    yield _computed(config, dataset, parts, progress, engine or Local())
     shutil.rmtree(parts)
 
 
@@ -95,32 +107,59 @@ def columns_of(dataset: Dataset) -> dict[str, NDArray[Any]]:
 
 
 def _computed(
-    config: SettledConfig, dataset: Dataset, parts: Path, progress: Progress
+    config: SettledConfig, dataset: Dataset, parts: Path, progress: Progress, engine: Engine
 ) -> NDArray[np.float32]:  # [n, P]
-    device = torch.device(config.device)
-    network = assemble.network(config).to(device)
-    _, transform = assemble.picture_transforms(config, network)
-    frozen = cut_network(network, POOLED).prefix
-    spec = network.backbone.input_spec
-    quick = folded(frozen, torch.zeros(1, 3, spec.size, spec.size, device=device))
-    pooled = _Pooled(quick, network.backbone.num_features)
     folder, total = RunFolder(parts), len(dataset)
-    for start in range(0, total, PART):
+    starts = range(0, total, PART)
+    todo = [start for start in starts if not folder.holds(f"{start}.npz")]
+    here = isinstance(engine, Local)  # others open the data themselves
+    make = partial(_Parts, config, parts, total, *((dataset, progress) if here else ()))
+    done = total - sum(min(PART, total - start) for start in todo)
+    for more in engine.run(make, todo):
+        done += more
+        progress(done, total)
+    return np.concatenate([np.load(folder.checked(f"{s}.npz"))["features"] for s in starts])
+
+
+class _Parts:
+    """Writes parts of the features, by their first item; holds the network."""
+
+    def __init__(
+        self,
+        config: SettledConfig,
+        parts: Path,
+        total: int,
+        dataset: Dataset | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.config, self.folder, self.progress = config, RunFolder(parts), progress
+        self.dataset = dataset or find_data.open_data(config.data, None, config.strict)
+        if len(self.dataset) != total:
+            raise ValueError(
+                f"{self.dataset.name} holds {len(self.dataset)} items here, not {total}"
+            )
+        self.device = torch.device(config.device)
+        network = assemble.network(config).to(self.device)
+        _, self.transform = assemble.picture_transforms(config, network)
+        frozen = cut_network(network, POOLED).prefix
+        spec = network.backbone.input_spec
+        quick = folded(frozen, torch.zeros(1, 3, spec.size, spec.size, device=self.device))
+        self.pooled = _Pooled(quick, network.backbone.num_features)
+
+    def __call__(self, start: int) -> int:
+        total, workers = len(self.dataset), self.config.workers
         items = np.arange(start, min(start + PART, total))
-        if folder.holds(f"{start}.npz"):
-            continue
-        batches = evaluation_batches(dataset, items, transform, EMBED_BATCH, workers=config.workers)
-        rows = embed(
-            pooled,
-            batches,
-            len(items),
-            device,
-            lambda done, _, start=start: progress(start + done, total),  # type: ignore[misc]
-            "pooled",
+        batches = evaluation_batches(
+            self.dataset, items, self.transform, EMBED_BATCH, workers=workers
         )
-        folder.write_arrays(f"{start}.npz", features=rows.numpy())
-    read = [np.load(folder.checked(f"{start}.npz"))["features"] for start in range(0, total, PART)]
-    return np.concatenate(read)
+
+        def told(done: int, _: int) -> None:
+            if self.progress is not None:
+                self.progress(start + done, total)
+
+        rows = embed(self.pooled, batches, len(items), self.device, told, "pooled")
+        self.folder.write_arrays(f"{start}.npz", features=rows.numpy())
+        return len(items)
 
 
 class _Pooled(Network):
