@@ -27,5 +27,6 @@ class Embedder:
 ray.init(num_cpus=2, object_store_memory=1 << 30, include_dashboard=False, log_to_driver=False)
 ray.data.DataContext.get_current().enable_progress_bars = False
 found = ray.data.read_images(pictures, mode="RGB", include_paths=True, file_extensions=["jpg"])
-vectors = found.map_batches(Embedder, batch_size=128, num_cpus=0.5, concurrency=2)
+pool = ray.data.ActorPoolStrategy(size=2)
+vectors = found.map_batches(Embedder, batch_size=128, num_cpus=0.5, compute=pool)
 vectors.write_parquet(out)
