@@ -65,6 +65,8 @@ def test_curves_points_and_baselines(finished: Results) -> None:
             np.mean([r.score("recall@1") for r in own]), abs=1e-6
         )
         assert point.score.low < point.score.value < point.score.high
+        assert point.gain is not None
+        assert point.gain.value == pytest.approx(point.score.value - 0.105, abs=1e-6)
     assert margin.change == pytest.approx(-0.2, abs=1e-6)
     by_seed = []
     for seed in (0, 1):

@@ -55,8 +55,8 @@ def print_shots(found: FewShots) -> None:
     console.print(table)
     left = f"; {found.too_small} too small to give any" if found.too_small else ""
     console.print(
-        f"means of {found.episodes} episodes, {found.classes} test classes{left}; the shots ask "
-        "and answer in neither; 95 % interval over episodes and classes"
+        f"means of {found.episodes} episodes, {found.classes} test classes{left}; the shots "
+        "neither ask nor answer; 95 % interval over episodes and classes"
     )
 
 

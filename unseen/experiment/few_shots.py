@@ -141,13 +141,15 @@ def _before_last(context: RunContext, network: LayeredNetwork, watch: Watch) -> 
 
 
 @dataclass(frozen=True)
-class _Stored:
+class StoredShots:
+    """What the file holds."""
+
     by_shots: dict[str, FewShots]
 
 
 def read_few_shots(folder: RunFolder) -> dict[str, FewShots]:
     """By the number of shots; nothing where none were drawn."""
-    return folder.read(FILE, _Stored).by_shots if folder.has(FILE) else {}
+    return folder.read(FILE, StoredShots).by_shots if folder.has(FILE) else {}
 
 
 def drawn(labels: Tensor, shots: int, seed: Sequence[int]) -> Episode:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from unseen.evaluation.gain import FIRST, Gain
+from unseen.evaluation.metric_names import OPEN_SET
 from unseen.evaluation.open_set import OpenSet, RejectionPoint
 from unseen.experiment.few_shots import FewShots
 from unseen.experiment.retention import Domain, Retention
@@ -59,7 +60,7 @@ def shots_section(found: Mapping[str, FewShots]) -> Part:
     rows = [
         change_row(f"{each.shots} shots, {metric_title(metric)}", gain)
         for each in several
-        for metric, gain in each.gain.items()
+        for metric, gain in sorted(each.gain.items(), reverse=True)  # recall first
     ]
     return Part.of("reports/few_shots", "Few shots", rows=rows, first=several[0])
 
@@ -100,7 +101,7 @@ def open_set_section(found: OpenSet) -> Part:
     """Scores, thresholds, groups."""
     lines = [Line(title, colour, css) for title, colour, _, css in LINES.values()]
     plot = Plot("rejection", "Answers believed", "Shares of queries by the threshold", lines)
-    scores = [(open_set_title(name), score) for name, score in found.scores.items()]
+    scores = [(open_set_title(name), found.scores[name]) for name in OPEN_SET]
     return Part.of("reports/open_set", "Open set", found=found, scores=scores, plots=[plot])
 
 

@@ -155,7 +155,7 @@ function prepareMap() {
 }
 
 async function draw() {
-  for (const id of ["loss", "recall", "layers", "layer-curves"]) if (data[id]) drawCurve(id);
+  for (const id of Object.keys(data)) if (data[id] && id !== "map") drawCurve(id);
   if (data.map) await drawMap();
 }
 

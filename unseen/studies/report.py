@@ -21,6 +21,7 @@ from unseen.pages import Headline, Part
 from unseen.reports.sections import SearchWith
 from unseen.reports.tables import metric_title, row_title
 from unseen.studies import tables
+from unseen.studies.beyond import beyond_tables, judged_beyond
 from unseen.studies.document import Saved, document, saved
 from unseen.studies.effects import effects_drawn
 from unseen.studies.figures import draw_all, played
@@ -75,6 +76,8 @@ def _parts(results: Results, figures: Sequence[Saved]) -> list[Part]:
         )
     if (averages := tables.averages_table(results)) is not None:
         parts.append(Part.of("studies/shift", "By class size", tables=[averages], figures=[]))
+    if beyond := beyond_tables(judged_beyond(results), results.plan.metric):
+        parts.append(Part.of("studies/beyond", "Few shots and open sets", tables=beyond))
     if judged := tables.judged_tables(results.comparisons()):
         figures_of = some("effects")
         parts.append(

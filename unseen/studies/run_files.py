@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 from pydantic.dataclasses import dataclass
 
+from unseen.evaluation.open_set import OpenSet
+from unseen.experiment import few_shots, open_set
 from unseen.training import result, selection
 from unseen.training.manifest import Manifest
 from unseen.training.stored import CHECKED
@@ -55,6 +57,8 @@ KINDS: dict[str, type[Any]] = {
     "manifest.json": Manifest,
     selection.FILE: selection.Selection,
     result.FILE: result.Result,
+    few_shots.FILE: few_shots.StoredShots,
+    open_set.FILE: OpenSet,
     PER_CLASS: PerClass,
     STATE: State,
 }

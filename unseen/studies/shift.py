@@ -3,6 +3,8 @@ are steps of a ladder of shifts (`protocol = "shift"`, a factor `"shift.step" = 
 
 curve     the plan's metric at each step's distance: the mean over seeds and test classes, with its
           95 % interval over both
+gain      what training adds to its own start at each step, on the same queries, with its interval:
+          tighter than that of the score, in which easy and hard classes differ
 area      under the curve over the distances, straight lines between steps, divided by their range:
           the mean of the metric over the shift. Of each seed by itself, then the mean of these
 baselines rows without training stand beside: removed classes leave a smaller gallery, so what the
@@ -22,7 +24,7 @@ from unseen.reports.tables import metric_title, row_title
 from unseen.statistics import Interval, Spread, crossed, over_seeds
 from unseen.studies.document import Table
 from unseen.studies.figures import ACCENT, MUTED, STYLE, Drawn, mark_on_test
-from unseen.studies.results import MUST_BEAT, Results, Run
+from unseen.studies.results import MUST_BEAT, Results, Run, gain
 
 SHIFT = "shift"
 COLOURS = (ACCENT, "#bf2f29", "#1a7f4b", "#8a5a00", "#6b3fa0", "#0b7285", "#c2255c", "#5c940d")
@@ -30,11 +32,13 @@ COLOURS = (ACCENT, "#bf2f29", "#1a7f4b", "#8a5a00", "#6b3fa0", "#0b7285", "#c225
 
 @dataclass(frozen=True)
 class ShiftPoint:
-    """A step: the distance of its training and test classes, and the score."""
+    """A step: the distance of its training and test classes, the score, and what training adds to
+    its start; None for rows without training."""
 
     step: int
     distance: float
     score: Interval
+    gain: Interval | None = None
 
 
 @dataclass(frozen=True)
@@ -107,43 +111,62 @@ def shift_figures(results: Results) -> list[Drawn]:
         return []
     experiments = list(dict.fromkeys(curve.experiment for curve in curves))
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(9, 3.6 * len(experiments) + 0.6), layout="constrained")
-        grid = figure.subplots(len(experiments), 1, squeeze=False)
-        for ax, experiment in zip(grid.flat, experiments, strict=True):
+        size = (9, 5.2 * len(experiments) + 0.4)
+        figure = Figure(figsize=size, layout="constrained")
+        grid = figure.subplots(
+            2 * len(experiments), 1, sharex=True, height_ratios=[3, 2] * len(experiments)
+        )
+        for place, experiment in enumerate(experiments):
             own = [curve for curve in curves if curve.experiment == experiment]
-            _panel(ax, own, results.plan.metric)
-            ax.set_title(experiment, fontsize=9, loc="left")
-        handles = grid.flat[0].get_legend_handles_labels()
-        figure.legend(*handles, loc="outside right upper", fontsize=8)
+            ranked = sorted(own, key=lambda curve: (curve.row != "trained", -curve.area.mean))
+            _scores_panel(grid[2 * place], ranked, results.plan.metric)
+            _gains_panel(grid[2 * place + 1], ranked)
+            grid[2 * place].set_title(experiment, fontsize=9, loc="left")
+        grid[-1].set_xlabel("Frechet distance of training and test classes")
+        handles, labels = grid[0].get_legend_handles_labels()
+        order = sorted(range(len(labels)), key=lambda place: not hasattr(handles[place], "lines"))
+        shown = ([some[place] for place in order] for some in (handles, labels))
+        figure.legend(*shown, loc="outside right upper", fontsize=8)
     if results.on_test:
         mark_on_test(figure)
     caption = (
-        f"{metric_title(results.plan.metric)} as test classes become stranger: 95 % intervals over "
-        "seeds and classes; dashed: without training."
+        f"{metric_title(results.plan.metric)} as test classes become stranger (in brackets: the "
+        "area), and below what training adds to its start: 95 % intervals over seeds and classes."
     )
     return [Drawn("shift", caption, figure)]
 
 
-def _panel(ax: Any, curves: Sequence[ShiftCurve], metric: str) -> None:
-    trained = [curve for curve in curves if curve.row == "trained"]
-    ranked = sorted(trained, key=lambda curve: -curve.area.mean)
-    ranked += [curve for curve in curves if curve.row != "trained"]
-    for place, curve in enumerate(ranked):
-        x = [point.distance for point in curve.points]
-        y = [100 * point.score.value for point in curve.points]
-        low = [100 * point.score.low for point in curve.points]
-        high = [100 * point.score.high for point in curve.points]
-        colour = COLOURS[place % len(COLOURS)] if curve.row == "trained" else MUTED
-        style = "o-" if curve.row == "trained" else ("--" if curve.row == "untrained" else ":")
+def _scores_panel(ax: Any, curves: Sequence[ShiftCurve], metric: str) -> None:
+    for place, curve in enumerate(curves):
+        score = [point.score for point in curve.points]
         label = f"{_title(curve, False)} ({100 * curve.area.mean:.1f})"
-        ax.plot(x, y, style, color=colour, ms=3.5, lw=1.4, label=label)
-        if curve.row == "trained" and not any(map(math.isnan, low)) and len(trained) < 5:
-            ax.fill_between(x, low, high, color=colour, alpha=0.1, lw=0)
-        elif curve.row == "trained" and not any(map(math.isnan, low)):
-            ax.vlines(x, low, high, color=colour, lw=0.6, alpha=0.5)
-    ax.set(
-        xlabel="Frechet distance of training and test classes", ylabel=f"{metric_title(metric)}, %"
-    )
+        if curve.row == "trained":
+            _line(ax, curve, score, place, label)
+            continue
+        style = "--" if curve.row == "untrained" else ":"
+        x = [point.distance for point in curve.points]
+        ax.plot(x, [100 * each.value for each in score], style, color=MUTED, lw=1.2, label=label)
+    ax.set_ylabel(f"{metric_title(metric)}, %")
+
+
+def _gains_panel(ax: Any, curves: Sequence[ShiftCurve]) -> None:
+    ax.axhline(0, color=MUTED, lw=1, ls="--")
+    for place, curve in enumerate(curves):
+        gains = [point.gain for point in curve.points]
+        if all(gains):
+            _line(ax, curve, [each for each in gains if each is not None], place, "")
+    ax.set_ylabel("over its start, points")
+
+
+def _line(ax: Any, curve: ShiftCurve, values: Sequence[Interval], place: int, label: str) -> None:
+    """With intervals; methods stand a little beside each other, so that all are seen."""
+    span = curve.points[-1].distance - curve.points[0].distance
+    x = [point.distance + (place - 1) * 0.006 * span for point in curve.points]
+    y = np.array([100 * each.value for each in values])
+    ends = np.array([[100 * each.low, 100 * each.high] for each in values])
+    halves = np.nan_to_num(np.abs(ends - y[:, None])).T
+    look = {"color": COLOURS[place % len(COLOURS)], "ms": 4, "lw": 1.4, "elinewidth": 0.8}
+    ax.errorbar(x, y, yerr=halves, fmt="o-", label=label or None, **look)
 
 
 def _curve(experiment: str, method: str, row: str, runs: Sequence[Run], metric: str) -> ShiftCurve:
@@ -158,7 +181,9 @@ def _curve(experiment: str, method: str, row: str, runs: Sequence[Run], metric: 
         if any(math.isnan(score) for score in scores.values()):
             continue
         distance = _distance(own[0])
-        points.append(ShiftPoint(step, distance, _interval(once, row, metric)))
+        added = gain(once, "untrained", metric) if row == "trained" else None
+        ends = None if added is None else Interval(added.value, added.low, added.high)
+        points.append(ShiftPoint(step, distance, _interval(once, row, metric), ends))
         for replicate, score in scores.items():
             by_seed.setdefault(replicate, {})[distance] = score
     whole = [found for found in by_seed.values() if len(found) == len(points)]

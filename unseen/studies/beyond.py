@@ -1,0 +1,116 @@
+"""What the runs of a study were judged by beside their scores (`shots = [5]`, `open_set = true` in
+its [config]): a table of few shots, a table of open sets, means over seeds and folds."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from unseen.evaluation.gain import Gain
+from unseen.evaluation.metric_names import OPEN_SET
+from unseen.evaluation.open_set import OpenSet, RejectionPoint
+from unseen.experiment.few_shots import FewShots, read_few_shots
+from unseen.experiment.open_set import CALIBRATED, read_open_set
+from unseen.reports.tables import metric_title
+from unseen.statistics import Interval, over_seeds
+from unseen.studies.document import Table
+from unseen.studies.results import Results
+from unseen.training.run_folder import RunFolder
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The runs of a method in an experiment: shots by their number, open sets; one for each run."""
+
+    experiment: str
+    method: str
+    shots: dict[str, list[FewShots]]
+    open_sets: list[OpenSet]
+
+    @property
+    def title(self) -> str:
+        return f"{self.experiment}: {self.method}" if self.experiment else self.method
+
+
+def judged_beyond(results: Results) -> list[Judged]:
+    """Of every method in every experiment that has some."""
+    found = []
+    for experiment in results.experiments():
+        for method in results.methods():
+            runs = [run for run in results.of(experiment, method) if run.state == "done"]
+            folders = [RunFolder(run.folder) for run in runs]
+            shots: dict[str, list[FewShots]] = {}
+            for folder in folders:
+                for number, each in read_few_shots(folder).items():
+                    shots.setdefault(number, []).append(each)
+            open_sets = [one for folder in folders if (one := read_open_set(folder)) is not None]
+            if shots or open_sets:
+                found.append(Judged(experiment, method, shots, open_sets))
+    return found
+
+
+def beyond_tables(found: Sequence[Judged], metric: str) -> list[Table]:
+    """Those there is something to say in."""
+    tables = [shots_table(found, metric), open_set_table(found)]
+    return [table for table in tables if table.rows]
+
+
+def shots_table(found: Sequence[Judged], metric: str) -> Table:
+    """Before and after, and the gain with its interval."""
+    rows = []
+    for judged in found:
+        for number, runs in sorted(judged.shots.items(), key=lambda item: int(item[0])):
+            gains = [each.gain[metric] for each in runs if metric in each.gain]
+            if gains:
+                before, after, added = (f"{100 * v:.1f}" for v in _means(gains))
+                gain = mean_gain(gains)
+                ends = f"({100 * gain.low:+.1f} … {100 * gain.high:+.1f})"
+                rows.append([judged.title, number, before, after, f"{float(added):+.1f} {ends}"])
+    caption = (
+        f"{metric_title(metric)} before and after so many labelled pictures of each class have "
+        "adapted the last layer, in percent; in brackets the 95 % interval, over episodes and "
+        "classes, of several runs over these."
+    )
+    return Table(["method", "shots", "before", "after", "gain"], rows, caption)
+
+
+def open_set_table(found: Sequence[Judged]) -> Table:
+    """Scores without a threshold, then at the calibrated one."""
+    rows = []
+    for judged in found:
+        sets = judged.open_sets
+        scores = [_mean([each.scores[name].value for each in sets]) for name in OPEN_SET]
+        at = [each.at[CALIBRATED] for each in sets if CALIBRATED in each.at]
+        rows += [[judged.title, *map(_cell, [*scores, *_at(at)])]] if sets else []
+    heads = ["AUROC", "FPR95", "DIR at 1 % FAR", "DIR at 10 % FAR", "BAKS", "BAUS", "their mean"]
+    caption = (
+        "Open set, half of the test classes not in the gallery, in percent. BAKS, BAUS and their "
+        "geometric mean at the threshold calibrated on validation classes."
+    )
+    return Table(["method", *heads], rows, caption)
+
+
+def mean_gain(gains: Sequence[Gain]) -> Interval:
+    """Of one run as it is; of several the mean, with its interval over runs."""
+    differences = [gain.after - gain.before for gain in gains]
+    if len(gains) == 1:
+        return Interval(differences[0], gains[0].low, gains[0].high)
+    spread = over_seeds(differences)
+    return Interval(spread.mean, spread.low, spread.high)
+
+
+def _means(gains: Sequence[Gain]) -> tuple[float, float, float]:
+    before, after = _mean([g.before for g in gains]), _mean([g.after for g in gains])
+    return before, after, after - before
+
+
+def _at(points: Sequence[RejectionPoint]) -> list[float]:
+    rows = [(point.baks, point.baus, point.balance) for point in points]
+    return [_mean(list(column)) for column in zip(*rows, strict=True)] or [math.nan] * 3
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else math.nan
+
+
+def _cell(value: float) -> str:
+    return "–" if math.isnan(value) else f"{100 * value:.1f}"
