@@ -19,6 +19,8 @@ def write(evidence: Path, figures: Path) -> list[Path]:
     """The figures that were drawn."""
     drawn = []
     for file in sorted(evidence.glob(f"*{kept.SUFFIX}")):
+        if file.stem.startswith("generalisation-"):  # they have a page: benchmark_page.py
+            continue
         with tempfile.TemporaryDirectory() as aside:
             place = kept.unpack(Path(shutil.copy(file, aside)))
             is_published = published_studies.is_published(place)

@@ -228,6 +228,23 @@ def test_not_this_one(page: Driver, address: str) -> None:
     no_errors(page)
 
 
+def test_why_a_result_is_alike(page: Driver, address: str, pictures: Path) -> None:
+    """By a picture of the index and by one that was brought; several together are not explained."""
+    first = ids(opened(page, address, "#/like/8"))[0]
+    by(page, f"[data-id='{first}'] [data-call=why]").click()
+    until(page, lambda d: by(d, "dialog img").get_property("naturalWidth") > 600)
+    said = httpx.get(f"{address}/api/why/{first}?asked=8").json()["sentences"]
+    assert all(sentence in by(page, "dialog").text for sentence in said)
+    page.find_element(By.XPATH, "//dialog//button[text()='Close']").click()
+    until(page, lambda d: not d.find_elements(By.TAG_NAME, "dialog"))
+    bring(page, picture(pictures))
+    by(page, ".card [data-call=why]").click()
+    until(page, lambda d: "Similarity" in by(d, "dialog").text)
+    opened(page, address, "#/like/8,9")
+    assert not page.find_elements(By.CSS_SELECTOR, "[data-call=why]")
+    no_errors(page)
+
+
 @pytest.mark.slow
 def test_results_come_in_pages(page: Driver, address: str) -> None:
     whole = httpx.get(f"{address}/api/search?ids=8&k=29").json()["hits"]

@@ -1,5 +1,6 @@
 """The whole study on tiny features: it ends in a page with an answer, which can be made again."""
 
+import importlib.util
 from pathlib import Path
 
 import numpy as np
@@ -55,3 +56,14 @@ def test_from_features_to_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for name in (data, other):
         told = told.replace(str(name), f"data/{name.name}")
     assert found == told
+    place = Path(__file__).parents[3] / "docs" / "benchmark_page.py"
+    spec = importlib.util.spec_from_file_location("benchmark_page", place)
+    assert spec is not None
+    assert spec.loader is not None
+    benchmark_page = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(benchmark_page)
+    file.rename(tmp_path / "generalisation-tiny.zip")
+    text = benchmark_page.write(tmp_path, tmp_path / "docs").read_text()
+    assert "## tiny\n" in text
+    assert "](figures/benchmark/tiny-shift.png)" in text
+    assert (tmp_path / "docs" / "figures" / "benchmark" / "tiny-shift.png").exists()
