@@ -51,7 +51,7 @@ def test_a_rotation_is_found_again_by_every_map() -> None:
 
 
 def test_maps_of_two_sizes_and_of_what_is_not_linear() -> None:
-    old = np.random.default_rng(0).normal(size=(1500, 5)).astype(np.float32)
+    old = np.random.default_rng(0).normal(size=(800, 5)).astype(np.float32)
     new = np.stack([old[:, 0] + 3, old[:, 1] * 2, np.abs(old[:, 2])], axis=1)
     rotated, linear, mlp = fit_maps(old, new, normalise=False)
     asked = np.random.default_rng(1).normal(size=(200, 5)).astype(np.float32)

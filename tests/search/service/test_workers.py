@@ -65,7 +65,7 @@ def children(pid: int) -> set[str]:
             words = (stat.parent / "cmdline").read_bytes()
         except OSError:  # it has ended
             continue
-        if int(parent) == pid and b"tracker" not in words:
+        if int(parent) == pid and b"resource_tracker" not in words:
             found.add(stat.parent.name)
     return found
 
