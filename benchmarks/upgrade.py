@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from unseen.search.space_map import fit_maps
-from unseen.search.upgrade import Pairs, answers_mapped, recalls
+from unseen.search.upgrade import Pairs, chosen, compare
 
 
 def main() -> None:
@@ -36,17 +36,16 @@ def main() -> None:
     began = time.perf_counter()
     maps = fit_maps(train.old, train.new, normalise=True)
     print(f"{len(train.labels):,} pairs, fitted in {time.perf_counter() - began:.0f} s\n")
-    tables = [recalls(maps, pairs, normalise=True) for pairs in (validation, test)]
-    best = max(maps, key=lambda each: tables[0][answers_mapped(each)].value)
-    print("| who asks -> who answers | validation classes | test classes |")
-    print("|---|--:|--:|")
+    tables = [compare(maps, pairs, normalise=True) for pairs in (validation, test)]
+    print("| who asks -> who answers | validation: recall@1 | mAP@R | test: recall@1 | mAP@R |")
+    print("|---|--:|--:|--:|--:|")
     for name in tables[0]:
-        cells = [
-            f"{100 * s.value:.1f} ({100 * s.low:.1f} to {100 * s.high:.1f})"
-            for s in (table[name] for table in tables)
-        ]
+        cells = []
+        for found in (table[name] for table in tables):
+            mean, low, high = (100 * x for x in vars(found.recall).values())
+            cells += [f"{mean:.1f} ({low:.1f} to {high:.1f})", f"{100 * found.map_at_r:.1f}"]
         print(f"| {name} | {' | '.join(cells)} |")
-    print(f"\nchosen: {best.kind}")
+    print(f"\nchosen: {chosen(maps, tables[0]).kind}")
 
 
 def unit(features: np.ndarray) -> np.ndarray:

@@ -59,7 +59,20 @@ def test_maps_of_two_sizes_and_of_what_is_not_linear() -> None:
     error = [float(np.abs(each(asked) - right).mean()) for each in (rotated, linear, mlp)]
     assert rotated(asked).shape == (200, 3)
     assert error[2] < error[1] < error[0]
-    np.testing.assert_allclose(linear(asked)[:, :2], right[:, :2], atol=0.05)
+
+
+def test_regression_reaches_as_far_from_the_mean_as_new_vectors_do() -> None:
+    """Of vectors with a part that the old ones do not tell, new ones lie 1.25 times as far."""
+    draw = np.random.default_rng(0)
+    old = draw.normal(size=(2000, 4)).astype(np.float32)
+    new = (old @ rotation(4) + 0.75 * draw.normal(size=(2000, 4)) + 5).astype(np.float32)
+    linear = fit_maps(old, new, normalise=False)[1]
+    asked = draw.normal(size=(300, 4)).astype(np.float32)
+    found = linear(asked) - 5
+    expected = 1.25 * (asked @ rotation(4))
+    assert np.abs(found - expected).max() < 0.3
+    lengths = [np.linalg.norm(found), np.linalg.norm(expected)]
+    assert lengths[0] / lengths[1] == pytest.approx(1, abs=0.04)
 
 
 @pytest.fixture(scope="module")

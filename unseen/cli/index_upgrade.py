@@ -61,20 +61,21 @@ def upgrade_index(
 
 def _print(fitted: Fitted) -> None:
     table = Table(box=None)
-    for head in ("who asks -> who answers", "recall@1", "95 % interval"):
+    for head in ("who asks -> who answers", "recall@1", "95 % interval", "mAP@R"):
         table.add_column(head, justify="left" if "->" in head else "right")
-    for name, score in fitted.recall.items():
+    for name, found in fitted.scores.items():
         if "half" in name and name != upgrade.answers_half(fitted.map):
             continue
-        low, high = (f"{100 * end:.1f}" for end in (score.low, score.high))
-        table.add_row(name, f"{100 * score.value:.1f}", f"{low} to {high}")
+        low, high = (f"{100 * end:.1f}" for end in (found.recall.low, found.recall.high))
+        recall, mean = (f"{100 * value:.1f}" for value in (found.recall.value, found.map_at_r))
+        table.add_row(name, recall, f"{low} to {high}", mean)
     console.print(table)
     console.print(
         f"on {fitted.classes} validation classes of the new run, which chose the map "
-        f"{fitted.map.kind!r}, fitted on {fitted.pairs:,} training pictures"
+        f"{fitted.map.kind!r} by mAP@R, fitted on {fitted.pairs:,} training pictures"
     )
-    served = fitted.recall[upgrade.answers_mapped(fitted.map)].value
-    if served < fitted.recall["old -> old"].value:
+    served = fitted.scores[upgrade.answers_mapped(fitted.map)].recall.value
+    if served < fitted.scores["old -> old"].recall.value:
         console.print(
             "mapped vectors find less than the old model's own: `unseen index rebuild` lets the "
             "old ones answer until all are new",
