@@ -15,7 +15,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Row:
-    """One figure, the middle half of what was seen, and what was wanted."""
+    """One figure, the middle half of what was seen, what was wanted, and what could be had."""
 
     work: str
     peer: str
@@ -25,6 +25,7 @@ class Row:
     goal: float
     unit: str = "times"
     higher_is_better: bool = True
+    limit: str = ""  # what bytes or operations would allow, measured beside it
 
     @property
     def reached(self) -> bool:
