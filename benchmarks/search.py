@@ -61,7 +61,9 @@ def opening(path: Path, query: np.ndarray) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=100_000)
-    parser.add_argument("--approximate", action="store_true", help="also with faiss's graph")
+    parser.add_argument(
+        "--approximate", action="store_true", help="also with faiss's bits and graph"
+    )
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--rows", type=Path, help="the ratios go into this file too")
     asked = parser.parse_args()
@@ -102,11 +104,13 @@ def main() -> None:
             peer = "faiss IndexFlatIP in memory"
             add_rows(asked.rows, Row(work, peer, *seen, goal=1.3, limit=limit))
         if asked.approximate:
+            approximate(path, queries, asked.repeats, binary=True)
             approximate(path, queries, asked.repeats)
 
 
-def approximate(path: Path, queries: np.ndarray, repeats: int) -> None:
+def approximate(path: Path, queries: np.ndarray, repeats: int, binary: bool = False) -> None:
     with Writer.open(path) as writer:
+        writer.use_first_stage("binary" if binary else None)
         start = time.process_time()
         writer.refresh_store(approximate_above=1000)
         spent = time.process_time() - start
@@ -115,7 +119,8 @@ def approximate(path: Path, queries: np.ndarray, repeats: int) -> None:
     print(f"{entry.kind} made in {spent:.0f} s ({entry.why}); effort {entry.effort}, "
           f"recall@10 {entry.recall:.4f} on {entry.num_queries} queries")  # fmt: skip
     raw = faiss.read_index(str(path / "approximate" / entry.name / "faiss.index"))
-    raw.hnsw.efSearch = entry.effort
+    if not binary:
+        raw.hnsw.efSearch = entry.effort
     for count in (1, 1000):
         some = queries[:count]
         functions = {

@@ -55,7 +55,7 @@ def build(
     store: Annotated[
         str | None,
         typer.Option(
-            help="milvus:URI or lance:URI searches there",
+            help="milvus:URI or lance:URI searches there; binary: by bits when large",
             show_default="exact here, faiss when large",
         ),
     ] = None,
@@ -76,7 +76,7 @@ def build(
     model = Trained.open(run).at(size)
     sources = find(images, label, by_folder)
     exists = (out / "manifest.json").exists()
-    outside = parse(store, out) if store else None
+    outside = None if store in (None, "binary") else parse(store, out)
     chosen = chosen_engine(engine, address, workers, model.config.device)
     aside = out.with_name(f"{out.name}.shards")
 
@@ -85,6 +85,8 @@ def build(
             raise ValueError(f"{out} keeps {writer.manifest.precision}: choose another --out")
         if outside is not None and writer.manifest.outside is None:
             writer.use_store(outside)
+        if store == "binary" and writer.manifest.first_stage is None:
+            writer.use_first_stage("binary")
         if engine == "local":
             return ingest(writer, model, sources, progress)
         shared = partial(embedded_by, aside=aside, engine=chosen, size=size, progress=progress)

@@ -1,7 +1,8 @@
 """The nearest of a few queries among many rows that stay where they are: integers are held instead.
 
-One product of integers with everything; the best by it are fetched and compared in floats, which
-sets a bar; what may lie above it, by the bound of neighbours/certified.py, is fetched next. A query
+One product of integers with everything. At least k rows reach its k-th largest, p, so the k-th
+largest product in floats is at least unit p - error (neighbours/certified.py), and a row below p -
+2 error / unit is none of the k nearest. The others are fetched and compared in floats: a query
 among 100,000 rows reads their integers and some dozen rows.
 """
 
@@ -9,15 +10,18 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from unseen.neighbours.certified import LEAST, Integers
-from unseen.neighbours.lists import Best, can_begin, kth_of_groups
+from unseen.neighbours.lists import can_begin, kth_of_groups
+from unseen.neighbours.ordering import in_order
 
 MOST = 2**22  # products held at once
 TOO_MANY = 5  # more than one row in so many to be fetched: floats are cheaper
 
 Rows = Callable[[Tensor], Tensor]  # positions [P] -> rows [P, D]
+Places = NDArray[np.int64]  # [P]
 
 
 def nearest_of_few(
@@ -33,22 +37,31 @@ def nearest_of_few(
     whole = torch._int_mm(mine.whole, held.whole.T)
     if forbidden is not None:
         whole.masked_fill_(forbidden, LEAST)
-    best = Best(len(queries), k, queries)
-    first = kth_of_groups(whole, k).clamp_(min=LEAST + 1) - 1  # [Q]
-
-    def offer(low: Tensor, high: Tensor | None) -> bool:
-        """What lies above the low products [Q] and not above the high ones."""
-        hits = whole.numpy() > low.numpy()[:, None]
-        if high is not None:
-            hits &= whole.numpy() <= high.numpy()[:, None]
-        row, item = map(torch.from_numpy, np.divmod(np.flatnonzero(hits), len(held.whole)))
-        if TOO_MANY * len(row) > whole.numel():
-            return False
-        best.offer_pairs(row, item, (queries[row] * rows(item)).sum(dim=1))
-        return True
-
-    if not offer(first, None):
+    bound = mine.bound(held, queries.dtype)
+    low = kth_of_groups(whole, k).double() - (2 * bound.error / bound.unit + 2)  # [Q]
+    hits = np.flatnonzero(whole.numpy() > low.clamp_(min=LEAST).int().numpy()[:, None])
+    if TOO_MANY * len(hits) > whole.numel():
         return None
-    best.raise_bar()
-    bar = mine.bound(held, queries.dtype).at_most(best.bar)
-    return best.sorted() if offer(torch.minimum(bar, first), first) else None
+    row, item = np.divmod(hits, len(held.whole))
+    values = _products(queries, row, rows(torch.from_numpy(item)))
+    return _sorted(values, row, item, len(queries), k)
+
+
+def _products(queries: Tensor, row: Places, fetched: Tensor) -> Tensor:  # [P]
+    if len(queries) == 1:
+        return (fetched * queries).sum(dim=1)
+    return (queries[torch.from_numpy(row)] * fetched).sum(dim=1)
+
+
+def _sorted(
+    values: Tensor, row: Places, item: Places, num_queries: int, k: int
+) -> tuple[Tensor, Tensor]:  # two [Q, k]
+    """The k largest values of each row, by row; -1 where there are no more."""
+    count = np.bincount(row, minlength=num_queries)
+    place = np.arange(len(row)) - (np.cumsum(count) - count)[row]
+    width = max(k, int(count.max()))
+    table = values.new_full((num_queries, width), -torch.inf)
+    items = torch.full((num_queries, width), -1, dtype=torch.int32)
+    table.numpy()[row, place], items.numpy()[row, place] = values.numpy(), item
+    found, columns = in_order(table, items, k)
+    return found, columns.long().masked_fill_(found == -torch.inf, -1)

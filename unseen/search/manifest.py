@@ -66,10 +66,10 @@ class ApproximateEntry(Entry):
     """A faiss index over the rows up to a serial number, and how it was judged."""
 
     name: str  # of its folder
-    kind: Literal["hnsw", "ivf_pq"]
+    kind: Literal["hnsw", "ivf_pq", "binary"]
     why: str
     last_serial: int
-    effort: int  # efSearch or nprobe
+    effort: int  # efSearch, nprobe, or how many candidates
     recall: float  # share of the 10 nearest by exact search that it finds
     num_queries: int
     files: dict[str, str]
@@ -111,7 +111,7 @@ class VanishedEntry(Entry):
 class Manifest(Entry):
     """Everything an index consists of."""
 
-    newer = ("identity", "vanished", "lance", "precision")
+    newer = ("identity", "vanished", "lance", "precision", "first_stage")
     format: Literal[1] = 1
     identity: str = ""  # random: an index deleted and built anew is another. None in version 0.1
     generation: int = 0
@@ -124,6 +124,7 @@ class Manifest(Entry):
     lance: LanceEntry | None = None
     vanished: VanishedEntry | None = None
     precision: Precision = "float32"  # of the vectors that are kept
+    first_stage: Literal["binary"] | None = None  # of a large index, where one was asked for
 
     @property
     def outside(self) -> MilvusEntry | LanceEntry | None:

@@ -15,6 +15,7 @@ import shutil
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Literal
 from uuid import uuid4
 
 import numpy as np
@@ -191,6 +192,10 @@ class Writer:
         self._outside(entry).connect()
         self._commit(approximate=None, **field_of(entry))
 
+    def use_first_stage(self, kind: Literal["binary"] | None) -> None:
+        """What chooses the vectors that are compared once the index is large; None: the usual."""
+        self._commit(first_stage=kind, approximate=None)
+
     def refresh_store(
         self, progress: Progress | None = None, approximate_above: int = APPROXIMATE_ABOVE
     ) -> None:
@@ -203,7 +208,8 @@ class Writer:
             if known is not None:
                 self._commit(approximate=None)
         elif known is None or self._drifted(index, known):
-            made = approximate.make(index, self._new_name(), progress=progress)
+            kind = self.manifest.first_stage
+            made = approximate.make(index, self._new_name(), kind, progress)
             self._commit(approximate=made)
 
     def _bring(self, index: Index, store: Outside, progress: Progress | None) -> None:

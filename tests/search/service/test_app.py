@@ -24,7 +24,7 @@ def test_health_and_facts(client: TestClient) -> None:
     facts = client.get("/api/index").json()
     assert (facts["pictures"], facts["labels"], facts["labelled"]) == (30, 6, 30)
     assert facts["model"]["run"] == "tiny"
-    assert facts["model"]["precision"] == "float32"
+    assert (facts["model"]["precision"], facts["model"]["vectors"]) == ("float32", "float32")
     assert facts["search"] == {"store": "exact", "recall": 1.0}
     assert facts["changed"].endswith("+00:00")
     assert facts["calibration"] is None

@@ -24,7 +24,7 @@ def _also_small_choices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("normalise", [True, False])
-@pytest.mark.parametrize("kind", ["hnsw", "ivf_pq"])
+@pytest.mark.parametrize("kind", ["hnsw", "ivf_pq", "binary"])
 def test_recall_and_changes(
     tmp_path: Path,
     entry: ModelEntry,
@@ -33,9 +33,12 @@ def test_recall_and_changes(
     normalise: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(approximate, "choose", lambda count, size: (kind, "a test says so"))
+    if kind != "binary":  # which is asked for
+        monkeypatch.setattr(approximate, "choose", lambda count, size: (kind, "a test says so"))
     path, some = tmp_path / "i", rows(1500)
     with Writer.create(path, entry.model_copy(update={"normalise": normalise})) as writer:
+        if kind == "binary":
+            writer.use_first_stage("binary")
         writer.add(some[:1000])
         writer.refresh_store(approximate_above=2000)
         assert writer.manifest.approximate is None

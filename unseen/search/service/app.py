@@ -159,6 +159,7 @@ def facts_of(shelf: Shelf) -> dict[str, Any]:
             "backbone": model.config.backbone,
             "size": known.model.size,
             "precision": model.config.precision,
+            "vectors": known.precision,
             "fingerprint": known.model.fingerprint,
         },
         "search": {"store": store, "recall": found},

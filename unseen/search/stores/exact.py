@@ -77,12 +77,13 @@ class Exact:
     def _rows(self, positions: Tensor) -> Tensor:
         if len(self.parts) == 1:
             return self.parts[0][positions]
-        made = torch.empty(len(positions), self.parts[0].shape[1])
-        number = torch.from_numpy(np.searchsorted(self.starts, positions.numpy(), "right")) - 1
-        for each in number.unique().tolist():
-            here = number == each
-            made[here] = self.parts[each][positions[here] - int(self.starts[each])]
-        return made
+        wanted = positions.numpy()
+        made = np.empty((len(wanted), self.parts[0].shape[1]), dtype=np.float32)
+        number = np.searchsorted(self.starts, wanted, "right") - 1
+        for each in np.flatnonzero(np.bincount(number)).tolist():
+            here = np.flatnonzero(number == each)
+            made[here] = self.parts[each].numpy()[wanted[here] - self.starts[each]]
+        return torch.from_numpy(made)
 
     def _at_once(self, queries: Tensor, k: int, allowed: Mask | None) -> Nearest:
         """Every similarity side by side, then one selection."""

@@ -22,7 +22,8 @@ def parse(store: str, index: Path) -> OutsideEntry:
             uri=_place(store.removeprefix(LANCE)) or f"{beside}.lance", table=_new_name()
         )
     raise ValueError(
-        f"store must be milvus:URI or lance:URI, e.g. milvus:http://host:19530, got {store!r}"
+        "store must be milvus:URI, lance:URI or binary, e.g. milvus:http://host:19530, "
+        f"got {store!r}"
     )
 
 

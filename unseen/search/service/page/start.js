@@ -6,7 +6,7 @@ import { PAGE, button, cards, element, image, number, pager, withCommands } from
 
 const FEW = 7;
 const LABELS = 12;
-const STORES = { exact: "exact", hnsw: "a graph (HNSW)", ivf_pq: "cells (IVF-PQ)", milvus: "Milvus", lance: "LanceDB" };
+const STORES = { exact: "exact", hnsw: "a graph (HNSW)", ivf_pq: "cells (IVF-PQ)", binary: "bits first", milvus: "Milvus", lance: "LanceDB" };
 
 export async function start(address, { facts, signal, go }) {
   const seed = Number.parseInt(address.options.seed, 10) || 0;
@@ -70,7 +70,7 @@ function factsOf({ pictures, labels, labelled, model, search, changed, calibrati
     ["Pictures", `${number.format(pictures)}${labelled < pictures ? `, ${number.format(labelled)} with a label` : ""}`],
     ["Labels", number.format(labels)],
     ["Model", `${model.run}: ${model.backbone}, ${model.size} numbers a picture`],
-    ["Precision", `${model.precision} network, float32 vectors`],
+    ["Precision", `${model.precision} network, ${model.vectors} vectors`],
     ["Search", search.recall === null || search.recall === 1 ? (STORES[search.store] ?? search.store) : `${STORES[search.store]}, finds ${percent(search.recall, 2)} of the ten nearest`],
     ["Last changed", new Date(changed).toLocaleString("en", { dateStyle: "medium", timeStyle: "short" })],
     ["Calibrated", calibration ? `yes: threshold ${calibration.threshold.toFixed(3)}, reached by at most ${percent(calibration.bound)} of wrong pairs` : `no: ${uncalibrated}`],
