@@ -5,7 +5,8 @@ ours.
     data set -> network -> neighbours -> metrics, diagnostics                       (judging)
 
 A part knows nothing of the parts beside it: a loss sees two tensors, never a config, a rank or a
-log. Metrics are told apart by their class: `metrics/base.py`. Shapes: N anchors, M references, D
+log. Where labels stand, items of a relevance may stand: who is the same as whom (`relevance.py`).
+Metrics are told apart by their class: `metrics/base.py`. Shapes: N anchors, M references, D
 embedding size, C classes, Q queries, G gallery items, K neighbours.
 """
 
