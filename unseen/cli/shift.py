@@ -39,5 +39,7 @@ def shift(
         sizes = (str(len(each.train)), str(len(each.test)))
         table.add_row(str(each.step), f"{each.distance:.4g}", *sizes, each.made_by)
     console.print(table)
-    words = f"{shlex.quote(data)} protocol=shift shift.step=7 shift.table={shlex.quote(str(out))}"
-    console.print(f"Frechet distances of {ladder.of}: {out}. Next: unseen train {words}")
+    console.print(
+        f"Frechet distances of {ladder.of}: {out}. Next: unseen train {shlex.quote(data)} "
+        f"protocol=shift shift.step=7 shift.table={shlex.quote(str(out))}"
+    )
