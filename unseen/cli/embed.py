@@ -48,26 +48,20 @@ def embed(
     thousand pictures each; stopped or killed, the same command goes on. `--engine ray` shares them
     among workers, here or on a cluster.
     """
-    trained = Trained.open(run).at(size)
-    found = find(images)
-    file, suffix = Path(out), addresses.suffix(out)
-    if not suffix:
-        with display() as (_, watch):
-            _in_shards(
-                trained,
-                found,
-                addresses.as_place(out.rstrip("/")),
-                chosen_engine(engine, address, workers, trained.config.device),
-                size,
-                shard,
-                watch.of("embedding"),
-            )
-        return
-    if suffix not in (*ARRAYS, *table_file.SUFFIXES) or engine != "local":
+    is_folder, suffix = out.endswith("/") or not addresses.suffix(out), addresses.suffix(out)
+    if not is_folder and (suffix not in (*ARRAYS, *table_file.SUFFIXES) or engine != "local"):
         raise ValueError(
             "--out must end in .npz, .npy, .csv, .tsv or .parquet, or be a folder (vectors/), as "
-            f"--engine ray needs, got {out}"
+            f"--engine ray needs; got {out}"
         )
+    trained = Trained.open(run).at(size)
+    found = find(images)
+    if is_folder:
+        who = chosen_engine(engine, address, workers, trained.config.device)
+        with display() as (_, watch):
+            folder, progress = addresses.as_place(out.rstrip("/")), watch.of("embedding")
+            _in_shards(trained, found, folder, who, size, shard, progress)
+        return
     unreadable: dict[int, UnreadablePictureError] = {}
     with display() as (_, watch):
         pictures, progress = [source.picture for source in found], watch.of("embedding")
@@ -77,7 +71,7 @@ def embed(
         raise ValueError(f"none of the {len(found):,} files can be read; the first: {left_out[0]}")
     sources = [source for place, source in enumerate(found) if place not in unreadable]
     paths, labels = [str(s.path) for s in sources], [s.label or "" for s in sources]
-    _write(file, vectors.numpy(), paths, labels)
+    _write(Path(out), vectors.numpy(), paths, labels)
     less = f", {len(left_out):,} files left out" if left_out else ""
     console.print(f"{len(sources):,} vectors of {vectors.shape[1]} numbers: {out}{less}")
     tell_left_out(left_out)

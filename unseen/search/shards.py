@@ -177,10 +177,10 @@ def embedded_by(
     if known is None or not names.keys() <= {source.name for source in _every(known, aside)}:
         shutil.rmtree(aside, ignore_errors=True)
         known = begin(model, [source for source, _ in wanted], aside, thumbnails=True)
-    for _, path, why in complete(known, aside, engine, size, progress):
-        for source, id in wanted:
-            if str(source.path) == path:
-                lost(Unreadable((source, id), why))
+    reasons = {path: why for _, path, why in complete(known, aside, engine, size, progress)}
+    for one in wanted:
+        if (why := reasons.get(str(one[0].path))) is not None:
+            lost(Unreadable(one, why))
     for rows in _rows(known, aside):
         columns = zip(rows.facts, rows.vectors, rows.thumbnails, strict=True)
         yield [
