@@ -92,6 +92,34 @@ def test_two_processes_are_one(runs: int, torchrun: bool, tmp_path: Path) -> Non
         check_torchrun_goes_on(tmp_path)
 
 
+THIRD = """
+import json, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from two_processes import centres
+from unseen.training.processes import joined_here
+folder, rank = Path(sys.argv[2]), int(sys.argv[3])
+with joined_here(folder / "meeting", rank, 3) as processes:
+    (folder / f"found-{rank}.json").write_text(json.dumps(centres(processes)))
+"""
+
+
+@pytest.mark.slow
+def test_three_processes_hold_the_class_centres_of_one(tmp_path: Path) -> None:
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", THIRD, str(HERE), str(tmp_path), str(rank)],
+            env=environment(tmp_path / "cache"),
+        )
+        for rank in range(3)
+    ]
+    assert [process.wait(timeout=600) for process in ranks] == [0, 0, 0]
+    found = [json.loads((tmp_path / f"found-{rank}.json").read_text()) for rank in range(3)]
+    assert found[0] == found[1] == found[2]
+    assert len(found[0]) == 9
+    assert max(found[0].values()) < 1e-10
+
+
 def check_torchrun_goes_on(folder: Path) -> None:
     """The run that lost a process ends like the undisturbed one."""
     sys.path.insert(0, str(HERE))

@@ -139,7 +139,6 @@ def centre_loss(name: str, rate: float, shards: Processes | None) -> Any:
 
 def centre_difference(alone: WholeBatch, shared: WholeBatch, rows: slice, seed: int) -> float:
     """Gradients of the network and of the rows that are here, and a step of both."""
-    difference = 0.0
     (whole,), (part,) = (list(step.objective.parameters()) for step in (alone, shared))
     descents = [descent_of(alone, False, Processes()), descent_of(shared, True, shared.processes)]
     images = torch.randn(
@@ -154,8 +153,7 @@ def centre_difference(alone: WholeBatch, shared: WholeBatch, rows: slice, seed: 
     norms = [torch.tensor(descent.step(0)) for descent in descents]
     pairs += [(norms[0], norms[1]), (part.detach(), whole.detach()[rows])]
     difference = max(float((a - b).abs().max()) for a, b in pairs)
-    every = shared.processes.gather(torch.tensor([difference]), [1, 1])
-    return float(every.max())
+    return float(shared.processes.largest(torch.tensor(difference)))
 
 
 def descent_of(step: WholeBatch, divided: bool, processes: Processes) -> Descent:
