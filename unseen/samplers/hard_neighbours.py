@@ -64,8 +64,9 @@ class HardNeighbours(EmbeddedSampler):
         check_enough_classes(len(eligible), batch_size, per_class)
         if len(eligible) < self.num_groups + skip:
             raise ValueError(
-                f"a batch of {self.num_groups} classes beside skip={skip} needs as many training "
-                f"classes together, there are {len(eligible)}: lower skip or batch_size"
+                f"a batch of {self.num_groups} classes beside skip={skip} needs "
+                f"{self.num_groups + skip} training classes, there are {len(eligible)}: lower "
+                "skip or batch_size"
             )
         self.neighbours, self.skip = neighbours, skip
         self.num_seeds = -(-self.num_groups // (1 + neighbours))
