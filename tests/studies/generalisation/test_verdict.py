@@ -100,7 +100,8 @@ def test_three_that_are_not(
     monkeypatch.setattr(verdict, "_failed", lambda results: {})
     found = held_up(results(dict.fromkeys(METHODS, 0.6), noise=0.1))
     assert not found.is_told
-    assert "not told apart from all others (" in found.sentence
+    assert "not told apart from all others" in found.sentence
+    assert "points would have been seen" in found.detail
     assert found.sentence.endswith("which 3 hold up best cannot be told.")
 
 
@@ -109,6 +110,7 @@ def test_gates_that_fail_are_the_answer(results: Callable[..., Results]) -> None
     found = held_up(results(dict.fromkeys(METHODS, 0.6)))
     assert not found.is_told
     assert "cannot be told: 0 of 5 pass the gates of a verdict" in found.sentence
+    assert "not tuned (5 methods)" in found.detail
     assert all("not tuned" in each.failed for each in found.standings)
 
 

@@ -43,7 +43,7 @@ def write(
 def sections_of(results: Results, measured: Measured, size: Size) -> list[Section]:
     """What is shown; the first sentence of the first is the headline."""
     answer, curves = held_up(results), shift_curves(results)
-    found = [answer.sentence, *_gates(answer)]
+    found = [answer.sentence, *([answer.detail] if answer.detail else []), *_gates(answer)]
     tables = [shift_table(curves, results.plan.metric)] if curves else []
     sections = [
         Section("Shift", found, [*tables, _judged(answer)], shift_figures(results)),

@@ -34,11 +34,13 @@ class Standing:
 
 @dataclass(frozen=True)
 class HeldUp:
-    """standings: the highest area first. sentence: the answer. is_told: three hold up best."""
+    """standings: the highest area first. sentence: the answer. is_told: three hold up best. detail:
+    what stands behind it, in a sentence."""
 
     standings: tuple[Standing, ...]
     sentence: str
     is_told: bool
+    detail: str = ""
 
 
 def held_up(results: Results) -> HeldUp:
@@ -56,10 +58,10 @@ def held_up(results: Results) -> HeldUp:
     if not best:
         sentence = (
             f"Which methods hold up best as classes become stranger cannot be told: "
-            f"{len(judged)} of {len(standings)} pass the gates of a verdict "
-            f"({_reasons(standings)}). The highest are {_named(standings[:BEST])}."
+            f"{len(judged)} of {len(standings)} pass the gates of a verdict."
         )
-        return HeldUp(tuple(standings), sentence, is_told=False)
+        detail = f"Why: {_reasons(standings)}. The highest are {_named(standings[:BEST])}."
+        return HeldUp(tuple(standings), sentence, is_told=False, detail=detail)
     return _answer(results, standings, judged, best)
 
 
@@ -81,12 +83,12 @@ def _answer(
     if apart:
         sentence = f"{_named(best)} hold{'s' * (len(best) == 1)} up best as classes become stranger"
         return HeldUp(tuple(standings), f"{sentence}{among}: told apart from all others.", True)
-    power = f" ({100 * max(seen):.1f} points could have been seen)" if seen else ""
+    detail = f"A difference of {100 * max(seen):.1f} points would have been seen." if seen else ""
     sentence = (
         f"{_named(best)} are highest{among} as classes become stranger, but not told apart from "
-        f"all others{power}: which {len(best)} hold up best cannot be told."
+        f"all others: which {len(best)} hold up best cannot be told."
     )
-    return HeldUp(tuple(standings), sentence, is_told=False)
+    return HeldUp(tuple(standings), sentence, is_told=False, detail=detail)
 
 
 def area_effect(results: Results, first: str, second: str, level: float = 0.95) -> Effect | None:
@@ -144,15 +146,15 @@ def _failed(results: Results) -> dict[str, str]:
         for gate in each.gates:
             for method in (each.arm, each.against) if gate.arm == BOTH else (gate.arm,):
                 if not gate.passed:
-                    found.setdefault(method, {})[gate.why] = None
+                    found.setdefault(method, {}).update(dict.fromkeys(gate.why.split(", ")))
     return {method: "; ".join(reasons) for method, reasons in found.items()}
 
 
 def _reasons(standings: Sequence[Standing]) -> str:
     """What fails most often, with how many methods."""
     every = [why for each in standings for why in each.failed.split("; ") if why]
-    often = sorted(dict.fromkeys(every), key=every.count, reverse=True)[:2]
-    return "; ".join(f"{why}: {every.count(why)}" for why in often) or "too few methods"
+    often = sorted(dict.fromkeys(every), key=every.count, reverse=True)[:4]
+    return "; ".join(f"{why} ({every.count(why)} methods)" for why in often) or "too few methods"
 
 
 def _named(standings: Sequence[Standing]) -> str:
