@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from unseen.search import space_map
 from unseen.search.space_map import fit_maps
 from unseen.search.upgrade import Pairs, chosen, compare
 
@@ -22,7 +23,9 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("old", type=Path)
     parser.add_argument("new", type=Path)
+    parser.add_argument("--most-stretch", type=float, default=space_map.MOST_STRETCH)
     asked = parser.parse_args()
+    space_map.MOST_STRETCH = asked.most_stretch
     old, new = (np.load(path) for path in (asked.old, asked.new))
     assert (old["labels"] == new["labels"]).all(), "two data sets"
     vectors = [unit(held["features"]) for held in (old, new)]
