@@ -203,7 +203,9 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("words", REFUSED)
+@pytest.mark.parametrize(
+    "words", [w if "loss" in w else pytest.param(w, marks=pytest.mark.slow) for w in REFUSED]
+)
 def test_parts_that_need_classes_are_refused_and_others_named(words: str, tmp_path: Path) -> None:
     context = made(tmp_path, KINDS["label_sets"], "memory=none", *words.split())
     with pytest.raises(ValueError, match=REFUSED[words]):

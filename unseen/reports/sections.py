@@ -48,6 +48,15 @@ MEANINGS = {
         "with R others of its class, how many of the R nearest are right, and how early",
     ),
     "r_precision": ("R-precision", "the share of right ones among those R nearest"),
+    "hierarchical_ap": (
+        "H-AP",
+        "average precision in which a picture that shares some levels with the query counts a part",
+    ),
+    "ndcg": (
+        "nDCG@k",
+        "how much the first k pictures have in common with the query, early ones more, of the most "
+        "possible",
+    ),
     "nmi": (
         "NMI",
         "how well a blind grouping (k-means) of the test pictures agrees with their classes",

@@ -33,7 +33,13 @@ ROWS = {
     "features": "features as given",
 }
 OVER_CLASSES = "mean over classes"
-METRICS = {"map_at_r": "mAP@R", "r_precision": "R-precision", "nmi": "NMI"}
+METRICS = {
+    "map_at_r": "mAP@R",
+    "r_precision": "R-precision",
+    "nmi": "NMI",
+    "hierarchical_ap": "H-AP",
+    "average_set_intersection": "ASI",
+}
 ON_TEST = "Chosen on test classes: not comparable with scores chosen on validation classes."
 
 
@@ -72,7 +78,7 @@ def metric_names(result: Result) -> list[str]:
 def metric_title(name: str) -> str:
     """recall@1 -> R@1, map_at_r -> mAP@R, ./mine.py:First -> First."""
     name = short_name(name)
-    return METRICS.get(name, name.replace("recall@", "R@"))
+    return METRICS.get(name, name.replace("recall@", "R@").replace("ndcg@", "nDCG@"))
 
 
 def row_names(result: Result) -> list[str]:
@@ -80,7 +86,14 @@ def row_names(result: Result) -> list[str]:
     known = [name for name in ROWS if name in result.scores]
     others = set(result.scores) - set(known)
     smaller = [row_at(name, size) for size in sizes(result) for name in ("trained", "principal")]
-    return [*known, *sorted(others - set(smaller)), *(name for name in smaller if name in others)]
+    further = sorted(others - set(smaller), key=_by_column)
+    return [*known, *further, *(name for name in smaller if name in others)]
+
+
+def _by_column(row: str) -> tuple[str, int, str]:
+    """Rows by another label column together, those of each as the others are."""
+    name, _, column = row.partition(" by ")
+    return column, list(ROWS).index(name) if name in ROWS else len(ROWS), name
 
 
 def sizes(result: Result) -> list[int]:
