@@ -49,6 +49,7 @@ def select(
     precision: Precision = "auto",
     tally: Tally | None = None,
     held: Integers | None = None,
+    floor: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:  # two [Q, keep]
     """Largest similarities of each query, largest first, and their gallery positions (-1: none).
 
@@ -57,7 +58,8 @@ def select(
     Near-equals are listed as rounding has it, and which of several ends a list is left open: that
     is `settle`'s. On a CPU, `progress` is told from other threads, one at a time. `precision` is
     for tests: by itself the faster one is taken. `tally` counts. `held` are the gallery's integers,
-    where they are kept from one call to the next.
+    where they are kept from one call to the next; with them, only what lies above `floor` [Q] need
+    be listed.
     """
     in_integers = held is not None or _in_integers(space, precision)
     list_bytes = (ROOM * keep + GROUP) * (space.left.element_size() + 4)
@@ -67,7 +69,10 @@ def select(
         mirrored, height, width = False, HIGH, WIDE  # better bars are worth more
         width = max(width, min(WIDEST, HIGH * WIDE // max(1, len(space.left))))
     product = Product(space, height, width, exclude, in_integers=in_integers, held=held)
-    lists = (_by_triangle if mirrored else _by_rows)(product, keep, progress)
+    if mirrored:
+        lists = _by_triangle(product, keep, progress)
+    else:
+        lists = _by_rows(product, keep, progress, None if floor is None else floor[product.queries])
     if tally is not None:
         tally.pairs += product.tally.pairs
         tally.again += product.tally.again
@@ -107,7 +112,9 @@ def _by_triangle(product: Product, keep: int, progress: Progress | None) -> list
     return [lists[i] for i in range(count)]
 
 
-def _by_rows(product: Product, keep: int, progress: Progress | None) -> list[Lists]:
+def _by_rows(
+    product: Product, keep: int, progress: Progress | None, floor: Tensor | None = None
+) -> list[Lists]:
     """Panels of queries, each against the whole gallery; only finished lists are held."""
     lists: dict[int, Lists] = {}
     tick = _Ticker(progress, len(product.rows) * len(product.columns))
@@ -115,6 +122,8 @@ def _by_rows(product: Product, keep: int, progress: Progress | None) -> list[Lis
     def work(i: int) -> None:
         rows = product.rows[i]
         best = Best(rows.stop - rows.start, keep, product.left)
+        if floor is not None:
+            best.bar = floor[rows].clone()
         for j in range(len(product.columns)):
             product.offer(i, j, best)
             tick()

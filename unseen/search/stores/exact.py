@@ -61,13 +61,14 @@ class Exact:
         if len(queries) * int(self.starts[-1]) <= few.MOST:
             forbidden = None if allowed is None else ~torch.from_numpy(allowed)
             return nearest_of_few(queries, k, self._integers, self._rows, forbidden)
-        found = []
+        best = best_of([], len(queries), k)
         for part, start in zip(self.parts, self.starts.tolist(), strict=False):
             held = self._integers[start : start + len(part)]
             space = Space(queries, part, queries, part, None, 0.0, 0.0)
             here = _part(allowed, start, len(part))
-            found.append(_moved(_excluding(space, min(k, len(part)), here, held), start))
-        return best_of(found, len(queries), k)
+            found = _excluding(space, min(k, len(part)), here, held, best[0][:, -1])
+            best = best_of([best, _moved(found, start)], len(queries), k)
+        return best
 
     @cached_property
     def _integers(self) -> Integers:
@@ -145,11 +146,18 @@ def _direct(sim: Tensor, k: int, allowed: Mask | None) -> Nearest:
     return best_of([(values, rows)], len(sim), k)
 
 
-def _excluding(space: Space, k: int, allowed: Mask | None, held: Integers | None = None) -> Nearest:
+def _excluding(
+    space: Space,
+    k: int,
+    allowed: Mask | None,
+    held: Integers | None = None,
+    floor: Tensor | None = None,
+) -> Nearest:
     if allowed is None:
-        return select(space, k, block=BLOCK, held=held)
+        return select(space, k, block=BLOCK, held=held, floor=floor)
     forbidden = ~torch.from_numpy(allowed)
-    return select(space, k, exclude=lambda _, items: forbidden[items], block=BLOCK, held=held)
+    without = lambda _, items: forbidden[items]  # noqa: E731
+    return select(space, k, exclude=without, block=BLOCK, held=held, floor=floor)
 
 
 def _part(allowed: Mask | None, start: int, count: int) -> Mask | None:
