@@ -10,10 +10,10 @@ from unseen.evaluation.gain import Gain
 from unseen.evaluation.open_set import OpenSet, RejectionPoint
 from unseen.experiment.few_shots import FILE, FewShots
 from unseen.experiment.open_set import FILE as OPEN_FILE
+from unseen.pages import Part
 from unseen.statistics import Interval
 from unseen.studies.beyond import beyond_tables, judged_beyond, mean_gain
 from unseen.studies.engine import local_storage
-from unseen.studies.report import write
 from unseen.studies.results import read
 from unseen.studies.worker import Worker
 from unseen.training.run_folder import RunFolder
@@ -58,7 +58,8 @@ def test_tables_of_a_study(stub: ModuleType, tmp_path: Any) -> None:
     ]
     assert few.rows[1][4].startswith("+11.0 (")
     assert open_sets.rows == [["margin", "10.0", "20.0", "30.0", "40.0", "81.0", "64.0", "72.0"]]
-    assert "Few shots and open sets" in write(results).read_text()
+    html = Part.of("studies/beyond", "Few shots and open sets", tables=[few, open_sets]).html
+    assert "<td>72.0</td>" in html
     without = [replace(found, shots={}, open_sets=[])]
     assert beyond_tables(without, "recall@1") == []
 

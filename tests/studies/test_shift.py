@@ -78,13 +78,17 @@ def test_curves_points_and_baselines(finished: Results) -> None:
     assert flat.change == pytest.approx(0, abs=1e-9)
 
 
-def test_table_figure_and_page(finished: Results) -> None:
+def test_table_and_figure(finished: Results) -> None:
     table = shift_table(shift_curves(finished), "recall@1")
     assert [row[0] for row in table.rows] == ["margin", "triplet", "untrained network"]
     assert table.rows[0][-1] == "-20.0"
     (drawn,) = shift_figures(finished)
     labels = [text.get_text() for text in drawn.figure.legends[0].get_texts()]
     assert labels[0].startswith("margin (")
+
+
+@pytest.mark.slow
+def test_the_page(finished: Results) -> None:
     page = write(finished).read_text()
     assert "As classes become stranger" in page
     assert (finished.out / "report" / "figures" / "shift.png").exists()
