@@ -106,7 +106,14 @@ def test_what_datasets_saves(root: Path, tmp_path: Path) -> None:
     pytest.importorskip("datasets")
     word = formats.datasets(root, tmp_path / "saved")
     assert find_data.data_table(word)["name"] == "hugging_face"
-    assert opened(word).fingerprint() == opened(str(root)).fingerprint()
+    assert_same_content(opened(word), opened(str(root)))
+
+
+def assert_same_content(data: Any, plain: Any) -> None:
+    """`datasets` keeps the last part of a path: where these repeat, items are known by row."""
+    assert data.digests() == plain.digests()
+    assert data.labels.tolist() == plain.labels.tolist()
+    assert list(data.label_names) == list(plain.label_names)
 
 
 @pytest.mark.slow
@@ -114,8 +121,7 @@ def test_datasets_by_name(root: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     library = pytest.importorskip("datasets")
     monkeypatch.setattr(library.config, "HF_DATASETS_CACHE", str(tmp_path / "hub"))
     word = formats.parquet(root, tmp_path / "named")
-    data = opened(f"hf:{word}")
-    assert data.fingerprint() == opened(str(root)).fingerprint()
+    assert_same_content(opened(f"hf:{word}"), opened(str(root)))
 
 
 def test_without_datasets_a_name_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
