@@ -112,10 +112,10 @@ def headline(run: StoredRun) -> Headline:
 
 
 def head_bars(result: Result) -> list[tables.ScoreRow]:
-    """Recall@1 of every row that has it; smaller sizes have a figure of their own."""
+    """Recall@1 of every descriptor that has it; smaller sizes have a figure of their own."""
     rows = {name: cells for name, cells in result.scores.items() if AT not in name}
     shown = tables.score_rows(replace(result, scores=rows), ["recall@1"])
-    return [row for row in shown if row.cells[0]]
+    return [row for row in shown if row.cells[0] and row.title != tables.OVER_CLASSES]
 
 
 def scores(result: Result) -> Part:
