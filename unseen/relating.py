@@ -22,6 +22,7 @@ from unseen.relevance import (
     same_classes,
 )
 
+LARGEST = 2000  # items of a class of a level that is judged by unasked: mAP@R looks as deep
 _WHY = {
     "levels": "the data have levels",
     "label_sets": "the data have sets of labels",
@@ -66,7 +67,8 @@ def settled_relevance(config: Config, dataset: Dataset) -> Relating:
     levels = [
         name
         for name in annotations.levels
-        if not same_classes(annotations.labels[name], dataset.labels)
+        if np.bincount(annotations.labels[name]).max() <= LARGEST
+        and not same_classes(annotations.labels[name], dataset.labels)
     ]
     by = list(dict.fromkeys([*levels, *given.by]))
     return given.model_copy(update={"by": by, "kind": kind})
