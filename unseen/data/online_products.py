@@ -4,7 +4,7 @@ Source   H. O. Song et al., Deep Metric Learning via Lifted Structured Feature E
          https://arxiv.org/abs/1511.06452
 Layout   `Ebay_train.txt` and `Ebay_test.txt` (`image_id class_id super_class_id path`) beside the
          folders `bicycle_final` ...; lists may stand in `Info_Files`, pictures in `images`.
-Labels   the product; `super_class` is the level above it, and judged by as well.
+Labels   the product; `super_class` is the level above it (judged by with `relevance.by`).
 """
 
 from pathlib import Path
