@@ -10,6 +10,7 @@ import torch
 from PIL import Image
 
 from unseen.experiment.trained import Trained
+from unseen.search import embedding
 from unseen.search import ingest as ingesting
 from unseen.search import manifest as manifests
 from unseen.search import segment as segments
@@ -49,15 +50,16 @@ class Counted:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, stop_after: int | None = None) -> None:
         self.paths: list[str] = []
-        prepare = ingesting._prepare
+        prepare = embedding._prepared
 
-        def counting(model: Trained, source: ingesting.Source, id: int | None) -> object:
+        def counting(model: Trained, wanted: embedding.Wanted, thumbnails: bool) -> object:
             if stop_after is not None and len(self.paths) >= stop_after:
                 raise KeyboardInterrupt
-            self.paths.append(str(source.path))
-            return prepare(model, source, id)
+            self.paths.append(str(wanted[0].path))
+            return prepare(model, wanted, thumbnails)
 
-        monkeypatch.setattr(ingesting, "_prepare", counting)
+        monkeypatch.setattr(embedding, "_prepared", counting)
+        monkeypatch.setattr(embedding, "_TOGETHER", 1)
         for name in ("BATCH", "COMMIT"):
             monkeypatch.setattr(ingesting, name, 2)
 
