@@ -67,6 +67,28 @@ def test_a_file_is_flushed_before_it_gets_its_name_and_its_folder_after(
     assert moments == ["file", "rename", "folder"]
 
 
+@pytest.mark.parametrize("moment", ["fsync", "replace"])
+def test_a_folder_is_there_whole_or_not_at_all(
+    moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    place = tmp_path / "new" / "folder"
+    (place.parent / ".folder.part").mkdir(parents=True)  # of a writer that was killed
+    (place.parent / ".folder.part" / "stale").touch()
+    with monkeypatch.context() as broken:
+        broken.setattr(os, moment, full)
+        with pytest.raises(OSError, match="No space left"), files.new_folder(place) as aside:
+            (aside / "one").write_text("1")
+    assert list(place.parent.iterdir()) == []
+    with files.new_folder(place) as aside:
+        (aside / "one").write_text("1")
+        assert not place.exists()
+    assert [path.name for path in place.rglob("*")] == ["one"]
+    assert list(place.parent.iterdir()) == [place]
+
+
 def test_the_second_writer_is_told_who_writes(tmp_path: Path) -> None:
     place = tmp_path / "run" / ".lock"
     with Lock(place, "training"), pytest.raises(InUseError, match="by process") as caught:

@@ -2,6 +2,7 @@
 
     replace_bytes(path, content)     readers see the old file or the new one, whatever happens
     with replacing(path) as aside:   the same, for whoever writes to a path on their own
+    with new_folder(path) as aside:  a folder of many files, whole or not there
     with Lock(folder / ".lock"):     one writer at a time
 
 Every file of the toolkit that counts passes here: written aside, flushed, renamed (`os.fsync` and
@@ -13,6 +14,7 @@ import fcntl
 import hashlib
 import json
 import os
+import shutil
 import socket
 import time
 import uuid
@@ -60,6 +62,23 @@ def replacing(path: Path) -> Iterator[Path]:
         raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         aside.unlink(missing_ok=True)
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """A folder to fill, whose files are flushed by whoever writes them; it becomes `path` when the
+    block has come to its end, and nothing is left of it otherwise. What a killed writer
+    left goes."""
+    aside = path.with_name(f".{path.name}.part")
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    try:
+        yield aside
+        flush_folder(aside)
+        os.replace(aside, path)
+        flush_folder(path.parent)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def is_aside(name: str) -> bool:

@@ -10,7 +10,6 @@ It is made aside and renamed: a folder of that name is whole.
 
 import hashlib
 import importlib.util
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from unseen.experiment.trained import Trained
 from unseen.export.inference import INPUT, OUTPUT, describe
 from unseen.export.onnx_file import write_onnx
 from unseen.export.torch_program import write_program
-from unseen.files import flush_folder
+from unseen.files import new_folder
 from unseen.nested import row_at
 from unseen.reports.tables import incomplete
 from unseen.training.result import Result, result_of
@@ -34,11 +33,8 @@ def write_bundle(trained: Trained, out: Path, pictures: Tensor) -> dict[str, flo
     """Writes the folder; returns the largest difference from PyTorch of each program in it."""
     if out.exists():
         raise ValueError(f"{out} exists already: choose another folder")
-    aside = out.with_name(f".{out.name}.part")
-    shutil.rmtree(aside, ignore_errors=True)
-    made = RunFolder(aside)
-    aside.mkdir(parents=True)
-    try:
+    with new_folder(out) as aside:
+        made = RunFolder(aside)
         made.write_text("config.toml", trained.config.to_toml())  # of a ladder, the kept rung's
         for name in ("weights.safetensors", "result.json"):
             if trained.folder.file(name).exists():
@@ -52,10 +48,6 @@ def write_bundle(trained: Trained, out: Path, pictures: Tensor) -> dict[str, flo
             differences["model.onnx"] = write_onnx(trained, aside / "model.onnx", pictures)
         made.write_text("README.md", card(trained, calibration))
         made.write_text("SHA256SUMS", _sums(aside))
-        os.replace(aside, out)
-        flush_folder(out.parent)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
     return differences
 
 

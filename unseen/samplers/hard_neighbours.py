@@ -23,7 +23,6 @@ Use      losses on pairs and triplets whose random batches have no hard negative
 """
 
 from functools import partial
-from typing import Any, ClassVar
 
 import numpy as np
 from torch import Tensor
@@ -38,8 +37,6 @@ from unseen.samplers.embedded.nearest_classes import nearest_classes
 
 class HardNeighbours(EmbeddedSampler):
     """neighbours: wrong classes that join a seed. skip: nearer ones passed over."""
-
-    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {}
 
     def __init__(
         self,

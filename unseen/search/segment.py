@@ -19,7 +19,6 @@ import hashlib
 import io
 import json
 import os
-import shutil
 import weakref
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -32,7 +31,7 @@ from numpy.typing import NDArray
 from pydantic_core import from_json
 
 from unseen.data.pictures.boxes import mark
-from unseen.files import CHUNK, flush_folder, sha256, write_bytes
+from unseen.files import CHUNK, flush_folder, new_folder, sha256, write_bytes
 from unseen.neighbours.codes import Codes
 from unseen.search.manifest import DamagedError, ModelEntry, Precision, SegmentEntry
 
@@ -303,20 +302,14 @@ def _write(
     lines: bytes,
     thumbnails: list[bytes],
 ) -> SegmentEntry:
-    place = index / FOLDER / name
-    aside = place.with_name(f"{name}.part")
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(parents=True)
     contents = {
         **{file: _npy(array) for file, array in stored.items()},
         "rows.npy": _npy(rows),
         "pictures.jsonl": lines,
         "thumbnails.bin": b"".join(thumbnails),
     }
-    files = {file: write_bytes(aside / file, content) for file, content in contents.items()}
-    flush_folder(aside)
-    os.replace(aside, place)
-    flush_folder(place.parent)
+    with new_folder(index / FOLDER / name) as aside:
+        files = {file: write_bytes(aside / file, content) for file, content in contents.items()}
     return SegmentEntry(name=name, rows=len(rows), files=files)
 
 

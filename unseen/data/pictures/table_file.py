@@ -105,9 +105,9 @@ def parquet_of(path: Place) -> Iterator[Any]:
     try:
         with addresses.reading(path) as file:
             yield parquet.ParquetFile(file)
-    except FileNotFoundError:
-        raise
     except (OSError, pyarrow.ArrowException) as error:
+        if getattr(error, "errno", None) is not None:  # of the system: no such file, no space
+            raise
         raise ValueError(f"{path} is not a whole Parquet file: {error}") from error
 
 
@@ -125,5 +125,5 @@ def arrow() -> tuple[Any, Any]:
         import pyarrow  # noqa: PLC0415 - an extra
         from pyarrow import parquet  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        raise ValueError(f"Parquet needs pyarrow: {install_command('formats')}") from error
+        raise ValueError(f"Parquet needs pyarrow: {install_command('parquet')}") from error
     return pyarrow, parquet

@@ -11,31 +11,21 @@ Made aside and renamed: a folder of that name is whole.
 """
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from unseen.files import flush_folder, write_bytes
+from unseen.files import new_folder, write_bytes
 from unseen.search.exchange.rows import CHUNK, Exported, Header, Rows
 from unseen.search.segment import Facts
 
 
 def write(out: str, header: Header, chunks: Iterator[Rows], table: str) -> None:
     """The whole folder or none. table: a folder has no name for it."""
-    place = Path(out)
-    aside = place.with_name(f".{place.name}.part")
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(parents=True)
-    try:
+    with new_folder(Path(out)) as aside:
         _fill(aside, header, chunks)
         write_bytes(aside / "header.json", header.model_dump_json().encode())
-        flush_folder(aside)
-        os.replace(aside, place)
-        flush_folder(place.parent)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
 
 
 def _fill(folder: Path, header: Header, chunks: Iterator[Rows]) -> None:

@@ -17,23 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from unseen.extras import install_command
+from unseen.data.pictures.table_file import arrow
 from unseen.search.exchange.rows import Header, Rows
 from unseen.search.segment import Facts
 
 KEY = b"unseen"
 
 
-def arrow() -> Any:
-    try:
-        import pyarrow  # noqa: PLC0415 - an extra
-    except ModuleNotFoundError as error:
-        raise ValueError(f"this needs pyarrow: {install_command('parquet')}") from error
-    return pyarrow
-
-
 def schema_of(header: Header) -> Any:
-    pa = arrow()
+    pa, _ = arrow()
     columns = [
         pa.field("id", pa.int64()),
         pa.field("path", pa.string()),
@@ -53,7 +45,7 @@ def header_in(schema: Any, source: object) -> Header:
 
 
 def to_batch(rows: Rows, schema: Any) -> Any:
-    pa = arrow()
+    pa, _ = arrow()
     flat = pa.array(np.ascontiguousarray(rows.vectors).ravel())
     told = {
         field.name: [getattr(facts, field.name) for facts in rows.facts] for field in fields(Facts)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from unseen.data.pictures.table_file import arrow
 from unseen.extras import install_command
 from unseen.search.manifest import LanceEntry
 from unseen.search.stores.outside import BATCH, Choice, Found, Ids, Outside, UnavailableError
@@ -71,7 +72,7 @@ class Lance(Outside):
     def insert(
         self, serials: Ids, vectors: NDArray[np.float32], labels: Sequence[str | None]
     ) -> None:
-        pa = _arrow()
+        pa, _ = arrow()
         flat = pa.array(np.ascontiguousarray(vectors).ravel())
         columns = [
             pa.array(serials),
@@ -112,7 +113,7 @@ class Lance(Outside):
 
     @property
     def _schema(self) -> Any:
-        pa = _arrow()
+        pa, _ = arrow()
         vector = pa.list_(pa.float32(), self.size)
         return pa.schema([("serial", pa.int64()), ("label", pa.string()), ("vector", vector)])
 
@@ -152,9 +153,3 @@ def _condition(choice: Choice) -> str:
 def _column(table: Any, name: str) -> NDArray[Any]:
     column: NDArray[Any] = table[name].to_numpy()
     return column
-
-
-def _arrow() -> Any:
-    import pyarrow  # noqa: PLC0415 - LanceDB brings it
-
-    return pyarrow
