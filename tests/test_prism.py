@@ -72,7 +72,8 @@ class Slow:
         stays = [value == 1 or value > limit for value in p]
         if not any(stays):
             self.thresholds = [threshold]
-            stays = [value > threshold for value in p]
+            smallest = sorted(range(len(p)), key=lambda place: p[place])[:number]
+            stays = [place not in smallest for place in range(len(p))]
         return stays
 
 
@@ -96,6 +97,16 @@ def test_where_none_would_stay_the_window_begins_anew() -> None:
     for x in (right, right + 0.1, turned, right):
         assert ours(x, labels).tolist() == slow(x, labels)
     assert int((~ours.thresholds.isnan()).sum()) == len(slow.thresholds) == 2
+
+
+def test_of_equal_items_some_stay() -> None:
+    """A collapsed network gives all items one probability: none lies above it."""
+    ours, slow = Prism(2, 2, 0.5, 5, 50).double(), Slow(0.5, 5, 50, 0)
+    for labels in (torch.tensor([0, 1] * 3), torch.tensor([0] * 6), torch.tensor([1, 0] * 3)):
+        x = torch.ones(6, 2, dtype=torch.float64)
+        stays = ours(x, labels)
+        assert stays.any()
+        assert stays.tolist() == slow(x, labels)
 
 
 def test_wrong_labels_are_found() -> None:

@@ -10,10 +10,10 @@ Formula  x[i] the unit embedding of item i, w[c] the mean of the unit embeddings
          the probability that label y of item i is right. An item of a class that is not in the
          memory yet has P = 1, and stays. In each batch of N the threshold is the floor(share * N)-
          th smallest P, unless that is 1; an item stays if its P lies above the mean of the last
-         `window` thresholds (the smooth top-R of the paper). Where none would stay, those above
-         the batch's own threshold do, and the window begins anew. What stays is priced and enters
-         the memory; the rest does neither. (The authors' code also counts classes the memory does
-         not hold, each with exp(0) = 1; here they do not count.)
+         `window` thresholds (the smooth top-R of the paper). Where none would stay, all but the
+         floor(share * N) of the smallest P do, and the window begins anew. What stays is priced
+         and enters the memory; the rest does neither. (The authors' code also counts classes the
+         memory does not hold, each with exp(0) = 1; here they do not count.)
 Values   share: of wrong labels, as far as one knows it; the authors set the true one, 0.5 for their
          noisiest data; 0.2 is ours. window 30, size 9,500 of 9,558 items (authors' config for
          Cars98N), 8,192 here as in their defaults. start_step 0 (theirs).
@@ -103,5 +103,5 @@ class Prism(nn.Module):
         if not stays.any():
             self.thresholds.fill_(torch.nan)
             self.thresholds[-1] = threshold
-            stays = probability > threshold
+            stays[probability.argsort(stable=True)[place:]] = True  # of equals, too, some
         return stays
