@@ -45,6 +45,11 @@ def test_by_hand() -> None:
     assert slow([0.5, 1.0], 1) == pytest.approx((0.5 + (1 + 0.5) / 2) / 1.5)
 
 
+def test_where_nobody_has_a_relative() -> None:
+    found = retrieve(torch.randn(4, 3), torch.arange(4), 0, grades=True)
+    assert HierarchicalAp()(found).isnan().all()
+
+
 def test_bad_values() -> None:
     with pytest.raises(ValueError, match="alpha must be"):
         HierarchicalAp(0)

@@ -37,15 +37,13 @@ class HierarchicalAp(Retrieval):
     def on_queries(self, neighbours: Neighbours) -> Tensor:  # [Q]
         ranks, grades = graded_of(neighbours).ranks, graded_of(neighbours).grades
         values = grades.unique()
-        values = values[values > 0]
-        number = torch.stack([(grades == v).sum(1) for v in values], dim=1)  # [Q, V]
-        relevance = torch.zeros_like(grades)
-        for place, value in enumerate(values):
-            each = value**self.alpha / number[:, place].clamp(min=1)
-            relevance = torch.where(grades == value, each[:, None], relevance)
-        gained = torch.zeros_like(grades)
-        for place, value in enumerate(values):  # those of one grade that stand above, or there
-            each = value**self.alpha / number[:, place].clamp(min=1)
-            above = (grades == value).cumsum(1)
-            gained += torch.minimum(relevance, each[:, None]) * above
+        worth = [  # of one item of each grade, with the grade
+            (value, value**self.alpha / (grades == value).sum(1, keepdim=True).clamp(min=1))
+            for value in values[values > 0]
+        ]
+        relevance, gained = torch.zeros_like(grades), torch.zeros_like(grades)
+        for value, each in worth:
+            relevance += each * (grades == value)
+        for value, each in worth:  # those of one grade that stand above, or there
+            gained += torch.minimum(relevance, each) * (grades == value).cumsum(1)
         return (gained / ranks.clamp(min=1)).sum(1) / relevance.sum(1)
