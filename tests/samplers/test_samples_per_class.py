@@ -200,3 +200,6 @@ def test_temperature_draws_by_a_power_of_the_size(
         assert abs(times[size] - 3000 * share) < 5 * (3000 * share * (1 - share)) ** 0.5
     with pytest.raises(ValueError, match="temperature must be a number, and goes with variant"):
         SamplesPerClass(items, labels, 2, per_class=2, temperature=0.5, variant="by_size")
+    for far in (-1000.0, 1000.0):
+        with pytest.raises(ValueError, match="some classes would never be drawn"):
+            SamplesPerClass(items, labels, 2, per_class=2, temperature=far)

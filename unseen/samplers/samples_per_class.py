@@ -27,6 +27,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unseen.contracts import IntArray
 from unseen.samplers.base import (
@@ -92,8 +93,7 @@ class SamplesPerClass(BatchSampler):
         sizes = self._index.sizes[eligible]
         self._shares = sizes / sizes.sum() if variant == "by_size" else None
         if temperature is not None:
-            weights = (sizes / sizes.max()) ** temperature
-            self._shares = weights / weights.sum()
+            self._shares = _by_power(sizes, temperature)
         self._walked = Replayed(self._walk)
 
     def left_out(self) -> dict[str, int]:
@@ -137,3 +137,15 @@ class SamplesPerClass(BatchSampler):
         """A small class repeats some of its images."""
         missing = self.per_class - len(group)
         return np.concatenate([group, generator.choice(group, missing)]) if missing else group
+
+
+def _by_power(sizes: IntArray, temperature: float) -> NDArray[np.float64]:  # [C]
+    """The share of each class, its size to a power."""
+    powers = temperature * np.log(sizes)
+    weights: NDArray[np.float64] = np.exp(powers - powers.max())
+    if not weights.all():
+        raise ValueError(
+            f"temperature={temperature} is so far from 0 that some classes would never be drawn: "
+            "values between 0 and 1 are usual"
+        )
+    return weights / weights.sum()
