@@ -2,7 +2,7 @@
 
 Paper    N. Lin et al., An Effective Deployment of Contrastive Learning in Multi-label Text
          Classification, Findings of ACL 2023, https://arxiv.org/abs/2212.00552: supervised
-         contrastive learning of pictures with several labels, weighed by Jaccard's index
+         contrastive learning of texts with several labels, weighed by Jaccard's index
 Formula  for an anchor a, all others A(a), grades g, cosine similarities S:
 
              L(a) = -sum over p in A(a) of w[a,p] log( exp(S[a,p] / temperature)
