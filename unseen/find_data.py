@@ -11,11 +11,10 @@ from unseen import data as data_sets
 from unseen.addresses import Place
 from unseen.config_tables import Part
 from unseen.contracts import Dataset, Progress
-from unseen.data.base import INCOMPLETE
+from unseen.data.base import HUB, INCOMPLETE
 from unseen.data.folder import layout
 from unseen.names import advice, near_path
 
-HUB = "hf:"
 _FILES = ("arrays", "coco", "hugging_face", "packed", "parquet", "table", "webdataset")
 _NO_PATH = ":*{"  # hf:name, s3://bucket/photos, shards-*.tar, shards-{0..9}.tar
 

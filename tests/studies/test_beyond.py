@@ -58,7 +58,7 @@ def test_tables_of_a_study(stub: ModuleType, tmp_path: Any) -> None:
     ]
     assert few.rows[1][4].startswith("+11.0 (")
     assert open_sets.rows == [["margin", "10.0", "20.0", "30.0", "40.0", "81.0", "64.0", "72.0"]]
-    html = Part.of("studies/beyond", "Few shots and open sets", tables=[few, open_sets]).html
+    html = Part.of("studies/tables", "Few shots", tables=[few, open_sets], figures=[]).html
     assert "<td>72.0</td>" in html
     without = [replace(found, shots={}, open_sets=[])]
     assert beyond_tables(without, "recall@1") == []

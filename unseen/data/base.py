@@ -14,6 +14,7 @@ from unseen.contracts import Annotations, BoolArray, IntArray
 
 Column = Sequence[Any] | NDArray[Any]
 
+HUB = "hf:"  # before the name of a data set of Hugging Face
 INCOMPLETE = "incomplete"  # in `describe()`: what a known data set lacks, in a sentence
 MIN_CLASSES = 4  # two to train on, one to validate, one to test
 PARTS = {"train": "train", "test": "test"} | dict.fromkeys(("validation", "valid", "val"), "val")

@@ -13,10 +13,10 @@ from importlib import import_module
 from pathlib import Path
 
 from unseen.addresses import Place
+from unseen.data.base import HUB
 from unseen.data.containers.contained import Contained, Part
 from unseen.extras import install_command
 
-HUB = "hf:"
 _SAVED, _SEVERAL = "state.json", "dataset_dict.json"
 
 

@@ -16,7 +16,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from unseen.contracts import Dataset, OpeningDataset
+from unseen.contracts import Dataset
+from unseen.data.pictures.loader import prepared
 from unseen.experiment.trained import Picture, Trained
 from unseen.networks.places import places_of
 
@@ -87,16 +88,8 @@ def explain(trained: Trained, first: Picture, second: Picture) -> Explanation:
 
 def explain_items(trained: Trained, dataset: Dataset, first: int, second: int) -> Explanation:
     """The same of two items of a data set, read as those that are judged."""
-
-    def prepared(index: int) -> Tensor:
-        if isinstance(dataset, OpeningDataset):
-            with dataset.opened(index) as picture:
-                opened: Tensor = trained.transform(picture, None)
-            return opened
-        image: Tensor = trained.transform(dataset.picture(index), None)
-        return image
-
-    return _explained(trained, prepared(first), prepared(second))
+    images = (prepared(dataset, trained.transform, index, (0,))[0] for index in (first, second))
+    return _explained(trained, *images)
 
 
 def _explained(trained: Trained, *images: Tensor) -> Explanation:

@@ -106,15 +106,14 @@ def open_set_section(found: OpenSet) -> Part:
 
 
 def open_set_title(name: str) -> str:
-    """dir_at_far@0.01 -> DIR at 1 % FAR."""
+    """A metric's name, and what it is where that says little."""
     kind, _, value = name.partition("@")
-    share = f"{100 * float(value):g}" if value else ""
-    titles = {
-        "unknown_auroc": "AUROC of known against unknown",
-        "fpr_at_tpr": f"FPR{share}: unknown believed where {share} % of the known are",
-        "dir_at_far": f"DIR at {share} % FAR",
-    }
-    return titles.get(kind, name)
+    if kind == "unknown_auroc":
+        return f"{metric_title(name)} of known against unknown"
+    if kind == "fpr_at_tpr" and value:
+        share = f"{100 * float(value):g} %"
+        return f"{metric_title(name)}: unknown believed where {share} of the known are"
+    return metric_title(name)
 
 
 def rejection_figure(found: OpenSet) -> Json:

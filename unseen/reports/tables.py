@@ -39,7 +39,11 @@ METRICS = {
     "nmi": "NMI",
     "hierarchical_ap": "H-AP",
     "average_set_intersection": "ASI",
+    "unknown_auroc": "AUROC",
+    "baks": "BAKS",
+    "baus": "BAUS",
 }
+SHARES = {"fpr_at_tpr": "FPR{:g}", "dir_at_far": "DIR at {:g} % FAR"}  # name@share
 ON_TEST = "Chosen on test classes: not comparable with scores chosen on validation classes."
 
 
@@ -76,8 +80,12 @@ def metric_names(result: Result) -> list[str]:
 
 
 def metric_title(name: str) -> str:
-    """recall@1 -> R@1, map_at_r -> mAP@R, ./mine.py:First -> First."""
+    """recall@1 -> R@1, map_at_r -> mAP@R, dir_at_far@0.01 -> DIR at 1 % FAR, ./mine.py:First ->
+    First."""
     name = short_name(name)
+    kind, _, value = name.partition("@")
+    if kind in SHARES and value:
+        return SHARES[kind].format(100 * float(value))
     return METRICS.get(name, name.replace("recall@", "R@").replace("ndcg@", "nDCG@"))
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from unseen import addresses
 from unseen.addresses import Place
 from unseen.contracts import IntArray
-from unseen.data.base import level_columns
+from unseen.data.base import HUB, level_columns
 from unseen.data.coco import Coco, pictures_of
 from unseen.data.coco import rows as coco_rows
 from unseen.data.containers import places
 from unseen.data.containers.contained import LABEL, listing
-from unseen.data.hugging_face import HUB, HuggingFace
+from unseen.data.hugging_face import HuggingFace
 from unseen.data.parquet import Parquet
 from unseen.data.pictures import table_file
 from unseen.data.pictures.boxes import boxes_of, mark

@@ -16,6 +16,8 @@ from unseen.studies.document import Table
 from unseen.studies.results import Results
 from unseen.training.run_folder import RunFolder
 
+SIDES = ("before", "after")
+
 
 @dataclass(frozen=True)
 class Judged:
@@ -61,10 +63,11 @@ def shots_table(found: Sequence[Judged], metric: str) -> Table:
         for number, runs in sorted(judged.shots.items(), key=lambda item: int(item[0])):
             gains = [each.gain[metric] for each in runs if metric in each.gain]
             if gains:
-                before, after, added = (f"{100 * v:.1f}" for v in _means(gains))
+                before, after = (_mean([getattr(g, side) for g in gains]) for side in SIDES)
                 gain = mean_gain(gains)
-                ends = f"({100 * gain.low:+.1f} … {100 * gain.high:+.1f})"
-                rows.append([judged.title, number, before, after, f"{float(added):+.1f} {ends}"])
+                added, low, high = (f"{100 * v:+.1f}" for v in (gain.value, gain.low, gain.high))
+                cells = [_cell(before), _cell(after), f"{added} ({low} … {high})"]
+                rows.append([judged.title, number, *cells])
     caption = (
         f"{metric_title(metric)} before and after so many labelled pictures of each class have "
         "adapted the last layer, in percent; in brackets the 95 % interval, over episodes and "
@@ -81,7 +84,7 @@ def open_set_table(found: Sequence[Judged]) -> Table:
         scores = [_mean([each.scores[name].value for each in sets]) for name in OPEN_SET]
         at = [each.at[CALIBRATED] for each in sets if CALIBRATED in each.at]
         rows += [[judged.title, *map(_cell, [*scores, *_at(at)])]] if sets else []
-    heads = ["AUROC", "FPR95", "DIR at 1 % FAR", "DIR at 10 % FAR", "BAKS", "BAUS", "their mean"]
+    heads = [*map(metric_title, (*OPEN_SET, "baks", "baus")), "their mean"]
     caption = (
         "Open set, half of the test classes not in the gallery, in percent. BAKS, BAUS and their "
         "geometric mean at the threshold calibrated on validation classes."
@@ -96,11 +99,6 @@ def mean_gain(gains: Sequence[Gain]) -> Interval:
         return Interval(differences[0], gains[0].low, gains[0].high)
     spread = over_seeds(differences)
     return Interval(spread.mean, spread.low, spread.high)
-
-
-def _means(gains: Sequence[Gain]) -> tuple[float, float, float]:
-    before, after = _mean([g.before for g in gains]), _mean([g.after for g in gains])
-    return before, after, after - before
 
 
 def _at(points: Sequence[RejectionPoint]) -> list[float]:

@@ -67,22 +67,20 @@ def _parts(results: Results, figures: Sequence[Saved]) -> list[Part]:
 
     table = tables.page_table(results)
     parts = [Part.of("studies/scores", "Scores", table=table, figures=some("scores", "curves"))]
-    if curves := shift_curves(results):
-        by_area = [shift_table(curves, results.plan.metric)]
-        parts.append(
-            Part.of(
-                "studies/shift", "As classes become stranger", tables=by_area, figures=some("shift")
-            )
-        )
-    if (averages := tables.averages_table(results)) is not None:
-        parts.append(Part.of("studies/shift", "By class size", tables=[averages], figures=[]))
-    if beyond := beyond_tables(judged_beyond(results), results.plan.metric):
-        parts.append(Part.of("studies/beyond", "Few shots and open sets", tables=beyond))
-    if judged := tables.judged_tables(results.comparisons()):
-        figures_of = some("effects")
-        parts.append(
-            Part.of("studies/verdicts", "Verdicts and gates", tables=judged, figures=figures_of)
-        )
+    metric, averages = results.plan.metric, tables.averages_table(results)
+    curves = shift_curves(results)
+    tabled = {
+        "As classes become stranger": (
+            [shift_table(curves, metric)] if curves else [],
+            some("shift"),
+        ),
+        "By class size": ([] if averages is None else [averages], []),
+        "Few shots and open sets": (beyond_tables(judged_beyond(results), metric), []),
+        "Verdicts and gates": (tables.judged_tables(results.comparisons()), some("effects")),
+    }
+    for title, (found, drawn) in tabled.items():
+        if found:
+            parts.append(Part.of("studies/tables", title, tables=found, figures=drawn))
     if results.searches:
         chosen = _chosen(results)
         parts.append(Part.of("studies/tuning", "Tuning", chosen=chosen, figures=some("search")))

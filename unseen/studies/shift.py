@@ -19,6 +19,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from unseen.reports.tables import metric_title, row_title
 from unseen.statistics import Interval, Spread, crossed, over_seeds
@@ -78,7 +79,15 @@ def area(distances: Sequence[float], scores: Sequence[float]) -> float:
     """Under the curve, divided by the range of the distances; NaN where that is 0."""
     order = np.argsort(distances, kind="stable")
     x, y = np.asarray(distances, dtype=np.float64)[order], np.asarray(scores)[order]
-    return float(np.trapezoid(y, x) / (x[-1] - x[0])) if x[-1] > x[0] else math.nan
+    return float(np.dot(trapezoid(x), y)) if x[-1] > x[0] else math.nan
+
+
+def trapezoid(distances: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:
+    """The weight of each step in the area, by rising distances."""
+    x = np.asarray(distances, dtype=np.float64)
+    gaps = np.diff(x) / (x[-1] - x[0])
+    weights: NDArray[np.float64] = (np.append(gaps, 0) + np.append(0, gaps)) / 2
+    return weights
 
 
 def shift_table(curves: Sequence[ShiftCurve], metric: str) -> Table:
@@ -182,8 +191,7 @@ def _curve(experiment: str, method: str, row: str, runs: Sequence[Run], metric: 
             continue
         distance = _distance(own[0])
         added = gain(once, "untrained", metric) if row == "trained" else None
-        ends = None if added is None else Interval(added.value, added.low, added.high)
-        points.append(ShiftPoint(step, distance, _interval(once, row, metric), ends))
+        points.append(ShiftPoint(step, distance, _interval(once, row, metric), added))
         for replicate, score in scores.items():
             by_seed.setdefault(replicate, {})[distance] = score
     whole = [found for found in by_seed.values() if len(found) == len(points)]
@@ -203,10 +211,8 @@ def _interval(runs: Sequence[Run], row: str, metric: str) -> Interval:
     alike = len({(each.classes, each.counts) for each in known}) == 1
     if alike and len(known) == len(runs):
         counts = known[0].counts
-        found = crossed([each.sums / counts for each in known], counts)
-    else:
-        found = crossed([[run.score(metric, row)] for run in runs])
-    return Interval(found.value, found.low, found.high)
+        return crossed([each.sums / counts for each in known], counts)
+    return crossed([[run.score(metric, row)] for run in runs])
 
 
 def _experiment(results: Results, run: Run) -> str:

@@ -9,11 +9,11 @@ import pytest
 
 from unseen.evaluation.evaluate import Score
 from unseen.studies.generalisation import verdict
-from unseen.studies.generalisation.verdict import area_effect, held_up, trapezoid
+from unseen.studies.generalisation.verdict import area_effect, held_up
 from unseen.studies.plan import Plan, make
 from unseen.studies.results import Results, Run
 from unseen.studies.run_files import PerClass
-from unseen.studies.shift import area
+from unseen.studies.shift import area, trapezoid
 from unseen.training.manifest import SplitFacts
 from unseen.training.result import Result, Row
 
@@ -61,6 +61,7 @@ def slow_area(results: Results, method: str, seed: int) -> float:
 def test_weights_are_those_of_the_area() -> None:
     x, y = [1.0, 2.0, 7.0, 9.0], [0.9, 0.4, 0.5, 0.1]
     assert sum(trapezoid(x)) == pytest.approx(1)
+    assert np.dot(trapezoid(x), y) == pytest.approx(np.trapezoid(y, x) / (x[-1] - x[0]))
     assert np.dot(trapezoid(x), y) == pytest.approx(area(x, y))
 
 

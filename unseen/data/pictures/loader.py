@@ -225,7 +225,7 @@ def _parts(work: _Work, order: _Order) -> list[Part]:
 
     def single(index: int, seed: Seed) -> _Done:
         try:
-            return _Done(_prepared(dataset, transform, index, seed))
+            return _Done(prepared(dataset, transform, index, seed))
         except UnreadablePictureError as error:
             if work.on_unreadable is None:
                 raise
@@ -236,9 +236,10 @@ def _parts(work: _Work, order: _Order) -> list[Part]:
     ]
 
 
-def _prepared(
+def prepared(
     dataset: Dataset, transform: Transform, index: int, seed: Seed
 ) -> Tensor:  # [1, 3, height, width]
+    """An item as batches hold it."""
     rng = np.random.default_rng(seed)
     if not isinstance(dataset, OpeningDataset):
         return transform(dataset.picture(index), rng)[None]
@@ -258,7 +259,7 @@ def of_the_same_class(
     errors = [error]
     for mate in np.random.default_rng(seed).permutation(mates[mates != index]).tolist():
         try:
-            return _Done(_prepared(dataset, transform, mate, seed), tuple(errors))
+            return _Done(prepared(dataset, transform, mate, seed), tuple(errors))
         except UnreadablePictureError as another:
             errors.append(another)
     name = dataset.label_names[dataset.labels[index]]

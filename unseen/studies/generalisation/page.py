@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+from unseen.reports.tables import metric_title
 from unseen.statistics import Spread
 from unseen.studies.document import Table
 from unseen.studies.generalisation.measure import Measured, Row
@@ -16,11 +17,8 @@ from unseen.studies.shift import shift_curves, shift_figures, shift_table
 from unseen.training.run_folder import RunFolder
 
 OPEN_SET = {
-    "unknown_auroc": "AUROC",
-    "fpr_at_tpr@0.95": "FPR at TPR 95 %",
-    "dir_at_far@0.01": "DIR at FAR 1 %",
-    "BAKS": "BAKS",
-    "BAUS": "BAUS",
+    name: metric_title(name)
+    for name in ("unknown_auroc", "fpr_at_tpr@0.95", "dir_at_far@0.01", "BAKS", "BAUS")
 }
 SHOTS = {"before": "before", "after": "after", "gain": "gain"}
 SOURCE = (

@@ -18,7 +18,7 @@ import numpy as np
 from unseen.statistics import Effect, crossed
 from unseen.studies.gates import BOTH
 from unseen.studies.results import ByClass, Results, Run
-from unseen.studies.shift import shift_curves
+from unseen.studies.shift import shift_curves, trapezoid
 
 BEST = 3
 
@@ -125,14 +125,6 @@ def _by_class(results: Results, method: str) -> dict[tuple[int, int], dict[int, 
             for label, value in zip(table.classes, table.sums.tolist(), strict=True):
                 sums[label] = sums.get(label, 0.0) + weight * value / total
     return found
-
-
-def trapezoid(distances: Sequence[float]) -> list[float]:
-    """The weight of each step in the area under straight lines, over the range of the distances."""
-    x = np.asarray(distances, dtype=np.float64)
-    gaps = np.diff(x) / (x[-1] - x[0])
-    weights: list[float] = ((np.append(gaps, 0) + np.append(0, gaps)) / 2).tolist()
-    return weights
 
 
 def _distance(run: Run) -> float | None:
