@@ -26,6 +26,7 @@ MODULES = {
 }
 BROUGHT = {  # by a declared package that cannot do without them
     "sqlalchemy": "optuna",
+    "pydantic-core": "pydantic",
     "starlette": "fastapi",
     "anyio": "fastapi",
     "mpl-toolkits": "matplotlib",

@@ -131,7 +131,7 @@ def unseen(monkeypatch: pytest.MonkeyPatch, encoding: str, *words: str) -> tuple
 def test_a_catalogue_can_be_searched(monkeypatch: pytest.MonkeyPatch, encoding: str) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     _, text, _ = unseen(monkeypatch, encoding, "catalogue", "losses")
-    found = [line for line in text.splitlines() if "generalized_lifted" in line]
+    found = [line for line in text.splitlines() if line.startswith("generalized_lifted ")]
     assert len(found) == 1
     assert "https://arxiv.org/abs/1703.07737" in found[0]
     assert "penalty=squared" in found[0]

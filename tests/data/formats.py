@@ -124,6 +124,8 @@ def memory(root: Path, out: Path) -> str:
 
     store = fsspec.filesystem("memory")
     place = f"/{out.name}"
+    if store.exists(place):  # another test's, in the same process
+        store.rm(place, recursive=True)
     store.pipe({f"{place}/{name}": content for name, _, content in listed(root)})
     return f"memory:/{place}"
 

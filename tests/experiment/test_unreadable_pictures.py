@@ -161,10 +161,10 @@ def test_copies_across_the_split_are_counted_and_recorded(photos: Path, tmp_path
 def test_a_class_on_both_sides_is_an_error(photos: Path) -> None:
     context = setting_of(photos)
     dataset, split = context.dataset, context.split
-    refuse_shared_classes(dataset, split)
+    refuse_shared_classes(dataset, split, context.relevance)
     mixed = Split(split.train, split.validation, np.append(split.test, split.train[0]))
     with pytest.raises(ValueError, match=r"1 classes are both in train and in test: class \d"):
-        refuse_shared_classes(dataset, mixed)
+        refuse_shared_classes(dataset, mixed, context.relevance)
 
 
 def test_pictures_that_are_no_files_have_no_copies() -> None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from unseen.losses import hierarchical_smooth_ap
+from unseen.losses import smooth_ap
 from unseen.losses.hierarchical_smooth_ap import HierarchicalSmoothAp
 from unseen.losses.smooth_ap import SmoothAp
 from unseen.relevance import KnownPairs, Levels, Related
@@ -36,7 +36,7 @@ def slow(x: Tensor, items: Related, temperature: float, alpha: float) -> float:
 def test_equals_a_slow_loop(
     seed: int, levels: Levels, known: KnownPairs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hierarchical_smooth_ap, "_ENTRIES", 40)  # several blocks
+    monkeypatch.setattr(smooth_ap, "_ENTRIES", 40)  # several blocks
     draw = torch.Generator().manual_seed(seed)
     x = torch.randn(12, 4, generator=draw, dtype=torch.float64)
     for relevance in (levels, known):

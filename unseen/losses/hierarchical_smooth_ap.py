@@ -19,12 +19,11 @@ Use      levels, label sets or grades; large batches that hold several items of 
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
+from unseen.derivatives import Back, differentiable
 from unseen.geometry import masked_mean
 from unseen.losses.base import GradedLoss, check_positive, told_apart
-
-_ENTRIES = 2**21  # of related pairs by references at a time: bounds the memory
+from unseen.losses.smooth_ap import blocks
 
 
 class HierarchicalSmoothAp(GradedLoss):
@@ -38,27 +37,54 @@ class HierarchicalSmoothAp(GradedLoss):
 
     def on_grades(self, sim: Tensor, grades: Tensor, counted: Tensor) -> Tensor:  # three [N, M]
         query, item = ((grades > 0) & counted).nonzero(as_tuple=True)  # [P]
-        size = max(1, _ENTRIES // max(1, sim.shape[1]))
         relevance = torch.zeros_like(grades)
-        for q, k in zip(query.split(size), item.split(size), strict=True):
+        for _, q, k in blocks(query, item, sim.shape[1]):
             alike = (grades[q] == grades[q, k][:, None]) & counted[q]
             relevance[q, k] = grades[q, k] ** self.alpha / alike.sum(dim=1)
-        shares = [
-            checkpoint(self._shares, sim, relevance, counted, q, k, use_reentrant=False)
-            for q, k in zip(query.split(size), item.split(size), strict=True)
-        ]
+        shares = self._shares(sim, relevance, counted, query, item)
         total = sim.new_zeros(len(sim))
-        if len(query):
-            total = total.index_add(0, query, torch.cat(shares))
+        total = total.index_add(0, query, shares)
         precision = total / relevance.sum(dim=1).clamp(min=1e-12)  # [N]
         return masked_mean(1 - precision, where=told_apart(grades, counted)) + 0 * sim.sum()
 
     def _shares(
         self, sim: Tensor, relevance: Tensor, counted: Tensor, query: Tensor, item: Tensor
-    ) -> Tensor:  # [B]
-        """H-rank over rank of some related items."""
-        own = relevance[query, item]  # [B]
+    ) -> Tensor:  # [P]
+        """H-rank over rank of each related item."""
+
+        def formula(sim: Tensor) -> Tensor:  # in memory of [P, M]
+            return self._share(self._above(sim, counted, query, item), relevance, query, item)[0]
+
+        def written(sim: Tensor) -> tuple[Tensor, Back]:  # nothing of size P x M is kept
+            found = sim.new_empty(len(query))
+            for block, q, k in blocks(query, item, sim.shape[1]):
+                found[block] = self._share(self._above(sim, counted, q, k), relevance, q, k)[0]
+
+            def back(grad: Tensor) -> tuple[Tensor]:  # [P]
+                on_sim = torch.zeros_like(sim)
+                for block, q, k in blocks(query, item, sim.shape[1]):
+                    above = self._above(sim, counted, q, k)
+                    share, least, rank = self._share(above, relevance, q, k)
+                    slope = (least - share[:, None]) * above * (1 - above) / self.temperature
+                    slope = slope * (grad[block] / rank)[:, None]
+                    on_sim.index_add_(0, q, slope)
+                    on_sim[q, k] -= slope.sum(dim=1)
+                return (on_sim,)
+
+            return found, back
+
+        shares: Tensor = differentiable(formula, written, sim)
+        return shares
+
+    def _above(self, sim: Tensor, counted: Tensor, query: Tensor, item: Tensor) -> Tensor:  # [B, M]
+        """Who ranks higher than some related items, and by how much of a step."""
         above = torch.sigmoid((sim[query] - sim[query, item][:, None]) / self.temperature)
-        above = above.masked_fill(~counted[query], 0.0).scatter(1, item[:, None], 0.0)  # [B, M]
-        gained = (torch.minimum(relevance[query], own[:, None]) * above).sum(dim=1)
-        return (own + gained) / (1 + above.sum(dim=1))
+        return above.masked_fill(~counted[query], 0.0).scatter(1, item[:, None], 0.0)
+
+    def _share(
+        self, above: Tensor, relevance: Tensor, query: Tensor, item: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:  # [B], [B, M], [B]
+        """H-rank over rank, what each item may add to the H-rank, and the rank."""
+        own = relevance[query, item]
+        least, rank = torch.minimum(relevance[query], own[:, None]), 1 + above.sum(dim=1)
+        return (own + (least * above).sum(dim=1)) / rank, least, rank

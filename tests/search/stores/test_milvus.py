@@ -73,5 +73,5 @@ def test_the_same_neighbours_as_exact_search(
 def test_stores_are_named_milvus() -> None:
     assert parse("milvus:http://host:19530", Path("i")).uri == "http://host:19530"
     assert parse("milvus:", Path("i")).uri.endswith("i.milvus.db")
-    with pytest.raises(ValueError, match="milvus:URI or lance:URI"):
+    with pytest.raises(ValueError, match="milvus:URI, lance:URI or binary"):
         parse("redis:", Path("i"))
