@@ -93,6 +93,17 @@ def test_relations_are_those_of_a_loop(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", KINDS)
+def test_no_item_differs_from_itself(name: str) -> None:
+    """A batch may hold an item twice, and a memory one of the batch."""
+    relevance, _, _ = KINDS[name]
+    same, different, grade = relevance.of(torch.arange(N)).to(relevance.of(torch.arange(N)))
+    assert not different.diagonal().any()
+    if not relevance.has_unknown:
+        assert same.diagonal().all()
+        assert torch.equal(grade.diagonal(), torch.ones(N))
+
+
+@pytest.mark.parametrize("name", KINDS)
 def test_what_is_drawn_together_is_related(name: str) -> None:
     relevance, slow, least = KINDS[name]
     items, groups = relevance.drawn(np.arange(1, N), LABELS[1:])

@@ -283,6 +283,10 @@ class GradedPairs(_Listed):
         super().__init__(pairs, grades, number)
         self.least = least
 
+    def grade(self, rows: Tensor, columns: Tensor) -> Tensor:
+        # a batch may hold an item twice, a memory one of the batch
+        return super().grade(rows, columns).masked_fill_(rows == columns, 1.0)
+
 
 class Grades(_ByClass):
     """call: gives the grades of items at positions whose shapes go together. least: the grade from
