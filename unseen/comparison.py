@@ -150,6 +150,8 @@ class Comparison:
         if self.tuples is not None:
             same, different = self._masks_of(as_pairs(self.tuples), torch.bool)
         counted = same | different
+        if self.ref_labels is None:  # nobody is graded against himself, as the rho switch would
+            counted.fill_diagonal_(False)
         return grade.to(self.embeddings.dtype) * counted, counted
 
     def different(self, anchor: Tensor, reference: Tensor | None = None) -> Tensor:  # bool [A, R]

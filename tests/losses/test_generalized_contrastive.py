@@ -38,6 +38,15 @@ def test_by_hand() -> None:
     )
 
 
+def test_nobody_is_a_pair_with_himself(label_sets: LabelSets) -> None:
+    """The rho switch of miners names an anchor as its own positive."""
+    x = torch.randn(4, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    switched = tuple(torch.tensor(column) for column in ([0, 0], [0, 1], [2, 2]))
+    for labels in (label_sets.of(torch.arange(4)), torch.tensor([0, 0, 1, 1])):
+        once = GeneralizedContrastive()(x, labels, tuple(column[1:] for column in switched))
+        torch.testing.assert_close(GeneralizedContrastive()(x, labels, switched), once)
+
+
 def test_gradient(label_sets: LabelSets) -> None:
     x = torch.randn(6, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     items = label_sets.of(torch.arange(6))
