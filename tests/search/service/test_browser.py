@@ -370,6 +370,8 @@ def test_phone_and_dark(page: Driver, address: str, width: int, dark: bool) -> N
             wide = page.execute_script("return document.documentElement.scrollWidth")
             assert wide <= width, view  # nothing sticks out
             assert page.execute_script(BURST_CARDS) == 0, view
+            page.execute_script("document.body.style.fontSize = '24px'")  # a wide font
+            assert page.execute_script(BURST_CARDS) == 0, view
             camera = by(page, ".camera span").is_displayed()
             assert camera == (width < 600)
         ground = page.execute_script("return getComputedStyle(document.body).backgroundColor")
