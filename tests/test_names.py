@@ -27,10 +27,12 @@ def test_a_misspelt_class_is_answered() -> None:
 
 def test_a_misspelt_path_is_answered_part_by_part(tmp_path: Path) -> None:
     (tmp_path / "Photos of 2024" / "birds").mkdir(parents=True)
+    (tmp_path / "Photos of 2024" / "trees-margin-seed0").mkdir()
     (tmp_path / "runs").write_text("a file")
     for wrong, right in [
         ("photos of 2024/birds", "Photos of 2024/birds"),
         ("Photos of 2042/brids", "Photos of 2024/birds"),
+        ("Photos of 2024/trees", "Photos of 2024/trees-margin-seed0"),
     ]:
         assert names.near_path(tmp_path / wrong) == f"; did you mean {tmp_path / right}?"
     for path in ("Photos of 2024", "Photos of 2024/maps", "nothing like it", "runs/brids"):

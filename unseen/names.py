@@ -37,8 +37,8 @@ def advice(word: str, words: Sequence[str]) -> str:
 
 
 def near_path(path: str | PathLike[str]) -> str:
-    """`; did you mean photos?` of a path that is not there, part by part; nothing where it is, or
-    where nothing is like it."""
+    """`; did you mean photos?` of a path that is not there, part by part (runs/photos stands for
+    runs/photos-margin-seed0 too); nothing where it is, or where nothing is like it."""
     found = Path(Path(path).anchor)
     for part in Path(path).relative_to(found).parts:
         if not (found / part).exists():
@@ -47,6 +47,7 @@ def near_path(path: str | PathLike[str]) -> str:
             except OSError:
                 return ""
             near = difflib.get_close_matches(part.casefold(), beside, n=1, cutoff=0.7)
+            near = near or sorted(name for name in beside if name.startswith(f"{part.casefold()}-"))
             if not near:
                 return ""
             part = beside[near[0]]  # noqa: PLW2901

@@ -68,6 +68,7 @@ def test_a_run_leaves_its_test_classes_alone_unless_asked(
         code, text, _ = unseen(capsys, "data", "noise", run, "--out", out, *more)
         assert code == 0
         assert f"of {items} items" in text
+        assert ("--test looks at them too" in text) == (not more)
         assert len(RunFolder(Path(run)).manifest().test_reads) == reads
 
 

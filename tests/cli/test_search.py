@@ -224,7 +224,10 @@ def test_mistakes_get_one_line(
 
 def test_who_cannot_calibrate_is_not_told_to(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
-    told = "the run kept 2 classes aside, `unseen calibrate` needs 3"
+    told = (
+        "the run kept 2 classes aside, `unseen calibrate` needs 3: train with a larger "
+        "validation_share, or on more classes"
+    )
     for classes, reason in ((2, told), (3, None)):
         run.file("manifest.json").write_text(
             json.dumps({"data": {"split": {"validation_classes": classes}}})

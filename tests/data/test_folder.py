@@ -128,6 +128,9 @@ def test_no_pictures(tmp_path):
     with pytest.raises(ValueError, match=r"expected .*<class>") as caught:
         Folder(tmp_path)
     assert "1 folders without pictures and 1 files, 1 of them pictures" in one_line(caught.value)
+    paint(tmp_path / "letters" / "b" / "b.png")
+    with pytest.raises(ValueError, match="If they are of one class, give the folder above it"):
+        Folder(tmp_path / "letters" / "b")
 
 
 def test_only_unreadable_pictures(root):

@@ -153,6 +153,11 @@ def test_two_writers_are_refused(tmp_path: Path, entry: ModelEntry) -> None:
 def test_folders_that_are_no_index_are_refused(tmp_path: Path, entry: ModelEntry) -> None:
     with pytest.raises(ValueError, match="is no index"):
         Index.open(tmp_path)
+    for name in ("config.toml", "manifest.json"):
+        (tmp_path / "run" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "run" / name).touch()
+    with pytest.raises(ValueError, match="is a run, no index: `unseen index build"):
+        Index.open(tmp_path / "run")
     (tmp_path / "holiday.jpg").touch()
     with pytest.raises(ValueError, match="not empty and no index"), Writer.create(tmp_path, entry):
         pass

@@ -185,7 +185,7 @@ def info(index: IndexFolder) -> None:
     finds.
     """
     known = describe(Index.open(index))
-    counts = f"{known.pictures:,} pictures, {known.labels:,} labels, {known.segments:,} segments"
+    counts = f"{known.pictures:,} pictures, {known.labels:,} labels, segments: {known.segments:,}"
     console.print(f"{index}: {counts}")
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in sorted(known.num_bytes.items()))
     console.print(f"bytes: {sum(known.num_bytes.values()):,} ({kinds})")

@@ -58,6 +58,8 @@ def noise(
         f"by {found.by}: another class is likelier for {likelier:,} of {len(found.items):,} items; "
         f"the first {len(listed):,} are in {out / 'suspects.csv'}"
     )
+    if RunFolder(Path(what)).is_started and not with_test:
+        console.print("test classes were left alone; --test looks at them too")
     if found.has_pictures and listed:
         console.print(f"decide on them: open {shlex.quote(str(page))}")
 

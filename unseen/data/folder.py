@@ -217,6 +217,11 @@ def _nothing(root: Place, depth: int) -> str:
     entries = [entry for entry in root.iterdir() if not entry.name.startswith(".")]
     files = [entry for entry in entries if not entry.is_dir()]
     loose = sum(is_picture(entry.name) for entry in files)
+    if loose == len(entries) > 0:
+        return (
+            f"{root} holds {loose:,} pictures and no class folders. If they are of one class, give "
+            f"the folder above it; {_expected(root)}"
+        )
     where = "in class folders" if depth == 1 else f"{depth} folders deep"
     return (
         f"no pictures {where} under {root}; {_expected(root)}, found {len(entries) - len(files)} "

@@ -59,7 +59,10 @@ def why_impossible(run: RunFolder) -> str | None:
     classes = run.manifest().data.split.validation_classes
     if classes is None or classes >= MIN_CLASSES:
         return None
-    return f"the run kept {classes} classes aside, `unseen calibrate` needs {MIN_CLASSES}"
+    return (
+        f"the run kept {classes} classes aside, `unseen calibrate` needs {MIN_CLASSES}: train with "
+        "a larger validation_share, or on more classes"
+    )
 
 
 def read_calibration(trained: Trained) -> Calibration | None:

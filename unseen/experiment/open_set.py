@@ -109,7 +109,8 @@ def _chosen(context: RunContext, trained: Trained, watch: Watch) -> _Chosen:
     classes = len(labels.unique())
     if classes < MIN_CLASSES or classes == len(items):
         watch.warn(
-            f"no threshold: {MIN_CLASSES} validation classes are needed, there are {classes}"
+            f"no threshold: {MIN_CLASSES} validation classes are needed, the run kept {classes}; "
+            "train with a larger validation_share, or on more classes"
         )
         return _Chosen()
     with computing(context):

@@ -40,8 +40,8 @@ class HalfSplit:
         if validates.sum() < 2 or (~validates).sum() < 2:
             raise ValueError(
                 f"{len(rest)} classes with two or more pictures are left for training and "
-                "validation; at least 4 are needed, two for each. Add classes, or pictures to the "
-                "small ones."
+                f"validation, {len(test)} are kept for the test; at least 4 are needed, two for "
+                "each. Add classes, or pictures to the small ones."
             )
         return [split_of(dataset, rest[~validates], rest[validates], test)]
 

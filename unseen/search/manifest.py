@@ -140,6 +140,11 @@ def write(folder: Path, manifest: Manifest) -> None:
 def read(folder: Path, name: str = NAME) -> Manifest:
     """Raises ValueError when the file is not what was once written."""
     path = folder / name
+    if (folder / "config.toml").exists():  # a run's manifest has the same name
+        named = shlex.quote(str(folder))
+        raise ValueError(
+            f"{folder} is a run, no index: `unseen index build {named} PICTURES --out my.index`"
+        )
     if not path.exists() and not (folder / COPY).exists():
         build = f": `unseen index build RUN IMAGES --out {shlex.quote(str(folder))}`"
         raise ValueError(f"{folder} is no index{near_path(folder) or build}")
