@@ -195,6 +195,9 @@ def test_gradients_are_those_of_the_value(name: str) -> None:
 
     assert torch.autograd.gradcheck(again, (x.requires_grad_(),))
     assert torch.autograd.gradgradcheck(again, (x,))
+    # second derivatives are of the plain formula, first ones of what is written out
+    (written,), (plain,) = (torch.autograd.grad(again(x), x, create_graph=c) for c in (False, True))
+    torch.testing.assert_close(plain.detach(), written)
 
 
 def drawn_by(loss: CentreLoss, y: Tensor) -> list[int]:
