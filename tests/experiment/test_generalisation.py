@@ -3,6 +3,7 @@ set; each is kept, noted in the manifest, and shown on the page."""
 
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ import torch
 
 from unseen import config as configs
 from unseen.cli import main
+from unseen.config_tables import LabelFilter
 from unseen.evaluation.gain import Gain
 from unseen.evaluation.shift import read_ladder
-from unseen.experiment.few_shots import drawn, few_shots, read_few_shots
+from unseen.experiment.few_shots import adapted, drawn, few_shots, read_few_shots
 from unseen.experiment.open_set import open_set_of, read_open_set
 from unseen.experiment.retention import Domain, Retention, read_retention, retention
 from unseen.experiment.run import fit
@@ -109,6 +111,19 @@ def test_few_shots_before_and_after(run: Path) -> None:
     assert "2 episodes of 3 labelled shots" in reads
     with pytest.raises(ValueError, match="shots must be at least 1"):
         few_shots(context, folder, 0, Watch())
+
+
+def test_no_shot_is_left_out_for_its_label(run: Path) -> None:
+    context, _ = reopen(run)
+    doubting = context.config.model_copy(update={"label_filter": LabelFilter(share=0.5)})
+    given, layer = torch.randn(12, SIZE), torch.nn.Linear(SIZE, 4)
+    shots = torch.arange(12).view(4, 3)
+    plain, other = (
+        adapted(replace(context, config=config), given, layer, shots, steps=3).weight
+        for config in (context.config, doubting)
+    )
+    assert torch.equal(plain, other)
+    assert not torch.equal(plain, layer.weight)
 
 
 def test_few_shots_are_judged_as_by_a_slow_twin(run: Path) -> None:

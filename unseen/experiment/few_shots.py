@@ -175,7 +175,7 @@ def adapted(
     context: RunContext, given: Tensor, layer: nn.Linear, shots: Tensor, steps: int
 ) -> nn.Linear:
     """A copy of the last layer, moved by the shots [C, s], which are rows of what it is given."""
-    plain: dict[str, Any] = {"regularizers": [], "memory": None}
+    plain: dict[str, Any] = {"regularizers": [], "memory": None, "label_filter": None}
     config = context.config.model_copy(update=plain)
     moved = copy.deepcopy(layer).requires_grad_()
     objective = assemble.objective(config, len(shots))
