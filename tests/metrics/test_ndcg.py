@@ -22,6 +22,12 @@ def test_equals_scikit_learn(graded: tuple[torch.Tensor, Related], k: int) -> No
     assert found.isfinite().sum() > 15
 
 
+def test_an_empty_gallery() -> None:
+    nobody = {"gallery_embeddings": torch.zeros(0, 2), "gallery_labels": torch.arange(0)}
+    found = retrieve(torch.randn(3, 2), torch.arange(3), 0, grades=True, **nobody)
+    assert Ndcg()(found).isnan().all()
+
+
 def test_bad_values() -> None:
     with pytest.raises(ValueError, match="k must be"):
         Ndcg(0)

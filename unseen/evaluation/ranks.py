@@ -66,7 +66,8 @@ def _wrong_at_least(
 def graded_ranks(space: Space, judge: Judge) -> GradedRanks:
     """Of each query's items with a grade above 0."""
     query = torch.arange(len(judge.labels), device=judge.labels.device)
-    parts = [_of_block(space, judge, q) for q in query.split(max(1, ENTRIES // len(space.gallery)))]
+    rows = max(1, ENTRIES // max(1, len(space.gallery)))
+    parts = [_of_block(space, judge, q) for q in query.split(rows)]
     most = max((part.ranks.shape[1] for part in parts), default=0)
     wide = [part.padded(most) for part in parts]
     return GradedRanks(
