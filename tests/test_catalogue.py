@@ -37,6 +37,12 @@ def test_class_names() -> None:
             "unknown preset of margin 'revisited': did you mean revisit",
         ),
         (lambda: catalogue.find("losses", "pml:CircleLos"), "did you mean CircleLoss"),
+        (lambda: catalogue.find("losses", "NTXentLoss"), "did you mean pml:NTXentLoss"),
+        (lambda: catalogue.check("losses", "pml:CircleLoss", {"mm": 1}), "did you mean m"),
+        (
+            lambda: catalogue.create("losses", "pml:RankedListLoss", {"margin": 0.4}),
+            "loss pml:RankedListLoss needs Tn",
+        ),
         (lambda: catalogue.find("samplers", "pml:MPerClassSampler"), "has losses and miners"),
     ],
 )
@@ -74,6 +80,8 @@ def test_classes_of_pytorch_metric_learning_by_name() -> None:
     pytest.importorskip("pytorch_metric_learning")
     loss = catalogue.create("losses", "pml:CircleLoss", {"gamma": 64}, num_classes=4)
     miner = catalogue.create("miners", "pml:MultiSimilarityMiner", seed=0)
+    handed_up = {"num_classes": 4, "embedding_size": 8}  # not in the signature of CosFaceLoss
+    assert catalogue.create("losses", "pml:CosFaceLoss", {"scale": 32}, **handed_up).scale == 32
     generator = torch.Generator().manual_seed(0)
     embeddings = torch.randn(12, 8, generator=generator, requires_grad=True)
     labels = torch.arange(12) % 4

@@ -39,6 +39,7 @@ _OF_THE_RUN = (
     "domains",
 )  # parameters that are no user's to give: `create` fills them in
 _PML = "pml:"
+_THEIR_ENDINGS = ("Loss", "Miner")  # of names in that package
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,8 @@ def find(kind: str, name: str) -> Any:
         return outside.find(name)
     if name not in _built_in(kind) and name in outside.announced(kind):
         return outside.announced(kind)[name].load()
-    known(name, names(kind), (KINDS | OTHER_KINDS)[kind])
+    theirs = {name: f"{_PML}{name}"} if name.endswith(_THEIR_ENDINGS) else None
+    known(name, names(kind), (KINDS | OTHER_KINDS)[kind], theirs)
     return getattr(importlib.import_module(f"unseen.{kind}.{name}"), class_name(name))
 
 
@@ -102,6 +104,8 @@ def parameters(method: Any) -> list[inspect.Parameter]:
     """The constructor's parameters, without self; an object has been made already."""
     if not makes_parts(method):
         return []
+    if method.__module__.startswith("pytorch_metric_learning."):
+        return _handed_up(method)
     return list(inspect.signature(method).parameters.values())
 
 
@@ -130,7 +134,15 @@ def create(
         return method if kind == "data" else deepcopy(method)  # a run trains a copy of its own
     takes = {p.name for p in parameters(method)}
     values = {key: value for key, value in context.items() if key in takes}
-    return method(**(values | preset_values(kind, name, preset) | given))
+    values |= preset_values(kind, name, preset) | given
+    own = inspect.signature(method).parameters.values()
+    if missing := [p.name for p in own if _is_needed(p) and p.name not in values]:
+        raise ValueError(f"{(KINDS | OTHER_KINDS)[kind]} {name} needs {' and '.join(missing)}")
+    return method(**values)
+
+
+def _is_needed(p: inspect.Parameter) -> bool:
+    return p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
 
 
 def makes_parts(method: Any) -> bool:
@@ -183,6 +195,17 @@ def _section(text: str, head: str) -> str:
             break
         body.append(line)
     return " ".join(" ".join(body).split())
+
+
+def _handed_up(method: type) -> list[inspect.Parameter]:
+    """Of a class of pytorch-metric-learning, whose constructors hand `**kwargs` up to its bases."""
+    found: dict[str, inspect.Parameter] = {}
+    for each in method.__mro__:
+        if each.__module__.startswith("pytorch_metric_learning.") and "__init__" in vars(each):
+            for p in inspect.signature(each).parameters.values():
+                if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+                    found.setdefault(p.name, p)
+    return list(found.values())
 
 
 def _find_in_pml(kind: str, name: str) -> type:
