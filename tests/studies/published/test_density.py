@@ -13,6 +13,7 @@ from unseen.studies.published import maps
 from unseen.studies.published.page import Section
 
 
+@pytest.mark.slow
 def test_page(features: Path, made: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maps, "flatten", lambda rows, normalise: rows[:, :2])  # no t-SNE
     folder = made("density", features, "batch_size=20")

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.usefixtures("narrow_network")
 TINY = ("data.max_classes=16", "data.size=32", "picture_size=32", "lr=0.001", "batch_size=16")
 
 
+@pytest.mark.slow
 def test_page(
     made: Callable[..., Path],
     unpublished: Callable[[Path], str],

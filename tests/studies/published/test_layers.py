@@ -11,6 +11,7 @@ from unseen.studies.published.page import Section
 pytestmark = pytest.mark.usefixtures("narrow_network")
 
 
+@pytest.mark.slow
 def test_page(
     made: Callable[..., Path],
     unpublished: Callable[[Path], str],
