@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from unseen import catalogue
+
 README = (Path(__file__).parent.parent / "README.md").read_text()
 
 
@@ -31,6 +33,12 @@ def test_its_two_commands_are_targets_of_the_makefile() -> None:
     for command in ("demo", "test"):
         assert f"make {command}" in README
         assert f"\n{command}:" in makefile
+
+
+def test_the_losses_are_counted() -> None:
+    told = f"with {len(catalogue.names('losses'))} published losses"
+    assert told in README
+    assert told in (Path(__file__).parent.parent / "docs" / "index.md").read_text()
 
 
 def test_every_folder_it_names_exists() -> None:
