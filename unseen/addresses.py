@@ -94,15 +94,6 @@ def write(place: Place, content: bytes) -> None:
         store.pipe_file(path, content)
 
 
-def remove(place: Place) -> None:
-    if isinstance(place, Path):
-        place.unlink(missing_ok=True)
-        return
-    with _naming(place) as (store, path):
-        if store.exists(path):
-            store.rm_file(path)
-
-
 def exists(place: Place) -> bool:
     if isinstance(place, Path):
         return place.exists()
