@@ -223,7 +223,7 @@ ENSEMBLE = [
 ]
 
 
-@pytest.mark.parametrize("frozen", ["none", "layer2"])
+@pytest.mark.parametrize("frozen", ["none", pytest.param("layer2", marks=pytest.mark.slow)])
 def test_an_ensemble_trains_with_its_divergence(frozen: str, tmp_path: Path) -> None:
     words = (f"freeze_until={frozen}", "loss=contrastive", "loss.preset=horde")
     context = setting_of(*ENSEMBLE, *words, "regularizers=head_divergence")

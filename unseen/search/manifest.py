@@ -141,9 +141,9 @@ def read(folder: Path, name: str = NAME) -> Manifest:
     """Raises ValueError when the file is not what was once written."""
     path = folder / name
     if (folder / "config.toml").exists():  # a run's manifest has the same name
-        named = shlex.quote(str(folder))
         raise ValueError(
-            f"{folder} is a run, no index: `unseen index build {named} PICTURES --out my.index`"
+            f"{folder} is a run, no index: `unseen index build {shlex.quote(str(folder))} PICTURES "
+            "--out my.index`"
         )
     if not path.exists() and not (folder / COPY).exists():
         build = f": `unseen index build RUN IMAGES --out {shlex.quote(str(folder))}`"

@@ -11,6 +11,7 @@ from unseen.studies.published.page import Section
 from unseen.studies.published.study import Ask
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_objectives")
 def test_page(
     features: Path, made: Callable[..., Path], unpublished: Callable[[Path], str]

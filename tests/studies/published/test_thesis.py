@@ -18,10 +18,11 @@ def test_names_are_the_published_ones() -> None:
     "losses",
     [
         ("NPair", "MultiSimilarity", "SoftTriple", "ProxyAnchor"),
-        pytest.param(tuple(thesis.LOSSES), marks=pytest.mark.slow),
+        tuple(thesis.LOSSES),
     ],
     ids=len,
 )
+@pytest.mark.slow
 def test_page(
     losses: tuple[str, ...],
     features: Path,
