@@ -176,3 +176,20 @@ def test_processes_count_together(tmp_path: Any) -> None:
 
     told = [asyncio.run(asked(several[turn % 3])) for turn in range(8)]
     assert told == [200] * 4 + [429] * 4
+
+
+class Patient(Connection):
+    last_seconds = 60.0
+
+
+def test_who_has_just_connected_is_answered_by_a_process_that_ends(guard: Guard) -> None:
+    service = serving(guard, http=Patient)
+    with service as url:
+        place = urlsplit(url)
+        with socket.create_connection((place.hostname, place.port), timeout=60) as asking:
+            httpx.get(url, headers={"authorization": f"Bearer {TOKEN}"})  # both are accepted now
+            service.server.should_exit = True
+            while any(listening.is_serving() for listening in service.server.servers):
+                time.sleep(0.01)
+            asking.sendall(WHOLE)
+            assert asking.recv(100).startswith(b"HTTP/1.1 200")

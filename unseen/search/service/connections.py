@@ -7,6 +7,7 @@ when all places are taken, the connection that has waited longest for a request 
 """
 
 import asyncio
+from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -18,6 +19,7 @@ class Connection(H11Protocol):
 
     header_seconds = 10.0
     read_seconds = 20.0  # for an answer that fills the buffers
+    last_seconds = 1.0  # for the first request of a connection when the process is to end
     most = 512
     most_per_address = 48
 
@@ -45,6 +47,18 @@ class Connection(H11Protocol):
         super().on_response_complete()
         if self._is_waiting() and not self.transport.is_closing():
             self._expect_request()
+
+    def shutdown(self) -> None:
+        """Who has just connected is still answered, by a process that another one replaces."""
+        request: Any = self.cycle  # None before the first one
+        if request is None and not self.transport.is_closing():
+            self.loop.call_later(self.last_seconds, self._end)
+        else:
+            super().shutdown()
+
+    def _end(self) -> None:
+        if not self.transport.is_closing():
+            super().shutdown()
 
     def pause_writing(self) -> None:
         super().pause_writing()
