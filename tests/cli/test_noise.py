@@ -1,5 +1,6 @@
 """`unseen data noise`: lists, and a page that is decided on in a real Chromium without a window."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -92,7 +93,8 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     options.add_argument("--window-size=1280,1200")
     folder = tmp_path_factory.mktemp("downloads")
     options.add_experimental_option("prefs", {"download.default_directory": str(folder)})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    short = os.environ | {"TMPDIR": "/tmp"}  # its socket has no place in a long one
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER, env=short))
     yield driver, folder
     driver.quit()
 
