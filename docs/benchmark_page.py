@@ -17,11 +17,13 @@ HEAD = """# The benchmark of generalisation
 
 How do methods hold up as the unseen becomes stranger? Each section is one study of one data set,
 made by `unseen study preset generalisation` ([studies](studies.md); what it measures
-is in [How far does it generalise?](generalisation.md)): heads on frozen features, the learning rate
-of each method tuned for each step on validation classes, on steps of a ladder of shifts. A method
-that fails a gate of a verdict says so in its row, and is left out of the answer. For your pictures:
+is in [How far does it generalise?](generalisation.md)): heads on frozen features, or, in sections
+named `-layers`, networks trained on the pictures; the learning rate of each method tuned for each
+step on validation classes, on steps of a ladder of shifts. A method that fails a gate of a verdict
+says so in its row, and is left out of the answer. For your pictures:
 
     unseen study preset generalisation --data my_photos/ --minutes 60
+    unseen study preset generalisation --data my_photos/ --minutes 600 --layers depth=last
 
 This page is written by `python docs/benchmark_page.py` from what `unseen study keep` kept in
 `evidence/generalisation-*.zip`.

@@ -216,6 +216,9 @@ def preset(
         list[str] | None, typer.Option(help="other data, before and after training; repeatable")
     ] = None,
     minutes: Annotated[int, typer.Option(help="choose steps, seeds and trials by them", min=0)] = 0,
+    layers: Annotated[
+        bool, typer.Option("--layers", help="train layers on pictures, not heads on frozen ones")
+    ] = False,
     out: Annotated[
         Path | None, typer.Option(help="the folder", show_default="studies/generalisation-...")
     ] = None,
@@ -228,7 +231,8 @@ def preset(
     Heads on frozen features, ten methods unless others are named: on steps of a ladder of shifts,
     each with its rate tuned, after a few shots, on an open set, and on other data. Ends in a page
     that says which three hold up best, or why that cannot be told. Finished runs are never
-    repeated; `unseen study report OUT/generalisation` writes the page again.
+    repeated; `unseen study report OUT/generalisation` writes the page again. With --layers networks
+    are trained on the pictures: small drawings whole, photographs as settings say (depth=last).
     """
     if name != NAME:  # published studies were called presets in version 0.1
         published(name, settings, data, budget, seeds, out, jobs)
@@ -236,8 +240,9 @@ def preset(
     if not data:
         raise ValueError("which data? --data photos/")
     words = tuple(word for word in methods.split(",") if word)
-    asked = generalisation.Asked(data, words, tuple(also or ()), minutes, tuple(settings or ()))
-    folder = out or Path("studies") / f"{NAME}-{Path(data).stem}"
+    given = (tuple(also or ()), minutes, tuple(settings or ()), layers)
+    asked = generalisation.Asked(data, words, *given)
+    folder = out or Path("studies") / f"{NAME}-{Path(data).stem}{'-layers' * layers}"
     try:
         page_file = generalisation.run(asked, folder, jobs, generalisation.Shown(_shown, _watched))
     except KeyboardInterrupt:

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
+from unseen import config as configs
 from unseen.evaluation.shift import ShiftLadder, ShiftStep
 from unseen.studies.generalisation.plan import (
     USUAL,
+    Layers,
     fitting,
     methods_of,
     plan_of,
@@ -63,3 +65,14 @@ def test_a_plan() -> None:
     assert plan.search is not None
     (rate,) = plan.search.parameters
     assert rate.values == [1e-4, 3e-4, 1e-3]
+
+
+def test_a_plan_of_layers() -> None:
+    size, layers = sizes(range(1, 10), shots=2)[4], Layers("ladder.csv", "small_conv", rate=1e-3)
+    plan = plan_of({"name": "glyphs"}, ["margin", "triplet"], size, ["data.size=28"], layers)
+    made = [configs.make(variant.values) for variant in plan.variants()]
+    assert [each.shift.step for each in made if each.shift] == [1, 1, 5, 5, 9, 9]
+    assert {each.shift.table for each in made if each.shift} == {"ladder.csv"}
+    assert made[0].data.values["size"] == 28
+    assert plan.search is not None
+    assert plan.search.parameters[0].values == [3e-4, 1e-3, 3e-3]

@@ -8,10 +8,11 @@ from unseen.reports.tables import metric_title
 from unseen.statistics import Spread
 from unseen.studies.document import Table
 from unseen.studies.generalisation.measure import Measured, Row
-from unseen.studies.generalisation.plan import EMBEDDING, VALIDATION, Size
+from unseen.studies.generalisation.plan import EMBEDDING, VALIDATION, Layers, Size
 from unseen.studies.generalisation.verdict import HeldUp, held_up
 from unseen.studies.published import page
 from unseen.studies.published.page import Section, Title
+from unseen.studies.published.source_values import settled, trained
 from unseen.studies.results import Results
 from unseen.studies.shift import shift_curves, shift_figures, shift_table
 from unseen.training.run_folder import RunFolder
@@ -28,14 +29,20 @@ SOURCE = (
 
 
 def write(
-    folder: RunFolder, command: str, results: Results, measured: Measured, size: Size
+    folder: RunFolder,
+    command: str,
+    results: Results,
+    measured: Measured,
+    size: Size,
+    layers: Layers | None = None,
 ) -> Path:
     """index.html and findings.md."""
     title = Title(
         "generalisation", SOURCE, "how methods hold up as classes become stranger", command
     )
     sections = sections_of(results, measured, size)
-    return page.write(folder, title, sections, _set_up(size), {"generalisation": results})
+    differences = [*_trained(results, layers), *_set_up(results, size)]
+    return page.write(folder, title, sections, differences, {"generalisation": results})
 
 
 def sections_of(results: Results, measured: Measured, size: Size) -> list[Section]:
@@ -115,12 +122,20 @@ def _text(value: Spread | None, sign: str) -> str:
     return f"{100 * value.mean:{sign}.1f}{spread}"
 
 
-def _set_up(size: Size) -> list[str]:
+def _trained(results: Results, layers: Layers | None) -> list[str]:
+    if layers is None:
+        start = f"Heads of {EMBEDDING} values on frozen features are trained"
+        return [f"{start}; the source trains ResNet-50."]
+    sentences = trained(settled([results]))
+    return [*sentences, f"The source trains ResNet-50. The ladder is made of {layers.of}."]
+
+
+def _set_up(results: Results, size: Size) -> list[str]:
+    smaller = "multi_similarity+s2sd has one teacher of 512 values instead of four up to 2,048."
     return [
-        f"Heads of {EMBEDDING} values on frozen features are trained; the source trains ResNet-50.",
         f"{100 * VALIDATION:.0f} % of each step's training classes select the epoch and tune the "
         f"learning rate ({size.trials} values for each method and step), and are not trained on.",
-        "multi_similarity+s2sd has one teacher of 512 values instead of four up to 2,048.",
+        *([smaller] if any("s2sd" in method for method in results.methods()) else []),
         f"Steps {', '.join(map(str, size.steps))} of the ladder, {size.seeds} "
         f"seed{'s' * (size.seeds > 1)}; steps without classes enough to tune on are left out.",
     ]

@@ -1,7 +1,8 @@
 """What a study of generalisation runs: methods by steps of a ladder of shifts, by seeds.
 
 A method is a loss, or a loss with regularizers: `margin`, `multi_similarity+s2sd`. Each trains a
-head on frozen features, its learning rate tuned for each step on validation classes.
+head on frozen features, or layers of a network on pictures, its learning rate tuned for each step
+on validation classes.
 """
 
 from collections.abc import Sequence
@@ -32,7 +33,8 @@ USUAL = (
     "multi_similarity+metrix",
 )
 SMALLER = {"s2sd": {"sizes": [512]}}  # one teacher: four cost more than all else of a head's step
-RATES = (3e-5, 1e-4, 3e-4, 1e-3, 3e-3)  # the middle ones first where fewer are tried
+RATES = (3e-5, 1e-4, 3e-4, 1e-3, 3e-3)  # those around the usual one where fewer are tried
+HEAD_RATE = 3e-4
 VALIDATION = 0.4  # share of the training classes: verdicts ask for 30 to tune on
 EPOCHS, EMBEDDING = 15, 128
 FEW, LEFT = (5, 2), 2  # shots that are tried, and what a class must keep
@@ -49,6 +51,16 @@ class Size:
 
     def runs(self, methods: int) -> int:
         return methods * len(self.steps) * (self.seeds + self.trials)
+
+
+@dataclass(frozen=True)
+class Layers:
+    """Where layers are trained on pictures. table: of the ladder. of: the descriptors it was made
+    with. rate: the usual one of what is trained."""
+
+    table: str
+    of: str
+    rate: float
 
 
 def methods_of(words: Sequence[str]) -> dict[str, Values]:
@@ -91,8 +103,16 @@ def fitting(given: Sequence[Size], methods: int, seconds: float, minutes: float)
     return (within or [given[-1]])[0]
 
 
-def plan_of(data: Values, methods: Sequence[str], size: Size, settings: Sequence[str] = ()) -> Plan:
-    """data: features as a part of a config. settings: words of the user, for every run."""
+def plan_of(
+    data: Values,
+    methods: Sequence[str],
+    size: Size,
+    settings: Sequence[str] = (),
+    layers: Layers | None = None,
+) -> Plan:
+    """data: features as a part of a config, or pictures, with `layers`. settings: words of the
+    user, for every run."""
+    trained = "heads on frozen features" if layers is None else "layers trained on pictures"
     values: Values = {
         "data": data,
         "protocol": "shift",
@@ -102,16 +122,17 @@ def plan_of(data: Values, methods: Sequence[str], size: Size, settings: Sequence
         "metrics": ["recall@1", "map_at_r"],
         "shots": [size.shots] if size.shots else [],
         "open_set": True,
-    }
+    } | ({} if layers is None else {"shift": {"table": layers.table}})
     made: Values = {
         "name": NAME,
-        "about": "How methods hold up as test classes become stranger: heads on frozen features.",
+        "about": f"How methods hold up as test classes become stranger: {trained}.",
         "seeds": list(range(size.seeds)),
         "config": configs.override(values, list(settings)),
         "factors": {METHOD: methods_of(methods), STEP: list(size.steps)},
     }
     if size.trials:
-        rates = sorted(sorted(RATES, key=lambda rate: abs(np.log(rate / 3e-4)))[: size.trials])
+        usual = HEAD_RATE if layers is None else layers.rate
+        rates = sorted(sorted(RATES, key=lambda rate: abs(np.log(rate / usual)))[: size.trials])
         tuned = {"mode": "coordinate", "parameters": [{"key": "lr", "values": rates}]}
         made["search"] = tuned | {"config": {"shots": [], "open_set": False}}
     return plans.make(made)

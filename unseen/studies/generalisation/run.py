@@ -3,13 +3,14 @@
     run(Asked("my_photos/", minutes=60), Path("studies/photos"))    # stop it, call it again
 
 Files    out/features.npz               pictures through a frozen backbone, once; also-1.npz, ...
+         out/ladder.csv                 or, where layers are trained on pictures, their ladder
          out/studies/generalisation/    the study
          out/generalisation/            generalisation.json, measured.json, index.html, findings.md
 """
 
 import os
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,11 +21,13 @@ import torch
 
 from unseen import config as configs
 from unseen import find_data
-from unseen.config_tables import Part
-from unseen.contracts import FeatureDataset
+from unseen.config import Config
+from unseen.contracts import Dataset, FeatureDataset
 from unseen.experiment.features import write_features
 from unseen.experiment.run_context import Watch
+from unseen.experiment.shift import make_ladder
 from unseen.protocols.shift import Shift
+from unseen.rungs import FIRST
 from unseen.settle import settle
 from unseen.studies import kept, report
 from unseen.studies.engine import Study, StudyProgress
@@ -32,6 +35,7 @@ from unseen.studies.generalisation import page
 from unseen.studies.generalisation.measure import Measured, measure
 from unseen.studies.generalisation.plan import (
     NAME,
+    Layers,
     Size,
     fitting,
     methods_of,
@@ -40,25 +44,28 @@ from unseen.studies.generalisation.plan import (
     sizes,
     usable_steps,
 )
-from unseen.studies.plan import Values
+from unseen.studies.plan import Plan
 from unseen.studies.results import read
 from unseen.training.run_folder import RunFolder
 
 FILE, MEASURED = f"{NAME}.json", "measured.json"
-USUAL_SIZE = 3  # of `sizes`, where no minutes are named: 5 steps, 3 seeds, 3 trials
+# Of `sizes`, where no minutes are named: 5 steps, 3 seeds, 3 trials; with layers 3 steps.
+USUAL_SIZE, LAYERS_SIZE = 3, 4
 SHARE = 0.8  # of the minutes that runs may take: the rest is for what comes after them
 
 
 @dataclass(frozen=True)
 class Asked:
     """data: what `unseen train` takes. methods: none for the usual ten. also: other data, on which
-    runs are judged before and after. settings: key=value for every run."""
+    runs are judged before and after. settings: key=value for every run. layers: of a network are
+    trained, on pictures, instead of heads on frozen features."""
 
     data: str
     methods: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
     minutes: int = 0
     settings: tuple[str, ...] = ()
+    layers: bool = False
 
     @property
     def command(self) -> str:
@@ -66,18 +73,21 @@ class Asked:
         words += ["--methods", ",".join(self.methods)] if self.methods else []
         words += [word for data in self.also for word in ("--also", data)]
         words += ["--minutes", str(self.minutes)] if self.minutes else []
+        words += ["--layers"] if self.layers else []
         return shlex.join([*words, *self.settings])
 
 
 @dataclass(frozen=True)
 class Stored:
-    """What was asked, and what became of it. home: the step of the data's own split."""
+    """What was asked, and what became of it. features: what is trained on, with `layers` the
+    pictures. home: the step of the data's own split."""
 
     asked: Asked
     features: str
     also: tuple[str, ...]
     size: Size
     home: int
+    layers: Layers | None = None
 
 
 @dataclass(frozen=True)
@@ -101,7 +111,7 @@ def run(asked: Asked, out: Path, jobs: int | None = None, shown: Shown | None = 
             known = _settled(asked, out, jobs, watch)
         folder.write_json(FILE, known)
     place = out / "studies" / NAME
-    study = Study(plan_of(_table(known.features), asked.methods, known.size, asked.settings))
+    study = Study(_plan(known, asked.methods, known.size))
     with shown.study(place) as tell:
         results = study.run(place, jobs=jobs, tell=tell)
     report.write(results)
@@ -120,7 +130,7 @@ def remake(path: Path) -> Path:
     known = folder.read(FILE, Stored)
     results = read(path.parent / "studies" / NAME)
     measured = folder.read(MEASURED, Measured)
-    return page.write(folder, known.asked.command, results, measured, known.size)
+    return page.write(folder, known.asked.command, results, measured, known.size, known.layers)
 
 
 def small_files_of(path: Path) -> dict[str, str]:
@@ -133,20 +143,50 @@ def small_files_of(path: Path) -> dict[str, str]:
 
 
 def _settled(asked: Asked, out: Path, jobs: int | None, watch: Watch) -> Stored:
-    """Features of all data, and a size that fits the minutes."""
-    features = _features(asked.data, out / "features.npz", watch)
-    also = [_features(d, out / f"also-{i}.npz", watch) for i, d in enumerate(asked.also, start=1)]
-    dataset = find_data.open_data(Part(**_table(features)), watch.of("reading the data"))
-    ladder = Shift().ladder(dataset)
+    """What is trained on, its ladder, and a size that fits the minutes."""
+    names = ["features.npz", *(f"also-{number}.npz" for number in range(1, len(asked.also) + 1))]
+    given = (asked.data, *asked.also)
+    if asked.layers:
+        data, *also = (str(Path(d).resolve()) if Path(d).exists() else d for d in given)
+    else:
+        data, *also = (_features(d, out / n, watch) for d, n in zip(given, names, strict=True))
+    config, dataset = _opened(data, asked.settings, watch)
+    layers = _layers(asked, config, dataset, out / "ladder.csv", watch) if asked.layers else None
+    ladder = Shift(table=layers.table if layers else None).ladder(dataset)
     steps = usable_steps(ladder)
-    given = sizes(steps, shots_for(dataset.labels))
-    size = given[USUAL_SIZE]
+    choice = sizes(steps, shots_for(dataset.labels))
+    size = choice[LAYERS_SIZE if asked.layers else USUAL_SIZE]
+    known = Stored(asked, data, tuple(also), size, _own(ladder.steps), layers)
     if asked.minutes:
         number = len(methods_of(asked.methods))
         minutes = SHARE * asked.minutes * (jobs or os.cpu_count() or 1)
-        size = fitting(given, number, _seconds(asked, features, given[-1], out), minutes)
-    home = min(size.steps, key=lambda step: abs(step - _own(ladder.steps)))
-    return Stored(asked, features, tuple(also), size, home)
+        size = fitting(choice, number, _seconds(known, choice[-1], out), minutes)
+    home = min(size.steps, key=lambda step: abs(step - known.home))
+    return replace(known, size=size, home=home)
+
+
+def _opened(data: str, settings: Sequence[str], watch: Watch) -> tuple[Config, Dataset]:
+    """What a run would be of, before there is a ladder."""
+    values = configs.override({"data": find_data.data_table(data)}, list(settings))
+    config = configs.make({key: value for key, value in values.items() if key != "shift"})
+    return config, find_data.open_data(config.data, watch.of("reading the data"), config.strict)
+
+
+def _layers(asked: Asked, config: Config, dataset: Dataset, out: Path, watch: Watch) -> Layers:
+    """The ladder that the settings name, or one of what the network gives before training."""
+    if isinstance(dataset, FeatureDataset):
+        raise ValueError(f"{asked.data} holds features: --layers wants pictures to train on")
+    settled, _ = settle(config, dataset)
+    if settled.depth == FIRST and settled.adapter is None:
+        raise ValueError(
+            f"only a head on frozen {settled.backbone} would be trained: with --layers say which "
+            "layers, depth=last, freeze_until=LAYER (`unseen layers` lists them) or adapter=lora"
+        )
+    table = configs.override({}, list(asked.settings)).get("shift", {}).get("table")
+    if table is None:
+        make_ladder(config, dataset, out, watch)
+    table = str(Path(table or out).resolve())
+    return Layers(table, Shift(table=table).ladder(dataset).of, settled.lr)
 
 
 def _own(steps: Any) -> int:
@@ -154,17 +194,21 @@ def _own(steps: Any) -> int:
     return next((each.step for each in steps if each.made_by == "as it is"), steps[0].step)
 
 
-def _seconds(asked: Asked, features: str, size: Size, out: Path) -> float:
+def _plan(known: Stored, methods: Sequence[str], size: Size) -> Plan:
+    data = find_data.data_table(known.features)
+    return plan_of(data, methods, size, known.asked.settings, known.layers)
+
+
+def _seconds(known: Stored, size: Size, out: Path) -> float:
     """Of one run, with all it is judged by."""
-    first = list(methods_of(asked.methods))[:2]
+    first = list(methods_of(known.asked.methods))[:2]
     one = replace(size, steps=size.steps[:1], seeds=1, trials=0)
-    probe = plan_of(_table(features), first, one, asked.settings)
-    results = Study(probe).run(out / "studies" / "probe", jobs=1)
-    known = [run.seconds for run in results.runs if run.state == "done"]
-    if not known:
+    results = Study(_plan(known, first, one)).run(out / "studies" / "probe", jobs=1)
+    seconds = [run.seconds for run in results.runs if run.state == "done"]
+    if not seconds:
         told = next((run.error for run in results.runs), "no run")
         raise ValueError(f"a first run failed, so the study would: {told}")
-    return float(np.mean(known))
+    return float(np.mean(seconds))
 
 
 def _features(data: str, out: Path, watch: Watch) -> str:
@@ -181,7 +225,3 @@ def _features(data: str, out: Path, watch: Watch) -> str:
         torch.set_num_threads(config.threads)
         write_features(config, dataset, out, watch.of("computing features"))
     return str(out.resolve())
-
-
-def _table(features: str) -> Values:
-    return find_data.data_table(features) if Path(features).exists() else {"name": "arrays"}
