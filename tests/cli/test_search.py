@@ -106,6 +106,7 @@ def test_from_a_run_to_an_answer(
     assert answer["hits"][0]["similarity"] == pytest.approx(1, abs=1e-4)
     assert 0 < answer["hits"][0]["probability"] < 1
     assert answer["decision"] in ("kind 2", "unknown")
+    assert answer["compared_twice"] == 0  # so few are compared in floats alone
     assert (tmp_path / "a.html").exists()
 
     assert "removed 2 pictures, 7 stay" in unseen(capsys, "index", "remove", index, query, "1")[1]

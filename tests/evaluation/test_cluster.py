@@ -110,3 +110,17 @@ def test_bad_number(num_clusters: int) -> None:
 def test_bad_starts() -> None:
     with pytest.raises(ValueError, match="starts and iterations"):
         cluster(torch.ones(4, 2), 2, starts=0)
+
+
+@pytest.mark.parametrize("integers", [True, False])
+def test_many_clusters_are_those_of_few(integers: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From some size on centres are settled with proof: the clusters stay."""
+    x, _ = blobs(300, 10, 1.0)
+    plain = cluster(x, 20)
+    monkeypatch.setattr("unseen.neighbours.centres.FEW", 2)
+    monkeypatch.setattr("unseen.neighbours.centres.SMALL", 0)
+    monkeypatch.setattr("unseen.neighbours.certified._faster", lambda size, dtype: integers)
+    settled = cluster(x, 20)
+    assert all(same(a, b) for a, b in zip(plain, settled, strict=True))
+    for a, b in zip(plain, settled, strict=True):
+        assert a.inertia == pytest.approx(b.inertia, rel=1e-5)

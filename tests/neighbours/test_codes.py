@@ -6,6 +6,7 @@ from torch import Tensor
 
 from unseen.neighbours import certified, codes
 from unseen.neighbours.codes import Codes, nearest_in_codes
+from unseen.neighbours.product import Tally
 
 if not certified.pays(torch.ones(1, 8), measure=False):
     pytest.skip("no exact products of integers here", allow_module_level=True)
@@ -41,7 +42,10 @@ def test_equals_everything(count: int, k: int, some: bool, size: int) -> None:
     x[7] = 1e-30 * x[8]
     held = Codes.of(x)
     forbidden = torch.arange(999) % 3 > 0 if some else None
-    values, rows = nearest_in_codes(queries, k, parts_of(held, 400), forbidden)
+    tally = Tally()
+    values, rows = nearest_in_codes(queries, k, parts_of(held, 400), forbidden, tally)
+    assert tally.pairs == 999 * count
+    assert tally.share <= 0.2  # more of a part would have been compared in floats alone
     wanted = listed(queries, held, k, forbidden)
     exact, best = (
         torch.einsum(

@@ -43,6 +43,7 @@ def test_the_nearest_are_those_of_what_is_left(
     assert rest.max() < 0.02
     queries = matrix(rows(20, first=10**6, size=SIZE))
     found = index.search(queries, k=6)
+    assert 0 < found.compared_twice < 0.2
     assert found.ids.tolist() == nearest_by_hand(queries, kept, index.ids.tolist(), 6, True)
     true = np.einsum("qd,qkd->qk", queries.astype(np.float64), matrix(some)[found.ids - 1])
     assert (np.abs(true - found.similarities) <= rest.max() + 1e-6).all()

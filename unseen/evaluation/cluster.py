@@ -11,9 +11,11 @@
 
 Distances are Euclidean, on unit embeddings when the evaluation is by cosine. Items that all
 coincide form one cluster. Same seed, same clusters.
-Time: items x clusters x size x iterations multiply-adds.
+Time: items x clusters x size x iterations multiply-adds; of many clusters most of them are in
+integers (neighbours/centres.py), with the same clusters.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -21,6 +23,8 @@ from torch import Tensor
 
 from unseen.contracts import Progress
 from unseen.geometry import full_precision
+from unseen.neighbours.centres import integers_of, nearest_centres, pays
+from unseen.neighbours.certified import ROWS, Integers
 from unseen.neighbours.space import precise, require_finite, to_sphere
 
 BLOCK = 2**21  # distances held at a time
@@ -33,6 +37,19 @@ class Clusters:
     assignments: Tensor  # [N] int64
     centres: Tensor  # [K, D]
     inertia: float  # sum of squared distances to the centres
+
+
+@dataclass(frozen=True)
+class _Items:
+    """What is assigned, as all starts share it."""
+
+    x: Tensor  # [N, D]
+    squares: Tensor  # [N]
+    held: Sequence[Integers]  # the same in integers, where many clusters make them worth it
+
+    @classmethod
+    def of(cls, x: Tensor, num_clusters: int) -> "_Items":
+        return cls(x, x.square().sum(dim=1), integers_of(x) if pays(x, num_clusters) else ())
 
 
 def cluster(
@@ -57,38 +74,44 @@ def cluster(
     generator = torch.Generator().manual_seed(seed)
     with precise(embeddings.device):
         x = full_precision(embeddings.detach())
-        x = to_sphere(x) if normalise else x
+        items = _Items.of(to_sphere(x) if normalise else x, num_clusters)
         runs = []
         for start in range(starts):
-            runs.append(_k_means(x, num_clusters, iterations, generator))
+            runs.append(_k_means(items, num_clusters, iterations, generator))
             if progress is not None:
                 progress(start + 1, starts)
     return runs
 
 
-def _k_means(x: Tensor, num_clusters: int, iterations: int, generator: torch.Generator) -> Clusters:
-    squares = x.square().sum(dim=1)
+def _k_means(
+    items: _Items, num_clusters: int, iterations: int, generator: torch.Generator
+) -> Clusters:
+    x = items.x
     if (x - x[0]).abs().max() <= 1e-6 * x.abs().max():  # rounding must not make clusters of copies
-        return Clusters(torch.zeros_like(squares, dtype=torch.int64), x[:1], 0.0)
-    centres = _seed(x, squares, num_clusters, generator)
-    nearest, dist = _assign(x, squares, centres)
+        return Clusters(torch.zeros_like(items.squares, dtype=torch.int64), x[:1], 0.0)
+    centres = _seed(items, num_clusters, generator)
+    nearest, dist = _assign(items, centres)
     for _ in range(iterations):
         centres = _means(x, centres, nearest, dist)
         before = nearest
-        nearest, dist = _assign(x, squares, centres)
+        nearest, dist = _assign(items, centres)
         if torch.equal(nearest, before):
             break
     return Clusters(nearest, centres, float(dist.sum(dtype=torch.float64)))
 
 
-def _assign(x: Tensor, squares: Tensor, centres: Tensor) -> tuple[Tensor, Tensor]:  # two [N]
+def _assign(items: _Items, centres: Tensor) -> tuple[Tensor, Tensor]:  # two [N]
     """Nearest centre of each item and the squared distance to it."""
+    x = items.x
+    if pays(x, len(centres)):
+        nearest = nearest_centres(x, centres, items.held)
+        parts = zip(x.split(ROWS), nearest.split(ROWS), strict=True)
+        return nearest, torch.cat([(a - centres[b]).square().sum(dim=1) for a, b in parts])
     half = centres.square().sum(dim=1) / -2
-    parts = []
-    for rows in x.split(max(1, BLOCK // len(centres))):
-        parts.append(torch.addmm(half, rows, centres.T).max(dim=1))
-    score, nearest = (torch.cat(column) for column in zip(*parts, strict=True))
-    return nearest, (squares - 2 * score).clamp_(min=0)
+    blocks = x.split(max(1, BLOCK // len(centres)))
+    best = [torch.addmm(half, rows, centres.T).max(dim=1) for rows in blocks]
+    score, nearest = (torch.cat(column) for column in zip(*best, strict=True))
+    return nearest, (items.squares - 2 * score).clamp_(min=0)
 
 
 def _means(x: Tensor, centres: Tensor, nearest: Tensor, dist: Tensor) -> Tensor:  # [K, D]
@@ -102,17 +125,18 @@ def _means(x: Tensor, centres: Tensor, nearest: Tensor, dist: Tensor) -> Tensor:
     return moved
 
 
-def _seed(x: Tensor, squares: Tensor, num_clusters: int, generator: torch.Generator) -> Tensor:
+def _seed(items: _Items, num_clusters: int, generator: torch.Generator) -> Tensor:
     """First centres [K, D]: distinct items, far from each other."""
+    x = items.x
     first = torch.randint(0, len(x), (1,), generator=generator).to(x.device)
     chosen = first
-    _, dist = _assign(x, squares, x[first])
+    _, dist = _assign(items, x[first])
     dist[first] = 0
     while len(chosen) < num_clusters:
         wanted = min(max(1, len(chosen) // 8), num_clusters - len(chosen))
         fresh = _draw(dist, chosen, wanted, generator)
         chosen = torch.cat([chosen, fresh])
-        dist = torch.minimum(dist, _assign(x, squares, x[fresh])[1])
+        dist = torch.minimum(dist, _assign(items, x[fresh])[1])
         dist[chosen] = 0
     return x[chosen]
 

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from unseen.contracts import Progress, Shares
-from unseen.evaluation.cluster import cluster
 from unseen.evaluation.judges import Judge
 from unseen.evaluation.metric_names import Metric
 from unseen.evaluation.pairs import pair_scores
@@ -150,6 +149,8 @@ def _clustering(
     progress: Progress,
 ) -> None:
     """k-means once for each number of classes; columns with as many classes share it."""
+    from unseen.evaluation.cluster import cluster  # noqa: PLC0415 - where clusters are asked for
+
     items = torch.cat([space.gallery, space.queries[next(iter(judges.values())).positions < 0]])
     runs = {}
     for column, judge in judges.items():

@@ -25,6 +25,7 @@ from unseen.neighbours import certified
 from unseen.neighbours.certified import LARGEST, ROWS, Integers, norms
 from unseen.neighbours.few import MOST, TOO_MANY
 from unseen.neighbours.lists import Best, can_begin, kth_of_groups
+from unseen.neighbours.product import Tally
 
 
 @dataclass(frozen=True)
@@ -61,19 +62,26 @@ class Codes:
 
 
 def nearest_in_codes(
-    queries: Tensor, k: int, parts: Sequence[Codes], forbidden: Tensor | None = None
+    queries: Tensor,
+    k: int,
+    parts: Sequence[Codes],
+    forbidden: Tensor | None = None,
+    tally: Tally | None = None,
 ) -> tuple[Tensor, Tensor]:  # two [Q, k]
     """Products and positions counted through all parts, largest first; -1 where there is nothing
     left. Which of several equals ends a list is left open. forbidden: bool [N], rows that do not
-    answer."""
+    answer. tally: counts."""
     widest = max((len(part) for part in parts), default=1)
     found = []
     for some in queries.split(max(1, MOST // widest)):
         best, start = Best(len(some), k, some), 0
         for part in parts:
             here = None if forbidden is None else forbidden[start : start + len(part)]
-            if not _offer_few(some, part, start, best, here):
+            again = _offer_few(some, part, start, best, here)
+            if again is None:
                 _offer_floats(some, part, start, best, here)
+            if tally is not None:
+                tally.add(len(some) * len(part), again or 0)
             start += len(part)
         found.append(best.sorted())
     values, rows = zip(*found, strict=True)
@@ -82,10 +90,10 @@ def nearest_in_codes(
 
 def _offer_few(
     queries: Tensor, part: Codes, start: int, best: Best, forbidden: Tensor | None
-) -> bool:
-    """What may enter the lists; False: so much of it that floats are cheaper."""
+) -> int | None:
+    """What may enter the lists: how much of it; None: so much that floats are cheaper."""
     if not can_begin(len(part), best.keep) or not certified.pays(queries, measure=False):
-        return False
+        return None
     mine, info = Integers.of(queries), torch.finfo(queries.dtype)
     size = queries.shape[1]
     summed = size * info.eps / 2 / (1 - size * info.eps / 2) + 2 * info.eps
@@ -100,10 +108,10 @@ def _offer_few(
     low.clamp_(min=torch.finfo(low.dtype).min)  # what is forbidden stays below
     hits = np.flatnonzero(near.numpy() >= low.numpy()[:, None])
     if TOO_MANY * len(hits) > near.numel():
-        return False
+        return None
     row, item = map(torch.from_numpy, np.divmod(hits, len(part)))
     best.offer_pairs(row, item + start, (queries[row] * part.rows(item)).sum(dim=1))
-    return True
+    return len(hits)
 
 
 def _offer_floats(

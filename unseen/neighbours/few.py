@@ -16,6 +16,7 @@ from torch import Tensor
 from unseen.neighbours.certified import LEAST, Integers
 from unseen.neighbours.lists import can_begin, kth_of_groups
 from unseen.neighbours.ordering import in_order
+from unseen.neighbours.product import Tally
 
 MOST = 2**22  # products held at once
 TOO_MANY = 5  # more than one row in so many to be fetched: floats are cheaper
@@ -25,11 +26,16 @@ Places = NDArray[np.int64]  # [P]
 
 
 def nearest_of_few(
-    queries: Tensor, k: int, held: Integers, rows: Rows, forbidden: Tensor | None = None
+    queries: Tensor,
+    k: int,
+    held: Integers,
+    rows: Rows,
+    forbidden: Tensor | None = None,
+    tally: Tally | None = None,
 ) -> tuple[Tensor, Tensor] | None:  # two [Q, k]
     """Products and positions, largest first, equals by position; None: too much would be fetched.
 
-    forbidden: bool [N], rows that do not answer.
+    forbidden: bool [N], rows that do not answer. tally: counts.
     """
     if not can_begin(len(held.whole), k):
         return None
@@ -42,6 +48,8 @@ def nearest_of_few(
     hits = np.flatnonzero(whole.numpy() > low.clamp_(min=LEAST).int().numpy()[:, None])
     if TOO_MANY * len(hits) > whole.numel():
         return None
+    if tally is not None:
+        tally.add(whole.numel(), len(hits))
     row, item = np.divmod(hits, len(held.whole))
     values = _products(queries, row, rows(torch.from_numpy(item)))
     return _sorted(values, row, item, len(queries), k)

@@ -35,6 +35,10 @@ class Tally:
         """Of the pairs that were compared twice."""
         return self.again / max(1, self.pairs)
 
+    def add(self, pairs: int, again: int) -> None:
+        self.pairs += pairs
+        self.again += again
+
 
 class Product:
     """Rows and columns in panels. `queries` and `items` are the positions they came from."""
@@ -185,8 +189,7 @@ class Product:
 
     def _count(self, pairs: int, again: int) -> None:
         with self._lock:
-            self.tally.pairs += pairs
-            self.tally.again += again
+            self.tally.add(pairs, again)
 
     def _bytes(self, height: int, width: int) -> Bytes:
         """A matrix of truth values, a little wider, so that eight can be looked at at once."""

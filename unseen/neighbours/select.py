@@ -74,8 +74,7 @@ def select(
     else:
         lists = _by_rows(product, keep, progress, None if floor is None else floor[product.queries])
     if tally is not None:
-        tally.pairs += product.tally.pairs
-        tally.again += product.tally.again
+        tally.add(product.tally.pairs, product.tally.again)
     values, items = (torch.cat(parts) for parts in zip(*lists, strict=True))
     back = product.queries.argsort()
     return values[back], items[back]

@@ -54,9 +54,11 @@ class Hit:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a query found, nearest first."""
+    """What a query found, nearest first. compared_twice: share of the pictures (of the pairs, where
+    several ask together), first in integers, then in floats."""
 
     hits: list[Hit]
+    compared_twice: float = 0.0
 
     @property
     def decision(self) -> str | None:
@@ -70,7 +72,11 @@ class Answer:
         return (first.label or UNLABELLED) if first.matched else UNKNOWN
 
     def to_dict(self) -> dict[str, Any]:
-        return {"decision": self.decision, "hits": [asdict(hit) for hit in self.hits]}
+        return {
+            "decision": self.decision,
+            "compared_twice": self.compared_twice,
+            "hits": [asdict(hit) for hit in self.hits],
+        }
 
 
 def reason(hit: Hit, calibration: Calibration) -> str:
@@ -111,7 +117,8 @@ def ask(
                 )
                 for rank, id in enumerate(ids)
                 if id >= 0
-            ]
+            ],
+            found.compared_twice,
         )
         for query, ids in enumerate(found.ids)
     ]

@@ -22,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from unseen.neighbours.product import Tally
 from unseen.neighbours.space import require_finite, to_sphere
 from unseen.search import manifest as manifests
 from unseen.search.manifest import DamagedError, Manifest
@@ -51,10 +52,12 @@ class Picture:
 
 @dataclass(frozen=True)
 class Neighbours:
-    """The nearest pictures of each query, nearest first; id -1 where there are no more."""
+    """The nearest pictures of each query, nearest first; id -1 where there are no more.
+    compared_twice: share of pairs, first in integers, then in floats."""
 
     ids: Ids  # [Q, k]
     similarities: NDArray[np.float32]  # [Q, k]: cosine, or minus the squared distance
+    compared_twice: float = 0.0
 
 
 class Index:
@@ -127,11 +130,12 @@ class Index:
         if k < 1:
             raise ValueError(f"k must be at least 1, got {k}")
         allowed, choice = self._chosen(filter, label)
-        values, rows = self._nearest(queries, k, allowed, choice)
+        tally = Tally()
+        values, rows = self._nearest(queries, k, allowed, choice, tally)
         if not len(self._rows):
             return Neighbours(rows.numpy(), values.numpy())
         ids = np.where(rows < 0, -1, self._rows[rows.numpy(), ID])
-        return Neighbours(ids, values.numpy())
+        return Neighbours(ids, values.numpy(), tally.share)
 
     def picture(self, id: int) -> Picture:
         """What is known of a picture."""
@@ -208,17 +212,22 @@ class Index:
         return allowed, Choice(label if filter is None else None, self.serials[allowed])
 
     def _nearest(
-        self, queries: Tensor, k: int, allowed: Mask | None, choice: Choice | None
+        self,
+        queries: Tensor,
+        k: int,
+        allowed: Mask | None,
+        choice: Choice | None,
+        tally: Tally,
     ) -> Nearest:
         """By the store where there is one; what it does not hold, and small choices, exactly."""
         few = allowed is not None and int(allowed.sum()) <= FEW
         if few or not (self.manifest.outside or self.manifest.approximate):
-            return self.exact.search(queries, k, allowed)
+            return self.exact.search(queries, k, allowed, tally)
         live = self.alive if allowed is None else allowed
         if self.manifest.outside:
             asked = self._outside.search(self, queries, k, live, choice)
             if asked is None:
-                return self.exact.search(queries, k, allowed)
+                return self.exact.search(queries, k, allowed, tally)
             found, last = asked, self._outside.entry.last_serial
         else:
             found = self._approximate.search(queries, k, allowed)
@@ -228,7 +237,7 @@ class Index:
             return best_of([found], len(queries), k)
         rest = live.copy()
         rest[:covered] = False
-        return best_of([found, self.exact.search(queries, k, rest)], len(queries), k)
+        return best_of([found, self.exact.search(queries, k, rest, tally)], len(queries), k)
 
     @cached_property
     def _approximate(self) -> Approximate:

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from unseen.neighbours import certified
+from unseen.neighbours.product import Tally
 from unseen.search.stores import exact
 from unseen.search.stores.exact import Exact
 
@@ -32,6 +33,8 @@ def test_the_nearest_rows_of_several_parts(
         expected = sim.clone()
         if mask is not None:
             expected[~mask] = -2
-        found = store.search(queries, 5, mask)
+        tally = Tally()
+        found = store.search(queries, 5, mask, tally)
         assert torch.equal(found[1], expected.T.topk(5).indices)
+        assert (0 < tally.share < 0.3) if integers else tally.share == 0
         torch.testing.assert_close(found[0].double(), expected.T.topk(5).values, atol=1e-6, rtol=0)

@@ -20,6 +20,7 @@ from torch import Tensor
 from unseen.neighbours import certified, few
 from unseen.neighbours.certified import Integers
 from unseen.neighbours.few import nearest_of_few
+from unseen.neighbours.product import Tally
 from unseen.neighbours.select import select
 from unseen.neighbours.space import Space, make_space, precise
 
@@ -40,13 +41,16 @@ class Exact:
         self.normalise = normalise
         self._spaces: dict[int, Space] = {}
 
-    def search(self, queries: Tensor, k: int, allowed: Mask | None = None) -> Nearest:
-        """The k nearest rows of each query [Q, D] among the allowed ones."""
+    def search(
+        self, queries: Tensor, k: int, allowed: Mask | None = None, tally: Tally | None = None
+    ) -> Nearest:
+        """The k nearest rows of each query [Q, D] among the allowed ones. tally: counts pairs that
+        were compared in integers, and in floats again."""
         if not self.parts:
             return best_of([], len(queries), k)
         with precise(queries.device):
             if self.normalise and self.starts[-1] >= FEW and certified.pays(self.parts[0]):
-                answer = self._with_integers(queries, k, allowed)
+                answer = self._with_integers(queries, k, allowed, tally)
                 if answer is not None:
                     return answer
             if len(queries) * int(self.starts[-1]) <= DIRECT:
@@ -56,17 +60,20 @@ class Exact:
             ]
             return best_of(found, len(queries), k)
 
-    def _with_integers(self, queries: Tensor, k: int, allowed: Mask | None) -> Nearest | None:
+    def _with_integers(
+        self, queries: Tensor, k: int, allowed: Mask | None, tally: Tally | None
+    ) -> Nearest | None:
         """None: too many rows would have to be read."""
         if len(queries) * int(self.starts[-1]) <= few.MOST:
             forbidden = None if allowed is None else ~torch.from_numpy(allowed)
-            return nearest_of_few(queries, k, self._integers, self._rows, forbidden)
+            return nearest_of_few(queries, k, self._integers, self._rows, forbidden, tally)
         best = best_of([], len(queries), k)
         for part, start in zip(self.parts, self.starts.tolist(), strict=False):
             held = self._integers[start : start + len(part)]
             space = Space(queries, part, queries, part, None, 0.0, 0.0)
             here = _part(allowed, start, len(part))
-            found = _excluding(space, min(k, len(part)), here, held, best[0][:, -1])
+            floor = best[0][:, -1]
+            found = _excluding(space, min(k, len(part)), here, held, floor, tally)
             best = best_of([best, _moved(found, start)], len(queries), k)
         return best
 
@@ -152,12 +159,13 @@ def _excluding(
     allowed: Mask | None,
     held: Integers | None = None,
     floor: Tensor | None = None,
+    tally: Tally | None = None,
 ) -> Nearest:
     if allowed is None:
-        return select(space, k, block=BLOCK, held=held, floor=floor)
+        return select(space, k, block=BLOCK, held=held, floor=floor, tally=tally)
     forbidden = ~torch.from_numpy(allowed)
     without = lambda _, items: forbidden[items]  # noqa: E731
-    return select(space, k, exclude=without, block=BLOCK, held=held, floor=floor)
+    return select(space, k, exclude=without, block=BLOCK, held=held, floor=floor, tally=tally)
 
 
 def _part(allowed: Mask | None, start: int, count: int) -> Mask | None:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from unseen.neighbours.codes import Codes, nearest_in_codes
+from unseen.neighbours.product import Tally
 from unseen.search.stores.exact import Mask, Nearest
 
 
@@ -17,7 +18,10 @@ class Rounded:
     def __init__(self, parts: Sequence[Codes]) -> None:
         self.parts = [part for part in parts if len(part)]
 
-    def search(self, queries: Tensor, k: int, allowed: Mask | None = None) -> Nearest:
-        """The k nearest rows of each query [Q, D] among the allowed ones; row -1: no more."""
+    def search(
+        self, queries: Tensor, k: int, allowed: Mask | None = None, tally: Tally | None = None
+    ) -> Nearest:
+        """The k nearest rows of each query [Q, D] among the allowed ones; row -1: no more. tally:
+        counts."""
         forbidden = None if allowed is None else ~torch.from_numpy(allowed)
-        return nearest_in_codes(queries, k, self.parts, forbidden)
+        return nearest_in_codes(queries, k, self.parts, forbidden, tally)
