@@ -35,6 +35,7 @@ from unseen.networks.frozen_batch_norm import share_statistics
 from unseen.networks.head import Head
 from unseen.networks.network import EmbeddingNetwork, LayeredNetwork
 from unseen.objective import MinedObjective, as_module
+from unseen.protocols.half_split import of_domain
 from unseen.relating import apart, relevance_of
 from unseen.relevance import Relevance
 from unseen.settle import is_on_maps, weighted
@@ -128,6 +129,8 @@ def split(
     cut, left_out = apart(divided, relevance_of(config, data))
     if left_out:
         tell(f"left out, because labels of theirs are on both sides of the split: {left_out} items")
+    if config.train_domain is not None:
+        cut = of_domain(data, cut, config.train_domain)
     if config.select == "validation":
         return cut
     everything = np.sort(np.concatenate([cut.train, cut.validation]))

@@ -95,6 +95,7 @@ class Keys(BaseModel):
     folds: int = Field(default=10, ge=2)
     fold: int = Field(default=0, ge=0)
     shift: ShiftChoice | None = None  # with protocol = shift: the step of the ladder
+    train_domain: str | None = None  # of several: train and select on it alone, test on all
     select: Literal["validation", "test"] = "validation"
     monitor: Literal["validation", "test"] = "validation"
     layers_every: int = Field(default=0, ge=0)

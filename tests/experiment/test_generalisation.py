@@ -20,8 +20,9 @@ from unseen.experiment.few_shots import adapted, drawn, few_shots, read_few_shot
 from unseen.experiment.open_set import open_set_of, read_open_set
 from unseen.experiment.retention import Domain, Retention, read_retention, retention
 from unseen.experiment.run import fit
-from unseen.experiment.run_context import Watch, reopen
+from unseen.experiment.run_context import Watch, prepare, reopen
 from unseen.reports import page
+from unseen.reports.comparison import compare_runs
 from unseen.reports.tables import row_title
 from unseen.training.result import read_result
 from unseen.training.run_folder import RunFolder
@@ -189,6 +190,41 @@ def test_one_model_of_two_domains(place: Path, batches: str) -> None:
     context, _ = reopen(made.path)
     assert len(set(context.dataset.labels[context.split.test])) == CLASSES
     assert row_title("trained on birds") == "trained network on birds"
+
+
+def test_one_domain_against_all_of_them(place: Path) -> None:
+    """Trained on one, tested on the same queries of both; a domain's row is a mean over its own."""
+    values: dict[str, Any] = {
+        "data": [str(place / "birds.npz"), str(place / "cars.npz")],
+        "epochs": 1,
+        "batch_size": 8,
+        "embedding_size": 4,
+        "metrics": ["recall@1"],
+    }
+    every = fit(configs.make(values), place / "every", "test").path
+    own = fit(configs.make(values | {"train_domain": "cars"}), place / "own", "test").path
+    contexts = [reopen(path)[0] for path in (every, own)]
+    names, split = contexts[1].dataset.label_names, contexts[1].split
+    for items in (split.train, split.validation):
+        assert {names[c].partition("/")[0] for c in contexts[1].dataset.labels[items]} == {"cars"}
+        assert set(items) <= set(contexts[0].split.train) | set(contexts[0].split.validation)
+    assert np.array_equal(split.test, contexts[0].split.test)
+    pair = compare_runs(every, own)
+    assert list(pair.compared) == ["recall@1", "recall@1 on birds", "recall@1 on cars"]
+    with np.load(own / "embeddings" / "test.npz") as arrays:
+        rows, labels = arrays["embeddings"].astype(np.float64), arrays["labels"]
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    right = []
+    for i in range(len(rows)):
+        if names[labels[i]].startswith("cars/"):
+            others = [j for j in range(len(rows)) if j != i]
+            right.append(labels[max(others, key=lambda j: rows[i] @ rows[j])] == labels[i])
+    assert pair.values["recall@1 on cars"][1] == pytest.approx(np.mean(right), abs=1e-9)
+    with pytest.raises(ValueError, match=r"unknown domain 'car'.*cars"):
+        prepare(configs.make(values | {"train_domain": "car"}))
+    with pytest.raises(ValueError, match="needs data of several domains"):
+        one = {"name": "arrays", "root": values["data"][0]}
+        prepare(configs.make(values | {"data": one, "train_domain": "cars"}))
 
 
 def test_a_loss_elsewhere_is_said() -> None:

@@ -17,7 +17,8 @@ def by_domain(
     scores: Evaluation, domains: Tensor, labels: Tensor, names: Sequence[str], seed: int
 ) -> dict[str, Evaluation]:
     """By the name of each domain, and their mean, in which small domains count as much as large
-    ones. domains, labels: of the queries [Q]. Metrics without values per query are left out."""
+    ones. domains, labels: of the queries [Q]. Metrics without values per query are left out; those
+    of a domain have NaN for the queries of others."""
     metrics = [name for name, values in scores.per_query.items() if len(values) == len(domains)]
     if not metrics:
         return {}
@@ -33,10 +34,12 @@ def by_domain(
             metric: Score(end.value, end.low, end.high, average)
             for metric, end, average in zip(metrics, ends, averages, strict=True)
         }
-        found[name] = _evaluation(scores, values, int((~table[rows, 0].isnan()).sum()))
+        own = dict(zip(metrics, table.masked_fill(~rows[:, None], math.nan).T, strict=True))
+        found[name] = _evaluation(scores, values, int((~table[rows, 0].isnan()).sum()), own)
     each = list(found.values())
     means = {metric: _mean([one.values[metric] for one in each]) for metric in metrics}
-    return found | {MEAN: _evaluation(scores, means, sum(one.counts["queries"] for one in each))}
+    queries = sum(one.counts["queries"] for one in each)
+    return found | {MEAN: _evaluation(scores, means, queries, {})}
 
 
 def _mean(scores: Sequence[Score]) -> Score:
@@ -48,6 +51,8 @@ def _mean(scores: Sequence[Score]) -> Score:
     return Score(value, value - half, value + half, average)
 
 
-def _evaluation(scores: Evaluation, values: dict[str, Score], queries: int) -> Evaluation:
+def _evaluation(
+    scores: Evaluation, values: dict[str, Score], queries: int, per_query: dict[str, Tensor]
+) -> Evaluation:
     counts = {"gallery": scores.counts["gallery"], "queries": queries}
-    return Evaluation(values, {}, counts, scores.intervals, RESAMPLES)
+    return Evaluation(values, per_query, counts, scores.intervals, RESAMPLES)

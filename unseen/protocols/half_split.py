@@ -10,11 +10,12 @@ Of n training classes 15 % select, or min(8, n // 3) where that is more (`enough
 that two or three classes choose is chosen by chance.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from unseen.contracts import Dataset, IntArray, Split, annotations_of
+from unseen.contracts import DOMAIN, Dataset, IntArray, Split, annotations_of, domains_of
+from unseen.names import known
 
 ENOUGH = 8  # classes to select on, where there are three times as many
 
@@ -99,3 +100,23 @@ def split_of(dataset: Dataset, train: IntArray, validation: IntArray, test: IntA
 def items_of(labels: IntArray, classes: IntArray) -> IntArray:
     """Positions of all items of some classes, in order."""
     return np.flatnonzero(np.isin(labels, classes)).astype(np.int64)
+
+
+def of_domain(dataset: Dataset, split: Split, domain: str) -> Split:
+    """The split with training and validation items of one domain; all that are tested stay."""
+    codes = domains_of(dataset)
+    if codes is None:
+        raise ValueError(
+            f"train_domain={domain} needs data of several domains: `unseen train birds/,cars/`, or "
+            "a table with a column `domain`"
+        )
+    names = annotations_of(dataset).label_names[DOMAIN]
+    is_own = codes == names.index(known(domain, names, "domain"))
+    train, validation = (items[is_own[items]] for items in (split.train, split.validation))
+    counts = [len(np.unique(dataset.labels[items])) for items in (train, validation)]
+    if min(counts) < 2:
+        raise ValueError(
+            f"{domain} has {counts[0]} classes to train on and {counts[1]} to select on, and each "
+            "needs 2: choose another validation_share"
+        )
+    return replace(split, train=train, validation=validation)

@@ -1,7 +1,8 @@
 """Two runs on the same queries: how much better is the second, is it chance, and what changed.
 
 Values per query are paired, and classes are drawn as a whole: pictures of one class succeed and
-fail together. Runs judged on different test items are refused.
+fail together. Runs of several domains are also compared on the queries of each. Runs judged on
+different test items are refused.
 """
 
 import shlex
@@ -25,6 +26,7 @@ from unseen.training.checksums import checked
 from unseen.training.manifest import DataFacts
 
 METRIC = "recall@1"
+ON = " on "  # between a metric, or a row, and a domain
 SHOWN = 12
 NEAREST = 4
 SEED = 0
@@ -84,7 +86,7 @@ def comparison_table(pair: Pair) -> Table:
         low, high = (f"{100 * end:+.1f}" for end in (difference.low, difference.high))
         clear = difference.low > 0 or difference.high < 0
         table.add_row(
-            metric_title(name).replace("R-precision", "R-prec"),
+            _title(name).replace("R-precision", "R-prec"),
             *map(percent, pair.values[name]),
             f"{100 * difference.value:+.1f}",
             f"{low} … {high}",
@@ -128,11 +130,17 @@ def write_page(pair: Pair, dataset: Dataset, out: Path) -> Path:
         "reports/comparison",
         names=[run.name for run in pair.runs],
         verdict=verdict(pair),
-        metrics={metric_title(name): _numbers(pair, name) for name in pair.compared},
+        metrics={_title(name): _numbers(pair, name) for name in pair.compared},
         changes=changes,
     )
     replace_bytes(out, html.encode())
     return out
+
+
+def _title(name: str) -> str:
+    """recall@1 on birds -> R@1 on birds"""
+    metric, on, domain = name.partition(ON)
+    return f"{metric_title(metric)}{on}{domain}"
 
 
 def _numbers(pair: Pair, name: str) -> list[str]:
@@ -191,7 +199,11 @@ def _tests(
 
 
 def _per_query(folder: Path) -> dict[str, Any]:
-    """The trained network's values by metric."""
+    """The trained network's values by metric, then by metric on the queries of a domain."""
     with np.load(checked(folder, "embeddings/per_query.npz")) as arrays:
-        own = [name for name in arrays if name.startswith("trained/")]
-        return {name.removeprefix("trained/"): arrays[name] for name in own}
+        found = {}
+        for name in sorted(arrays, key=lambda name: ON in name):
+            row, _, metric = name.partition("/")
+            if row.partition(ON)[0] == "trained":
+                found[metric + row.removeprefix("trained")] = arrays[name]
+        return found
