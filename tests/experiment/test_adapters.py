@@ -8,8 +8,10 @@ import torch
 from torch.nn.utils import parametrize
 
 from unseen import config as configs
+from unseen.experiment.layers import stored_network
 from unseen.experiment.run import train_and_judge
 from unseen.experiment.run_context import RunContext, Watch, prepare
+from unseen.experiment.shot_layers import LowRankLayers
 from unseen.experiment.trained import Trained
 from unseen.export.inference import as_input
 from unseen.export.torch_program import write_program
@@ -90,6 +92,26 @@ def test_stopped_and_resumed_equals_never_stopped(words: tuple[str, ...], tmp_pa
     assert whole.selection is not None
     if whole.selection.epoch > 0:
         assert all(bool(one[name].any()) for name in adapted)
+    check_shots(context, tmp_path / "whole")
+
+
+def check_shots(context: RunContext, path: Path) -> None:
+    """New adapters start with what was judged, move it, and leave the run as it was."""
+    before = (path / "weights.safetensors").read_bytes()
+    network = stored_network(context, RunFolder(path)).eval()
+    layers = LowRankLayers(context, network, Watch())
+    shots, rest = torch.arange(8).view(4, 2), torch.arange(8, 40)
+    start, same = layers.judged(shots, rest, steps=0)
+    with np.load(path / "embeddings" / "test.npz") as kept:
+        judged = torch.from_numpy(kept["embeddings"])[rest]
+    if context.config.descriptor == "embedding":
+        assert torch.allclose(start, judged, atol=1e-5)
+    assert torch.allclose(start, same, atol=1e-6)
+    again, moved = layers.judged(shots, rest, steps=2)
+    assert torch.equal(again, start)
+    assert not torch.allclose(moved, start, atol=1e-3)
+    assert torch.equal(layers.judged(shots, rest, steps=2)[1], moved), "each begins anew"
+    assert (path / "weights.safetensors").read_bytes() == before
 
 
 @pytest.mark.usefixtures("_body")
@@ -104,3 +126,4 @@ def test_what_is_used_and_exported_is_merged_and_what_was_judged(tmp_path: Path)
     assert torch.allclose(trained.embed(pictures), to_sphere(judged), atol=1e-5)
     asked = as_input(trained, pictures)
     assert write_program(trained, tmp_path / "model.pt2", asked) < 1e-5
+    check_shots(context, tmp_path / "run")

@@ -16,11 +16,13 @@ from unseen.cli import main
 from unseen.config_tables import LabelFilter
 from unseen.evaluation.gain import Gain
 from unseen.evaluation.shift import read_ladder
-from unseen.experiment.few_shots import adapted, drawn, few_shots, read_few_shots
+from unseen.experiment.few_shots import drawn, few_shots, read_few_shots
+from unseen.experiment.layers import stored_network
 from unseen.experiment.open_set import open_set_of, read_open_set
 from unseen.experiment.retention import Domain, Retention, read_retention, retention
 from unseen.experiment.run import fit
 from unseen.experiment.run_context import Watch, prepare, reopen
+from unseen.experiment.shot_layers import LowRankLayers, adapted
 from unseen.reports import page
 from unseen.reports.comparison import compare_runs
 from unseen.reports.tables import row_title
@@ -146,6 +148,58 @@ def test_few_shots_are_judged_as_by_a_slow_twin(run: Path) -> None:
     assert found.before["recall@1"].value == pytest.approx(np.mean(recalls), abs=1e-9)
 
 
+def test_shots_move_adapters_as_a_slow_twin_says(run: Path) -> None:
+    """One step of AdamW from B = 0, written out: B moves by the rate against the sign of s G A^T,
+    A by its decay alone."""
+    context, folder = reopen(run)
+    loss = {"name": "contrastive", "pos_margin": 0.0, "neg_margin": 2.0}  # every pair counts
+    config = configs.make_settled(
+        context.config.model_dump() | {"adapter": {"rank": 2, "alpha": 6.0}, "loss": loss}
+        | {"miner": None, "lr": 0.05, "batch_size": 6, "weight_decay": 0.1}
+    )  # fmt: skip
+    network = stored_network(context, folder)
+    context = replace(context, config=config)
+    weight, bias = (p.detach().double() for p in network.head.parameters())  # type: ignore[union-attr]
+    layers = LowRankLayers(context, network.eval(), Watch())
+    shots, rest = torch.arange(6).view(3, 2), torch.arange(6, 20)
+    before, after = layers.judged(shots, rest, steps=1)
+    features = torch.from_numpy(context.dataset.features[context.split.test]).double()  # type: ignore[attr-defined]
+    a = layers.added[0].A.detach().double() / (1 - 0.05 * 0.1)
+    free = weight.clone().requires_grad_()
+    order = torch.randperm(3, generator=torch.Generator().manual_seed(0))
+    rows = features[shots[order].flatten()] @ free.T + bias
+    unit = rows / rows.norm(dim=1, keepdim=True)
+    labels = order.repeat_interleave(2).tolist()
+    pull, push = [], []
+    for i in range(6):
+        for j in range(6):
+            if i != j:
+                distance = (unit[i] - unit[j]).norm()
+                (pull if labels[i] == labels[j] else push).append(
+                    distance if labels[i] == labels[j] else 2.0 - distance
+                )
+    (torch.stack(pull).mean() + torch.stack(push).mean()).backward()
+    assert free.grad is not None
+    b = -0.05 * torch.sign(3.0 * free.grad @ a.T)
+    moved = weight + 3.0 * b @ (a * (1 - 0.05 * 0.1))
+    assert torch.allclose(before.double(), features[rest] @ weight.T + bias, atol=1e-5)
+    assert torch.allclose(after.double(), features[rest] @ moved.T + bias, atol=1e-4)
+
+
+def test_shots_with_adapters_are_kept_beside_the_others(run: Path) -> None:
+    context, folder = reopen(run)
+    nothing = few_shots(context, folder, 2, Watch(), episodes=2, steps=0, adapt="lora")
+    assert nothing.before["recall@1"] == nothing.after["recall@1"]
+    found = few_shots(context, folder, 2, Watch(), episodes=2, steps=3, adapt="lora")
+    known = read_few_shots(folder)
+    assert known["2 (lora)"] == found
+    assert known["2"].adapt == "last"
+    reads = [read.purpose for read in folder.manifest().test_reads]
+    assert "2 episodes of 2 labelled shots (lora)" in reads
+    with pytest.raises(ValueError, match=r"unknown way to adapt 'lor'"):
+        few_shots(context, folder, 2, Watch(), adapt="lor")
+
+
 def test_an_open_set_with_thresholds_of_validation_classes(run: Path) -> None:
     folder = RunFolder(run)
     kept = read_open_set(folder)
@@ -222,8 +276,8 @@ def test_one_domain_against_all_of_them(place: Path) -> None:
     assert pair.values["recall@1 on cars"][1] == pytest.approx(np.mean(right), abs=1e-9)
     with pytest.raises(ValueError, match=r"unknown domain 'car'.*cars"):
         prepare(configs.make(values | {"train_domain": "car"}))
+    one = {"name": "arrays", "root": values["data"][0]}
     with pytest.raises(ValueError, match="needs data of several domains"):
-        one = {"name": "arrays", "root": values["data"][0]}
         prepare(configs.make(values | {"data": one, "train_domain": "cars"}))
 
 

@@ -18,6 +18,7 @@ from unseen.experiment.judge import judge
 from unseen.experiment.layers import compare_layers
 from unseen.experiment.other_data import on_other_data
 from unseen.experiment.run_context import reopen
+from unseen.experiment.shot_layers import LAST
 from unseen.reports import layers as layer_tables
 from unseen.reports import tables
 from unseen.training.processes import joined
@@ -59,6 +60,9 @@ def evaluate(
     shots: Annotated[
         int | None, typer.Option(help="pictures of each test class that adapt the last layer")
     ] = None,
+    adapt: Annotated[
+        str, typer.Option(help="of --shots: last, or lora, adapters beside the layers")
+    ] = LAST,
     open_set: Annotated[bool, typer.Option(help="some classes are not in the gallery")] = False,
     time: Annotated[
         str | None, typer.Option(help="of --open-set: a column, later items ask earlier ones")
@@ -91,7 +95,9 @@ def evaluate(
             raise ValueError("--on goes without --layers and --data")
         if time is not None and not open_set:
             raise ValueError("--time goes with --open-set")
-        if further := Further(shots, tuple(also or ()), open_set, time):
+        if adapt != LAST and shots is None:
+            raise ValueError("--adapt goes with --shots")
+        if further := Further(shots, adapt, tuple(also or ()), open_set, time):
             if on is not None or layers is not None:
                 raise ValueError("--shots, --also and --open-set go without --on and --layers")
             further.judge(run, data)

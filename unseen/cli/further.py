@@ -12,15 +12,18 @@ from unseen.experiment.few_shots import FewShots, few_shots
 from unseen.experiment.open_set import open_set_of
 from unseen.experiment.retention import Retention, retention
 from unseen.experiment.run_context import reopen
+from unseen.experiment.shot_layers import LAST
 from unseen.reports.generalisation import open_set_title
 from unseen.reports.tables import metric_title
 
 
 @dataclass(frozen=True)
 class Further:
-    """What was asked for beside scores. time: a label column that splits the open set."""
+    """What was asked for beside scores. adapt: what the shots do. time: a label column that splits
+    the open set."""
 
     shots: int | None = None
+    adapt: str = LAST
     also: tuple[str, ...] = ()
     open_set: bool = False
     time: str | None = None
@@ -38,7 +41,7 @@ class Further:
             return
         with display() as (_, watch):
             context, folder = reopen(run, watch, data)
-            shown = self.shots and few_shots(context, folder, self.shots, watch)
+            shown = self.shots and few_shots(context, folder, self.shots, watch, adapt=self.adapt)
             opened = open_set_of(context, folder, watch, self.time) if self.open_set else None
         if shown:
             print_shots(shown)
@@ -49,7 +52,8 @@ class Further:
 def print_shots(found: FewShots) -> None:
     """Before, after and the gain."""
     pictures = "picture" if found.shots == 1 else "pictures"
-    table = Table(f"{found.shots} {pictures} of a class", "before", "after", "gain")
+    how = "" if found.adapt == LAST else f" ({found.adapt})"
+    table = Table(f"{found.shots} {pictures} of a class{how}", "before", "after", "gain")
     for metric, gain in found.gain.items():
         table.add_row(metric_title(metric), *_cells(gain))
     console.print(table)

@@ -1,10 +1,12 @@
 """Training and judging on kept activations: each picture goes through the frozen layers once."""
 
+from collections.abc import Iterator
+
 import numpy as np
 from torch import Tensor
 
 from unseen import assemble
-from unseen.contracts import FrozenLayers, IntArray, Network, Progress
+from unseen.contracts import Batch, FrozenLayers, IntArray, Network, Progress
 from unseen.data.activations.cache import ActivationCache, ActivationLoader, Views
 from unseen.data.pictures.loader import Loader, of_the_same_class
 from unseen.data.pictures.stored import cache_folder
@@ -62,13 +64,15 @@ class Activations:
         if not self.context.processes.agreed(lambda: self.judging.is_ready(items)):
             self._fill(self.judging, items)
         own = self.context.own_part(items)
-        batches = self.judging.evaluation_batches(own, EMBED_BATCH)
-        where = (batches, len(own), self.context.device, progress)
+        where = (self.batches(own), len(own), self.context.device, progress)
         if layer != EMBEDDING:
             rows = embed_layers(self.model, [layer], *where)[layer]
         else:
             rows = embed(self.model, *where, field)
         return self.context.gathered(rows, len(items))
+
+    def batches(self, items: IntArray) -> Iterator[Batch]:
+        return self.judging.evaluation_batches(items, EMBED_BATCH)
 
     def _fill(self, cache: ActivationCache, items: IntArray) -> None:
         if not len(items):

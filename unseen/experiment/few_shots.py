@@ -1,53 +1,47 @@
-"""Few shots: some labelled pictures of each test class adapt the last layer of a trained run.
+"""Few shots: some labelled pictures of each test class adapt a trained run.
 
     few_shots(context, folder, 5, watch).gain["recall@1"]
+    few_shots(context, folder, 5, watch, adapt="lora")
 
 episode   `shots` pictures of each test class are drawn, from (seed, episode); they leave queries
           and gallery, so before and after are judged on the same other pictures. A class that
           would keep fewer than two gives none
-adapting  the last linear layer alone, from its trained values, by the run's own loss, miner,
-          optimiser and learning rate, with fresh class parameters where the loss has some; a fixed
-          number of steps, each on all shots (of as many classes as make 512 pictures)
+adapting  the last linear layer alone, or adapters beside the layers (`shot_layers.py`); a fixed
+          number of steps
 interval  95 % of the mean gain over episodes and classes (`statistics.crossed`)
 
 Nothing is selected by it: steps and rate are settled beforehand, and the run stays what it was. The
 reading of the test classes, labels among it, is in the manifest.
 """
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
-from unseen import assemble
-from unseen.contracts import Output
 from unseen.evaluation.evaluate import Evaluation, evaluate
 from unseen.evaluation.gain import ALL, FIRST, Gain
 from unseen.evaluation.retrieval_task import RetrievalTask
 from unseen.experiment.layers import stored_network
 from unseen.experiment.run_context import RunContext, Watch, computing
-from unseen.experiment.source import source_of
-from unseen.networks.network import EmbeddingNetwork, LayeredNetwork
+from unseen.experiment.shot_layers import KINDS, LAST, ShotLayers
+from unseen.names import known
 from unseen.statistics import Interval, crossed
-from unseen.training.optimisers import Descent, constant, create_optimiser
 from unseen.training.run_folder import RunFolder
 
 FILE = "few_shots.json"
 EPISODES, STEPS = 10, 50
 METRICS = (FIRST, ALL)
-MOST = 512  # pictures in a step
 LEFT = 2  # pictures a class keeps at least: one asks, one answers
 
 
 @dataclass(frozen=True)
 class FewShots:
     """Scores before and after adapting, means over episodes; `gain` has the interval of what it
-    adds. classes: that gave shots; too_small: that could not."""
+    adds. classes: that gave shots; too_small: that could not. adapt: what they adapted."""
 
     shots: int
     episodes: int
@@ -57,6 +51,12 @@ class FewShots:
     before: dict[str, Interval]
     after: dict[str, Interval]
     gain: dict[str, Gain]
+    adapt: str = LAST
+
+    @property
+    def name(self) -> str:
+        """5, or 5 (lora)"""
+        return str(self.shots) if self.adapt == LAST else f"{self.shots} ({self.adapt})"
 
 
 @dataclass(frozen=True)
@@ -92,25 +92,23 @@ def few_shots(
     watch: Watch,
     episodes: int = EPISODES,
     steps: int = STEPS,
+    adapt: str = LAST,
 ) -> FewShots:
     """Adapts a trained run in each episode, judges before and after, and keeps it in the folder."""
     if shots < 1:
         raise ValueError(f"shots must be at least 1, got {shots}")
-    network = stored_network(context, folder).eval()
-    last = list(network.head.children())[-1:] if isinstance(network, EmbeddingNetwork) else []
-    if not last or not isinstance(last[0], nn.Linear):
-        raise ValueError(f"{folder.path} has no linear last layer that shots could adapt")
-    layer, test = last[0], context.split.test
-    folder.note_test_read(f"{episodes} episodes of {shots} labelled shots", context.config.hash())
+    kind = KINDS[known(adapt, KINDS, "way to adapt")]
+    layers, test = kind(context, stored_network(context, folder).eval(), watch), context.split.test
+    how = "" if adapt == LAST else f" ({adapt})"
+    purpose = f"{episodes} episodes of {shots} labelled shots{how}"
+    folder.note_test_read(purpose, context.config.hash())
     with computing(context):
-        given = _before_last(context, network, watch)
-        layer.cpu()
         labels = torch.from_numpy(context.dataset.labels[test])
         task, progress = context.retrieval_task(test), watch.of("episodes")
         judged: list[Judged] = []
         for number in range(episodes):
             episode = drawn(labels, shots, [context.config.seed, number])
-            judged.append(_judged(context, given, task, layer, episode, steps))
+            judged.append(_judged(context, task, layers, episode, steps))
             progress(number + 1, episodes)
     classes = len(episode.shots)
     tables = {metric: _tables(judged, metric) for metric in METRICS}
@@ -123,21 +121,10 @@ def few_shots(
         before={metric: _score(table.before, table.counts) for metric, table in tables.items()},
         after={metric: _score(table.after, table.counts) for metric, table in tables.items()},
         gain={metric: _gain(table) for metric, table in tables.items()},
+        adapt=adapt,
     )
-    folder.write_json(FILE, {"by_shots": read_few_shots(folder) | {str(shots): found}})
+    folder.write_json(FILE, {"by_shots": read_few_shots(folder) | {found.name: found}})
     return found
-
-
-def _before_last(context: RunContext, network: LayeredNetwork, watch: Watch) -> Tensor:  # [n, P]
-    """What the last layer of the head is given, of the test items."""
-    assert isinstance(network, EmbeddingNetwork), "checked before"
-    source = source_of(context, network, watch)
-    pooled = watch.of("embedding test classes")
-    given = source.embed(context.split.test, pooled, field="pooled").to(context.device)
-    with torch.no_grad():
-        for layer in list(network.head.children())[:-1]:
-            given = layer(given)
-    return given.cpu()
 
 
 @dataclass(frozen=True)
@@ -148,7 +135,7 @@ class StoredShots:
 
 
 def read_few_shots(folder: RunFolder) -> dict[str, FewShots]:
-    """By the number of shots; nothing where none were drawn."""
+    """By their names; nothing where none were drawn."""
     return folder.read(FILE, StoredShots).by_shots if folder.has(FILE) else {}
 
 
@@ -171,45 +158,12 @@ def drawn(labels: Tensor, shots: int, seed: Sequence[int]) -> Episode:
     return Episode(table, keep.nonzero()[:, 0])
 
 
-def adapted(
-    context: RunContext, given: Tensor, layer: nn.Linear, shots: Tensor, steps: int
-) -> nn.Linear:
-    """A copy of the last layer, moved by the shots [C, s], which are rows of what it is given."""
-    plain: dict[str, Any] = {"regularizers": [], "memory": None, "label_filter": None}
-    config = context.config.model_copy(update=plain)
-    moved = copy.deepcopy(layer).requires_grad_()
-    objective = assemble.objective(config, len(shots))
-    groups = [{"params": list(moved.parameters()), "lr": config.lr}]
-    groups += objective.parameter_groups(config.lr)
-    optimiser = create_optimiser(config.optimiser.name, groups, config.weight_decay)
-    descent = Descent(optimiser, constant(), config.optimiser.clip_norm)
-    generator = torch.Generator().manual_seed(config.seed)
-    at_once = max(2, min(len(shots), MOST // shots.shape[1]))
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed)
-        for step in range(steps):
-            classes = torch.randperm(len(shots), generator=generator)[:at_once]
-            rows = given[shots[classes].flatten()]
-            labels = classes.repeat_interleave(shots.shape[1])
-            descent.zero()
-            descent.backward(objective(Output(moved(rows), rows), labels)["total"])
-            descent.step(step)
-    return moved.requires_grad_(False)
-
-
 def _judged(
-    context: RunContext,
-    given: Tensor,
-    task: RetrievalTask,
-    layer: nn.Linear,
-    episode: Episode,
-    steps: int,
+    context: RunContext, task: RetrievalTask, layers: ShotLayers, episode: Episode, steps: int
 ) -> Judged:
-    moved, rest = adapted(context, given, layer, episode.shots, steps), task.of(episode.rest)
+    rest = task.of(episode.rest)
 
-    def score(of: nn.Linear) -> Evaluation:
-        with torch.no_grad():
-            embeddings = of(given[episode.rest])
+    def score(embeddings: Tensor) -> Evaluation:
         return evaluate(
             **rest.arguments(embeddings),
             metrics=METRICS,
@@ -218,7 +172,8 @@ def _judged(
             resamples=0,
         )
 
-    return Judged(score(layer), score(moved), rest.query_labels())
+    before, after = layers.judged(episode.shots, episode.rest, steps)
+    return Judged(score(before), score(after), rest.query_labels())
 
 
 def _tables(judged: Sequence[Judged], metric: str) -> _Tables:

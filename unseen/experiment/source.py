@@ -4,12 +4,13 @@ activations (`activations.py`).
 Both have the same calls, so training and judging do not know which one they use.
 """
 
+from collections.abc import Iterator
 from typing import Literal, Protocol
 
 from torch import Tensor
 
 from unseen import assemble
-from unseen.contracts import FrozenLayers, IntArray, Network, Progress
+from unseen.contracts import Batch, FrozenLayers, IntArray, Network, Progress
 from unseen.data.pictures.loader import Loader, PictureLoader
 from unseen.experiment.run_context import RunContext, Watch
 from unseen.networks.descriptor import described
@@ -25,6 +26,11 @@ class Source(Protocol):
     context: RunContext
     loader: Loader
 
+    @property
+    def model(self) -> Network:
+        """What runs."""
+        ...
+
     def prepare(self, trained_on: IntArray, judged_on: IntArray) -> None:
         """Before training."""
         ...
@@ -37,6 +43,10 @@ class Source(Protocol):
         field: Field = "embeddings",
     ) -> Tensor:  # [n, D]
         """Descriptors of items at a layer (or their pooled ones), in their order."""
+        ...
+
+    def batches(self, items: IntArray) -> Iterator[Batch]:
+        """What the model is given of items that have been embedded, as judged, in their order."""
         ...
 
 
@@ -77,6 +87,9 @@ class Pictures:
     ) -> Tensor:  # [n, D]
         network = described(self.model, layer)
         return self.context.embed(network, self.judging, items, progress, field)
+
+    def batches(self, items: IntArray) -> Iterator[Batch]:
+        return self.context.batches(self.judging, items)
 
 
 def source_of(

@@ -24,7 +24,7 @@ Use      large pretrained transformers, or networks of 1x1 convolutions, on few 
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -45,9 +45,14 @@ class LowRank(nn.Module):
         super().__init__()
         num_outputs, num_inputs = weight.shape[:2]
         self.A = nn.Parameter(weight.new_empty(rank, num_inputs))
-        self.B = nn.Parameter(weight.new_zeros(num_outputs, rank))
+        self.B = nn.Parameter(weight.new_empty(num_outputs, rank))
         self.register_buffer("scale", torch.tensor(alpha / rank, dtype=weight.dtype))
+        self.reset()
+
+    def reset(self) -> None:
+        """New starting values, which change nothing."""
         nn.init.kaiming_uniform_(self.A, a=math.sqrt(5))
+        nn.init.zeros_(self.B)
 
     def forward(self, weight: Tensor) -> Tensor:  # [out, in] or [out, in, 1, 1]
         return weight + self.scale * (self.B @ self.A).view_as(weight)
@@ -62,24 +67,42 @@ def adapt(
 ) -> list[str]:
     """Freezes a backbone's body but for the adapters it gets; returns the names of their layers.
     layers: names, or parts of names between dots; none: all. frozen: layers before the cut."""
-    body, before = backbone.body, set(frozen)
-    found = {n: m for n, m in body.named_modules() if is_adaptable(m) and m not in before}
+    chosen = adaptable(backbone.body, layers, frozen)
+    pretrained = list(backbone.body.parameters())
+    hang(chosen.values(), rank, alpha)
+    backbone.freeze(list(batch_norms(backbone.body)), pretrained)
+    return list(chosen)
+
+
+def hang(layers: Iterable[nn.Module], rank: int, alpha: float) -> list[LowRank]:
+    """Puts new matrices beside layers, and returns them."""
+    made = []
+    for layer in layers:
+        weight = layer.weight
+        assert isinstance(weight, Tensor), "layers that can be adapted have one"
+        made.append(LowRank(weight, rank, alpha))
+        parametrize.register_parametrization(layer, "weight", made[-1])
+    return made
+
+
+def adaptable(
+    module: nn.Module, layers: Sequence[str] = (), frozen: Collection[nn.Module] = ()
+) -> dict[str, nn.Module]:
+    """The layers inside a module that can be adapted, by their names, as `adapt` chooses them."""
+    before = set(frozen)
+    found = {n: m for n, m in module.named_modules() if is_adaptable(m) and m not in before}
     for part in layers:
         if not any(_is_in(part, name) for name in found):
             parts = sorted({word for name in found for word in [name, *name.split(".")]})
             raise ValueError(f"no layer to adapt is named {part!r}: {advice(part, parts)}")
-    chosen = [n for n in found if not layers or any(_is_in(part, n) for part in layers)]
+    chosen = {
+        n: m for n, m in found.items() if not layers or any(_is_in(part, n) for part in layers)
+    }
     if not chosen:
         raise ValueError(
             "adapter=lora changes linear layers and 1x1 convolutions, and there are none to train: "
             "choose another backbone, or cut earlier (freeze_until)"
         )
-    pretrained = list(body.parameters())
-    for name in chosen:
-        layer: Any = found[name]
-        added = LowRank(layer.weight, rank, alpha)
-        parametrize.register_parametrization(layer, "weight", added)
-    backbone.freeze(list(batch_norms(body)), pretrained)
     return chosen
 
 

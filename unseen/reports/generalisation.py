@@ -56,13 +56,14 @@ def sections(beyond: Beyond) -> tuple[list[Part], Json]:
 
 def shots_section(found: Mapping[str, FewShots]) -> Part:
     """A row for each number of shots and metric."""
-    several = sorted(found.values(), key=lambda each: each.shots)
+    several = sorted(found.values(), key=lambda each: (each.shots, each.name))
     rows = [
-        change_row(f"{each.shots} shots, {metric_title(metric)}", gain)
+        change_row(f"{each.name} shots, {metric_title(metric)}", gain)
         for each in several
         for metric, gain in sorted(each.gain.items(), reverse=True)  # recall first
     ]
-    return Part.of("reports/few_shots", "Few shots", rows=rows, first=several[0])
+    adapts = {each.adapt for each in several}
+    return Part.of("reports/few_shots", "Few shots", rows=rows, first=several[0], adapts=adapts)
 
 
 def retention_section(found: Retention) -> Part:

@@ -21,7 +21,7 @@ SIDES = ("before", "after")
 
 @dataclass(frozen=True)
 class Judged:
-    """The runs of a method in an experiment: shots by their number, open sets; one for each run."""
+    """The runs of a method in an experiment: shots by their name, open sets; one for each run."""
 
     experiment: str
     method: str
@@ -60,7 +60,7 @@ def shots_table(found: Sequence[Judged], metric: str) -> Table:
     """Before and after, and the gain with its interval."""
     rows = []
     for judged in found:
-        for number, runs in sorted(judged.shots.items(), key=lambda item: int(item[0])):
+        for number, runs in sorted(judged.shots.items(), key=lambda item: item[1][0].shots):
             gains = [each.gain[metric] for each in runs if metric in each.gain]
             if gains:
                 before, after = (_mean([getattr(g, side) for g in gains]) for side in SIDES)
@@ -70,8 +70,8 @@ def shots_table(found: Sequence[Judged], metric: str) -> Table:
                 rows.append([judged.title, number, *cells])
     caption = (
         f"{metric_title(metric)} before and after so many labelled pictures of each class have "
-        "adapted the last layer, in percent; in brackets the 95 % interval, over episodes and "
-        "classes, of several runs over these."
+        "adapted the last layer (lora: adapters beside all), in percent; in brackets the 95 % "
+        "interval, over episodes and classes, of several runs over these."
     )
     return Table(["method", "shots", "before", "after", "gain"], rows, caption)
 

@@ -12,6 +12,7 @@ from unseen.experiment.few_shots import read_few_shots
 from unseen.experiment.open_set import BALANCED, read_open_set
 from unseen.experiment.retention import read_retention, retention
 from unseen.experiment.run_context import Watch
+from unseen.experiment.shot_layers import LAST
 from unseen.statistics import Spread, over_seeds
 from unseen.studies.generalisation.plan import METHOD, STEP
 from unseen.studies.results import Results, Run
@@ -63,7 +64,7 @@ def _rows(runs: Sequence[Run], read: Callable[[RunFolder], Values]) -> list[Row]
 
 
 def _few_shots(folder: RunFolder) -> Values:
-    found = list(read_few_shots(folder).values())
+    found = [each for each in read_few_shots(folder).values() if each.adapt == LAST]
     if not found:
         return {}
     gain = found[-1].gain[FIRST]
