@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ from unseen.training import stored
 from unseen.training.run_folder import RunFolder
 
 POLL_SECONDS = 1.0
+LOOKS_APART = 25  # times what a look takes: looking is to cost the runs a few percent at most
 LONGEST_SOCKET_FOLDER = 60  # letters; the socket's own name takes about 40 of 107
 MOST_DEATHS = 3  # of workers in a row, without a run finished between
 
@@ -219,9 +221,10 @@ def _supervise(
     deaths, ended = 0, -1
     try:
         while any(process.exitcode != 0 for process in processes):
-            time.sleep(POLL_SECONDS)
+            asked = time.monotonic()
             now = progress(watcher)
             tell(now)
+            spent = time.monotonic() - asked  # with a hundred searches a look takes half a second
             if now.ended == now.total:
                 break
             deaths, ended = (0, now.ended) if now.ended > ended else (deaths, ended)
@@ -234,6 +237,8 @@ def _supervise(
                             "memory for as many jobs? The same command goes on where it stopped"
                         )
                     processes[place] = start()
+            at_work = [process.sentinel for process in processes if process.exitcode is None]
+            wait(at_work, timeout=max(POLL_SECONDS, LOOKS_APART * spent))
     finally:
         for process in processes:
             process.terminate()
