@@ -41,7 +41,7 @@ from unseen.training import stored
 from unseen.training.run_folder import RunFolder
 
 POLL_SECONDS = 1.0
-LOOKS_APART = 25  # times what a look takes: looking is to cost the runs a few percent at most
+LOOKS_APART = 12  # times what a look takes: looking is to cost the runs little
 LONGEST_SOCKET_FOLDER = 60  # letters; the socket's own name takes about 40 of 107
 MOST_DEATHS = 3  # of workers in a row, without a run finished between
 
