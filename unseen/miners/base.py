@@ -40,12 +40,11 @@ class Miner(ABC):
         if len(labels) == 0 or (ref_labels is not None and len(ref_labels) == 0):
             nothing = torch.zeros(0, dtype=torch.int64, device=embeddings.device)
             return self.kind(*(nothing for _ in self.kind._fields))
-        with torch.autocast(embeddings.device.type, enabled=False):
-            return self.mine(
-                full_precision(embeddings.detach()),
-                references,
-                *tuples.relations(labels, ref_labels),
-            )
+        rows, device = full_precision(embeddings.detach()), embeddings.device.type
+        if not torch.is_autocast_enabled(device):
+            return self.mine(rows, references, *tuples.relations(labels, ref_labels))
+        with torch.autocast(device, enabled=False):
+            return self.mine(rows, references, *tuples.relations(labels, ref_labels))
 
     @abstractmethod
     def mine(
