@@ -44,6 +44,19 @@ def test_numbers_and_words(two: tuple[Path, Path]) -> None:
     assert "100.0" in console.export_text()
 
 
+def test_some_items_ask(two: tuple[Path, Path]) -> None:
+    """Values are of the queries, those of clusterings of all items."""
+    for place, folder in enumerate(two):
+        with np.load(folder / "embeddings" / "test.npz") as arrays:
+            kept = dict(arrays) | {"query": np.arange(20, 30)}
+        np.savez(folder / "embeddings" / "test.npz", **kept)
+        values = {"trained/recall@1": np.arange(10) / 10 + place, "trained/nmi": np.ones(30)}
+        np.savez(folder / "embeddings" / "per_query.npz", **values)
+    found = compare_runs(*two).compared
+    assert found["recall@1"].difference.value == pytest.approx(1)
+    assert found["nmi"].difference.value == 0
+
+
 def test_the_page(two: tuple[Path, Path], tmp_path: Path, dataset: Any) -> None:
     with np.load(two[1] / "embeddings" / "test.npz") as arrays:
         kept = dict(arrays)

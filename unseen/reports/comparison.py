@@ -63,10 +63,12 @@ def compare_runs(first: Path, second: Path, seed: int = 0) -> Pair:
     tests = _tests(runs, (first, second))
     per_query = [_per_query(path) for path in (first, second)]
     labels = torch.from_numpy(tests[0].labels)
+    asking = labels if tests[0].query is None else labels[tests[0].query]
     values, compared = {}, {}
     for name in [name for name in per_query[0] if name in per_query[1]]:
         one, two = (torch.from_numpy(table[name]) for table in per_query)
-        compared[name] = compare(one, two, labels, seed=seed)
+        classes = asking if len(one) == len(asking) else labels  # clusterings: of all items
+        compared[name] = compare(one, two, classes, seed=seed)
         values[name] = float(one.nanmean()), float(two.nanmean())
     return Pair(runs, tests, values, compared)
 
