@@ -140,7 +140,7 @@ class Product:
         rest = torch.minimum(rows.bound(columns, dtype).at_most(mine.bar), best)
         done = torch.from_numpy(clears[:, :width]).clone()
         np.greater(whole.numpy(), rest.numpy()[:, None], out=clears[:, :width])
-        clears[:, :width] &= ~done.numpy()
+        clears[:, :width] ^= done.numpy()  # which lie above `rest` all
         if TOO_MANY * int(np.count_nonzero(clears)) > whole.numel():
             self._offer_floats(i, j, mine, None, but=done)
             return True

@@ -34,7 +34,7 @@ DEEP = (
     2**17
 )  # numbers for each place in a list below which first bars cost more than half a product
 LONG = 16  # blocks in a column from which larger ones pay, for integers
-HIGH, WIDE = 2**8, 2**13  # of blocks that give a good first bar at once
+LOW, HIGH, WIDE = 256, 768, 2**13  # of blocks that give a good first bar at once
 WIDEST = 2**17  # for a few queries: each block is some work of its own
 
 
@@ -66,8 +66,10 @@ def select(
     mirrored = space.symmetric and len(space.left) * list_bytes <= memory
     height = width = 2 * block if in_integers and len(space.left) > LONG * block else block
     if in_integers and (not mirrored or space.left.numel() < DEEP * keep):
-        mirrored, height, width = False, HIGH, WIDE  # better bars are worth more
-        width = max(width, min(WIDEST, HIGH * WIDE // max(1, len(space.left))))
+        mirrored, width = False, WIDE  # better bars are worth more
+        width = max(width, min(WIDEST, LOW * WIDE // max(1, len(space.left))))
+        # high blocks cost less for each row, and every thread has some
+        height = max(LOW, min(HIGH, -(-len(space.left) // torch.get_num_threads())))
     product = Product(space, height, width, exclude, in_integers=in_integers, held=held)
     if mirrored:
         lists = _by_triangle(product, keep, progress)
