@@ -12,7 +12,7 @@ from unseen.experiment.few_shots import FewShots, few_shots
 from unseen.experiment.open_set import open_set_of
 from unseen.experiment.retention import Retention, retention
 from unseen.experiment.run_context import reopen
-from unseen.experiment.shot_layers import LAST
+from unseen.experiment.shot_layers import LAST, noted
 from unseen.reports.generalisation import open_set_title
 from unseen.reports.tables import metric_title
 
@@ -52,8 +52,8 @@ class Further:
 def print_shots(found: FewShots) -> None:
     """Before, after and the gain."""
     pictures = "picture" if found.shots == 1 else "pictures"
-    how = "" if found.adapt == LAST else f" ({found.adapt})"
-    table = Table(f"{found.shots} {pictures} of a class{how}", "before", "after", "gain")
+    of = f"{found.shots} {pictures} of a class{noted(found.adapt)}"
+    table = Table(of, "before", "after", "gain")
     for metric, gain in found.gain.items():
         table.add_row(metric_title(metric), *_cells(gain))
     console.print(table)

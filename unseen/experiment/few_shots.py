@@ -27,7 +27,7 @@ from unseen.evaluation.gain import ALL, FIRST, Gain
 from unseen.evaluation.retrieval_task import RetrievalTask
 from unseen.experiment.layers import stored_network
 from unseen.experiment.run_context import RunContext, Watch, computing
-from unseen.experiment.shot_layers import KINDS, LAST, ShotLayers
+from unseen.experiment.shot_layers import KINDS, LAST, ShotLayers, noted
 from unseen.names import known
 from unseen.statistics import Interval, crossed
 from unseen.training.run_folder import RunFolder
@@ -56,7 +56,7 @@ class FewShots:
     @property
     def name(self) -> str:
         """5, or 5 (lora)"""
-        return str(self.shots) if self.adapt == LAST else f"{self.shots} ({self.adapt})"
+        return f"{self.shots}{noted(self.adapt)}"
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,7 @@ def few_shots(
         raise ValueError(f"shots must be at least 1, got {shots}")
     kind = KINDS[known(adapt, KINDS, "way to adapt")]
     layers, test = kind(context, stored_network(context, folder).eval(), watch), context.split.test
-    how = "" if adapt == LAST else f" ({adapt})"
-    purpose = f"{episodes} episodes of {shots} labelled shots{how}"
+    purpose = f"{episodes} episodes of {shots} labelled shots{noted(adapt)}"
     folder.note_test_read(purpose, context.config.hash())
     with computing(context):
         labels = torch.from_numpy(context.dataset.labels[test])

@@ -119,6 +119,11 @@ KINDS: dict[str, Callable[[RunContext, LayeredNetwork, Watch], ShotLayers]] = {
 }
 
 
+def noted(adapt: str) -> str:
+    """What is said of shots that adapt more than the last layer."""
+    return "" if adapt == LAST else f" ({adapt})"
+
+
 def adapted(
     context: RunContext, given: Tensor, layer: nn.Linear, shots: Tensor, steps: int
 ) -> nn.Linear:

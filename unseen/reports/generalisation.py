@@ -9,6 +9,7 @@ from unseen.evaluation.metric_names import OPEN_SET
 from unseen.evaluation.open_set import OpenSet, RejectionPoint
 from unseen.experiment.few_shots import FewShots
 from unseen.experiment.retention import Domain, Retention
+from unseen.experiment.shot_layers import noted
 from unseen.pages import Part
 from unseen.reports.figures import Line, Plot
 from unseen.reports.stored_run import Beyond
@@ -58,7 +59,7 @@ def shots_section(found: Mapping[str, FewShots]) -> Part:
     """A row for each number of shots and metric."""
     several = sorted(found.values(), key=lambda each: (each.shots, each.name))
     rows = [
-        change_row(f"{each.name} shots, {metric_title(metric)}", gain)
+        change_row(f"{each.shots} shots{noted(each.adapt)}, {metric_title(metric)}", gain)
         for each in several
         for metric, gain in sorted(each.gain.items(), reverse=True)  # recall first
     ]
