@@ -61,16 +61,16 @@ def select(
     where they are kept from one call to the next; with them, only what lies above `floor` [Q] need
     be listed.
     """
-    in_integers = held is not None or _in_integers(space, precision)
+    as_integers = held is not None or in_integers(space, precision)
     list_bytes = (ROOM * keep + GROUP) * (space.left.element_size() + 4)
     mirrored = space.symmetric and len(space.left) * list_bytes <= memory
-    height = width = 2 * block if in_integers and len(space.left) > LONG * block else block
-    if in_integers and (not mirrored or space.left.numel() < DEEP * keep):
+    height = width = 2 * block if as_integers and len(space.left) > LONG * block else block
+    if as_integers and (not mirrored or space.left.numel() < DEEP * keep):
         mirrored, width = False, WIDE  # better bars are worth more
         width = max(width, min(WIDEST, LOW * WIDE // max(1, len(space.left))))
         # high blocks cost less for each row, and every thread has some
         height = max(LOW, min(HIGH, -(-len(space.left) // torch.get_num_threads())))
-    product = Product(space, height, width, exclude, in_integers=in_integers, held=held)
+    product = Product(space, height, width, exclude, in_integers=as_integers, held=held)
     if mirrored:
         lists = _by_triangle(product, keep, progress)
     else:
@@ -82,7 +82,7 @@ def select(
     return values[back], items[back]
 
 
-def _in_integers(space: Space, precision: Precision) -> bool:
+def in_integers(space: Space, precision: Precision = "auto") -> bool:
     """Cosines alone: the squares that stand beside raw embeddings need more than eight bits."""
     if space.centre is not None or precision == "float":
         return False

@@ -73,7 +73,7 @@ def _exact_where_near(
     doubtful = torch.nn.functional.pad(near, (0, 1)) | torch.nn.functional.pad(near, (1, 0))
     row, place = doubtful.nonzero(as_tuple=True)
     exact = values.double() / space.grid
-    exact[row, place] = _exact_pairs(space, query[row], items[row, place])
+    exact[row, place] = exact_pairs(space, query[row], items[row, place])
     return exact
 
 
@@ -119,11 +119,12 @@ def _exact_above(space: Space, query: Tensor, bar: Tensor) -> Tensor:  # [R, G] 
     if len(row) * 8 > fast.numel():  # so many that one product is cheaper
         return space.exact_rows(query)
     exact = fast.double() / space.grid
-    exact[row, item] = _exact_pairs(space, query[row], item)
+    exact[row, item] = exact_pairs(space, query[row], item)
     return exact
 
 
-def _exact_pairs(space: Space, query: Tensor, items: Tensor) -> Tensor:  # [P] float64
+def exact_pairs(space: Space, query: Tensor, items: Tensor) -> Tensor:  # [P] float64
+    """Similarities of queries [P] and gallery items [P] in grid units."""
     step = max(1, CHUNK // space.queries.shape[1])
     parts = [
         space.exact(q, i[:, None])[:, 0]

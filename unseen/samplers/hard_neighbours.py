@@ -99,7 +99,7 @@ class HardNeighbours(EmbeddedSampler):
         classes = np.stack([turns.draw(self.num_seeds) for _ in range(number)])  # [number, seeds]
         seeds = self._starts[classes] + generator.integers(self._sizes[classes])
         keep = self.skip + self.num_groups - 1  # enough, whichever are in the batch already
-        near = nearest_classes(rows, self._sizes, seeds.ravel(), keep, self._similarity)
+        near = nearest_classes(rows, self._sizes, seeds.ravel(), keep, self.normalise)
         near = near[:, self.skip :].reshape(number, self.num_seeds, -1)
         batches = []
         for own, drawn, lists in zip(classes, seeds, near, strict=True):

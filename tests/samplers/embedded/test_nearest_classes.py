@@ -1,12 +1,13 @@
 """The nearest other classes equal a slow search over all pairs, in any block size."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from unseen.contracts import IntArray
-from unseen.geometry import dot, squared_distance
 from unseen.samplers.embedded import nearest_classes as module
 from unseen.samplers.embedded.nearest_classes import nearest_classes
 
@@ -21,7 +22,8 @@ def slow(rows: Tensor, seed: int, raw: bool) -> list[int]:
         if label != owner[seed]:
             x, y = rows[seed].tolist(), rows[item].tolist()
             far = sum((a - b) ** 2 for a, b in zip(x, y, strict=True))
-            near = -far if raw else sum(a * b for a, b in zip(x, y, strict=True))
+            lengths = math.hypot(*x) * math.hypot(*y)
+            near = -far if raw else sum(a * b for a, b in zip(x, y, strict=True)) / lengths
             best[label] = max(near, best.get(label, -np.inf))
     return sorted(best, key=lambda label: -best[label])
 
@@ -32,8 +34,28 @@ def test_equals_a_slow_search(raw: bool, entries: int, monkeypatch: pytest.Monke
     monkeypatch.setattr(module, "_ENTRIES", entries)
     rows = torch.randn(17, 3, generator=torch.Generator().manual_seed(2))
     seeds: IntArray = np.array([16, 0, 3, 9, 9, 5])
-    measure = (lambda x, y: -squared_distance(x, y)) if raw else dot
-    found = nearest_classes(rows, SIZES, seeds, 5, measure)
+    found = nearest_classes(rows, SIZES, seeds, 5, not raw)
     assert found.tolist() == [slow(rows, int(seed), raw) for seed in seeds]
-    fewer = nearest_classes(rows, SIZES, seeds, 2, measure)
+    fewer = nearest_classes(rows, SIZES, seeds, 2, not raw)
     assert fewer.tolist() == found[:, :2].tolist()
+
+
+@pytest.mark.parametrize("integers", [True, False])
+@pytest.mark.parametrize("noise", [1.0, 1e-7, 0.0])  # near-equals, and copies in other classes
+def test_integers_change_nothing(
+    integers: bool, noise: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("unseen.neighbours.select.SMALL", 0)
+    monkeypatch.setattr("unseen.neighbours.certified._faster", lambda size, dtype: integers)
+    draw = torch.Generator().manual_seed(3)
+    sizes = 1 + np.arange(120) % 7
+    owner = np.repeat(np.arange(120), sizes)
+    x = torch.randn(60, 24, generator=draw)[torch.randint(60, (len(owner),), generator=draw)]
+    x += noise * torch.randn(len(owner), 24, generator=draw)
+    seeds: IntArray = np.arange(0, len(owner), 11)
+    unit = (x.double() / x.double().norm(dim=1, keepdim=True)).numpy()
+    found = nearest_classes(x, sizes, seeds, 20)
+    for seed, listed in zip(seeds, found.tolist(), strict=True):
+        near = np.round(unit @ unit[seed] * 2**20)
+        best = [(-near[owner == c].max(), c) for c in range(120) if c != owner[seed]]
+        assert listed == [c for _, c in sorted(best)[:20]]
