@@ -6,6 +6,7 @@ Nothing here is kept by hand: a file put into a folder of methods is on its page
 from pathlib import Path
 
 from unseen import catalogue
+from unseen.cli.list_methods import COMPARING, kinds_of
 
 TITLES = {
     "losses": "Losses",
@@ -39,6 +40,9 @@ def section(kind: str, name: str) -> str:
     values = ", ".join(f"`{key}={value!r}`" for key, value in entry.defaults.items()) or "none"
     lines = [f"## {name}\n", "```text", catalogue.text(kind, name).replace("```", "'''"), "```\n"]
     lines.append(f"Values and their defaults: {values}.\n")
+    if kind in COMPARING:
+        kinds = ", ".join(f"`{each}`" for each in kinds_of(kind, name))
+        lines.append(f"Takes `relevance.kind` = {kinds}.\n")
     if entry.presets:
         lines.append("Presets: " + ", ".join(f"`{preset}`" for preset in entry.presets) + ".\n")
     return "\n".join(lines)

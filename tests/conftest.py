@@ -3,13 +3,15 @@ numeric checks of losses and miners use."""
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from unseen.relevance import GradedPairs, KnownPairs, Labels, LabelSets, Levels, Relevance
 from unseen.tuples import Triplets
 
 
@@ -56,6 +58,30 @@ def narrow_network() -> Iterator[None]:
 def _same_starting_values() -> None:
     """Layers made in a test draw from torch's global generator: the same in every run."""
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def kinds() -> Callable[[Tensor], dict[str, Relevance]]:
+    """Of items with these classes [n], every kind of relevance by its name. Labels and levels say
+    what the classes say; of the others each says something else."""
+
+    def make(classes: Tensor) -> dict[str, Relevance]:
+        own, number = classes.numpy(), len(classes)
+        every = np.array([(i, j) for i in range(number) for j in range(i)])
+        same = own[every[:, 0]] == own[every[:, 1]]
+        known, near = every.sum(axis=1) % 3 > 0, every.sum(axis=1) % 5 == 0
+        second = np.where(np.arange(number) % 3, own.max() + 1 + np.arange(number) % 2, -1)
+        graded = every[same | near], np.where(near, 0.2, 1.0)[same | near]
+        made: list[Relevance] = [
+            Labels(own),
+            Levels(np.stack([own // 2, own], axis=1), 2),
+            LabelSets(np.stack([own, second], axis=1)),
+            KnownPairs(every[known], same[known], number),
+            GradedPairs(*graded, number),
+        ]
+        return {relevance.kind: relevance.divided(own) for relevance in made}
+
+    return make
 
 
 @pytest.fixture

@@ -42,6 +42,7 @@ ORDER = [
     "prism",
     "nested",
     "regularizers",
+    "kinds_taken",
     "objective",
     "metrics",
     "diagnostics",

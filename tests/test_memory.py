@@ -1,5 +1,6 @@
 """The memory holds the last embeddings, prices the batch against them, and survives a stop."""
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -9,12 +10,14 @@ from torch import Tensor, nn
 
 from unseen.contracts import Output
 from unseen.losses.contrastive import Contrastive
+from unseen.losses.graded_supcon import GradedSupcon
 from unseen.losses.multi_similarity import MultiSimilarity
 from unseen.losses.proxy_anchor import ProxyAnchor
 from unseen.losses.triplet import Triplet
 from unseen.memory import CrossBatchMemory
 from unseen.miners.semi_hard import SemiHard
 from unseen.objective import MinedObjective
+from unseen.relevance import KINDS, Relevance
 
 SIZE, BATCH = 5, 6
 
@@ -122,6 +125,33 @@ def test_a_miner_chooses_from_the_memory() -> None:
         terms = price(objective, embeddings, labels)
     assert terms["memory"].isfinite()
     assert terms["memory"] > 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_items_of_every_relevance_are_compared_with_those_of_earlier_batches(
+    kind: str, kinds: Callable[[Tensor], dict[str, Relevance]]
+) -> None:
+    """The memory knows items by their positions, and what is known of two decides: by a loop."""
+    classes = torch.arange(20) % 4
+    relevance = kinds(classes)[kind]
+    loss: Any = GradedSupcon() if kind == "graded" else Contrastive(reduction="anchors")
+    objective = MinedObjective(loss, memory=CrossBatchMemory(20, SIZE), relevance=relevance)
+    items = torch.tensor([[0, 4, 5, 9, 12, 17], [8, 1, 19, 5, 16, 2]])
+    first, second = (rows for rows, _ in stream(2))
+    objective(Output(first, first), classes[items[0]], items[0])
+    price = objective(Output(second, second), classes[items[1]], items[1])["memory"]
+    references = (first, relevance.of(items[0]))
+    torch.testing.assert_close(price, loss(second, relevance.of(items[1]), None, *references))
+    if kind != "graded":
+        unit = [torch.nn.functional.normalize(rows) for rows in (second, first)]
+        expected = 0.0
+        for i, one in enumerate(items[1]):
+            for j, two in enumerate(items[0]):
+                same, different, _ = relevance.relate(one, two)
+                distance = float((unit[0][i] - unit[1][j]).norm())
+                expected += distance if same else 0
+                expected += max(0.0, loss.neg_margin - distance) if different else 0
+        assert price.item() == pytest.approx(expected / BATCH, rel=1e-5)
 
 
 def test_its_state_goes_on_where_it_was() -> None:

@@ -228,17 +228,8 @@ def objective(
         (name, float(weighted(part, config.ensemble is not None).weight or 0), regularizer(part))
         for name, part in zip(names, config.regularizers, strict=True)
     ]
-    compared_by, filtering = _compared_by(relevance, main), _label_filter(config, num_classes)
-    return MinedObjective(main, miner(config.seed), parts, _memory(config), compared_by, filtering)
-
-
-def _compared_by(relevance: Relevance | None, loss: Any) -> Relevance | None:
-    """None where classes are all a loss hears of: labels are faster."""
-    if relevance is None or relevance.kind == "labels":
-        return None
-    losses = loss.losses.values() if isinstance(loss, Nested) else [loss]
-    is_used = any(hasattr(each, "on_grades") for each in losses)
-    return relevance if is_used or not relevance.has_classes else None
+    filtering = _label_filter(config, num_classes)
+    return MinedObjective(main, miner(config.seed), parts, _memory(config), relevance, filtering)
 
 
 def _nested(config: SettledConfig, make_loss: Callable[[int], Any]) -> Nested:

@@ -29,7 +29,7 @@ def known(
 
 def advice(word: str, words: Sequence[str]) -> str:
     """What may have been meant by a word that is none of the words."""
-    near = difflib.get_close_matches(word, words, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(word, words, n=3, cutoff=0.6)
     if near:
         return f"did you mean {' or '.join(near)}?"
     more = f" ... ({len(words):,} in all)" if len(words) > _LISTED else ""

@@ -14,15 +14,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from unseen import catalogue
 from unseen.contracts import Loss, Miner, Output, Regularizer
+from unseen.kinds_taken import (
+    check_takes_relevance,
+    compared_by,
+    kinds_taken,
+    losses_of,
+    name_of,
+)
 from unseen.losses.base import LabelLoss
-from unseen.losses.base import Loss as OurLoss
 from unseen.memory import CrossBatchMemory
-from unseen.miners.base import Miner as OurMiner
 from unseen.nested import Nested
-from unseen.regularizers.base import Regularizer as OurRegularizer
-from unseen.relevance import CLASSES, KINDS, AnyLabels, Relevance
+from unseen.relevance import CLASSES, AnyLabels, Related, Relevance
 from unseen.tuples import Pairs, Triplets, from_indices
 
 Weighted = tuple[str, float, Regularizer]  # name, weight, regularizer
@@ -47,13 +50,19 @@ class MinedObjective(nn.Module):
         names = [name for name, _, _ in regularizers]
         if len(set(names)) < len(names):
             raise ValueError(f"each regularizer needs a name of its own, got {', '.join(names)}")
-        for each in loss.losses.values() if isinstance(loss, Nested) else [loss]:
+        for each in losses_of(loss):
             check_takes_tuples(each, miner)
             if memory is not None:
                 check_for_memory(each, miner)
+        relevance = compared_by(relevance, loss)
+        parts = [part for _, _, part in regularizers]
         if relevance is not None:
-            check_takes_relevance(relevance, loss, miner, [part for _, _, part in regularizers])
+            check_takes_relevance(relevance, loss, miner, parts, label_filter)
         self.relevance, self.label_filter = relevance, label_filter
+        self._by_class = {
+            name for name, _, part in regularizers if kinds_taken(part) == CLASSES
+        }  # parts that hear of classes alone, where they are levels to others
+        self._mines_by_class = miner is not None and kinds_taken(miner) == CLASSES
         self.loss, self.miner, self.memory = as_module(loss, 3), miner, memory
         self.regularizers = nn.ModuleDict({n: as_module(part, 2) for n, _, part in regularizers})
         self.weights = {name: weight for name, weight, _ in regularizers}
@@ -108,10 +117,11 @@ class MinedObjective(nn.Module):
             total = total + self.memory.weight * terms["memory"]
         regularizers: dict[str, Any] = dict(self.regularizers.items())
         for name, regularizer in regularizers.items():
+            heard = classes if name in self._by_class else labels
             if name in halves:
-                terms[name] = regularizer.global_half(halves[name], labels)
+                terms[name] = regularizer.global_half(halves[name], heard)
             else:
-                terms[name] = regularizer(output, labels)
+                terms[name] = regularizer(output, heard)
             total = total + self.weights[name] * terms[name]
             report: Mapping[str, Tensor] = getattr(regularizer, "report", dict)()
             terms |= {f"{name}.{key}": value for key, value in report.items()}
@@ -129,7 +139,11 @@ class MinedObjective(nn.Module):
     def _mined(self, *given: Any) -> Pairs | Triplets | None:
         """The tuples of one learner, given its embeddings, labels and references; None where the
         loss is to take all there are."""
-        return None if self.miner is None else from_indices(self.miner(*given))
+        if self.miner is None:
+            return None
+        if self._mines_by_class:
+            given = tuple(g.classes if isinstance(g, Related) else g for g in given)
+        return from_indices(self.miner(*given))
 
     def _learners(self, embeddings: Tensor) -> list[tuple[nn.Module, Tensor]]:
         """Which loss prices which values: one all of them, nested ones their prefixes."""
@@ -159,8 +173,7 @@ class MinedObjective(nn.Module):
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
         """Optimiser groups of the loss's and the regularizers' own parameters."""
         groups: list[dict[str, Any]] = []
-        losses = self.loss.losses.values() if isinstance(self.loss, Nested) else [self.loss]
-        parts: list[Any] = [*losses, *self.regularizers.values()]
+        parts: list[Any] = [*losses_of(self.loss), *self.regularizers.values()]
         for part in parts:
             own = list(part.parameters())
             if hasattr(part, "parameter_groups"):
@@ -259,48 +272,9 @@ def check_takes_tuples(loss: AnyLoss, miner: Miner | None) -> None:
         )
     if miner is not None and not _takes(loss, 3):
         raise ValueError(
-            f"{_name(loss)} takes embeddings and labels alone: leave the miner out (miner=none), "
+            f"{name_of(loss)} takes embeddings and labels alone: leave the miner out (miner=none), "
             "or give it a third argument, tuples=None"
         )
-
-
-def check_takes_relevance(
-    relevance: Relevance, loss: AnyLoss, miner: Miner | None, regularizers: Sequence[Any]
-) -> None:
-    """Stops parts that cannot compare items by what the relevance says of them."""
-    losses = list(loss.losses.values()) if isinstance(loss, Nested) else [loss]
-    given: dict[str, Sequence[Any]] = {"losses": losses, "regularizers": regularizers}
-    given["miners"] = [] if miner is None else [miner]
-    for folder, parts in given.items():
-        for part in parts:
-            if relevance.kind not in kinds_taken(part):
-                raise ValueError(_refusal(relevance, part, folder))
-
-
-def kinds_taken(part: Any) -> tuple[str, ...]:
-    """What a loss, miner or regularizer, or its class, can take for "the same": it is asked what it
-    has. Parts from outside get classes; levels are classes to them."""
-    if not _is_a(part, OurLoss, OurMiner, OurRegularizer) or getattr(part, "needs_classes", False):
-        return CLASSES
-    takes_grades = hasattr(part, "on_grades") or not _is_a(part, OurLoss)
-    return KINDS if takes_grades else tuple(kind for kind in KINDS if kind != "graded")
-
-
-def _is_a(part: Any, *kinds: type) -> bool:
-    return issubclass(part, kinds) if isinstance(part, type) else isinstance(part, kinds)
-
-
-def _refusal(relevance: Relevance, part: Any, folder: str) -> str:
-    """Who can, beside who cannot."""
-    able = [
-        name
-        for name in catalogue.names(folder)
-        if relevance.kind in kinds_taken(catalogue.find(folder, name))
-    ]
-    return (
-        f"{_name(part)} cannot take relevance.kind={relevance.kind}; the {folder} that can: "
-        f"{', '.join(able)}"
-    )
 
 
 def _takes(call: Callable[..., Any], number: int) -> bool:
@@ -312,10 +286,6 @@ def _takes(call: Callable[..., Any], number: int) -> bool:
     return True
 
 
-def _name(part: Any) -> str:
-    return getattr(part, "__name__", type(part).__name__)
-
-
 def check_for_memory(loss: AnyLoss, miner: Miner | None) -> None:
     """Stops parts that cannot take references."""
     if isinstance(loss, LabelLoss):
@@ -325,7 +295,7 @@ def check_for_memory(loss: AnyLoss, miner: Miner | None) -> None:
         )
     if not _takes(loss, 5):
         raise ValueError(
-            f"memory gives a loss references, and {_name(loss)} takes none: use memory=none, or "
+            f"memory gives a loss references, and {name_of(loss)} takes none: use memory=none, or "
             "give it (embeddings, labels, tuples, ref_embeddings, ref_labels)"
         )
     if getattr(miner, "switch", 0):

@@ -12,6 +12,7 @@ from unseen.config_tables import Part, Relating
 from unseen.contracts import Dataset, IntArray, Split, annotations_of
 from unseen.names import known
 from unseen.relevance import (
+    CLASSES,
     GradedPairs,
     Grades,
     KnownPairs,
@@ -34,6 +35,9 @@ _WHY = {
 def with_relevance(config: Config, dataset: Dataset, reasons: list[str]) -> Config:
     """The config with what counts as the same settled, and how pairs of it are drawn."""
     relating = settled_relevance(config, dataset)
+    for what, is_asked in (("few shots", config.shots), ("an open set", config.open_set)):
+        if is_asked:
+            check_by_class(what, relating.kind)
     if config.relevance.kind == "auto" and relating.kind != "labels":
         reasons.append(f"relevance.kind = {relating.kind}: {_WHY[relating.kind]}")
     changed: dict[str, Any] = {"relevance": relating}
@@ -41,6 +45,15 @@ def with_relevance(config: Config, dataset: Dataset, reasons: list[str]) -> Conf
         changed["sampler"] = drawn
         reasons.append("sampler.per_class = 2: listed pairs are what is drawn")
     return config.model_copy(update=changed)
+
+
+def check_by_class(what: str, kind: str) -> None:
+    """Stops what is drawn and judged by class where the same is no class."""
+    if kind not in CLASSES:
+        raise ValueError(
+            f"{what}: drawn by class, and relevance.kind={kind} has none. Leave it out, or train "
+            "on data with classes"
+        )
 
 
 def settled_relevance(config: Config, dataset: Dataset) -> Relating:
@@ -78,7 +91,7 @@ def _drawn_in_pairs(config: Config, relating: Relating) -> Part | None:
     """Where batches are drawn by listed pairs, a group has two items."""
     part = config.sampler
     given = "per_class" in part.values or part.preset is not None
-    if not relating.is_listed or given or part.name != "samples_per_class":
+    if not relating.is_listed or given or part.name not in ("samples_per_class", "by_domain"):
         return None
     return Part(**{"name": part.name} | part.values | {"per_class": 2})
 

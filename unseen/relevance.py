@@ -130,7 +130,24 @@ def differ(rows: AnyLabels, columns: AnyLabels) -> Tensor:  # bool [N, M]
 
 def keys_of(labels: AnyLabels) -> Tensor:  # [N]
     """One integer for each item: its label, or its position."""
-    return labels.items if isinstance(labels, Related) else labels
+    if isinstance(labels, Tensor):
+        return labels
+    if isinstance(labels, Related):
+        return labels.items
+    raise ValueError(
+        "labels must be a tensor of integers, or items of a relevance, got "
+        f"{type(labels).__name__}: torch.as_tensor(labels) makes one of a list"
+    )
+
+
+def classes_of(labels: AnyLabels, what: str) -> Tensor:  # [N]
+    """The class of each item, for what goes by class alone (in words)."""
+    if isinstance(labels, Related) and labels.relevance.classes is None:
+        raise ValueError(
+            f"{what} by class, and the {labels.relevance.kind} do not say which: give labels, or "
+            "relevance.divided(classes)"
+        )
+    return labels.classes if isinstance(labels, Related) else keys_of(labels)
 
 
 class _ByClass(Relevance):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from unseen.relevance import AnyLabels, Related
+from unseen.relevance import AnyLabels, Related, keys_of
 
 
 class Triplets(NamedTuple):
@@ -74,6 +74,7 @@ def relations(
     if isinstance(labels, Related):
         same, different, _ = labels.to(ref_labels)  # type: ignore[arg-type]
         return same, different
+    labels = keys_of(labels)
     columns = labels if ref_labels is None else ref_labels
     assert isinstance(columns, Tensor), "both are labels, or both are related"
     same = labels[:, None] == columns[None, :]

@@ -188,6 +188,7 @@ def test_a_value_a_method_refuses_leaves_no_folder(
             ["train", "glyps"],
             "no such file or folder: glyps, and no data set of that name: did you ",
         ),
+        (["data", "check", "nowhere"], "no data set of that name: choose from: "),
         (["train", "brids.csv"], "no such file or folder: brids.csv\n"),
         (["train", "cub200"], "data.root=PATH"),
         (["train", "/no/such/table.csv"], "no such file"),

@@ -115,6 +115,8 @@ def test_decided_by_key_downloaded_and_read_as_a_table(
     assert unseen(capsys, "data", "noise", str(features / "trees.npz"), *words)[0] == 0
     listed = table_file.read(tmp_path / "suspects.csv")
     driver.get((tmp_path / "index.html").as_uri())
+    title = driver.find_element("tag name", "h1").text
+    assert title == "Another class is likelier for 2 of 64 items"
     page = driver.find_element("tag name", "body")
     for key in "1dc":
         page.send_keys(key)

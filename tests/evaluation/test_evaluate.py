@@ -1,7 +1,8 @@
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import Barrier, Thread
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from unseen.evaluation.retrieve import retrieve
 from unseen.metrics.map_at_r import MapAtR
 from unseen.metrics.nmi import Nmi
 from unseen.metrics.recall import Recall
+from unseen.relevance import Relevance
 
 ALL = (*METRICS, "precision_at_1", "map", "mrr", "map_at_1000", "revisit_map", "ami", "f1")
 ALL += ("eer", "roc_auc", "fnmr_at_fmr@0.1")
@@ -246,10 +248,14 @@ class InThreads:
         return gathered
 
 
-def test_several_processes_give_the_numbers_of_one() -> None:
+@pytest.mark.parametrize("kind", [None, "levels", "label_sets", "pairs", "graded"])
+def test_several_processes_give_the_numbers_of_one(
+    kind: str | None, kinds: Callable[[Tensor], dict[str, Relevance]]
+) -> None:
     x = torch.randn(91, 6, generator=torch.Generator().manual_seed(0)).round()  # with ties
-    y = torch.arange(91) % 13
-    metrics = ("recall@1", "map_at_r", "map", "nmi")
+    y: Any = torch.arange(91) % 13
+    y = y if kind is None else kinds(y)[kind].of(torch.arange(91))
+    metrics = ("recall@1", "map_at_r", "map", "nmi", "ndcg@5")
     alone = evaluate(x, y, metrics=metrics, resamples=50)
     board, barrier, found = [torch.zeros(0)] * 3, Barrier(3), {}
 

@@ -13,6 +13,8 @@ from PIL import Image
 from unseen import config as configs
 from unseen.data.pictures import table_file
 from unseen.experiment.calibration import calibrate_run
+from unseen.experiment.few_shots import few_shots
+from unseen.experiment.open_set import open_set_of
 from unseen.experiment.run import train_and_judge
 from unseen.experiment.run_context import RunContext, Watch, prepare, reopen
 from unseen.experiment.trained import Trained
@@ -21,6 +23,7 @@ from unseen.search.answers import ask
 from unseen.search.index import Index
 from unseen.search.ingest import find, ingest, model_entry
 from unseen.search.writer import Writer
+from unseen.training.run_folder import RunFolder
 
 GROUPS, EACH = 24, 3
 ITEMS = GROUPS * EACH
@@ -170,6 +173,18 @@ def test_the_whole_way(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert answer.hits[0].path.endswith(PATHS[0])
     assert answer.hits[0].label == next(iter(kind.columns.values()), [None])[0] or name == "levels"
 
+    told: list[str] = []
+    if again.relevance.has_classes:
+        adapted = few_shots(again, RunFolder(out), 1, Watch(warn=told.append), 2, 2)
+        assert adapted.classes > 0
+        assert any("its levels are not looked at" in line for line in told) == (name == "levels")
+    else:
+        refused = rf"drawn by class, and relevance.kind={wanted}"
+        with pytest.raises(ValueError, match=refused):
+            few_shots(again, RunFolder(out), 1, Watch())
+        with pytest.raises(ValueError, match=refused):
+            open_set_of(again, RunFolder(out), Watch())
+
     if name == "a function":  # what a report shows of it is by class
         return
     found = queries.find(stored_run._embeddings(out, "embeddings/test.npz"), True)  # type: ignore[arg-type]
@@ -200,6 +215,7 @@ REFUSED = {
     "regularizers=density": "the regularizers that can: .*entropy",
     "sampler=greedy_coreset": "the samplers that can: .*samples_per_class",
     "manifold_mixup=true": "manifold_mixup mixes pictures of classes",
+    "label_filter=prism": "label_filter doubts the class of an item, and label_sets are no classes",
 }
 
 
@@ -216,6 +232,12 @@ def test_losses_without_grades_are_refused_where_there_are_only_grades(tmp_path:
     context = made(tmp_path, KINDS["graded"], "loss=supcon")
     with pytest.raises(ValueError, match=r"the losses that can: .*graded_supcon"):
         train_and_judge(context, tmp_path / "run", "test")
+
+
+@pytest.mark.parametrize("word", ["shots=[1]", "open_set=true"])
+def test_what_is_drawn_by_class_is_refused_before_training(word: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"drawn by class, and relevance.kind=label_sets has none"):
+        made(tmp_path, KINDS["label_sets"], word)
 
 
 WRONG = {

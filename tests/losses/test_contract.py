@@ -6,6 +6,7 @@ losses/base.py explains. Numbers, loops and peers are in the loss's own test.
 
 import copy
 import math
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,9 +15,11 @@ import torch
 from torch import Tensor
 
 from unseen import catalogue
+from unseen.contracts import Output
+from unseen.kinds_taken import kinds_taken
 from unseen.losses.base import LabelLoss, Loss
-from unseen.objective import kinds_taken
-from unseen.relevance import KnownPairs, Labels, LabelSets
+from unseen.objective import MinedObjective
+from unseen.relevance import KINDS, Labels, Relevance
 from unseen.tuples import Pairs, Triplets, all_pairs, relations
 
 NAMES = catalogue.names("losses")
@@ -408,6 +411,12 @@ def test_wrong_shapes_and_types_are_refused(name: str) -> None:
     for wrong in ((x, y[:5]), (x[0], y), (x, y.double()), (x, y, None, x, None)):
         with pytest.raises(ValueError, match=r"labels|embeddings|ref_"):
             loss(*wrong)
+    with pytest.raises(ValueError, match=r"labels must be a tensor .* got list: torch.as_tensor"):
+        loss(x, y.tolist())  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="embeddings must be a tensor"):
+        loss(x.numpy(), y)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="both be tensors, or both be of a relevance"):
+        loss(x, y, None, x, Labels(y.numpy()).of(torch.arange(12)))
     with pytest.raises(ValueError, match=r"dimensions|neither"):
         loss(x, y, None, x[:, :3], y)
     with pytest.raises(ValueError, match="tuples must be"):
@@ -415,10 +424,8 @@ def test_wrong_shapes_and_types_are_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "preset"), VARIANTS)
-def test_relevance_stands_where_labels_do(
-    name: str, preset: str | None, label_sets: LabelSets, known: KnownPairs
-) -> None:
-    """Classes as a relevance are the classes; sets of labels and known pairs have a price."""
+def test_relevance_stands_where_labels_do(name: str, preset: str | None) -> None:
+    """Classes as a relevance are the classes."""
     loss = make(name, preset)
     x, y = batch()
     items = Labels(y.numpy()).of(torch.arange(12))
@@ -435,10 +442,33 @@ def test_relevance_stands_where_labels_do(
         make(name, preset)(x, items, None, *references),
         make(name, preset)(x, y, None, x[:7], y[:7]),
     )
-    for relevance in (label_sets, known):
-        found = value_and_gradients(loss, x, relevance.of(torch.arange(12)))  # type: ignore[arg-type]
-        assert_finite(found)
-        assert found[1].any()
+
+
+@pytest.mark.parametrize(("name", "preset"), VARIANTS)
+def test_every_kind_has_a_price_or_is_refused_at_construction(
+    name: str, preset: str | None, kinds: Callable[[Tensor], dict[str, Relevance]]
+) -> None:
+    """What is known of a pair decides: items of which nobody knows anything have no gradient."""
+    x, y = batch()
+    plain = make(name, preset)(x, y)
+    every = kinds(y)
+    assert set(every) == set(KINDS)
+    for kind, relevance in every.items():
+        loss = make(name, preset)
+        if kind not in kinds_taken(loss):
+            with pytest.raises(ValueError, match=rf"relevance.kind={kind}; the losses that can: "):
+                MinedObjective(loss, relevance=relevance)
+            continue
+        objective, embeddings = MinedObjective(loss, relevance=relevance), x.clone()
+        price = objective(Output(embeddings.requires_grad_(), x), y, torch.arange(12))["total"]
+        (gradient,) = torch.autograd.grad(price, embeddings)
+        assert gradient.isfinite().all()
+        assert gradient.any()
+        as_classes = kind == "labels" or (kind == "levels" and not hasattr(loss, "on_grades"))
+        if as_classes:
+            torch.testing.assert_close(price, plain)
+        elif takes_tuples(name):
+            torch.testing.assert_close(price, loss(x, relevance.of(torch.arange(12))))
 
 
 @pytest.mark.parametrize("name", NAMES)

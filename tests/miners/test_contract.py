@@ -1,7 +1,9 @@
 """What holds for every miner of the catalogue: a new file in unseen/miners needs no edit here."""
 
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from pytorch_metric_learning import losses as pml_losses
@@ -9,7 +11,10 @@ from pytorch_metric_learning import miners as pml_miners
 from torch import Tensor
 
 from unseen import catalogue
-from unseen.relevance import Labels
+from unseen.contracts import Output
+from unseen.memory import CrossBatchMemory
+from unseen.objective import MinedObjective
+from unseen.relevance import Levels, Relevance
 from unseen.tuples import Pairs, Triplets
 
 NAMES = catalogue.names("miners")
@@ -204,7 +209,49 @@ def test_a_miner_of_pytorch_metric_learning_by_name() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_relevance_stands_where_labels_do(name: str) -> None:
-    x, items = embeddings(), Labels(LABELS.numpy()).of(torch.arange(12))
-    for found, wanted in zip(build(name)(x, items), build(name)(x, LABELS), strict=True):
-        assert torch.equal(found, wanted)
+def test_every_kind_of_relevance_stands_where_labels_do(
+    name: str, kinds: Callable[[Tensor], dict[str, Relevance]]
+) -> None:
+    """Positives are the same, negatives known to be different, among references, too."""
+    x, rows = embeddings(), torch.arange(12)
+    for kind, relevance in kinds(LABELS).items():
+        for references in ((), (embeddings(1)[:7], relevance.of(rows[5:]))):
+            mined = build(name)(x, relevance.of(rows), *references)
+            relation = relevance.of(rows).to(*references[1:])
+            pushed = mined.anchor if isinstance(mined, Triplets) else mined.anchor_of_negative
+            assert relation.same[mined.anchor, mined.positive].all()
+            assert relation.different[pushed, mined.negative].all()
+            assert len(mined.anchor)
+            if kind in ("labels", "levels") and not references:
+                assert same(mined, build(name)(x, LABELS))
+
+
+def test_a_miner_that_hears_of_classes_alone_hears_of_them(
+    kinds: Callable[[Tensor], dict[str, Relevance]],
+) -> None:
+    """One from outside, beside a loss that reads levels, with a memory of items."""
+    heard: list[list[int]] = []
+
+    def miner(x: Tensor, labels: Tensor, *references: Tensor) -> Pairs:
+        heard.extend([labels.tolist(), *(r.tolist() for r in references[1:])])
+        return build("all")(x, labels, *references)  # type: ignore[no-any-return]
+
+    levels, items = kinds(LABELS)["levels"], torch.tensor([3, 5, 8, 0])
+    loss = catalogue.create("losses", "graded_supcon")
+    objective = MinedObjective(loss, miner, memory=CrossBatchMemory(8, 6), relevance=levels)  # type: ignore[arg-type]
+    for _ in range(2):
+        objective(Output(embeddings(), embeddings()), LABELS, torch.arange(12))
+        x = embeddings(1)[items]
+    objective(Output(x, x), LABELS[items], items)
+    assert heard[-2] == LABELS[items].tolist()
+    assert sorted(heard[-1]) == sorted(LABELS[-8:].tolist())
+    with pytest.raises(ValueError, match=r"miner hears of classes alone: relevance.divided"):
+        MinedObjective(loss, miner, relevance=Levels(np.stack([LABELS, LABELS], axis=1), 2))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"relevance.kind=pairs; the miners that can: all, "):
+        MinedObjective(loss, miner, relevance=kinds(LABELS)["pairs"])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_list_is_no_tensor_of_labels(name: str) -> None:
+    with pytest.raises(ValueError, match=r"labels must be a tensor .* got list"):
+        build(name)(embeddings(), LABELS.tolist())

@@ -3,6 +3,7 @@ there. Numbers and loops are in the regularizer's own test."""
 
 import copy
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,9 +14,11 @@ from torch import Tensor, nn
 
 from unseen import catalogue
 from unseen.contracts import Output
+from unseen.kinds_taken import kinds_taken
+from unseen.losses.graded_supcon import GradedSupcon
 from unseen.losses.multi_similarity import MultiSimilarity
 from unseen.objective import MinedObjective
-from unseen.relevance import Labels
+from unseen.relevance import Labels, Relevance
 
 NAMES = catalogue.names("regularizers")
 VARIANTS = [
@@ -272,3 +275,35 @@ def test_relevance_stands_where_labels_do(name: str) -> None:
         return
     found, wanted = copy.deepcopy(made)(output(LABELS), items), made(output(LABELS), LABELS)
     torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_kind_has_a_price_or_is_refused_at_construction(
+    name: str, kinds: Callable[[Tensor], dict[str, Relevance]]
+) -> None:
+    """Beside a loss that reads grades. Levels are classes to a part that needs some."""
+    made = make(name)
+    plain = copy.deepcopy(made)(output(LABELS), LABELS)
+    for kind, relevance in kinds(LABELS).items():
+        part = (name, 1.0, copy.deepcopy(made))
+        if kind not in kinds_taken(part[2]):
+            with pytest.raises(ValueError, match=rf"relevance.kind={kind}; the .* that can: "):
+                MinedObjective(GradedSupcon(), None, [part], relevance=relevance)
+            continue
+        objective = MinedObjective(GradedSupcon(), None, [part], relevance=relevance)
+        out = output(LABELS)
+        price = objective(out, LABELS, torch.arange(len(LABELS)))[name]
+        price.backward()
+        assert price.isfinite()
+        if kind in ("labels", "levels"):
+            torch.testing.assert_close(price, plain)
+
+
+def test_losses_inside_a_regularizer_are_asked_too(
+    kinds: Callable[[Tensor], dict[str, Relevance]],
+) -> None:
+    horde = make("horde")
+    with pytest.raises(ValueError, match=r"MultiSimilarity cannot .*graded; the losses that can"):
+        MinedObjective(
+            GradedSupcon(), None, [("horde", 1, horde)], relevance=kinds(LABELS)["graded"]
+        )

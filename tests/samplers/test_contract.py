@@ -5,6 +5,7 @@ there. A sampler whose batches may be smaller says so in `fills_batches`."""
 import io
 from collections import Counter
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,12 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 from torch.utils.data import DataLoader
 
-from unseen import catalogue
+from unseen import assemble, catalogue
+from unseen.config_tables import Part
+from unseen.relevance import KINDS, Relevance
 from unseen.samplers.base import BatchSampler
 from unseen.samplers.embedded.base import EmbeddedSampler
 
@@ -233,3 +237,62 @@ def test_embedded_samplers_look_at_the_bank_once_an_epoch(
         sampler.update(torch.from_numpy(items), fresh)
     assert list(moved) == list(still), "an epoch's batches are fixed when it begins"
     assert epoch_of(moved, 1) != epoch_of(still, 1), "the next epoch sees the new embeddings"
+
+
+def of_relevance(name: str, relevance: Relevance, **values: Any) -> Any:
+    """The sampler of a run whose training items are some of all."""
+    config: Any = SimpleNamespace(
+        sampler=Part(name=name, **values), batch_size=12, normalise=True, seed=0
+    )
+    assert relevance.classes is not None
+    return assemble.sampler(config, TRAINED_ON, relevance.classes.numpy(), relevance)
+
+
+TRAINED_ON = np.random.default_rng(4).permutation(60)[:48]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_kind_of_relevance_is_drawn_or_refused(
+    name: str, kind: str, kinds: Callable[[Tensor], dict[str, Relevance]]
+) -> None:
+    """An item may stand in several groups: what is told of an epoch counts items."""
+    relevance = kinds(torch.arange(60) % 10)[kind]
+    if name in EMBEDDED and not relevance.has_classes:
+        with pytest.raises(ValueError, match=rf"{name} .*kind={kind}; the samplers that can: .*ra"):
+            of_relevance(name, relevance)
+        return
+    one, two = (of_relevance(name, relevance) for _ in range(2))
+    for sampler in (one, two) if name in EMBEDDED else ():
+        sampler.fill(torch.randn(48, 6, generator=torch.Generator().manual_seed(3)))
+    batches = epoch_of(one, 2)
+    assert batches == epoch_of(two, 2)
+    assert len(batches) == len(one) >= 1
+    drawable = set(relevance.drawn(TRAINED_ON, relevance.classes.numpy()[TRAINED_ON])[0].tolist())  # type: ignore[union-attr]
+    assert drawable <= set(TRAINED_ON.tolist())
+    for batch in batches:
+        assert set(batch) <= drawable
+        assert len(batch) == 12 or (not one.fills_batches and 2 <= len(batch) < 12)
+    told, times = one.describe(), Counter(item for batch in batches for item in batch)
+    assert (told["images"], told["images_drawn"]) == (len(drawable), len(times))
+    assert told["most_draws_of_an_image"] == max(times.values())
+    assert told["batches_with_a_repeat"] == sum(len(set(b)) < len(b) for b in batches)
+    assert told["classes_drawn"] <= told["classes"]
+    if name == "random":  # nobody twice in an epoch, whatever he is labelled
+        assert max(times.values()) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_drawn_together_belongs_together(
+    kind: str, kinds: Callable[[Tensor], dict[str, Relevance]]
+) -> None:
+    """Two by two: the same, or a listed pair."""
+    relevance = kinds(torch.arange(60) % 10)[kind]
+    for batch in of_relevance("samples_per_class", relevance, per_class=2):
+        for one, two in torch.tensor(batch).reshape(-1, 2):
+            relation = relevance.relate(one, two)
+            assert one != two
+            if kind == "pairs":
+                assert relation.same or relation.different
+            else:
+                assert relation.grade > 0 if kind == "graded" else relation.same

@@ -75,6 +75,12 @@ def test_regression_reaches_as_far_from_the_mean_as_new_vectors_do() -> None:
     assert lengths[0] / lengths[1] == pytest.approx(1, abs=0.04)
 
 
+def test_maps_of_very_few_pictures_are_refused_in_a_line() -> None:
+    with pytest.raises(ValueError, match=r"fitted on 11 pictures or more .*got 10: `unseen index"):
+        fit_maps(unit(10, 6, 0), unit(10, 6, 1), normalise=True)
+    assert len(fit_maps(unit(11, 6, 0), unit(11, 6, 1), normalise=True)) == 3
+
+
 @pytest.fixture(scope="module")
 def newer(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     """The run with its vectors turned."""

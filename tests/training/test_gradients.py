@@ -4,11 +4,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from unseen.contracts import Output
+from unseen.losses.contrastive import Contrastive
+from unseen.losses.graded_supcon import GradedSupcon
+from unseen.losses.hierarchical_smooth_ap import HierarchicalSmoothAp
 from unseen.losses.margin import Margin
 from unseen.losses.multi_similarity import MultiSimilarity
 from unseen.losses.proxy_anchor import ProxyAnchor
@@ -19,6 +23,7 @@ from unseen.nested import Nested
 from unseen.objective import MinedObjective
 from unseen.regularizers.density import Density
 from unseen.regularizers.horde import Horde
+from unseen.relevance import GradedPairs, KnownPairs, LabelSets, Levels
 from unseen.training.gradients import WholeBatch, reseed
 
 SIZE, CLASSES, PICTURES = 8, 6, 18
@@ -43,6 +48,33 @@ class TinyNetwork(nn.Module):
 
 
 OBJECTIVES = ("pairs", "triplets", "proxies", "horde", "density", "memory", "nested")
+RELATED = ("levels", "label sets", "known pairs", "grades")  # where the same is more than a class
+OBJECTIVES += RELATED
+
+
+def related(name: str) -> tuple[Any, ...]:
+    """Loss, miner, regularizers, memory and relevance."""
+    every = np.array([(i, j) for i in range(PICTURES) for j in range(i) if (i + j) % 4])
+    same = every[:, 0] % CLASSES == every[:, 1] % CLASSES
+    classes = LABELS.numpy()
+    second = np.where(np.arange(PICTURES) % 3, CLASSES + np.arange(PICTURES) % 2, -1)
+    memory = CrossBatchMemory(30, SIZE)
+    parts: dict[str, tuple[Any, ...]] = {
+        "levels": (
+            *(HierarchicalSmoothAp(), None, [("density", 0.5, Density(CLASSES, d0="batch"))]),
+            *(memory, Levels(np.stack([classes // 2, classes], axis=1), 2)),
+        ),
+        "label sets": (
+            *(Triplet(), SemiHard(seed=2), (), memory),
+            LabelSets(np.stack([classes, second], axis=1)),
+        ),
+        "known pairs": (Contrastive(), None, (), memory, KnownPairs(every, same, PICTURES)),
+        "grades": (
+            *(GradedSupcon(), None, (), memory),
+            GradedPairs(every, np.where(same, 0.9, 0.1), PICTURES),
+        ),
+    }
+    return parts[name]
 
 
 def make_objective(name: str) -> MinedObjective:
@@ -62,7 +94,7 @@ def make_objective(name: str) -> MinedObjective:
         "nested": (Nested({m: Triplet() for m in (3, SIZE)}), SemiHard(seed=2), (), memory()),
     }
     torch.manual_seed(4)
-    return MinedObjective(*parts[name]).double()
+    return MinedObjective(*(related(name) if name in RELATED else parts[name])).double()
 
 
 def gradients_of(*modules: nn.Module) -> Tensor:
@@ -77,7 +109,7 @@ def test_chunks_give_the_gradient_of_the_whole_batch(name: str, micro_batch: int
     images = torch.randn(PICTURES, 3, 6, 6, dtype=torch.float64)
     network, objective = TinyNetwork(), make_objective(name)
     output = network(images)
-    terms = objective(output, LABELS)
+    terms = objective(output, LABELS, torch.arange(PICTURES))
     terms["total"].backward()
     expected = gradients_of(network, objective)
     network, objective = TinyNetwork(), make_objective(name)

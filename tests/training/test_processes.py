@@ -36,6 +36,12 @@ class Body(nn.Sequential):
 """
 
 
+GRADES = """
+def near(rows, columns):
+    return (1 - (rows - columns).abs() / 20).clamp(min=0)
+"""
+
+
 def environment(cache: Path) -> dict[str, str]:
     paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     more = {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
@@ -72,14 +78,15 @@ def found_by_a_pair(folder: Path, runs: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("runs", "torchrun"), [(1, False), pytest.param(4, True, marks=pytest.mark.slow)]
+    ("runs", "torchrun"), [(1, False), pytest.param(5, True, marks=pytest.mark.slow)]
 )
 def test_two_processes_are_one(runs: int, torchrun: bool, tmp_path: Path) -> None:
     """One test, so that the pair starts once however tests are shared among workers."""
     Glyphs(16, max_classes=24, cache_dir=tmp_path / "cache")  # drawn here, where faces are read
     (tmp_path / "body.py").write_text(BODY)
+    (tmp_path / "grades.py").write_text(GRADES)
     found = found_by_a_pair(tmp_path, runs)
-    assert len(found["gradients"]) >= 12
+    assert len(found["gradients"]) >= 20
     assert max(found["gradients"].values()) < 1e-10
     assert len(found["runs"]) == runs
     for name, differences in found["runs"].items():

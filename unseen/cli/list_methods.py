@@ -9,8 +9,9 @@ from rich.table import Column, Table
 
 from unseen import assemble, catalogue, networks
 from unseen.cli.terminal import console
+from unseen.kinds_taken import kinds_taken
+from unseen.metrics.base import Clustering, Rejection
 from unseen.networks.backbone import BODIES
-from unseen.objective import kinds_taken
 from unseen.relevance import CLASSES, KINDS
 
 BUILT_IN = {  # name -> its file, of the kinds whose files are no methods
@@ -19,7 +20,7 @@ BUILT_IN = {  # name -> its file, of the kinds whose files are no methods
 }
 
 
-COMPARING = ("losses", "miners", "samplers", "regularizers")  # parts that hear who is the same
+COMPARING = ("losses", "miners", "samplers", "regularizers", "metrics")  # who is the same?
 
 
 def list_methods(
@@ -64,24 +65,30 @@ def show(kind: str, name: str) -> None:
     console.print(catalogue.text(kind, name))
     console.print("\nDefaults " + _values(entry.defaults))
     if kind in COMPARING:
-        console.print("Takes    relevance.kind = " + ", ".join(_kinds(kind, name)))
+        console.print("Takes    relevance.kind = " + ", ".join(kinds_of(kind, name)))
     for preset in entry.presets:
         values = catalogue.preset_values(kind, name, preset)
         console.print(f"Preset   {preset}: {_values(values) or 'the defaults'}")
 
 
-def _kinds(kind: str, name: str) -> tuple[str, ...]:
+def kinds_of(kind: str, name: str) -> tuple[str, ...]:
     """What a part takes for "the same"."""
     if kind == "samplers":
         return CLASSES if assemble.is_embedded(name) else KINDS
-    return kinds_taken(catalogue.find(kind, name))
+    found = catalogue.find(kind, name)
+    if kind == "metrics":
+        by_class = inspect.isclass(found) and issubclass(found, Clustering | Rejection)
+        return CLASSES if by_class else KINDS
+    return kinds_taken(found)
 
 
 def _taken(kind: str) -> list[str]:
     """Who takes more than classes, by what they take."""
+    if kind == "diagnostics":
+        return ["all go by class, whatever relevance.kind is"]
     able: dict[str, list[str]] = {}
     for name in catalogue.names(kind) if kind in COMPARING else ():
-        more = ", ".join(k for k in _kinds(kind, name) if k not in CLASSES)
+        more = ", ".join(k for k in kinds_of(kind, name) if k not in CLASSES)
         able.setdefault(more, []).append(name)
     every = ", ".join(able.pop("", []))
     lines = [f"relevance.kind = {more}: {', '.join(names)}" for more, names in able.items()]

@@ -50,13 +50,11 @@ def noise(
         page = out / "index.html"
         if found.has_pictures and listed:
             some = [found.suspect(place) for place in listed[:pictures]]
-            review = Review(found.dataset, names, some, found.columns(), found.key)
+            review = Review(found.dataset, names, some, found.columns(), found.key, found.summary)
             write(page, review, watch.of("pictures"))
     console.print(_table(found, listed, names))
-    likelier = int((found.suspicion.suspicion > 0.5).sum())
     console.print(
-        f"by {found.by}: another class is likelier for {likelier:,} of {len(found.items):,} items; "
-        f"the first {len(listed):,} are in {out / 'suspects.csv'}"
+        f"by {found.by}: {found.summary}; the first {len(listed):,} are in {out / 'suspects.csv'}"
     )
     if RunFolder(Path(what)).is_started and not with_test:
         console.print("test classes were left alone; --test looks at them too")

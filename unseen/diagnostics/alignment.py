@@ -12,12 +12,13 @@ import math
 from torch import Tensor
 
 from unseen.diagnostics.base import by_class, class_sums, prepared
+from unseen.relevance import AnyLabels
 
 
 class Alignment:
     """No parameters."""
 
-    def __call__(self, embeddings: Tensor, labels: Tensor) -> dict[str, float]:
+    def __call__(self, embeddings: Tensor, labels: AnyLabels) -> dict[str, float]:
         x = prepared(embeddings)
         _, item_class, sizes = by_class(labels, len(x))
         num_pairs = int((sizes * (sizes - 1)).sum())

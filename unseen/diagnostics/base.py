@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from unseen.neighbours.space import require_finite, to_sphere
+from unseen.relevance import AnyLabels, classes_of
 
 
 def prepared(embeddings: Tensor, normalise: bool = True) -> Tensor:  # [N, D] float64
@@ -13,8 +14,10 @@ def prepared(embeddings: Tensor, normalise: bool = True) -> Tensor:  # [N, D] fl
     return to_sphere(x) if normalise else x
 
 
-def by_class(labels: Tensor, num_items: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Distinct labels [C], the class 0..C-1 of each item [N], class sizes [C]."""
+def by_class(labels: AnyLabels, num_items: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Distinct labels [C], the class 0..C-1 of each item [N], class sizes [C]; of a relevance the
+    classes it was divided by."""
+    labels = classes_of(labels, "diagnostics go")
     if labels.ndim != 1 or len(labels) != num_items or labels.is_floating_point():
         raise ValueError(
             f"labels must be {num_items} integers, got {labels.dtype} of shape {list(labels.shape)}"

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from unseen.diagnostics.base import by_class, class_sums, prepared
+from unseen.relevance import AnyLabels
 
 CHUNK = 2**24  # numbers decomposed at a time
 
@@ -26,7 +27,7 @@ class ClassSpectrum:
     def __init__(self, centred: bool = False, normalise: bool = True) -> None:
         self.centred, self.normalise = centred, normalise
 
-    def __call__(self, embeddings: Tensor, labels: Tensor) -> dict[str, Any]:
+    def __call__(self, embeddings: Tensor, labels: AnyLabels) -> dict[str, Any]:
         x = prepared(embeddings, self.normalise)
         _, item_class, sizes = by_class(labels, len(x))
         if self.centred:

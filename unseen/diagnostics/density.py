@@ -15,12 +15,13 @@ from typing import Any
 from torch import Tensor
 
 from unseen.diagnostics.base import by_class, class_sums, prepared
+from unseen.relevance import AnyLabels
 
 
 class Density:
     """No parameters."""
 
-    def __call__(self, embeddings: Tensor, labels: Tensor) -> dict[str, Any]:
+    def __call__(self, embeddings: Tensor, labels: AnyLabels) -> dict[str, Any]:
         x = prepared(embeddings)
         classes, item_class, sizes = by_class(labels, len(x))
         means = class_sums(x, item_class, len(sizes)) / sizes[:, None]

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from unseen.diagnostics.base import prepared, singular_values
+from unseen.relevance import AnyLabels
 
 
 class EffectiveRank:
@@ -21,7 +22,7 @@ class EffectiveRank:
     def __init__(self, centred: bool = False, normalise: bool = True) -> None:
         self.centred, self.normalise = centred, normalise
 
-    def __call__(self, embeddings: Tensor, labels: Tensor) -> dict[str, float]:
+    def __call__(self, embeddings: Tensor, labels: AnyLabels) -> dict[str, float]:
         x = prepared(embeddings, self.normalise)
         sigma = singular_values(x - x.mean(0) if self.centred else x)
         if sigma[0] == 0:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from unseen.neighbours.nearest import nearest
 from unseen.neighbours.space import make_space, precise
+from unseen.relevance import AnyLabels
 
 
 class Hubness:
@@ -26,7 +27,7 @@ class Hubness:
             raise ValueError(f"k must be at least 1, got {k}")
         self.k, self.normalise = k, normalise
 
-    def __call__(self, embeddings: Tensor, labels: Tensor) -> dict[str, Any]:
+    def __call__(self, embeddings: Tensor, labels: AnyLabels) -> dict[str, Any]:
         if len(embeddings) <= self.k:
             raise ValueError(
                 f"k must be below the number of items, {len(embeddings)}, got {self.k}"

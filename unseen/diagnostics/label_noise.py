@@ -18,6 +18,7 @@ from torch import Tensor
 from unseen.diagnostics.base import by_class
 from unseen.neighbours.nearest import nearest
 from unseen.neighbours.space import make_space, precise
+from unseen.relevance import AnyLabels
 
 ROWS = 2**14
 
@@ -32,7 +33,7 @@ class LabelNoise:
             raise ValueError(f"threshold must lie in [-1, 1], got {threshold}")
         self.k, self.threshold, self.normalise = k, threshold, normalise
 
-    def __call__(self, embeddings: Tensor, labels: Tensor) -> dict[str, Any]:
+    def __call__(self, embeddings: Tensor, labels: AnyLabels) -> dict[str, Any]:
         classes, item_class, sizes = by_class(labels, len(embeddings))
         if len(embeddings) <= self.k:
             raise ValueError(

@@ -19,11 +19,13 @@ from torch import Tensor
 from unseen.diagnostics.base import by_class, prepared
 from unseen.losses.base import LabelLoss
 from unseen.losses.multi_similarity import MultiSimilarity
+from unseen.relevance import AnyLabels, keys_of
+from unseen.tuples import relations
 
 MOST_ITEMS = 1024
 RIDGE = 1e-3
 
-PairLoss = Callable[[Tensor, Tensor], Tensor]
+PairLoss = Callable[..., Tensor]
 
 
 class PairWeights:
@@ -37,15 +39,16 @@ class PairWeights:
             )
         self.loss: PairLoss = MultiSimilarity() if loss is None else loss
 
-    def __call__(self, embeddings: Tensor, labels: Tensor) -> dict[str, Tensor]:
-        """Of all pairs of one class, and of all others: similarity and weight, [P] and [Q]."""
+    def __call__(self, embeddings: Tensor, labels: AnyLabels) -> dict[str, Tensor]:
+        """Of all pairs that are the same, and of all that are not: similarity and weight, [P] and
+        [Q]."""
         if len(embeddings) > MOST_ITEMS:
             raise ValueError(
                 f"pair weights are those of a batch: at most {MOST_ITEMS} items, "
                 f"got {len(embeddings)}"
             )
         x = prepared(embeddings)
-        item_class = by_class(labels, len(x))[1]
+        by_class(keys_of(labels), len(x))  # as many as there are items
         sim = (x @ x.T).fill_diagonal_(1.0)
         identity = torch.eye(len(x), dtype=x.dtype, device=x.device)
         with torch.enable_grad():
@@ -55,10 +58,10 @@ class PairWeights:
         slope = slope + slope.T
         first, second = torch.triu_indices(len(x), len(x), 1, device=x.device)
         similarity, weight = sim[first, second], slope[first, second].abs()
-        same = item_class[first] == item_class[second]
+        same, different = (mask[first, second] for mask in relations(labels))
         return {
             "positive_similarity": similarity[same],
             "positive_weight": weight[same],
-            "negative_similarity": similarity[~same],
-            "negative_weight": weight[~same],
+            "negative_similarity": similarity[different],
+            "negative_weight": weight[different],
         }

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from unseen.diagnostics.base import prepared, singular_values
+from unseen.relevance import AnyLabels
 
 
 class Spectrum:
@@ -28,7 +29,7 @@ class Spectrum:
             raise ValueError(f"dropped must be at least 0, got {dropped}")
         self.dropped, self.normalise = dropped, normalise
 
-    def __call__(self, embeddings: Tensor, labels: Tensor) -> dict[str, Any]:
+    def __call__(self, embeddings: Tensor, labels: AnyLabels) -> dict[str, Any]:
         sigma = singular_values(prepared(embeddings, self.normalise))
         if len(sigma) <= self.dropped:
             raise ValueError(f"dropped must be below the size {len(sigma)}, got {self.dropped}")

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from unseen.diagnostics.base import prepared
 from unseen.geometry import squared_distance
+from unseen.relevance import AnyLabels
 
 ROWS = 1024
 
@@ -27,7 +28,7 @@ class Uniformity:
             raise ValueError(f"most must be at least 2, got {most}")
         self.most, self.seed = most, seed
 
-    def __call__(self, embeddings: Tensor, labels: Tensor) -> dict[str, float]:
+    def __call__(self, embeddings: Tensor, labels: AnyLabels) -> dict[str, float]:
         x = prepared(embeddings)
         if len(x) > self.most:
             generator = torch.Generator().manual_seed(self.seed)

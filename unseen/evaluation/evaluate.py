@@ -32,8 +32,9 @@ from unseen.evaluation.measure import Effort, Judges, Measured, item_labels, mea
 from unseen.evaluation.metric_names import USUAL as METRICS
 from unseen.evaluation.metric_names import Metric, metric_name, parse_metric
 from unseen.evaluation.retrieval_task import Labels
+from unseen.metrics.base import Clustering
 from unseen.neighbours.space import make_space, non_finite_rows, precise
-from unseen.relevance import AnyLabels
+from unseen.relevance import AnyLabels, classes_of
 from unseen.statistics import RESAMPLES, bootstrap, class_average
 
 
@@ -167,6 +168,7 @@ def evaluate(
         }
         if missing == "error":
             _refuse_missing_classes(judges)
+        _refuse_clusters_without_classes(names, wanted)
         if non_finite:
             measured = worst(judges, wanted)
         else:
@@ -198,6 +200,13 @@ def _refuse_missing_classes(judges: Judges) -> None:
                 f"not have{f' ({column})' if column else ''}, such as {int(labels[0])}: "
                 "missing='count' leaves them out and counts them"
             )
+
+
+def _refuse_clusters_without_classes(labels: Labels, wanted: Mapping[str, Metric]) -> None:
+    clusterings = [name for name, metric in wanted.items() if isinstance(metric, Clustering)]
+    for column in labels.values() if isinstance(labels, Mapping) else [labels]:
+        if clusterings:
+            classes_of(column, f"{', '.join(clusterings)} can be left out: clusterings go")
 
 
 def _counts(judges: Judges, measured: Measured) -> dict[str, int]:

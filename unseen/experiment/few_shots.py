@@ -29,6 +29,7 @@ from unseen.experiment.layers import stored_network
 from unseen.experiment.run_context import RunContext, Watch, computing
 from unseen.experiment.shot_layers import KINDS, LAST, ShotLayers, noted
 from unseen.names import known
+from unseen.relating import check_by_class
 from unseen.statistics import Interval, crossed
 from unseen.training.run_folder import RunFolder
 
@@ -97,6 +98,7 @@ def few_shots(
     """Adapts a trained run in each episode, judges before and after, and keeps it in the folder."""
     if shots < 1:
         raise ValueError(f"shots must be at least 1, got {shots}")
+    _check_by_class(context, watch)
     kind = KINDS[known(adapt, KINDS, "way to adapt")]
     layers, test = kind(context, stored_network(context, folder).eval(), watch), context.split.test
     purpose = f"{episodes} episodes of {shots} labelled shots{noted(adapt)}"
@@ -124,6 +126,12 @@ def few_shots(
     )
     folder.write_json(FILE, {"by_shots": read_few_shots(folder) | {found.name: found}})
     return found
+
+
+def _check_by_class(context: RunContext, watch: Watch) -> None:
+    check_by_class("few shots", context.relevance.kind)
+    if context.relevance.kind == "levels":
+        watch.warn("few shots adapt and are judged by class; its levels are not looked at")
 
 
 @dataclass(frozen=True)

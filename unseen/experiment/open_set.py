@@ -33,6 +33,7 @@ from unseen.experiment.calibration import read_calibration
 from unseen.experiment.run_context import RunContext, Watch, computing
 from unseen.experiment.trained import Trained
 from unseen.names import known
+from unseen.relating import check_by_class
 from unseen.statistics import MIN_CLASSES
 from unseen.training.run_folder import RunFolder
 
@@ -47,6 +48,7 @@ def open_set_of(
     """Judges a trained run and keeps what was found. time: a label column; the earlier half of the
     test items is then the gallery, and the later half asks."""
     config, test = context.config, context.split.test
+    check_by_class("an open set", context.relevance.kind)
     trained = Trained.open(folder.path)
     task = context.retrieval_task(test)
     labels = torch.from_numpy(context.dataset.labels[test])

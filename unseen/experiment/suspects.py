@@ -81,6 +81,12 @@ class Found:
         return item_ids_of(self.dataset)
 
     @property
+    def summary(self) -> str:
+        """How many look wrong, of those that were compared."""
+        likelier = int((self.suspicion.suspicion > 0.5).sum())
+        return f"another class is likelier for {likelier:,} of {len(self.items):,} items"
+
+    @property
     def key(self) -> str:
         """Changes with the data and with who is suspected."""
         content = self.dataset.fingerprint().encode() + self.suspicion.order.numpy().tobytes()

@@ -228,7 +228,9 @@ def check_batch(
     ref_labels: AnyLabels | None,
 ) -> None:
     """Stops shapes and types that would broadcast or compare silently into nonsense."""
-    labels = keys_of(labels)
+    if not isinstance(embeddings, Tensor):
+        raise ValueError(f"embeddings must be a tensor [N, D], got {type(embeddings).__name__}")
+    is_related, labels = isinstance(labels, Related), keys_of(labels)
     if embeddings.ndim != 2 or labels.ndim != 1 or len(embeddings) != len(labels):
         raise ValueError(
             "embeddings must be [N, D] and labels [N], "
@@ -238,6 +240,8 @@ def check_batch(
         raise ValueError(f"labels must be integers, got {labels.dtype}: use labels.long()")
     if (ref_embeddings is None) != (ref_labels is None):
         raise ValueError("ref_embeddings and ref_labels go together: give both or neither")
+    if ref_labels is not None and isinstance(ref_labels, Related) != is_related:
+        raise ValueError("labels and ref_labels must both be tensors, or both be of a relevance")
     if ref_embeddings is not None and ref_embeddings.shape[1] != embeddings.shape[1]:
         raise ValueError(
             f"references have {ref_embeddings.shape[1]} dimensions, "

@@ -24,13 +24,15 @@ SIDE = 320  # of the picture one decides on
 @dataclass(frozen=True)
 class Review:
     """names: of all items. columns: the whole table, a row for each item; None: the pictures are no
-    files. key: changes with the data, so that decisions are found again."""
+    files. key: changes with the data, so that decisions are found again. summary: how many look
+    wrong."""
 
     dataset: Dataset
     names: Sequence[str]
     suspects: Sequence[Suspect]
     columns: Mapping[str, Sequence[str]] | None
     key: str
+    summary: str
 
     @property
     def name(self) -> str:

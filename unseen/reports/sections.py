@@ -145,8 +145,23 @@ def scores(result: Result) -> Part:
         table=tables.page_table(result),
         explained=text,
         meanings=[MEANINGS[key] for key in MEANINGS if any(n.startswith(key) for n in names)]
-        + [(tables.row_title(row), text) for row, text in ROWS.items() if row in result.scores],
+        + [(tables.row_title(row), text) for row, text in ROWS.items() if row in result.scores]
+        + _further_labels(result),
     )
+
+
+def _further_labels(result: Result) -> list[tuple[str, str]]:
+    """What it means to be judged by a level, or by another label column."""
+    one, _ = NOUNS.get(result.data.name, ("class", "classes"))
+    found = []
+    for row, scored in result.scores.items():
+        name, _, column = row.partition(" by ")
+        if name == "trained" and column:
+            number = scored.counts.get("classes")
+            among = "" if number is None else f"; the test pictures have {number:,} of them"
+            text = f"right is whatever has the query's {column}, also of another {one}{among}"
+            found.append((f"by {column}", text))
+    return found
 
 
 def by_size(table: tables.PageTable) -> Part:

@@ -159,22 +159,20 @@ class BatchSampler(ABC):
 
     def describe(self) -> dict[str, Any]:
         """What the current epoch covers, as far as its batches are known."""
-        batches = self.batches()
-        drawn, times = np.unique(np.concatenate(batches), return_counts=True)
+        batches = [np.unique(batch, return_counts=True) for batch in self.batches()]
+        drawn, times = np.unique(np.concatenate(self.batches()), return_counts=True)
         order = np.argsort(self.items)
-        label_of = self.labels[order]
-        place = [np.searchsorted(self.items[order], np.unique(batch)) for batch in batches]
+        items, label_of = self.items[order], self.labels[order]
+        classes = [np.unique(label_of[_all_of(items, batch)]) for batch, _ in batches]
         return {
             "batches": len(batches),
             "classes": len(np.unique(self.labels)),
-            "classes_drawn": len(np.unique(label_of[np.concatenate(place)])),
-            "fewest_classes_in_a_batch": min(len(np.unique(label_of[p])) for p in place),
-            "images": len(self.items),
+            "classes_drawn": len(np.unique(np.concatenate(classes))),
+            "fewest_classes_in_a_batch": min(map(len, classes)),
+            "images": len(np.unique(items)),
             "images_drawn": len(drawn),
             "most_draws_of_an_image": int(times.max()),
-            "batches_with_a_repeat": sum(
-                len(p) < len(b) for p, b in zip(place, batches, strict=True)
-            ),
+            "batches_with_a_repeat": sum(int(repeats.max() > 1) for _, repeats in batches),
             "left_out": self.left_out(),
         }
 
@@ -196,6 +194,13 @@ class BatchSampler(ABC):
             self._known = None if state["batches"] is None else list(state["batches"].numpy())
         if self.background is not None:
             self.background.restart(state["steps_done"])
+
+
+def _all_of(items: IntArray, wanted: IntArray) -> IntArray:
+    """Every place of wanted items among sorted ones: with several labels an item has several."""
+    start, stop = (np.searchsorted(items, wanted, side) for side in ("left", "right"))
+    count = stop - start
+    return np.repeat(start - np.cumsum(count) + count, count) + np.arange(count.sum())
 
 
 def check_groups(batch_size: int, per_class: int) -> None:

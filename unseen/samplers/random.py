@@ -18,9 +18,12 @@ class Random(BatchSampler):
 
     def __init__(self, items: IntArray, labels: IntArray, batch_size: int, seed: int = 0) -> None:
         super().__init__(items, labels, batch_size, seed)
-        if batch_size > len(self.items):
+        first = np.unique(self.items, return_index=True)[1]  # of an image with several labels
+        self._images = self.items[np.sort(first)]
+        self.steps = max(1, len(self._images) // batch_size)
+        if batch_size > len(self._images):
             raise ValueError(
-                f"batch_size must be at most the {len(self.items)} training images, "
+                f"batch_size must be at most the {len(self._images)} training images, "
                 f"got {batch_size}"
             )
 
@@ -28,5 +31,5 @@ class Random(BatchSampler):
         return {}
 
     def draw(self, epoch: int) -> list[IntArray]:
-        shuffled = np.random.default_rng([self.seed, epoch]).permutation(self.items)
+        shuffled = np.random.default_rng([self.seed, epoch]).permutation(self._images)
         return list(shuffled[: self.steps * self.batch_size].reshape(self.steps, self.batch_size))

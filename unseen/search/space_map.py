@@ -31,6 +31,7 @@ from unseen.neighbours.space import to_sphere
 Vectors = NDArray[np.float32]
 HIDDEN = 512
 PASSES = 60
+FEWEST = 11  # pictures: the perceptron sets a tenth of them aside, rounded up, and needs two there
 MOST_STRETCH = 2.0
 
 
@@ -50,6 +51,11 @@ class SpaceMap:
 
 def fit_maps(old: Vectors, new: Vectors, normalise: bool) -> list[SpaceMap]:
     """One of each kind, the simplest first. old [n, D] and new [n, E] are of the same pictures."""
+    if len(old) < FEWEST:
+        raise ValueError(
+            f"a map between two models is fitted on {FEWEST} pictures or more that both have seen, "
+            f"got {len(old)}: `unseen index rebuild` embeds the index's pictures again instead"
+        )
     left, _, right = np.linalg.svd(old.T.astype(np.float64) @ new, full_matrices=False)
     rotation = (left @ right).astype(np.float32)  # [D, E]
     linear = RidgeCV(alphas=np.logspace(-4, 2, 7)).fit(old, new)
