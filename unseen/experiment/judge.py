@@ -239,7 +239,7 @@ def given_space(context: RunContext, watch: Watch) -> dict[str, Tensor]:
 
 def raw_pixels(
     context: RunContext, items: IntArray, progress: Progress
-) -> Tensor:  # [n, 3 * side * side]
+) -> Tensor:  # [n, 3 * side * side], or a third where all are grey
     """Pictures as they are, scaled down: what any network must beat."""
     half = (0.5, 0.5, 0.5)
     _, transform = transforms.named("small", PIXEL_SIDE, half, half)
@@ -247,7 +247,9 @@ def raw_pixels(
     for batch in context.batches(transform, items):
         parts.append(batch.images.flatten(1))
         progress(min(len(parts) * EMBED_BATCH, len(items)), len(items))
-    return torch.cat(parts)
+    channels = torch.cat(parts).unflatten(1, (3, -1))
+    is_grey = torch.equal(channels[:, :2], channels[:, 1:])
+    return channels[:, 0].contiguous() if is_grey else channels.flatten(1)  # the same cosines
 
 
 def _relation(context: RunContext) -> dict[str, Any]:
