@@ -42,7 +42,6 @@ ORDER = [
     "prism",
     "nested",
     "regularizers",
-    "kinds_taken",
     "objective",
     "metrics",
     "diagnostics",

@@ -14,18 +14,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from unseen import catalogue
 from unseen.contracts import Loss, Miner, Output, Regularizer
-from unseen.kinds_taken import (
-    check_takes_relevance,
-    compared_by,
-    kinds_taken,
-    losses_of,
-    name_of,
-)
 from unseen.losses.base import LabelLoss
+from unseen.losses.base import Loss as OurLoss
 from unseen.memory import CrossBatchMemory
+from unseen.miners.base import Miner as OurMiner
 from unseen.nested import Nested
-from unseen.relevance import CLASSES, AnyLabels, Related, Relevance
+from unseen.regularizers.base import Regularizer as OurRegularizer
+from unseen.relevance import CLASSES, KINDS, AnyLabels, Related, Relevance
 from unseen.tuples import Pairs, Triplets, from_indices
 
 Weighted = tuple[str, float, Regularizer]  # name, weight, regularizer
@@ -50,7 +47,7 @@ class MinedObjective(nn.Module):
         names = [name for name, _, _ in regularizers]
         if len(set(names)) < len(names):
             raise ValueError(f"each regularizer needs a name of its own, got {', '.join(names)}")
-        for each in losses_of(loss):
+        for each in _losses(loss):
             check_takes_tuples(each, miner)
             if memory is not None:
                 check_for_memory(each, miner)
@@ -59,9 +56,8 @@ class MinedObjective(nn.Module):
         if relevance is not None:
             check_takes_relevance(relevance, loss, miner, parts, label_filter)
         self.relevance, self.label_filter = relevance, label_filter
-        self._by_class = {
-            name for name, _, part in regularizers if kinds_taken(part) == CLASSES
-        }  # parts that hear of classes alone, where they are levels to others
+        # parts that hear of classes alone, where they are levels to others
+        self._by_class = {name for name, _, part in regularizers if kinds_taken(part) == CLASSES}
         self._mines_by_class = miner is not None and kinds_taken(miner) == CLASSES
         self.loss, self.miner, self.memory = as_module(loss, 3), miner, memory
         self.regularizers = nn.ModuleDict({n: as_module(part, 2) for n, _, part in regularizers})
@@ -173,7 +169,7 @@ class MinedObjective(nn.Module):
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
         """Optimiser groups of the loss's and the regularizers' own parameters."""
         groups: list[dict[str, Any]] = []
-        parts: list[Any] = [*losses_of(self.loss), *self.regularizers.values()]
+        parts: list[Any] = [*_losses(self.loss), *self.regularizers.values()]
         for part in parts:
             own = list(part.parameters())
             if hasattr(part, "parameter_groups"):
@@ -272,9 +268,88 @@ def check_takes_tuples(loss: AnyLoss, miner: Miner | None) -> None:
         )
     if miner is not None and not _takes(loss, 3):
         raise ValueError(
-            f"{name_of(loss)} takes embeddings and labels alone: leave the miner out (miner=none), "
+            f"{_name(loss)} takes embeddings and labels alone: leave the miner out (miner=none), "
             "or give it a third argument, tuples=None"
         )
+
+
+def compared_by(relevance: Relevance | None, loss: Any) -> Relevance | None:
+    """None where classes are all a loss hears of: labels are faster."""
+    if relevance is None or relevance.kind == "labels":
+        return None
+    is_used = any(hasattr(each, "on_grades") for each in _losses(loss))
+    return relevance if is_used or not relevance.has_classes else None
+
+
+def check_takes_relevance(
+    relevance: Relevance,
+    loss: Any,
+    miner: Any,
+    regularizers: Sequence[Any],
+    label_filter: nn.Module | None = None,
+) -> None:
+    """Stops parts that cannot compare items by what the relevance says of them."""
+    if label_filter is not None and not relevance.has_classes:
+        raise ValueError(
+            f"label_filter doubts the class of an item, and {relevance.kind} are no classes: use "
+            "label_filter=none"
+        )
+    losses = [*_losses(loss), *(own for part in regularizers for own in _inner_losses(part))]
+    given: dict[str, Sequence[Any]] = {"losses": losses, "regularizers": regularizers}
+    given["miners"] = [] if miner is None else [miner]
+    if miner is not None and kinds_taken(miner) == CLASSES and relevance.classes is None:
+        raise ValueError(
+            f"{_name(miner)} hears of classes alone: relevance.divided(classes) says which"
+        )
+    for folder, parts in given.items():
+        for part in parts:
+            if relevance.kind not in kinds_taken(part):
+                raise ValueError(_refusal(relevance, part, folder))
+
+
+def kinds_taken(part: Any) -> tuple[str, ...]:
+    """What a loss, miner or regularizer, or its class, can take for "the same": it is asked what it
+    has, a regularizer also what its losses and its miner take. Parts from outside get classes;
+    levels are classes to them."""
+    if not _is_a(part, OurLoss, OurMiner, OurRegularizer) or getattr(part, "needs_classes", False):
+        return CLASSES
+    if isinstance(part, OurRegularizer):
+        inner = [*_inner_losses(part), getattr(part, "miner", None)]
+        taken = [kinds_taken(each) for each in inner if each is not None]
+        return tuple(kind for kind in KINDS if all(kind in kinds for kinds in taken))
+    takes_grades = hasattr(part, "on_grades") or not _is_a(part, OurLoss)
+    return KINDS if takes_grades else tuple(kind for kind in KINDS if kind != "graded")
+
+
+def _losses(loss: Any) -> list[Any]:
+    """Those of nested sizes, or the one there is."""
+    return list(loss.losses.values()) if isinstance(loss, Nested) else [loss]
+
+
+def _inner_losses(part: Any) -> list[Any]:
+    """Of a regularizer that has some."""
+    return list(getattr(part, "losses", ())) if isinstance(part, OurRegularizer) else []
+
+
+def _is_a(part: Any, *kinds: type) -> bool:
+    return issubclass(part, kinds) if isinstance(part, type) else isinstance(part, kinds)
+
+
+def _refusal(relevance: Relevance, part: Any, folder: str) -> str:
+    """Who can, beside who cannot."""
+    able = [
+        name
+        for name in catalogue.names(folder)
+        if relevance.kind in kinds_taken(catalogue.find(folder, name))
+    ]
+    return (
+        f"{_name(part)} cannot take relevance.kind={relevance.kind}; the {folder} that can: "
+        f"{', '.join(able)}"
+    )
+
+
+def _name(part: Any) -> str:
+    return getattr(part, "__name__", type(part).__name__)
 
 
 def _takes(call: Callable[..., Any], number: int) -> bool:
@@ -295,7 +370,7 @@ def check_for_memory(loss: AnyLoss, miner: Miner | None) -> None:
         )
     if not _takes(loss, 5):
         raise ValueError(
-            f"memory gives a loss references, and {name_of(loss)} takes none: use memory=none, or "
+            f"memory gives a loss references, and {_name(loss)} takes none: use memory=none, or "
             "give it (embeddings, labels, tuples, ref_embeddings, ref_labels)"
         )
     if getattr(miner, "switch", 0):

@@ -16,9 +16,8 @@ from torch import Tensor
 
 from unseen import catalogue
 from unseen.contracts import Output
-from unseen.kinds_taken import kinds_taken
 from unseen.losses.base import LabelLoss, Loss
-from unseen.objective import MinedObjective
+from unseen.objective import MinedObjective, kinds_taken
 from unseen.relevance import KINDS, Labels, Relevance
 from unseen.tuples import Pairs, Triplets, all_pairs, relations
 

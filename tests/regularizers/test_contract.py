@@ -14,10 +14,9 @@ from torch import Tensor, nn
 
 from unseen import catalogue
 from unseen.contracts import Output
-from unseen.kinds_taken import kinds_taken
 from unseen.losses.graded_supcon import GradedSupcon
 from unseen.losses.multi_similarity import MultiSimilarity
-from unseen.objective import MinedObjective
+from unseen.objective import MinedObjective, kinds_taken
 from unseen.relevance import Labels, Relevance
 
 NAMES = catalogue.names("regularizers")

@@ -9,9 +9,9 @@ from rich.table import Column, Table
 
 from unseen import assemble, catalogue, networks
 from unseen.cli.terminal import console
-from unseen.kinds_taken import kinds_taken
 from unseen.metrics.base import Clustering, Rejection
 from unseen.networks.backbone import BODIES
+from unseen.objective import kinds_taken
 from unseen.relevance import CLASSES, KINDS
 
 BUILT_IN = {  # name -> its file, of the kinds whose files are no methods
