@@ -1,4 +1,4 @@
-"""Writes docs/benchmark.md and its figures from the studies kept as evidence/generalisation-*.zip.
+"""Writes docs/benchmark.md and its figures from the studies kept as evidence/generalisation-*.txz.
 
 python docs/benchmark_page.py
 """
@@ -26,7 +26,7 @@ says so in its row, and is left out of the answer. For your pictures:
     unseen study preset generalisation --data my_photos/ --minutes 600 --layers depth=last
 
 This page is written by `python docs/benchmark_page.py` from what `unseen study keep` kept in
-`evidence/generalisation-*.zip`.
+`evidence/generalisation-*.txz`.
 """
 
 

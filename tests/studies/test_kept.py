@@ -1,8 +1,9 @@
 """A study kept in one small file: its pages are made again where it was never run."""
 
 import importlib.util
+import io
 import shutil
-import zipfile
+import tarfile
 from pathlib import Path
 from types import ModuleType
 
@@ -15,7 +16,7 @@ from unseen.studies.results import Results, read
 from unseen.studies.worker import Worker
 from unseen.training.run_folder import RunFolder
 
-TINY = Path(__file__).parent / "tiny.zip"  # two losses on 40 characters, three seeds, 5 epochs
+TINY = Path(__file__).parent / "tiny.txz"  # two losses on 40 characters, three seeds, 5 epochs
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def finished(stub: ModuleType, instant: ModuleType, tmp_path: Path) -> Results:
 def test_a_kept_study_is_reported_on_from_a_clone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = shutil.copy(TINY, tmp_path / "tiny.zip")
+    file = shutil.copy(TINY, tmp_path / "tiny.txz")
     report(Path(file))
     assert "cannot be judged: not above the untrained network" in " ".join(
         capsys.readouterr().out.split()
@@ -53,7 +54,7 @@ def test_a_kept_study_is_reported_on_from_a_clone(
 def test_nothing_is_lost_but_what_is_large_and_where_it_lay(
     finished: Results, tmp_path: Path
 ) -> None:
-    file = tmp_path / "evidence" / "birds.zip"
+    file = tmp_path / "evidence" / "birds.txz"
     kept.write(file, kept.small_files_of(finished.out))
     again = read(kept.unpack(file))
     assert tables.markdown(again) == tables.markdown(finished)
@@ -72,9 +73,11 @@ def test_nothing_is_lost_but_what_is_large_and_where_it_lay(
 
 
 def archive(file: Path, **files: str) -> Path:
-    with zipfile.ZipFile(file, "w") as made:
+    with tarfile.open(file, "w:xz") as made:
         for name, text in files.items():
-            made.writestr(name, text)
+            entry = tarfile.TarInfo(name)
+            entry.size = len(text)
+            made.addfile(entry, io.BytesIO(text.encode()))
     return file
 
 
@@ -93,15 +96,21 @@ def test_a_strangers_file_is_checked_before_anything_is_written(
     files: dict[str, str], told: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ValueError, match=told):
-        kept.unpack(archive(tmp_path / "x.zip", **files))
-    assert [file.name for file in tmp_path.iterdir()] == ["x.zip"]
+        kept.unpack(archive(tmp_path / "x.txz", **files))
+    assert [file.name for file in tmp_path.iterdir()] == ["x.txz"]
 
 
 def test_what_is_no_kept_study_is_said(tmp_path: Path) -> None:
-    (tmp_path / "x.zip").write_text("no zip")
+    with tarfile.open(tmp_path / "link.txz", "w:xz") as made:
+        link = tarfile.TarInfo("study.toml")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        made.addfile(link)
+    with pytest.raises(ValueError, match="'study.toml', which is no file"):
+        kept.unpack(tmp_path / "link.txz")
+    (tmp_path / "x.txz").write_text("no archive")
     with pytest.raises(ValueError, match="is no study that was kept"):
-        kept.unpack(tmp_path / "x.zip")
-    with pytest.raises(ValueError, match=r"one \.zip file, e.g. x.zip"):
+        kept.unpack(tmp_path / "x.txz")
+    with pytest.raises(ValueError, match=r"one \.txz file, e.g. x.txz"):
         kept.write(tmp_path / "x.tar", {})
 
 

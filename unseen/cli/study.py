@@ -123,7 +123,7 @@ def report(
     """Example: unseen study report studies/losses
 
     Writes report/index.html in the study's folder, with figures as PNG and PDF and the table as
-    Markdown and LaTeX, from the run folders alone. A kept study (`evidence/rho.zip`, made by
+    Markdown and LaTeX, from the run folders alone. A kept study (`evidence/rho.txz`, made by
     `unseen study keep`) is unpacked beside its file first.
     """
     if folder.suffix == kept.SUFFIX and folder.is_file():
@@ -145,9 +145,9 @@ def report(
 @study.command(short_help="Keep the small files of a study in one file.")
 def keep(
     folder: Annotated[Path, typer.Argument(help="a study, or a published one")],
-    out: Annotated[Path, typer.Option(help="a zip file, for a repository")],
+    out: Annotated[Path, typer.Option(help="one small file, for a repository")],
 ) -> None:
-    """Example: unseen study keep studies/losses --out evidence/losses.zip
+    """Example: unseen study keep studies/losses --out evidence/losses.txz
 
     Keeps settings, scores and epochs of every run, so that `unseen study report FILE` makes tables
     and pages again anywhere. Weights, embeddings, pictures and paths of this machine are left out.

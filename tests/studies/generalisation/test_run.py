@@ -76,7 +76,7 @@ def test_from_features_to_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert is_generalisation(page.parent)
     before = page.read_bytes()
     assert remake(page.parent).read_bytes() == before
-    file = tmp_path / "kept.zip"
+    file = tmp_path / "kept.txz"
     kept.write(file, small_files(page.parent))
     again = remake(kept.unpack(file))
     found = (again.parent / "findings.md").read_text()
@@ -89,7 +89,7 @@ def test_from_features_to_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert spec.loader is not None
     benchmark_page = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(benchmark_page)
-    file.rename(tmp_path / "generalisation-tiny.zip")
+    file.rename(tmp_path / "generalisation-tiny.txz")
     text = benchmark_page.write(tmp_path, tmp_path / "docs").read_text()
     assert "## tiny\n" in text
     assert "](figures/benchmark/tiny-shift.png)" in text
@@ -110,7 +110,7 @@ def test_from_pictures_to_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert (tmp_path / "out" / "ladder.csv").exists()
     weights = sorted((tmp_path / "out" / "studies").rglob("runs/*margin*/weights.safetensors"))
     assert any("backbone" in name for name in read_tensors(weights[0]))
-    file = tmp_path / "kept.zip"
+    file = tmp_path / "kept.txz"
     kept.write(file, small_files(page.parent))
     assert (remake(kept.unpack(file)).parent / "findings.md").read_text() == told
     own = replace(asked, settings=(*words, f"shift.table={tmp_path / 'out' / 'ladder.csv'}"))

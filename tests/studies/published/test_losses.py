@@ -35,7 +35,7 @@ def test_page(features: Path, made: Callable[..., Path], tmp_path: Path) -> None
     assert remake(folder).read_bytes() == before
     (folder / "published.json").rename(folder / "preset.json")  # its name in version 0.1
     assert remake(folder).read_bytes() == before
-    file = tmp_path / "kept.zip"
+    file = tmp_path / "kept.txz"
     kept.write(file, small_files_of(folder))
     page = remake(kept.unpack(file))  # where there are no data, as from a clone
     found = (page.parent / "findings.md").read_text()
