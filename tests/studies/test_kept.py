@@ -105,7 +105,7 @@ def test_what_is_no_kept_study_is_said(tmp_path: Path) -> None:
         link = tarfile.TarInfo("study.toml")
         link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
         made.addfile(link)
-    with pytest.raises(ValueError, match="'study.toml', which is no file"):
+    with pytest.raises(ValueError, match="which is no file"):
         kept.unpack(tmp_path / "link.txz")
     (tmp_path / "x.txz").write_text("no archive")
     with pytest.raises(ValueError, match="is no study that was kept"):
