@@ -137,5 +137,6 @@ def _set_up(results: Results, size: Size) -> list[str]:
         f"learning rate ({size.trials} values for each method and step), and are not trained on.",
         *([smaller] if any("s2sd" in method for method in results.methods()) else []),
         f"Steps {', '.join(map(str, size.steps))} of the ladder, {size.seeds} "
-        f"seed{'s' * (size.seeds > 1)}; steps without classes enough to tune on are left out.",
+        f"seed{'s' * (size.seeds > 1)}; steps with too few classes to tune on are left out where "
+        "three others have enough.",
     ]
