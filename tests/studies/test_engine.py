@@ -1,8 +1,11 @@
 """Cells run once each, whatever dies; a study that was stopped ends with the same table."""
 
+import os
 import shutil
 import sqlite3
 import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -56,6 +59,45 @@ def test_killed_and_started_again(
     worked(instant, tmp_path / "whole", seeds=list(range(2 + times // 5)))
     tables_made = [tables.markdown(read(tmp_path / name)) for name in ("killed", "whole")]
     assert tables_made[0] == tables_made[1]
+
+
+DRIVER = """
+import time
+from unseen.studies import engine
+
+def work():
+    engine._end_with_parent()
+
+if __name__ == "__main__":
+    process = engine._context().Process(target=work)
+    process.start()
+    print(process.pid, flush=True)
+    time.sleep(600)
+"""
+
+
+def is_there(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.slow
+def test_workers_end_with_a_driver_that_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "driver.py").write_text(DRIVER)
+    words = [sys.executable, str(tmp_path / "driver.py")]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as driver:
+        assert driver.stdout is not None
+        worker = int(driver.stdout.readline())
+        assert is_there(worker)
+        driver.kill()
+    for _ in range(600):
+        if not is_there(worker):
+            return
+        time.sleep(0.1)
+    raise AssertionError("the worker goes on without its driver")
 
 
 @pytest.fixture

@@ -262,12 +262,14 @@ def _process(text: str, storage: str, out: str, grace: int, place: tuple[str, st
     os.environ[CACHE_VARIABLE], os.environ[outside.TRUST_VARIABLE] = cache, trust
     os.chdir(folder)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    parent = os.getppid()
-
-    def follow() -> None:
-        while os.getppid() == parent:
-            time.sleep(1.0)
-        os._exit(1)
-
-    threading.Thread(target=follow, daemon=True).start()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     Worker(plans.parse(text), storage, Path(out), grace).work()
+
+
+def _end_with_parent() -> None:
+    """Waits for the end of the process that asked for this one: the server that it was forked from
+    lives as long as its workers."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "a worker process"
+    parent.join()
+    os._exit(1)
