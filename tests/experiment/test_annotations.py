@@ -82,7 +82,7 @@ def test_a_run_is_judged_as_its_annotations_say(tmp_path: Path) -> None:
     html = page.write(out, context.dataset).read_text()
     assert "32 of the gallery" in html
     assert "trained network by family" in html
-    assert "right is whatever has the query&#39;s family, also of another class" in html
+    assert "an answer is right where it has the query&#39;s family, be it another class" in html
     assert "trained network by family" in tables.markdown_table(result)
     assert read_result(RunFolder(out)) == result
 

@@ -92,7 +92,8 @@ def _taken(kind: str) -> list[str]:
         able.setdefault(more, []).append(name)
     every = ", ".join(able.pop("", []))
     lines = [f"relevance.kind = {more}: {', '.join(names)}" for more, names in able.items()]
-    return [*lines, f"classes and levels alone: {every}"] if every else lines
+    others = "by class, whatever it is" if kind == "metrics" else "classes and levels alone"
+    return [*lines, f"{others}: {every}"] if every else lines
 
 
 def _text(kind: str, name: str) -> str:

@@ -159,7 +159,9 @@ def _further_labels(result: Result) -> list[tuple[str, str]]:
         if name == "trained" and column:
             number = scored.counts.get("classes")
             among = "" if number is None else f"; the test pictures have {number:,} of them"
-            text = f"right is whatever has the query's {column}, also of another {one}{among}"
+            text = (
+                f"an answer is right where it has the query's {column}, be it another {one}{among}"
+            )
             found.append((f"by {column}", text))
     return found
 
