@@ -2,6 +2,7 @@
 
     python benchmarks/losses.py [--repeats 30] [--size b=112] [--only lifted]
     python benchmarks/losses.py --profile       our steps: operations, and how far from the limit
+    python benchmarks/losses.py --compile       our steps beside themselves under torch.compile
 
 A step is miner + loss + backward, on the same embeddings and the same definition on both sides.
 The machine may be noisy: each repeat runs our step and the peer's one after the other, timed by
@@ -11,8 +12,11 @@ most batch shapes (it is only timed).
 
 import argparse
 import math
+import os
 import resource
+import shutil
 import statistics
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -181,9 +185,12 @@ def step(loss: Any, miner: Any, embeddings: Tensor, labels: Tensor) -> None:
     loss(leaf, labels, mined).backward()
 
 
-def our_step(case: Case, size: str) -> Callable[[], None]:
+def our_step(case: Case, size: str, compiled: bool = False) -> Callable[[], None]:
     b, per_class, classes = SIZES[size]
     ours = catalogue.create("losses", case.loss, case.values, num_classes=classes, embedding_size=D)
+    if compiled:
+        torch.compiler.reset()  # one process may compile a function for a few losses only
+        ours = torch.compile(ours)
     miner = case.miner and catalogue.create("miners", case.miner[0], case.miner[1])
     return partial(step, ours, miner, *batch(b, per_class, classes))
 
@@ -229,6 +236,25 @@ def profile(cases: list[Case], sizes: list[str]) -> None:
             )
 
 
+def beside_compiled(cases: list[Case], sizes: list[str], repeats: int) -> None:
+    """Our steps as they are and with a compiled loss; the miner stays as it is."""
+    print("| size | step | ms | compiled | times as fast | first step |")
+    print("|---|---|---:|---:|---:|---:|")
+    for size in sizes:
+        gains = []
+        for case in cases:
+            sides = {"plain": our_step(case, size), "compiled": our_step(case, size, compiled=True)}
+            began = time.perf_counter()
+            sides["compiled"]()
+            first = time.perf_counter() - began
+            times = in_turn(sides, repeats)
+            plain, compiled = (1e3 * statistics.median(seen) for seen in times.values())
+            gains.append(statistics.median(ratios(times["plain"], times["compiled"])))
+            row = f"{plain:.2f} | {compiled:.2f} | {gains[-1]:.2f} | {first:.0f} s"
+            print(f"| {size} | {case.name} | {row} |", flush=True)
+        print(f"| {size} | geometric mean | | | **{geometric_mean(gains):.2f}** | |")
+
+
 def batch_all_memory() -> float:
     """Megabytes the resident size grows by for batch-all triplets at b=1024, D=512."""
     generator = torch.Generator().manual_seed(0)
@@ -245,6 +271,7 @@ def main() -> None:
     parser.add_argument("--size", choices=list(SIZES), help="one batch size only")
     parser.add_argument("--only", default="", help="cases whose name contains this")
     parser.add_argument("--profile", action="store_true", help="our steps beside the limit")
+    parser.add_argument("--compile", action="store_true", help="our steps beside torch.compile's")
     parser.add_argument("--rows", type=Path, help="the geometric mean goes into this file too")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -253,6 +280,11 @@ def main() -> None:
     sizes = [options.size] if options.size else list(SIZES)
     if options.profile:
         profile(cases, sizes)
+        return
+    if options.compile:
+        if shutil.which(compiler := os.environ.get("CXX", "g++")) is None:
+            parser.exit(2, f"--compile needs a C++ compiler, no {compiler} here: install g++\n")
+        beside_compiled(cases, sizes, options.repeats)
         return
     if not options.only and not options.size:
         print(f"batch-all triplets, b=1024 D=512: {batch_all_memory():.0f} MB extra\n")

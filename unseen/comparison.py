@@ -4,6 +4,8 @@ From a `Comparison` a loss takes what its formula wants: a matrix with two masks
 triplets, or grades.
 """
 
+from __future__ import annotations  # so that torch.compile sees through inner functions
+
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -228,7 +230,7 @@ class Comparison:
         values = self.values(measure, anchor, torch.cat([pairs.positive, pairs.negative]))
         return values[: len(pairs.anchor)], values[len(pairs.anchor) :]
 
-    def scaled(self, factor: float) -> "Comparison":
+    def scaled(self, factor: float) -> Comparison:
         """The same with longer or shorter embeddings."""
         references = None if self.ref_embeddings is None else factor * self.ref_embeddings
         return replace(self, embeddings=factor * self.embeddings, ref_embeddings=references)

@@ -9,6 +9,8 @@ items an operation costs more to start than to compute. Such a function is said 
 `back` may be called several times: it changes nothing it keeps.
 """
 
+from __future__ import annotations  # so that torch.compile sees through inner functions
+
 from collections.abc import Callable
 from typing import Any
 

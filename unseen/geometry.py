@@ -8,6 +8,8 @@ What runs in every step is said twice (derivatives.py): in plain operations, and
 written out. A name with an underscore that gives `back` too is of the second kind.
 """
 
+from __future__ import annotations  # so that torch.compile sees through inner functions
+
 import math
 from collections.abc import Callable
 

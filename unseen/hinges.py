@@ -1,5 +1,7 @@
 """Sums of hinges over pairs and over all triplets of a batch, with their gradient written out."""
 
+from __future__ import annotations  # so that torch.compile sees through inner functions
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
