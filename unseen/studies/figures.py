@@ -151,6 +151,8 @@ def _curves_figure(
             ax.errorbar([*spreads], means, yerr=half, fmt="o-", ms=4, capsize=3, label=method)
         ax.set_title(title, fontsize=9, loc="left")
         ax.grid(color=LINE, lw=0.8)
+    for ax in grid.flat[len(panels) - columns : len(panels)]:  # the lowest of each column
+        ax.tick_params(labelbottom=True)
         ax.set_xlabel(factor)
     figure.supylabel(f"{metric}, %", fontsize=9)
     handles = grid.flat[0].get_legend_handles_labels()

@@ -50,6 +50,8 @@ def nearest_classes(
 ) -> IntArray:  # [Q, keep]
     """For each seed the numbers of the nearest classes but its own, nearest first: by cosine, or by
     the distance of raw embeddings."""
+    if keep == 0:  # a single class has no neighbours
+        return np.empty((len(seeds), 0), dtype=np.int64)
     starts = np.cumsum(sizes) - sizes
     owner = np.repeat(np.arange(len(sizes)), sizes)
     whole = make_space(rows[torch.from_numpy(seeds)], rows, normalise)
