@@ -1,6 +1,7 @@
 """Integers may propose; what they drop, and what lists they leave, is held against float64."""
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from unseen.data.glyphs import Glyphs
+from unseen.evaluation.evaluate import evaluate
 from unseen.evaluation.retrieve import retrieve
 from unseen.neighbours import certified, select
 from unseen.neighbours.certified import Integers
@@ -207,6 +210,26 @@ def test_metrics_are_the_same_with_groups_and_positions(case: int) -> None:
         assert torch.equal(one.matches, other.matches)
         assert torch.equal(one.tied, other.tied)  # type: ignore[arg-type]
         torch.testing.assert_close(one.similarities, other.similarities, atol=2e-6, rtol=0)
+
+
+def test_embeddings_of_characters_have_the_same_neighbours_ranks_and_metrics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    glyphs = Glyphs(size=16, max_classes=24, cache_dir=tmp_path)
+    pictures = torch.from_numpy(glyphs.arrays().reshape(len(glyphs), -1).astype("float32"))
+    x = (pictures / 128 - 1) @ points(256, 64)  # an untrained layer
+    y = torch.from_numpy(glyphs.labels)
+    expected = listed(everything(x), 20)
+    assert nearest(make_space(x), 20, precision="int8")[1].tolist() == expected
+    names, found = ["recall@1", "r_precision", "map_at_r", "mrr", "map"], []
+    for precision in ("int8", "float"):
+        monkeypatch.setattr(select, "in_integers", lambda *_, p=precision: p == "int8")
+        found.append(evaluate(x, y, metrics=names, resamples=0))
+    one, other = found
+    assert one.values == other.values
+    for name, values in one.per_query.items():
+        assert torch.equal(values, other.per_query[name])
+    assert one.compared_twice > 0 == other.compared_twice
 
 
 def test_rows_of_one_number_are_not_multiplied_in_integers() -> None:
