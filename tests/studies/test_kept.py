@@ -2,6 +2,7 @@
 
 import importlib.util
 import io
+import lzma
 import shutil
 import tarfile
 from pathlib import Path
@@ -85,7 +86,8 @@ def archive(file: Path, **files: str) -> Path:
     ("files", "told"),
     [
         ({"../../x.py": "print()"}, "which no study leaves"),
-        ({"study.toml": 'name = "x"', "runs/../config.toml": ""}, "that no run leaves"),
+        ({"study.toml": 'name = "x"', "../measured.json": "{}"}, "which no study leaves"),
+        ({"study.toml": 'name = "x"', "runs/../config.toml": ""}, "which no study leaves"),
         ({"study.toml": 'name = "x"', "runs/a/weights.pt": ""}, "that no run leaves"),
         ({"runs/a/cell.json": "{}"}, "without their study.toml"),
         ({"study.toml": '[config]\nloss = "./mine.py:Mine"'}, "names code from outside"),
@@ -107,6 +109,14 @@ def test_what_is_no_kept_study_is_said(tmp_path: Path) -> None:
         made.addfile(link)
     with pytest.raises(ValueError, match="which is no file"):
         kept.unpack(tmp_path / "link.txz")
+    entry = tarfile.TarInfo("study.toml")
+    header = bytearray(entry.tobuf())
+    header[124:136] = (256**12 - 2**18).to_bytes(12, "big")  # a size below zero
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    (tmp_path / "below.txz").write_bytes(lzma.compress(bytes(header) + bytes(1024)))
+    with pytest.raises(ValueError, match="is larger than a study"):
+        kept.unpack(tmp_path / "below.txz")
     (tmp_path / "x.txz").write_text("no archive")
     with pytest.raises(ValueError, match="is no study that was kept"):
         kept.unpack(tmp_path / "x.txz")

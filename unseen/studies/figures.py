@@ -29,6 +29,7 @@ from unseen.studies.results import Results, Standing, standings
 from unseen.studies.tournament import Tournament, tournament
 
 ACCENT, MUTED, WRONG, LINE = "#1d5fa9", "#58626e", "#bf2f29", "#dce1e7"
+MOST_NAMES = 16  # in a legend
 STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 9,
@@ -364,10 +365,14 @@ def search(results: Results) -> list[Drawn]:
             values = [v if isinstance(v, int | float) else str(v) for v, _ in points]
             ax.plot(values, [p for _, p in points], "o-" if is_line else "o", ms=4, label=name)
         ax.set(xlabel=key, ylabel="recall@1 selected by, %")
-    figure.legend(*grid.flat[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    handles, names = grid.flat[0].get_legend_handles_labels()
     caption = (
         "Tuning: recall on the classes to select on, by value; the test classes were not read."
     )
+    if len(names) <= MOST_NAMES:
+        figure.legend(handles, names, loc="outside upper center", ncols=4)
+    else:
+        caption += f" A line for each of {len(names)} variants; the table of tuning names them."
     return [Drawn("search", caption, figure)]
 
 

@@ -16,7 +16,6 @@ import json
 import lzma
 import re
 import tarfile
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any
@@ -33,7 +32,7 @@ from unseen.training.run_folder import RunFolder
 
 SUFFIX = ".txz"
 DATA = "data"  # the folder that kept studies name
-MOST_FILES = 100_000
+MOST_UNPACKED = 2**28
 STUDY = re.compile(r"((?:studies/[^/]+/)?)(?:study\.toml|runs/([^/]+)/(.+))")
 OF_PUBLISHED = re.compile(r"[^/]+/(?:published|generalisation|measured)\.json")
 OF_RUNG = re.compile(r"rungs/[\w.-]+/journal\.jsonl")
@@ -140,10 +139,14 @@ def _of_rung(run: Run) -> dict[str, str]:
 def _read(file: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     try:
-        with tarfile.open(file, "r:xz") as archive:
+        with lzma.open(file) as stream:
+            unpacked = stream.read(MOST_UNPACKED + 1)  # a small file may unpack to any size
+        with tarfile.open(fileobj=io.BytesIO(unpacked), mode="r:") as archive:
             for entry in archive:
-                if len(found) == MOST_FILES or entry.size > MOST_BYTES:
+                if len(unpacked) > MOST_UNPACKED or not 0 <= entry.size <= MOST_BYTES:
                     raise ValueError(f"{file} is larger than a study that was kept")
+                if not {"", ".", ".."}.isdisjoint(entry.name.split("/")):
+                    raise ValueError(f"{file} holds {entry.name!r}, which no study leaves")
                 content = archive.extractfile(entry) if entry.isreg() else None
                 if content is None:
                     raise ValueError(f"{file} holds {entry.name!r}, which is no file")
@@ -163,11 +166,7 @@ def _check_study(file: Path, plan: str, runs: dict[str, dict[str, str]]) -> None
         )
     for run, given in runs.items():
         rest = {name: text for name, text in given.items() if not OF_RUNG.fullmatch(name)}
-        if ".." in (run, *_words(given)) or not set(rest) <= set(NAMES):
+        if not set(rest) <= set(NAMES):
             raise ValueError(f"{file} holds files in {run!r} that no run leaves")
         told = json.loads(given.get("cell.json", "{}"))
         checked(rest, str(told.get("key", "")))
-
-
-def _words(names: Iterable[str]) -> list[str]:
-    return [word for name in names for word in name.split("/")]

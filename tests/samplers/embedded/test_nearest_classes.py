@@ -59,3 +59,10 @@ def test_integers_change_nothing(
         near = np.round(unit @ unit[seed] * 2**20)
         best = [(-near[owner == c].max(), c) for c in range(120) if c != owner[seed]]
         assert listed == [c for _, c in sorted(best)[:20]]
+
+
+@pytest.mark.parametrize("value", [0.0, 0.3])
+def test_a_collapsed_network_has_neighbours_still(value: float) -> None:
+    rows, sizes = torch.full((60, 8), value), np.full(12, 5)
+    found = nearest_classes(rows, sizes, np.array([0, 7]), 3, normalise=False)
+    assert found.tolist() == [[1, 2, 3], [0, 2, 3]]

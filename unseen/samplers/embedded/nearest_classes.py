@@ -102,7 +102,7 @@ def _last_class(
 
 
 def _above(near: Tensor, low: Tensor) -> tuple[IntArray, IntArray]:
-    seed, item = np.divmod(np.flatnonzero(near.numpy() > low.numpy()[:, None]), near.shape[1])
+    seed, item = np.divmod(np.flatnonzero(near.numpy() >= low.numpy()[:, None]), near.shape[1])
     return seed, item
 
 
