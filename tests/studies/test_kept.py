@@ -2,6 +2,7 @@
 
 import importlib.util
 import io
+import json
 import lzma
 import shutil
 import tarfile
@@ -134,3 +135,14 @@ def test_the_docs_draw_what_is_kept(tmp_path: Path) -> None:
     (drawn,) = module.write(TINY.parent, tmp_path / "figures")
     assert drawn == tmp_path / "figures" / "tiny.png"
     assert drawn.read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_was_read_names_no_place() -> None:
+    purposes = ["recall by layer", "unseen evaluate --on /home/me/x.npz", "on '/home/m e/y' again"]
+    given = {"test_reads": [{"purpose": purpose} for purpose in purposes]}
+    made = json.loads(kept._moved_file("manifest.json", json.dumps(given), "key"))
+    assert [read["purpose"] for read in made["test_reads"]] == [
+        "recall by layer",
+        "unseen evaluate --on data/x.npz",
+        "on data/y again",
+    ]

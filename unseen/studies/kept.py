@@ -35,6 +35,7 @@ DATA = "data"  # the folder that kept studies name
 MOST_UNPACKED = 2**28
 STUDY = re.compile(r"((?:studies/[^/]+/)?)(?:study\.toml|runs/([^/]+)/(.+))")
 OF_PUBLISHED = re.compile(r"[^/]+/(?:published|generalisation|measured)\.json")
+PLACE = re.compile(r"(?<!\S)(?:'/[^']*'|/\S+)")
 OF_RUNG = re.compile(r"rungs/[\w.-]+/journal\.jsonl")
 
 
@@ -118,8 +119,18 @@ def _moved_file(name: str, text: str, key: str) -> str:
     if name == "manifest.json":
         manifest: Values = json.loads(text)
         manifest.get("data", {}).pop("place", None)
-        return spelled(moved(manifest))
+        return spelled(moved(manifest | {"test_reads": _moved_reads(manifest)}))
     return spelled(moved(json.loads(text))) if name == "result.json" else text
+
+
+def _moved_reads(manifest: Values) -> list[Values]:
+    """What test classes were read for; commands among it name places."""
+
+    def without_places(purpose: str) -> str:
+        return PLACE.sub(lambda found: moved(found[0].strip("'")), purpose)
+
+    reads = manifest.get("test_reads", [])
+    return [read | {"purpose": without_places(read["purpose"])} for read in reads]
 
 
 def spelled(values: Values) -> str:
