@@ -126,7 +126,7 @@ def report(
     Markdown and LaTeX, from the run folders alone. A kept study (`evidence/rho.txz`, made by
     `unseen study keep`) is unpacked beside its file first.
     """
-    if folder.suffix == kept.SUFFIX and folder.is_file():
+    if folder.is_file():
         folder = kept.unpack(folder)
     if published_studies.is_published(folder):
         _print_findings(published_studies.remake(folder))

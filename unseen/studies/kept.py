@@ -62,8 +62,7 @@ def new_keys(results: Results) -> dict[str, str]:
 
 def write(file: Path, files: dict[str, str]) -> None:
     """One file of many; the same ones make the same bytes."""
-    if file.suffix != SUFFIX:
-        raise ValueError(f"a kept study is one {SUFFIX} file, e.g. {file.stem}{SUFFIX}, got {file}")
+    _check_name(file)
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w:xz", preset=9) as archive:
         for name in sorted(files):
@@ -76,6 +75,7 @@ def write(file: Path, files: dict[str, str]) -> None:
 
 def unpack(file: Path) -> Path:
     """The folder that a kept study is unpacked into, beside it; to be given to a report."""
+    _check_name(file)
     files = _read(file)
     studies: dict[str, dict[str, dict[str, str]]] = {}  # place -> run -> name -> text
     for name, text in files.items():
@@ -145,6 +145,11 @@ def _of_rung(run: Run) -> dict[str, str]:
         return {}
     folder = RunFolder(run.folder / "rungs" / kept)
     return {f"rungs/{kept}/journal.jsonl": small_files(folder)["journal.jsonl"]}
+
+
+def _check_name(file: Path) -> None:
+    if file.suffix != SUFFIX:
+        raise ValueError(f"a kept study is one {SUFFIX} file, e.g. {file.stem}{SUFFIX}, got {file}")
 
 
 def _read(file: Path) -> dict[str, str]:

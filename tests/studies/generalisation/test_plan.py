@@ -35,9 +35,10 @@ def test_the_largest_size_that_fits() -> None:
     assert counts == sorted(counts, reverse=True)
     assert given[-2].steps == (1, 5, 9)
     for size in given:
-        minutes = size.runs(10) * 6 / 60
-        assert fitting(given, 10, 6.0, minutes) == size
-    assert fitting(given, 10, 1e9, 60) == given[-1]
+        judged = 10 * 2 * size.seeds
+        seconds = judged * 6.0 + (size.runs(10) - judged) * 2.0
+        assert fitting(given, 10, (6.0, 2.0), seconds / 60) == size
+    assert fitting(given, 10, (1e9, 1e9), 60) == given[-1]
 
 
 def test_steps_with_classes_enough_to_tune_on() -> None:
@@ -59,7 +60,8 @@ def test_a_plan() -> None:
     size = sizes(range(1, 10), shots=2)[3]
     plan = plan_of({"name": "glyphs"}, ["margin", "multi_similarity+s2sd"], size, ["epochs=3"])
     assert plan.config["epochs"] == 3
-    assert plan.config["shots"] == [2]
+    shots = [configs.make(variant.values).shots for variant in plan.variants()]
+    assert shots == 2 * [[2], [], [], [], [2]], "at the first step and at the last"
     assert plan.compared == "method"
     assert len(plan.variants()) == 2 * 5
     assert plan.search is not None
@@ -71,7 +73,7 @@ def test_a_plan_of_layers() -> None:
     size, layers = sizes(range(1, 10), shots=2)[4], Layers("ladder.csv", "small_conv", rate=1e-3)
     plan = plan_of({"name": "glyphs"}, ["margin", "triplet"], size, ["data.size=28"], layers)
     made = [configs.make(variant.values) for variant in plan.variants()]
-    assert [each.shift.step for each in made if each.shift] == [1, 1, 5, 5, 9, 9]
+    assert [each.shift.step for each in made if each.shift] == [1, 5, 9, 1, 5, 9]
     assert {each.shift.table for each in made if each.shift} == {"ladder.csv"}
     assert made[0].data.values["size"] == 28
     assert plan.search is not None

@@ -53,18 +53,17 @@ def sections_of(results: Results, measured: Measured, size: Size) -> list[Sectio
     sections = [
         Section("Shift", found, [*tables, _judged(answer)], shift_figures(results)),
     ]
-    ends = sorted({size.steps[0], size.steps[-1]})
     if measured.few_shots:
         told = (
             f"What {size.shots} labelled pictures of each test class add to recall@1, in percent."
         )
-        sections.append(_section("Few shots", told, measured.few_shots, SHOTS, ends))
+        sections.append(_section("Few shots", told, measured.few_shots, SHOTS, size.ends))
     if measured.open_set:
         told = (
             "Half of the test classes are not in the gallery: are their queries told apart? BAKS "
             "and BAUS at the threshold that balances them on validation classes; in percent."
         )
-        sections.append(_section("Open set", told, measured.open_set, OPEN_SET, ends))
+        sections.append(_section("Open set", told, measured.open_set, OPEN_SET, size.ends))
     if measured.retention:
         columns = {key: key for row in measured.retention for key in row.values}
         told = "What training at home did to recall@1, at home and on other data, in points."

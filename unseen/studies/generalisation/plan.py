@@ -42,7 +42,8 @@ FEW, LEFT = (5, 2), 2  # shots that are tried, and what a class must keep
 
 @dataclass(frozen=True)
 class Size:
-    """How much is run. shots: of each test class, to adapt the last layer; 0: none."""
+    """How much is run. shots: of each test class, to adapt the last layer; 0: none. Shots and the
+    open set are for the first and the last step: they take longer than the training of a head."""
 
     steps: tuple[int, ...]
     seeds: int
@@ -51,6 +52,15 @@ class Size:
 
     def runs(self, methods: int) -> int:
         return methods * len(self.steps) * (self.seeds + self.trials)
+
+    @property
+    def ends(self) -> list[int]:
+        return sorted({self.steps[0], self.steps[-1]})
+
+    def seconds(self, methods: int, at_ends: float, other: float) -> float:
+        """Of all runs. other: of one between the ends, or of a trial."""
+        judged = methods * len(self.ends) * self.seeds
+        return judged * at_ends + (self.runs(methods) - judged) * other
 
 
 @dataclass(frozen=True)
@@ -97,9 +107,11 @@ def sizes(steps: Sequence[int], shots: int) -> list[Size]:
     return [Size(_spread(steps, number), seeds, trials, shots) for number, seeds, trials in counts]
 
 
-def fitting(given: Sequence[Size], methods: int, seconds: float, minutes: float) -> Size:
-    """The largest whose runs, of so many seconds each, fit; the smallest where none does."""
-    within = [size for size in given if size.runs(methods) * seconds <= 60 * minutes]
+def fitting(
+    given: Sequence[Size], methods: int, seconds: tuple[float, float], minutes: float
+) -> Size:
+    """The largest whose runs fit; the smallest where none does. seconds: at the ends, and other."""
+    within = [size for size in given if size.seconds(methods, *seconds) <= 60 * minutes]
     return (within or [given[-1]])[0]
 
 
@@ -123,18 +135,20 @@ def plan_of(
         "shots": [size.shots] if size.shots else [],
         "open_set": True,
     } | ({} if layers is None else {"shift": {"table": layers.table}})
+    less: Values = {"shots": [], "open_set": False}
+    steps = {str(step): {STEP: step} | ({} if step in size.ends else less) for step in size.steps}
     made: Values = {
         "name": NAME,
         "about": f"How methods hold up as test classes become stranger: {trained}.",
         "seeds": list(range(size.seeds)),
         "config": configs.override(values, list(settings)),
-        "factors": {METHOD: methods_of(methods), STEP: list(size.steps)},
+        "factors": {METHOD: methods_of(methods), STEP: steps},
     }
     if size.trials:
         usual = HEAD_RATE if layers is None else layers.rate
         rates = sorted(sorted(RATES, key=lambda rate: abs(np.log(rate / usual)))[: size.trials])
         tuned = {"mode": "coordinate", "parameters": [{"key": "lr", "values": rates}]}
-        made["search"] = tuned | {"config": {"shots": [], "open_set": False}}
+        made["search"] = tuned | {"config": less}
     return plans.make(made)
 
 

@@ -35,6 +35,7 @@ from unseen.studies.generalisation import page
 from unseen.studies.generalisation.measure import Measured, measure
 from unseen.studies.generalisation.plan import (
     NAME,
+    STEP,
     Layers,
     Size,
     fitting,
@@ -160,7 +161,7 @@ def _settled(asked: Asked, out: Path, jobs: int | None, watch: Watch) -> Stored:
     if asked.minutes:
         number = len(methods_of(asked.methods))
         minutes = SHARE * asked.minutes * (jobs or os.cpu_count() or 1)
-        size = fitting(choice, number, _seconds(known, choice[-1], out), minutes)
+        size = fitting(choice, number, _seconds(known, choice[-1], out, jobs), minutes)
     home = min(size.steps, key=lambda step: abs(step - known.home))
     return replace(known, size=size, home=home)
 
@@ -199,16 +200,15 @@ def _plan(known: Stored, methods: Sequence[str], size: Size) -> Plan:
     return plan_of(data, methods, size, known.asked.settings, known.layers)
 
 
-def _seconds(known: Stored, size: Size, out: Path) -> float:
-    """Of one run, with all it is judged by."""
+def _seconds(known: Stored, size: Size, out: Path, jobs: int | None) -> tuple[float, float]:
+    """Of one run: at the ends of the ladder, with all it is judged by, and between them."""
     first = list(methods_of(known.asked.methods))[:2]
-    one = replace(size, steps=size.steps[:1], seeds=1, trials=0)
-    results = Study(_plan(known, first, one)).run(out / "studies" / "probe", jobs=1)
-    seconds = [run.seconds for run in results.runs if run.state == "done"]
-    if not seconds:
-        told = next((run.error for run in results.runs), "no run")
-        raise ValueError(f"a first run failed, so the study would: {told}")
-    return float(np.mean(seconds))
+    results = Study(_plan(known, first, size)).run(out / "studies" / "probe", jobs=jobs)
+    if failed := [run.error for run in results.runs if run.state != "done"]:
+        raise ValueError(f"a first run failed, so the study would: {failed[0]}")
+    at_ends = [run.seconds for run in results.runs if int(run.cell.labels[STEP]) in size.ends]
+    other = [run.seconds for run in results.runs if int(run.cell.labels[STEP]) not in size.ends]
+    return float(np.mean(at_ends)), float(np.mean(other or at_ends))
 
 
 def _features(data: str, out: Path, watch: Watch) -> str:
