@@ -6,13 +6,28 @@ python docs/benchmark_page.py
 import re
 import shutil
 import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+import matplotlib
+from matplotlib.figure import Figure
+
 from unseen.studies import kept
+from unseen.studies.document import Table
+from unseen.studies.figures import ACCENT, LINE, MUTED, STYLE, WRONG
 from unseen.studies.generalisation import run as generalisation
+from unseen.studies.generalisation.plan import NAME
+from unseen.studies.generalisation.verdict import held_up
+from unseen.studies.results import read
+from unseen.studies.shift import shift_curves
+from unseen.studies.tournament import tournament
 
 ROOT = Path(__file__).parents[1]
 FIGURES = "figures/benchmark"
+LAYERS = "-layers"
+TITLES = {"cars": "Cars196", "cub": "CUB-200-2011", "omniglot": "Omniglot"}
+COLOURS = (ACCENT, WRONG, "#1a7f4b", "#8a5a00", "#6b3fa0")
 HEAD = """# The benchmark of generalisation
 
 How do methods hold up as the unseen becomes stranger? Each section is one study of one data set,
@@ -28,30 +43,110 @@ says so in its row, and is left out of the answer. For your pictures:
 This page is written by `python docs/benchmark_page.py` from what `unseen study keep` kept in
 `evidence/generalisation-*.txz`.
 """
+ALL = """## All data sets
+
+{answers}
+
+What training adds to features as they are, in points of recall@1, mean over the shift:
+
+{table}
+In brackets: fails a gate on that data set. Mean rank: over the data sets, brackets or not.
+{ranks}
+
+![What training adds on each data set]({figure})
+
+*One mark a data set, hollow where a gate fails; the line is the mean.*
+"""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Of one data set. gains: method -> what training adds to the area, and whether gates pass."""
+
+    name: str
+    answer: str
+    gains: dict[str, tuple[float, bool]]
 
 
 def write(evidence: Path, docs: Path) -> Path:
-    """The page: a section for each kept study."""
-    parts = [HEAD]
+    """The page: what all data sets say of heads, then a section for each kept study."""
+    sections, found = [], []
+    (docs / FIGURES).mkdir(parents=True, exist_ok=True)
     for file in sorted(evidence.glob(f"generalisation-*{kept.SUFFIX}")):
         name = file.stem.removeprefix("generalisation-")
         with tempfile.TemporaryDirectory() as aside:
-            page = generalisation.remake(kept.unpack(Path(shutil.copy(file, aside))))
+            study = kept.unpack(Path(shutil.copy(file, aside)))
+            page = generalisation.remake(study)
             text = (page.parent / "findings.md").read_text()
             for png in sorted(page.parent.glob("figures/*.png")):
-                (docs / FIGURES).mkdir(parents=True, exist_ok=True)
                 shutil.copy(png, docs / FIGURES / f"{name}-{png.name}")
-        parts.append(_section(name, text))
+            found += [] if name.endswith(LAYERS) else [_found(name, study)]
+        sections.append(_section(name, text))
     out = docs / "benchmark.md"
+    parts = [HEAD, *([_all(found, docs)] if len(found) > 1 else []), *sections]
     out.write_text("\n".join(parts), encoding="utf-8")
     return out
 
 
+def _found(name: str, study: Path) -> Found:
+    results = read(study.parent / "studies" / NAME)
+    answer = held_up(results)
+    start = next(c.area.mean for c in shift_curves(results) if c.row == "untrained")
+    gains = {each.method: (each.area - start, not each.failed) for each in answer.standings}
+    return Found(TITLES.get(name, name), answer.sentence, gains)
+
+
+def _all(found: Sequence[Found], docs: Path) -> str:
+    """Methods by data sets, the lowest mean rank first."""
+    common = [m for m in found[0].gains if all(m in each.gains for each in found)]
+    held = tournament({each.name: {m: each.gains[m][0] for m in common} for each in found})
+    methods = [place.method for place in held.places]
+    rows = [
+        [place.method, *(_cell(*each.gains[place.method]) for each in found), f"{place.mean:.1f}"]
+        for place in held.places
+    ]
+    table = Table(["method", *(each.name for each in found), "mean rank"], rows)
+    ranks = (
+        f"Do ranks differ at all (Friedman)? p = {held.friedman_p:.2g}. Means closer than "
+        f"{held.critical_difference:.1f} are not told apart (Nemenyi, 5 %, {len(found)} data sets)."
+    )
+    answers = "\n".join(f"- **{each.name}**: {each.answer}" for each in found)
+    figure = f"{FIGURES}/all.png"
+    with matplotlib.rc_context(STYLE):
+        _drawn(found, methods).savefig(docs / figure, dpi=150, bbox_inches="tight")
+    lines = "\n".join(table.markdown())
+    return ALL.format(answers=answers, table=lines, ranks=ranks, figure=figure)
+
+
+def _cell(gain: float, passed: bool) -> str:
+    return f"{100 * gain:+.1f}" if passed else f"({100 * gain:+.1f})"
+
+
+def _drawn(found: Sequence[Found], methods: Sequence[str]) -> Figure:
+    figure = Figure(figsize=(7.5, 0.36 * len(methods) + 1.2))
+    axes = figure.add_subplot()
+    for each, colour in zip(found, COLOURS, strict=False):
+        for row, method in enumerate(methods):
+            gain, passed = each.gains[method]
+            fill = colour if passed else "none"
+            axes.plot(100 * gain, row, "o", color=colour, markerfacecolor=fill, markersize=6)
+        axes.plot([], [], "o", color=colour, label=each.name)
+    for row, method in enumerate(methods):
+        mean = sum(each.gains[method][0] for each in found) / len(found)
+        axes.plot([100 * mean] * 2, [row - 0.3, row + 0.3], color=MUTED, linewidth=1.5)
+    axes.axvline(0, color=LINE, zorder=0)
+    axes.set_yticks(range(len(methods)), methods)
+    axes.invert_yaxis()
+    axes.set_xlabel("points of recall@1 that training adds, mean over the shift")
+    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return figure
+
+
 def _section(name: str, findings: str) -> str:
     """A study's findings under its name."""
-    text = re.sub(r"\A## .*", f"## {name}", findings)
+    text = re.sub(r"\A## .*", f"## {TITLES.get(name, name)}", findings)
     text = text.replace("](figures/", f"]({FIGURES}/{name}-")
-    return text.replace("### ", f"### {name}: ")  # headings of a page must differ
+    return text.replace("### ", f"### {TITLES.get(name, name)}: ")  # headings of a page must differ
 
 
 if __name__ == "__main__":

@@ -312,15 +312,14 @@ def _shown(out: Path | None) -> Iterator[Callable[[StudyProgress], None]]:
     if not console.is_terminal:
         yield _told_in_lines()
         return
-    began, first, last = time.monotonic(), -1, -1
+    pace, last = _Pace(), -1
     content: list[object] = [Text("starting workers ...")]
     with Live(Group(), console=console, refresh_per_second=2, transient=True) as live:
         live.update(Group(*content))  # type: ignore[arg-type]
 
         def tell(now: StudyProgress) -> None:
-            nonlocal first, last, content
-            first = now.ended if first < 0 else first
-            content[0] = Text(_line(now, now.ended - first, time.monotonic() - began))
+            nonlocal last, content
+            content[0] = Text(_line(now, pace))
             if now.ended != last:
                 sentences = [
                     Text(f"failed: {title}: {error}", style="red")
@@ -337,25 +336,39 @@ def _shown(out: Path | None) -> Iterator[Callable[[StudyProgress], None]]:
 def _told_in_lines() -> Callable[[StudyProgress], None]:
     """In a pipe or a file nothing is replaced: a line when a run begins, ends or fails."""
     console.print("starting workers ...")
-    began = time.monotonic()
-    said: list[StudyProgress] = []
+    pace, said = _Pace(), list[StudyProgress]()
 
     def tell(now: StudyProgress) -> None:
         if now in said[-1:]:
             return
         failed = said[-1].failed if said else {}
         said.append(now)
-        console.print(_line(now, now.ended - said[0].ended, time.monotonic() - began))
+        console.print(_line(now, pace))
         for title in now.failed.keys() - failed.keys():
             console.print(f"failed: {title}: {now.failed[title]}")
 
     return tell
 
 
-def _line(now: StudyProgress, done: int, seconds: float) -> str:
-    left = ""
-    if done and now.ended < now.total:
-        rest = timedelta(seconds=round(seconds / done * (now.total - now.ended)))
-        left = f", {rest} left"
+class _Pace:
+    """Seconds from one end of a run to the next, of the later half of those that ended: trials come
+    first and are shorter."""
+
+    def __init__(self) -> None:
+        self.ends: list[tuple[int, float]] = []  # how many, when
+
+    def of(self, ended: int) -> float | None:
+        if not self.ends or ended > self.ends[-1][0]:
+            self.ends.append((ended, time.monotonic()))
+        if len(self.ends) < 2:
+            return None
+        (first, began), (last, now) = self.ends[(len(self.ends) - 1) // 2], self.ends[-1]
+        return (now - began) / (last - first)
+
+
+def _line(now: StudyProgress, pace: _Pace) -> str:
+    left, seconds = "", pace.of(now.ended)
+    if seconds is not None and now.ended < now.total:
+        left = f", {timedelta(seconds=round(seconds * (now.total - now.ended)))} left"
     running = f"; running: {' | '.join(now.running)}" if now.running else ""
     return f"{now.ended} of {now.total} runs{left}{running}"
