@@ -106,6 +106,15 @@ def test_three_that_are_not(
     assert found.sentence.endswith("which 3 hold up best cannot be told.")
 
 
+def test_those_below_are_named(
+    results: Callable[..., Results], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verdict, "_failed", lambda results: {})
+    found = held_up(results(dict(zip(METHODS, (0.7, 0.7, 0.7, 0.7, 0.3), strict=True))))
+    assert not found.is_told
+    assert found.detail.startswith(f"They are told apart from {METHODS[4]}. A difference of ")
+
+
 def test_gates_that_fail_are_the_answer(results: Callable[..., Results]) -> None:
     """Nothing was tuned, and no curve was kept."""
     found = held_up(results(dict.fromkeys(METHODS, 0.6)))

@@ -73,22 +73,24 @@ def _answer(
 ) -> HeldUp:
     others = [each for each in judged if each not in best]
     pairs = len(judged) * (len(judged) - 1) // 2
-    level, apart, seen = 1 - 0.05 / pairs, True, []
-    for one in best:
-        for other in others:
-            found = area_effect(results, other.method, one.method, level)
-            apart = apart and found is not None and found.low > 0
-            seen += [found.detectable] if found is not None else []
+    level, below, seen = 1 - 0.05 / pairs, [], []
+    for other in others:
+        found = [area_effect(results, other.method, one.method, level) for one in best]
+        effects = [each for each in found if each is not None]
+        seen += [each.detectable for each in effects]
+        if len(effects) == len(best) and all(each.low > 0 for each in effects):
+            below.append(other.method)
     among = "" if len(judged) == len(standings) else f" of the {len(judged)} that can be judged"
-    if apart:
+    if len(below) == len(others):
         sentence = f"{_named(best)} hold{'s' * (len(best) == 1)} up best as classes become stranger"
         return HeldUp(tuple(standings), f"{sentence}{among}: told apart from all others.", True)
-    detail = f"A difference of {100 * max(seen):.1f} points would have been seen." if seen else ""
+    told = [f"They are told apart from {_listed(below)}."] if below else []
+    told += [f"A difference of {100 * max(seen):.1f} points would have been seen."] if seen else []
     sentence = (
         f"{_named(best)} are highest{among} as classes become stranger, but not told apart from "
         f"all others: which {len(best)} hold up best cannot be told."
     )
-    return HeldUp(tuple(standings), sentence, is_told=False, detail=detail)
+    return HeldUp(tuple(standings), sentence, is_told=False, detail=" ".join(told))
 
 
 def area_effect(results: Results, first: str, second: str, level: float = 0.95) -> Effect | None:
@@ -150,5 +152,8 @@ def _reasons(standings: Sequence[Standing]) -> str:
 
 
 def _named(standings: Sequence[Standing]) -> str:
-    words = [f"{each.method} ({100 * each.area:.1f} %)" for each in standings]
+    return _listed([f"{each.method} ({100 * each.area:.1f} %)" for each in standings])
+
+
+def _listed(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
