@@ -28,7 +28,10 @@ from unseen.studies.figures import ACCENT, MUTED, STYLE, Drawn, mark_on_test
 from unseen.studies.results import MUST_BEAT, Results, Run, gain
 
 SHIFT = "shift"
-COLOURS = (ACCENT, "#bf2f29", "#1a7f4b", "#8a5a00", "#6b3fa0", "#0b7285", "#c2255c", "#5c940d")
+COLOURS = (
+    ACCENT, "#bf2f29", "#1a7f4b", "#8a5a00", "#6b3fa0", "#0b7285", "#c2255c", "#5c940d", "#e8590c",
+    "#111111",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

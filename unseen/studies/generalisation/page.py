@@ -50,9 +50,8 @@ def sections_of(results: Results, measured: Measured, size: Size) -> list[Sectio
     answer, curves = held_up(results), shift_curves(results)
     found = [answer.sentence, *([answer.detail] if answer.detail else []), *_gates(answer)]
     tables = [shift_table(curves, results.plan.metric)] if curves else []
-    sections = [
-        Section("Shift", found, [*tables, _judged(answer)], shift_figures(results)),
-    ]
+    tables += [_judged(answer)] if any(each.failed for each in answer.standings) else []
+    sections = [Section("Shift", found, tables, shift_figures(results))]
     if measured.few_shots:
         told = (
             f"What {size.shots} labelled pictures of each test class add to recall@1, in percent."
@@ -76,7 +75,7 @@ def _gates(answer: HeldUp) -> list[str]:
     failing = [each for each in answer.standings if each.failed]
     if not failing:
         return ["All methods pass the gates of a verdict at every step."]
-    return [f"{len(failing)} of {len(answer.standings)} methods fail a gate: see the last column."]
+    return [f"{len(failing)} of {len(answer.standings)} methods fail a gate: see the second table."]
 
 
 def _judged(answer: HeldUp) -> Table:
