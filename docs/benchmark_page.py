@@ -93,7 +93,8 @@ def _found(name: str, study: Path) -> Found:
     answer = held_up(results)
     start = next(c.area.mean for c in shift_curves(results) if c.row == "untrained")
     gains = {each.method: (each.area - start, not each.failed) for each in answer.standings}
-    return Found(TITLES.get(name, name), answer.sentence, gains)
+    told = f"{answer.sentence} {answer.detail}".strip()
+    return Found(TITLES.get(name, name), told, gains)
 
 
 def _all(found: Sequence[Found], docs: Path) -> str:

@@ -22,7 +22,7 @@ import torch
 from unseen import config as configs
 from unseen import find_data
 from unseen.config import Config
-from unseen.contracts import Dataset, FeatureDataset
+from unseen.contracts import Dataset, FeatureDataset, Progress
 from unseen.experiment.features import write_features
 from unseen.experiment.run_context import Watch
 from unseen.experiment.shift import make_ladder
@@ -161,7 +161,8 @@ def _settled(asked: Asked, out: Path, jobs: int | None, watch: Watch) -> Stored:
     if asked.minutes:
         number = len(methods_of(asked.methods))
         minutes = SHARE * asked.minutes * (jobs or os.cpu_count() or 1)
-        size = fitting(choice, number, _seconds(known, choice[-1], out, jobs), minutes)
+        timed = _seconds(known, choice[-1], out, jobs, watch.of("timing the first runs"))
+        size = fitting(choice, number, timed, minutes)
     home = min(size.steps, key=lambda step: abs(step - known.home))
     return replace(known, size=size, home=home)
 
@@ -200,10 +201,14 @@ def _plan(known: Stored, methods: Sequence[str], size: Size) -> Plan:
     return plan_of(data, methods, size, known.asked.settings, known.layers)
 
 
-def _seconds(known: Stored, size: Size, out: Path, jobs: int | None) -> tuple[float, float]:
+def _seconds(
+    known: Stored, size: Size, out: Path, jobs: int | None, progress: Progress
+) -> tuple[float, float]:
     """Of one run: at the ends of the ladder, with all it is judged by, and between them."""
-    first = list(methods_of(known.asked.methods))[:2]
-    results = Study(_plan(known, first, size)).run(out / "studies" / "probe", jobs=jobs)
+    study = Study(_plan(known, list(methods_of(known.asked.methods))[:2], size))
+    results = study.run(
+        out / "studies" / "probe", jobs=jobs, tell=lambda now: progress(now.ended, now.total)
+    )
     if failed := [run.error for run in results.runs if run.state != "done"]:
         raise ValueError(f"a first run failed, so the study would: {failed[0]}")
     at_ends = [run.seconds for run in results.runs if int(run.cell.labels[STEP]) in size.ends]

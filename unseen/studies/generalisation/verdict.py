@@ -10,6 +10,8 @@ judged  a method whose gates pass at every step (`gates.py`). The three highest 
         best where each of them is told apart from each of the others
 """
 
+import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,6 +23,7 @@ from unseen.studies.results import ByClass, Results, Run
 from unseen.studies.shift import shift_curves, trapezoid
 
 BEST = 3
+AMOUNT = re.compile(r" by [\d.]+ points?")  # of a rise, which differs between steps
 
 
 @dataclass(frozen=True)
@@ -146,9 +149,10 @@ def _failed(results: Results) -> dict[str, str]:
 
 def _reasons(standings: Sequence[Standing]) -> str:
     """What fails most often, with how many methods."""
-    every = [why for each in standings for why in each.failed.split("; ") if why]
-    often = sorted(dict.fromkeys(every), key=every.count, reverse=True)[:4]
-    return "; ".join(f"{why} ({every.count(why)} methods)" for why in often) or "too few methods"
+    whys = (dict.fromkeys(AMOUNT.sub("", each.failed).split("; ")) for each in standings)
+    counted = Counter(why for each in whys for why in each if why).most_common(4)
+    told = [f"{why} ({number} method{'s' * (number > 1)})" for why, number in counted]
+    return "; ".join(told) or "too few methods"
 
 
 def _named(standings: Sequence[Standing]) -> str:
