@@ -124,6 +124,23 @@ def test_gates_that_fail_are_the_answer(results: Callable[..., Results]) -> None
     assert all("not tuned" in each.failed for each in found.standings)
 
 
+def test_reasons_of_one_kind_are_one(
+    results: Callable[..., Results], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = ["tuned on 8 of 30 validation classes", "tuned on 3 of 30 validation classes"]
+    assert verdict._ranged(few) == "tuned on 3 to 8 of 30 validation classes"
+    rising = ["still rising by 1.3 points", "not above PCA", "still rising by 12.0 points"]
+    assert [verdict._ranged(alike) for alike in verdict._kinds(rising)] == [
+        "still rising by 1.3 to 12.0 points", "not above PCA"
+    ]  # fmt: skip
+    failed = dict.fromkeys(METHODS, "still rising by 2 to 4 points")
+    failed[METHODS[0]] = "not above PCA; still rising by 1.5 points"
+    monkeypatch.setattr(verdict, "_failed", lambda results: failed)
+    found = held_up(results(dict.fromkeys(METHODS, 0.6)))
+    told = "Why: still rising by 1.5 to 4 points (5 methods); not above PCA (1 method). "
+    assert found.detail.startswith(told)
+
+
 def test_who_fails_is_left_out_of_the_ranking(
     results: Callable[..., Results], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,8 +11,7 @@ judged  a method whose gates pass at every step (`gates.py`). The three highest 
 """
 
 import re
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +22,7 @@ from unseen.studies.results import ByClass, Results, Run
 from unseen.studies.shift import shift_curves, trapezoid
 
 BEST = 3
-AMOUNT = re.compile(r" by [\d.]+ points?")  # of a rise, which differs between steps
+NUMBER = re.compile(r"\d+(?:\.\d+)?(?: to \d+(?:\.\d+)?)?")  # or a range of them
 
 
 @dataclass(frozen=True)
@@ -144,15 +143,37 @@ def _failed(results: Results) -> dict[str, str]:
             for method in (each.arm, each.against) if gate.arm == BOTH else (gate.arm,):
                 if not gate.passed:
                     found.setdefault(method, {}).update(dict.fromkeys(gate.why.split(", ")))
-    return {method: "; ".join(reasons) for method, reasons in found.items()}
+    return {
+        method: "; ".join(_ranged(alike) for alike in _kinds(reasons))
+        for method, reasons in found.items()
+    }
 
 
 def _reasons(standings: Sequence[Standing]) -> str:
     """What fails most often, with how many methods."""
-    whys = (dict.fromkeys(AMOUNT.sub("", each.failed).split("; ")) for each in standings)
-    counted = Counter(why for each in whys for why in each if why).most_common(4)
-    told = [f"{why} ({number} method{'s' * (number > 1)})" for why, number in counted]
+    every = [why for each in standings for why in each.failed.split("; ") if why]
+    often = sorted(_kinds(every), key=len, reverse=True)[:4]
+    told = [f"{_ranged(alike)} ({len(alike)} method{'s' * (len(alike) > 1)})" for alike in often]
     return "; ".join(told) or "too few methods"
+
+
+def _kinds(reasons: Iterable[str]) -> list[list[str]]:
+    """Those that differ in numbers alone, together."""
+    found: dict[str, list[str]] = {}
+    for why in reasons:
+        found.setdefault(NUMBER.sub("#", why), []).append(why)
+    return list(found.values())
+
+
+def _ranged(alike: Sequence[str]) -> str:
+    """Reasons of one kind as one: tuned on 3 to 8 of 30 validation classes."""
+
+    def span(column: Sequence[str]) -> str:
+        ends = sorted({end for each in column for end in each.split(" to ")}, key=float)
+        return " to ".join(dict.fromkeys((ends[0], ends[-1])))
+
+    spans = map(span, zip(*(NUMBER.findall(why) for why in alike), strict=True))
+    return NUMBER.sub(lambda _: next(spans), alike[0])
 
 
 def _named(standings: Sequence[Standing]) -> str:
