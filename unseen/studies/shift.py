@@ -96,7 +96,7 @@ def trapezoid(distances: Sequence[float] | NDArray[np.float64]) -> NDArray[np.fl
 def shift_table(curves: Sequence[ShiftCurve], metric: str) -> Table:
     """Methods by their area."""
     first, last = curves[0].points[0], curves[0].points[-1]
-    heads = ["method", "area", *(f"at {_distance(p.distance)}" for p in (first, last)), "change"]
+    heads = ["method", "area", *(f"at {_rounded(p.distance)}" for p in (first, last)), "change"]
     several = len({curve.experiment for curve in curves}) > 1
     ranked = sorted(curves, key=lambda curve: (curve.row != "trained", -curve.area.mean))
     rows = []
@@ -218,7 +218,7 @@ def _interval(runs: Sequence[Run], row: str, metric: str) -> Interval:
     return crossed([[run.score(metric, row)] for run in runs])
 
 
-def _distance(value: float) -> str:
+def _rounded(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
