@@ -225,6 +225,27 @@ def test_other_domains_before_and_after(run: Path, place: Path) -> None:
     assert any(purpose.startswith("unseen evaluate --on") for purpose in reads)
 
 
+def test_other_domains_are_judged_as_by_a_slow_twin(run: Path, place: Path) -> None:
+    """Recall of each item of the other data among all its others, before and after, by a loop: the
+    directions in which the training features are longest, and the stored weights."""
+    found = retention(run, [str(place / "cars.npz")], Watch()).elsewhere[0].gain["recall@1"]
+    context, folder = reopen(run)
+    home = context.dataset.features[context.split.train].astype(np.float64)  # type: ignore[attr-defined]
+    start = np.linalg.svd(home / np.linalg.norm(home, axis=1, keepdims=True))[2][:4]
+    trained = stored_network(context, folder).head.parameters()  # type: ignore[union-attr]
+    weight, bias = (p.detach().double().numpy() for p in trained)
+    with np.load(place / "cars.npz") as arrays:
+        items, labels = arrays["features"].astype(np.float64), arrays["labels"]
+    heads = (items @ start.T, items @ weight.T + bias)
+    for rows, told in zip(heads, (found.before, found.after), strict=True):
+        unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        right = 0
+        for i in range(len(unit)):
+            others = [j for j in range(len(unit)) if j != i]
+            right += labels[max(others, key=lambda j: unit[i] @ unit[j])] == labels[i]
+        assert told == pytest.approx(right / len(unit), abs=1e-6)  # stored with six digits
+
+
 @pytest.mark.parametrize("batches", ["one", "mixed"])
 def test_one_model_of_two_domains(place: Path, batches: str) -> None:
     values = {
