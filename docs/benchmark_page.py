@@ -15,19 +15,18 @@ from matplotlib.figure import Figure
 
 from unseen.studies import kept
 from unseen.studies.document import Table
-from unseen.studies.figures import ACCENT, LINE, MUTED, STYLE, WRONG
+from unseen.studies.figures import LINE, MUTED, STYLE
 from unseen.studies.generalisation import run as generalisation
 from unseen.studies.generalisation.plan import NAME
 from unseen.studies.generalisation.verdict import held_up
 from unseen.studies.results import read
-from unseen.studies.shift import shift_curves
+from unseen.studies.shift import COLOURS, shift_curves
 from unseen.studies.tournament import tournament
 
 ROOT = Path(__file__).parents[1]
 FIGURES = "figures/benchmark"
 LAYERS = "-layers"
 TITLES = {"cars": "Cars196", "cub": "CUB-200-2011", "omniglot": "Omniglot"}
-COLOURS = (ACCENT, WRONG, "#1a7f4b", "#8a5a00", "#6b3fa0")
 HEAD = """# The benchmark of generalisation
 
 How do methods hold up as the unseen becomes stranger? Each section is one study of one data set,
@@ -50,8 +49,8 @@ ALL = """## All data sets
 What training adds to features as they are, in points of recall@1, mean over the shift:
 
 {table}
-In brackets: fails a gate on that data set. Mean rank: over the data sets, brackets or not.
-{ranks}
+In brackets: fails a gate on that data set. Mean rank: over the data sets, brackets
+or not: a description, no verdict. {ranks}
 
 ![What training adds on each data set]({figure})
 

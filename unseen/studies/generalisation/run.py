@@ -209,11 +209,13 @@ def _seconds(
     results = study.run(
         out / "studies" / "probe", jobs=jobs, tell=lambda now: progress(now.ended, now.total)
     )
-    if failed := [run.error for run in results.runs if run.state != "done"]:
-        raise ValueError(f"a first run failed, so the study would: {failed[0]}")
-    at_ends = [run.seconds for run in results.runs if int(run.cell.labels[STEP]) in size.ends]
-    other = [run.seconds for run in results.runs if int(run.cell.labels[STEP]) not in size.ends]
-    return float(np.mean(at_ends)), float(np.mean(other or at_ends))
+    done = [run for run in results.runs if run.state == "done"]
+    if not done:
+        told = next((run.error for run in results.runs), "no run")
+        raise ValueError(f"a first run failed, so the study would: {told}")
+    at_ends = [run.seconds for run in done if int(run.cell.labels[STEP]) in size.ends]
+    other = [run.seconds for run in done if int(run.cell.labels[STEP]) not in size.ends]
+    return float(np.mean(at_ends or other)), float(np.mean(other or at_ends))
 
 
 def _features(data: str, out: Path, watch: Watch) -> str:
