@@ -265,6 +265,23 @@ def test_a_reference_is_one_of_the_methods() -> None:
         plans.make({"name": "s", "factors": {"loss": ["margin"]}, "reference": "triplet"})
 
 
+def test_each_arm_can_have_a_reference_of_its_own(study: Study) -> None:
+    factors = {"method": {"plain": {}, "good": {"lr": 0.1}, "third": {"lr": 0.2}}}
+    told = {"good": "plain", "plain": "third"}
+    results = study(plan={"factors": factors, "reference": told, "published": {"good": 4.9}})
+    found = comparisons(results)
+    assert [(each.arm, each.against, each.pairs) for each in found] == [
+        ("good", "plain", 1),
+        ("plain", "third", 1),
+    ]
+    assert found[0].verdict == "holds"
+    assert math.isnan(found[1].published)
+    assert found[0].effect == compared(Arm(results, "", "plain"), Arm(results, "", "good")).effect
+    shared = {"good": "plain", "third": "plain"}
+    found = comparisons(study(plan={"factors": factors, "reference": shared}))
+    assert [each.pairs for each in found] == [2, 2]
+
+
 @pytest.mark.parametrize(("difference", "share"), [(0.0, 0.05), (0.0237, POWER)])
 def test_of_400_studies_as_many_get_a_verdict_as_was_stated(
     monkeypatch: pytest.MonkeyPatch, difference: float, share: float
@@ -319,6 +336,10 @@ def test_a_study_file_can_say_what_was_published(study: Study) -> None:
     [
         ({"published": {"margin": 1.0}}, "need the arm they are against"),
         ({"published": {"margn": 1.0}, "reference": "margin"}, "did you mean margin"),
+        ({"published": {"margin": 1.0}, "reference": {"triplet": "margin"}}, "what margin is"),
+        ({"reference": {"triplet": "margn"}}, "did you mean margin"),
+        ({"reference": {"triplt": "margin"}}, "did you mean triplet"),
+        ({"reference": {"triplet": "triplet"}}, "with itself"),
     ],
 )
 def test_published_effects_are_of_arms(values: dict[str, Any], told: str) -> None:

@@ -18,6 +18,7 @@ from unseen.studies.results import Results, read
 from unseen.studies.worker import Worker
 from unseen.training.run_folder import RunFolder
 
+DOCS = Path(__file__).parents[2] / "docs"
 TINY = Path(__file__).parent / "tiny.txz"  # two losses on 40 characters, three seeds, 5 epochs
 
 
@@ -125,14 +126,17 @@ def test_what_is_no_kept_study_is_said(tmp_path: Path) -> None:
         kept.write(tmp_path / "x.tar", {})
 
 
-def test_the_docs_draw_what_is_kept(tmp_path: Path) -> None:
-    place = Path(__file__).parents[2] / "docs" / "evidence_figures.py"
-    spec = importlib.util.spec_from_file_location("evidence_figures", place)
+def findings_page() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("findings_page", DOCS / "findings_page.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    (drawn,) = module.write(TINY.parent, tmp_path / "figures")
+    return module
+
+
+def test_the_docs_draw_what_is_kept(tmp_path: Path) -> None:
+    (drawn,) = findings_page().figures(TINY.parent, tmp_path / "figures")
     assert drawn == tmp_path / "figures" / "tiny.png"
     assert drawn.read_bytes().startswith(b"\x89PNG")
 

@@ -23,11 +23,11 @@
 
 The first factor (or `compare`) names the methods that tables and tests compare; combinations of the
 other factors are the experiments in which they meet. Each method is compared with the best, or with
-the one that `reference` names; `published = {triplet = 2.1}` is what a source says that a method
-adds to the reference, in points ("EXPERIMENT: METHOD" where experiments differ). Without factors, a
-search tunes one method, named as the study. With `protocol = "k_fold"` every seed runs all folds. A
-run is a cell; its key is a hash of its settings, so a changed study file runs what is new and keeps
-what is the same.
+the one that `reference` names; `reference = {a = "c", b = "c", c = "d"}` gives each its own.
+`published = {a = 2.1}` is what a source says that a method adds to its reference, in points
+("EXPERIMENT: METHOD" where experiments differ). Without factors, a search tunes one method, named
+as the study. With `protocol = "k_fold"` every seed runs all folds. A run is a cell; its key is a
+hash of its settings, so a changed study file runs what is new and keeps what is the same.
 """
 
 import hashlib
@@ -120,7 +120,7 @@ class Plan(BaseModel):
     seeds: list[int] = Field(default=[0, 1, 2], min_length=1)
     metric: str = "recall@1"
     compare: str = ""
-    reference: str = ""
+    reference: str | dict[str, str] = ""
     published: dict[str, float] = {}
     retries: int = Field(default=1, ge=0)
     config: Values = {}
@@ -154,12 +154,7 @@ class Plan(BaseModel):
         if self.compare:
             known(self.compare, list(self.factors), "factor")
         arms = list(dict.fromkeys(v.labels[self.compared] for v in self.variants()))
-        if self.reference:
-            known(self.reference, arms, f"value of {self.compared} as a reference")
-        elif self.published:
-            raise ValueError("published effects need the arm they are against: reference = ...")
-        for name in self.published:
-            known(name.rpartition(": ")[2], arms, f"value of {self.compared} as published")
+        self._refuse_strangers(arms)
         for parameter in self.search.parameters if self.search else ():
             for factor in parameter.where:
                 known(factor, list(self.factors), "factor")
@@ -172,6 +167,27 @@ class Plan(BaseModel):
                 if titles.setdefault(cell.key, cell.title) != cell.title:
                     raise ValueError(f"{titles[cell.key]!r} and {cell.title!r} are the same run")
         return self
+
+    def _refuse_strangers(self, arms: list[str]) -> None:
+        """Names of references and of published effects that are no arm's."""
+        meets = self.meets(arms)
+        for arm, other in meets:
+            for name in (arm, other):
+                known(name, arms, f"value of {self.compared} as a reference")
+            if arm == other:
+                raise ValueError(f"reference: {arm} cannot be compared with itself")
+        if self.published and not self.reference:
+            raise ValueError("published effects need the arm they are against: reference = ...")
+        for name in self.published:
+            arm = known(name.rpartition(": ")[2], arms, f"value of {self.compared} as published")
+            if isinstance(self.reference, dict) and arm not in self.reference:
+                raise ValueError(f"published: say what {arm} is compared with in `reference`")
+
+    def meets(self, arms: list[str]) -> list[tuple[str, str]]:
+        """(arm, the one it is held against), where the file says so; else that is the best."""
+        if isinstance(self.reference, dict):
+            return list(self.reference.items())
+        return [(arm, self.reference) for arm in arms if self.reference not in ("", arm)]
 
     def _refuse_names(self, taken: set[str]) -> None:
         tuned = {parameter.key for parameter in self.search.parameters} if self.search else set()
