@@ -265,6 +265,21 @@ def test_a_reference_is_one_of_the_methods() -> None:
         plans.make({"name": "s", "factors": {"loss": ["margin"]}, "reference": "triplet"})
 
 
+@pytest.mark.parametrize(("reached", "passed"), [(0.55, True), (0.493, True), (0.48, False)])
+def test_a_rate_that_short_trials_liked_must_suit_the_runs(
+    study: Study, reached: float, passed: bool
+) -> None:
+    results = study()
+    chosen = Selection("validation", "recall@1", epoch=0, value=reached, classes=30)
+    other = replace(chosen, value=0.1)  # of seeds without a trial: nothing to compare with
+    runs = tuple(
+        replace(run, selection=other if run.replicate[0] else chosen) for run in results.runs
+    )
+    found = only(replace(results, runs=runs))
+    assert (found.word != gates.UNJUDGED) == passed
+    assert ("2.0 points below the trial it was tuned by" in found.verdict) != passed
+
+
 def test_each_arm_can_have_a_reference_of_its_own(study: Study) -> None:
     factors = {"method": {"plain": {}, "good": {"lr": 0.1}, "third": {"lr": 0.2}}}
     told = {"good": "plain", "plain": "third"}

@@ -14,7 +14,9 @@ flat curve   the mean over seeds of (score of the last fifth of the epochs - sco
              interval, and a wide one excuses no short training. A falling curve is past its best
              epoch, which is kept, and passes. Below 5 looks none is known.
 tuned        3 trials or more that vary the learning rate, on at least 30 validation classes or a
-             tenth of the classes that are not tested, whichever is more
+             tenth of the classes that are not tested, whichever is more; and the run of the trials'
+             own seed is at most 1 point below the best of them on validation classes: a rate that
+             short trials liked can spoil longer runs
 and of both:
 equal tuning as many trials each
 sample       every planned run is done; 3 seeds (below, the spread over seeds is a guess from one
@@ -53,6 +55,7 @@ UNJUDGED = "cannot be judged"
 MIN_SEEDS, MIN_CLASSES = 3, 10
 MIN_TRIALS, MIN_VALIDATION = 3, 30
 FIFTH, MOST_RISE = 5, 0.01
+MOST_LOST = 0.01  # of the best trial's score on validation classes
 BOTH = "both"
 ROWS = dict(zip(MUST_BEAT, ("untrained network", "principal components"), strict=True))
 
@@ -255,7 +258,20 @@ def _tuned(arm: Arm) -> Gate:
     why += [f"tuned by {len(trials)} of {MIN_TRIALS} trials"] * (len(trials) < MIN_TRIALS)
     why += [f"tuned on {classes} of {needed} validation classes"] * (classes < needed)
     why += ["tuned on test classes"] * any(found.on == "test" for found in selections)
+    lost = _lost(arm, trials)
+    why += [f"{100 * lost:.1f} points below the trial it was tuned by"] * (lost > MOST_LOST)
     return Gate(arm.method, "tuned", value, ", ".join(why))
+
+
+def _lost(arm: Arm, trials: Sequence[Run]) -> float:
+    """By how much the run of the trials' seed, on the same validation classes, is below the best of
+    them; 0 where there is no such run."""
+    tried = [(run.selection.value, run.replicate) for run in trials if run.selection]
+    if not tried:
+        return 0.0
+    best, seed = max(tried)
+    runs = [run.selection.value for run in arm.runs if run.selection and run.replicate == seed]
+    return max((best - value for value in runs), default=0.0)
 
 
 def _is_rate(key: str) -> bool:
