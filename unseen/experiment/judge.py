@@ -3,6 +3,7 @@ self, principal components of the pooled descriptors of that one, and what it wa
 or features as they are."""
 
 import hashlib
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from unseen import assemble
 from unseen.contracts import (
     DOMAIN,
     FeatureDataset,
+    FloatArray,
     IntArray,
     Progress,
     annotations_of,
@@ -87,6 +89,20 @@ def judge(
     else:
         note_reading(folder, purpose, result, on)
     return result
+
+
+def judge_at(
+    context: RunContext, folder: RunFolder, layer: str, metric: str
+) -> dict[str, FloatArray]:
+    """The value of every query at another layer than the run's own, by the trained network and by
+    what needs no training: a reading of the test classes of its own."""
+    folder.note_test_read(f"{metric} at {layer}", context.config.hash())
+    with computing(context):
+        spaces = embedding_spaces(context, folder, layer, Watch())
+        task = context.retrieval_task(context.split.test)
+        alone = replace(context, config=context.config.model_copy(update={"metrics": [metric]}))
+        scores = {row: _score(alone, row, space, task, Watch()) for row, space in spaces.items()}
+    return {row: score.per_query[metric].numpy() for row, score in scores.items()}
 
 
 def _begun(context: RunContext) -> Judged:

@@ -23,7 +23,8 @@
 
 The first factor (or `compare`) names the methods that tables and tests compare; combinations of the
 other factors are the experiments in which they meet. Each method is compared with the best, or with
-the one that `reference` names; `reference = {a = "c", b = "c", c = "d"}` gives each its own.
+the one that `reference` names; `reference = {a = "c", b = "c", c = "d"}` gives each its own, where
+"a at LAYER" is the network of `a` read at another layer, and no run of its own.
 `published = {a = 2.1}` is what a source says that a method adds to its reference, in points
 ("EXPERIMENT: METHOD" where experiments differ). Without factors, a search tunes one method, named
 as the study. With `protocol = "k_fold"` every seed runs all folds. A run is a cell; its key is a
@@ -44,6 +45,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from unseen import config as configs
 from unseen.catalogue import known
 from unseen.config import Config
+from unseen.nested import AT
 
 Values = dict[str, Any]
 ALONE = {"threads": 1, "workers": 0}  # several runs share a machine, each on one core
@@ -161,6 +163,8 @@ class Plan(BaseModel):
         titles: dict[str, str] = {}
         for variant in self.variants():
             for cell in variant.cells(self, {}):
+                for layer in self.layers_of(variant.labels[self.compared]):
+                    configs.make(configs.put(cell.values, "descriptor", layer))
                 config = configs.make(cell.values)
                 known(self.metric, config.metrics, "metric of the runs")
                 self._refuse_names({*RESERVED, *config.metrics})
@@ -170,8 +174,9 @@ class Plan(BaseModel):
 
     def _refuse_strangers(self, arms: list[str]) -> None:
         """Names of references and of published effects that are no arm's."""
-        meets = self.meets(arms)
-        for arm, other in meets:
+        read = [f"{arm}{AT}{layer}" for arm in arms for layer in self.layers_of(arm)]
+        arms = [*arms, *read]
+        for arm, other in self.meets(arms):
             for name in (arm, other):
                 known(name, arms, f"value of {self.compared} as a reference")
             if arm == other:
@@ -188,6 +193,14 @@ class Plan(BaseModel):
         if isinstance(self.reference, dict):
             return list(self.reference.items())
         return [(arm, self.reference) for arm in arms if self.reference not in ("", arm)]
+
+    def layers_of(self, arm: str) -> list[str]:
+        """Other layers that its runs are judged at: "ARM at LAYER" stands in `reference`."""
+        if not isinstance(self.reference, dict):
+            return []
+        named = dict.fromkeys([*self.reference, *self.reference.values()])
+        start = f"{arm}{AT}"
+        return [name.removeprefix(start) for name in named if name.startswith(start)]
 
     def _refuse_names(self, taken: set[str]) -> None:
         tuned = {parameter.key for parameter in self.search.parameters} if self.search else set()

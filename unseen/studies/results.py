@@ -10,7 +10,7 @@ A run that failed is a row that says so.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -19,7 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unseen import config as configs
+from unseen.evaluation.evaluate import Score
 from unseen.names import near_path
+from unseen.nested import AT
 from unseen.reports.tables import ON_TEST, incomplete
 from unseen.rungs import FIRST
 from unseen.statistics import Effect, Spread, crossed, over_seeds
@@ -30,7 +32,7 @@ from unseen.studies.search import Outcome, known_cells, search_cells
 from unseen.training import journal, result, selection, stored
 from unseen.training.checksums import checked, must_exist
 from unseen.training.events import Epoch, Scores
-from unseen.training.result import Result
+from unseen.training.result import Result, Row
 from unseen.training.selection import Selection
 
 if TYPE_CHECKING:
@@ -81,6 +83,20 @@ class Run:
         if not sums:
             return None
         return ByClass(tuple(kept.classes), tuple(kept.counts), np.asarray(sums))
+
+    def at(self, layer: str) -> "Run":
+        """The same network read at another layer; no number where it was not judged there."""
+        kept, found = self.per_class, self.result
+        rows = None if kept is None else kept.layers.get(layer)
+        if kept is None or found is None or rows is None:
+            return replace(self, result=None, per_class=None)
+        queries = sum(kept.counts)
+        scores = {
+            name: Row({kept.metric: Score(sum(sums) / queries)}) for name, sums in rows.items()
+        }
+        others = {name: sums for name, sums in rows.items() if name != "trained"}
+        there = replace(kept, sums=rows["trained"], baselines=others, layers={})
+        return replace(self, result=replace(found, scores=scores), per_class=there)
 
     def curve(self, metric: str) -> list[float]:
         """The metric, or recall@1, on the classes to select on, of each epoch looked at."""
@@ -134,7 +150,9 @@ class Results:
         return [self.plan.metric, *(metric for metric in known if metric != self.plan.metric)]
 
     def methods(self) -> list[str]:
-        return list(dict.fromkeys(run.cell.labels[self.plan.compared] for run in self.runs))
+        """Those that were run, then those that are another's network read at another layer."""
+        run = list(dict.fromkeys(run.cell.labels[self.plan.compared] for run in self.runs))
+        return run + [f"{name}{AT}{layer}" for name in run for layer in self.plan.layers_of(name)]
 
     def experiments(self) -> list[str]:
         return list(dict.fromkeys(self.experiment(run) for run in self.runs))
@@ -145,11 +163,12 @@ class Results:
         return ", ".join(f"{k} {v}" if v[:1].isdigit() else v for k, v in rest.items())
 
     def of(self, experiment: str, method: str) -> list[Run]:
-        return [
-            run
-            for run in self.runs
-            if self.experiment(run) == experiment and run.cell.labels[self.plan.compared] == method
-        ]
+        own = [run for run in self.runs if self.experiment(run) == experiment]
+        found = [run for run in own if run.cell.labels[self.plan.compared] == method]
+        if found:
+            return found
+        name, _, layer = method.rpartition(AT)
+        return [run.at(layer) for run in own if run.cell.labels[self.plan.compared] == name]
 
     def comparisons(self) -> "list[Compared]":
         """Each method against the best of its experiment, or the plan's reference."""

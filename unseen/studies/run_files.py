@@ -34,13 +34,15 @@ class StoredCell:
 @dataclass(frozen=True, config=CHECKED)
 class PerClass:
     """A metric's sum and number of queries for each test class, of the trained network and of what
-    it must beat; no classes where a metric has no values per query."""
+    it must beat; no classes where a metric has no values per query. layers: the sums of all rows
+    at other layers that the plan names."""
 
     metric: str
     classes: list[int]
     sums: list[float]
     counts: list[int]
     baselines: dict[str, list[float]] = field(default_factory=dict)  # version 0.1 had none
+    layers: dict[str, dict[str, list[float]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, config=CHECKED)

@@ -7,6 +7,7 @@ had finished but was not yet reported is only reported.
 
 import json
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,10 @@ from optuna.trial import FrozenTrial
 
 from unseen import config as configs
 from unseen import find_data
-from unseen.contracts import Dataset
+from unseen.contracts import Dataset, FloatArray
 from unseen.evaluation.evaluate import Evaluation
 from unseen.experiment.items import changes_since
+from unseen.experiment.judge import judge_at
 from unseen.experiment.run import train, train_and_judge
 from unseen.experiment.run_context import RunContext, Watch, prepare
 from unseen.studies.plan import Cell, Parameter, Plan, Values
@@ -173,7 +175,8 @@ class Worker:
             folder.note_end()
             return
         train_and_judge(context, folder.path, command, watch)
-        folder.write_json(PER_CLASS, per_class(context, folder, self.plan.metric))
+        layers = self.plan.layers_of(cell.labels[self.plan.compared])
+        folder.write_json(PER_CLASS, per_class(context, folder, self.plan.metric, layers))
 
     def _asked(self, queue: Queue, trial: FrozenTrial, cell: Cell) -> optuna.Trial:
         """The trial with a sampler that depends on nothing but the plan and the trials before."""
@@ -197,28 +200,36 @@ class Worker:
             Checkpoints(folder.file("checkpoint")).clear()
 
 
-def per_class(context: RunContext, folder: RunFolder, metric: str) -> PerClass:
+def per_class(
+    context: RunContext, folder: RunFolder, metric: str, layers: Sequence[str] = ()
+) -> PerClass:
     """What paired comparisons need of a run, and small enough for the storage."""
-    split = context.split
+    split, beside = context.split, ("trained", *MUST_BEAT)
     asked = split.test if split.query is None else split.test[split.query]
     labels = context.dataset.labels[asked]
     with np.load(folder.checked("embeddings/per_query.npz")) as arrays:
-        rows = {row: f"{row}/{metric}" for row in ("trained", *MUST_BEAT)}
+        rows = {row: f"{row}/{metric}" for row in beside}
         values = {row: arrays[name] for row, name in rows.items() if name in arrays.files}
     if len(values.get("trained", ())) != len(labels):
         return PerClass(metric, classes=[], sums=[], counts=[])
     known = ~np.isnan(values["trained"])
     classes, place = np.unique(labels[known], return_inverse=True)
-    sums = {
-        row: np.bincount(place, found[known], len(classes)).round(9).tolist()
-        for row, found in values.items()
-    }
+
+    def sums(found: Mapping[str, FloatArray]) -> dict[str, list[float]]:
+        return {
+            row: np.bincount(place, found[row][known], len(classes)).round(9).tolist()
+            for row in beside
+            if row in found
+        }
+
+    own = sums(values)
     return PerClass(
         metric,
         classes=classes.tolist(),
-        sums=sums.pop("trained"),
+        sums=own.pop("trained"),
         counts=np.bincount(place, minlength=len(classes)).tolist(),
-        baselines=sums,
+        baselines=own,
+        layers={layer: sums(judge_at(context, folder, layer, metric)) for layer in layers},
     )
 
 
