@@ -16,6 +16,7 @@ from unseen.experiment.diagnose import diagnose
 from unseen.experiment.layers import compare_layers, stored_network
 from unseen.experiment.run import train_and_judge
 from unseen.experiment.run_context import RunContext, Watch, prepare
+from unseen.studies.worker import per_class
 from unseen.training.events import Epoch
 from unseen.training.journal import read
 from unseen.training.result import read_result
@@ -70,6 +71,26 @@ def test_layers_on_train_and_test_classes(run: tuple[RunContext, RunFolder]) -> 
     assert np.nanmean(found == own, axis=1).tolist() == pytest.approx(right.tolist(), abs=0.01)
     reads = [read["purpose"] for read in folder.read_json("manifest.json")["test_reads"]]
     assert "recall by layer" in reads
+
+
+def test_runs_of_a_study_are_judged_at_other_layers(run: tuple[RunContext, RunFolder]) -> None:
+    context, folder = run
+    kept = per_class(context, folder, "recall@1", ["pooled"])
+    network = stored_network(context, folder)
+    _, transform = assemble.picture_transforms(context.config, network)
+    test = context.split.test
+    x = context.embed_layers(network, transform, test, ["pooled"])["pooled"].double().numpy()
+    labels = context.dataset.labels[test]
+    sums = dict.fromkeys(kept.classes, 0.0)
+    for i, mine in enumerate(x):  # the slow twin: the nearest other picture by the cosine
+        others = [j for j in range(len(x)) if j != i]
+        cosines = [float(mine @ x[j] / np.linalg.norm(mine) / np.linalg.norm(x[j])) for j in others]
+        sums[int(labels[i])] += labels[others[int(np.argmax(cosines))]] == labels[i]
+    assert kept.layers["pooled"]["trained"] == pytest.approx(list(sums.values()))
+    assert kept.layers["pooled"]["trained"] != kept.sums
+    assert set(kept.layers["pooled"]) == {"trained", "untrained", "principal"}
+    assert folder.read_json("manifest.json")["test_reads"][-1]["purpose"] == "recall@1 at pooled"
+    assert per_class(context, folder, "recall@1").layers == {}
 
 
 def test_only_the_layers_asked_for(run: tuple[RunContext, RunFolder]) -> None:

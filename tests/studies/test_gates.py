@@ -265,6 +265,29 @@ def test_a_reference_is_one_of_the_methods() -> None:
         plans.make({"name": "s", "factors": {"loss": ["margin"]}, "reference": "triplet"})
 
 
+def test_an_arm_is_the_network_of_another_at_another_layer(study: Study) -> None:
+    told = {"plain at pooled": "plain", "good": "plain"}
+    results = study(plan={"reference": told, "published": {"plain at pooled": 3.1}})
+    assert results.methods() == ["plain", "good", "plain at pooled"]
+    assert comparisons(results)[0].word == gates.UNJUDGED  # no run was judged there
+    runs = []
+    for each in results.runs:
+        kept = each.per_class
+        assert kept is not None
+        higher = [value + 20 * 0.03 for value in kept.sums]
+        rows = {"pooled": {"trained": higher, **kept.baselines}}
+        runs.append(replace(each, per_class=replace(kept, layers=rows)))
+    found = comparisons(replace(results, runs=tuple(runs)))
+    assert [(each.arm, each.against) for each in found] == [*told.items()]
+    assert found[0].effect is not None
+    assert found[0].effect.value == pytest.approx(0.03)
+    assert found[0].verdict == "smaller"  # the same 3 points in every class: no spread at all
+    with pytest.raises(ValueError, match="as a reference"):
+        plans.make(
+            {"name": "s", "factors": {"loss": ["margin"]}, "reference": {"x at y": "margin"}}
+        )
+
+
 @pytest.mark.parametrize(("reached", "passed"), [(0.55, True), (0.493, True), (0.48, False)])
 def test_a_rate_that_short_trials_liked_must_suit_the_runs(
     study: Study, reached: float, passed: bool
