@@ -93,7 +93,9 @@ class Parameter(BaseModel):
 
 
 class Search(BaseModel):
-    """How values are tuned before variants are compared: on validation classes, one seed."""
+    """How values are tuned before variants are compared: on validation classes, one seed.
+    tolerance: scores of a coordinate this close to the best count as equal, and the first value
+    listed of them is taken, so that arms do not differ by a choice that trials cannot make."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -101,6 +103,7 @@ class Search(BaseModel):
     trials: int = Field(default=20, ge=1)  # of each variant, for tpe
     prune: bool = True
     seed: int = 0
+    tolerance: float = Field(default=0.0, ge=0, lt=1)
     config: Values = {}
     parameters: list[Parameter] = Field(min_length=1)
 

@@ -4,7 +4,7 @@ Every run trains on one seed and is valued by its recall on the classes to selec
 classes, unless `select = "test"`); the test classes are not read.
 
 coordinate   one parameter at a time, the others at their defaults; each keeps its best value (the
-             way of Psomas' thesis)
+             way of Psomas' thesis), or the first that is within `tolerance` of it
 tpe          `trials` runs of each variant, proposed by Optuna's tree-structured Parzen estimator;
              hopeless ones are stopped early (median rule), unless `prune = false`
 """
@@ -65,12 +65,16 @@ def chosen(plan: Plan, variant: Variant, outcomes: Mapping[str, Outcome]) -> dic
     if plan.search is not None and plan.search.mode == "tpe":
         best = max(done, key=lambda pair: pair[1].value, default=None)
         return _tuned(plan, variant, best[1].parameters or {}) if best else {}
-    kept: dict[str, tuple[float, Any]] = {}
+    tried: dict[str, list[tuple[float, Any]]] = {}
     for cell, outcome in done:
         ((key, value),) = cell.parameters.items()
-        if key not in kept or outcome.value > kept[key][0]:
-            kept[key] = (outcome.value, value)
-    return {key: value for key, (_, value) in kept.items()}
+        tried.setdefault(key, []).append((outcome.value, value))
+    slack = plan.search.tolerance if plan.search else 0.0
+    best = {key: max(score for score, _ in found) - slack for key, found in tried.items()}
+    return {
+        key: next(value for score, value in found if score >= best[key])
+        for key, found in tried.items()
+    }
 
 
 def _tuned(plan: Plan, variant: Variant, found: Mapping[str, Any]) -> dict[str, Any]:
