@@ -139,6 +139,21 @@ def test_coordinates_go_one_by_one_and_keep_their_best() -> None:
     assert chosen(plan, margin, outcomes) == {"lr": 0.3, "loss.beta": 0.9}
 
 
+@pytest.mark.parametrize(
+    ("tolerance", "rate"), [(0.0, 0.4), (0.005, 0.4), (0.015, 0.2), (0.05, 0.1)]
+)
+def test_of_rates_that_are_equal_within_a_tolerance_the_first_is_taken(
+    tolerance: float, rate: float
+) -> None:
+    parameters = [{"key": "lr", "values": [0.1, 0.2, 0.3, 0.4]}]
+    search = {"mode": "coordinate", "tolerance": tolerance, "parameters": parameters}
+    plan = made(search=search, seeds=[0])
+    margin = plan.variants()[0]
+    scores = [0.66, 0.69, 0.6, 0.7]
+    found = zip(search_cells(plan, margin), scores, strict=True)
+    assert chosen(plan, margin, {cell.key: Outcome("done", s) for cell, s in found}) == {"lr": rate}
+
+
 def test_a_search_needs_no_factors() -> None:
     search = {"mode": "coordinate", "parameters": [{"key": "lr", "values": [0.1, 0.2]}]}
     plan = plans.make({"name": "one", "search": search, "seeds": [0, 1]})
