@@ -23,7 +23,7 @@ from unseen.studies.published import study as published_studies
 from unseen.studies.results import Results, read
 
 ROOT = Path(__file__).parents[1]
-HEADS = ["claim", "recall@1", "effect", "published", "detectable", "verdict", "core hours"]
+HEADS = ["claim", "recall@1", "effect", "published", "detectable", "verdict", "hours"]
 MARKED = re.compile(r"(<!-- table of (\w+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
 CLAIMS = {
     "+switch": "The rho switch raises recall (Roth)",
@@ -61,7 +61,8 @@ def _row(results: Results, each: Compared) -> list[str]:
     claim = next(told for word, told in CLAIMS.items() if word in each.arm)
     experiment = f"{each.experiment}: " if each.experiment else ""
     levels = [100 * np.mean([run.score(results.plan.metric) for run in arm.runs]) for arm in arms]
-    seconds = sum(run.seconds for arm in arms for run in [*arm.runs, *arm.trials])
+    runs = {run.folder: run for arm in arms for run in [*arm.runs, *arm.trials]}
+    seconds = sum(run.seconds for run in runs.values())
     return [
         f"{claim}: {experiment}{each.arm} against {each.against}",
         f"{levels[0]:.1f}, {levels[1]:.1f}",

@@ -201,9 +201,10 @@ class Plan(BaseModel):
         """Other layers that its runs are judged at: "ARM at LAYER" stands in `reference`."""
         if not isinstance(self.reference, dict):
             return []
+        run = [label for label, _ in _options(self.compared, self.factors.get(self.compared, []))]
         named = dict.fromkeys([*self.reference, *self.reference.values()])
-        start = f"{arm}{AT}"
-        return [name.removeprefix(start) for name in named if name.startswith(start)]
+        read = [name for name in named if name.startswith(f"{arm}{AT}") and name not in run]
+        return [name.removeprefix(f"{arm}{AT}") for name in read]
 
     def _refuse_names(self, taken: set[str]) -> None:
         tuned = {parameter.key for parameter in self.search.parameters} if self.search else set()
