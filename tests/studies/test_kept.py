@@ -141,6 +141,12 @@ def test_the_docs_draw_what_is_kept(tmp_path: Path) -> None:
     assert drawn.read_bytes().startswith(b"\x89PNG")
 
 
+def test_the_findings_are_what_the_evidence_says() -> None:
+    page = (DOCS / "findings.md").read_text("utf-8")
+    assert page.count("<!-- table of ") >= 3
+    assert findings_page().filled(page, DOCS.parent / "evidence") == page
+
+
 def test_what_was_read_names_no_place() -> None:
     purposes = ["recall by layer", "unseen evaluate --on /home/me/x.npz", "on '/home/m e/y' again"]
     given = {"test_reads": [{"purpose": purpose} for purpose in purposes]}
