@@ -281,6 +281,9 @@ def test_an_arm_is_the_network_of_another_at_another_layer(study: Study) -> None
     assert [(each.arm, each.against) for each in found] == [*told.items()]
     assert found[0].effect is not None
     assert found[0].effect.value == pytest.approx(0.03)
+    read = replace(results, runs=tuple(runs)).of("", "plain at pooled")[0].result
+    assert read is not None
+    assert (read.thirds, read.gain) == (None, None)  # those are of the run's own layer
     assert found[0].verdict == "smaller"  # the same 3 points in every class: no spread at all
     with pytest.raises(ValueError, match="as a reference"):
         plans.make(

@@ -96,7 +96,8 @@ class Run:
         }
         others = {name: sums for name, sums in rows.items() if name != "trained"}
         there = replace(kept, sums=rows["trained"], baselines=others, layers={})
-        return replace(self, result=replace(found, scores=scores), per_class=there)
+        there_too = replace(found, scores=scores, gain=None, thirds=None)
+        return replace(self, result=there_too, per_class=there)
 
     def curve(self, metric: str) -> list[float]:
         """The metric, or recall@1, on the classes to select on, of each epoch looked at."""

@@ -27,7 +27,7 @@ VERDICTS = (
     "Effect: points, paired by seed, with its 95 % interval over seeds and test classes{together}. "
     "Detectable: the true effect that is seen in 80 % of all cases."
 )
-TOGETHER = ", for all methods of an experiment together"
+TOGETHER = ", for all methods held against the same one together"
 PASSED, FAILED = "passed", "no: "
 MOST_COLUMNS = 3  # metrics that a terminal has room for
 AVERAGES = ("queries", "classes", "head", "middle", "tail")
