@@ -70,9 +70,9 @@ def chosen(plan: Plan, variant: Variant, outcomes: Mapping[str, Outcome]) -> dic
         ((key, value),) = cell.parameters.items()
         tried.setdefault(key, []).append((outcome.value, value))
     slack = plan.search.tolerance if plan.search else 0.0
-    best = {key: max(score for score, _ in found) - slack for key, found in tried.items()}
+    least = {key: max(score for score, _ in found) - slack for key, found in tried.items()}
     return {
-        key: next(value for score, value in found if score >= best[key])
+        key: next(value for score, value in found if score >= least[key])
         for key, found in tried.items()
     }
 
