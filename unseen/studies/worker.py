@@ -17,14 +17,15 @@ import optuna
 import torch
 from optuna.trial import FrozenTrial
 
+from unseen import assemble, find_data
 from unseen import config as configs
-from unseen import find_data
 from unseen.contracts import Dataset, FloatArray
 from unseen.evaluation.evaluate import Evaluation
 from unseen.experiment.items import changes_since
 from unseen.experiment.judge import judge_at
 from unseen.experiment.run import train, train_and_judge
 from unseen.experiment.run_context import RunContext, Watch, prepare
+from unseen.networks.descriptor import described
 from unseen.studies.plan import Cell, Parameter, Plan, Values
 from unseen.studies.queue import GRACE, Queue
 from unseen.studies.results import MUST_BEAT
@@ -174,8 +175,10 @@ class Worker:
             train(context, folder.path, command, watch)
             folder.note_end()
             return
-        train_and_judge(context, folder.path, command, watch)
         layers = self.plan.layers_of(cell.labels[self.plan.compared])
+        for layer in layers:  # a misspelt one is an error before any training
+            described(assemble.network(context.config), layer)
+        train_and_judge(context, folder.path, command, watch)
         folder.write_json(PER_CLASS, per_class(context, folder, self.plan.metric, layers))
 
     def _asked(self, queue: Queue, trial: FrozenTrial, cell: Cell) -> optuna.Trial:
