@@ -4,10 +4,11 @@
     proxies  the head once more, with proxy-anchor: the proxies that the next rungs start with
     last     the last layers with at least half of all weights, from activations kept at their cut
     whole    every layer, from pictures
-    larger   a head again, on larger pictures and their mirror images: where depth gains nothing
+    larger   a head again, on larger pictures and their mirror images, of a larger network where one
+             is installed: where depth gains nothing, or may gain less than this
 
-A rung is the run's config with some keys changed (`KEYS`); it starts from the best weights so far.
-What the user gave holds on every rung.
+A rung is the run's config with some keys changed (`KEYS`); it starts from the best weights so far,
+one of another `backbone` anew. What the user gave holds on every rung.
 
 Values   lr 4e-4, batches of 32, frozen batch norm: whole EfficientNet-Lite0 on Cars196 with
          proxy-anchor (its own loss.lr 0.01), by its validation classes. Small batches, because
@@ -41,7 +42,7 @@ TRAINED = {
     LARGER: "the head, larger pictures",
 }
 KEYS = (
-    *("freeze_until", "views", "picture_size", "training_sizes", "mirror", "frozen_bn"),
+    *("backbone", "freeze_until", "views", "picture_size", "training_sizes", "mirror", "frozen_bn"),
     *("smallest_crop", "transform", "loss", "miner", "sampler", "batch_size", "micro_batch"),
     *("epochs", "lr", "weight_decay", "optimiser", "schedule", "ema", "precision"),
     *("patience", "look_every", "look_pictures"),
@@ -71,7 +72,7 @@ def with_ladder(config: Config, settled: SettledConfig) -> tuple[SettledConfig, 
         raise ValueError("rungs train layers that an adapter leaves as they are: leave one out")
     if len({FIRST, *names}) != len(names) + 1:
         raise ValueError(f"rungs need names of their own, and not {FIRST!r}, got {names}")
-    return settled, [_reason(rung_config(settled, name), name) for name in names]
+    return settled, [_reason(rung_config(settled, name), name, settled.backbone) for name in names]
 
 
 def can_climb(settled: SettledConfig) -> bool:
@@ -93,11 +94,12 @@ def rung_config(config: SettledConfig, name: str) -> SettledConfig:
     return configs.make_settled(config.model_dump() | changed)
 
 
-def _reason(config: SettledConfig, name: str) -> str:
+def _reason(config: SettledConfig, name: str, backbone: str) -> str:
     sizes = "/".join(map(str, config.training_sizes)) or config.picture_size
     trained = TRAINED.get(name, name)
+    of = "" if config.backbone == backbone else f" of {config.backbone}"
     return (
-        f"ladder: {name} trains {trained}, {config.epochs} epochs at {sizes} px, "
+        f"ladder: {name} trains {trained}{of}, {config.epochs} epochs at {sizes} px, "
         f"{config.loss.name}, lr = {config.lr:g}"
     )
 
@@ -128,7 +130,7 @@ def whole(config: Config, **values: Any) -> Rung:
 
 
 def larger(config: Config, **values: Any) -> Rung:
-    """Climbed where the rungs before it gained nothing."""
+    """Climbed where the rungs before it gained nothing, unless the values say otherwise."""
     return Rung.model_validate({"name": LARGER, "after": "no gain"} | _free(config, values))
 
 

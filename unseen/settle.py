@@ -30,6 +30,7 @@ SMALL_PICTURE = 64  # up to this many pixels a picture counts as small
 USUAL_BATCH, HEAD_BATCH, USUAL_VIEWS = 56, 112, 4
 USUAL_LR, HEAD_LR, PRETRAINED_LR = 1e-3, 1e-4, 1e-4
 PHOTOGRAPHS = "efficientnet_lite0"  # the network for them, where its weights are installed
+FAMILY = (PHOTOGRAPHS, "efficientnet_lite1", "efficientnet_lite2")  # the larger the later
 
 
 def settle(config: Config, dataset: Dataset) -> tuple[SettledConfig, list[str]]:
@@ -189,7 +190,8 @@ def _settle_network(
     config: Config, small: bool, choose: Choose
 ) -> tuple[str, str | None, str | None]:
     """Photographs get pretrained layers that run once and a head that is trained, unless the user
-    names another backbone without a depth. Returns the backbone, its weights, and its cut."""
+    names another backbone without a depth or minutes. Returns the backbone, its weights, and its
+    cut."""
     backbone, why = "small_conv", "built in, needs no weights"
     if not small and has_weights(PHOTOGRAPHS):
         backbone, why = PHOTOGRAPHS, "photographs: its ImageNet weights are installed"
@@ -202,12 +204,12 @@ def _settle_network(
     weights = _settle_weights(config, backbone, choose)
     photographs = not small and backbone == PHOTOGRAPHS and weights is not None
     frozen = None if config.freeze_until == "auto" else config.freeze_until
-    climbs = config.depth != "auto" and weights is not None
+    climbs = weights is not None and (config.depth != "auto" or config.minutes is not None)
     if (photographs or climbs) and config.freeze_until == "auto" and not _needs_body(config):
         frozen = POOLED
         choose("freeze_until", frozen, "its layers know photographs, a head is trained on them")
         choose("views", 0, "a head learns from pictures as judged, layers below it from crops")
-    if photographs and config.network == PLAIN:
+    if (photographs or (climbs and backbone in FAMILY)) and config.network == PLAIN:
         choose("pooling", "avg+max", "the mean and the maximum, as in the networks of Proxy-Anchor")
         choose("embedding_size", 512, "usual with photographs")
     if frozen is None and config.views not in ("auto", 0):
@@ -252,6 +254,14 @@ def _needs_body(config: Config) -> bool:
     on_maps = any(is_on_maps(part) for part in config.regularizers)
     is_trained = on_maps or bool(config.manifold_mixup) or config.adapter is not None
     return is_trained or _has_own_head(config)
+
+
+def larger_network(config: Config, settled: SettledConfig) -> str | None:
+    """The largest of its family with weights, for who has named none; None: there is no larger."""
+    if config.backbone != "auto" or settled.weights != IMAGENET or settled.backbone not in FAMILY:
+        return None
+    larger = FAMILY[FAMILY.index(settled.backbone) + 1 :]
+    return next((name for name in reversed(larger) if has_weights(name)), None)
 
 
 def is_on_maps(part: Part) -> bool:

@@ -190,6 +190,28 @@ def test_a_head_on_trained_layers_is_judged_with_those_and_beside_the_first_star
     assert result.scores["untrained"] == before
 
 
+def test_a_rung_with_a_network_of_its_own_begins_anew_and_leaves_the_others_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gaining(monkeypatch, True, False)
+    other = '{name="other", backbone="timm:test_resnet", picture_size=24}'
+    whole = WHOLE.replace('after="gain", ', "")
+    context = context_of("refit=true", f"ladder=[{other}, {whole}]")
+    result = train_and_judge(context, tmp_path / "run", "test")
+    assert [event.start for event in of_kind(RungBegun, tmp_path / "run")] == [None, "head"]
+    assert [step.name for step in told(tmp_path / "run").chain] == ["other"]
+    assert [rung.over for rung in told(tmp_path / "run").rungs] == [None, "head", "other"]
+    assert Trained.open(tmp_path / "run").config.backbone == "timm:test_resnet"
+    assert same(weights(tmp_path / "run"), weights(tmp_path / "run/refit/rungs/other"))
+    alone = [word for word in WORDS if not word.startswith("ladder")]
+    words = [*alone, "backbone=timm:test_resnet", "picture_size=24", "refit=true"]
+    by_itself = prepare(configs.make(configs.override({}, words)))
+    expected = train_and_judge(by_itself, tmp_path / "alone", "test")
+    assert same(weights(tmp_path / "run"), weights(tmp_path / "alone"))
+    assert result.scores["trained"] == expected.scores["trained"]
+    assert result.scores["untrained"] != expected.scores["untrained"]  # that of the first rung
+
+
 @pytest.mark.slow
 def test_where_no_rung_gains_the_head_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -99,7 +99,8 @@ class Display:
                 self.epochs = event.epochs
                 self.start_training(event.steps)
             case RungBegun():
-                say(f"rung {event.name}: from the weights of {event.start}")
+                start = f"from the weights of {event.start}" if event.start else "anew"
+                say(f"rung {event.name}: {start}")
                 self.epochs = event.epochs
                 self.start_training(event.steps)
             case ClockDecided():

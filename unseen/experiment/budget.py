@@ -6,8 +6,10 @@
              that still get EPOCHS epochs, small ones first, judged a little larger than they were
              trained (H. Touvron et al., https://arxiv.org/abs/1906.06423). Where two thirds of the
              epochs are not better than their start, it ends and gives its minutes back
-    larger   where whole gains nothing: a head on larger pictures, with their mirror images, in the
-             minutes that came back: its size is chosen for these
+    larger   a head on larger pictures, with their mirror images, of a larger network where one is
+             installed: where whole gains nothing, in the minutes that came back. Where whole has
+             pictures of ROOMY of the network's own size even so, LARGER_SHARE of the minutes are
+             kept for it, and the better of the two is found out
 
 What the user gave holds. The plan becomes part of the settled config, so that a run repeats without
 the clock; where the machine turns out slower than measured, `clock.py` shortens it.
@@ -22,23 +24,24 @@ import numpy as np
 from unseen.config import Config, depth_of
 from unseen.config_tables import Rung
 from unseen.experiment.run_context import RunContext
-from unseen.experiment.speed import Speeds, speeds_of
+from unseen.experiment.speed import Line, Speeds, speeds_of
 from unseen.networks.backbone import backbone_facts
 from unseen.rungs import FIRST, LARGER, LAST, WHOLE, can_climb, cut_of_last_layers
 from unseen.rungs import larger as larger_rung
 from unseen.rungs import last as last_rung
 from unseen.rungs import proxies as proxies_rung
 from unseen.rungs import whole as whole_rung
-from unseen.settle import settle
+from unseen.settle import larger_network, settle
 
 MINUTES = 20.0  # for photographs, unless given
 CLASSES, PICTURES = 5, 400  # to validate and to train on; fewer do not say whether depth pays
 USED = 0.92  # of the minutes: the rest is for what a plan does not foresee
-HEAD, LAST_SHARE = 0.12, 0.1
+HEAD, LAST_SHARE, LARGER_SHARE = 0.12, 0.1, 0.2
 EPOCHS, FEWEST, MOST = 10, 6, 30  # of the whole network: wanted, at least, at most
 LAST_EPOCHS, LAST_VIEWS, LOOKS = 4, 2, 4
 SMALLEST, TRAINED, STEP = 96, 112, 16  # pixels of a head's pictures, of the whole network's
-LARGEST = 1.7  # pictures, in units of the network's own size
+LARGEST = 1.5  # pictures, in units of the network's own size: recipes/cub_laptop.toml
+ROOMY = 0.7  # likewise: what the whole network is trained at where a larger head is tried as well
 GROWING = (0.7, 0.85, 1.0)  # pictures over the epochs, in units of the last ones
 FASTER = 1.2  # times as fast: bfloat16 is worth its rounding
 JUDGED = 1.2  # the size they are judged at, in units of the last in training
@@ -55,28 +58,35 @@ class Work:
     test: int
     own: int
     given: int | None = None
+    larger: tuple[str, int] | None = None  # a larger network, and its own picture size
     depth: str = "auto"
 
 
 @dataclass(frozen=True)
 class Plan:
     """size: of the head's pictures; mirror: whether it sees their mirror images, too. rungs: what
-    the others change, with their minutes. steps: what each is to take, in the order they come."""
+    the others change, with their minutes. steps: what each is to take, in the order they come.
+    minutes: the longest way, which is not all of them where one comes only instead of another."""
 
     size: int
     mirror: bool
     rungs: dict[str, dict[str, Any]]
     steps: dict[str, float]
+    minutes: float
+
+
+@dataclass(frozen=True)
+class Step:
+    """A rung that fits. seconds: to train it; judging: after all, where it is the one kept."""
+
+    values: dict[str, Any]
+    seconds: float
+    judging: float
 
     @property
-    def minutes(self) -> float:
-        """Of the longest way: the whole network, or one that gives up and a larger head."""
-        first = sum(self.steps.get(name, 0.0) for name in (FIRST, LAST))
-        ways = [self.steps.get(WHOLE, 0.0) + self.steps["judging"]]
-        if LARGER in self.rungs:
-            given_up = self.steps.get(WHOLE, 0.0) * _given_up(self.rungs)
-            ways.append(given_up + self.steps[LARGER] + self.rungs[LARGER]["minutes_after"])
-        return first + max(ways)
+    def given_up(self) -> float:
+        """Seconds after which a whole network ends that is not better than its start."""
+        return self.seconds * self.values["patience"] / self.values["epochs"]
 
 
 def plan(work: Work, speed: Speeds) -> Plan:
@@ -93,82 +103,123 @@ class _Planner:
         self.chosen = work.train + work.validation
 
     def plan(self) -> Plan:
-        work, mirror = self.work, False
         size = _largest(self.sizes(1.0), lambda s: self.embed(s) <= HEAD * self.total)
-        steps, rungs = {FIRST: START + self.embed(size) + TRAINING}, dict[str, dict[str, Any]]()
-        if work.depth != FIRST:
-            cost = self.last(size)
-            fits = sum(steps.values()) + cost + self.judging(size, 1, size) <= self.total
-            if work.depth == LAST or (fits and cost <= LAST_SHARE * self.total):
-                rungs[LAST], steps[LAST] = {"epochs": LAST_EPOCHS, "views": LAST_VIEWS}, cost
-        left = self.total - sum(steps.values())
-        judging = self.judging(size, 1, size)
-        if work.depth in ("auto", WHOLE) and (found := self.whole(left, size)) is not None:
-            rungs[WHOLE], steps[WHOLE] = found
-            judging = self.judging(rungs[WHOLE]["picture_size"], 2, size)
-        if self.speed.bf16 >= FASTER:
-            for values in rungs.values():
-                values["precision"] = "bf16"
-        if not rungs:  # a head is all there is time for: on the largest pictures that fit
-            size = _largest(self.sizes(LARGEST), lambda s: self.alone(s) <= self.total)
-            mirror = self.alone(size, 2) <= self.total
-            steps = {FIRST: START + (1 + mirror) * self.embed(size) + TRAINING}
-            judging = self.judging(size, 1 + mirror)
-        else:
-            left -= steps.get(WHOLE, 0.0) * _given_up(rungs)
-            if (found := self.larger(left, size)) is not None:
-                rungs[LARGER], steps[LARGER] = found
-        steps["judging"] = judging
-        minutes = {name: round(seconds / 60, 1) for name, seconds in steps.items()}
-        after = dict.fromkeys(rungs, minutes["judging"])
-        if LARGER in rungs:
-            after[LARGER] = self.judging(rungs[LARGER]["picture_size"], 2, size) / 60
-        if LAST in rungs:
-            after[LAST] += minutes.get(WHOLE, 0.0) / 2
-        for name, values in rungs.items():
-            values |= {"minutes": minutes[name], "minutes_after": round(after[name], 1)}
-        return Plan(size, mirror, rungs, minutes)
+        first = START + self.embed(size) + TRAINING
+        rungs = self.deeper(size, first)
+        if not rungs:
+            return self.head_alone()
+        last, whole, larger = (rungs.get(name) for name in (LAST, WHOLE, LARGER))
+        judging = whole.judging if whole else self.judging(size, 1, size)
+        after, way = dict.fromkeys(rungs, judging), first + (last.seconds if last else 0.0)
+        ways = [way + (whole.seconds if whole else 0.0) + judging]
+        if larger is not None:
+            after[LARGER] = larger.judging
+            if whole is not None and larger.values["after"] == "any":
+                way += whole.seconds
+                after[WHOLE] = larger.seconds + max(judging, larger.judging)
+            elif whole is not None:
+                way += whole.given_up
+            ways.append(way + larger.seconds + larger.judging)
+        if last is not None and whole is not None:
+            after[LAST] += whole.seconds / 2
+        seconds = {FIRST: first} | {name: rung.seconds for name, rung in rungs.items()}
+        seconds["judging"] = max(judging, larger.judging) if larger is not None else judging
+        values = {
+            name: rung.values | {"minutes": _minutes(rung.seconds), "minutes_after": _minutes(left)}
+            for (name, rung), left in zip(rungs.items(), after.values(), strict=True)
+        }
+        steps = {name: _minutes(value) for name, value in seconds.items()}
+        return Plan(size, False, values, steps, max(ways) / 60)
 
-    def sizes(self, most: float) -> list[int]:
+    def head_alone(self) -> Plan:
+        """A head is all there is time for: on the largest pictures that fit."""
+
+        def trained(size: int, passes: int) -> float:
+            return START + passes * self.embed(size) + TRAINING
+
+        def alone(size: int, passes: int = 1) -> float:
+            return trained(size, passes) + self.judging(size, passes)
+
+        size = _largest(self.sizes(LARGEST), lambda s: alone(s) <= self.total)
+        passes = 2 if alone(size, 2) <= self.total else 1
+        steps = {FIRST: trained(size, passes), "judging": self.judging(size, passes)}
+        minutes = {name: _minutes(seconds) for name, seconds in steps.items()}
+        return Plan(size, passes == 2, {}, minutes, alone(size, passes) / 60)
+
+    def deeper(self, size: int, first: float) -> dict[str, Step]:
+        """The rungs below a head with pictures of this size, which takes so long."""
+        if self.work.depth == FIRST:
+            return {}
+        found, left = dict[str, Step](), self.total - first
+        last = self.last(size)
+        fits = last.seconds + last.judging <= left and last.seconds <= LAST_SHARE * self.total
+        if fits or self.work.depth == LAST:
+            found[LAST] = last
+            left -= last.seconds
+        if self.work.depth != LAST:
+            found |= self.both(left, size) or self.whole(left, size)
+        if self.speed.bf16 >= FASTER:
+            for name in found.keys() & {LAST, WHOLE}:
+                found[name].values["precision"] = "bf16"
+        if found and LARGER not in found:
+            left -= found[WHOLE].given_up if WHOLE in found else 0.0
+            found |= self.larger(left, left, size, after="no gain")
+        return found
+
+    def sizes(self, most: float, own: int | None = None) -> list[int]:
         """To choose from, the largest first."""
         if self.work.given is not None:
             return [self.work.given]
-        return list(range(int(self.work.own * most) // STEP * STEP, SMALLEST - 1, -STEP))
+        return list(range(int((own or self.work.own) * most) // STEP * STEP, SMALLEST - 1, -STEP))
 
-    def embed(self, size: int) -> float:
+    def embed(self, size: int, line: Line | None = None) -> float:
         """All that is trained and validated on, once."""
-        return self.chosen * self.speed.embed.at(size)
+        return self.chosen * (line or self.speed.embed).at(size)
 
-    def judging(self, size: int, passes: int, head: int | None = None) -> float:
+    def judging(
+        self, size: int, passes: int, head: int | None = None, line: Line | None = None
+    ) -> float:
         """The test classes through the network so often, once at the head's size if that is another
         training, as raw pixels; scores and report."""
-        pictures = passes * self.speed.embed.at(size) + self.speed.embed.at(32)
+        pictures = passes * (line or self.speed.embed).at(size) + self.speed.embed.at(32)
         pictures += 0.0 if head is None else self.speed.embed.at(head)
         return self.work.test * (pictures + PER_ITEM) + REPORT
 
-    def alone(self, size: int, passes: int = 1) -> float:
-        return START + passes * self.embed(size) + TRAINING + self.judging(size, passes)
-
-    def last(self, size: int) -> float:
+    def last(self, size: int) -> Step:
         passes = LAST_VIEWS * self.work.train + 2 * self.work.validation
         steps = LAST_EPOCHS * self.chosen
-        return passes * self.speed.embed.at(size) + steps * self.speed.rest.at(size)
+        seconds = passes * self.speed.embed.at(size) + steps * self.speed.rest.at(size)
+        values = {"epochs": LAST_EPOCHS, "views": LAST_VIEWS}
+        return Step(values, seconds, self.judging(size, 1, size))
 
-    def whole(self, left: float, head: int) -> tuple[dict[str, Any], float] | None:
-        """The largest pictures that get enough epochs; None: there is no time for the fewest."""
-        found = None
+    def both(self, left: float, head: int) -> dict[str, Step]:
+        """The whole network and a larger head, where that leaves pictures that are not small."""
+        share = LARGER_SHARE * self.total
+        if not (found := self.larger(share, left, head, after="any")):
+            return {}
+        larger = found[LARGER]
+        whole = self.whole(left - larger.seconds, head, least=larger.judging)
+        if not whole or whole[WHOLE].values["training_sizes"][-1] < ROOMY * self.work.own:
+            return {}
+        return whole | found
+
+    def whole(self, left: float, head: int, least: float = 0.0) -> dict[str, Step]:
+        """The largest pictures that get enough epochs; none: there is no time for the fewest.
+        least: seconds that judging takes in any case."""
+        found = dict[str, Step]()
         for size in reversed([s for s in self.sizes(1.0) if s >= TRAINED or self.work.given]):
             values = self.at(size)
             look = 4 * self.work.validation * self.speed.embed.at(values["picture_size"])
-            time = left - self.judging(values["picture_size"], 2, head) - (LOOKS + 2) * look
+            judging = self.judging(values["picture_size"], 2, head)
+            time = left - max(judging, least) - (LOOKS + 2) * look
             sizes = values["training_sizes"]
             each = self.work.train * float(np.mean([self.speed.train.at(s) for s in sizes]))
             epochs = min(MOST, int(time / each)) if time > 0 else 0
-            if epochs >= (FEWEST if found is None else EPOCHS):
+            if epochs >= (EPOCHS if found else FEWEST):
                 every = -(-epochs // LOOKS)
                 values |= {"epochs": epochs, "look_every": every}
                 values |= {"patience": max(2 * every, 2 * epochs // 3)}
-                found = values, epochs * each + (LOOKS + 2) * look
+                found[WHOLE] = Step(values, epochs * each + (LOOKS + 2) * look, judging)
         return found
 
     def at(self, size: int) -> dict[str, Any]:
@@ -179,23 +230,38 @@ class _Planner:
         judged = min(self.work.own, round(size * JUDGED / STEP) * STEP)
         return {"picture_size": max(size, judged), "training_sizes": growing}
 
-    def larger(self, left: float, size: int) -> tuple[dict[str, Any], float] | None:
-        def cost(s: int) -> float:
-            return 2 * self.embed(s) + TRAINING
+    def larger(self, most: float, left: float, head: int, after: str) -> dict[str, Step]:
+        """A head on the largest pictures that take `most`, and fit into what is left with judging:
+        of the larger network, else of the same one. None where they are no larger than those of the
+        first head."""
+        if self.work.given is not None:
+            return {}
+        found = None
+        if self.work.larger is not None and self.speed.larger is not None:
+            name, own = self.work.larger
+            found = self.head_on(self.sizes(LARGEST, own), self.speed.larger, most, left, head)
+            if found is not None:
+                found.values["backbone"] = name
+        found = found or self.head_on(self.sizes(LARGEST), self.speed.embed, most, left, head)
+        if found is None:
+            return {}
+        found.values["after"] = after
+        return {LARGER: found}
 
-        def fits(s: int) -> bool:
-            return cost(s) + self.judging(s, 2, size) <= left
+    def head_on(
+        self, sizes: list[int], line: Line, most: float, left: float, head: int
+    ) -> Step | None:
+        """The first of these sizes that fits, larger than that of the first head."""
+        for size in sizes:
+            seconds = 2 * self.embed(size, line) + TRAINING
+            judging = self.judging(size, 2, head, line)
+            if size > head and seconds <= most and seconds + judging <= left:
+                return Step({"picture_size": size, "mirror": True}, seconds, judging)
+        return None
 
-        found = _largest(self.sizes(LARGEST), fits)
-        if self.work.given is not None or found <= size or not fits(found):
-            return None
-        return {"picture_size": found, "mirror": True}, cost(found)
 
-
-def _given_up(rungs: dict[str, dict[str, Any]]) -> float:
-    """After which share of its epochs a whole network ends that is not better than its start."""
-    whole = rungs.get(WHOLE)
-    return 0.0 if whole is None else whole["patience"] / whole["epochs"]
+def _minutes(seconds: float) -> float:
+    return round(seconds / 60, 1)
 
 
 def _largest(sizes: list[int], fits: Callable[[int], bool]) -> int:
@@ -203,7 +269,9 @@ def _largest(sizes: list[int], fits: Callable[[int], bool]) -> int:
     return next((size for size in sizes if fits(size)), sizes[-1])
 
 
-def planned(context: RunContext, measure: Callable[[RunContext], Speeds] = speeds_of) -> RunContext:
+def planned(
+    context: RunContext, measure: Callable[[RunContext, str | None], Speeds] = speeds_of
+) -> RunContext:
     """A run with its plan: of photographs that a network knows, and where a budget was given."""
     asked = context.asked
     assert asked is not None, "a stored run is not planned again"
@@ -214,13 +282,16 @@ def planned(context: RunContext, measure: Callable[[RunContext], Speeds] = speed
         return context
     if asked.depth == "auto" and (few := _too_few(context)):
         return replace(context, reasons=[*context.reasons, f"depth = head: {few}"])
-    config, made = context.config, context.processes.agreed(lambda: measure(_as_deep(context)))
-    own, split = backbone_facts(config.backbone).input_spec.size, context.split
+    config, split = context.config, context.split
+    larger = larger_network(asked, config)
+    made = context.processes.agreed(lambda: measure(_as_deep(context), larger))
+    own = _own_size(config.backbone)
     given = asked.picture_size if isinstance(asked.picture_size, int) else None
     if context.device.type != "cpu":  # no need to make pictures smaller than a network wants them
         given = given or own
     counts = (len(split.train), len(split.validation), len(split.test))
-    work = Work(minutes, *counts, own, given, asked.depth)
+    other = None if larger is None else (larger, _own_size(larger))
+    work = Work(minutes, *counts, own, given, other, asked.depth)
     found = plan(work, made)
     values: dict[str, Any] = {"minutes": minutes, "picture_size": found.size}
     values["ladder"] = _rungs(asked, found, config.backbone)
@@ -231,6 +302,10 @@ def planned(context: RunContext, measure: Callable[[RunContext], Speeds] = speed
     data = [line for line in context.reasons if line.startswith("data.")]
     told = _reasons(work, found, made, is_usual=asked.minutes is None)
     return replace(context, config=settled, reasons=data + reasons + told, plan=told)
+
+
+def _own_size(backbone: str) -> int:
+    return backbone_facts(backbone).input_spec.size
 
 
 def _as_deep(context: RunContext) -> RunContext:

@@ -1,7 +1,8 @@
 """The way down from the head: last layers, then the whole network, while validation classes gain.
 
 Each rung is an ordinary training (`Fit`) in `rungs/<name>/` of the run's folder, which begins with
-the best weights so far, or with those of a rung that `leads` and has its loss. A rung is kept where
+the best weights so far of its backbone, or with those of a rung that `leads` and has its loss; anew
+where no rung before it has its backbone. A rung is kept where
 its gain in recall@1 over the best, on the same queries of the validation classes, is larger than
 its standard error over classes; the next one is climbed as its `after` says. The kept weights
 become the run's own; every rung's score is in the selection, which the result and the report show.
@@ -69,7 +70,8 @@ def climb(first: Fit, selection: Selection, clock: Clock) -> Selection:
     best = Climbed(
         FIRST, rung_config(context.config, FIRST), folder, selection, _answers(folder, first)
     )
-    records, chains, gained, leader = [_record(best)], {FIRST: [best]}, True, best
+    records, chains, gained = [_record(best)], {FIRST: [best]}, True
+    starts = [(best, True)]  # rungs that later ones may begin with, and whether each gained
     for rung in context.config.ladder:
         if rung.after != "any" and gained != (rung.after == "gain"):
             continue
@@ -78,9 +80,9 @@ def climb(first: Fit, selection: Selection, clock: Clock) -> Selection:
         share = 1.0 if config.depth == FIRST else LEAST
         if not clock.allows(rung.name, rung.minutes, rung.minutes_after, share):
             continue
-        start = leader if have_same_objective(leader.config, config) else best
+        start = _start_of(config, starts)
         reached = _climbed(first, rung, start, clock)
-        chains[rung.name] = [*chains[start.name], reached]
+        chains[rung.name] = [*(chains[start.name] if start else []), reached]
         gain, error = gain_of(best.right, reached.right, labels, context.config.seed)
         gained = gain.value > error or not is_judged
         ended = _ended(reached, best, gain, error, gained)
@@ -89,7 +91,7 @@ def climb(first: Fit, selection: Selection, clock: Clock) -> Selection:
         if gained:
             best = reached
         if gained or rung.leads:
-            leader = reached
+            starts.append((reached, gained))
         clock.keep()
     links = [ChainLink(rung.name, rung.selection.epoch + 1) for rung in chains[best.name]]
     facts = Ladder(best.name, links, len(labels.unique()), records)
@@ -98,6 +100,15 @@ def climb(first: Fit, selection: Selection, clock: Clock) -> Selection:
     selection = replace(best.selection, ladder=facts)
     write_selection(folder, selection)
     return selection
+
+
+def _start_of(config: SettledConfig, starts: list[tuple[Climbed, bool]]) -> Climbed | None:
+    """The newest rung with the same backbone: one that gained, or that has the same loss."""
+    for rung, gained in reversed(starts):
+        fits = gained or have_same_objective(rung.config, config)
+        if fits and rung.config.backbone == config.backbone:
+            return rung
+    return None
 
 
 def gain_of(before: Tensor, after: Tensor, labels: Tensor, seed: int) -> tuple[Interval, float]:
@@ -144,18 +155,22 @@ def tell(folder: RunFolder, watch: Watch, event: Kept) -> None:
     watch.tell(event)
 
 
-def _climbed(first: Fit, rung: Rung, best: Climbed, clock: Clock) -> Climbed:
-    """Trains a rung, or goes on with it; one that has come to its end is read."""
+def _climbed(first: Fit, rung: Rung, before: Climbed | None, clock: Clock) -> Climbed:
+    """Trains a rung, or goes on with it; one that has come to its end is read. before: the rung it
+    begins with; None: anew."""
     config = rung_config(first.context.config, rung.name)
     context, folder = replace(first.context, config=config), rung_folder(first.folder, rung.name)
     length = Length(clock, rung.name, rung.minutes_after, again=True)
     steps = len(sampler_of(context))
-    tell(first.folder, first.watch, RungBegun(rung.name, best.name, config.epochs, steps))
+    start = None if before is None else before.name
+    tell(first.folder, first.watch, RungBegun(rung.name, config.epochs, steps, start))
     if folder.holds(END):
         length.begun(folder.read(END, RungEnd).epochs, config.epochs)
     else:
-        start = starting_from(best.folder, have_same_objective(best.config, config))
-        fit = Fit(context, folder, first.watch, start=start, length=length)
+        begins = None
+        if before is not None:
+            begins = starting_from(before.folder, have_same_objective(before.config, config))
+        fit = Fit(context, folder, first.watch, start=begins, length=length)
         selection = fit.run()
         _answers(folder, fit)
         folder.write_json(END, RungEnd(selection, fit.trainer.place.epoch))
@@ -205,6 +220,7 @@ def _record(rung: Climbed, ended: RungEnded | None = None) -> RungScore:
     return RungScore(
         **(facts if ended is None else vars(ended)),
         depth=config.depth,
+        backbone=config.backbone,
         epoch=rung.selection.epoch,
         epochs=config.epochs,
         loss=config.loss.name,

@@ -95,7 +95,7 @@ def _trained_again(
         if fit.epochs < link.epochs:
             return None
         start, before = place, context.config
-    assert start is not None, "a chain has the head at least"
+    assert start is not None, "a chain has a rung at least"
     return start
 
 

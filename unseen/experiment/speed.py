@@ -34,6 +34,9 @@ BATCH, MEASURED = 32, 2  # pictures in a step; steps, after one that warms up
 BUSY = 0.9  # of the time, a core that is used computes
 AGE = 24 * 3600.0  # seconds that a measurement is good for
 
+Now = Callable[[], float]  # seconds
+Measure = Callable[[RunContext, Now], float]
+
 
 @dataclass(frozen=True)
 class Line:
@@ -55,49 +58,53 @@ class Line:
 @dataclass(frozen=True)
 class Speeds:
     """embed: read, prepared and through the network. train: the same in a step of all layers.
-    rest: a step of the last layers alone, on kept activations. bf16: how many times as fast a step
-    is in it; 1 on a CPU, where it is not asked for."""
+    rest: a step of the last layers alone, on kept activations. larger: embedded by a larger
+    network, where there is one. bf16: how many times as fast a step is in it; 1 on a CPU, where it
+    is not asked for."""
 
     embed: Line
     train: Line
     rest: Line
+    larger: Line | None = None
     bf16: float = 1.0
 
 
-def speeds_of(context: RunContext, now: Callable[[], float] | None = None) -> Speeds:
-    """Measured here, today or now, for the run's processes and threads together."""
-    path = cache_folder() / "speeds" / f"{_key(context)}.json"
+def speeds_of(context: RunContext, larger: str | None = None, now: Now | None = None) -> Speeds:
+    """Measured here, today or now, for the run's processes and threads together. larger: another
+    backbone that a head may be trained on."""
+    path = cache_folder() / "speeds" / f"{_key(context, larger)}.json"
     if path.exists() and time.time() - path.stat().st_mtime < AGE:
         kept = json.loads(path.read_text())
-        embed, train, rest = (Line(**kept[name]) for name in ("embed", "train", "rest"))
-        return Speeds(embed, train, rest, kept["bf16"])
+        bf16 = kept.pop("bf16")
+        return Speeds(**{k: line and Line(**line) for k, line in kept.items()}, bf16=bf16)
     config, on_cpu = context.config, context.device.type == "cpu"
     cores = BUSY * config.shares * config.threads if on_cpu else 1.0
     clock = now or (time.process_time if on_cpu else time.perf_counter)
     with computing(context):
-        found = measured(context, lambda: clock() / cores)
+        found = measured(context, larger, lambda: clock() / cores)
     replace_bytes(path, json.dumps(asdict(found)).encode())
     return found
 
 
-def measured(context: RunContext, now: Callable[[], float]) -> Speeds:
+def measured(context: RunContext, larger: str | None, now: Now) -> Speeds:
     """On some of the run's pictures, at half and at five sixths of its own size."""
     own = context.config.picture_size
     assert own is not None, "only runs on pictures are planned"
     small, large = (max(32, round(own * share / 32) * 32) for share in (0.5, 5 / 6))
     large = max(large, small + 32)
     cut = cut_of_last_layers(context.config.backbone, own)
-    pairs = [(_embedding, None), (_training, None), (_training, cut)]
-    times = [
-        [measure(_at(context, size, layer), now) for size in (small, large)]
-        for measure, layer in pairs
-    ]
-    embed, train, rest = (Line.through(small, s, large, m) for s, m in times)
+
+    def line(measure: Measure, layer: str | None = None, **more: Any) -> Line:
+        times = [measure(_at(context, size, layer, **more), now) for size in (small, large)]
+        return Line.through(small, times[0], large, times[1])
+
+    embed, train, rest = line(_embedding), line(_training), line(_training, cut)
+    other = None if larger is None else line(_embedding, backbone=larger)
     bf16 = 1.0
     if context.device.type != "cpu":
         half = _at(context, large, None, precision="bf16")
-        bf16 = times[1][1] / _training(half, now)
-    return Speeds(embed, train, rest, bf16)
+        bf16 = train.at(large) / _training(half, now)
+    return Speeds(embed, train, rest, other, bf16)
 
 
 def _at(context: RunContext, size: int, layer: str | None, **more: Any) -> RunContext:
@@ -108,7 +115,7 @@ def _at(context: RunContext, size: int, layer: str | None, **more: Any) -> RunCo
     return replace(context, config=config, processes=Processes())
 
 
-def _embedding(context: RunContext, now: Callable[[], float]) -> float:
+def _embedding(context: RunContext, now: Now) -> float:
     network = assemble.network(context.config).to(context.device)
     _, transform = assemble.picture_transforms(context.config, network)
     items = context.split.train[: 2 * BATCH * MEASURED]
@@ -118,7 +125,7 @@ def _embedding(context: RunContext, now: Callable[[], float]) -> float:
     return (now() - began) / len(items)
 
 
-def _training(context: RunContext, now: Callable[[], float]) -> float:
+def _training(context: RunContext, now: Now) -> float:
     config, split, labels = context.config, context.split, context.dataset.labels
     sampler = sampler_of(context)
     class_of = training_classes(labels, split.train)
@@ -140,11 +147,11 @@ def _kept(prefix: nn.Module, batch: Batch) -> Batch:
     return Batch(prefix(batch.images), batch.labels, batch.indices)
 
 
-def _key(context: RunContext) -> str:
+def _key(context: RunContext, larger: str | None) -> str:
     config = context.config
     gpu = torch.cuda.get_device_name() if config.device.startswith("cuda") else ""
     machine = [platform.platform(), _processor(), os.cpu_count(), gpu, torch.__version__]
-    network = [config.backbone, config.pooling, config.precision]
+    network = [config.backbone, config.pooling, config.precision, larger]
     cores = [config.shares, config.threads, config.workers]
     sentences = [*machine, *network, *cores, context.dataset.fingerprint()]
     return hashlib.sha256(json.dumps(sentences).encode()).hexdigest()[:24]

@@ -192,18 +192,20 @@ class LadderRow:
 
 def ladder(climbed: Ladder, plan: list[str]) -> Part:
     """The rungs in the order they were climbed, and how the minutes were to be used."""
-    rows = [_ladder_row(rung, rung.name == climbed.kept) for rung in climbed.rungs]
+    own = climbed.rungs[0].backbone
+    rows = [_ladder_row(rung, rung.name == climbed.kept, own) for rung in climbed.rungs]
     return Part.of("reports/ladder", "Ladder", rows=rows, plan=plan, classes=climbed.classes)
 
 
-def _ladder_row(rung: RungScore, is_kept: bool) -> LadderRow:
+def _ladder_row(rung: RungScore, is_kept: bool, backbone: str | None) -> LadderRow:
     gain, low, high = (
         "" if value is None else f"{100 * value:+.1f}" for value in (rung.gain, rung.low, rung.high)
     )
     shown = [*dict.fromkeys([*rung.training_sizes, rung.picture_size])]
+    other = "" if rung.backbone == backbone else f", {rung.backbone}"
     return LadderRow(
         name=rung.name,
-        trained=TRAINED.get(rung.name, "as its keys say"),
+        trained=TRAINED.get(rung.name, "as its keys say") + other,
         pixels=" → ".join(map(str, shown)),
         epoch=f"{rung.epoch + 1} of {rung.epochs}" if rung.epoch >= 0 else "its start",
         recall=rung.recall,

@@ -108,9 +108,9 @@ class RungBegun:
     epoch."""
 
     name: str
-    start: str  # the rung it starts from
     epochs: int
     steps: int
+    start: str | None = None  # the rung it starts from; None: it begins anew
 
 
 @dataclass(frozen=True, config=CHECKED)

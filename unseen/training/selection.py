@@ -56,6 +56,7 @@ class RungScore:
     training_sizes: list[int]
     recall: float
     kept: bool
+    backbone: str | None = None  # None: from before a rung could have its own
     over: str | None = None
     gain: float | None = None
     low: float | None = None
