@@ -49,10 +49,11 @@ class WeightedPart(Part):
 
 
 class Rung(BaseModel):
-    """One more training that starts from the best weights so far, and the keys in which it differs
-    from the run (`rungs.py`). after: climbed where the rung before it gained on the validation
-    classes, or did not. leads: those after it with the same loss start from its weights even if it
-    gained nothing, until one does. minutes: planned for it, and left for what comes after it."""
+    """One more training that starts from the best weights so far of its backbone, and the keys in
+    which it differs from the run (`rungs.py`). after: climbed where the rung before it gained on
+    the validation classes, or did not. leads: those after it with the same loss start from its
+    weights even if it gained nothing, until one does. minutes: planned for it, left for what comes
+    after it, and, where it is the one kept, for judging."""
 
     model_config = ConfigDict(frozen=True, extra="allow", strict=True)
 
@@ -61,6 +62,7 @@ class Rung(BaseModel):
     leads: bool = False
     minutes: float | None = None
     minutes_after: float = 0.0
+    minutes_judging: float | None = None  # None, in older runs: all that comes after it
 
     @property
     def values(self) -> dict[str, Any]:

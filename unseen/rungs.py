@@ -27,8 +27,8 @@ from unseen import networks
 from unseen.config import PLAIN, Config, SettledConfig, depth_of
 from unseen.config_tables import Rung
 from unseen.names import known
-from unseen.networks.backbone import create_backbone
-from unseen.networks.head import Head
+from unseen.networks.backbone import IMAGENET, backbone_facts, create_backbone
+from unseen.networks.head import PRINCIPAL, Head
 from unseen.networks.network import EmbeddingNetwork
 from unseen.networks.taps import POOLED
 from unseen.relevance import CLASSES
@@ -72,7 +72,11 @@ def with_ladder(config: Config, settled: SettledConfig) -> tuple[SettledConfig, 
         raise ValueError("rungs train layers that an adapter leaves as they are: leave one out")
     if len({FIRST, *names}) != len(names) + 1:
         raise ValueError(f"rungs need names of their own, and not {FIRST!r}, got {names}")
-    return settled, [_reason(rung_config(settled, name), name, settled.backbone) for name in names]
+    trained = {name: rung_config(settled, name) for name in names}
+    for name, rung in trained.items():
+        if rung.backbone != settled.backbone:
+            _check_other_network(rung, name)
+    return settled, [_reason(rung, name, settled.backbone) for name, rung in trained.items()]
 
 
 def can_climb(settled: SettledConfig) -> bool:
@@ -92,6 +96,21 @@ def rung_config(config: SettledConfig, name: str) -> SettledConfig:
         changed |= rung.values
     changed["depth"] = depth_of(changed.get("freeze_until", config.freeze_until))
     return configs.make_settled(config.model_dump() | changed)
+
+
+def _check_other_network(config: SettledConfig, name: str) -> None:
+    """A rung on another network than the run's: what it cannot have is an error before training."""
+    if config.weights not in (None, IMAGENET):
+        raise ValueError(
+            f"rung {name} has a backbone of its own, {config.backbone}, and weights = "
+            f"{config.weights} are for another: leave one out"
+        )
+    pooled = backbone_facts(config.backbone).num_features
+    if config.head.start == PRINCIPAL and config.embedding_size > pooled:
+        raise ValueError(
+            f"rung {name}: head.start = {PRINCIPAL} needs embedding_size <= {pooled}, what "
+            f"{config.backbone} gives, got {config.embedding_size}"
+        )
 
 
 def _reason(config: SettledConfig, name: str, backbone: str) -> str:
@@ -130,8 +149,11 @@ def whole(config: Config, **values: Any) -> Rung:
 
 
 def larger(config: Config, **values: Any) -> Rung:
-    """Climbed where the rungs before it gained nothing, unless the values say otherwise."""
-    return Rung.model_validate({"name": LARGER, "after": "no gain"} | _free(config, values))
+    """Climbed where the rungs before it gained nothing, unless the values say otherwise. It may be
+    of another network where the user named none."""
+    network = {key: values.pop(key) for key in ("backbone",) if key in values}
+    usual = {"name": LARGER, "after": "no gain"}
+    return Rung.model_validate(usual | _free(config, values) | network)
 
 
 def _rung(config: Config, name: str, what: dict[str, Any], usual: dict[str, Any]) -> Rung:

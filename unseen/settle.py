@@ -190,8 +190,8 @@ def _settle_network(
     config: Config, small: bool, choose: Choose
 ) -> tuple[str, str | None, str | None]:
     """Photographs get pretrained layers that run once and a head that is trained, unless the user
-    names another backbone without a depth or minutes. Returns the backbone, its weights, and its
-    cut."""
+    names another backbone without a depth or, of this family, minutes. Returns the backbone, its
+    weights, and its cut."""
     backbone, why = "small_conv", "built in, needs no weights"
     if not small and has_weights(PHOTOGRAPHS):
         backbone, why = PHOTOGRAPHS, "photographs: its ImageNet weights are installed"
@@ -204,12 +204,15 @@ def _settle_network(
     weights = _settle_weights(config, backbone, choose)
     photographs = not small and backbone == PHOTOGRAPHS and weights is not None
     frozen = None if config.freeze_until == "auto" else config.freeze_until
-    climbs = weights is not None and (config.depth != "auto" or config.minutes is not None)
+    climbs = weights is not None and (
+        config.depth != "auto" or (not small and _is_budgeted(config, backbone))
+    )
     if (photographs or climbs) and config.freeze_until == "auto" and not _needs_body(config):
         frozen = POOLED
         choose("freeze_until", frozen, "its layers know photographs, a head is trained on them")
         choose("views", 0, "a head learns from pictures as judged, layers below it from crops")
-    if (photographs or (climbs and backbone in FAMILY)) and config.network == PLAIN:
+    is_planned = not small and backbone in FAMILY and climbs
+    if (photographs or is_planned) and config.network == PLAIN:
         choose("pooling", "avg+max", "the mean and the maximum, as in the networks of Proxy-Anchor")
         choose("embedding_size", 512, "usual with photographs")
     if frozen is None and config.views not in ("auto", 0):
@@ -254,6 +257,12 @@ def _needs_body(config: Config) -> bool:
     on_maps = any(is_on_maps(part) for part in config.regularizers)
     is_trained = on_maps or bool(config.manifold_mixup) or config.adapter is not None
     return is_trained or _has_own_head(config)
+
+
+def _is_budgeted(config: Config, backbone: str) -> bool:
+    """Whether minutes decide how deep a named network of the family is trained."""
+    is_free = not config.ladder and "test" not in (config.select, config.monitor)
+    return config.minutes is not None and backbone in FAMILY and is_free
 
 
 def larger_network(config: Config, settled: SettledConfig) -> str | None:

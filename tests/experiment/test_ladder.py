@@ -208,8 +208,26 @@ def test_a_rung_with_a_network_of_its_own_begins_anew_and_leaves_the_others_thei
     by_itself = prepare(configs.make(configs.override({}, words)))
     expected = train_and_judge(by_itself, tmp_path / "alone", "test")
     assert same(weights(tmp_path / "run"), weights(tmp_path / "alone"))
-    assert result.scores["trained"] == expected.scores["trained"]
-    assert result.scores["untrained"] != expected.scores["untrained"]  # that of the first rung
+    assert result.scores == expected.scores  # beside its own start, not that of the first rung
+
+
+@pytest.mark.parametrize(
+    ("keys", "words", "message"),
+    [
+        ('backbone="efficientnet_lite9"', (), "unknown backbone 'efficientnet_lite9'"),
+        ('backbone="resnet50"', ("weights=x.pth",), "weights = x.pth are for another"),
+        (
+            'backbone="timm:test_resnet"',
+            ("embedding_size=200", "head.start=principal"),
+            "rung x: head.start = principal needs embedding_size <= 96",
+        ),
+    ],
+)
+def test_a_network_that_a_rung_cannot_have_is_refused_before_training(
+    keys: str, words: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        context_of(f'ladder=[{{name="x", {keys}}}]', *words)
 
 
 @pytest.mark.slow

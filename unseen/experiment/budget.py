@@ -121,12 +121,17 @@ class _Planner:
                 way += whole.given_up
             ways.append(way + larger.seconds + larger.judging)
         if last is not None and whole is not None:
-            after[LAST] += whole.seconds / 2
+            after[LAST] = after[WHOLE] + whole.seconds / 2
         seconds = {FIRST: first} | {name: rung.seconds for name, rung in rungs.items()}
         seconds["judging"] = max(judging, larger.judging) if larger is not None else judging
         values = {
-            name: rung.values | {"minutes": _minutes(rung.seconds), "minutes_after": _minutes(left)}
-            for (name, rung), left in zip(rungs.items(), after.values(), strict=True)
+            name: rung.values
+            | {
+                "minutes": _minutes(rung.seconds),
+                "minutes_after": _minutes(after[name]),
+                "minutes_judging": _minutes(rung.judging),
+            }
+            for name, rung in rungs.items()
         }
         steps = {name: _minutes(value) for name, value in seconds.items()}
         return Plan(size, False, values, steps, max(ways) / 60)
@@ -283,12 +288,12 @@ def planned(
     if asked.depth == "auto" and (few := _too_few(context)):
         return replace(context, reasons=[*context.reasons, f"depth = head: {few}"])
     config, split = context.config, context.split
-    larger = larger_network(asked, config)
-    made = context.processes.agreed(lambda: measure(_as_deep(context), larger))
     own = _own_size(config.backbone)
     given = asked.picture_size if isinstance(asked.picture_size, int) else None
     if context.device.type != "cpu":  # no need to make pictures smaller than a network wants them
         given = given or own
+    larger = None if given or asked.depth == FIRST else larger_network(asked, config)
+    made = context.processes.agreed(lambda: measure(_as_deep(context), larger))
     counts = (len(split.train), len(split.validation), len(split.test))
     other = None if larger is None else (larger, _own_size(larger))
     work = Work(minutes, *counts, own, given, other, asked.depth)

@@ -27,6 +27,7 @@ from unseen.evaluation.gain import gains, rounded
 from unseen.evaluation.long_tail import thirds
 from unseen.evaluation.retrieval_task import RetrievalTask
 from unseen.experiment.items import split_hash
+from unseen.experiment.ladder import start_of_kept
 from unseen.experiment.layers import choose_descriptor
 from unseen.experiment.orders import embed_at, while_training
 from unseen.experiment.refit import SELECTED
@@ -35,7 +36,6 @@ from unseen.experiment.run_context import (
     RunContext,
     Watch,
     computing,
-    first_context,
 )
 from unseen.experiment.run_facts import describe
 from unseen.experiment.source import Source, source_of
@@ -196,11 +196,11 @@ def embedding_spaces(
     context: RunContext, folder: RunFolder, layer: str, watch: Watch
 ) -> dict[str, Tensor]:
     """Test descriptors of the trained and the untrained network, and of principal components. Where
-    a ladder was climbed, it began with the pictures of its first rung."""
+    a ladder was climbed, the untrained one is that of the first rung that led to the kept one."""
     test, start = context.split.test, while_training(layer)
-    first = first_context(context, folder)
+    first, begun = start_of_kept(context, folder)
     network = assemble.network(first.config).to(context.device)
-    take_start(folder, network, first.config)
+    take_start(begun, network, first.config)
     source = source_of(first, network, watch)
     untrained = source.embed(test, watch.of("embedding: untrained network"), start)
     pooled = _pooled_at_start(first, source, watch)

@@ -2,11 +2,10 @@
 
 Each rung is an ordinary training (`Fit`) in `rungs/<name>/` of the run's folder, which begins with
 the best weights so far of its backbone, or with those of a rung that `leads` and has its loss; anew
-where no rung before it has its backbone. A rung is kept where
-its gain in recall@1 over the best, on the same queries of the validation classes, is larger than
-its standard error over classes; the next one is climbed as its `after` says. The kept weights
-become the run's own; every rung's score is in the selection, which the result and the report show.
-Test classes are not read.
+where no rung before it has its backbone. A rung is kept where its gain in recall@1 over the best,
+on the same queries of the validation classes, is larger than its standard error over classes; the
+next one is climbed as its `after` says. The kept weights become the run's own; every rung's score
+is in the selection, which the result and the report show. Test classes are not read.
 """
 
 from collections.abc import Callable
@@ -22,7 +21,7 @@ from unseen.config_tables import Rung
 from unseen.evaluation.evaluate import evaluate
 from unseen.experiment.clock import LEAST, Clock, Length
 from unseen.experiment.fit import Fit
-from unseen.experiment.run_context import RunContext, Watch, sampler_of
+from unseen.experiment.run_context import RunContext, Watch, begun_config, sampler_of
 from unseen.experiment.selection import SELECT_BY, TOO_FEW
 from unseen.networks.weights import fill
 from unseen.rungs import FIRST, rung_config
@@ -30,12 +29,14 @@ from unseen.statistics import Interval, bootstrap
 from unseen.training.events import Kept, RungBegun, RungEnded
 from unseen.training.journal import append
 from unseen.training.run_folder import COPIES, RunFolder
+from unseen.training.selection import FILE as SELECTION
 from unseen.training.selection import (
     ChainLink,
     Ladder,
     RungEnd,
     RungScore,
     Selection,
+    read_selection,
     write_selection,
 )
 
@@ -60,6 +61,17 @@ def kept_context(context: RunContext, selection: Selection) -> RunContext:
     if selection.ladder is None:
         return context
     return replace(context, config=rung_config(context.config, selection.ladder.kept))
+
+
+def start_of_kept(context: RunContext, folder: RunFolder) -> tuple[RunContext, RunFolder]:
+    """The run as the training of its kept network began, and where that start is kept: on the first
+    of the rungs that led to it."""
+    config = begun_config(folder)
+    if not config.ladder:
+        return context, folder
+    ladder = read_selection(folder).ladder if folder.holds(SELECTION) else None
+    name = ladder.chain[0].name if ladder is not None and ladder.chain else FIRST
+    return replace(context, config=rung_config(config, name)), rung_folder(folder, name)
 
 
 def climb(first: Fit, selection: Selection, clock: Clock) -> Selection:

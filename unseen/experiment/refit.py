@@ -109,15 +109,17 @@ def _chain(selection: Selection) -> list[ChainLink]:
 def refit_minutes(context: RunContext, selection: Selection) -> tuple[float, float]:
     """What training again was planned to take, and what is to be left after it."""
     names = [link.name for link in _chain(selection)]
-    rungs = [
-        rung  # a head has its descriptors already
-        for rung in context.config.ladder
-        if rung.name in names and rung_config(context.config, rung.name).depth != FIRST
+    rungs = [rung for rung in context.config.ladder if rung.name in names]
+    after = 0.0
+    if rungs:
+        kept = rungs[-1]
+        after = kept.minutes_after if kept.minutes_judging is None else kept.minutes_judging
+    deep = [  # a head has its descriptors already
+        rung for rung in rungs if rung_config(context.config, rung.name).depth != FIRST
     ]
-    after = max((rung.minutes_after for rung in rungs), default=0.0)
     split = context.split
     more = (len(split.train) + len(split.validation)) / len(split.train)
-    return more * sum(rung.minutes or 0.0 for rung in rungs), after
+    return more * sum(rung.minutes or 0.0 for rung in deep), after
 
 
 def all_training_classes(context: RunContext) -> RunContext:

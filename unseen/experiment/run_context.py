@@ -325,12 +325,6 @@ def stored_config(folder: RunFolder) -> SettledConfig:
     return config
 
 
-def first_context(context: RunContext, folder: RunFolder) -> RunContext:
-    """The run as its training began: on the first rung of its ladder, if it has one."""
-    config = begun_config(folder)
-    return replace(context, config=rung_config(config, FIRST)) if config.ladder else context
-
-
 def begun_config(folder: RunFolder) -> SettledConfig:
     """As it was settled when the run began."""
     folder.refuse_later_version()

@@ -23,6 +23,7 @@ from unseen.contracts import Dataset, FloatArray
 from unseen.evaluation.evaluate import Evaluation
 from unseen.experiment.items import changes_since
 from unseen.experiment.judge import judge_at
+from unseen.experiment.ladder import kept_context
 from unseen.experiment.run import train, train_and_judge
 from unseen.experiment.run_context import RunContext, Watch, prepare
 from unseen.networks.descriptor import described
@@ -179,7 +180,8 @@ class Worker:
         for layer in layers:  # a misspelt one is an error before any training
             described(assemble.network(context.config), layer)
         train_and_judge(context, folder.path, command, watch)
-        folder.write_json(PER_CLASS, per_class(context, folder, self.plan.metric, layers))
+        kept = kept_context(context, read_selection(folder))
+        folder.write_json(PER_CLASS, per_class(kept, folder, self.plan.metric, layers))
 
     def _asked(self, queue: Queue, trial: FrozenTrial, cell: Cell) -> optuna.Trial:
         """The trial with a sampler that depends on nothing but the plan and the trials before."""

@@ -104,8 +104,7 @@ class Refitted:
 
 @dataclass(frozen=True, config=CHECKED)
 class RungBegun:
-    """A training deeper than the one before, from the weights of another rung. steps: of one
-    epoch."""
+    """One more training of a ladder. steps: of one epoch."""
 
     name: str
     epochs: int
