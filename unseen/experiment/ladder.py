@@ -3,13 +3,15 @@
 Each rung is an ordinary training (`Fit`) in `rungs/<name>/` of the run's folder, which begins with
 the best weights so far of its backbone, or with those of a rung that `leads` and has its loss; anew
 where no rung before it has its backbone. A rung is kept where its gain in recall@1 over the best,
-on the same queries of the validation classes, is larger than its standard error over classes; the
-next one is climbed as its `after` says. The kept weights become the run's own; every rung's score
-is in the selection, which the result and the report show. Test classes are not read.
+on the same queries of the validation classes, is larger than its standard error over classes; where
+recall@1 cannot tell (few classes are easily told apart), mAP@R decides likewise. The next one is
+climbed as its `after` says. The kept weights become the run's own; every rung's score is in the
+selection, which the result and the report show. Test classes are not read.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import isnan
 
 import numpy as np
 import torch
@@ -22,7 +24,7 @@ from unseen.evaluation.evaluate import evaluate
 from unseen.experiment.clock import LEAST, Clock, Length
 from unseen.experiment.fit import Fit
 from unseen.experiment.run_context import RunContext, Watch, begun_config, sampler_of
-from unseen.experiment.selection import SELECT_BY, TOO_FEW
+from unseen.experiment.selection import SELECT_BY, TIE_BY, TOO_FEW
 from unseen.networks.weights import fill
 from unseen.rungs import FIRST, rung_config
 from unseen.statistics import Interval, bootstrap
@@ -47,13 +49,15 @@ WITHIN = 0.68  # the interval of one standard error to each side
 
 @dataclass(frozen=True)
 class Climbed:
-    """A rung after its training. right: [Q] whether each validation query finds its class first."""
+    """A rung after its training. right: [Q] whether each validation query finds its class first;
+    ranked: [Q] its mAP@R, NaN in runs that were begun without it."""
 
     name: str
     config: SettledConfig
     folder: RunFolder
     selection: Selection
     right: Tensor
+    ranked: Tensor
 
 
 def kept_context(context: RunContext, selection: Selection) -> RunContext:
@@ -80,7 +84,7 @@ def climb(first: Fit, selection: Selection, clock: Clock) -> Selection:
     labels = context.retrieval_task(context.split.validation).query_labels()
     is_judged = len(labels.unique()) >= TOO_FEW
     best = Climbed(
-        FIRST, rung_config(context.config, FIRST), folder, selection, _answers(folder, first)
+        FIRST, rung_config(context.config, FIRST), folder, selection, *_answers(folder, first)
     )
     records, chains, gained = [_record(best)], {FIRST: [best]}, True
     starts = [(best, True)]  # rungs that later ones may begin with, and whether each gained
@@ -96,14 +100,17 @@ def climb(first: Fit, selection: Selection, clock: Clock) -> Selection:
         reached = _climbed(first, rung, start, clock)
         chains[rung.name] = [*(chains[start.name] if start else []), reached]
         gain, error = gain_of(best.right, reached.right, labels, context.config.seed)
-        gained = gain.value > error or not is_judged
-        ended = _ended(reached, best, gain, error, gained)
+        ranked, ranked_error = gain_of(best.ranked, reached.ranked, labels, context.config.seed)
+        ties = abs(gain.value) <= error
+        kept = gain.value > error or (ties and ranked.value > ranked_error) or not is_judged
+        gained = kept and reached.selection.epoch >= 0  # not by larger pictures alone
+        ended = _ended(reached, best, (gain, error), (ranked, ranked_error), kept)
         records.append(_record(reached, ended))
         tell(folder, first.watch, ended)
-        if gained:
+        if kept:
             best = reached
-        if gained or rung.leads:
-            starts.append((reached, gained))
+        if kept or rung.leads:
+            starts.append((reached, kept))
         clock.keep()
     links = [ChainLink(rung.name, rung.selection.epoch + 1) for rung in chains[best.name]]
     facts = Ladder(best.name, links, len(labels.unique()), records)
@@ -187,28 +194,40 @@ def _climbed(first: Fit, rung: Rung, before: Climbed | None, clock: Clock) -> Cl
         _answers(folder, fit)
         folder.write_json(END, RungEnd(selection, fit.trainer.place.epoch))
     selection = folder.read(END, RungEnd).selection
-    return Climbed(rung.name, config, folder, selection, _answers(folder))
+    return Climbed(rung.name, config, folder, selection, *_answers(folder))
 
 
-def _answers(folder: RunFolder, fit: Fit | None = None) -> Tensor:  # [Q]
-    """Whether each query of the validation classes finds its class first, with the kept weights."""
+def _answers(folder: RunFolder, fit: Fit | None = None) -> tuple[Tensor, Tensor]:  # [Q], [Q]
+    """Whether each query of the validation classes finds its class first, with the kept weights,
+    and its mAP@R."""
     if fit is not None and not folder.holds(ANSWERS):
         items, context = fit.context.split.validation, fit.context
         fit.network.load_state_dict(kept_tensors(folder, FILES[0]))
         embeddings = fit.source.embed(items, fit.watch.of("judging the rung"), layer=fit.layer)
         asked = context.retrieval_task(items).arguments(embeddings)
         normalise = context.config.normalise
-        score = evaluate(**asked, metrics=(SELECT_BY,), normalise=normalise, resamples=0)
-        folder.write_arrays(ANSWERS, right=score.per_query[SELECT_BY].numpy())
+        score = evaluate(**asked, metrics=(SELECT_BY, TIE_BY), normalise=normalise, resamples=0)
+        right, ranked = (score.per_query[name].numpy() for name in (SELECT_BY, TIE_BY))
+        folder.write_arrays(ANSWERS, right=right, ranked=ranked)
 
-    def read() -> Tensor:
+    def read() -> tuple[Tensor, Tensor]:
         with np.load(folder.checked(ANSWERS)) as arrays:
-            return torch.from_numpy(arrays["right"])
+            right = torch.from_numpy(arrays["right"])
+            has_both = "ranked" in arrays.files
+            ranked = torch.from_numpy(arrays["ranked"]) if has_both else right * float("nan")
+            return right, ranked
 
     return folder.processes.agreed(read)
 
 
-def _ended(rung: Climbed, best: Climbed, gain: Interval, error: float, kept: bool) -> RungEnded:
+def _ended(
+    rung: Climbed,
+    best: Climbed,
+    in_recall: tuple[Interval, float],
+    in_ranks: tuple[Interval, float],
+    kept: bool,
+) -> RungEnded:
+    (gain, error), (ranked, ranked_error) = in_recall, in_ranks
     return RungEnded(
         name=rung.name,
         over=best.name,
@@ -218,6 +237,8 @@ def _ended(rung: Climbed, best: Climbed, gain: Interval, error: float, kept: boo
         high=round(gain.high, 6),
         error=round(error, 6),
         kept=kept,
+        ranked=None if isnan(ranked.value) else round(ranked.value, 6),
+        ranked_error=None if isnan(ranked.value) else round(ranked_error, 6),
     )
 
 

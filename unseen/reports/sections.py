@@ -186,6 +186,7 @@ class LadderRow:
     recall: float
     gain: str
     interval: str
+    ranked: str
     verdict: str
     is_kept: bool
 
@@ -211,6 +212,7 @@ def _ladder_row(rung: RungScore, is_kept: bool, backbone: str | None) -> LadderR
         recall=rung.recall,
         gain=gain,
         interval=f"{low} … {high}" if gain else "",
+        ranked="" if rung.ranked is None else f"{100 * rung.ranked:+.1f}",
         verdict="the run's own" if is_kept else "" if rung.kept else "not kept",
         is_kept=is_kept,
     )

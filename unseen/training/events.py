@@ -115,7 +115,8 @@ class RungBegun:
 @dataclass(frozen=True, config=CHECKED)
 class RungEnded:
     """recall: its recall@1 on the validation classes; the gain over the best before it, with its
-    95 % interval and its standard error, both over classes."""
+    95 % interval and its standard error, both over classes. ranked: the gain in mAP@R, which
+    decides where recall@1 cannot tell, and its error; None in older runs."""
 
     name: str
     over: str
@@ -125,13 +126,18 @@ class RungEnded:
     high: float
     error: float
     kept: bool
+    ranked: float | None = None
+    ranked_error: float | None = None
 
     def __str__(self) -> str:
+        by_ranks = ""
+        if self.ranked is not None and self.ranked_error is not None:
+            by_ranks = f", mAP@R {100 * self.ranked:+.1f} (error {100 * self.ranked_error:.1f})"
         return (
             f"rung {self.name}: recall@1 {100 * self.recall:.1f} on validation classes, "
             f"{100 * self.gain:+.1f} over {self.over} (95 % interval over classes "
             f"{100 * self.low:+.1f} … {100 * self.high:+.1f}, error "
-            f"{100 * self.error:.1f}): {'kept' if self.kept else 'not kept'}"
+            f"{100 * self.error:.1f}){by_ranks}: {'kept' if self.kept else 'not kept'}"
         )
 
 

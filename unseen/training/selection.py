@@ -62,6 +62,8 @@ class RungScore:
     low: float | None = None
     high: float | None = None
     error: float | None = None
+    ranked: float | None = None
+    ranked_error: float | None = None
 
 
 @dataclass(frozen=True, config=CHECKED)
