@@ -14,7 +14,7 @@ from torch import Tensor
 
 from unseen import config as configs
 from unseen.experiment import ladder
-from unseen.experiment.ladder import gain_of
+from unseen.experiment.ladder import gain_of, is_better
 from unseen.experiment.run import train_and_judge
 from unseen.experiment.run_context import RunContext, Watch, prepare, reopen, stored_config
 from unseen.experiment.trained import Trained
@@ -83,14 +83,16 @@ def run(context: RunContext, cache: Path, tmp_path_factory: pytest.TempPathFacto
 
 
 def gaining(patch: pytest.MonkeyPatch, *gains: bool) -> None:
-    """What the rungs gain, one after the other; the last holds for all others."""
-    left = list(gains)
+    """What the rungs gain, in recall@1 and mAP@R, one after the other; the last holds for all
+    others."""
+    left = [gain for gain in gains for _ in range(2)]
 
     def gain(*_: Any) -> tuple[Interval, float]:
         value = 0.1 if (left.pop(0) if len(left) > 1 else left[0]) else -0.1
         return Interval(value, value - 0.1, value + 0.1), 0.05
 
     patch.setattr(ladder, "gain_of", gain)
+    patch.setattr(ladder, "was_trained", lambda selection: True)
 
 
 def context_of(*words: str) -> RunContext:
@@ -362,6 +364,27 @@ def test_the_gain_is_that_of_the_same_queries_and_its_error_that_of_classes() ->
     assert gain.low < gain.value - error
     same_as_before, no_error = gain_of(before, before, labels, 0)
     assert (same_as_before.value, no_error) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("recall", "error", "ranked", "is_kept"),
+    [
+        (0.02, 0.01, -0.1, True),  # recall@1 has told
+        (0.005, 0.01, 0.03, True),  # birds: nearly all are found anyhow
+        (-0.005, 0.01, 0.03, True),
+        (0.005, 0.01, 0.01, False),
+        (-0.02, 0.01, 0.1, False),
+        (0.0, 0.0, 0.0, False),
+        (0.005, 0.01, float("nan"), False),  # begun by an older version
+    ],
+)
+def test_mean_precision_decides_where_recall_cannot_tell(
+    recall: float, error: float, ranked: float, is_kept: bool
+) -> None:
+    def gain(value: float, error: float) -> tuple[Interval, float]:
+        return Interval(value, value - 2 * error, value + 2 * error), error
+
+    assert is_better(gain(recall, error), gain(ranked, 0.02)) is is_kept
 
 
 @pytest.mark.slow

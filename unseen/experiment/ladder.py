@@ -46,6 +46,8 @@ FILES = ("weights.safetensors", "objective.safetensors")
 END, ANSWERS = "rung.json", "validation.npz"
 WITHIN = 0.68  # the interval of one standard error to each side
 
+Gain = tuple[Interval, float]  # over classes, and its standard error
+
 
 @dataclass(frozen=True)
 class Climbed:
@@ -99,12 +101,11 @@ def climb(first: Fit, selection: Selection, clock: Clock) -> Selection:
         start = _start_of(config, starts)
         reached = _climbed(first, rung, start, clock)
         chains[rung.name] = [*(chains[start.name] if start else []), reached]
-        gain, error = gain_of(best.right, reached.right, labels, context.config.seed)
-        ranked, ranked_error = gain_of(best.ranked, reached.ranked, labels, context.config.seed)
-        ties = abs(gain.value) <= error
-        kept = gain.value > error or (ties and ranked.value > ranked_error) or not is_judged
-        gained = kept and reached.selection.epoch >= 0  # not by larger pictures alone
-        ended = _ended(reached, best, (gain, error), (ranked, ranked_error), kept)
+        in_recall = gain_of(best.right, reached.right, labels, context.config.seed)
+        in_ranks = gain_of(best.ranked, reached.ranked, labels, context.config.seed)
+        kept = is_better(in_recall, in_ranks) or not is_judged
+        gained = kept and was_trained(reached.selection)
+        ended = _ended(reached, best, in_recall, in_ranks, kept)
         records.append(_record(reached, ended))
         tell(folder, first.watch, ended)
         if kept:
@@ -130,7 +131,18 @@ def _start_of(config: SettledConfig, starts: list[tuple[Climbed, bool]]) -> Clim
     return None
 
 
-def gain_of(before: Tensor, after: Tensor, labels: Tensor, seed: int) -> tuple[Interval, float]:
+def is_better(in_recall: Gain, in_ranks: Gain) -> bool:
+    """More than its error in recall@1; where that is within its error, more so in mAP@R."""
+    (gain, error), (ranked, ranked_error) = in_recall, in_ranks
+    return gain.value > error or (abs(gain.value) <= error and ranked.value > ranked_error)
+
+
+def was_trained(selection: Selection) -> bool:
+    """Whether a rung is better by its epochs, not by its pictures alone."""
+    return selection.epoch >= 0
+
+
+def gain_of(before: Tensor, after: Tensor, labels: Tensor, seed: int) -> Gain:
     """The mean gain of the same queries with its 95 % interval over classes, and its standard
     error: how far the lower end of the 68 % interval lies below."""
     difference = (after - before)[:, None]
@@ -223,8 +235,8 @@ def _answers(folder: RunFolder, fit: Fit | None = None) -> tuple[Tensor, Tensor]
 def _ended(
     rung: Climbed,
     best: Climbed,
-    in_recall: tuple[Interval, float],
-    in_ranks: tuple[Interval, float],
+    in_recall: Gain,
+    in_ranks: Gain,
     kept: bool,
 ) -> RungEnded:
     (gain, error), (ranked, ranked_error) = in_recall, in_ranks
