@@ -202,17 +202,16 @@ def _settle_network(
     if backbone.startswith(FEATURES):
         raise ValueError(f"backbone {backbone} is for data of features; this has pictures")
     weights = _settle_weights(config, backbone, choose)
-    photographs = not small and backbone == PHOTOGRAPHS and weights is not None
+    is_asked = config.depth != "auto" or _is_budgeted(config)
+    is_one = backbone == PHOTOGRAPHS or (is_asked and backbone in FAMILY)
+    photographs = not small and is_one and weights is not None
     frozen = None if config.freeze_until == "auto" else config.freeze_until
-    climbs = weights is not None and (
-        config.depth != "auto" or (not small and _is_budgeted(config, backbone))
-    )
+    climbs = config.depth != "auto" and weights is not None
     if (photographs or climbs) and config.freeze_until == "auto" and not _needs_body(config):
         frozen = POOLED
         choose("freeze_until", frozen, "its layers know photographs, a head is trained on them")
         choose("views", 0, "a head learns from pictures as judged, layers below it from crops")
-    is_planned = not small and backbone in FAMILY and climbs
-    if (photographs or is_planned) and config.network == PLAIN:
+    if photographs and config.network == PLAIN:
         choose("pooling", "avg+max", "the mean and the maximum, as in the networks of Proxy-Anchor")
         choose("embedding_size", 512, "usual with photographs")
     if frozen is None and config.views not in ("auto", 0):
@@ -259,10 +258,10 @@ def _needs_body(config: Config) -> bool:
     return is_trained or _has_own_head(config)
 
 
-def _is_budgeted(config: Config, backbone: str) -> bool:
-    """Whether minutes decide how deep a named network of the family is trained."""
+def _is_budgeted(config: Config) -> bool:
+    """Whether minutes decide how deep a network of the family is trained that was named."""
     is_free = not config.ladder and "test" not in (config.select, config.monitor)
-    return config.minutes is not None and backbone in FAMILY and is_free
+    return config.minutes is not None and is_free
 
 
 def larger_network(config: Config, settled: SettledConfig) -> str | None:

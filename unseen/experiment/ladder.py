@@ -193,8 +193,8 @@ def _climbed(first: Fit, rung: Rung, before: Climbed | None, clock: Clock) -> Cl
     context, folder = replace(first.context, config=config), rung_folder(first.folder, rung.name)
     length = Length(clock, rung.name, rung.minutes_after, again=True)
     steps = len(sampler_of(context))
-    start = None if before is None else before.name
-    tell(first.folder, first.watch, RungBegun(rung.name, config.epochs, steps, start))
+    start = "" if before is None else before.name
+    tell(first.folder, first.watch, RungBegun(rung.name, start, config.epochs, steps))
     if folder.holds(END):
         length.begun(folder.read(END, RungEnd).epochs, config.epochs)
     else:

@@ -107,9 +107,9 @@ class RungBegun:
     """One more training of a ladder. steps: of one epoch."""
 
     name: str
+    start: str  # the rung it starts from; "": it begins anew
     epochs: int
     steps: int
-    start: str | None = None  # the rung it starts from; None: it begins anew
 
 
 @dataclass(frozen=True, config=CHECKED)

@@ -56,7 +56,6 @@ class RungScore:
     training_sizes: list[int]
     recall: float
     kept: bool
-    backbone: str | None = None  # None: from before a rung could have its own
     over: str | None = None
     gain: float | None = None
     low: float | None = None
@@ -64,6 +63,7 @@ class RungScore:
     error: float | None = None
     ranked: float | None = None
     ranked_error: float | None = None
+    backbone: str | None = None  # None: from before a rung could have its own
 
 
 @dataclass(frozen=True, config=CHECKED)
