@@ -116,7 +116,7 @@ def _check_other_network(config: SettledConfig, name: str) -> None:
 def _reason(config: SettledConfig, name: str, backbone: str) -> str:
     sizes = "/".join(map(str, config.training_sizes)) or config.picture_size
     trained = TRAINED.get(name, name)
-    of = "" if config.backbone == backbone else f" of {config.backbone}"
+    of = "" if config.backbone == backbone else f", on {config.backbone}"
     return (
         f"ladder: {name} trains {trained}{of}, {config.epochs} epochs at {sizes} px, "
         f"{config.loss.name}, lr = {config.lr:g}"
