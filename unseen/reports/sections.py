@@ -181,6 +181,7 @@ class LadderRow:
 
     name: str
     trained: str
+    network: str
     pixels: str
     epoch: str
     recall: float
@@ -203,10 +204,10 @@ def _ladder_row(rung: RungScore, is_kept: bool, backbone: str | None) -> LadderR
         "" if value is None else f"{100 * value:+.1f}" for value in (rung.gain, rung.low, rung.high)
     )
     shown = [*dict.fromkeys([*rung.training_sizes, rung.picture_size])]
-    other = "" if rung.backbone == backbone else f", {rung.backbone}"
     return LadderRow(
         name=rung.name,
-        trained=TRAINED.get(rung.name, "as its keys say") + other,
+        trained=TRAINED.get(rung.name, "as its keys say"),
+        network="" if rung.backbone in (backbone, None) else rung.backbone,
         pixels=" → ".join(map(str, shown)),
         epoch=f"{rung.epoch + 1} of {rung.epochs}" if rung.epoch >= 0 else "its start",
         recall=rung.recall,
