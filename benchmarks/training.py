@@ -22,8 +22,8 @@ ours; the peer stays in float32.
 
 `--shares` leaves the peer out and asks how two cores are best used by the whole loop (batch norm
 frozen): one process with two threads and two workers, norms as layers of their own or folded into
-the convolutions (`networks/folding.py`), or two processes that divide each batch, with one thread
-and one worker each (`shares=2` of `unseen train`). All in turn, by the wall clock.
+the convolutions (`networks/folded_training.py`), or two processes that divide each batch, with one
+thread and one worker each (`shares=2` of `unseen train`). All in turn, by the wall clock.
 """
 
 import argparse
@@ -49,7 +49,7 @@ from unseen.contracts import Batch
 from unseen.data.pictures.loader import training_batches
 from unseen.experiment.fit import training_classes
 from unseen.experiment.run_context import RunContext, prepare
-from unseen.networks import backbone
+from unseen.networks import folded_training
 from unseen.training.journal import Journal
 from unseen.training.processes import Processes, joined_here
 from unseen.training.trainer import Trainer
@@ -263,7 +263,7 @@ def measure_shares(root: Path, words: argparse.Namespace, folder: Path) -> None:
         divided, alone = Ours(settle(root, words), folder, processes), dict[str, Ours]()
         if processes.is_first:
             words.workers, words.threads = 2, 2
-            with patch.object(backbone, "fold_in_training"):
+            with patch.object(folded_training, "fold_in_training"):
                 alone["layers"] = Ours(settle(root, words), folder)
             alone["threads"] = Ours(settle(root, words), folder)
         for number in range(words.repeats + 1):

@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from unseen.networks.backbone import create_backbone
-from unseen.networks.folding import FoldedConvolution, fold_in_training, folded
+from unseen.networks.folded_training import FoldedConvolution, fold_in_training
+from unseen.networks.folding import folded
 from unseen.networks.frozen_batch_norm import batch_norms
 
 
@@ -121,4 +122,5 @@ def test_training_is_left_alone_where_folding_would_be_wrong(images):
     before = network(images)
     fold_in_training(network, network, images)
     assert type(network.conv) is nn.Conv2d
+    assert not hasattr(network.conv, "norm")
     torch.testing.assert_close(network(images), before)

@@ -22,7 +22,6 @@ from torch import Tensor, nn
 
 from unseen import outside
 from unseen.names import advice
-from unseen.networks.folding import fold_in_training
 from unseen.networks.frozen_batch_norm import freeze_batch_norm, hold_statistics
 from unseen.networks.pooling import POOLINGS, create_pooling
 from unseen.networks.recipe import InputSpec, Recipe, input_spec_of
@@ -162,6 +161,8 @@ def create_backbone(
     spec = InputSpec(picture_size or spec.size, spec.mean, spec.std)
     backbone = Backbone(body, recipe.num_features, spec, pooling, frozen_bn, mirror)
     if frozen_bn == "full":
+        from unseen.networks.folded_training import fold_in_training  # noqa: PLC0415 - imports timm
+
         probe = torch.linspace(-1, 1, 3 * spec.size**2).view(1, 3, spec.size, spec.size)
         fold_in_training(body, backbone.features, probe)
         backbone.train()

@@ -1,16 +1,12 @@
 """Batch norm folded into the convolution before it: a network with frozen norms runs them for
-nothing, and is trained so, too.
+nothing.
 
 Formula  with frozen statistics  gamma * (W x + b - mean) / sqrt(var + eps) + beta  is a convolution
          with W' = W * gamma / sqrt(var + eps),  b' = (b - mean) * gamma / sqrt(var + eps) + beta.
 
-`folded` makes a copy that holds W'. `fold_in_training` leaves W to be trained and forms W' in every
-pass: the gradient is that of the two layers, W stays what is stored, and no norm reads or writes a
-map (EfficientNet-Lite0 at 160 pixels: 1.4 times the pictures a second of a bare step on one thread,
-1.2 times those of the whole loop on two).
-
 Which norm follows which convolution is seen in a forward pass, by the tensor handed from one to
-the other; a network is folded only if that gives the same result.
+the other; a network is folded only if that gives the same result. How it is trained so is in
+`folded_training.py`.
 """
 
 import copy
@@ -35,72 +31,16 @@ def folded(network: Read, probe: Tensor) -> Read:
         return network
     duplicate = copy.deepcopy(network)
     duplicate.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    for convolution, norm in _neighbours(duplicate, probe):
+    for convolution, norm in neighbours(duplicate, probe):
         _fold(duplicate, convolution, norm)
-    return duplicate if _same(network(probe), duplicate(probe)) else network
+    return duplicate if are_same(network(probe), duplicate(probe)) else network
 
 
-class FoldedConvolution(nn.Conv2d):
-    """W is trained and stored, W' is run."""
-
-    norm: tuple[nn.BatchNorm2d]  # in a tuple: it is registered at its own place already
-
-    def forward(self, input: Tensor) -> Tensor:
-        (norm,) = self.norm
-        assert norm.running_mean is not None
-        assert norm.running_var is not None
-        scale = norm.weight * torch.rsqrt(norm.running_var + norm.eps)
-        bias = -norm.running_mean if self.bias is None else self.bias - norm.running_mean
-        weight = self.weight * scale[:, None, None, None]
-        return self._conv_forward(input, weight, torch.addcmul(norm.bias, bias, scale))
-
-
-class FoldedSameConvolution(FoldedConvolution):
-    """timm's with padding as in TensorFlow: more to the right and below."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        from timm.layers import pad_same  # noqa: PLC0415 - slow to import
-
-        kernel, stride, dilation = map(list, (self.kernel_size, self.stride, self.dilation))
-        return super().forward(pad_same(input, kernel, stride, dilation))
-
-
-class FoldedNorm(nn.BatchNorm2d):
-    """Holds the values; the convolution before it has applied them. timm's carry an activation."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        for child in self.children():
-            input = child(input)
-        return input
-
-
-@torch.no_grad()
-def fold_in_training(network: nn.Module, run: Callable[[Tensor], Tensor], probe: Tensor) -> None:
-    """Folds the batch norms below `network`, which are to stay as they are for ever; `run` is its
-    forward pass, `probe` a typical input."""
-    from timm.layers import Conv2dSame  # noqa: PLC0415 - slow to import
-
-    kinds = {nn.Conv2d: FoldedConvolution, Conv2dSame: FoldedSameConvolution}
-    was_training = network.training
-    network.eval()
-    before, changed = run(probe), list[tuple[nn.Module, type[nn.Module]]]()
-    for names in _neighbours(network, probe, run):
-        convolution, norm = map(network.get_submodule, names)
-        if type(convolution) in kinds and isinstance(norm, nn.BatchNorm2d):
-            changed += [(convolution, type(convolution)), (norm, type(norm))]
-            convolution.__class__, norm.__class__ = kinds[type(convolution)], FoldedNorm
-            convolution.norm = (norm,)  # type: ignore[assignment]
-    if not _same(before, run(probe)):
-        for module, kind in changed:
-            module.__class__ = kind
-    network.train(was_training)
-
-
-def _same(before: Tensor, after: Tensor) -> bool:
+def are_same(before: Tensor, after: Tensor) -> bool:
     return bool((before - after).abs().max() <= TOLERANCE * before.abs().max())
 
 
-def _neighbours(
+def neighbours(
     network: nn.Module, probe: Tensor, run: Callable[[Tensor], Tensor] | None = None
 ) -> list[tuple[str, str]]:
     """Names of convolutions and of the norms that take exactly their output; each runs once."""
@@ -111,7 +51,7 @@ def _neighbours(
 
     def note(name: str, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         runs[name] = runs.get(name, 0) + 1
-        if isinstance(module, FoldedConvolution):
+        if hasattr(module, "norm"):  # folded in training
             return
         if isinstance(module, nn.Conv2d):
             made[id(output)] = name
