@@ -3,11 +3,15 @@
     python benchmarks/minutes.py path/to/pictures                    3 3 3 3 3 10 10 10 30 30
     python benchmarks/minutes.py path/to/pictures --minutes 3 10     chosen ones
     python benchmarks/minutes.py path/to/pictures --words seed=1
+    python benchmarks/minutes.py path/to/pictures --minutes 3 --kills 2
 
 Each run is the command a user gives, in a process of its own with an empty folder and cache, from
 its start to its report. Every line has the plan's minutes, those that were taken, how late that is,
 what the clock decided, and recall@1. To be kept: at most 15 % late in 10 of 10, on a machine that
 does nothing else.
+
+`--kills` does each run once more, with the speeds and frozen layers that the first has kept, killed
+so often on its way and taken up again: its weights are to be those of the undisturbed one.
 """
 
 import argparse
@@ -25,18 +29,40 @@ USUAL = [3.0] * 5 + [10.0] * 3 + [30.0] * 2
 LATE = 0.15
 
 
-def run(data: str, minutes: float, words: list[str], out: Path) -> tuple[float, str]:
+def command(data: str, minutes: float, words: list[str], out: Path, cache: Path) -> list[str]:
+    asked = ["train", data, "--minutes", str(minutes), *words]
+    return [sys.executable, "-m", "unseen", *asked, "--out", str(out), "--cache", str(cache)]
+
+
+def run(data: str, minutes: float, words: list[str], folder: Path) -> tuple[float, str]:
     """Minutes that a run took, and what came of it in words."""
-    command = [sys.executable, "-m", "unseen", "train", data, "--minutes", str(minutes), *words]
-    began = time.monotonic()
-    subprocess.run([*command, "--out", str(out / "run"), "--cache", str(out / "cache")], check=True)
+    began, out = time.monotonic(), folder / "run"
+    subprocess.run(command(data, minutes, words, out, folder / "cache"), check=True)
     taken = (time.monotonic() - began) / 60
-    result = json.loads((out / "run/result.json").read_text())
-    decided = [e for e in read(out / "run/journal.jsonl") if isinstance(e, ClockDecided)]
+    result = json.loads((out / "result.json").read_text())
+    decided = [e for e in read(out / "journal.jsonl") if isinstance(e, ClockDecided)]
     ladder = result["selection"].get("ladder", {"kept": "head"})
     recall = result["scores"]["trained"]["metrics"]["recall@1"]["value"]
     told = "; ".join(f"{event.what} = {event.decided}" for event in decided) or "nothing"
     return taken, f"{ladder['kept']} kept, recall@1 {100 * recall:.1f}, by the clock: {told}"
+
+
+def run_with_kills(
+    data: str, minutes: float, words: list[str], folder: Path, kills: int, taken: float
+) -> str:
+    """Another run beside one that took so many minutes, stopped and begun again on its way."""
+    asked = command(data, minutes, words, folder / "killed", folder / "cache")
+    for _ in range(kills):
+        process = subprocess.Popen(asked)
+        try:
+            process.wait(60 * taken / (kills + 2))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    subprocess.run(asked, check=True)
+    weights = [(folder / out / "weights.safetensors").read_bytes() for out in ("run", "killed")]
+    same = "the same weights" if weights[0] == weights[1] else "OTHER WEIGHTS"
+    return f"killed {kills} times: {same}"
 
 
 def main() -> None:
@@ -44,11 +70,15 @@ def main() -> None:
     arguments.add_argument("data")
     arguments.add_argument("--minutes", type=float, nargs="+", default=USUAL)
     arguments.add_argument("--words", nargs="*", default=[])
+    arguments.add_argument("--kills", type=int, default=0)
     given = arguments.parse_args()
     kept = 0
     for minutes in given.minutes:
         with tempfile.TemporaryDirectory(prefix="unseen-minutes-") as folder:
-            taken, told = run(given.data, minutes, given.words, Path(folder))
+            what = (given.data, minutes, given.words, Path(folder))
+            taken, told = run(*what)
+            if given.kills:
+                told += f"; {run_with_kills(*what, given.kills, taken)}"
         late = taken / minutes - 1
         kept += late <= LATE
         print(f"{minutes:5g} minutes: {taken:5.1f} taken, {100 * late:+5.1f} %  {told}", flush=True)

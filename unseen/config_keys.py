@@ -86,6 +86,7 @@ class Keys(BaseModel):
     ema: Annotated[float, Field(gt=0, lt=1)] | None = None
     precision: Precision = "float32"
     patience: Annotated[int, Field(ge=1)] | None = None
+    gain_by: Annotated[int, Field(ge=1)] | None = None  # the epoch by which the start is surpassed
     refit: bool = False
     sinks: list[SinkName] = []
 
@@ -97,6 +98,7 @@ class Keys(BaseModel):
     shift: ShiftChoice | None = None  # with protocol = shift: the step of the ladder
     train_domain: str | None = None  # of several: train and select on it alone, test on all
     select: Literal["validation", "test"] = "validation"
+    select_by: Literal["recall@1", "map_at_r"] = "recall@1"
     monitor: Literal["validation", "test"] = "validation"
     layers_every: int = Field(default=0, ge=0)
     look_every: int = Field(default=1, ge=1)  # epochs; the last one is always looked at

@@ -51,14 +51,14 @@ class WeightedPart(Part):
 class Rung(BaseModel):
     """One more training that starts from the best weights so far of its backbone, and the keys in
     which it differs from the run (`rungs.py`). after: climbed where the rung before it gained on
-    the validation classes, or did not. leads: those after it with the same loss start from its
-    weights even if it gained nothing, until one does. minutes: planned for it, left for what comes
-    after it, and, where it is the one kept, for judging."""
+    the validation classes, or did not, or where the rung of this name was kept. leads: those after
+    it with the same loss start from its weights even if it gained nothing, until one does. minutes:
+    planned for it, left for what comes after it, and, where it is the one kept, for judging."""
 
     model_config = ConfigDict(frozen=True, extra="allow", strict=True)
 
     name: str
-    after: Literal["any", "gain", "no gain"] = "any"
+    after: str = "any"  # "gain", "no gain", or the name of an earlier rung
     leads: bool = False
     minutes: float | None = None
     minutes_after: float = 0.0

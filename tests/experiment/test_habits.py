@@ -11,6 +11,7 @@ from unseen import config as configs
 from unseen.experiment.fit import Fit
 from unseen.experiment.run import train, train_and_judge
 from unseen.experiment.run_context import RunContext, Watch, prepare
+from unseen.experiment.selection import START
 from unseen.training.checkpoint import Checkpoints
 from unseen.training.events import Epoch, Event, Step, StoppedEarly, Warned
 from unseen.training.journal import read
@@ -85,6 +86,25 @@ def test_training_stops_when_nothing_gets_better(
     events = read(tmp_path / "journal.jsonl")
     assert [e.epoch for e in events if isinstance(e, Epoch)] == [0, 1, 2, 3]
     assert events[-1] == StoppedEarly(epochs=4, best=1)
+
+
+def test_training_stops_where_its_start_is_not_surpassed_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(name: str, *recall: float) -> tuple[int, int | None]:
+        looks = iter(recall)
+        scores = lambda fit, _, items: {  # noqa: E731
+            "recall@1": 0.9 if items is fit.monitored else next(looks),
+            "map_at_r": 0.5,
+        }
+        monkeypatch.setattr(Fit, "_scores", scores)
+        selection = train(setting_of("epochs=5", "gain_by=2"), tmp_path / name, "test")
+        return selection.epoch, selection.stopped_after
+
+    monkeypatch.setattr("unseen.experiment.selection.FEW", 0)
+    assert run("behind", 0.5, 0.4, 0.5) == (START, 2)
+    assert read(tmp_path / "behind" / "journal.jsonl")[-1] == StoppedEarly(epochs=2, best=START)
+    assert run("ahead", 0.5, 0.51, 0.4, 0.4, 0.4, 0.4) == (0, None)
 
 
 def test_training_stops_where_recall_is_full_and_nothing_gets_better(

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from unseen import config as configs
 from unseen.experiment import ladder
-from unseen.experiment.ladder import gain_of, is_better
+from unseen.experiment.ladder import gain_of, is_better, is_due
 from unseen.experiment.run import train_and_judge
 from unseen.experiment.run_context import RunContext, Watch, prepare, reopen, stored_config
 from unseen.experiment.trained import Trained
@@ -385,6 +385,22 @@ def test_mean_precision_decides_where_recall_cannot_tell(
         return Interval(value, value - 2 * error, value + 2 * error), error
 
     assert is_better(gain(recall, error), gain(ranked, 0.02)) is is_kept
+
+
+def test_a_rung_is_due_after_what_it_names() -> None:
+    kept = {"head", "larger"}
+    assert is_due("any", False, kept)
+    assert is_due("gain", True, kept)
+    assert not is_due("gain", False, kept)
+    assert is_due("no gain", False, kept)
+    assert is_due("larger", False, kept)
+    assert not is_due("whole", True, kept)
+
+
+def test_a_rung_cannot_wait_for_one_that_does_not_come_before_it() -> None:
+    rungs = '{name="first", after="second"}, {name="second", epochs=2}'
+    with pytest.raises(ValueError, match="unknown after of the rung first 'second'"):
+        context_of(f"ladder=[{rungs}]")
 
 
 @pytest.mark.slow

@@ -23,9 +23,14 @@ from unseen.training.run_folder import RunFolder
 MANY = 50
 
 
-def kept(recall: Sequence[float], precision: Sequence[float] | None = None, classes: int = MANY):  # type: ignore[no-untyped-def]
+def kept(
+    recall: Sequence[float],
+    precision: Sequence[float] | None = None,
+    classes: int = MANY,
+    by: str = "recall@1",
+) -> int:
     """The epoch that is kept where these are the scores of the start and of each epoch."""
-    selector = Selector("validation", classes)
+    selector = Selector("validation", classes, by)
     for place, value in enumerate(recall):
         more = 0.0 if precision is None else precision[place]
         selector.takes(place + START, {"recall@1": value, "map_at_r": more})
@@ -40,6 +45,15 @@ def test_the_start_is_kept_where_no_epoch_is_better() -> None:
 def test_equal_recall_is_decided_by_precision_then_by_the_earlier_epoch() -> None:
     assert kept([0.9, 1.0, 1.0, 1.0, 1.0], [0.5, 0.6, 0.8, 0.8, 0.7]) == 1
     assert kept([0.9, 1.0, 1.0], [0.9, 0.5, 0.5]) == 0
+
+
+def test_precision_decides_where_that_is_asked_for() -> None:
+    by = "map_at_r"
+    assert kept([0.9, 0.8, 0.9, 0.95], [0.5, 0.6, 0.6, 0.55], by=by) == 1
+    assert kept([0.9, 0.95], [0.5, 0.4], by=by) == START
+    selector = Selector("validation", MANY, by)
+    selector.takes(START, {"recall@1": 1.0, by: 0.5})
+    assert (selector.best.metric, selector.best.value, selector.is_full) == (by, 0.5, False)
 
 
 def test_few_classes_select_by_a_mean_over_epochs() -> None:

@@ -4,12 +4,13 @@
     last     where it takes no more than LAST_SHARE of them
     whole    all minutes that are left, less those for judging and the report: the largest pictures
              that still get EPOCHS epochs, small ones first, judged a little larger than they were
-             trained (H. Touvron et al., https://arxiv.org/abs/1906.06423). Where two thirds of the
-             epochs are not better than their start, it ends and gives its minutes back
+             trained (H. Touvron et al., https://arxiv.org/abs/1906.06423). Where its first look
+             is not better than its start, it ends and gives its minutes back
     larger   a head on larger pictures, with their mirror images, of a larger network where one is
              installed: where whole gains nothing, in the minutes that came back. Where whole has
              pictures of ROOMY of the network's own size even so, LARGER_SHARE of the minutes are
              kept for it, and the better of the two is found out
+    gentle   likewise every layer of the larger network, in the minutes that whole gives back
 
 What the user gave holds. The plan becomes part of the settled config, so that a run repeats without
 the clock; where the machine turns out slower than measured, `clock.py` shortens it.
@@ -26,7 +27,8 @@ from unseen.config_tables import Rung
 from unseen.experiment.run_context import RunContext
 from unseen.experiment.speed import Line, Speeds, speeds_of
 from unseen.networks.backbone import backbone_facts
-from unseen.rungs import FIRST, LARGER, LAST, WHOLE, can_climb, cut_of_last_layers
+from unseen.rungs import FIRST, GENTLE, LARGER, LAST, WHOLE, can_climb, cut_of_last_layers
+from unseen.rungs import gentle as gentle_rungs
 from unseen.rungs import larger as larger_rung
 from unseen.rungs import last as last_rung
 from unseen.rungs import proxies as proxies_rung
@@ -39,13 +41,15 @@ USED = 0.92  # of the minutes: the rest is for what a plan does not foresee
 HEAD, LAST_SHARE, LARGER_SHARE = 0.12, 0.1, 0.2
 EPOCHS, FEWEST, MOST = 10, 6, 30  # of the whole network: wanted, at least, at most
 LAST_EPOCHS, LAST_VIEWS, LOOKS = 4, 2, 4
+GENTLE_FEWEST, GENTLE_MOST = 3, 8
+SHRUNK = (0.75, 0.65)  # a gentle network's pictures in training, over those it is judged at
 SMALLEST, TRAINED, STEP = 96, 112, 16  # pixels of a head's pictures, of the whole network's
 LARGEST = 1.5  # pictures, in units of the network's own size: recipes/cub_laptop.toml
 ROOMY = 0.7  # likewise: what the whole network is trained at where a larger head is tried as well
 GROWING = (0.7, 0.85, 1.0)  # pictures over the epochs, in units of the last ones
 FASTER = 1.2  # times as fast: bfloat16 is worth its rounding
 JUDGED = 1.2  # the size they are judged at, in units of the last in training
-START, TRAINING, REPORT, PER_ITEM = 10.0, 25.0, 25.0, 0.008  # seconds beside the network's own
+START, TRAINING, REPORT, PER_ITEM = 20.0, 25.0, 25.0, 0.008  # seconds beside the network's own
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ class Step:
     @property
     def given_up(self) -> float:
         """Seconds after which a whole network ends that is not better than its start."""
-        return self.seconds * self.values["patience"] / self.values["epochs"]
+        return self.seconds * self.values["gain_by"] / self.values["epochs"]
 
 
 def plan(work: Work, speed: Speeds) -> Plan:
@@ -108,7 +112,7 @@ class _Planner:
         rungs = self.deeper(size, first)
         if not rungs:
             return self.head_alone()
-        last, whole, larger = (rungs.get(name) for name in (LAST, WHOLE, LARGER))
+        last, whole, larger, gentle = map(rungs.get, (LAST, WHOLE, LARGER, GENTLE))
         judging = whole.judging if whole else self.judging(size, 1, size)
         after, way = dict.fromkeys(rungs, judging), first + (last.seconds if last else 0.0)
         ways = [way + (whole.seconds if whole else 0.0) + judging]
@@ -120,6 +124,9 @@ class _Planner:
             elif whole is not None:
                 way += whole.given_up
             ways.append(way + larger.seconds + larger.judging)
+            if whole is not None and gentle is not None:
+                after[GENTLE] = gentle.judging
+                ways.append(ways[-1] - whole.seconds + whole.given_up + gentle.seconds)
         if last is not None and whole is not None:
             after[LAST] = after[WHOLE] + whole.seconds / 2
         seconds = {FIRST: first} | {name: rung.seconds for name, rung in rungs.items()}
@@ -166,8 +173,10 @@ class _Planner:
         if self.speed.bf16 >= FASTER:
             for name in found.keys() & {LAST, WHOLE}:
                 found[name].values["precision"] = "bf16"
-        if found and LARGER not in found:
-            left -= found[WHOLE].given_up if WHOLE in found else 0.0
+        left -= found[WHOLE].given_up if WHOLE in found else 0.0
+        if LARGER in found:
+            found |= self.gentle(left - found[LARGER].seconds, found[LARGER])
+        elif found:
             found |= self.larger(left, left, size, after="no gain")
         return found
 
@@ -223,7 +232,7 @@ class _Planner:
             if epochs >= (EPOCHS if found else FEWEST):
                 every = -(-epochs // LOOKS)
                 values |= {"epochs": epochs, "look_every": every}
-                values |= {"patience": max(2 * every, 2 * epochs // 3)}
+                values |= {"gain_by": every, "patience": max(2 * every, 2 * epochs // 3)}
                 found[WHOLE] = Step(values, epochs * each + (LOOKS + 2) * look, judging)
         return found
 
@@ -252,6 +261,20 @@ class _Planner:
             return {}
         found.values["after"] = after
         return {LARGER: found}
+
+    def gentle(self, left: float, head: Step) -> dict[str, Step]:
+        """Every layer of the network of a larger head, judged on its pictures, in what is left."""
+        judged, own, train = head.values["picture_size"], self.speed.embed, self.speed.train
+        line = (self.speed.larger if "backbone" in head.values else None) or own
+        slower = replace(train, per_area=train.per_area * line.per_area / (own.per_area or 1.0))
+        looks = 10 * self.work.validation * line.at(judged)  # before, after; twice with training
+        for size in (int(share * judged) // STEP * STEP for share in SHRUNK):
+            each = self.work.train * slower.at(size)
+            epochs = min(GENTLE_MOST, int((left - head.judging - looks) / each))
+            if epochs >= GENTLE_FEWEST:
+                values = {"epochs": epochs, "look_every": epochs, "training_sizes": [size]}
+                return {GENTLE: Step(values, epochs * each + looks, head.judging)}
+        return {}
 
     def head_on(
         self, sizes: list[int], line: Line, most: float, left: float, head: int
@@ -353,8 +376,10 @@ def _rungs(asked: Config, found: Plan, backbone: str) -> list[Rung]:
             made.append(last_rung(asked, cut_of_last_layers(backbone, found.size), **values))
         elif name == WHOLE:
             made.append(whole_rung(asked, **values))
-        else:
+        elif name == LARGER:
             made.append(larger_rung(asked, **values))
+        else:
+            made += gentle_rungs(asked, made[-1], **values)
     return made
 
 

@@ -113,7 +113,7 @@ class Fit:
         if config.monitor == "test":  # last: the others are looked at as without it
             self.looked_at["test"] = split.test
         selecting = len(np.unique(dataset.labels[self.selected_on]))
-        self.selector = Selector(config.select, selecting)
+        self.selector = Selector(config.select, selecting, config.select_by)
         self.checkpoints = Checkpoints(
             folder.file("checkpoint"), context.processes, self.trainer.is_divided
         )
@@ -162,8 +162,10 @@ class Fit:
         patience, waited = config.patience, epoch - 1 - self.selector.best.epoch
         if patience is None and self.selector.is_full:
             patience = FULL_PATIENCE * config.look_every
-        is_stale = self.selects and patience is not None and waited >= patience
-        return is_stale or epoch >= self.epochs
+        is_stale = patience is not None and waited >= patience
+        is_behind = config.gain_by is not None and epoch >= config.gain_by
+        is_behind = is_behind and self.selector.best.epoch == START
+        return (self.selects and (is_stale or is_behind)) or epoch >= self.epochs
 
     def _end(self) -> None:
         if not self.selects:
@@ -173,7 +175,7 @@ class Fit:
         if epochs < self.epochs:
             best = self.selector.best = replace(self.selector.best, stopped_after=epochs)
             write_selection(self.folder, best)
-            is_full = self.context.config.patience is None  # nothing else ends it then
+            is_full = self.context.config.patience is None and self.selector.is_full
             self._tell(StoppedEarly(epochs, best.epoch, full=is_full or None))
 
     def _epoch(self) -> Epoch:

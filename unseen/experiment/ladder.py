@@ -91,7 +91,7 @@ def climb(first: Fit, selection: Selection, clock: Clock) -> Selection:
     records, chains, gained = [_record(best)], {FIRST: [best]}, True
     starts = [(best, True)]  # rungs that later ones may begin with, and whether each gained
     for rung in context.config.ladder:
-        if rung.after != "any" and gained != (rung.after == "gain"):
+        if not is_due(rung.after, gained, {record.name for record in records if record.kept}):
             continue
         # a head waits for all its pictures before the first epoch: nothing of that can be left out
         config = rung_config(context.config, rung.name)
@@ -120,6 +120,12 @@ def climb(first: Fit, selection: Selection, clock: Clock) -> Selection:
     selection = replace(best.selection, ladder=facts)
     write_selection(folder, selection)
     return selection
+
+
+def is_due(after: str, gained: bool, kept: set[str]) -> bool:
+    """gained: whether the last rung did; kept: the names of those that ever were."""
+    conditions = {"any": True, "gain": gained, "no gain": not gained}
+    return conditions.get(after, after in kept)
 
 
 def _start_of(config: SettledConfig, starts: list[tuple[Climbed, bool]]) -> Climbed | None:

@@ -1,6 +1,8 @@
 """Which epoch of a run is kept: the best on the classes to select on, and how sure that choice is.
 
-score    recall@1; of equals the higher mAP@R, of equals in both the earlier epoch
+score    recall@1; of equals the higher mAP@R, of equals in both the earlier epoch. With
+         `select_by = "map_at_r"` the other way round: a few classes that are easily told apart
+         have a recall@1 that says nothing
 start    the network before its first step is a candidate too, as epoch -1: where no epoch is
          better, training has not helped, and the run says so
 few      with fewer than 10 classes both scores are means of an epoch and the two before it: one
@@ -31,12 +33,12 @@ Scores = tuple[float, ...]
 class Selector:
     """The best epoch so far; `best` is what the run's folder keeps of it."""
 
-    def __init__(self, on: str, num_classes: int) -> None:
+    def __init__(self, on: str, num_classes: int, by: str = SELECT_BY) -> None:
         self.keeps_last = num_classes < TOO_FEW
         self.window = WINDOW if num_classes < FEW else 1
         self.best = Selection(
             on,
-            SELECT_BY,
+            by,
             epoch=START,
             value=-1.0,
             classes=num_classes,
@@ -48,12 +50,14 @@ class Selector:
 
     def takes(self, epoch: int, scores: dict[str, float]) -> bool:
         """Whether an epoch is better than all before it; each must be shown once, in order."""
-        self.recent = [*self.recent, (scores[SELECT_BY], scores[TIE_BY])][-self.window :]
+        by = self.best.metric
+        other = TIE_BY if by == SELECT_BY else SELECT_BY
+        self.recent = [*self.recent, (scores[by], scores[other])][-self.window :]
         reached = tuple(sum(values) / len(values) for values in zip(*self.recent, strict=True))
         is_better = self.keeps_last or reached > self.highest
         if is_better:
             self.highest = reached
-            self.best = replace(self.best, epoch=epoch, value=scores[SELECT_BY])
+            self.best = replace(self.best, epoch=epoch, value=scores[by])
         return is_better
 
     @property

@@ -30,8 +30,10 @@ from unseen.files import replace_bytes
 from unseen.rungs import cut_of_last_layers
 from unseen.training.processes import Processes
 
-BATCH, MEASURED = 32, 2  # pictures in a step; steps, after one that warms up
-BUSY = 0.9  # of the time, a core that is used computes
+BATCH = 32  # pictures in a step
+WARM, MEASURED = 3, 4  # steps: the first ones are up to 1.5 times as long
+EMBEDDED = 64  # pictures, after a batch that warms up
+BUSY = 0.85  # of the time, a core that is used computes; two wait for each other and for memory
 AGE = 24 * 3600.0  # seconds that a measurement is good for
 
 Now = Callable[[], float]  # seconds
@@ -118,7 +120,7 @@ def _at(context: RunContext, size: int, layer: str | None, **more: Any) -> RunCo
 def _embedding(context: RunContext, now: Now) -> float:
     network = assemble.network(context.config).to(context.device)
     _, transform = assemble.picture_transforms(context.config, network)
-    items = context.split.train[: 2 * BATCH * MEASURED]
+    items = context.split.train[:EMBEDDED]
     context.embed(network, transform, items[:BATCH])
     began = now()
     context.embed(network, transform, items)
@@ -136,11 +138,11 @@ def _training(context: RunContext, now: Now) -> float:
     source = Pictures(replace(context, config=whole), made.network)
     batches = source.loader.training_batches(sampler, 0, 0)
     if made.prefix is not None:
-        batches = iter([_kept(made.prefix, b) for b in islice(batches, 1 + MEASURED)])
-    made.trainer.epoch(islice(batches, 1), class_of, lambda event: None)
+        batches = iter([_kept(made.prefix, b) for b in islice(batches, WARM + MEASURED)])
+    warm = made.trainer.epoch(islice(batches, WARM), class_of, lambda event: None)
     began = now()
     event = made.trainer.epoch(islice(batches, MEASURED), class_of, lambda event: None)
-    return (now() - began) / max(1, event.step * BATCH - BATCH)
+    return (now() - began) / (BATCH * max(1, event.step - warm.step))
 
 
 def _kept(prefix: nn.Module, batch: Batch) -> Batch:
