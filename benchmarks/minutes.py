@@ -52,6 +52,7 @@ def run_with_kills(
 ) -> str:
     """Another run beside one that took so many minutes, stopped and begun again on its way."""
     asked = command(data, minutes, words, folder / "killed", folder / "cache")
+    killed = 0
     for _ in range(kills):
         process = subprocess.Popen(asked)
         try:
@@ -59,10 +60,11 @@ def run_with_kills(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+            killed += 1
     subprocess.run(asked, check=True)
     weights = [(folder / out / "weights.safetensors").read_bytes() for out in ("run", "killed")]
     same = "the same weights" if weights[0] == weights[1] else "OTHER WEIGHTS"
-    return f"killed {kills} times: {same}"
+    return f"killed {killed} times: {same}"
 
 
 def main() -> None:

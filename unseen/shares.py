@@ -65,7 +65,9 @@ def with_micro_batch(
 
     deep = _deep(settled)
     each = max(
-        bytes_per_picture(rung.backbone, rung.picture_size or 0, rung.frozen_bn) for rung in deep
+        bytes_per_picture(rung.backbone, size, rung.frozen_bn)
+        for rung in deep
+        for size in [max(rung.training_sizes, default=rung.picture_size or 0)]
     )
     free, shares = free_memory(settled.device), settled.shares
     if free is None or not each:

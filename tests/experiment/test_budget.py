@@ -84,7 +84,9 @@ def test_a_gentle_network_has_the_minutes_that_a_whole_one_gives_back() -> None:
     whole, steps = found.rungs["whole"], dict(found.steps)
     gentle = steps.pop("gentle")
     given_back = steps["whole"] * (1 - whole["gain_by"] / whole["epochs"])
-    ways = [sum(steps.values()), sum(steps.values()) - given_back + gentle]
+    twice = 2 * birds.test * Line.at(speeds.larger, 384) / 60  # by the head's start, and trained
+    all_steps = sum(steps.values())  # judging is the longest, of gentle
+    ways = [all_steps - twice, all_steps - given_back + gentle]
     assert max(ways) == pytest.approx(found.minutes, abs=0.3)
     (size,), epochs = found.rungs["gentle"]["training_sizes"], found.rungs["gentle"]["epochs"]
     assert 0.6 * 384 <= size <= 0.75 * 384
@@ -92,7 +94,8 @@ def test_a_gentle_network_has_the_minutes_that_a_whole_one_gives_back() -> None:
     slower = speeds.larger.per_area / speeds.embed.per_area
     each = speeds.train.fixed + slower * speeds.train.per_area * size**2
     assert found.rungs["gentle"]["minutes"] >= epochs * birds.train * each / 60 - 0.1
-    assert found.rungs["gentle"]["minutes_after"] == found.rungs["larger"]["minutes_after"]
+    after = found.rungs["larger"]["minutes_after"] + twice
+    assert found.rungs["gentle"]["minutes_after"] == pytest.approx(after, abs=0.2)
     assert "gentle" not in plan(replace(birds, minutes=60), speeds).rungs
     assert "gentle" not in plan(replace(birds, given=224), speeds).rungs
 
@@ -309,6 +312,6 @@ def test_a_machine_is_measured_with_the_runs_own_pictures_and_once_a_day(
     found = speeds_of(context, now=Counting())
     busy = 1 / 0.85  # of one thread
     assert found.embed.at(32) == pytest.approx(busy / 64)  # a second for 64 pictures
-    assert [line.at(32) for line in (found.train, found.rest)] == pytest.approx([busy / 64] * 2)
+    assert [line.at(32) for line in (found.train, found.rest)] == pytest.approx([busy / 128] * 2)
     monkeypatch.setattr("unseen.experiment.speed.measured", None)
     assert speeds_of(context) == found

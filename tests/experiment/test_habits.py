@@ -91,20 +91,24 @@ def test_training_stops_when_nothing_gets_better(
 def test_training_stops_where_its_start_is_not_surpassed_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(name: str, *recall: float) -> tuple[int, int | None]:
-        looks = iter(recall)
-        scores = lambda fit, _, items: {  # noqa: E731
-            "recall@1": 0.9 if items is fit.monitored else next(looks),
-            "map_at_r": 0.5,
-        }
-        monkeypatch.setattr(Fit, "_scores", scores)
-        selection = train(setting_of("epochs=5", "gain_by=2"), tmp_path / name, "test")
+    def run(name: str, scores: list[tuple[float, float]], *words: str) -> tuple[int, int | None]:
+        looks = iter(scores)
+
+        def shown(fit: Fit, _: torch.Tensor, items: object) -> dict[str, float]:
+            pair = (0.9, 0.9) if items is fit.monitored else next(looks)
+            return dict(zip(("recall@1", "map_at_r"), pair, strict=True))
+
+        monkeypatch.setattr(Fit, "_scores", shown)
+        selection = train(setting_of("epochs=5", "gain_by=2", *words), tmp_path / name, "test")
         return selection.epoch, selection.stopped_after
 
     monkeypatch.setattr("unseen.experiment.selection.FEW", 0)
-    assert run("behind", 0.5, 0.4, 0.5) == (START, 2)
+    start, lower, mixed, higher = (0.5, 0.5), (0.4, 0.4), (0.4, 0.6), (0.6, 0.4)
+    assert run("behind", [start, lower, lower]) == (START, 2)
     assert read(tmp_path / "behind" / "journal.jsonl")[-1] == StoppedEarly(epochs=2, best=START)
-    assert run("ahead", 0.5, 0.51, 0.4, 0.4, 0.4, 0.4) == (0, None)
+    assert run("ahead", [start, higher, *[lower] * 4]) == (0, None)
+    assert run("in one of two", [start, lower, mixed, lower]) == (START, 3)
+    assert run("looked at later", [start, lower], "look_every=3") == (START, 3)
 
 
 def test_training_stops_where_recall_is_full_and_nothing_gets_better(

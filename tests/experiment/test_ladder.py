@@ -14,7 +14,6 @@ from torch import Tensor
 
 from unseen import config as configs
 from unseen.experiment import ladder
-from unseen.experiment.ladder import gain_of, is_better, is_due
 from unseen.experiment.run import train_and_judge
 from unseen.experiment.run_context import RunContext, Watch, prepare, reopen, stored_config
 from unseen.experiment.trained import Trained
@@ -352,49 +351,29 @@ def test_a_training_that_would_end_late_gets_fewer_epochs_once_and_for_all(tmp_p
     assert of_kind(ClockDecided, tmp_path / "stopped") == clock
 
 
-def test_the_gain_is_that_of_the_same_queries_and_its_error_that_of_classes() -> None:
-    rng = np.random.default_rng(0)
-    labels = torch.arange(12).repeat_interleave(20)
-    before = torch.from_numpy((rng.random(240) < 0.6).astype(np.float64))
-    after = torch.maximum(before, torch.from_numpy((rng.random(240) < 0.3).astype(np.float64)))
-    gain, error = gain_of(before, after, labels, 0)
-    each = np.array([float((after - before)[labels == c].mean()) for c in range(12)])
-    assert gain.value == pytest.approx(each.mean())
-    assert error == pytest.approx(each.std() / np.sqrt(12), rel=0.2)
-    assert gain.low < gain.value - error
-    same_as_before, no_error = gain_of(before, before, labels, 0)
-    assert (same_as_before.value, no_error) == (0.0, 0.0)
-
-
-@pytest.mark.parametrize(
-    ("recall", "error", "ranked", "is_kept"),
-    [
-        (0.02, 0.01, -0.1, True),  # recall@1 has told
-        (0.005, 0.01, 0.03, True),  # birds: nearly all are found anyhow
-        (-0.005, 0.01, 0.03, True),
-        (0.005, 0.01, 0.01, False),
-        (-0.02, 0.01, 0.1, False),
-        (0.0, 0.0, 0.0, False),
-        (0.005, 0.01, float("nan"), False),  # begun by an older version
-    ],
-)
-def test_mean_precision_decides_where_recall_cannot_tell(
-    recall: float, error: float, ranked: float, is_kept: bool
+def test_a_network_is_trained_gently_below_its_kept_head_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def gain(value: float, error: float) -> tuple[Interval, float]:
-        return Interval(value, value - 2 * error, value + 2 * error), error
-
-    assert is_better(gain(recall, error), gain(ranked, 0.02)) is is_kept
-
-
-def test_a_rung_is_due_after_what_it_names() -> None:
-    kept = {"head", "larger"}
-    assert is_due("any", False, kept)
-    assert is_due("gain", True, kept)
-    assert not is_due("gain", False, kept)
-    assert is_due("no gain", False, kept)
-    assert is_due("larger", False, kept)
-    assert not is_due("whole", True, kept)
+    """On a network of its own, from its proxies, which gain nothing; and not without the head."""
+    other = 'backbone="timm:test_resnet", picture_size=24'
+    anchors = 'after="larger", loss="proxy_anchor", miner="none"'
+    rungs = [
+        f'{{name="larger", {other}}}',
+        f'{{name="larger proxies", leads=true, {other}, {anchors}}}',
+        f'{{name="gentle", {other}, {anchors}, freeze_until="none", select_by="map_at_r"}}',
+    ]
+    words = ("refit=true", f"ladder=[{', '.join(rungs)}]")
+    names = ["head", "larger", "larger proxies", "gentle"]
+    gaining(monkeypatch, True, False, True)
+    train_and_judge(context_of(*words), tmp_path / "kept", "test")
+    assert [rung.name for rung in told(tmp_path / "kept").rungs] == names
+    assert [step.name for step in told(tmp_path / "kept").chain] == names[1:]
+    begun = of_kind(RungBegun, tmp_path / "kept")
+    assert [event.start for event in begun] == ["", "larger", "larger proxies"]
+    assert same(weights(tmp_path / "kept"), weights(tmp_path / "kept/refit/rungs/gentle"))
+    gaining(monkeypatch, False)
+    train_and_judge(context_of(*words[1:]), tmp_path / "not", "test")
+    assert [rung.name for rung in told(tmp_path / "not").rungs] == names[:2]
 
 
 def test_a_rung_cannot_wait_for_one_that_does_not_come_before_it() -> None:

@@ -53,7 +53,7 @@ def test_precision_decides_where_that_is_asked_for() -> None:
     assert kept([0.9, 0.95], [0.5, 0.4], by=by) == START
     selector = Selector("validation", MANY, by)
     selector.takes(START, {"recall@1": 1.0, by: 0.5})
-    assert (selector.best.metric, selector.best.value, selector.is_full) == (by, 0.5, False)
+    assert (selector.best.by, selector.best.value, selector.is_full) == (by, 1.0, True)
 
 
 def test_few_classes_select_by_a_mean_over_epochs() -> None:

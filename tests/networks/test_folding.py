@@ -124,3 +124,18 @@ def test_training_is_left_alone_where_folding_would_be_wrong(images):
     assert type(network.conv) is nn.Conv2d
     assert not hasattr(network.conv, "norm")
     torch.testing.assert_close(network(images), before)
+
+
+def test_wide_kernels_and_relu6_are_trained_in_their_own_way():
+    network = create_backbone("efficientnet_lite0", 32, frozen_bn="full").train()
+    seen, waiting = set(), [network.features(torch.zeros(1, 3, 32, 32)).grad_fn]
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            waiting += [other for other, _ in node.next_functions]
+    kinds = [node.name() for node in seen]
+    wide = [m for m in network.modules() if isinstance(m, nn.Conv2d) and m.kernel_size[1] > 3]
+    assert kinds.count("_DepthwiseBackward") == len(wide) > 5
+    assert kinds.count("_ClampedBackward") > 20
+    assert not [kind for kind in kinds if kind.startswith("Hardtanh")]

@@ -14,6 +14,7 @@ SHAPES = [  # height and width of kernel and picture, stride, padding
     ((7, 7), (6, 5), (1, 1), (3, 3)),
     ((3, 4), (7, 8), (1, 3), (1, 2)),
     ((4, 9), (4, 9), (1, 1), (0, 0)),
+    ((7, 7), (2, 2), (1, 1), (3, 3)),
 ]
 
 
@@ -56,9 +57,9 @@ def test_the_kernel_gradient_is_that_of_the_definition(size, picture, stride, pa
 
 @pytest.mark.parametrize(("size", "picture", "stride", "padding"), SHAPES[:3])
 def test_every_gradient(size, picture, stride, padding):
-    assert torch.autograd.gradcheck(
-        lambda *given: convolve(*given, stride, padding), tensors(size, picture)
-    )
+    run, given = lambda *given: convolve(*given, stride, padding), tensors(size, picture)
+    assert torch.autograd.gradcheck(run, given)
+    assert torch.autograd.gradgradcheck(run, given)
 
 
 def test_channels_last_in_float32_as_it_is_trained():

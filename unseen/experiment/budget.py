@@ -114,23 +114,21 @@ class _Planner:
             return self.head_alone()
         last, whole, larger, gentle = map(rungs.get, (LAST, WHOLE, LARGER, GENTLE))
         judging = whole.judging if whole else self.judging(size, 1, size)
-        after, way = dict.fromkeys(rungs, judging), first + (last.seconds if last else 0.0)
-        ways = [way + (whole.seconds if whole else 0.0) + judging]
+        after = {name: rung.judging for name, rung in rungs.items()}
+        way = first + (last.seconds if last else 0.0)
+        full, given_up = (whole.seconds, whole.given_up) if whole else (0.0, 0.0)
+        ways = [way + full + judging]
         if larger is not None:
-            after[LARGER] = larger.judging
-            if whole is not None and larger.values["after"] == "any":
-                way += whole.seconds
+            is_beside = larger.values["after"] == "any"
+            ways.append(way + (full if is_beside else given_up) + larger.seconds + larger.judging)
+            if whole is not None and is_beside:
                 after[WHOLE] = larger.seconds + max(judging, larger.judging)
-            elif whole is not None:
-                way += whole.given_up
-            ways.append(way + larger.seconds + larger.judging)
-            if whole is not None and gentle is not None:
-                after[GENTLE] = gentle.judging
-                ways.append(ways[-1] - whole.seconds + whole.given_up + gentle.seconds)
+            if gentle is not None:
+                ways.append(way + given_up + larger.seconds + gentle.seconds + gentle.judging)
         if last is not None and whole is not None:
             after[LAST] = after[WHOLE] + whole.seconds / 2
         seconds = {FIRST: first} | {name: rung.seconds for name, rung in rungs.items()}
-        seconds["judging"] = max(judging, larger.judging) if larger is not None else judging
+        seconds["judging"] = max([judging, *(rung.judging for rung in rungs.values())])
         values = {
             name: rung.values
             | {
@@ -268,18 +266,19 @@ class _Planner:
         line = (self.speed.larger if "backbone" in head.values else None) or own
         slower = replace(train, per_area=train.per_area * line.per_area / (own.per_area or 1.0))
         looks = 10 * self.work.validation * line.at(judged)  # before, after; twice with training
+        judging = head.judging + 2 * self.work.test * line.at(judged)  # the head's start as well
         for size in (int(share * judged) // STEP * STEP for share in SHRUNK):
             each = self.work.train * slower.at(size)
-            epochs = min(GENTLE_MOST, int((left - head.judging - looks) / each))
+            epochs = min(GENTLE_MOST, int((left - judging - looks) / each))
             if epochs >= GENTLE_FEWEST:
                 values = {"epochs": epochs, "look_every": epochs, "training_sizes": [size]}
-                return {GENTLE: Step(values, epochs * each + looks, head.judging)}
+                return {GENTLE: Step(values, epochs * each + looks, judging)}
         return {}
 
     def head_on(
         self, sizes: list[int], line: Line, most: float, left: float, head: int
     ) -> Step | None:
-        """The first of these sizes that fits, larger than that of the first head."""
+        """The first of these that fits, larger than the first head's."""
         for size in sizes:
             seconds = 2 * self.embed(size, line) + TRAINING
             judging = self.judging(size, 2, head, line)

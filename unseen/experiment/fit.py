@@ -163,8 +163,8 @@ class Fit:
         if patience is None and self.selector.is_full:
             patience = FULL_PATIENCE * config.look_every
         is_stale = patience is not None and waited >= patience
-        is_behind = config.gain_by is not None and epoch >= config.gain_by
-        is_behind = is_behind and self.selector.best.epoch == START
+        is_due = config.gain_by is not None and epoch >= config.gain_by
+        is_behind = is_due and self._is_looked_at(epoch - 1) and self.selector.is_behind
         return (self.selects and (is_stale or is_behind)) or epoch >= self.epochs
 
     def _end(self) -> None:

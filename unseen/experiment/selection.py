@@ -31,49 +31,61 @@ Scores = tuple[float, ...]
 
 
 class Selector:
-    """The best epoch so far; `best` is what the run's folder keeps of it."""
+    """The best epoch so far; `best` is what the run's folder keeps of it. by: the first of the two
+    scores that are compared."""
 
     def __init__(self, on: str, num_classes: int, by: str = SELECT_BY) -> None:
         self.keeps_last = num_classes < TOO_FEW
         self.window = WINDOW if num_classes < FEW else 1
         self.best = Selection(
             on,
-            by,
+            SELECT_BY,
             epoch=START,
             value=-1.0,
             classes=num_classes,
             kept="last" if self.keeps_last else None,
             mean_of_epochs=self.window if self.window > 1 and not self.keeps_last else None,
+            by=by if by != SELECT_BY and not self.keeps_last else None,
         )
+        self.names = (by, TIE_BY if by == SELECT_BY else SELECT_BY)
+        self.start: Scores = (-1.0, -1.0)
         self.highest: Scores = (-1.0, -1.0)
         self.recent: list[Scores] = []
 
     def takes(self, epoch: int, scores: dict[str, float]) -> bool:
         """Whether an epoch is better than all before it; each must be shown once, in order."""
-        by = self.best.metric
-        other = TIE_BY if by == SELECT_BY else SELECT_BY
-        self.recent = [*self.recent, (scores[by], scores[other])][-self.window :]
+        shown = tuple(scores[name] for name in self.names)
+        self.start = shown if epoch == START else self.start
+        self.recent = [*self.recent, shown][-self.window :]
         reached = tuple(sum(values) / len(values) for values in zip(*self.recent, strict=True))
         is_better = self.keeps_last or reached > self.highest
         if is_better:
             self.highest = reached
-            self.best = replace(self.best, epoch=epoch, value=scores[by])
+            self.best = replace(self.best, epoch=epoch, value=scores[SELECT_BY])
         return is_better
 
     @property
     def is_full(self) -> bool:
         """Whether recall cannot be higher than that of the best epoch."""
-        return not self.keeps_last and self.highest[0] >= 1
+        return not self.keeps_last and self.highest[self.names.index(SELECT_BY)] >= 1
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether no epoch was better than the start, and the last one is so in neither score."""
+        is_unbeaten = not self.keeps_last and self.best.epoch == START and bool(self.recent)
+        pairs = zip(self.recent[-1], self.start, strict=True) if is_unbeaten else ()
+        return is_unbeaten and all(now <= before for now, before in pairs)
 
     def state_dict(self) -> dict[str, Any]:
         """What choosing goes on with, beside `best`."""
-        return {"highest": self.highest, "recent": self.recent}
+        return {"start": self.start, "highest": self.highest, "recent": self.recent}
 
     def go_on(self, best: Selection, state: dict[str, Any] | None) -> None:
         """After a stop; version 0.1 kept nothing but the best."""
         self.best = best
-        state = state or {"highest": (best.value, -1.0), "recent": []}
-        self.highest, self.recent = tuple(state["highest"]), [tuple(s) for s in state["recent"]]
+        state = {"start": (-1.0, -1.0), "highest": (best.value, -1.0), "recent": []} | (state or {})
+        self.start, self.highest = tuple(state["start"]), tuple(state["highest"])
+        self.recent = [tuple(scores) for scores in state["recent"]]
 
 
 def too_few_to_select(context: RunContext) -> str | None:
@@ -81,7 +93,9 @@ def too_few_to_select(context: RunContext) -> str | None:
     classes = _num_classes(context, context.split.validation)
     if context.config.select == "test" or classes >= TOO_FEW:
         return None
-    message = "patience has no effect, " if context.config.patience is not None else ""
+    config = context.config
+    idle = [key for key in ("patience", "gain_by") if getattr(config, key) is not None]
+    message = f"{' and '.join(idle)} {'have' if idle[1:] else 'has'} no effect, " if idle else ""
     return (
         f"{classes} validation classes are too few to choose an epoch by: the last one is kept, "
         f"{message}and `unseen calibrate` will not be possible. {more_validation_classes(context)}"

@@ -13,7 +13,7 @@ import platform
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +136,9 @@ def _training(context: RunContext, now: Now) -> float:
     )
     whole = config.model_copy(update={"freeze_until": None})
     source = Pictures(replace(context, config=whole), made.network)
-    batches = source.loader.training_batches(sampler, 0, 0)
+    batches = chain.from_iterable(
+        source.loader.training_batches(sampler, epoch, 0) for epoch in range(WARM + MEASURED)
+    )
     if made.prefix is not None:
         batches = iter([_kept(made.prefix, b) for b in islice(batches, WARM + MEASURED)])
     warm = made.trainer.epoch(islice(batches, WARM), class_of, lambda event: None)
@@ -155,7 +157,8 @@ def _key(context: RunContext, larger: str | None) -> str:
     machine = [platform.platform(), _processor(), os.cpu_count(), gpu, torch.__version__]
     network = [config.backbone, config.pooling, config.precision, larger]
     cores = [config.shares, config.threads, config.workers]
-    sentences = [*machine, *network, *cores, context.dataset.fingerprint()]
+    steps = [BATCH, WARM, MEASURED, EMBEDDED, BUSY]
+    sentences = [*machine, *network, *cores, *steps, context.dataset.fingerprint()]
     return hashlib.sha256(json.dumps(sentences).encode()).hexdigest()[:24]
 
 

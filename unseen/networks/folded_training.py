@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 import unseen.torchvision_operators  # noqa: F401 - before timm, which imports torchvision
 
@@ -70,7 +69,6 @@ class _Clamped(torch.autograd.Function):
         return output
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         (output,) = ctx.saved_tensors
         within: Tensor = torch.ops.aten.hardtanh_backward(grad, output, 0.0, 6.0)

@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 Pair = tuple[int, ...]  # of rows, of columns
@@ -49,7 +48,6 @@ class _Depthwise(torch.autograd.Function):
         return F.conv2d(input, kernel, bias, stride, padding, groups=len(kernel))
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         input, kernel = ctx.saved_tensors
         of_input = of_kernel = of_bias = None
@@ -70,6 +68,9 @@ def _kernel_gradient(
     for first in range(0, kernel.shape[3], NARROW):
         columns = kernel[..., first : first + NARROW]
         before = padding[1] - first  # columns of zeros before the input; negative: it begins later
+        if width + before <= 0:  # beyond its end
+            found.append(torch.zeros_like(columns))
+            continue
         after = reach + columns.shape[3] - before - width
         moved = F.pad(input, (before, after))
         wanted = (False, True, False)

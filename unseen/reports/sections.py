@@ -313,9 +313,8 @@ def _data_facts(result: Result | None, dataset: Dataset) -> Json:
 def _selection_facts(result: Result, selection: Selection, epochs: int) -> Json:
     again = selection.refit
     refit = f"{again.epochs} epochs on all {again.train_classes} classes" if again else None
-    score = f"{tables.metric_title(selection.metric)} {100 * selection.value:.1f}"
     return {
-        "model kept": f"{tables.kept(selection)} ({score} %)",
+        "model kept": f"{tables.kept(selection)} ({100 * selection.value:.1f} %)",
         "epochs trained": epochs,
         "descriptor": tables.descriptor(result) or "the embedding",
     } | ({"trained again": refit} if refit else {})

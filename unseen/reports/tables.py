@@ -241,7 +241,8 @@ def kept(selection: Selection) -> str:
     if selection.kept == "last":
         return f"epoch {epoch}, the last: too few {on} classes to choose by"
     mean = selection.mean_of_epochs
-    by = f", by the mean of {mean} epochs" if mean else ""
+    by = f", by {metric_title(selection.by)}" if selection.by else ""
+    by += f", by the mean of {mean} epochs" if mean else ""
     if not epoch:
         return f"the start: no epoch is better on {on} classes{by}"
     return f"epoch {epoch}, the best on {on} classes{by}"

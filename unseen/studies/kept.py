@@ -36,7 +36,7 @@ MOST_UNPACKED = 2**28
 STUDY = re.compile(r"((?:studies/[^/]+/)?)(?:study\.toml|runs/([^/]+)/(.+))")
 OF_PUBLISHED = re.compile(r"[^/]+/(?:published|generalisation|measured)\.json")
 PLACE = re.compile(r"(?<!\S)(?:'/[^']*'|/\S+)")
-OF_RUNG = re.compile(r"rungs/[\w.-]+/journal\.jsonl")
+OF_RUNG = re.compile(r"rungs/[\w. -]+/journal\.jsonl")
 
 
 def small_files_of(study: Path) -> dict[str, str]:

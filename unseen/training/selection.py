@@ -79,7 +79,8 @@ class Ladder:
 @dataclass(frozen=True, config=CHECKED)
 class Selection:
     """The kept epoch (-1: the start) and its score on the classes it was selected on. kept: "last"
-    where those are too few to choose by; mean_of_epochs: that were compared where they are few."""
+    where those are too few to choose by; mean_of_epochs: that were compared where they are few; by:
+    another score that chose it."""
 
     on: str
     metric: str
@@ -92,6 +93,7 @@ class Selection:
     descriptor: Descriptor | None = None
     refit: Refit | None = None
     ladder: Ladder | None = None
+    by: str | None = None
 
 
 @dataclass(frozen=True, config=CHECKED)
