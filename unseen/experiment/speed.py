@@ -11,7 +11,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -136,7 +136,7 @@ def _training(context: RunContext, now: Now) -> float:
     )
     whole = config.model_copy(update={"freeze_until": None})
     source = Pictures(replace(context, config=whole), made.network)
-    batches = chain.from_iterable(
+    batches: Iterator[Batch] = chain.from_iterable(
         source.loader.training_batches(sampler, epoch, 0) for epoch in range(WARM + MEASURED)
     )
     if made.prefix is not None:
