@@ -5,7 +5,7 @@
     whole    all minutes that are left, less those for judging and the report: the largest pictures
              that still get EPOCHS epochs, small ones first, judged a little larger than they were
              trained (H. Touvron et al., https://arxiv.org/abs/1906.06423). Where its first look
-             is not better than its start, it ends and gives its minutes back
+             is behind its start, it ends and gives its minutes back
     larger   a head on larger pictures, with their mirror images, of a larger network where one is
              installed: where whole gains nothing, in the minutes that came back. Where whole has
              pictures of ROOMY of the network's own size even so, LARGER_SHARE of the minutes are
