@@ -65,8 +65,12 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def train_two_steps(path: Path, pictures: Path, out: Path) -> None:
     values = configs.load(path)
     values["data"] = {"name": "folder", "root": str(pictures)}
-    small = {"batch_size": 8, "picture_size": 32, "training_sizes": [32], "epochs": 2}
-    values["ladder"] = [rung | small for rung in values.get("ladder", [])]
+    small = {"batch_size": 8, "picture_size": 32, "epochs": 2}
+    sizes = {"training_sizes": [32]}
+    values["ladder"] = [
+        rung | small | (sizes if "training_sizes" in rung else {})
+        for rung in values.get("ladder", [])
+    ]
     per_class = configs.make(values).sampler.preset
     batch = {"density": 20, "horde": 16, "thesis": 10}.get(per_class or "", 8)
     words = ["weights=none", "picture_size=32", f"batch_size={batch}", "sampler.steps=1"]

@@ -98,7 +98,7 @@ class Keys(BaseModel):
     shift: ShiftChoice | None = None  # with protocol = shift: the step of the ladder
     train_domain: str | None = None  # of several: train and select on it alone, test on all
     select: Literal["validation", "test"] = "validation"
-    select_by: Literal["recall@1", "map_at_r"] = "recall@1"
+    select_by: Literal["recall@1", "map_at_r", "last"] = "recall@1"
     monitor: Literal["validation", "test"] = "validation"
     layers_every: int = Field(default=0, ge=0)
     look_every: int = Field(default=1, ge=1)  # epochs; the last one is always looked at

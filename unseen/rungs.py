@@ -1,7 +1,8 @@
 """The rungs of a ladder: how deep each training goes, and with which values.
 
     head     a head on frozen layers, each picture through them once: the run's own config
-    proxies  the head once more, with proxy-anchor: the proxies that the next rungs start with
+    proxies  the head once more, with proxy-anchor, to its last epoch: the proxies that the next
+             rungs start with
     last     the last layers with at least half of all weights, from activations kept at their cut
     whole    every layer, from pictures
     larger   a head again, on larger pictures and their mirror images, of a larger network where one
@@ -142,9 +143,11 @@ def takes_proxy_anchor(config: Config) -> bool:
 
 
 def proxies(config: Config, **values: Any) -> list[Rung]:
-    """One rung, where the deeper ones need it."""
+    """One rung, where the deeper ones need it. Its last epoch is kept: where no epoch gains, the
+    proxies of its start would be those that nobody has trained."""
     anchors = {"loss": "proxy_anchor", "miner": None, "leads": True}
-    found = [Rung.model_validate({"name": PROXIES} | anchors | values)]
+    usual = _free(config, {"select_by": "last"})
+    found = [Rung.model_validate({"name": PROXIES} | usual | anchors | values)]
     return found if takes_proxy_anchor(config) else []
 
 

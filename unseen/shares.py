@@ -91,9 +91,11 @@ def free_memory(device: str) -> int | None:
     free = 1024 * int(told[1]) if told else None
     try:
         most, used = (int((CGROUP / f"memory.{n}").read_text()) for n in ("max", "current"))
+        kept = re.search(r"^inactive_file (\d+)$", (CGROUP / "memory.stat").read_text(), re.M)
     except (OSError, ValueError):  # no container, or "max": no limit
         return free
-    return most - used if free is None else min(free, most - used)
+    left = most - used + (int(kept[1]) if kept else 0)  # copies of files give way
+    return left if free is None else min(free, left)
 
 
 def _gains(settled: SettledConfig) -> bool:

@@ -1,5 +1,6 @@
 """A plan fits its minutes, whatever the machine; it is made once and becomes part of the config."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,9 @@ import pytest
 from PIL import Image
 
 from unseen import config as configs
-from unseen.experiment.budget import EPOCHS, MOST, Plan, Work, plan, planned
+from unseen.experiment.budget import planned
+from unseen.experiment.planner import EPOCHS, MOST, Plan, Work, plan
+from unseen.experiment.run import begin
 from unseen.experiment.run_context import RunContext, as_stored, changed_keys, prepare
 from unseen.experiment.speed import Line, Speeds, speeds_of
 from unseen.rungs import rung_config
@@ -117,6 +120,7 @@ def test_a_gentle_network_follows_a_kept_larger_head(monkeypatch: pytest.MonkeyP
     assert (before.depth, gentle.depth) == ("head", "whole")
     assert before.loss.name == gentle.loss.name == "proxy_anchor"
     assert gentle.lr == rung_config(config, "whole").lr / 4
+    assert before.select_by == "last", "proxies that were trained"
     assert (gentle.select_by, gentle.mirror) == ("map_at_r", "judging")
 
 
@@ -264,6 +268,22 @@ def test_too_little_data_for_depth_gets_a_head_and_the_reason(
 
 
 @pytest.mark.usefixtures("_installed")
+@pytest.mark.parametrize("words", [(), ("depth=whole",)])
+def test_a_depth_that_there_is_no_time_for_is_said_with_the_minutes_it_takes(
+    words: tuple[str, ...],
+) -> None:
+    def plan_of(minutes: str) -> RunContext:
+        slow = times(TWO_CORES, 20)
+        return planned(context_of(f"minutes={minutes}", *words), lambda context, larger: slow)
+
+    (line,) = (line for line in plan_of("3").plan if "whole network" in line)
+    found = re.fullmatch("plan: no time for the whole network, about (.+) minutes would do", line)
+    assert found is not None
+    assert not any(rung.name == "whole" for rung in plan_of("3").config.ladder)
+    assert any(rung.name == "whole" for rung in plan_of(found[1]).config.ladder)
+
+
+@pytest.mark.usefixtures("_installed")
 def test_given_keys_hold_on_every_rung_and_a_given_depth_is_climbed_to() -> None:
     config = told(("minutes=30", "loss=margin", "lr=2e-4", "depth=whole", "refit=false")).config
     assert all(rung.minutes for rung in config.ladder)  # the run's own minutes are another key
@@ -276,10 +296,14 @@ def test_given_keys_hold_on_every_rung_and_a_given_depth_is_climbed_to() -> None
 @pytest.mark.usefixtures("_installed")
 def test_a_run_goes_on_with_the_plan_it_began_with(tmp_path: Path) -> None:
     first, folder = told(()), RunFolder(tmp_path)
-    folder.write_text("config.toml", first.config.to_toml())
+    begin(first, folder, "test")
     slower = planned(context_of(), lambda context, larger: times(TWO_CORES, 5))
     assert slower.config.ladder != first.config.ladder
-    assert as_stored(slower, folder).config == first.config
+    again = as_stored(slower, folder)
+    assert again.config == first.config
+    assert again.plan == first.plan
+    of_plan = [line for line in again.reasons if line.startswith(("speed: ", "plan: ", "ladder"))]
+    assert of_plan == [line for line in first.plan if not line.startswith("minutes")]
     longer = planned(context_of("minutes=40"), lambda context, larger: TWO_CORES)
     assert "minutes" in changed_keys(folder, as_stored(longer, folder).config)
 

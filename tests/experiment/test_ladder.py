@@ -351,6 +351,26 @@ def test_a_training_that_would_end_late_gets_fewer_epochs_once_and_for_all(tmp_p
     assert of_kind(ClockDecided, tmp_path / "stopped") == clock
 
 
+def test_rungs_without_a_plan_leave_a_share_of_the_minutes_for_judging(tmp_path: Path) -> None:
+    """A head of two minutes, then epochs of one: of ten minutes two are left."""
+    ticks = Ticks()
+    words = ("minutes=10", f"ladder=[{LAST.replace('epochs=2', 'epochs=8')}]")
+    context = replace(context_of(*words), now=ticks, began=0.0)
+    train_and_judge(context, tmp_path, "test", slowly(ticks, 30.0))
+    assert of_kind(ClockDecided, tmp_path) == [ClockDecided("epochs of last after 1", 6)]
+    assert ticks.seconds == 480
+
+
+def test_what_is_spent_is_known_after_a_kill_between_decisions(tmp_path: Path) -> None:
+    ticks = Ticks()
+    context = replace(context_of("minutes=10"), now=ticks, began=0.0)
+    watch = slowly(ticks, 40.0)
+    watch.listeners += stop_at(Step, 2).listeners
+    with pytest.raises(StoppedError):
+        train_and_judge(context, tmp_path, "test", watch)
+    assert RunFolder(tmp_path).read_json("clock.json")["spent"] == 40.0
+
+
 def test_a_network_is_trained_gently_below_its_kept_head_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,7 @@ from unseen.experiment.fit import Fit
 from unseen.experiment.refit import all_training_classes
 from unseen.experiment.run import train_and_judge
 from unseen.experiment.run_context import RunContext, Watch, prepare
-from unseen.training.events import Epoch, Event, Refitted, Step
+from unseen.training.events import ClockDecided, Epoch, Event, Refitted, Step
 from unseen.training.journal import read
 from unseen.training.run_folder import RunFolder
 
@@ -185,6 +185,38 @@ def test_one_that_would_be_late_is_given_up(tmp_path: Path) -> None:
         assert "before_refit" not in result["scores"]
         decided = folder.read_json("clock.json")["decided"]
         assert decided["epochs of refit (head) after 1"] == 1
+        (event,) = (e for e in read(tmp_path / "journal.jsonl") if isinstance(e, ClockDecided))
+        assert str(event).startswith("refit: given up, the minutes do not last")
+
+
+def test_one_after_a_shortened_training_follows_the_shorter_curve(tmp_path: Path) -> None:
+    """Three epochs of three minutes do not leave two of ten for judging: two of them do."""
+    spent = [0.0]
+
+    def listen(event: Event) -> None:
+        spent[0] += 90 * isinstance(event, Step)
+
+    context = replace(setting_of("minutes=10"), began=0.0, now=lambda: min(spent[0], 360.0))
+    train_and_judge(context, tmp_path / "shortened", "test", Watch([listen]))
+    decided = RunFolder(tmp_path / "shortened").read_json("clock.json")["decided"]
+    assert decided["epochs of head after 1"] == 2
+    train_and_judge(setting_of("epochs=2"), tmp_path / "short", "test")
+    shortened, short = (
+        RunFolder(tmp_path / name).read_tensors("refit/weights.safetensors")
+        for name in ("shortened", "short")
+    )
+    assert all(torch.equal(shortened[name], short[name]) for name in short)
+
+
+def test_one_without_a_plan_leaves_minutes_for_judging(tmp_path: Path) -> None:
+    late = [0.0, 500.0]  # of ten minutes two are for judging
+
+    def listen(event: Event) -> None:
+        late[0] = late[1] if isinstance(event, Epoch) and event.epoch == 2 else late[0]
+
+    context = replace(setting_of("minutes=10"), began=0.0, now=lambda: late[0])
+    train_and_judge(context, tmp_path, "test", Watch([listen]))
+    assert RunFolder(tmp_path).read_json("clock.json")["decided"]["refit begins"] is False
 
 
 def slow_refit(spent: list[float]) -> Watch:

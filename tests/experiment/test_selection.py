@@ -17,6 +17,7 @@ from unseen.experiment.run import train, train_and_judge
 from unseen.experiment.run_context import RunContext, Watch, prepare
 from unseen.experiment.selection import START, Selector
 from unseen.experiment.trained import Trained
+from unseen.reports.tables import kept as in_words
 from unseen.training.journal import read
 from unseen.training.run_folder import RunFolder
 
@@ -54,6 +55,17 @@ def test_precision_decides_where_that_is_asked_for() -> None:
     selector = Selector("validation", MANY, by)
     selector.takes(START, {"recall@1": 1.0, by: 0.5})
     assert (selector.best.by, selector.best.value, selector.is_full) == (by, 1.0, True)
+
+
+def test_the_last_epoch_is_kept_where_that_is_asked_for() -> None:
+    assert kept([0.9, 1.0, 0.5, 0.4], by="last") == 2
+    selector = Selector("validation", MANY, "last")
+    for epoch in (START, 0):
+        selector.takes(epoch, {"recall@1": 1.0, "map_at_r": 0.5})
+    assert (selector.best.kept, selector.best.by) == ("last", "last")
+    assert not selector.is_full
+    assert not selector.is_behind
+    assert in_words(selector.best) == "epoch 1, the last: select_by = last"
 
 
 def test_few_classes_select_by_a_mean_over_epochs() -> None:

@@ -1,33 +1,23 @@
 """A run that ends within its minutes: depth, picture sizes, epochs by what the machine does.
 
-    head     the largest pictures that take HEAD of the minutes; alone, those that fit at all
-    last     where it takes no more than LAST_SHARE of them
-    whole    all minutes that are left, less those for judging and the report: the largest pictures
-             that still get EPOCHS epochs, small ones first, judged a little larger than they were
-             trained (H. Touvron et al., https://arxiv.org/abs/1906.06423). Where its first look
-             is behind its start, it ends and gives its minutes back
-    larger   a head on larger pictures, with their mirror images, of a larger network where one is
-             installed: where whole gains nothing, in the minutes that came back. Where whole has
-             pictures of ROOMY of the network's own size even so, LARGER_SHARE of the minutes are
-             kept for it, and the better of the two is found out
-    gentle   likewise every layer of the larger network, in the minutes that whole gives back
-
+The machine is measured (`speed.py`) and the longest training that fits is found (`planner.py`).
 What the user gave holds. The plan becomes part of the settled config, so that a run repeats without
 the clock; where the machine turns out slower than measured, `clock.py` shortens it.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from unseen.config import Config, depth_of
 from unseen.config_tables import Rung
+from unseen.experiment.planner import Plan, Work, plan
 from unseen.experiment.run_context import RunContext
-from unseen.experiment.speed import Line, Speeds, speeds_of
+from unseen.experiment.speed import Speeds, speeds_of
 from unseen.networks.backbone import backbone_facts
-from unseen.rungs import FIRST, GENTLE, LARGER, LAST, WHOLE, can_climb, cut_of_last_layers
+from unseen.rungs import FIRST, LARGER, LAST, WHOLE, can_climb, cut_of_last_layers
 from unseen.rungs import gentle as gentle_rungs
 from unseen.rungs import larger as larger_rung
 from unseen.rungs import last as last_rung
@@ -37,263 +27,7 @@ from unseen.settle import larger_network, settle
 
 MINUTES = 20.0  # for photographs, unless given
 CLASSES, PICTURES = 5, 400  # to validate and to train on; fewer do not say whether depth pays
-USED = 0.92  # of the minutes: the rest is for what a plan does not foresee
-HEAD, LAST_SHARE, LARGER_SHARE = 0.12, 0.1, 0.2
-EPOCHS, FEWEST, MOST = 10, 6, 30  # of the whole network: wanted, at least, at most
-LAST_EPOCHS, LAST_VIEWS, LOOKS = 4, 2, 4
-GENTLE_FEWEST, GENTLE_MOST = 3, 8
-SHRUNK = (0.75, 0.65)  # a gentle network's pictures in training, over those it is judged at
-SMALLEST, TRAINED, STEP = 96, 112, 16  # pixels of a head's pictures, of the whole network's
-LARGEST = 1.5  # pictures, in units of the network's own size: recipes/cub_laptop.toml
-ROOMY = 0.7  # likewise: what the whole network is trained at where a larger head is tried as well
-GROWING = (0.7, 0.85, 1.0)  # pictures over the epochs, in units of the last ones
-FASTER = 1.2  # times as fast: bfloat16 is worth its rounding
-JUDGED = 1.2  # the size they are judged at, in units of the last in training
-START, TRAINING, REPORT, PER_ITEM = 20.0, 25.0, 25.0, 0.008  # seconds beside the network's own
-
-
-@dataclass(frozen=True)
-class Work:
-    """What a plan is about: items, the network's own picture size and the one that was given."""
-
-    minutes: float
-    train: int
-    validation: int
-    test: int
-    own: int
-    given: int | None = None
-    larger: tuple[str, int] | None = None  # a larger network, and its own picture size
-    depth: str = "auto"
-
-
-@dataclass(frozen=True)
-class Plan:
-    """size: of the head's pictures; mirror: whether it sees their mirror images, too. rungs: what
-    the others change, with their minutes. steps: what each is to take, in the order they come.
-    minutes: the longest way, which is not all of them where one comes only instead of another."""
-
-    size: int
-    mirror: bool
-    rungs: dict[str, dict[str, Any]]
-    steps: dict[str, float]
-    minutes: float
-
-
-@dataclass(frozen=True)
-class Step:
-    """A rung that fits. seconds: to train it; judging: after all, where it is the one kept."""
-
-    values: dict[str, Any]
-    seconds: float
-    judging: float
-
-    @property
-    def given_up(self) -> float:
-        """Seconds after which a whole network ends that is not better than its start."""
-        return self.seconds * self.values["gain_by"] / self.values["epochs"]
-
-
-def plan(work: Work, speed: Speeds) -> Plan:
-    """The longest training that fits."""
-    return _Planner(work, speed).plan()
-
-
-class _Planner:
-    """All times in seconds."""
-
-    def __init__(self, work: Work, speed: Speeds) -> None:
-        self.work, self.speed = work, speed
-        self.total = USED * 60 * work.minutes
-        self.chosen = work.train + work.validation
-
-    def plan(self) -> Plan:
-        size = _largest(self.sizes(1.0), lambda s: self.embed(s) <= HEAD * self.total)
-        first = START + self.embed(size) + TRAINING
-        rungs = self.deeper(size, first)
-        if not rungs:
-            return self.head_alone()
-        last, whole, larger, gentle = map(rungs.get, (LAST, WHOLE, LARGER, GENTLE))
-        judging = whole.judging if whole else self.judging(size, 1, size)
-        after = {name: rung.judging for name, rung in rungs.items()}
-        way = first + (last.seconds if last else 0.0)
-        full, given_up = (whole.seconds, whole.given_up) if whole else (0.0, 0.0)
-        ways = [way + full + judging]
-        if larger is not None:
-            is_beside = larger.values["after"] == "any"
-            ways.append(way + (full if is_beside else given_up) + larger.seconds + larger.judging)
-            if whole is not None and is_beside:
-                after[WHOLE] = larger.seconds + max(judging, larger.judging)
-            if gentle is not None:
-                ways.append(way + given_up + larger.seconds + gentle.seconds + gentle.judging)
-        if last is not None and whole is not None:
-            after[LAST] = after[WHOLE] + whole.seconds / 2
-        seconds = {FIRST: first} | {name: rung.seconds for name, rung in rungs.items()}
-        seconds["judging"] = max([judging, *(rung.judging for rung in rungs.values())])
-        values = {
-            name: rung.values
-            | {
-                "minutes": _minutes(rung.seconds),
-                "minutes_after": _minutes(after[name]),
-                "minutes_judging": _minutes(rung.judging),
-            }
-            for name, rung in rungs.items()
-        }
-        steps = {name: _minutes(value) for name, value in seconds.items()}
-        return Plan(size, False, values, steps, max(ways) / 60)
-
-    def head_alone(self) -> Plan:
-        """A head is all there is time for: on the largest pictures that fit."""
-
-        def trained(size: int, passes: int) -> float:
-            return START + passes * self.embed(size) + TRAINING
-
-        def alone(size: int, passes: int = 1) -> float:
-            return trained(size, passes) + self.judging(size, passes)
-
-        size = _largest(self.sizes(LARGEST), lambda s: alone(s) <= self.total)
-        passes = 2 if alone(size, 2) <= self.total else 1
-        steps = {FIRST: trained(size, passes), "judging": self.judging(size, passes)}
-        minutes = {name: _minutes(seconds) for name, seconds in steps.items()}
-        return Plan(size, passes == 2, {}, minutes, alone(size, passes) / 60)
-
-    def deeper(self, size: int, first: float) -> dict[str, Step]:
-        """The rungs below a head with pictures of this size, which takes so long."""
-        if self.work.depth == FIRST:
-            return {}
-        found, left = dict[str, Step](), self.total - first
-        last = self.last(size)
-        fits = last.seconds + last.judging <= left and last.seconds <= LAST_SHARE * self.total
-        if fits or self.work.depth == LAST:
-            found[LAST] = last
-            left -= last.seconds
-        if self.work.depth != LAST:
-            found |= self.both(left, size) or self.whole(left, size)
-        if self.speed.bf16 >= FASTER:
-            for name in found.keys() & {LAST, WHOLE}:
-                found[name].values["precision"] = "bf16"
-        left -= found[WHOLE].given_up if WHOLE in found else 0.0
-        if LARGER in found:
-            found |= self.gentle(left - found[LARGER].seconds, found[LARGER])
-        elif found:
-            found |= self.larger(left, left, size, after="no gain")
-        return found
-
-    def sizes(self, most: float, own: int | None = None) -> list[int]:
-        """To choose from, the largest first."""
-        if self.work.given is not None:
-            return [self.work.given]
-        return list(range(int((own or self.work.own) * most) // STEP * STEP, SMALLEST - 1, -STEP))
-
-    def embed(self, size: int, line: Line | None = None) -> float:
-        """All that is trained and validated on, once."""
-        return self.chosen * (line or self.speed.embed).at(size)
-
-    def judging(
-        self, size: int, passes: int, head: int | None = None, line: Line | None = None
-    ) -> float:
-        """The test classes through the network so often, once at the head's size if that is another
-        training, as raw pixels; scores and report."""
-        pictures = passes * (line or self.speed.embed).at(size) + self.speed.embed.at(32)
-        pictures += 0.0 if head is None else self.speed.embed.at(head)
-        return self.work.test * (pictures + PER_ITEM) + REPORT
-
-    def last(self, size: int) -> Step:
-        passes = LAST_VIEWS * self.work.train + 2 * self.work.validation
-        steps = LAST_EPOCHS * self.chosen
-        seconds = passes * self.speed.embed.at(size) + steps * self.speed.rest.at(size)
-        values = {"epochs": LAST_EPOCHS, "views": LAST_VIEWS}
-        return Step(values, seconds, self.judging(size, 1, size))
-
-    def both(self, left: float, head: int) -> dict[str, Step]:
-        """The whole network and a larger head, where that leaves pictures that are not small."""
-        share = LARGER_SHARE * self.total
-        if not (found := self.larger(share, left, head, after="any")):
-            return {}
-        larger = found[LARGER]
-        whole = self.whole(left - larger.seconds, head, least=larger.judging)
-        if not whole or whole[WHOLE].values["training_sizes"][-1] < ROOMY * self.work.own:
-            return {}
-        return whole | found
-
-    def whole(self, left: float, head: int, least: float = 0.0) -> dict[str, Step]:
-        """The largest pictures that get enough epochs; none: there is no time for the fewest.
-        least: seconds that judging takes in any case."""
-        found = dict[str, Step]()
-        for size in reversed([s for s in self.sizes(1.0) if s >= TRAINED or self.work.given]):
-            values = self.at(size)
-            look = 4 * self.work.validation * self.speed.embed.at(values["picture_size"])
-            judging = self.judging(values["picture_size"], 2, head)
-            time = left - max(judging, least) - (LOOKS + 2) * look
-            sizes = values["training_sizes"]
-            each = self.work.train * float(np.mean([self.speed.train.at(s) for s in sizes]))
-            epochs = min(MOST, int(time / each)) if time > 0 else 0
-            if epochs >= (EPOCHS if found else FEWEST):
-                every = -(-epochs // LOOKS)
-                values |= {"epochs": epochs, "look_every": every}
-                values |= {"gain_by": every, "patience": max(2 * every, 2 * epochs // 3)}
-                found[WHOLE] = Step(values, epochs * each + (LOOKS + 2) * look, judging)
-        return found
-
-    def at(self, size: int) -> dict[str, Any]:
-        """Sizes in training up to this one, and the size to judge at."""
-        if self.work.given is not None:
-            return {"picture_size": size, "training_sizes": [size]}
-        growing = [round(size * share / STEP) * STEP for share in GROWING]
-        judged = min(self.work.own, round(size * JUDGED / STEP) * STEP)
-        return {"picture_size": max(size, judged), "training_sizes": growing}
-
-    def larger(self, most: float, left: float, head: int, after: str) -> dict[str, Step]:
-        """A head on the largest pictures that take `most`, and fit into what is left with judging:
-        of the larger network, else of the same one. None where they are no larger than those of the
-        first head."""
-        if self.work.given is not None:
-            return {}
-        found = None
-        if self.work.larger is not None and self.speed.larger is not None:
-            name, own = self.work.larger
-            found = self.head_on(self.sizes(LARGEST, own), self.speed.larger, most, left, head)
-            if found is not None:
-                found.values["backbone"] = name
-        found = found or self.head_on(self.sizes(LARGEST), self.speed.embed, most, left, head)
-        if found is None:
-            return {}
-        found.values["after"] = after
-        return {LARGER: found}
-
-    def gentle(self, left: float, head: Step) -> dict[str, Step]:
-        """Every layer of the network of a larger head, judged on its pictures, in what is left."""
-        judged, own, train = head.values["picture_size"], self.speed.embed, self.speed.train
-        line = (self.speed.larger if "backbone" in head.values else None) or own
-        slower = replace(train, per_area=train.per_area * line.per_area / (own.per_area or 1.0))
-        looks = 10 * self.work.validation * line.at(judged)  # before, after; twice with training
-        judging = head.judging + 2 * self.work.test * line.at(judged)  # the head's start as well
-        for size in (int(share * judged) // STEP * STEP for share in SHRUNK):
-            each = self.work.train * slower.at(size)
-            epochs = min(GENTLE_MOST, int((left - judging - looks) / each))
-            if epochs >= GENTLE_FEWEST:
-                values = {"epochs": epochs, "look_every": epochs, "training_sizes": [size]}
-                return {GENTLE: Step(values, epochs * each + looks, judging)}
-        return {}
-
-    def head_on(
-        self, sizes: list[int], line: Line, most: float, left: float, head: int
-    ) -> Step | None:
-        """The first of these that fits, larger than the first head's."""
-        for size in sizes:
-            seconds = 2 * self.embed(size, line) + TRAINING
-            judging = self.judging(size, 2, head, line)
-            if size > head and seconds <= most and seconds + judging <= left:
-                return Step({"picture_size": size, "mirror": True}, seconds, judging)
-        return None
-
-
-def _minutes(seconds: float) -> float:
-    return round(seconds / 60, 1)
-
-
-def _largest(sizes: list[int], fits: Callable[[int], bool]) -> int:
-    """The first that fits; the last where none does."""
-    return next((size for size in sizes if fits(size)), sizes[-1])
+MORE = 1.25  # times the minutes: the next to be tried for the whole network
 
 
 def planned(
@@ -394,6 +128,16 @@ def _reasons(work: Work, found: Plan, speed: Speeds, is_usual: bool) -> list[str
         f"speed: {embeds} pictures/s embedded at {work.own} px, {trains} trained at {size} px",
         f"plan: {steps} minutes, {found.minutes:.1f} of {work.minutes:g} at most",
     ]
+    if work.depth in ("auto", WHOLE) and WHOLE not in found.rungs:
+        lines.append(f"plan: no time for the whole network{_enough(work, speed)}")
     if found.minutes > work.minutes:
         lines.append(f"plan: {work.minutes:g} minutes are too few for so many pictures")
     return lines
+
+
+def _enough(work: Work, speed: Speeds) -> str:
+    """How many minutes would do for the whole network, in words; nothing where that is days."""
+    for minutes in (round(work.minutes * MORE**power) for power in range(1, 20)):
+        if WHOLE in plan(replace(work, minutes=minutes), speed).rungs:
+            return f", about {minutes} minutes would do"
+    return ""

@@ -7,6 +7,7 @@ only shortens what was planned (`budget.py`): where the plan holds, it decides n
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from unseen.experiment.run_context import Watch
@@ -17,6 +18,8 @@ from unseen.training.run_folder import RunFolder
 FILE = "clock.json"
 LATE = 1.05  # a training is shortened where it would take longer than this share of what is left
 LEAST = 1 / 3  # of a rung's planned minutes: with less left it is not begun, a head without all
+AFTER = 0.2  # of the minutes: for judging and the report, where no plan says it
+OFTEN = 20.0  # seconds after which what is spent is written down
 
 
 class Clock:
@@ -32,6 +35,7 @@ class Clock:
     ) -> None:
         self.folder, self.watch, self.minutes, self.now = folder, watch, minutes, now
         self.began = now() if began is None else began
+        self.kept_at = now()
         kept: dict[str, Any] = folder.read_json(FILE) if folder.holds(FILE) else {}
         self.before: float = kept.get("spent", 0.0)
         self.decided: dict[str, Any] = kept.get("decided", {})
@@ -46,8 +50,23 @@ class Clock:
     def keep(self) -> None:
         """Writes down what is spent, for after a stop."""
         if self.minutes is not None:
-            spent = self.before + self.now() - self.began
+            self.kept_at = self.now()
+            spent = self.before + self.kept_at - self.began
             self.folder.write_json(FILE, {"spent": round(spent, 1), "decided": self.decided})
+
+    def kept_by(self, watch: Watch) -> Watch:
+        """Who watches, and now and then has what is spent written down."""
+
+        def often() -> None:
+            if self.now() - self.kept_at >= OFTEN:
+                self.keep()
+
+        def progress(what: str, done: int, total: int) -> None:
+            watch.progress(what, done, total)
+            often()
+
+        listeners = [*watch.listeners, lambda event: often()]
+        return replace(watch, progress=progress, listeners=listeners)
 
     def decide(self, what: str, choose: Callable[[], Any], usual: Any) -> Any:
         """What was decided, or is now; what is not usual is told."""
@@ -62,6 +81,12 @@ class Clock:
                 append(self.folder.file("journal.jsonl"), event)
             self.watch.tell(event)
         return chosen
+
+    def epochs_of(self, name: str, epochs: int) -> int:
+        """Those that a training of so many was left with."""
+        for done in range(1, epochs):
+            epochs = self.decided.get(_shortened(name, done), epochs)
+        return epochs
 
     def allows(self, what: str, minutes: float | None, after: float, share: float = 1.0) -> bool:
         """Whether something can be done, or a share of it, and judged. minutes: it is to take;
@@ -85,7 +110,7 @@ class Length:
     def begun(self, done: int, epochs: int) -> int:
         """Before the next epoch; so many were done before a stop."""
         self.began, self.done = self.clock.now(), done
-        for what in map(self._what, range(1, done + 1)):
+        for what in (_shortened(self.name, number) for number in range(1, done + 1)):
             if self.again and what in self.clock.decided:
                 self.clock.decide(what, lambda: None, epochs)
             epochs = self.clock.decided.get(what, epochs)
@@ -103,7 +128,8 @@ class Length:
                 return done
             return min(epochs, max(done, done + int(left / each)))
 
-        return int(self.clock.decide(self._what(done), fitting, epochs))
+        return int(self.clock.decide(_shortened(self.name, done), fitting, epochs))
 
-    def _what(self, done: int) -> str:
-        return f"epochs of {self.name} after {done}"
+
+def _shortened(name: str, done: int) -> str:
+    return f"epochs of {name} after {done}"

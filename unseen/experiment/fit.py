@@ -162,7 +162,7 @@ class Fit:
         patience, waited = config.patience, epoch - 1 - self.selector.best.epoch
         if patience is None and self.selector.is_full:
             patience = FULL_PATIENCE * config.look_every
-        is_stale = patience is not None and waited >= patience
+        is_stale = patience is not None and waited >= patience and not self.selector.keeps_last
         is_due = config.gain_by is not None and epoch >= config.gain_by
         is_behind = is_due and self._is_looked_at(epoch - 1) and self.selector.is_behind
         return (self.selects and (is_stale or is_behind)) or epoch >= self.epochs
@@ -202,8 +202,12 @@ class Fit:
     def _set_epochs(self, epochs: int) -> None:
         if epochs != self.epochs:
             self.epochs = epochs
-            config = self.context.config.model_copy(update={"epochs": max(1, epochs)})
-            self.trainer.descent.schedule = assemble.schedule(config, len(self.sampler))
+            self.follow_schedule(epochs)
+
+    def follow_schedule(self, epochs: int) -> None:
+        """Learning rates are those of a training of so many epochs."""
+        config = self.context.config.model_copy(update={"epochs": max(1, epochs)})
+        self.trainer.descent.schedule = assemble.schedule(config, len(self.sampler))
 
     def _is_looked_at(self, epoch: int) -> bool:
         return (epoch + 1) % self.context.config.look_every == 0 or epoch + 1 >= self.epochs

@@ -21,7 +21,7 @@ from unseen.assemble import Assembly
 from unseen.config import SettledConfig
 from unseen.config_tables import Rung
 from unseen.evaluation.evaluate import evaluate
-from unseen.experiment.clock import LEAST, Clock, Length
+from unseen.experiment.clock import AFTER, LEAST, Clock, Length
 from unseen.experiment.fit import Fit
 from unseen.experiment.run_context import RunContext, Watch, begun_config, sampler_of
 from unseen.experiment.selection import SELECT_BY, TIE_BY, TOO_FEW
@@ -96,7 +96,7 @@ def climb(first: Fit, selection: Selection, clock: Clock) -> Selection:
         # a head waits for all its pictures before the first epoch: nothing of that can be left out
         config = rung_config(context.config, rung.name)
         share = 1.0 if config.depth == FIRST else LEAST
-        if not clock.allows(rung.name, rung.minutes, rung.minutes_after, share):
+        if not clock.allows(rung.name, rung.minutes, minutes_after(rung, clock), share):
             continue
         start = _start_of(config, starts)
         reached = _climbed(first, rung, start, clock)
@@ -120,6 +120,12 @@ def climb(first: Fit, selection: Selection, clock: Clock) -> Selection:
     selection = replace(best.selection, ladder=facts)
     write_selection(folder, selection)
     return selection
+
+
+def minutes_after(rung: Rung, clock: Clock) -> float:
+    """To be left after a rung; one that was not planned leaves the usual share."""
+    is_planned = rung.minutes is not None or rung.minutes_after > 0
+    return rung.minutes_after if is_planned else AFTER * (clock.minutes or 0.0)
 
 
 def is_due(after: str, gained: bool, kept: set[str]) -> bool:
@@ -197,7 +203,7 @@ def _climbed(first: Fit, rung: Rung, before: Climbed | None, clock: Clock) -> Cl
     begins with; None: anew."""
     config = rung_config(first.context.config, rung.name)
     context, folder = replace(first.context, config=config), rung_folder(first.folder, rung.name)
-    length = Length(clock, rung.name, rung.minutes_after, again=True)
+    length = Length(clock, rung.name, minutes_after(rung, clock), again=True)
     steps = len(sampler_of(context))
     start = "" if before is None else before.name
     tell(first.folder, first.watch, RungBegun(rung.name, start, config.epochs, steps))

@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 
 import numpy as np
 
-from unseen.experiment.clock import Clock, Length
+from unseen.experiment.clock import AFTER, Clock, Length
 from unseen.experiment.fit import Fit
 from unseen.experiment.ladder import (
     FILES,
@@ -87,8 +87,9 @@ def _trained_again(
         place = rung_folder(second, link.name)
         same = have_same_objective(before, context.config)
         begins = None if start is None else starting_from(start, same)
-        length = Length(clock, f"refit ({link.name})", after, at_once=True)
+        length = Length(clock, f"refit ({link.name})", after, again=True, at_once=True)
         fit = Fit(context, place, watch, link.epochs, begins, length)
+        fit.follow_schedule(clock.epochs_of(link.name, context.config.epochs))
         counts = (link.epochs, facts.train_classes, facts.train_items)
         tell(folder, watch, Refitted(*counts, steps=len(fit.sampler)))
         fit.run()
@@ -110,8 +111,8 @@ def refit_minutes(context: RunContext, selection: Selection) -> tuple[float, flo
     """What training again was planned to take, and what is to be left after it."""
     names = [link.name for link in _chain(selection)]
     rungs = [rung for rung in context.config.ladder if rung.name in names]
-    after = 0.0
-    if rungs:
+    after = AFTER * (context.config.minutes or 0.0)
+    if rungs and rungs[-1].minutes is not None:
         kept = rungs[-1]
         after = kept.minutes_after if kept.minutes_judging is None else kept.minutes_judging
     deep = [  # a head has its descriptors already

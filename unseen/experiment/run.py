@@ -16,7 +16,7 @@ from unseen import assemble, catalogue, find_data, outside
 from unseen.config import Config, SettledConfig
 from unseen.experiment.budget import planned
 from unseen.experiment.claim import claimed, is_done
-from unseen.experiment.clock import Clock, Length
+from unseen.experiment.clock import AFTER, Clock, Length
 from unseen.experiment.fit import Fit
 from unseen.experiment.items import items_of, refuse_other_items
 from unseen.experiment.judge import FINAL, judge
@@ -38,7 +38,6 @@ from unseen.training.run_folder import RunFolder
 from unseen.training.selection import Selection
 
 JUDGED, TRAINED = "train and judge", "train"
-AFTER = 0.2  # of the minutes: for judging and the report, where no plan says it
 
 Claim = AbstractContextManager[Any]  # of a run folder, see `RunFolder.lock`
 
@@ -148,7 +147,9 @@ def _train(context: RunContext, folder: RunFolder, command: str, watch: Watch) -
         refuse_other_items(folder, context.dataset, context.split)
         refuse_other_sources(folder, context.config)
     clock = Clock(folder, watch, context.config.minutes, context.began, context.now)
-    is_short = clock.minutes is not None and not context.config.ladder
+    watch = clock.kept_by(watch)
+    is_planned = any(rung.minutes is not None for rung in context.config.ladder)
+    is_short = clock.minutes is not None and not is_planned
     length = Length(clock, FIRST, AFTER * (clock.minutes or 0.0)) if is_short else None
     with computing(context):  # a value that a method refuses stops here, before anything is written
         fit = Fit(context, folder, watch, length=length)

@@ -57,6 +57,7 @@ BY_MACHINE = (
     "micro_batch",
 )  # what "auto" settles by where it runs
 BY_PLAN = ("minutes", "depth", "ladder", "picture_size", "mirror", "refit")  # `budget.py`
+OF_PLAN = ("ladder: ", "minutes = ", "speed: ", "plan: ")  # how its reasons begin
 
 
 @dataclass
@@ -347,9 +348,14 @@ def as_stored(context: RunContext, folder: RunFolder) -> RunContext:
             "is one, or start anew with another --out"
         )
     reasons = [r for r in context.reasons if r.partition(" = ")[0] not in differing]
-    reasons += [f"{key} = {value}: as when the run began" for key, value in differing.items()]
+    plan = context.plan
+    if "ladder" in differing:  # what this machine would plan today is of no use
+        plan = folder.manifest().plan or []
+        reasons = [r for r in reasons if not r.startswith(OF_PLAN)] + list(plan)
+    said = {key: value for key, value in differing.items() if key != "ladder"}
+    reasons += [f"{key} = {value}: as when the run began" for key, value in said.items()]
     config = context.config.model_copy(update=differing)
-    return replace(context, config=config, reasons=reasons)
+    return replace(context, config=config, reasons=reasons, plan=plan)
 
 
 def changed_keys(folder: RunFolder, config: SettledConfig) -> list[str]:

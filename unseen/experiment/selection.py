@@ -2,7 +2,7 @@
 
 score    recall@1; of equals the higher mAP@R, of equals in both the earlier epoch. With
          `select_by = "map_at_r"` the other way round: a few classes that are easily told apart
-         have a recall@1 that says nothing
+         have a recall@1 that says nothing. With `select_by = "last"` nothing is compared
 start    the network before its first step is a candidate too, as epoch -1: where no epoch is
          better, training has not helped, and the run says so
 few      with fewer than 10 classes both scores are means of an epoch and the two before it: one
@@ -21,7 +21,7 @@ from unseen.experiment.run_context import RunContext
 from unseen.statistics import MIN_CLASSES
 from unseen.training.selection import Selection
 
-SELECT_BY, TIE_BY = "recall@1", "map_at_r"
+SELECT_BY, TIE_BY, LAST = "recall@1", "map_at_r", "last"
 FEW, TOO_FEW = 10, 3
 WINDOW = 3  # epochs a mean is over where few classes select
 FULL_PATIENCE = 10  # looks
@@ -32,10 +32,10 @@ Scores = tuple[float, ...]
 
 class Selector:
     """The best epoch so far; `best` is what the run's folder keeps of it. by: the first of the two
-    scores that are compared."""
+    scores that are compared, or "last"."""
 
     def __init__(self, on: str, num_classes: int, by: str = SELECT_BY) -> None:
-        self.keeps_last = num_classes < TOO_FEW
+        self.keeps_last = num_classes < TOO_FEW or by == LAST
         self.window = WINDOW if num_classes < FEW else 1
         self.best = Selection(
             on,
@@ -45,9 +45,9 @@ class Selector:
             classes=num_classes,
             kept="last" if self.keeps_last else None,
             mean_of_epochs=self.window if self.window > 1 and not self.keeps_last else None,
-            by=by if by != SELECT_BY and not self.keeps_last else None,
+            by=by if by == LAST or (by != SELECT_BY and not self.keeps_last) else None,
         )
-        self.names = (by, TIE_BY if by == SELECT_BY else SELECT_BY)
+        self.names = (TIE_BY, SELECT_BY) if by == TIE_BY else (SELECT_BY, TIE_BY)
         self.start: Scores = (-1.0, -1.0)
         self.highest: Scores = (-1.0, -1.0)
         self.recent: list[Scores] = []

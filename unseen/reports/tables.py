@@ -239,7 +239,8 @@ def kept(selection: Selection) -> str:
     if selection.ladder is not None:
         return f"rung {selection.ladder.kept}, {kept(replace(selection, ladder=None))}"
     if selection.kept == "last":
-        return f"epoch {epoch}, the last: too few {on} classes to choose by"
+        why = "select_by = last" if selection.by == "last" else f"too few {on} classes to choose by"
+        return f"epoch {epoch}, the last: {why}"
     mean = selection.mean_of_epochs
     by = f", by {metric_title(selection.by)}" if selection.by else ""
     by += f", by the mean of {mean} epochs" if mean else ""

@@ -151,6 +151,8 @@ class ClockDecided:
     def __str__(self) -> str:
         if isinstance(self.decided, bool):
             return f"{self.what.removesuffix(' begins')}: not begun, the minutes do not last"
+        if self.what.startswith("epochs of refit"):
+            return "refit: given up, the minutes do not last; the weights before it are kept"
         return f"{self.decided} {self.what.partition(' after ')[0]}: the minutes last for no more"
 
 

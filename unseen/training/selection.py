@@ -79,8 +79,8 @@ class Ladder:
 @dataclass(frozen=True, config=CHECKED)
 class Selection:
     """The kept epoch (-1: the start) and its score on the classes it was selected on. kept: "last"
-    where those are too few to choose by; mean_of_epochs: that were compared where they are few; by:
-    another score that chose it."""
+    where those are too few to choose by, or were not asked; mean_of_epochs: that were compared
+    where they are few; by: another score that chose it, or "last"."""
 
     on: str
     metric: str
