@@ -13,7 +13,9 @@ import torch
 from torch import Tensor
 
 from unseen import config as configs
+from unseen.contracts import IntArray
 from unseen.experiment import ladder
+from unseen.experiment.fit import Fit
 from unseen.experiment.run import train_and_judge
 from unseen.experiment.run_context import RunContext, Watch, prepare, reopen, stored_config
 from unseen.experiment.trained import Trained
@@ -243,6 +245,27 @@ def test_where_no_rung_gains_the_head_is_kept(
     assert same(weights(tmp_path / "run"), weights(tmp_path / "one"))
     scores = [RunFolder(tmp_path / n).read_json("result.json")["scores"] for n in ("run", "one")]
     assert scores[0] == scores[1]
+
+
+def test_a_rung_that_will_not_reach_the_best_one_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, level = Fit._scores, 0.001
+
+    def rising(fit: Fit, embeddings: Tensor, items: IntArray) -> dict[str, float]:
+        if fit.context.config.gain_by is None:
+            return real(fit, embeddings, items)
+        reached = level * (2 + fit.trainer.place.epoch)
+        return {"recall@1": reached, "map_at_r": reached}
+
+    gaining(monkeypatch, False)
+    monkeypatch.setattr(Fit, "_scores", rising)
+    rung = '{name="all", freeze_until="none", epochs=4, gain_by=2}'
+    for level, trained in ((0.001, 2), (1.0, 4)):
+        path = tmp_path / str(level)
+        train_and_judge(context_of(f"ladder=[{rung}]"), path, "test")
+        epochs = [e.epoch for e in read(path / "rungs/all/journal.jsonl") if isinstance(e, Epoch)]
+        assert epochs == list(range(trained))
 
 
 def stop_at(kind: type[Event], number: int) -> Watch:

@@ -119,8 +119,9 @@ class Fit:
         )
         self.saved_at = time.monotonic()
 
-    def run(self) -> Selection:
-        """Trains for all epochs, keeps the weights that were best on the classes to select on."""
+    def run(self, goal: dict[str, float] | None = None) -> Selection:
+        """Trains for all epochs, keeps the weights that were best on the classes to select on.
+        goal: scores to be reached; where `gain_by` is set, one that will not reach them ends."""
         config, path = self.context.config, self.folder.file("journal.jsonl")
         self.journal = Journal(path, keep=self._resume(), writes=self.folder.writes)
         step, told = self.trainer.place.step, config.model_dump()
@@ -137,7 +138,7 @@ class Fit:
                 self._look_at_start()
             if self.length is not None:
                 self._set_epochs(self.length.begun(self.trainer.place.epoch, self.epochs))
-            while not self._is_over():
+            while not self._is_over(goal):
                 event = self._epoch()
                 self._shorten()
                 if self.selects and self._is_looked_at(event.epoch):
@@ -156,16 +157,21 @@ class Fit:
             self.sinks.close()
         return self.selector.best
 
-    def _is_over(self) -> bool:
-        """All epochs are done, or nothing got better on the classes to select on for too long."""
+    def _is_over(self, goal: dict[str, float] | None) -> bool:
+        """All epochs are done, nothing got better on the classes to select on for too long, or what
+        there is to reach by then is out of reach."""
         config, epoch = self.context.config, self.trainer.place.epoch
         patience, waited = config.patience, epoch - 1 - self.selector.best.epoch
         if patience is None and self.selector.is_full:
             patience = FULL_PATIENCE * config.look_every
         is_stale = patience is not None and waited >= patience and not self.selector.keeps_last
         is_due = config.gain_by is not None and epoch >= config.gain_by
-        is_behind = is_due and self._is_looked_at(epoch - 1) and self.selector.is_behind
-        return (self.selects and (is_stale or is_behind)) or epoch >= self.epochs
+        is_hopeless = (
+            is_due
+            and self._is_looked_at(epoch - 1)
+            and self.selector.is_hopeless(goal, epoch, self.epochs)
+        )
+        return (self.selects and (is_stale or is_hopeless)) or epoch >= self.epochs
 
     def _end(self) -> None:
         if not self.selects:

@@ -99,7 +99,7 @@ def climb(first: Fit, selection: Selection, clock: Clock) -> Selection:
         if not clock.allows(rung.name, rung.minutes, minutes_after(rung, clock), share):
             continue
         start = _start_of(config, starts)
-        reached = _climbed(first, rung, start, clock)
+        reached = _climbed(first, rung, start, best, clock)
         chains[rung.name] = [*(chains[start.name] if start else []), reached]
         in_recall = gain_of(best.right, reached.right, labels, context.config.seed)
         in_ranks = gain_of(best.ranked, reached.ranked, labels, context.config.seed)
@@ -198,9 +198,11 @@ def tell(folder: RunFolder, watch: Watch, event: Kept) -> None:
     watch.tell(event)
 
 
-def _climbed(first: Fit, rung: Rung, before: Climbed | None, clock: Clock) -> Climbed:
+def _climbed(
+    first: Fit, rung: Rung, before: Climbed | None, best: Climbed, clock: Clock
+) -> Climbed:
     """Trains a rung, or goes on with it; one that has come to its end is read. before: the rung it
-    begins with; None: anew."""
+    begins with; None: anew. best: the one it is to surpass."""
     config = rung_config(first.context.config, rung.name)
     context, folder = replace(first.context, config=config), rung_folder(first.folder, rung.name)
     length = Length(clock, rung.name, minutes_after(rung, clock), again=True)
@@ -214,7 +216,7 @@ def _climbed(first: Fit, rung: Rung, before: Climbed | None, clock: Clock) -> Cl
         if before is not None:
             begins = starting_from(before.folder, have_same_objective(before.config, config))
         fit = Fit(context, folder, first.watch, start=begins, length=length)
-        selection = fit.run()
+        selection = fit.run(goal={SELECT_BY: _mean(best.right), TIE_BY: _mean(best.ranked)})
         _answers(folder, fit)
         folder.write_json(END, RungEnd(selection, fit.trainer.place.epoch))
     selection = folder.read(END, RungEnd).selection
@@ -255,7 +257,7 @@ def _ended(
     return RungEnded(
         name=rung.name,
         over=best.name,
-        recall=round(_recall(rung), 6),
+        recall=round(_mean(rung.right), 6),
         gain=round(gain.value, 6),
         low=round(gain.low, 6),
         high=round(gain.high, 6),
@@ -266,14 +268,15 @@ def _ended(
     )
 
 
-def _recall(rung: Climbed) -> float:
-    return float(rung.right[~rung.right.isnan()].mean())
+def _mean(answers: Tensor) -> float:
+    """Over the queries that can be answered; NaN where there are none."""
+    return float(answers.nanmean())
 
 
 def _record(rung: Climbed, ended: RungEnded | None = None) -> RungScore:
     """What the result holds of a rung: no times, so that it can be compared."""
     config = rung.config
-    facts = {"name": rung.name, "recall": round(_recall(rung), 6), "kept": True}
+    facts = {"name": rung.name, "recall": round(_mean(rung.right), 6), "kept": True}
     return RungScore(
         **(facts if ended is None else vars(ended)),
         depth=config.depth,

@@ -76,6 +76,16 @@ class Selector:
         pairs = zip(self.recent[-1], self.start, strict=True) if is_unbeaten else ()
         return is_unbeaten and all(now <= before for now, before in pairs)
 
+    def is_hopeless(self, goal: dict[str, float] | None, done: int, epochs: int) -> bool:
+        """Whether a training is behind its start, or would end below the goal in both scores if it
+        gained on as in the epochs done: an optimist's view, since gains become smaller."""
+        if goal is None or self.keeps_last or not self.recent:
+            return self.is_behind
+        pairs = zip(self.recent[-1], self.start, strict=True)
+        ends = (now + (now - before) * (epochs - done) / done for now, before in pairs)
+        is_short = all(end < goal[name] for end, name in zip(ends, self.names, strict=True))
+        return is_short or self.is_behind
+
     def state_dict(self) -> dict[str, Any]:
         """What choosing goes on with, beside `best`."""
         return {"start": self.start, "highest": self.highest, "recent": self.recent}
