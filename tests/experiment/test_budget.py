@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from unseen import config as configs
@@ -14,7 +15,7 @@ from unseen.experiment.budget import planned
 from unseen.experiment.planner import EPOCHS, MOST, Plan, Work, plan
 from unseen.experiment.run import begin
 from unseen.experiment.run_context import RunContext, as_stored, changed_keys, prepare
-from unseen.experiment.speed import Line, Speeds, speeds_of
+from unseen.experiment.speed import Line, Speeds, measured, speeds_of
 from unseen.rungs import rung_config
 from unseen.training.run_folder import RunFolder
 
@@ -191,8 +192,8 @@ def test_a_head_alone_gets_the_largest_pictures_that_fit() -> None:
 
 
 def test_bf16_is_taken_where_it_is_faster() -> None:
-    assert "precision" not in plan(CARS, replace(TWO_CORES, bf16=1.1)).rungs["whole"]
-    assert plan(CARS, replace(TWO_CORES, bf16=1.5)).rungs["whole"]["precision"] == "bf16"
+    assert "precision" not in plan(CARS, TWO_CORES).rungs["whole"]
+    assert plan(CARS, replace(TWO_CORES, bf16=True)).rungs["whole"]["precision"] == "bf16"
 
 
 class Photographs:
@@ -308,6 +309,9 @@ def test_a_run_goes_on_with_the_plan_it_began_with(tmp_path: Path) -> None:
     assert "minutes" in changed_keys(folder, as_stored(longer, folder).config)
 
 
+SMALL = ["data.max_classes=40", "data.size=16", "workers=0", "threads=1", "embedding_size=8"]
+
+
 class Counting:
     """A clock that is one second later whenever it is asked."""
 
@@ -330,8 +334,7 @@ def test_seconds_a_picture_are_fixed_and_by_area() -> None:
 def test_a_machine_is_measured_with_the_runs_own_pictures_and_once_a_day(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ["data.max_classes=40", "data.size=16", "workers=0", "threads=1", "embedding_size=8"]
-    context = prepare(configs.make(configs.override({}, words)))
+    context = prepare(configs.make(configs.override({}, SMALL)))
     monkeypatch.setattr("unseen.experiment.speed.cache_folder", lambda: tmp_path)
     found = speeds_of(context, now=Counting())
     busy = 1 / 0.85  # of one thread
@@ -339,3 +342,27 @@ def test_a_machine_is_measured_with_the_runs_own_pictures_and_once_a_day(
     assert [line.at(32) for line in (found.train, found.rest)] == pytest.approx([busy / 128] * 2)
     monkeypatch.setattr("unseen.experiment.speed.measured", None)
     assert speeds_of(context) == found
+
+
+@pytest.mark.usefixtures("narrow_network")
+def test_bf16_is_measured_where_the_processor_has_it_and_a_pass_is_faster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def speeds(*words: str, has: bool = True, half: float = 0.5) -> Speeds:
+        """half: what bf16 takes of the time of float32."""
+        clock = Counting()
+
+        def now() -> float:
+            return clock() * (half if torch.is_autocast_enabled("cpu") else 1.0)
+
+        def step(context: RunContext, _: object) -> float:
+            return 0.02 * (half if context.config.precision == "bf16" else 1.0)
+
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True, "amx_bf16": has})
+        monkeypatch.setattr("unseen.experiment.speed._training", step)
+        return measured(prepare(configs.make(configs.override({}, [*SMALL, *words]))), None, now)
+
+    plain = Line(0.02, 0.0)
+    assert speeds() == replace(speeds(has=False), train=Line(0.01, 0.0), bf16=True)
+    for other in (speeds(has=False), speeds(half=0.9), speeds("precision=float32")):
+        assert (other.bf16, other.train) == (False, plain)

@@ -34,7 +34,6 @@ SMALLEST, TRAINED, STEP = 96, 112, 16  # pixels of a head's pictures, of the who
 LARGEST = 1.5  # pictures, in units of the network's own size: recipes/cub_laptop.toml
 ROOMY = 0.7  # likewise: what the whole network is trained at where a larger head is tried as well
 GROWING = (0.7, 0.85, 1.0)  # pictures over the epochs, in units of the last ones
-FASTER = 1.2  # times as fast: bfloat16 is worth its rounding
 JUDGED = 1.2  # the size they are judged at, in units of the last in training
 START, TRAINING, REPORT, PER_ITEM = 20.0, 25.0, 25.0, 0.008  # seconds beside the network's own
 
@@ -155,14 +154,14 @@ class _Planner:
             left -= last.seconds
         if self.work.depth != LAST:
             found |= self.both(left, size) or self.whole(left, size)
-        if self.speed.bf16 >= FASTER:
-            for name in found.keys() & {LAST, WHOLE}:
-                found[name].values["precision"] = "bf16"
         left -= found[WHOLE].given_up if WHOLE in found else 0.0
         if LARGER in found:
             found |= self.gentle(left - found[LARGER].seconds, found[LARGER])
         elif found:
             found |= self.larger(left, left, size, after="no gain")
+        if self.speed.bf16:
+            for name in found.keys() & {LAST, WHOLE, GENTLE}:
+                found[name].values["precision"] = "bf16"
         return found
 
     def sizes(self, most: float, own: int | None = None) -> list[int]:

@@ -34,6 +34,8 @@ BATCH = 32  # pictures in a step
 WARM, MEASURED = 3, 4  # steps: the first ones are up to 1.5 times as long
 EMBEDDED = 64  # pictures, after a batch that warms up
 BUSY = 0.85  # of the time, a core that is used computes; two wait for each other and for memory
+FASTER = 1.2  # times as fast: bfloat16 is worth its rounding
+FORWARD = 8  # pictures, by which a CPU says whether a step in bfloat16 is worth measuring
 AGE = 24 * 3600.0  # seconds that a measurement is good for
 
 Now = Callable[[], float]  # seconds
@@ -61,14 +63,13 @@ class Line:
 class Speeds:
     """embed: read, prepared and through the network. train: the same in a step of all layers.
     rest: a step of the last layers alone, on kept activations. larger: embedded by a larger
-    network, where there is one. bf16: how many times as fast a step is in it; 1 on a CPU, where it
-    is not asked for."""
+    network, where there is one. bf16: whether a step of all layers is in it, which is faster."""
 
     embed: Line
     train: Line
     rest: Line
     larger: Line | None = None
-    bf16: float = 1.0
+    bf16: bool = False
 
 
 def speeds_of(context: RunContext, larger: str | None = None, now: Now | None = None) -> Speeds:
@@ -102,11 +103,35 @@ def measured(context: RunContext, larger: str | None, now: Now) -> Speeds:
 
     embed, train, rest = line(_embedding), line(_training), line(_training, cut)
     other = None if larger is None else line(_embedding, backbone=larger)
-    bf16 = 1.0
+    half = _at(context, large, None, precision="bf16")
+    times = train.at(large) / _training(half, now) if _may_be_faster(half, now) else 1.0
+    if times >= FASTER:
+        train = Line(train.fixed / times, train.per_area / times)
+    return Speeds(embed, train, rest, other, times >= FASTER)
+
+
+def _may_be_faster(context: RunContext, now: Now) -> bool:
+    """Whether bfloat16 is worth measuring: not where a precision was given. A CPU without
+    instructions for it would take minutes to say so; one that has them may still be slower
+    (depthwise convolutions), which few pictures show."""
+    if context.asked is not None and "precision" in context.asked.model_fields_set:
+        return False
     if context.device.type != "cpu":
-        half = _at(context, large, None, precision="bf16")
-        bf16 = train.at(large) / _training(half, now)
-    return Speeds(embed, train, rest, other, bf16)
+        return True
+    if not any(found for name, found in torch.cpu.get_capabilities().items() if "bf16" in name):
+        return False
+    size = context.config.picture_size
+    assert size is not None, "only runs on pictures are planned"
+    network = assemble.network(context.config).eval()
+    images = torch.zeros(FORWARD, 3, size, size).to(memory_format=torch.channels_last)
+    seconds = dict[bool, float]()
+    for half in (False, True):
+        with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=half):
+            network(images)
+            began = now()
+            network(images)
+            seconds[half] = now() - began
+    return seconds[False] >= FASTER * seconds[True]
 
 
 def _at(context: RunContext, size: int, layer: str | None, **more: Any) -> RunContext:
@@ -157,7 +182,7 @@ def _key(context: RunContext, larger: str | None) -> str:
     machine = [platform.platform(), _processor(), os.cpu_count(), gpu, torch.__version__]
     network = [config.backbone, config.pooling, config.precision, larger]
     cores = [config.shares, config.threads, config.workers]
-    steps = [BATCH, WARM, MEASURED, EMBEDDED, BUSY]
+    steps = [BATCH, WARM, MEASURED, EMBEDDED, BUSY, FASTER, FORWARD]
     sentences = [*machine, *network, *cores, *steps, context.dataset.fingerprint()]
     return hashlib.sha256(json.dumps(sentences).encode()).hexdigest()[:24]
 
