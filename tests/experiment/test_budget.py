@@ -104,6 +104,22 @@ def test_a_gentle_network_has_the_minutes_that_a_whole_one_gives_back() -> None:
     assert "gentle" not in plan(replace(birds, given=224), speeds).rungs
 
 
+def test_a_larger_head_has_smaller_pictures_where_its_network_can_then_be_trained() -> None:
+    speeds = replace(TWO_CORES, larger=Line.through(130, 1 / 200, 260, 1 / 54))
+    birds = replace(BIRDS, larger=("efficientnet_lite2", 260))
+    sizes = {}
+    for minutes in range(50, 110, 5):
+        rungs = plan(replace(birds, minutes=minutes), speeds).rungs
+        trained = rungs["gentle"]["training_sizes"][0] if "gentle" in rungs else None
+        sizes[minutes] = (rungs["larger"]["picture_size"], trained)
+    assert {sizes[m] for m in (50, 60)} == {(384, None)}  # no time for it at any size
+    assert sizes[105] == (384, 288)
+    between = [(head, size) for head, size in sizes.values() if size is not None and head < 384]
+    assert between == sorted(between)
+    assert len(between) >= 2
+    assert all(size >= 0.9 * 260 and size == int(0.75 * head) // 16 * 16 for head, size in between)
+
+
 def test_a_gentle_network_follows_a_kept_larger_head(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("unseen.settle.has_weights", lambda name: name[:-1] == "efficientnet_lite")
     speeds = times(TWO_CORES, 0.01)

@@ -10,13 +10,15 @@
              installed: where whole gains nothing, in the minutes that came back. Where whole has
              pictures of ROOMY of the network's own size even so, LARGER_SHARE of the minutes are
              kept for it, and the better of the two is found out
-    gentle   likewise every layer of the larger network, in the minutes that whole gives back
+    gentle   likewise every layer of the larger network, in the minutes that whole gives back: on
+             pictures as much smaller as it takes to have time for it
 
 Numbers in, numbers out: what a run makes of it is in `budget.py`.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -29,7 +31,8 @@ HEAD, LAST_SHARE, LARGER_SHARE = 0.12, 0.1, 0.2
 EPOCHS, FEWEST, MOST = 10, 6, 30  # of the whole network: wanted, at least, at most
 LAST_EPOCHS, LAST_VIEWS, LOOKS = 4, 2, 4
 GENTLE_FEWEST, GENTLE_MOST = 3, 8
-SHRUNK = (0.75, 0.65)  # a gentle network's pictures in training, over those it is judged at
+GENTLE_LEAST = 0.9  # its pictures in training, in units of the network's own size: docs/depth.md
+SHRUNK = (0.75, 0.65)  # a gentle network's pictures in training, over those it is judged at: wanted
 SMALLEST, TRAINED, STEP = 96, 112, 16  # pixels of a head's pictures, of the whole network's
 LARGEST = 1.5  # pictures, in units of the network's own size: recipes/cub_laptop.toml
 ROOMY = 0.7  # likewise: what the whole network is trained at where a larger head is tried as well
@@ -154,11 +157,10 @@ class _Planner:
             left -= last.seconds
         if self.work.depth != LAST:
             found |= self.both(left, size) or self.whole(left, size)
-        left -= found[WHOLE].given_up if WHOLE in found else 0.0
-        if LARGER in found:
-            found |= self.gentle(left - found[LARGER].seconds, found[LARGER])
-        elif found:
-            found |= self.larger(left, left, size, after="no gain")
+        if found and LARGER not in found:
+            left -= found[WHOLE].given_up if WHOLE in found else 0.0
+            if heads := self.larger(left, left, size, after="no gain"):
+                found[LARGER] = heads[0]
         if self.speed.bf16:
             for name in found.keys() & {LAST, WHOLE, GENTLE}:
                 found[name].values["precision"] = "bf16"
@@ -191,15 +193,21 @@ class _Planner:
         return Step(values, seconds, self.judging(size, 1, size))
 
     def both(self, left: float, head: int) -> dict[str, Step]:
-        """The whole network and a larger head, where that leaves pictures that are not small."""
-        share = LARGER_SHARE * self.total
-        if not (found := self.larger(share, left, head, after="any")):
-            return {}
-        larger = found[LARGER]
-        whole = self.whole(left - larger.seconds, head, least=larger.judging)
-        if not whole or whole[WHOLE].values["training_sizes"][-1] < ROOMY * self.work.own:
-            return {}
-        return whole | found
+        """The whole network and a larger head, where that leaves pictures that are not small; of
+        the heads the largest whose network can be trained gently as well, else the largest."""
+        found = dict[str, Step]()
+        heads = self.larger(LARGER_SHARE * self.total, left, head, after="any")
+        for shrunk, larger in product(SHRUNK, heads):
+            whole = self.whole(left - larger.seconds, head, least=larger.judging)
+            if not whole or whole[WHOLE].values["training_sizes"][-1] < ROOMY * self.work.own:
+                return {}
+            given_back = left - whole[WHOLE].given_up - larger.seconds
+            gentle = self.gentle(given_back, larger, shrunk)
+            if gentle or not found:
+                found = whole | {LARGER: larger} | gentle
+            if gentle:
+                break
+        return found
 
     def whole(self, left: float, head: int, least: float = 0.0) -> dict[str, Step]:
         """The largest pictures that get enough epochs; none: there is no time for the fewest.
@@ -228,49 +236,44 @@ class _Planner:
         judged = min(self.work.own, round(size * JUDGED / STEP) * STEP)
         return {"picture_size": max(size, judged), "training_sizes": growing}
 
-    def larger(self, most: float, left: float, head: int, after: str) -> dict[str, Step]:
-        """A head on the largest pictures that take `most`, and fit into what is left with judging:
-        of the larger network, else of the same one. None where they are no larger than those of the
-        first head."""
+    def larger(self, most: float, left: float, head: int, after: str) -> list[Step]:
+        """Heads on pictures that are larger than those of the first one, take `most`, and fit into
+        what is left with judging, the largest first: of the larger network, else of the same."""
         if self.work.given is not None:
-            return {}
-        found = None
+            return []
+        networks: list[tuple[dict[str, Any], int, Line]] = [({}, self.work.own, self.speed.embed)]
         if self.work.larger is not None and self.speed.larger is not None:
             name, own = self.work.larger
-            found = self.head_on(self.sizes(LARGEST, own), self.speed.larger, most, left, head)
-            if found is not None:
-                found.values["backbone"] = name
-        found = found or self.head_on(self.sizes(LARGEST), self.speed.embed, most, left, head)
-        if found is None:
-            return {}
-        found.values["after"] = after
-        return {LARGER: found}
+            networks = [({"backbone": name}, own, self.speed.larger), *networks]
+        for network, own, line in networks:
+            found = list[Step]()
+            for size in (size for size in self.sizes(LARGEST, own) if size > head):
+                seconds = 2 * self.embed(size, line) + TRAINING
+                judging = self.judging(size, 2, head, line)
+                if seconds <= most and seconds + judging <= left:
+                    values = {"picture_size": size, "mirror": True, "after": after} | network
+                    found.append(Step(values, seconds, judging))
+            if found:
+                return found
+        return []
 
-    def gentle(self, left: float, head: Step) -> dict[str, Step]:
-        """Every layer of the network of a larger head, judged on its pictures, in what is left."""
-        judged, own, train = head.values["picture_size"], self.speed.embed, self.speed.train
-        line = (self.speed.larger if "backbone" in head.values else None) or own
-        slower = replace(train, per_area=train.per_area * line.per_area / (own.per_area or 1.0))
+    def gentle(self, left: float, head: Step, shrunk: float) -> dict[str, Step]:
+        """Every layer of the network of a larger head, judged on its pictures, in what is left; not
+        on pictures so small that it gains nothing."""
+        judged, embed, train = head.values["picture_size"], self.speed.embed, self.speed.train
+        line, own = embed, self.work.own
+        if "backbone" in head.values and self.work.larger and self.speed.larger:
+            line, own = self.speed.larger, self.work.larger[1]
+        slower = replace(train, per_area=train.per_area * line.per_area / (embed.per_area or 1.0))
         looks = 10 * self.work.validation * line.at(judged)  # before, after; twice with training
         judging = head.judging + 2 * self.work.test * line.at(judged)  # the head's start as well
-        for size in (int(share * judged) // STEP * STEP for share in SHRUNK):
-            each = self.work.train * slower.at(size)
-            epochs = min(GENTLE_MOST, int((left - judging - looks) / each))
-            if epochs >= GENTLE_FEWEST:
-                values = {"epochs": epochs, "look_every": epochs, "training_sizes": [size]}
-                return {GENTLE: Step(values, epochs * each + looks, judging)}
-        return {}
-
-    def head_on(
-        self, sizes: list[int], line: Line, most: float, left: float, head: int
-    ) -> Step | None:
-        """The first of these that fits, larger than the first head's."""
-        for size in sizes:
-            seconds = 2 * self.embed(size, line) + TRAINING
-            judging = self.judging(size, 2, head, line)
-            if size > head and seconds <= most and seconds + judging <= left:
-                return Step({"picture_size": size, "mirror": True}, seconds, judging)
-        return None
+        size = int(shrunk * judged) // STEP * STEP
+        each = self.work.train * slower.at(size)
+        epochs = min(GENTLE_MOST, int((left - judging - looks) / each))
+        if size < GENTLE_LEAST * own or epochs < GENTLE_FEWEST:
+            return {}
+        values = {"epochs": epochs, "look_every": epochs, "training_sizes": [size]}
+        return {GENTLE: Step(values, epochs * each + looks, judging)}
 
 
 def _minutes(seconds: float) -> float:
