@@ -321,6 +321,12 @@ def test_a_run_goes_on_with_the_plan_it_began_with(tmp_path: Path) -> None:
     assert again.plan == first.plan
     of_plan = [line for line in again.reasons if line.startswith(("speed: ", "plan: ", "ladder"))]
     assert of_plan == [line for line in first.plan if not line.startswith("minutes")]
+    words = ("minutes=20", "depth=whole")
+    began, folder_of_whole = told(words), RunFolder(tmp_path / "whole")
+    begin(began, folder_of_whole, "test")
+    busy = planned(context_of(*words), lambda context, larger: times(TWO_CORES, 50))
+    assert busy.config.depth != "whole", "there would be no time for it today"
+    assert as_stored(busy, folder_of_whole).config == began.config
     longer = planned(context_of("minutes=40"), lambda context, larger: TWO_CORES)
     assert "minutes" in changed_keys(folder, as_stored(longer, folder).config)
 

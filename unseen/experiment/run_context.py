@@ -339,7 +339,7 @@ def as_stored(context: RunContext, folder: RunFolder) -> RunContext:
     stored, asked = dict(begun_config(folder)), dict(context.asked)
     kept = {key: stored[key] for key in BY_MACHINE if asked[key] == "auto"}
     if context.config.minutes is not None:
-        given = context.asked.model_fields_set
+        given = {key for key in context.asked.model_fields_set if asked[key] != stored[key]}
         kept |= {key: stored[key] for key in BY_PLAN if key not in given}
     differing = {k: v for k, v in kept.items() if getattr(context.config, k) != v}
     if differing.get("device") and not torch.cuda.is_available():
