@@ -86,7 +86,7 @@ class Keys(BaseModel):
     ema: Annotated[float, Field(gt=0, lt=1)] | None = None
     precision: Precision = "float32"
     patience: Annotated[int, Field(ge=1)] | None = None
-    gain_by: Annotated[int, Field(ge=1)] | None = None  # the epoch by which the start is surpassed
+    gain_by: Annotated[int, Field(ge=1)] | None = None  # the epoch from which on it must gain
     refit: bool = False
     sinks: list[SinkName] = []
 

@@ -327,6 +327,11 @@ def test_a_run_goes_on_with_the_plan_it_began_with(tmp_path: Path) -> None:
     busy = planned(context_of(*words), lambda context, larger: times(TWO_CORES, 50))
     assert busy.config.depth != "whole", "there would be no time for it today"
     assert as_stored(busy, folder_of_whole).config == began.config
+    folder_of_head = RunFolder(tmp_path / "head")
+    begin(busy, folder_of_head, "test")
+    assert as_stored(began, folder_of_head).config == busy.config
+    less = told(("minutes=20", "depth=last"))
+    assert "depth" in changed_keys(folder_of_head, as_stored(less, folder_of_head).config)
     longer = planned(context_of("minutes=40"), lambda context, larger: TWO_CORES)
     assert "minutes" in changed_keys(folder, as_stored(longer, folder).config)
 
@@ -370,21 +375,38 @@ def test_a_machine_is_measured_with_the_runs_own_pictures_and_once_a_day(
 def test_bf16_is_measured_where_the_processor_has_it_and_a_pass_is_faster(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def speeds(*words: str, has: bool = True, half: float = 0.5) -> Speeds:
-        """half: what bf16 takes of the time of float32."""
+    def speeds(
+        *words: str, has: bool = True, half: float = 0.5, step: float | None = None
+    ) -> Speeds:
+        """half: what a pass in bf16 takes of the time of float32; step: likewise of training."""
         clock = Counting()
 
         def now() -> float:
             return clock() * (half if torch.is_autocast_enabled("cpu") else 1.0)
 
-        def step(context: RunContext, _: object) -> float:
-            return 0.02 * (half if context.config.precision == "bf16" else 1.0)
+        def trained(context: RunContext, _: object) -> float:
+            return 0.02 * ((step or half) if context.config.precision == "bf16" else 1.0)
 
         monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True, "amx_bf16": has})
-        monkeypatch.setattr("unseen.experiment.speed._training", step)
+        monkeypatch.setattr("unseen.experiment.speed._training", trained)
         return measured(prepare(configs.make(configs.override({}, [*SMALL, *words]))), None, now)
 
-    plain = Line(0.02, 0.0)
-    assert speeds() == replace(speeds(has=False), train=Line(0.01, 0.0), bf16=True)
-    for other in (speeds(has=False), speeds(half=0.9), speeds("precision=float32")):
-        assert (other.bf16, other.train) == (False, plain)
+    plain, half = Line(0.02, 0.0), Line(0.01, 0.0)
+    assert speeds() == replace(speeds(has=False), train=half, rest=half, bf16=True)
+    slower = (speeds(has=False), speeds(half=0.9), speeds(step=0.9), speeds("precision=float32"))
+    for other in slower:
+        assert (other.bf16, other.train, other.rest) == (False, plain, plain)
+
+
+@pytest.mark.usefixtures("narrow_network")
+def test_speeds_with_and_without_a_given_precision_are_kept_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = iter([replace(TWO_CORES, bf16=True), TWO_CORES])
+    monkeypatch.setattr("unseen.experiment.speed.cache_folder", lambda: tmp_path)
+    monkeypatch.setattr("unseen.experiment.speed.measured", lambda *_: next(made))
+    found = [
+        speeds_of(prepare(configs.make(configs.override({}, [*SMALL, *words]))))
+        for words in ([], ["precision=float32"], [])
+    ]
+    assert [speeds.bf16 for speeds in found] == [True, False, True]

@@ -21,7 +21,15 @@ from unseen.experiment.run_context import RunContext, Watch, prepare, reopen, st
 from unseen.experiment.trained import Trained
 from unseen.reports import page, stored_run
 from unseen.statistics import Interval
-from unseen.training.events import ClockDecided, Epoch, Event, RungBegun, RungEnded, Step
+from unseen.training.events import (
+    ClockDecided,
+    Epoch,
+    Event,
+    RungBegun,
+    RungEnded,
+    Step,
+    StoppedEarly,
+)
 from unseen.training.journal import read
 from unseen.training.result import read_result
 from unseen.training.run_folder import RunFolder
@@ -264,8 +272,10 @@ def test_a_rung_that_will_not_reach_the_best_one_is_given_up(
     for level, trained in ((0.001, 2), (1.0, 4)):
         path = tmp_path / str(level)
         train_and_judge(context_of(f"ladder=[{rung}]"), path, "test")
-        epochs = [e.epoch for e in read(path / "rungs/all/journal.jsonl") if isinstance(e, Epoch)]
-        assert epochs == list(range(trained))
+        events = read(path / "rungs/all/journal.jsonl")
+        assert [e.epoch for e in events if isinstance(e, Epoch)] == list(range(trained))
+        told_why = [e for e in events if isinstance(e, StoppedEarly)]
+        assert told_why == ([StoppedEarly(2, 1, short=True)] if trained == 2 else [])
 
 
 def stop_at(kind: type[Event], number: int) -> Watch:

@@ -14,7 +14,7 @@ import numpy as np
 from unseen.config import Config, depth_of
 from unseen.config_tables import Rung
 from unseen.experiment.planner import Plan, Work, plan
-from unseen.experiment.run_context import RunContext
+from unseen.experiment.run_context import NO_TIME, RunContext
 from unseen.experiment.speed import Speeds, speeds_of
 from unseen.networks.backbone import backbone_facts
 from unseen.rungs import FIRST, LARGER, LAST, WHOLE, can_climb, cut_of_last_layers
@@ -125,11 +125,12 @@ def _reasons(work: Work, found: Plan, speed: Speeds, is_usual: bool) -> list[str
     steps = ", ".join(f"{name} {minutes:g}" for name, minutes in found.steps.items())
     lines = [
         f"minutes = {work.minutes:g}: {why}",
-        f"speed: {embeds} pictures/s embedded at {work.own} px, {trains} trained at {size} px",
+        f"speed: {embeds} pictures/s embedded at {work.own} px, {trains} trained at {size} px"
+        + (" in bf16" if speed.bf16 else ""),
         f"plan: {steps} minutes, {found.minutes:.1f} of {work.minutes:g} at most",
     ]
     if work.depth in ("auto", WHOLE) and WHOLE not in found.rungs:
-        lines.append(f"plan: no time for the whole network{_enough(work, speed)}")
+        lines.append(f"{NO_TIME}{_enough(work, speed)}")
     if found.minutes > work.minutes:
         lines.append(f"plan: {work.minutes:g} minutes are too few for so many pictures")
     return lines

@@ -16,7 +16,7 @@ from unseen.contracts import Diagnostic, IntArray
 from unseen.evaluation.diagnose import Look, look
 from unseen.evaluation.findings import findings
 from unseen.evaluation.robustness import robustness
-from unseen.experiment.fit import monitored_items
+from unseen.experiment.classes import monitored_items
 from unseen.experiment.layers import (
     choose_descriptor,
     first_answers,

@@ -19,6 +19,7 @@ from torch import Tensor
 from unseen import assemble, experiment
 from unseen.contracts import EmbeddedSampler, IntArray
 from unseen.evaluation.evaluate import evaluate
+from unseen.experiment.classes import monitored_items, some_classes, training_classes
 from unseen.experiment.clock import Length
 from unseen.experiment.layers import BEST, named_layers, recall_by_layer
 from unseen.experiment.orders import while_training
@@ -121,7 +122,7 @@ class Fit:
 
     def run(self, goal: dict[str, float] | None = None) -> Selection:
         """Trains for all epochs, keeps the weights that were best on the classes to select on.
-        goal: scores to be reached; where `gain_by` is set, one that will not reach them ends."""
+        goal: scores to be surpassed; where `gain_by` is set, one that will not do so ends."""
         config, path = self.context.config, self.folder.file("journal.jsonl")
         self.journal = Journal(path, keep=self._resume(), writes=self.folder.writes)
         step, told = self.trainer.place.step, config.model_dump()
@@ -146,7 +147,7 @@ class Fit:
                         event = self._select(self._look(event))
                 self._tell(event)
                 self._save()
-            self._end()
+            self._end(goal)
         except NonFiniteStepError as error:
             classes = int(self.class_of.max()) + 1
             kept = experiment.keep_bad_step(self.folder, config, self.trainer, classes, error)
@@ -158,22 +159,28 @@ class Fit:
         return self.selector.best
 
     def _is_over(self, goal: dict[str, float] | None) -> bool:
-        """All epochs are done, nothing got better on the classes to select on for too long, or what
-        there is to reach by then is out of reach."""
+        """All epochs are done, nothing got better on the classes to select on for too long, or it
+        is not on its way to be any better."""
         config, epoch = self.context.config, self.trainer.place.epoch
         patience, waited = config.patience, epoch - 1 - self.selector.best.epoch
         if patience is None and self.selector.is_full:
             patience = FULL_PATIENCE * config.look_every
         is_stale = patience is not None and waited >= patience and not self.selector.keeps_last
-        is_due = config.gain_by is not None and epoch >= config.gain_by
-        is_hopeless = (
-            is_due
-            and self._is_looked_at(epoch - 1)
-            and self.selector.is_hopeless(goal, epoch, self.epochs)
-        )
-        return (self.selects and (is_stale or is_hopeless)) or epoch >= self.epochs
+        is_behind = self._is_due() and (self.selector.is_behind or self._falls_short(goal))
+        return (self.selects and (is_stale or is_behind)) or epoch >= self.epochs
 
-    def _end(self) -> None:
+    def _is_due(self) -> bool:
+        """Whether training has just been looked at, and should have gained by now."""
+        gain_by, epoch = self.context.config.gain_by, self.trainer.place.epoch
+        return gain_by is not None and epoch >= gain_by and self._is_looked_at(epoch - 1)
+
+    def _falls_short(self, goal: dict[str, float] | None) -> bool:
+        done, waited = self.trainer.place.epoch, self.context.config.schedule.warm_up
+        if goal is None or done <= waited:
+            return False
+        return self.selector.falls_short(goal, (self.epochs - done) / (done - waited))
+
+    def _end(self, goal: dict[str, float] | None) -> None:
         if not self.selects:
             with self.trainer.averaged():
                 self._keep_weights()
@@ -182,7 +189,8 @@ class Fit:
             best = self.selector.best = replace(self.selector.best, stopped_after=epochs)
             write_selection(self.folder, best)
             is_full = self.context.config.patience is None and self.selector.is_full
-            self._tell(StoppedEarly(epochs, best.epoch, full=is_full or None))
+            is_short = self._is_due() and self._falls_short(goal)
+            self._tell(StoppedEarly(epochs, best.epoch, is_full or None, is_short or None))
 
     def _epoch(self) -> Epoch:
         config, place = self.context.config, self.trainer.place
@@ -374,25 +382,3 @@ class Fit:
             return {metric: score.values[metric].value for metric in metrics}
 
         return self.context.processes.agreed(scores)
-
-
-def training_classes(labels: IntArray, train: IntArray) -> Tensor:
-    """For each label of the data set its training class 0..C-1, or -1."""
-    class_of = np.full(int(labels.max()) + 1, -1, dtype=np.int64)
-    classes = np.unique(labels[train])
-    class_of[classes] = np.arange(len(classes))
-    return torch.from_numpy(class_of)
-
-
-def monitored_items(train: IntArray, labels: IntArray, number: int, seed: int) -> IntArray:
-    """Whole training classes at random, about as many pictures as there are for validation: recall
-    falls with the size of the gallery, so only equal ones can be compared."""
-    return some_classes(train, labels, number, seed)
-
-
-def some_classes(items: IntArray, labels: IntArray, number: int, seed: int) -> IntArray:
-    """Items of whole classes at random, about `number`; all of them where there are no more."""
-    classes = np.random.default_rng([seed, 1]).permutation(np.unique(labels[items]))
-    sizes = np.bincount(labels[items])[classes]
-    kept = classes[: max(2, int(np.searchsorted(np.cumsum(sizes), number)))]
-    return items[np.isin(labels[items], kept)]

@@ -5,20 +5,20 @@
     whole    all minutes that are left, less those for judging and the report: the largest pictures
              that still get EPOCHS epochs, small ones first, judged a little larger than they were
              trained (H. Touvron et al., https://arxiv.org/abs/1906.06423). Where its first look
-             is behind its start, it ends and gives its minutes back
+             is behind its start, or not on its way to surpass the best rung, it ends and gives its
+             minutes back
     larger   a head on larger pictures, with their mirror images, of a larger network where one is
              installed: where whole gains nothing, in the minutes that came back. Where whole has
              pictures of ROOMY of the network's own size even so, LARGER_SHARE of the minutes are
              kept for it, and the better of the two is found out
-    gentle   likewise every layer of the larger network, in the minutes that whole gives back: on
-             pictures as much smaller as it takes to have time for it
+    gentle   likewise every layer of the larger network, in the minutes that whole gives back; the
+             pictures of larger are smaller where only that leaves time for it
 
 Numbers in, numbers out: what a run makes of it is in `budget.py`.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ EPOCHS, FEWEST, MOST = 10, 6, 30  # of the whole network: wanted, at least, at m
 LAST_EPOCHS, LAST_VIEWS, LOOKS = 4, 2, 4
 GENTLE_FEWEST, GENTLE_MOST = 3, 8
 GENTLE_LEAST = 0.9  # its pictures in training, in units of the network's own size: docs/depth.md
-SHRUNK = (0.75, 0.65)  # a gentle network's pictures in training, over those it is judged at: wanted
+SHRUNK = 0.75  # a gentle network's pictures in training, over those it is judged at
 SMALLEST, TRAINED, STEP = 96, 112, 16  # pixels of a head's pictures, of the whole network's
 LARGEST = 1.5  # pictures, in units of the network's own size: recipes/cub_laptop.toml
 ROOMY = 0.7  # likewise: what the whole network is trained at where a larger head is tried as well
@@ -78,7 +78,7 @@ class Step:
 
     @property
     def given_up(self) -> float:
-        """Seconds after which a whole network ends that is not better than its start."""
+        """Seconds after which a whole network ends that is not on its way to gain."""
         return self.seconds * self.values["gain_by"] / self.values["epochs"]
 
 
@@ -196,13 +196,11 @@ class _Planner:
         """The whole network and a larger head, where that leaves pictures that are not small; of
         the heads the largest whose network can be trained gently as well, else the largest."""
         found = dict[str, Step]()
-        heads = self.larger(LARGER_SHARE * self.total, left, head, after="any")
-        for shrunk, larger in product(SHRUNK, heads):
+        for larger in self.larger(LARGER_SHARE * self.total, left, head, after="any"):
             whole = self.whole(left - larger.seconds, head, least=larger.judging)
             if not whole or whole[WHOLE].values["training_sizes"][-1] < ROOMY * self.work.own:
                 return {}
-            given_back = left - whole[WHOLE].given_up - larger.seconds
-            gentle = self.gentle(given_back, larger, shrunk)
+            gentle = self.gentle(left - whole[WHOLE].given_up - larger.seconds, larger)
             if gentle or not found:
                 found = whole | {LARGER: larger} | gentle
             if gentle:
@@ -257,7 +255,7 @@ class _Planner:
                 return found
         return []
 
-    def gentle(self, left: float, head: Step, shrunk: float) -> dict[str, Step]:
+    def gentle(self, left: float, head: Step) -> dict[str, Step]:
         """Every layer of the network of a larger head, judged on its pictures, in what is left; not
         on pictures so small that it gains nothing."""
         judged, embed, train = head.values["picture_size"], self.speed.embed, self.speed.train
@@ -267,7 +265,7 @@ class _Planner:
         slower = replace(train, per_area=train.per_area * line.per_area / (embed.per_area or 1.0))
         looks = 10 * self.work.validation * line.at(judged)  # before, after; twice with training
         judging = head.judging + 2 * self.work.test * line.at(judged)  # the head's start as well
-        size = int(shrunk * judged) // STEP * STEP
+        size = int(SHRUNK * judged) // STEP * STEP
         each = self.work.train * slower.at(size)
         epochs = min(GENTLE_MOST, int((left - judging - looks) / each))
         if size < GENTLE_LEAST * own or epochs < GENTLE_FEWEST:

@@ -40,7 +40,7 @@ from unseen.networks.network import LayeredNetwork
 from unseen.networks.taps import EMBEDDING
 from unseen.relating import relevance_of
 from unseen.relevance import AnyLabels, Relevance
-from unseen.rungs import FIRST, rung_config
+from unseen.rungs import FIRST, WHOLE, rung_config
 from unseen.settle import settle
 from unseen.training.events import Event
 from unseen.training.processes import Processes
@@ -58,6 +58,7 @@ BY_MACHINE = (
 )  # what "auto" settles by where it runs
 BY_PLAN = ("minutes", "depth", "ladder", "picture_size", "mirror", "refit")  # `budget.py`
 OF_PLAN = ("ladder: ", "minutes = ", "speed: ", "plan: ")  # how its reasons begin
+NO_TIME = "plan: no time for the whole network"
 
 
 @dataclass
@@ -340,6 +341,8 @@ def as_stored(context: RunContext, folder: RunFolder) -> RunContext:
     kept = {key: stored[key] for key in BY_MACHINE if asked[key] == "auto"}
     if context.config.minutes is not None:
         given = {key for key in context.asked.model_fields_set if asked[key] != stored[key]}
+        if any(line.startswith(NO_TIME) for line in folder.manifest().plan or []):
+            given -= {"depth"} if asked["depth"] == WHOLE else set()
         kept |= {key: stored[key] for key in BY_PLAN if key not in given}
     differing = {k: v for k, v in kept.items() if getattr(context.config, k) != v}
     if differing.get("device") and not torch.cuda.is_available():

@@ -76,15 +76,15 @@ class Selector:
         pairs = zip(self.recent[-1], self.start, strict=True) if is_unbeaten else ()
         return is_unbeaten and all(now <= before for now, before in pairs)
 
-    def is_hopeless(self, goal: dict[str, float] | None, done: int, epochs: int) -> bool:
-        """Whether a training is behind its start, or would end below the goal in both scores if it
-        gained on as in the epochs done: an optimist's view, since gains become smaller."""
-        if goal is None or self.keeps_last or not self.recent:
-            return self.is_behind
+    def falls_short(self, goal: dict[str, float], left: float) -> bool:
+        """Whether no epoch has reached the goal, in either score, and the last would not if it
+        gained on as it did until now. left: of the training, in units of what is done."""
+        if self.keeps_last or not self.recent:
+            return False
         pairs = zip(self.recent[-1], self.start, strict=True)
-        ends = (now + (now - before) * (epochs - done) / done for now, before in pairs)
-        is_short = all(end < goal[name] for end, name in zip(ends, self.names, strict=True))
-        return is_short or self.is_behind
+        ends = [now + left * (now - before) for now, before in pairs]
+        reached = [max(end, best) for end, best in zip(ends, self.highest, strict=True)]
+        return all(value < goal[name] for value, name in zip(reached, self.names, strict=True))
 
     def state_dict(self) -> dict[str, Any]:
         """What choosing goes on with, beside `best`."""

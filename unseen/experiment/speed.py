@@ -23,7 +23,7 @@ from torch import nn
 from unseen import assemble
 from unseen.contracts import Batch
 from unseen.data.pictures.stored import cache_folder
-from unseen.experiment.fit import training_classes
+from unseen.experiment.classes import training_classes
 from unseen.experiment.run_context import RunContext, computing, sampler_of
 from unseen.experiment.source import Pictures
 from unseen.files import replace_bytes
@@ -63,7 +63,7 @@ class Line:
 class Speeds:
     """embed: read, prepared and through the network. train: the same in a step of all layers.
     rest: a step of the last layers alone, on kept activations. larger: embedded by a larger
-    network, where there is one. bf16: whether a step of all layers is in it, which is faster."""
+    network, where there is one. bf16: whether steps are in it, because that is faster."""
 
     embed: Line
     train: Line
@@ -103,18 +103,20 @@ def measured(context: RunContext, larger: str | None, now: Now) -> Speeds:
 
     embed, train, rest = line(_embedding), line(_training), line(_training, cut)
     other = None if larger is None else line(_embedding, backbone=larger)
-    half = _at(context, large, None, precision="bf16")
-    times = train.at(large) / _training(half, now) if _may_be_faster(half, now) else 1.0
-    if times >= FASTER:
-        train = Line(train.fixed / times, train.per_area / times)
-    return Speeds(embed, train, rest, other, times >= FASTER)
+    bf16 = False
+    if _may_be_faster(_at(context, large, None), now):
+        half = line(_training, precision="bf16")
+        bf16 = train.at(large) >= FASTER * half.at(large)
+        if bf16:
+            train, rest = half, line(_training, cut, precision="bf16")
+    return Speeds(embed, train, rest, other, bf16)
 
 
 def _may_be_faster(context: RunContext, now: Now) -> bool:
     """Whether bfloat16 is worth measuring: not where a precision was given. A CPU without
     instructions for it would take minutes to say so; one that has them may still be slower
     (depthwise convolutions), which few pictures show."""
-    if context.asked is not None and "precision" in context.asked.model_fields_set:
+    if _has_given_precision(context):
         return False
     if context.device.type != "cpu":
         return True
@@ -132,6 +134,10 @@ def _may_be_faster(context: RunContext, now: Now) -> bool:
             network(images)
             seconds[half] = now() - began
     return seconds[False] >= FASTER * seconds[True]
+
+
+def _has_given_precision(context: RunContext) -> bool:
+    return context.asked is not None and "precision" in context.asked.model_fields_set
 
 
 def _at(context: RunContext, size: int, layer: str | None, **more: Any) -> RunContext:
@@ -180,10 +186,11 @@ def _key(context: RunContext, larger: str | None) -> str:
     config = context.config
     gpu = torch.cuda.get_device_name() if config.device.startswith("cuda") else ""
     machine = [platform.platform(), _processor(), os.cpu_count(), gpu, torch.__version__]
-    network = [config.backbone, config.pooling, config.precision, larger]
+    network = [config.backbone, config.pooling, larger]
+    precision = [config.precision, _has_given_precision(context)]
     cores = [config.shares, config.threads, config.workers]
     steps = [BATCH, WARM, MEASURED, EMBEDDED, BUSY, FASTER, FORWARD]
-    sentences = [*machine, *network, *cores, *steps, context.dataset.fingerprint()]
+    sentences = [*machine, *network, *precision, *cores, *steps, context.dataset.fingerprint()]
     return hashlib.sha256(json.dumps(sentences).encode()).hexdigest()[:24]
 
 

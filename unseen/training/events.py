@@ -80,13 +80,17 @@ class Unreadable:
 @dataclass(frozen=True, config=CHECKED)
 class StoppedEarly:
     """Nothing got better for too long. epochs: done; best: the one that is kept; full: its recall
-    is 100 % and no patience was asked for."""
+    is 100 % and no patience was asked for; short: it got better, but not enough for what there is
+    to surpass."""
 
     epochs: int
     best: int
     full: bool | None = None
+    short: bool | None = None
 
     def __str__(self) -> str:
+        if self.short:
+            return f"after {self.epochs} epochs not on its way to surpass the best rung: stopped"
         since = f"epoch {self.best + 1}" if self.best >= 0 else "the start"
         told = f"nothing better since {since}: stopped"
         return f"recall@1 is 100 %, {told} (`patience` says when)" if self.full else told
