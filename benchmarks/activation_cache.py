@@ -32,7 +32,7 @@ from unseen.data.activations.cache import ActivationCache, Views
 from unseen.data.folder import Folder
 from unseen.data.pictures import transforms
 from unseen.data.pictures.loader import evaluation_batches, training_batches
-from unseen.experiment.fit import training_classes
+from unseen.experiment.classes import training_classes
 from unseen.losses.multi_similarity import MultiSimilarity
 from unseen.networks.backbone import create_backbone
 from unseen.networks.head import Head

@@ -6,8 +6,8 @@
     python benchmarks/training.py --device cuda --precision bf16 --batch 112 --workers 4
     python benchmarks/training.py --shares --batch 56     one process with two threads, two with one
 
-The same network (EfficientNet-Lite0, random weights), pictures, sampling (4 per class), crops,
-multi-similarity loss and miner, AdamW, in one process, epoch by epoch in turn:
+The same network (EfficientNet-Lite0 unless named, random weights), pictures, sampling (4 per
+class), crops, multi-similarity loss and miner, AdamW, in one process, epoch by epoch in turn:
 
     ours     unseen's loop: JPEGs decoded at the smallest useful scale, channels-last, journal
     peer     what is usual: PIL decodes whole pictures, torchvision transforms, DataLoader,
@@ -47,7 +47,7 @@ from unseen import config as configs
 from unseen.cli.allocator import keep_freed_memory
 from unseen.contracts import Batch
 from unseen.data.pictures.loader import training_batches
-from unseen.experiment.fit import training_classes
+from unseen.experiment.classes import training_classes
 from unseen.experiment.run_context import RunContext, prepare
 from unseen.networks import folded_training
 from unseen.training.journal import Journal
@@ -72,7 +72,7 @@ def generate(root: Path, classes: int = 40, per_class: int = 12) -> None:
 def settle(root: Path, words: argparse.Namespace) -> RunContext:
     values = {
         "data": {"name": "folder", "root": str(root)},
-        "backbone": "efficientnet_lite0",
+        "backbone": words.backbone,
         "picture_size": words.size,
         "transform": "base",
         "batch_size": words.batch,
@@ -301,6 +301,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--backbone", default="efficientnet_lite0")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--precision", choices=("float32", "bf16", "fp16"), default="float32")
     parser.add_argument("--shares", action="store_true", help="two threads against two processes")
