@@ -154,7 +154,7 @@ STOPPED = ["train", "photos", *TINY, "epochs=2"]
 RUN = Path("runs") / "photos-multi_similarity-seed0"
 
 
-def _stop_in_second_epoch(fit: Any) -> bool:
+def _stop_in_second_epoch(fit: Any, _: object) -> bool:
     if fit.trainer.place.epoch:
         raise KeyboardInterrupt
     return False
