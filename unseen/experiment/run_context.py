@@ -339,10 +339,11 @@ def as_stored(context: RunContext, folder: RunFolder) -> RunContext:
         return context
     stored, asked = dict(begun_config(folder)), dict(context.asked)
     kept = {key: stored[key] for key in BY_MACHINE if asked[key] == "auto"}
+    begun_with = folder.manifest().plan or []
     if context.config.minutes is not None:
         given = {key for key in context.asked.model_fields_set if asked[key] != stored[key]}
-        if any(line.startswith(NO_TIME) for line in folder.manifest().plan or []):
-            given -= {"depth"} if asked["depth"] == WHOLE else set()
+        if asked["depth"] == WHOLE and any(line.startswith(NO_TIME) for line in begun_with):
+            given.discard("depth")
         kept |= {key: stored[key] for key in BY_PLAN if key not in given}
     differing = {k: v for k, v in kept.items() if getattr(context.config, k) != v}
     if differing.get("device") and not torch.cuda.is_available():
@@ -353,7 +354,7 @@ def as_stored(context: RunContext, folder: RunFolder) -> RunContext:
     reasons = [r for r in context.reasons if r.partition(" = ")[0] not in differing]
     plan = context.plan
     if "ladder" in differing:  # what this machine would plan today is of no use
-        plan = folder.manifest().plan or []
+        plan = begun_with
         reasons = [r for r in reasons if not r.startswith(OF_PLAN)] + list(plan)
     said = {key: value for key, value in differing.items() if key != "ladder"}
     reasons += [f"{key} = {value}: as when the run began" for key, value in said.items()]
