@@ -339,8 +339,9 @@ def as_stored(context: RunContext, folder: RunFolder) -> RunContext:
         return context
     stored, asked = dict(begun_config(folder)), dict(context.asked)
     kept = {key: stored[key] for key in BY_MACHINE if asked[key] == "auto"}
-    begun_with = folder.manifest().plan or []
+    begun_with: Sequence[str] = ()
     if context.config.minutes is not None:
+        begun_with = folder.manifest().plan or ()
         given = {key for key in context.asked.model_fields_set if asked[key] != stored[key]}
         if asked["depth"] == WHOLE and any(line.startswith(NO_TIME) for line in begun_with):
             given.discard("depth")
