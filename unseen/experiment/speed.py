@@ -1,9 +1,9 @@
 """What this machine does: seconds per picture, embedded and trained, over the size of pictures.
 
-A few batches of the run's own pictures at two sizes, some seconds altogether. On a CPU processor
-time counts, divided among the cores that the run uses: whatever else the machine does at the moment
-does not change a plan. Kept for a day in `speeds/` of the cache (safe to delete), by machine,
-network and data.
+A few batches of the run's own pictures at two sizes, some seconds for a small network. On a CPU
+processor time counts, divided among the cores that the run uses: whatever else the machine does at
+the moment does not change a plan. Kept for a day in `speeds/` of the cache (safe to delete), by
+machine, network and data.
 """
 
 import hashlib
