@@ -266,6 +266,16 @@ def test_photographs_have_a_budget_that_is_said_and_stored() -> None:
 
 
 @pytest.mark.usefixtures("_installed")
+@pytest.mark.parametrize(("depth", "come_all"), [("auto", False), ("head", True)])
+def test_a_plan_says_where_some_steps_come_instead_of_others(depth: str, come_all: bool) -> None:
+    (line,) = (line for line in told((f"depth={depth}", "minutes=20")).plan if "at most" in line)
+    total = sum(float(step) for step in re.findall(r"[a-z] ([\d.]+)", line.split(" minutes")[0]))
+    (longest,) = re.findall(r"([\d.]+) of 20 at most", line)
+    assert (total < float(longest) + 0.5) == come_all
+    assert ("; not all of them come, " not in line) == come_all
+
+
+@pytest.mark.usefixtures("_installed")
 @pytest.mark.parametrize("words", [("minutes=none",), ("epochs=3",), ("freeze_until=pooled",)])
 def test_who_says_how_deep_or_how_long_gets_no_plan(words: tuple[str, ...]) -> None:
     context = context_of(*words)

@@ -28,6 +28,7 @@ from unseen.settle import larger_network, settle
 MINUTES = 20.0  # for photographs, unless given
 CLASSES, PICTURES = 5, 400  # to validate and to train on; fewer do not say whether depth pays
 MORE = 1.25  # times the minutes: the next to be tried for the whole network
+ROUNDED = 0.5  # minutes that rounded steps may be longer by than all of them
 
 
 def planned(
@@ -123,11 +124,13 @@ def _reasons(work: Work, found: Plan, speed: Speeds, is_usual: bool) -> list[str
     )
     why = "unless given, minutes=none trains the head alone" if is_usual else "as asked"
     steps = ", ".join(f"{name} {minutes:g}" for name, minutes in found.steps.items())
+    is_longer = sum(found.steps.values()) > found.minutes + ROUNDED
     lines = [
         f"minutes = {work.minutes:g}: {why}",
         f"speed: {embeds} pictures/s embedded at {work.own} px, {trains} trained at {size} px"
         + (" in bf16" if speed.bf16 else ""),
-        f"plan: {steps} minutes, {found.minutes:.1f} of {work.minutes:g} at most",
+        f"plan: {steps} minutes{'; not all of them come' if is_longer else ''}, "
+        f"{found.minutes:.1f} of {work.minutes:g} at most",
     ]
     if work.depth in ("auto", WHOLE) and WHOLE not in found.rungs:
         lines.append(f"{NO_TIME}{_enough(work, speed)}")
