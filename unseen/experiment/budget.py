@@ -28,7 +28,7 @@ from unseen.settle import larger_network, settle
 MINUTES = 20.0  # for photographs, unless given
 CLASSES, PICTURES = 5, 400  # to validate and to train on; fewer do not say whether depth pays
 MORE = 1.25  # times the minutes: the next to be tried for the whole network
-ROUNDED = 0.5  # minutes that rounded steps may be longer by than all of them
+ROUNDED = 0.5  # minutes: what rounding may add to the sum of the steps
 
 
 def planned(
