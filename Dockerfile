@@ -1,11 +1,13 @@
-# The search page in a container: docs/serving.md. Not built by the tests, which have no engine.
+# The search page in a container: docs/serving.md. Every package is compared with its hash; `.ci/pin-base` writes the
+# digest of the base. Not built by the tests, which have no engine.
 FROM python:3.11-slim
 
 WORKDIR /opt/unseen
-COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY pyproject.toml requirements-lock-service.txt README.md LICENSE ./
 COPY unseen ./unseen
-RUN pip install --no-cache-dir --extra-index-url https://download.pytorch.org/whl/cpu \
-    -c constraints.txt ".[search,milvus]" \
+RUN pip install --no-cache-dir --require-hashes --extra-index-url https://download.pytorch.org/whl/cpu \
+    -r requirements-lock-service.txt \
+    && pip install --no-cache-dir --no-deps --no-build-isolation . \
     && useradd --create-home unseen
 
 USER unseen

@@ -10,11 +10,14 @@ PIP := $(BIN)/pip --disable-pip-version-check
 demo: $(VENV)/.installed
 	$(BIN)/unseen demo
 
+# Chromium and curl come from apt; docs/testing.md says which promise is executed by which test.
 test: $(VENV)/.installed-dev
-	$(BIN)/pytest -q -n 2 -m "not slow"
+	.ci/system-packages
+	$(BIN)/pytest -q -n 2 --dist loadgroup -m "not slow"
 
-test-slow: $(VENV)/.installed-slow
-	$(BIN)/pytest -q -n 2
+test-slow: $(VENV)/.installed-dev
+	.ci/system-packages
+	$(BIN)/pytest -q -n 2 --dist loadgroup
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
@@ -55,11 +58,6 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install -c constraints.txt -e '.[dev]'
 	touch $@ $(VENV)/.installed
-
-$(VENV)/.installed-slow: pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install -c constraints.txt -e '.[dev,slow]'
-	touch $@ $(VENV)/.installed-dev $(VENV)/.installed
 
 $(VENV)/.installed-docs: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

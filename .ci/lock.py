@@ -38,13 +38,13 @@ class Links(HTMLParser):
 
     def __init__(self, page: str) -> None:
         super().__init__()
-        self.found: dict[str, str] = {}
+        self.result: dict[str, str] = {}
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        told = re.fullmatch(r".*/([^/#]+)#sha256=([0-9a-f]{64})", dict(attrs).get("href") or "")
-        if told:
-            self.found[urllib.parse.unquote(told[1])] = told[2]
+        message = re.fullmatch(r".*/([^/#]+)#sha256=([0-9a-f]{64})", dict(attrs).get("href") or "")
+        if message:
+            self.result[urllib.parse.unquote(message[1])] = message[2]
 
 
 def resolved(wanted: list[str]) -> list[dict[str, Any]]:
@@ -53,14 +53,14 @@ def resolved(wanted: list[str]) -> list[dict[str, Any]]:
         words = ["install", "--dry-run", "--ignore-installed", "--quiet", "--report", report.name]
         command = [sys.executable, "-m", "pip", *words, "-c", "constraints.txt", *wanted]
         subprocess.run(command, cwd=ROOT, check=True, stdout=sys.stderr)
-        found: list[dict[str, Any]] = json.load(report)["install"]
-    return [item for item in found if "archive_info" in item["download_info"]]
+        result: list[dict[str, Any]] = json.load(report)["install"]
+    return [item for item in result if "archive_info" in item["download_info"]]
 
 
 def hashes(name: str, version: str) -> set[str]:
     """Of every file that the index has of a version."""
     with urllib.request.urlopen(f"{INDEX}/{name}/") as answer:
-        links = Links(answer.read().decode()).found
+        links = Links(answer.read().decode()).result
     return {digest for file, digest in links.items() if is_of(file, Version(version))}
 
 
@@ -74,14 +74,14 @@ def is_of(file: str, version: Version) -> bool:
 
 def main() -> None:
     print(HEAD)
-    found_here = resolved(sys.argv[1:] or [".[dev,docs]"])
-    for item in sorted(found_here, key=lambda item: canonicalize_name(item["metadata"]["name"])):
+    result_here = resolved(sys.argv[1:] or [".[dev,docs]"])
+    for item in sorted(result_here, key=lambda item: canonicalize_name(item["metadata"]["name"])):
         name = canonicalize_name(item["metadata"]["name"])
         version, _, build = item["metadata"]["version"].partition("+")  # 2.13.0+cpu is a 2.13.0
-        found = {item["download_info"]["archive_info"]["hashes"]["sha256"]}
+        result = {item["download_info"]["archive_info"]["hashes"]["sha256"]}
         if not build:  # beside a file of the index, which tells its hash, pip would not take ours
-            found |= hashes(name, version)
-        digests = [f"    --hash=sha256:{digest}" for digest in sorted(found)]
+            result |= hashes(name, version)
+        digests = [f"    --hash=sha256:{digest}" for digest in sorted(result)]
         print(f"{name}=={version}", *digests, sep=" \\\n")
 
 

@@ -30,7 +30,7 @@ from unseen.evaluation.cost import cost
 from unseen.evaluation.evaluate import evaluate
 from unseen.evaluation.retrieve import retrieve
 from unseen.metrics.recall import Recall
-from unseen.neighbours.certified import Integers
+from unseen.neighbors.certified import Integers
 
 SIZES = {  # items, classes, embedding size, repeats
     "cub": (5_924, 100, 512, 9),
@@ -56,8 +56,8 @@ def clouds(items: int, classes: int, size: int, noise: float = 1.5) -> tuple[Ten
 
 
 def ours(x: Tensor, labels: Tensor) -> dict[str, float]:
-    found = evaluate(x, labels, metrics=tuple(METRICS), resamples=0)
-    return {name: found.values[name].value for name in METRICS}
+    result = evaluate(x, labels, metrics=tuple(METRICS), resamples=0)
+    return {name: result.values[name].value for name in METRICS}
 
 
 def theirs(x: Tensor, labels: Tensor) -> dict[str, float]:
@@ -66,8 +66,8 @@ def theirs(x: Tensor, labels: Tensor) -> dict[str, float]:
     calculator = AccuracyCalculator(
         include=tuple(METRICS.values()), k="max_bin_count", device=torch.device("cpu")
     )
-    found = calculator.get_accuracy(x, labels)
-    return {name: found[peer] for name, peer in METRICS.items()}
+    result = calculator.get_accuracy(x, labels)
+    return {name: result[peer] for name, peer in METRICS.items()}
 
 
 SIDES: dict[str, Callable[[Tensor, Tensor], dict[str, float]]] = {"unseen": ours, "pml": theirs}
@@ -111,8 +111,8 @@ def compare(name: str, threads: int, rows: Path | None) -> None:
     for side in SIDES:
         values = "  ".join(f"{metric} {value:.6f}" for metric, value in scores[side].items())
         print(f"  {side:8}{median[side]:9.3f} s   peak {memory[side]:7.0f} MB   {values}")
-    share = median["product"] / 2 / median["unseen"]
-    print(f"  product {median['product']:9.3f} s   half of it is {share:.0%} of our time")
+    fraction = median["product"] / 2 / median["unseen"]
+    print(f"  product {median['product']:9.3f} s   half of it is {fraction:.0%} of our time")
     seen = middle(ratios(times["pml"], times["unseen"]))
     print(f"  {seen[0]:.2f} times faster (median of the runs' ratios)")
     ours_, theirs_ = (statistics.median(used[side]) for side in SIDES)
@@ -151,7 +151,7 @@ def peak() -> float:
 
 
 def million(items: int, approximate: bool, rows: Path | None) -> None:
-    """R@1 among many items of few pictures a class, exact or through an index."""
+    """R@1 among many items of few images a class, exact or through an index."""
     size = MILLION[2]
     x, labels = clouds(items, items * MILLION[1] // MILLION[0], size, noise=1.0)
     print(f"{items:,} x {size}: {cost(items, size)}", flush=True)
@@ -162,10 +162,10 @@ def million(items: int, approximate: bool, rows: Path | None) -> None:
         return f"{seconds:.0f} s ({time.process_time() - used:.0f} s of processor time)"
 
     if approximate:
-        found = through_index(x, labels)
-        print(f"R@1 about {found.values['recall@1']:.6f} in {spent()}, {found.index}")
-        share = f"{found.found_nearest:.1%} of {found.checked:,}"
-        print(f"the index finds the true nearest neighbour of {share} queries")
+        result = through_index(x, labels)
+        print(f"R@1 about {result.values['recall@1']:.6f} in {spent()}, {result.index}")
+        fraction = f"{result.result_nearest:.1%} of {result.checked:,}"
+        print(f"the index finds the true nearest neighbour of {fraction} queries")
         return
 
     def show(done: int, total: int) -> None:

@@ -18,16 +18,17 @@ from typing import Any
 
 import torch
 
-from unseen import assemble, catalogue
-from unseen import config as configs
+from unseen.config import build
+from unseen.config import schema as configs
+from unseen.core import registry
+from unseen.core.statistics import over_seeds
 from unseen.diagnostics.spectrum import Spectrum
-from unseen.experiment.run import train_and_judge
-from unseen.experiment.run_context import prepare
-from unseen.statistics import over_seeds
-from unseen.training import journal
+from unseen.runs.prepare import prepare
+from unseen.runs.run import train_and_evaluate
+from unseen.training import event_log
 from unseen.training.events import Epoch
 from unseen.training.run_folder import RunFolder
-from unseen.training.selection import read_selection
+from unseen.training.selected_weights import read_selection
 
 REGULARIZED = {
     "none": [],
@@ -52,9 +53,9 @@ class Job:
 def settings(table: str) -> dict[str, list[str]]:
     """The rows of a table as overrides of the default config."""
     if table == "losses":
-        return {name: [f"loss={name}"] for name in catalogue.names("losses")}
+        return {name: [f"loss={name}"] for name in registry.names("losses")}
     if table == "samplers":
-        names = catalogue.names("samplers")
+        names = registry.names("samplers")
         return {name: ["loss=margin", f"sampler={name}"] for name in names}
     return {
         f"{loss}, {name}": [f"loss={loss}", "miner=distance_weighted", *words]
@@ -70,13 +71,13 @@ def finish(job: Job) -> tuple[str, dict[str, float]]:
     if not folder.file("row.json").exists():
         began = time.perf_counter()
         context = prepare(configs.make(configs.override({}, list(job.words))))
-        result = train_and_judge(context, job.folder, "benchmarks/glyphs.py")
-        network = assemble.network(context.config)
+        result = train_and_evaluate(context, job.folder, "benchmarks/glyphs.py")
+        network = build.network(context.config)
         network.load_state_dict(folder.read_tensors("weights.safetensors"))
-        _, transform = assemble.picture_transforms(context.config, network)
+        _, transform = build.image_transforms(context.config, network)
         seen = context.embed(network, transform, context.split.train)
         labels = torch.from_numpy(context.dataset.labels[context.split.train])
-        events = journal.read(folder.file("journal.jsonl"))
+        events = event_log.read(folder.file("events.jsonl"))
         epochs = {event.epoch: event for event in events if isinstance(event, Epoch)}
         row = {
             "seen": epochs[read_selection(folder).epoch].train["recall@1"],

@@ -1,16 +1,16 @@
-"""Pictures per second on one core: open, random resized crop to 224, mirror, normalise.
+"""Images per second on one core: open, random resized crop to 224, mirror, normalise.
 
-    python benchmarks/images.py path/to/pictures           class folders of JPEGs, at any depth
-    python benchmarks/images.py path/to/pictures --pictures 1000 --repeats 15
+    python benchmarks/images.py path/to/images           class folders of JPEGs, at any depth
+    python benchmarks/images.py path/to/images --images 1000 --repeats 15
 
     plain      Pillow and torchvision v2, as in most training scripts
     files      the same files through `unseen`: crop first, 8-bit resize by torch, one normalisation
-    raw pack   the same pictures from a packed copy at short side 256, raw pixels
+    raw pack   the same images from a packed copy at short side 256, raw pixels
     JPEG pack  likewise, as JPEGs of quality 90
-    camera     plain and files on the same pictures enlarged to a short side of 1,536: what DCT
+    camera     plain and files on the same images enlarged to a short side of 1,536: what DCT
                scaling saves on photographs as cameras make them
 
-All sides run in one process on one thread and take turns, 10 pictures at a time; the files are in
+All sides run in one process on one thread and take turns, 10 images at a time; the files are in
 the page cache. Seconds are of processor time: others on the machine do not count. A rate comes from
 all turns, a ratio is the median over turns of `plain` against the side.
 """
@@ -26,19 +26,19 @@ import numpy as np
 import torch
 from PIL import Image
 
-import unseen.torchvision_operators  # noqa: F401  (before torchvision)
+import unseen.core.torchvision_operators  # noqa: F401  (before torchvision)
 
 # isort: split
 from torchvision.transforms import v2
 
+from unseen.data.images import transforms
+from unseen.data.images.decode import SafeImageFile, decode
+from unseen.data.images.packed_file import Packing, write
 from unseen.data.packed import Packed
-from unseen.data.pictures import transforms
-from unseen.data.pictures.decode import PictureFile, decode
-from unseen.data.pictures.pack import Packing, write
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-TURN = 10  # pictures
-CAMERA_SIDE, CAMERA_PICTURES = 1536, 40
+TURN = 10  # images
+CAMERA_SIDE, CAMERA_IMAGES = 1536, 40
 
 PLAIN = v2.Compose(
     [
@@ -63,8 +63,8 @@ class Files:
     def __len__(self) -> int:
         return len(self.paths)
 
-    def opened(self, index: int) -> PictureFile:
-        return PictureFile(self.paths[index])
+    def opened(self, index: int) -> SafeImageFile:
+        return SafeImageFile(self.paths[index])
 
     def path(self, index: int) -> Path:
         return self.paths[index]
@@ -74,19 +74,19 @@ class Files:
 
 
 def plain(path: Path) -> torch.Tensor:
-    with Image.open(path) as picture:
-        return PLAIN(picture.convert("RGB"))
+    with Image.open(path) as image:
+        return PLAIN(image.convert("RGB"))
 
 
 def ours(dataset: "Files | Packed", index: int, seed: int) -> torch.Tensor:
-    with dataset.opened(index) as picture:
-        return OURS(picture, np.random.default_rng((0, seed, index)))
+    with dataset.opened(index) as image:
+        return OURS(image, np.random.default_rng((0, seed, index)))
 
 
 def rates(
     sides: dict[str, Callable[[int, int], object]], count: int, repeats: int
 ) -> dict[str, list[float]]:
-    """Seconds a picture of every turn, side by side."""
+    """Seconds an image of every turn, side by side."""
     taken: dict[str, list[float]] = {name: [] for name in sides}
     for repeat in range(repeats + 1):
         for start in range(0, count, TURN):
@@ -105,7 +105,7 @@ def show(taken: dict[str, list[float]], reference: str) -> None:
         pairs = zip(taken[reference], seconds, strict=True)
         ratio = statistics.median(theirs / mine for theirs, mine in pairs)
         rate = 1 / statistics.mean(seconds)
-        print(f"{name:<12} {rate:8,.0f} pictures/s   {ratio:5.2f} x {reference}", flush=True)
+        print(f"{name:<12} {rate:8,.0f} images/s   {ratio:5.2f} x {reference}", flush=True)
 
 
 def measure(paths: Sequence[Path], folder: Path, repeats: int) -> None:
@@ -114,9 +114,9 @@ def measure(paths: Sequence[Path], folder: Path, repeats: int) -> None:
     for name, quality in (("raw pack", None), ("JPEG pack", 90)):
         done = write(Packing(files, 256, quality), folder / name.replace(" ", "."))
         packs[name] = Packed(done.path)
-        print(f"{name}: {done.num_bytes / done.items / 1000:,.0f} kB a picture")
+        print(f"{name}: {done.num_bytes / done.items / 1000:,.0f} kB an image")
     source = sum(path.stat().st_size for path in paths) / len(paths)
-    print(f"source: {source / 1000:,.0f} kB a picture")
+    print(f"source: {source / 1000:,.0f} kB an image")
     sides: dict[str, Callable[[int, int], object]] = {
         "plain": lambda index, seed: plain(paths[index]),
         "files": lambda index, seed: ours(files, index, seed),
@@ -129,11 +129,11 @@ def measure(paths: Sequence[Path], folder: Path, repeats: int) -> None:
 def measure_camera(paths: Sequence[Path], folder: Path, repeats: int) -> None:
     large = []
     for number, path in enumerate(paths):
-        picture = decode(path)
-        scale = CAMERA_SIDE / min(picture.size)
-        size = round(picture.width * scale), round(picture.height * scale)
+        image = decode(path)
+        scale = CAMERA_SIDE / min(image.size)
+        size = round(image.width * scale), round(image.height * scale)
         large.append(folder / f"{number}.jpg")
-        picture.resize(size, Image.Resampling.BICUBIC).save(large[-1], quality=90)
+        image.resize(size, Image.Resampling.BICUBIC).save(large[-1], quality=90)
     files = Files(large)
     sides: dict[str, Callable[[int, int], object]] = {
         "plain": lambda index, seed: plain(large[index]),
@@ -145,18 +145,18 @@ def measure_camera(paths: Sequence[Path], folder: Path, repeats: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("root", type=Path)
-    parser.add_argument("--pictures", type=int, default=500)
+    parser.add_argument("--images", type=int, default=500)
     parser.add_argument("--repeats", type=int, default=5)
-    asked = parser.parse_args()
+    request = parser.parse_args()
     torch.set_num_threads(1)
-    found = sorted(asked.root.rglob("*.jpg"))
-    if not found:
-        parser.error(f"no .jpg files under {asked.root}")
-    chosen = np.random.default_rng(0).permutation(len(found))[: asked.pictures]
-    paths = [found[i] for i in chosen]
+    result = sorted(request.root.rglob("*.jpg"))
+    if not result:
+        parser.error(f"no .jpg files under {request.root}")
+    chosen = np.random.default_rng(0).permutation(len(result))[: request.images]
+    paths = [result[i] for i in chosen]
     with tempfile.TemporaryDirectory() as folder:
-        measure(paths, Path(folder), asked.repeats)
-        measure_camera(paths[:CAMERA_PICTURES], Path(folder), max(1, asked.repeats // 2))
+        measure(paths, Path(folder), request.repeats)
+        measure_camera(paths[:CAMERA_IMAGES], Path(folder), max(1, request.repeats // 2))
 
 
 if __name__ == "__main__":

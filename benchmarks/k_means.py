@@ -13,9 +13,9 @@ import torch
 from evaluation import clouds
 from timing import in_turn, ratios
 
-from unseen.evaluation.cluster import _means
-from unseen.neighbours.centres import integers_of, nearest_centres
-from unseen.neighbours.certified import ROWS
+from unseen.evaluation.clustering import _means
+from unseen.neighbors.center_assignment import integers_of, nearest_centers
+from unseen.neighbors.certified import ROWS
 
 
 def main() -> None:
@@ -28,33 +28,33 @@ def main() -> None:
     torch.set_num_threads(1)
     x, _ = clouds(options.items, options.clusters, options.size)
     draw = torch.Generator().manual_seed(0)
-    centres = x[torch.randperm(len(x), generator=draw)[: options.clusters]]
+    centers = x[torch.randperm(len(x), generator=draw)[: options.clusters]]
     held, squares = integers_of(x), x.square().sum(dim=1)
-    found: dict[str, torch.Tensor] = {}
+    result: dict[str, torch.Tensor] = {}
 
     def floats() -> None:
-        half = centres.square().sum(dim=1) / -2
-        blocks = x.split(max(1, 2**21 // len(centres)))
-        best = [torch.addmm(half, rows, centres.T).max(dim=1) for rows in blocks]
-        found["floats"] = torch.cat([part.indices for part in best])
+        half = centers.square().sum(dim=1) / -2
+        blocks = x.split(max(1, 2**21 // len(centers)))
+        best = [torch.addmm(half, rows, centers.T).max(dim=1) for rows in blocks]
+        result["floats"] = torch.cat([part.indices for part in best])
         (squares - 2 * torch.cat([part.values for part in best])).clamp_(min=0)
 
     def integers() -> None:
-        found["integers"] = nearest_centres(x, centres, held)
-        parts = zip(x.split(ROWS), found["integers"].split(ROWS), strict=True)
-        found["dist"] = torch.cat([(a - centres[b]).square().sum(dim=1) for a, b in parts])
+        result["integers"] = nearest_centers(x, centers, held)
+        parts = zip(x.split(ROWS), result["integers"].split(ROWS), strict=True)
+        result["dist"] = torch.cat([(a - centers[b]).square().sum(dim=1) for a, b in parts])
 
     gains = []
     for number in range(options.rounds):
         times = in_turn({"floats": floats, "integers": integers}, 1, warm=False)
         gains += ratios(times["floats"], times["integers"])
-        other = (found["floats"] != found["integers"]).nonzero()[:, 0]
-        near = (x[other, None].double() - centres.double()).square().sum(dim=2).argmin(dim=1)
-        wrong = int((near != found["integers"][other]).sum())
+        other = (result["floats"] != result["integers"]).nonzero()[:, 0]
+        near = (x[other, None].double() - centers.double()).square().sum(dim=2).argmin(dim=1)
+        wrong = int((near != result["integers"][other]).sum())
         spent = f"floats {times['floats'][0]:.2f} s, integers {times['integers'][0]:.2f} s"
         differ = f"{len(other)} of {len(x):,} differ, by float64 {wrong} of them wrong in integers"
         print(f"round {number + 1}: {spent}, {differ}", flush=True)
-        centres = _means(x, centres, found["integers"], found["dist"])
+        centers = _means(x, centers, result["integers"], result["dist"])
     print(f"{statistics.median(gains):.2f} times as fast")
 
 

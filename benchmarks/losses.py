@@ -30,7 +30,7 @@ from pytorch_metric_learning import losses as peer
 from timing import Row, add_rows, geometric_mean, in_turn, middle, ratios
 from torch import Tensor
 
-from unseen import catalogue
+from unseen.core import registry
 
 D = 128
 
@@ -156,7 +156,7 @@ CASES = [
     Case(
         "n-pair",
         "n_pair",
-        {"negatives": "positives", "normalise": True, "nu": 0.0},
+        {"negatives": "positives", "normalize": True, "nu": 0.0},
         ONE_PAIR_PER_CLASS,
         # the peer's loss takes the first pair of each class by itself; our miner draws one
         lambda c: peer.NPairsLoss(),
@@ -173,8 +173,8 @@ def batch(size: int, per_class: int, classes: int) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(0)
     chosen = torch.randperm(classes, generator=generator)[: size // per_class]
     labels = chosen.repeat_interleave(per_class)
-    centres = torch.randn(classes, D, generator=generator)
-    embeddings = centres[labels] + 2.0 * torch.randn(size, D, generator=generator)
+    centers = torch.randn(classes, D, generator=generator)
+    embeddings = centers[labels] + 2.0 * torch.randn(size, D, generator=generator)
     # of unit length: the peer's angular loss leaves its negatives as they are
     return torch.nn.functional.normalize(embeddings), labels
 
@@ -187,11 +187,11 @@ def step(loss: Any, miner: Any, embeddings: Tensor, labels: Tensor) -> None:
 
 def our_step(case: Case, size: str, compiled: bool = False) -> Callable[[], None]:
     b, per_class, classes = SIZES[size]
-    ours = catalogue.create("losses", case.loss, case.values, num_classes=classes, embedding_size=D)
+    ours = registry.create("losses", case.loss, case.values, num_classes=classes, embedding_size=D)
     if compiled:
         torch.compiler.reset()  # one process may compile a function for a few losses only
         ours = torch.compile(ours)
-    miner = case.miner and catalogue.create("miners", case.miner[0], case.miner[1])
+    miner = case.miner and registry.create("miners", case.miner[0], case.miner[1])
     return partial(step, ours, miner, *batch(b, per_class, classes))
 
 
@@ -261,7 +261,7 @@ def batch_all_memory() -> float:
     embeddings = torch.randn(1024, 512, generator=generator, requires_grad=True)
     labels = torch.arange(256).repeat_interleave(4)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    catalogue.create("losses", "triplet")(embeddings, labels).backward()
+    registry.create("losses", "triplet")(embeddings, labels).backward()
     return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
 
 
@@ -290,7 +290,7 @@ def main() -> None:
         print(f"batch-all triplets, b=1024 D=512: {batch_all_memory():.0f} MB extra\n")
     print("| step | " + " | ".join(f"{s} ours | peer | ratio" for s in sizes) + " |")
     print("|---|" + "---:|" * (3 * len(sizes)))
-    found: dict[str, list[tuple[float, float, float]]] = {size: [] for size in sizes}
+    result: dict[str, list[tuple[float, float, float]]] = {size: [] for size in sizes}
     peers: dict[str, list[float]] = {size: [] for size in sizes}
     for case in cases:
         cells = []
@@ -298,13 +298,13 @@ def main() -> None:
             times = compare(case, size, options.repeats)
             seen = middle(ratios(times["peer"], times["ours"]))
             if "wrong" not in case.name:
-                found[size].append(seen)
+                result[size].append(seen)
                 peers[size].append(statistics.median(times["peer"]))
             ours, theirs = (1e3 * statistics.median(times[side]) for side in ("ours", "peer"))
             cells.append(f"{ours:.2f} ms | {theirs:.1f} ms | {seen[0]:.1f}")
         print(f"| {case.name} | " + " | ".join(cells) + " |", flush=True)
     means = {
-        size: [geometric_mean(kind) for kind in zip(*found[size], strict=True)] for size in sizes
+        size: [geometric_mean(kind) for kind in zip(*result[size], strict=True)] for size in sizes
     }
     shown = " | ".join(f" | | **{means[size][0]:.1f}**" for size in sizes)
     print(f"| geometric mean | {shown} |")
@@ -312,8 +312,8 @@ def main() -> None:
         work = "losses and miners, {}, geometric mean of 19 steps"
         for size in sizes:
             most = geometric_mean(peers[size]) / limit(size)
-            told = f"{most:.3g} times: two products and a softmax alone"
-            row = Row(work.format(size), "PML", *means[size], goal=GOALS[size], limit=told)
+            message = f"{most:.3g} times: two products and a softmax alone"
+            row = Row(work.format(size), "PML", *means[size], goal=GOALS[size], limit=message)
             add_rows(options.rows, row)
 
 

@@ -28,13 +28,13 @@ import torch
 from pytorch_metric_learning import losses as peer
 from torch import Tensor, nn
 
-from unseen import catalogue
-from unseen.contracts import Network, Output
-from unseen.experiment.shares import KEEPING
-from unseen.objective import MinedObjective
+from unseen.core import registry
+from unseen.core.contracts import Network, Output
+from unseen.runs.cpu_processes import KEEPING
+from unseen.training.distributed import Processes, joined_here
 from unseen.training.gradients import WholeBatch
-from unseen.training.optimisers import DIVIDED, Descent, constant
-from unseen.training.processes import Processes, joined_here
+from unseen.training.objective import MinedObjective
+from unseen.training.optimizers import SHARDED, ScheduledOptimizer, constant
 
 D, BATCH, RATE = 128, 512, 0.1
 PEERS: dict[str, Callable[[int], nn.Module]] = {
@@ -60,31 +60,31 @@ class Linear(Network):
 def stepping(loss: nn.Module, processes: Processes) -> Callable[[int], None]:
     """A whole step of our training, given its number."""
     step = WholeBatch(Linear(), MinedObjective(loss), processes)
-    divided = bool(step.objective.divided())
+    sharded = bool(step.objective.sharded())
     groups: list[dict[str, Any]] = [{"params": list(step.network.parameters())}]
-    groups += [group | {DIVIDED: divided} for group in step.objective.parameter_groups(1e-3)]
-    optimiser = torch.optim.AdamW(groups, lr=1e-3)
-    descent = Descent(optimiser, constant(), processes=processes)
-    own = processes.share(BATCH)
+    groups += [group | {SHARDED: sharded} for group in step.objective.parameter_groups(1e-3)]
+    optimizer = torch.optim.AdamW(groups, lr=1e-3)
+    scheduled_optimizer = ScheduledOptimizer(optimizer, constant(), processes=processes)
+    own = processes.fraction(BATCH)
 
     def run(number: int) -> None:
         features, labels = batch(number, loss.num_classes)  # type: ignore[arg-type]
-        descent.zero()
+        scheduled_optimizer.zero()
         step(features[own], labels[own], torch.arange(BATCH)[own], number)
-        descent.step(number)
+        scheduled_optimizer.step(number)
 
     return run
 
 
 def stepping_of_peer(loss: nn.Module, classes: int) -> Callable[[int], None]:
     network = Linear()
-    optimiser = torch.optim.AdamW([*network.parameters(), *loss.parameters()], lr=1e-3)
+    optimizer = torch.optim.AdamW([*network.parameters(), *loss.parameters()], lr=1e-3)
 
     def run(number: int) -> None:
         features, labels = batch(number, classes)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss(network(features).embeddings, labels).backward()
-        optimiser.step()
+        optimizer.step()
 
     return run
 
@@ -106,7 +106,7 @@ def work(words: argparse.Namespace) -> None:
     several = joined_here(words.meeting / "meeting", words.rank, words.count)
     with several if words.count > 1 else nullcontext(Processes()) as processes:
         warm = stepping(
-            catalogue.create("losses", words.loss, num_classes=9, embedding_size=D), Processes()
+            registry.create("losses", words.loss, num_classes=9, embedding_size=D), Processes()
         )
         warm(0)
         before = memory()
@@ -115,15 +115,15 @@ def work(words: argparse.Namespace) -> None:
         else:
             given = {"sample_rate": RATE} if words.side == "drawn" else {}
             context = {"num_classes": words.classes, "embedding_size": D, "shards": processes}
-            run = stepping(catalogue.create("losses", words.loss, given, **context), processes)
+            run = stepping(registry.create("losses", words.loss, given, **context), processes)
         walls, own = [], []
         for number in range(words.steps):
             began, busy = time.perf_counter(), time.process_time()
             run(number)
             walls.append(time.perf_counter() - began)
             own.append(time.process_time() - busy)
-    found = [statistics.median(walls[1:]), statistics.median(own[1:]), memory() - before]
-    print(json.dumps(found))
+    result = [statistics.median(walls[1:]), statistics.median(own[1:]), memory() - before]
+    print(json.dumps(result))
 
 
 def row(side: str, loss: str, classes: int, count: int, steps: int) -> list[float]:
@@ -139,8 +139,8 @@ def row(side: str, loss: str, classes: int, count: int, steps: int) -> list[floa
             )
             for rank in range(count)
         ]
-        found = [json.loads(process.communicate()[0]) for process in running]
-    walls, own, peaks = zip(*found, strict=True)
+        result = [json.loads(process.communicate()[0]) for process in running]
+    walls, own, peaks = zip(*result, strict=True)
     return [max(walls), sum(own), max(peaks)]
 
 

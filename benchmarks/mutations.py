@@ -31,7 +31,7 @@ import pytest
 import pytorch_metric_learning.losses  # noqa: F401  (the tests compare with it)
 import torch
 
-from unseen import catalogue
+from unseen.core import registry
 
 ROOT = Path(__file__).parent.parent
 KINDS = ("losses", "miners")
@@ -333,9 +333,9 @@ def import_from(root: Path) -> None:
     sys.dont_write_bytecode = True
     sys.path.insert(0, str(root))
     os.chdir(root)
-    found = importlib.import_module("unseen").__file__
-    if found is None or not Path(found).is_relative_to(root):
-        raise RuntimeError(f"the mutant must be imported from {root}, not from {found}")
+    result = importlib.import_module("unseen").__file__
+    if result is None or not Path(result).is_relative_to(root):
+        raise RuntimeError(f"the mutant must be imported from {root}, not from {result}")
 
 
 def _too_long(*_: object) -> None:
@@ -346,7 +346,7 @@ def chosen_mutants(only: str | None, count: int | None) -> list[Mutant]:
     """For each method its file without a change, which has to pass, and its mutants."""
     chosen = []
     for kind in KINDS:
-        for name in catalogue.names(kind):
+        for name in registry.names(kind):
             if only in (None, name):
                 unchanged = (ROOT / "unseen" / kind / f"{name}.py").read_text()
                 chosen.append(Mutant(kind, name, NO_CHANGE, 0, NO_CHANGE, unchanged))
@@ -357,7 +357,7 @@ def chosen_mutants(only: str | None, count: int | None) -> list[Mutant]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--only", choices=[n for k in KINDS for n in catalogue.names(k)])
+    parser.add_argument("--only", choices=[n for k in KINDS for n in registry.names(k)])
     parser.add_argument("--per-method", type=int, default=4)
     parser.add_argument("--all", action="store_true", help="every mutant: about half an hour")
     parser.add_argument("--processes", type=int, default=os.cpu_count())

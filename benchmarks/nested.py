@@ -14,35 +14,35 @@ from pathlib import Path
 
 import torch
 
-from unseen import config as configs
-from unseen import find_data
-from unseen.contracts import IntArray
+from unseen.config import find_data
+from unseen.config import schema as configs
+from unseen.core.contracts import IntArray
+from unseen.core.statistics import over_seeds
 from unseen.evaluation.evaluate import evaluate
-from unseen.experiment.run import fit
-from unseen.experiment.run_context import reopen
-from unseen.experiment.trained import Trained
-from unseen.neighbours.space import to_sphere
-from unseen.nested import row_at
-from unseen.networks.head import principal_directions
-from unseen.statistics import over_seeds
+from unseen.models.head import principal_directions
+from unseen.neighbors.space import to_sphere
+from unseen.runs.prepare import reopen
+from unseen.runs.run import run_config
+from unseen.runs.trained_run import Trained
+from unseen.training.nested import row_at
 from unseen.training.result import read_result
 from unseen.training.run_folder import RunFolder
 
-Found = dict[tuple[str, int], float]
+Result = dict[tuple[str, int], float]
 
 
 def recall(embeddings: torch.Tensor, labels: IntArray) -> float:
-    found = evaluate(embeddings, labels, metrics=["recall@1"], resamples=0)
-    return 100 * found.values["recall@1"].value
+    result = evaluate(embeddings, labels, metrics=["recall@1"], resamples=0)
+    return 100 * result.values["recall@1"].value
 
 
-def of_seed(data: str, words: list[str], sizes: list[int], seed: int, out: Path) -> Found:
+def of_seed(data: str, words: list[str], sizes: list[int], seed: int, out: Path) -> Result:
     """Kind and size -> recall@1 on the test classes."""
     shared = configs.override({}, [*words, f"seed={seed}", 'metrics=["recall@1"]'])
     shared["data"] = find_data.data_table(data, shared.get("data"))
     paths = {"nested": {"nested": sizes}, "plain": {"embedding_size": sizes[-1]}}
     for name, keys in paths.items():
-        fit(configs.make(shared | keys), out / f"{name}-{seed}", "benchmark")
+        run_config(configs.make(shared | keys), out / f"{name}-{seed}", "benchmark")
     context, _ = reopen(out / f"plain-{seed}")
     trained, split = Trained.open(out / f"plain-{seed}"), context.split
 
@@ -52,14 +52,14 @@ def of_seed(data: str, words: list[str], sizes: list[int], seed: int, out: Path)
     test, labels = embedded(split.test), context.dataset.labels[split.test]
     reduced = test @ principal_directions(embedded(split.train), sizes[-1]).T.float()
     rows = read_result(RunFolder(out / f"nested-{seed}")).scores
-    found = {}
+    result = {}
     for size in sizes:
         for kind, row in (("nested", "trained"), ("principal", "principal")):
             name = row if size == sizes[-1] else row_at(row, size)
-            found[kind, size] = 100 * rows[name].metrics["recall@1"].value
-        found["truncated", size] = recall(test[:, :size], labels)
-        found["reduced", size] = recall(reduced[:, :size], labels)
-    return found
+            result[kind, size] = 100 * rows[name].metrics["recall@1"].value
+        result["truncated", size] = recall(test[:, :size], labels)
+        result["reduced", size] = recall(reduced[:, :size], labels)
+    return result
 
 
 def main() -> None:
@@ -77,7 +77,7 @@ def main() -> None:
     print("|---:|" + "---:|" * len(kinds))
     for size in sizes:
         spreads = [over_seeds([run[kind, size] for run in runs]) for kind in kinds]
-        cells = [f"{found.mean:.1f} ±{found.high - found.mean:.1f}" for found in spreads]
+        cells = [f"{result.mean:.1f} ±{result.high - result.mean:.1f}" for result in spreads]
         print(f"| {size} | " + " | ".join(cells) + " |")
 
 

@@ -1,6 +1,6 @@
 """Batch inference as Ray Data's documents advise: read_images, an actor pool, write_parquet.
 
-python benchmarks/plain_ray.py RUN PICTURES OUT
+python benchmarks/plain_ray.py RUN IMAGES OUT
 """
 
 import sys
@@ -10,7 +10,7 @@ import torch
 
 import unseen
 
-run, pictures, out = sys.argv[1:]
+run, images, out = sys.argv[1:]
 
 
 class Embedder:
@@ -26,7 +26,7 @@ class Embedder:
 
 ray.init(num_cpus=2, object_store_memory=1 << 30, include_dashboard=False, log_to_driver=False)
 ray.data.DataContext.get_current().enable_progress_bars = False
-found = ray.data.read_images(pictures, mode="RGB", include_paths=True, file_extensions=["jpg"])
+result = ray.data.read_images(images, mode="RGB", include_paths=True, file_extensions=["jpg"])
 pool = ray.data.ActorPoolStrategy(size=2)
-vectors = found.map_batches(Embedder, batch_size=128, num_cpus=0.5, compute=pool)
+vectors = result.map_batches(Embedder, batch_size=128, num_cpus=0.5, compute=pool)
 vectors.write_parquet(out)

@@ -1,9 +1,9 @@
 """Draws `docs/three_commands.gif`: three commands, typed and answered, from what they really print.
 
-    python benchmarks/recording.py PICTURES --out docs/three_commands.gif
+    python benchmarks/recording.py IMAGES --out docs/three_commands.gif
 
-PICTURES is a folder of class folders. Most are trained and judged on, every sixth goes into the
-index, and one picture of those is searched with. Waiting is cut: lines follow each other.
+IMAGES is a folder of class folders. Most are trained and evaluated on, every sixth goes into the
+index, and one image of those is searched with. Waiting is cut: lines follow each other.
 """
 
 import argparse
@@ -45,10 +45,10 @@ def answer(words: list[str], folder: Path) -> list[str]:
 
 def rows(line: str) -> list[Line]:
     """A line as a terminal shows it, broken between words."""
-    colour = DIM if line.startswith("  ") else INK
+    color = DIM if line.startswith("  ") else INK
     indent = " " * (len(line) - len(line.lstrip()) + 2)
     broken = textwrap.wrap(line, COLUMNS, subsequent_indent=indent)
-    return [(row, colour) for row in broken or [""]]
+    return [(row, color) for row in broken or [""]]
 
 
 def frame(lines: list[Line], font: ImageFont.FreeTypeFont) -> Image.Image:
@@ -56,26 +56,26 @@ def frame(lines: list[Line], font: ImageFont.FreeTypeFont) -> Image.Image:
     width, height = round(font.getlength("M")), font.size + 5
     image = Image.new("RGB", (2 * MARGIN + COLUMNS * width, 2 * MARGIN + LINES * height), PAPER)
     draw = ImageDraw.Draw(image)
-    for row, (text, colour) in enumerate(lines[-LINES:]):
-        draw.text((MARGIN, MARGIN + row * height), text, fill=colour, font=font)
+    for row, (text, color) in enumerate(lines[-LINES:]):
+        draw.text((MARGIN, MARGIN + row * height), text, fill=color, font=font)
     return image
 
 
 def palette() -> Image.Image:
     """The same colours for all frames: those that do not change cost nothing."""
     made = Image.new("RGB", (3 * (SHADES + 1), 1), PAPER)
-    for number, colour in enumerate((INK, DIM, GREEN)):
-        full = Image.new("RGB", (1, 1), colour)
+    for number, color in enumerate((INK, DIM, GREEN)):
+        full = Image.new("RGB", (1, 1), color)
         for shade in range(1, SHADES + 1):
             mixed = Image.blend(Image.new("RGB", (1, 1), PAPER), full, shade / SHADES)
             made.paste(mixed, (number * (SHADES + 1) + shade, 0))
     return made.quantize(3 * SHADES + 1, dither=Image.Dither.NONE)
 
 
-def laid_out(pictures: Path, here: Path) -> None:
-    """Copies: a folder to train on, `new` classes for the index, and a picture to search with."""
-    for number, folder in enumerate(sorted(pictures.iterdir())):
-        to = here / (pictures.name if number % 6 else "new") / folder.name
+def laid_out(images: Path, here: Path) -> None:
+    """Copies: a folder to train on, `new` classes for the index, and an image to search with."""
+    for number, folder in enumerate(sorted(images.iterdir())):
+        to = here / (images.name if number % 6 else "new") / folder.name
         shutil.copytree(folder, to)
     query = sorted((here / "new").rglob("*.jpg"))[-1]
     query.rename(here / "query.jpg")
@@ -83,7 +83,7 @@ def laid_out(pictures: Path, here: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("pictures", type=Path)
+    parser.add_argument("images", type=Path)
     parser.add_argument("--out", type=Path, default=Path("docs/three_commands.gif"))
     given = parser.parse_args()
     font = ImageFont.truetype(FONT, 13)
@@ -96,8 +96,8 @@ def main() -> None:
         pauses.append(pause)
 
     with tempfile.TemporaryDirectory() as name:
-        here, data = Path(name).resolve(), given.pictures.resolve().name
-        laid_out(given.pictures.resolve(), here)
+        here, data = Path(name).resolve(), given.images.resolve().name
+        laid_out(given.images.resolve(), here)
         for words in (
             ["train", data, "--minutes", "3", "--out", f"runs/{data}"],
             ["index", "build", f"runs/{data}", "new", "--out", "new.index"],

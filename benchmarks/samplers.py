@@ -1,6 +1,6 @@
 """What a batch costs, and what an epoch covers: every sampler on data shaped like Online Products.
 
-    python benchmarks/samplers.py [--only hard_neighbours]
+    python benchmarks/samplers.py [--only hard_neighbors]
 
 59,551 images of 11,318 classes with 2 to 12 images, batches of 112 with 2 per class; embedded
 samplers see a pool of 1024 rows of 128 numbers and 10 candidates. One thread, processor time,
@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from unseen import catalogue
-from unseen.contracts import IntArray
+from unseen.core import registry
+from unseen.core.contracts import IntArray
 from unseen.samplers.base import BatchSampler
 from unseen.samplers.embedded.base import EmbeddedSampler
 
 IMAGES, CLASSES, BATCH, PER_CLASS, SIZE = 59_551, 11_318, 112, 2, 128
 TARGETS = {"greedy_coreset": 40.0, "distance_matching": 60.0, "frechet_matching": 40.0}
 REPEATS, BATCHES = 7, 10
-SEARCHED = {"hard_neighbours": 150}  # one search serves many batches
+SEARCHED = {"hard_neighbors": 150}  # one search serves many batches
 
 
 def online_products() -> tuple[IntArray, IntArray]:
@@ -39,9 +39,9 @@ def online_products() -> tuple[IntArray, IntArray]:
 
 
 def make(name: str, items: IntArray, labels: IntArray) -> BatchSampler:
-    takes = {p.name for p in catalogue.parameters(catalogue.find("samplers", name))}
+    takes = {p.name for p in registry.parameters(registry.find("samplers", name))}
     given = {"per_class": PER_CLASS} if "per_class" in takes else {}
-    sampler: BatchSampler = catalogue.create(
+    sampler: BatchSampler = registry.create(
         "samplers", name, given, items=items, labels=labels, batch_size=BATCH, seed=0
     )
     if isinstance(sampler, EmbeddedSampler):
@@ -87,15 +87,15 @@ def main() -> None:
     torch.set_num_threads(1)
     items, labels = online_products()
     print(f"{'sampler':34}{'ms/batch':>10}{'target':>8}{'classes in an epoch':>22}")
-    for name in filter(lambda name: options.only in name, catalogue.names("samplers")):
+    for name in filter(lambda name: options.only in name, registry.names("samplers")):
         sampler = make(name, items, labels)
         cost = milliseconds(of_ours(sampler))
         target = TARGETS.get(name)
         covered = "" if name in TARGETS else f"{sampler.describe()['classes_drawn']:,}"
         print(f"{name:34}{cost:10.2f}{'' if target is None else f'{target:.0f}':>8}{covered:>22}")
-    found = None if options.only else peer(labels)
-    if found:
-        print(f"{'pytorch-metric-learning m-per-class':34}{found[0]:9.2f}{'':8}{found[1]:>22,}")
+    result = None if options.only else peer(labels)
+    if result:
+        print(f"{'pytorch-metric-learning m-per-class':34}{result[0]:9.2f}{'':8}{result[1]:>22,}")
 
 
 if __name__ == "__main__":

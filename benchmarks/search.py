@@ -17,16 +17,16 @@ import numpy as np
 import torch
 from timing import Row, add_rows, in_turn, middle, ratios
 
-from unseen.neighbours.certified import Integers
+from unseen.neighbors.certified import Integers
 from unseen.search.index import Index
 from unseen.search.manifest import ModelEntry
-from unseen.search.segment import Facts, NewPicture
+from unseen.search.segment import Metadata, NewImage
 from unseen.search.writer import Writer
 
 SIZE, K = 128, 10
 
 
-def told(title: str, times: dict[str, list[float]]) -> None:
+def message(title: str, times: dict[str, list[float]]) -> None:
     medians = {name: 1000 * statistics.median(values) for name, values in times.items()}
     ours = medians["index"]
     for name, value in medians.items():
@@ -35,13 +35,13 @@ def told(title: str, times: dict[str, list[float]]) -> None:
 
 
 def filled(path: Path, vectors: np.ndarray) -> None:
-    model = ModelEntry(run="/none", fingerprint="0" * 32, size=SIZE, normalise=True)
+    model = ModelEntry(run="/none", fingerprint="0" * 32, size=SIZE, normalize=True)
     start = time.process_time()
     with Writer.create(path, model) as writer:
         for first in range(0, len(vectors), 1024):
             writer.add(
                 [
-                    NewPicture(Facts(f"/{first + i}.jpg", None, 1, 1), vector, b"x" * 1500)
+                    NewImage(Metadata(f"/{first + i}.jpg", None, 1, 1), vector, b"x" * 1500)
                     for i, vector in enumerate(vectors[first : first + 1024])
                 ]
             )
@@ -74,12 +74,12 @@ def main() -> None:
     )
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--rows", type=Path, help="the ratios go into this file too")
-    asked = parser.parse_args()
+    request = parser.parse_args()
     torch.set_num_threads(1)
     faiss.omp_set_num_threads(1)
     rng = np.random.default_rng(0)
-    centres = rng.normal(size=(asked.count // 20, SIZE)).astype(np.float32)
-    vectors = np.repeat(centres, 20, axis=0)
+    centers = rng.normal(size=(request.count // 20, SIZE)).astype(np.float32)
+    vectors = np.repeat(centers, 20, axis=0)
     vectors += 0.7 * rng.normal(size=vectors.shape).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     queries = vectors[rng.integers(0, len(vectors), 1000)]
@@ -100,27 +100,27 @@ def main() -> None:
                 "raw faiss": lambda some=some: flat.search(some, K),
                 "integers": lambda some=whole[:count]: integers(some, whole),
             }
-            repeats = asked.repeats if count > 100 else 5 * asked.repeats
+            repeats = request.repeats if count > 100 else 5 * request.repeats
             times = in_turn(functions, repeats)
-            told(f"{count} queries, exact", times)
-            work = f"{count:,} queries among {asked.count:,} x {SIZE} on disk"
+            message(f"{count} queries, exact", times)
+            work = f"{count:,} queries among {request.count:,} x {SIZE} on disk"
             seen = middle(ratios(times["raw faiss"], times["index"]))
             most = statistics.median(ratios(times["raw faiss"], times["integers"]))
             limit = (
                 f"{most:.3g} times: the product of {whole.nbytes / 1e6:.3g} MB of integers alone"
             )
             peer = "faiss IndexFlatIP in memory"
-            add_rows(asked.rows, Row(work, peer, *seen, goal=1.3, limit=limit))
-        if asked.approximate:
-            approximate(path, queries, asked.repeats, binary=True)
-            approximate(path, queries, asked.repeats)
+            add_rows(request.rows, Row(work, peer, *seen, goal=1.3, limit=limit))
+        if request.approximate:
+            approximate(path, queries, request.repeats, binary=True)
+            approximate(path, queries, request.repeats)
 
 
 def approximate(path: Path, queries: np.ndarray, repeats: int, binary: bool = False) -> None:
     with Writer.open(path) as writer:
         writer.use_first_stage("binary" if binary else None)
         start = time.process_time()
-        writer.refresh_store(approximate_above=1000)
+        writer.refresh_backend(approximate_above=1000)
         spent = time.process_time() - start
     index = Index.open(path)
     entry = index.manifest.approximate
@@ -135,7 +135,7 @@ def approximate(path: Path, queries: np.ndarray, repeats: int, binary: bool = Fa
             "index": lambda some=some: index.search(some, K),
             "raw faiss": lambda some=some: raw.search(some, K),
         }
-        told(f"{count} queries, {entry.kind}", in_turn(functions, repeats))
+        message(f"{count} queries, {entry.kind}", in_turn(functions, repeats))
 
 
 if __name__ == "__main__":

@@ -20,12 +20,12 @@ import httpx
 import numpy as np
 from timing import Row, add_rows
 
-from unseen import config as configs
-from unseen.experiment.run import train_and_judge
-from unseen.experiment.run_context import prepare
-from unseen.experiment.trained import Trained
+from unseen.config import schema as configs
+from unseen.runs.prepare import prepare
+from unseen.runs.run import train_and_evaluate
+from unseen.runs.trained_run import Trained
 from unseen.search.ingest import model_entry
-from unseen.search.segment import Facts, NewPicture
+from unseen.search.segment import Metadata, NewImage
 from unseen.search.writer import Writer
 
 TINY = ["data.max_classes=40", "data.size=32", "epochs=1", "sampler.steps=2", "embedding_size=128"]
@@ -34,14 +34,18 @@ CLIENTS, PORT = 8, 8766
 
 def make_index(folder: Path, count: int) -> Path:
     """A run that hardly trained, and random vectors in its name."""
-    train_and_judge(prepare(configs.make(configs.override({}, TINY))), folder / "run", "benchmark")
+    train_and_evaluate(
+        prepare(configs.make(configs.override({}, TINY))), folder / "run", "benchmark"
+    )
     vectors = np.random.default_rng(0).normal(size=(count, 128)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     with Writer.create(folder / "index", model_entry(Trained.open(folder / "run"))) as writer:
         for first in range(0, count, 2048):
             part = vectors[first : first + 2048]
             rows = [
-                NewPicture(Facts(f"/{first + i}.jpg", f"label {i % 50}", 1, 1), vector, b"x" * 1500)
+                NewImage(
+                    Metadata(f"/{first + i}.jpg", f"label {i % 50}", 1, 1), vector, b"x" * 1500
+                )
                 for i, vector in enumerate(part)
             ]
             writer.add(rows)
@@ -50,16 +54,16 @@ def make_index(folder: Path, count: int) -> Path:
 
 def client(url: str, count: int, until: float, times: list[float]) -> None:
     r = random.Random(threading.get_ident())
-    with httpx.Client(base_url=url, timeout=30) as asked:
+    with httpx.Client(base_url=url, timeout=30) as request:
         while time.monotonic() < until:
             began = time.perf_counter()
-            asked.get(f"/api/search/{r.randint(1, count)}?k=24").raise_for_status()
+            request.get(f"/api/search/{r.randint(1, count)}?k=24").raise_for_status()
             times.append(time.perf_counter() - began)
 
 
 def megabytes(pid: int) -> float:
-    told = Path(f"/proc/{pid}/status").read_text()
-    return int(told.partition("VmRSS:")[2].split()[0]) / 1024
+    message = Path(f"/proc/{pid}/status").read_text()
+    return int(message.partition("VmRSS:")[2].split()[0]) / 1024
 
 
 def main() -> None:
@@ -67,14 +71,14 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=100_000)
     parser.add_argument("--seconds", type=int, default=300)
     parser.add_argument("--rows", type=Path, help="the figures go into this file too")
-    asked = parser.parse_args()
+    request = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        index = make_index(Path(folder), asked.count)
+        index = make_index(Path(folder), request.count)
         words = ["-m", "unseen", "serve", str(index), "--port", str(PORT), "--per-minute", "0"]
         server = subprocess.Popen([sys.executable, *words], stdout=subprocess.DEVNULL)
         try:
             url = f"http://127.0.0.1:{PORT}"
-            add_rows(asked.rows, *load(url, server.pid, asked.count, asked.seconds))
+            add_rows(request.rows, *load(url, server.pid, request.count, request.seconds))
         finally:
             server.terminate()
             server.wait()
@@ -82,8 +86,8 @@ def main() -> None:
 
 def seconds_used(pid: int) -> float:
     """Of the processor, by a process."""
-    told = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(told[11]) + int(told[12])) / os.sysconf("SC_CLK_TCK")
+    message = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(message[11]) + int(message[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def load(url: str, pid: int, count: int, seconds: int) -> list[Row]:
@@ -110,7 +114,7 @@ def load(url: str, pid: int, count: int, seconds: int) -> list[Row]:
         thread.join()
     median, late = np.quantile(times, [0.5, 0.95]) * 1000
     print(
-        f"{count:,} pictures, {CLIENTS} clients, {seconds} s: {len(times) / seconds:.0f} answers/s"
+        f"{count:,} images, {CLIENTS} clients, {seconds} s: {len(times) / seconds:.0f} answers/s"
         f", median {median:.1f} ms, 95 % within {late:.1f} ms; "
         f"memory {sizes[0]:.0f} MB after a tenth of the time, {sizes[-1]:.0f} MB at the end"
     )
@@ -119,7 +123,7 @@ def load(url: str, pid: int, count: int, seconds: int) -> list[Row]:
     spent = f"{service:.2g} ms of the service, {clients:.2g} ms of the clients"
     limit = f"{2000 / (service + clients):.3g} a second on 2 cores: an answer takes {spent}"
     print(limit)
-    work, rate = f"search page, {count:,} pictures, {CLIENTS} clients", len(times) / seconds
+    work, rate = f"search page, {count:,} images, {CLIENTS} clients", len(times) / seconds
     return [
         Row(f"{work}: answers", "", rate, rate, rate, 400, "a second", True, limit),
         Row(f"{work}: 95 % within", "", late, late, late, 40, "ms", False, limit),

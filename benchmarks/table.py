@@ -69,8 +69,8 @@ def main() -> int:
             continue
         print(f"{' '.join(words)} (load {os.getloadavg()[0]:.1f})", flush=True)
         began = time.monotonic()
-        asked = [sys.executable, str(HERE / words[0]), *words[1:], "--rows", str(RESULTS)]
-        failed += subprocess.run(asked, check=False).returncode != 0
+        request = [sys.executable, str(HERE / words[0]), *words[1:], "--rows", str(RESULTS)]
+        failed += subprocess.run(request, check=False).returncode != 0
         print(f"{time.monotonic() - began:.0f} s\n", flush=True)
     rows = read_rows(RESULTS)
     into_readme(rows)

@@ -35,7 +35,7 @@ class Row:
 def in_turn(
     sides: dict[str, Callable[[], object]],
     repeats: int,
-    clock: Callable[[], float] = time.process_time,
+    time_budget: Callable[[], float] = time.process_time,
     warm: bool = True,
 ) -> dict[str, list[float]]:
     """Seconds of each call, one side after the other; where `warm`, a first call of each is
@@ -45,9 +45,9 @@ def in_turn(
     times: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(repeats):
         for name, run in sides.items():
-            began = clock()
+            began = time_budget()
             run()
-            times[name].append(clock() - began)
+            times[name].append(time_budget() - began)
     return times
 
 

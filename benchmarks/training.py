@@ -1,29 +1,29 @@
-"""Pictures per second of the whole training loop, against a plain PyTorch loop.
+"""Images per second of the whole training loop, against a plain PyTorch loop.
 
     python benchmarks/training.py                         generated photographs
-    python benchmarks/training.py path/to/pictures        one folder per class
+    python benchmarks/training.py path/to/images        one folder per class
     python benchmarks/training.py --threads 2 --workers 2
     python benchmarks/training.py --device cuda --precision bf16 --batch 112 --workers 4
     python benchmarks/training.py --shares --batch 56     one process with two threads, two with one
 
-The same network (EfficientNet-Lite0 unless named, random weights), pictures, sampling (4 per
+The same network (EfficientNet-Lite0 unless named, random weights), images, sampling (4 per
 class), crops, multi-similarity loss and miner, AdamW, in one process, epoch by epoch in turn:
 
-    ours     unseen's loop: JPEGs decoded at the smallest useful scale, channels-last, journal
-    peer     what is usual: PIL decodes whole pictures, torchvision transforms, DataLoader,
+    ours     unseen's loop: JPEGs decoded at the smallest useful scale, channels-last, event log
+    peer     what is usual: PIL decodes whole images, torchvision transforms, DataLoader,
              contiguous layout, loss, miner and sampler of pytorch-metric-learning
-    bare     forward, loss, backward and optimiser step of ours on pictures that lie in memory
-    loop     unseen's loop on the same pictures in memory: what it costs beside the bare step
+    bare     forward, loss, backward and optimiser step of ours on images that lie in memory
+    loop     unseen's loop on the same images in memory: what it costs beside the bare step
 
-Medians over repeats. `--workers` prepare pictures beside the network on both sides (threads in
+Medians over repeats. `--workers` prepare images beside the network on both sides (threads in
 ours, processes in the peer's); 0: everything in one thread after the other, timed by the time the
 process computes, so that what else runs on the machine hardly matters. `--precision` is that of
 ours; the peer stays in float32.
 
 `--shares` leaves the peer out and asks how two cores are best used by the whole loop (batch norm
 frozen): one process with two threads and two workers, norms as layers of their own or folded into
-the convolutions (`networks/folded_training.py`), or two processes that divide each batch, with one
-thread and one worker each (`shares=2` of `unseen train`). All in turn, by the wall clock.
+the convolutions (`models/folded_training.py`), or two processes that divide each batch, with one
+thread and one worker each (`cpu_processes=2` of `unseen train`). All in turn, by the wall clock.
 """
 
 import argparse
@@ -41,17 +41,17 @@ import numpy as np
 import torch
 from PIL import Image
 
-import unseen.torchvision_operators  # noqa: F401 - before torchvision
-from unseen import assemble
-from unseen import config as configs
+import unseen.core.torchvision_operators  # noqa: F401 - before torchvision
 from unseen.cli.allocator import keep_freed_memory
-from unseen.contracts import Batch
-from unseen.data.pictures.loader import training_batches
-from unseen.experiment.classes import training_classes
-from unseen.experiment.run_context import RunContext, prepare
-from unseen.networks import folded_training
-from unseen.training.journal import Journal
-from unseen.training.processes import Processes, joined_here
+from unseen.config import build
+from unseen.config import schema as configs
+from unseen.core.contracts import Batch
+from unseen.data.images.loader import training_batches
+from unseen.models import folded_training
+from unseen.runs.prepare import RunContext, prepare
+from unseen.runs.training_classes import training_classes
+from unseen.training.distributed import Processes, joined_here
+from unseen.training.event_log import EventLog
 from unseen.training.trainer import Trainer
 
 PER_CLASS, ALONE = 4, Processes()
@@ -69,21 +69,21 @@ def generate(root: Path, classes: int = 40, per_class: int = 12) -> None:
             Image.fromarray(noisy).save(root / f"{label:03d}/{number:03d}.jpg", quality=90)
 
 
-def settle(root: Path, words: argparse.Namespace) -> RunContext:
+def resolve(root: Path, words: argparse.Namespace) -> RunContext:
     values = {
         "data": {"name": "folder", "root": str(root)},
         "backbone": words.backbone,
-        "picture_size": words.size,
+        "image_size": words.size,
         "transform": "base",
         "batch_size": words.batch,
-        "sampler": {"name": "samples_per_class", "per_class": PER_CLASS, "steps": words.steps},
+        "sampler": {"name": "m_per_class", "per_class": PER_CLASS, "steps": words.steps},
         "epochs": 1000,
         "schedule": "constant",
         "workers": words.workers,
         "threads": words.threads,
         "device": words.device,
         "precision": words.precision,
-        "frozen_bn": "full" if words.shares else "off",
+        "frozen_bn": "full" if words.cpu_processes else "off",
     }
     return prepare(configs.make(values))
 
@@ -93,16 +93,23 @@ class Ours:
 
     def __init__(self, context: RunContext, folder: Path, processes: Processes = ALONE) -> None:
         config, self.context, self.processes = context.config, context, processes
-        network = assemble.network(config)
-        self.transform, _ = assemble.picture_transforms(config, network)
-        self.sampler = assemble.sampler(config, context.split.train, context.dataset.labels)
+        network = build.network(config)
+        self.transform, _ = build.image_transforms(config, network)
+        self.sampler = build.sampler(config, context.split.train, context.dataset.labels)
         self.class_of = training_classes(context.dataset.labels, context.split.train)
-        objective = assemble.objective(config, int(self.class_of.max()) + 1, network)
-        descent = assemble.descent(config, network, objective, len(self.sampler))
-        self.trainer = Trainer(
-            network, objective, descent, context.device, config.seed, processes=processes
+        objective = build.objective(config, int(self.class_of.max()) + 1, network)
+        scheduled_optimizer = build.scheduled_optimizer(
+            config, network, objective, len(self.sampler)
         )
-        self.journal = Journal(folder / f"journal-{processes.rank}-{processes.count}.jsonl")
+        self.trainer = Trainer(
+            network,
+            objective,
+            scheduled_optimizer,
+            context.device,
+            config.seed,
+            processes=processes,
+        )
+        self.event_log = EventLog(folder / f"event log-{processes.rank}-{processes.count}.jsonl")
 
     def batches(self) -> Iterator[Batch]:
         place, config = self.trainer.place, self.context.config
@@ -115,14 +122,14 @@ class Ours:
             place.epoch,
             config.seed,
             workers=workers,
-            share=self.processes.share,
+            fraction=self.processes.fraction,
         )
 
     def epoch(self) -> None:
-        self.trainer.epoch(self.batches(), self.class_of, self.journal)
+        self.trainer.epoch(self.batches(), self.class_of, self.event_log)
 
     def loop_on(self, batches: list[Batch]) -> None:
-        self.trainer.epoch(batches, self.class_of, self.journal)
+        self.trainer.epoch(batches, self.class_of, self.event_log)
 
     def bare_on(self, batches: list[Batch]) -> None:
         trainer = self.trainer
@@ -130,16 +137,16 @@ class Ours:
         for batch in batches:
             images = batch.images.to(trainer.device, memory_format=torch.channels_last)
             labels = self.class_of[batch.labels].to(trainer.device)
-            trainer.descent.optimiser.zero_grad(set_to_none=True)
-            with trainer.descent.autocast():
+            trainer.scheduled_optimizer.optimizer.zero_grad(set_to_none=True)
+            with trainer.scheduled_optimizer.autocast():
                 total = trainer.objective(trainer.network(images), labels)["total"]
-            trainer.descent.backward(total)
-            trainer.descent.optimiser.step()
+            trainer.scheduled_optimizer.backward(total)
+            trainer.scheduled_optimizer.optimizer.step()
             total.item()
 
 
-class Pictures(torch.utils.data.Dataset):  # type: ignore[type-arg]
-    """The usual data set: a picture is opened, decoded whole, transformed."""
+class ImageBatches(torch.utils.data.Dataset):  # type: ignore[type-arg]
+    """The usual data set: an image is opened, decoded whole, transformed."""
 
     def __init__(
         self, context: RunContext, transform: Callable[[Image.Image], torch.Tensor]
@@ -153,8 +160,8 @@ class Pictures(torch.utils.data.Dataset):  # type: ignore[type-arg]
         return len(self.paths)
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
-        with Image.open(self.paths[index]) as picture:
-            return self.transform(picture.convert("RGB")), int(self.labels[index])
+        with Image.open(self.paths[index]) as image:
+            return self.transform(image.convert("RGB")), int(self.labels[index])
 
 
 class Peer:
@@ -165,7 +172,7 @@ class Peer:
         from torchvision.transforms import v2
 
         config = context.config
-        network = assemble.network(config)
+        network = build.network(config)
         spec = network.backbone.input_spec
         transform = v2.Compose(
             [
@@ -176,13 +183,13 @@ class Peer:
                 v2.Normalize(spec.mean, spec.std),
             ]
         )
-        pictures = Pictures(context, transform)
+        images = ImageBatches(context, transform)
         steps, batch = config.sampler.values["steps"], config.batch_size
         assert isinstance(batch, int)
         assert isinstance(config.workers, int)
-        sampler = samplers.MPerClassSampler(pictures.labels, PER_CLASS, batch, steps * batch)
+        sampler = samplers.MPerClassSampler(images.labels, PER_CLASS, batch, steps * batch)
         self.loader = torch.utils.data.DataLoader(
-            pictures,
+            images,
             batch,
             sampler=sampler,
             num_workers=config.workers,
@@ -191,40 +198,40 @@ class Peer:
         self.network = network.to(context.device)  # contiguous, as it comes
         self.device = context.device
         self.loss, self.miner = losses.MultiSimilarityLoss(), miners.MultiSimilarityMiner()
-        self.optimiser = torch.optim.AdamW(network.parameters(), 1e-3, weight_decay=1e-4)
+        self.optimizer = torch.optim.AdamW(network.parameters(), 1e-3, weight_decay=1e-4)
 
     def epoch(self) -> None:
         self.network.train()
-        for pictures, classes in self.loader:
-            images, labels = pictures.to(self.device), classes.to(self.device)
-            embeddings = self.network(images).embeddings
+        for images, classes in self.loader:
+            inputs, labels = images.to(self.device), classes.to(self.device)
+            embeddings = self.network(inputs).embeddings
             loss = self.loss(embeddings, labels, self.miner(embeddings, labels))
-            self.optimiser.zero_grad()
+            self.optimizer.zero_grad()
             loss.backward()
-            self.optimiser.step()
+            self.optimizer.step()
             loss.item()
 
 
 def in_turn(
     parts: dict[str, Callable[[], None]],
     repeats: int,
-    pictures: int,
-    clock: Callable[[], float],
+    images: int,
+    time_budget: Callable[[], float],
 ) -> dict[str, list[float]]:
-    """Pictures per second of each part, repeat by repeat, the first one left out."""
+    """Images per second of each part, repeat by repeat, the first one left out."""
     rates: dict[str, list[float]] = {name: [] for name in parts}
     for number in range(repeats + 1):
         for name, run in parts.items():
-            began = clock()
+            began = time_budget()
             run()
             if number:
-                rates[name].append(pictures / (clock() - began))
+                rates[name].append(images / (time_budget() - began))
     return rates
 
 
 def measure(root: Path, words: argparse.Namespace, folder: Path) -> None:
     torch.set_num_threads(words.threads)
-    context = settle(root, words)
+    context = resolve(root, words)
     ours, peer = Ours(context, folder), Peer(context)
     kept = list(ours.batches())
     parts = {
@@ -234,12 +241,12 @@ def measure(root: Path, words: argparse.Namespace, folder: Path) -> None:
         "loop": lambda: ours.loop_on(kept),
     }
     alone = words.threads == 1 and words.workers == 0
-    clock = time.process_time if alone else time.perf_counter
-    rates = in_turn(parts, words.repeats, words.steps * words.batch, clock)
+    time_budget = time.process_time if alone else time.perf_counter
+    rates = in_turn(parts, words.repeats, words.steps * words.batch, time_budget)
     print(f"{words.threads} threads, {words.workers} workers, {words.size} px, batch {words.batch}")
-    for name, found in rates.items():
-        low, high = min(found), max(found)
-        print(f"  {name:5}{statistics.median(found):8.1f} pictures/s   ({low:.1f} to {high:.1f})")
+    for name, result in rates.items():
+        low, high = min(result), max(result)
+        print(f"  {name:5}{statistics.median(result):8.1f} images/s   ({low:.1f} to {high:.1f})")
 
     def ratio(one: str, other: str) -> float:
         return statistics.median(
@@ -258,29 +265,33 @@ def measure_shares(root: Path, words: argparse.Namespace, folder: Path) -> None:
         for key in ("size", "batch", "steps", "repeats"):
             command += [f"--{key}", str(getattr(words, key))]
         second = subprocess.Popen([*command, "--meeting", str(folder)])
-    rates: dict[str, list[float]] = {"layers": [], "threads": [], "shares": []}
+    rates: dict[str, list[float]] = {"layers": [], "threads": [], "cpu_processes": []}
     with joined_here((words.meeting or folder) / "meeting", words.rank, 2) as processes:
-        divided, alone = Ours(settle(root, words), folder, processes), dict[str, Ours]()
+        sharded, alone = Ours(resolve(root, words), folder, processes), dict[str, Ours]()
         if processes.is_first:
             words.workers, words.threads = 2, 2
             with patch.object(folded_training, "fold_in_training"):
-                alone["layers"] = Ours(settle(root, words), folder)
-            alone["threads"] = Ours(settle(root, words), folder)
+                alone["layers"] = Ours(resolve(root, words), folder)
+            alone["threads"] = Ours(resolve(root, words), folder)
         for number in range(words.repeats + 1):
             for name, one in alone.items():
                 took = seconds(2, one.epoch)
                 rates[name] += [words.steps * words.batch / took] * bool(number)
             processes.wait()
-            took = seconds(1, divided.epoch)
-            rates["shares"] += [words.steps * words.batch / took] * bool(number)
+            took = seconds(1, sharded.epoch)
+            rates["cpu_processes"] += [words.steps * words.batch / took] * bool(number)
     if words.rank:
         return
     second.wait()
     print(f"two cores, {words.size} px, batch {words.batch}, batch norm frozen")
-    for name, found in rates.items():
-        low, high = min(found), max(found)
-        print(f"  {name:8}{statistics.median(found):8.1f} pictures/s   ({low:.1f} to {high:.1f})")
-    for one, other in (("threads", "layers"), ("shares", "threads"), ("shares", "layers")):
+    for name, result in rates.items():
+        low, high = min(result), max(result)
+        print(f"  {name:8}{statistics.median(result):8.1f} images/s   ({low:.1f} to {high:.1f})")
+    for one, other in (
+        ("threads", "layers"),
+        ("cpu_processes", "threads"),
+        ("cpu_processes", "layers"),
+    ):
         ratio = statistics.median(a / b for a, b in zip(rates[one], rates[other], strict=True))
         print(f"  {one} over {other} {ratio:.2f}")
 
@@ -294,7 +305,7 @@ def seconds(threads: int, run: Callable[[], None]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("pictures", nargs="?", type=Path)
+    parser.add_argument("images", nargs="?", type=Path)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--size", type=int, default=160)
@@ -310,10 +321,10 @@ def main() -> None:
     words = parser.parse_args()
     keep_freed_memory()  # as `unseen train` does
     with tempfile.TemporaryDirectory() as made:
-        root = words.pictures or Path(made) / "pictures"
-        if words.pictures is None:
+        root = words.images or Path(made) / "images"
+        if words.images is None:
             generate(root)
-        (measure_shares if words.shares else measure)(root, words, Path(made))
+        (measure_shares if words.cpu_processes else measure)(root, words, Path(made))
 
 
 if __name__ == "__main__":

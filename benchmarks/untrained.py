@@ -1,12 +1,12 @@
 """Networks before training beside a paper's table: a check of data, network and evaluation at once.
 
-    unseen features path/to/CUB_200_2011 --backbone resnet50_caffe \\
-        --weights resnet50_caffe.safetensors --pooling avg --out cub.npz
+    unseen data features path/to/CUB_200_2011 backbone=resnet50_caffe \\
+        weights=resnet50_caffe.safetensors pooling=avg --out cub.npz
     python benchmarks/untrained.py cub.npz cub200
 
 K. Roth et al. (Revisiting Training Strategies and Generalization Performance in Deep Metric
-Learning, ICML 2020) judge ImageNet weights under a random linear layer on the test halves. Here the
-pooled features as they are, and under such a layer (uniform in 1/sqrt(P) on both sides of 0, as
+Learning, ICML 2020) evaluate ImageNet weights under a random linear layer on the test halves. Here
+the pooled features as they are, and under such a layer (uniform in 1/sqrt(P) on both sides of 0, as
 torch starts it), recall@1 by the cosine, mean of several layers with their deviation.
 """
 
@@ -36,14 +36,14 @@ def recall(embeddings: Tensor, labels: Tensor) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("features", type=Path, help="of `unseen features`")
+    parser.add_argument("features", type=Path, help="of `unseen data features`")
     parser.add_argument("data", choices=("cub200", "cars196", "online_products"))
     parser.add_argument("--network", default="resnet50", help="its column in the paper's table")
     parser.add_argument("--sizes", type=int, nargs="+", default=[128, 512])
     parser.add_argument("--layers", type=int, default=10, help="random layers of each size")
     words = parser.parse_args()
     features, labels = test_half(words.features)
-    print(f"{len(features):,} pictures of {len(labels.unique())} classes, recall@1 in percent")
+    print(f"{len(features):,} images of {len(labels.unique())} classes, recall@1 in percent")
     print(f"  {features.shape[1]} features as they are   {recall(features, labels):5.2f}")
     for size in words.sizes:
         scores = []

@@ -16,14 +16,14 @@ from pathlib import Path
 
 import numpy as np
 
-from unseen.studies import kept, report
-from unseen.studies.document import Table
-from unseen.studies.gates import Arm, Compared, comparisons, effect_text
-from unseen.studies.published import study as published_studies
+from unseen.reports.tables import Table
+from unseen.studies import archive, study_report
+from unseen.studies.published import published_study as published_studies
 from unseen.studies.results import Results, read
+from unseen.studies.validity_checks import Compared, MethodRuns, comparisons, effect_text
 
 ROOT = Path(__file__).parents[1]
-HEADS = ["claim", "recall@1", "effect", "published", "detectable", "verdict", "hours"]
+HEADS = ["claim", "recall@1", "effect", "published", "detectable", "conclusion", "hours"]
 MARKED = re.compile(r"(<!-- table of (\w+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
 CLAIMS = {
     "+switch": "The rho switch raises recall (Roth)",
@@ -31,7 +31,7 @@ CLAIMS = {
     "+HORDE": "HORDE raises recall (Jacob)",
     " at pooled": "The layer before the loss is the better descriptor (Vo and Hays)",
     "": "ProxyAnchor wins (Psomas)",
-}  # by what an arm's name contains
+}  # by what a method's name contains
 
 
 def write(evidence: Path, docs: Path) -> list[Path]:
@@ -44,32 +44,34 @@ def write(evidence: Path, docs: Path) -> list[Path]:
 def filled(page: str, evidence: Path) -> str:
     """The text with every table as its study has it."""
 
-    def table(found: re.Match[str]) -> str:
-        with unpacked(evidence / f"{found[2]}{kept.SUFFIX}") as place:
-            return found[1] + "\n".join(["", *verdicts(read(place)).markdown()])
+    def table(result: re.Match[str]) -> str:
+        with unpacked(evidence / f"{result[2]}{archive.SUFFIX}") as place:
+            return result[1] + "\n".join(["", *conclusions(read(place)).markdown()])
 
     return MARKED.sub(table, page)
 
 
-def verdicts(results: Results) -> Table:
+def conclusions(results: Results) -> Table:
     """A row for every comparison."""
     return Table(HEADS, [_row(results, each) for each in comparisons(results)])
 
 
 def _row(results: Results, each: Compared) -> list[str]:
-    arms = [Arm(results, each.experiment, name) for name in (each.arm, each.against)]
-    claim = next(told for word, told in CLAIMS.items() if word in each.arm)
+    sides = [MethodRuns(results, each.experiment, name) for name in (each.method, each.against)]
+    claim = next(message for word, message in CLAIMS.items() if word in each.method)
     experiment = f"{each.experiment}: " if each.experiment else ""
-    levels = [100 * np.mean([run.score(results.plan.metric) for run in arm.runs]) for arm in arms]
-    runs = {run.folder: run for arm in arms for run in [*arm.runs, *arm.trials]}
+    levels = [
+        100 * np.mean([run.score(results.plan.metric) for run in side.runs]) for side in sides
+    ]
+    runs = {run.folder: run for side in sides for run in [*side.runs, *side.trials]}
     seconds = sum(run.seconds for run in runs.values())
     return [
-        f"{claim}: {experiment}{each.arm} against {each.against}",
+        f"{claim}: {experiment}{each.method} against {each.against}",
         f"{levels[0]:.1f}, {levels[1]:.1f}",
         effect_text(each.effect),
         "–" if np.isnan(each.published) else f"{each.published:+.1f}",
         "–" if each.effect is None else f"{100 * each.effect.detectable:.1f}",
-        each.verdict,
+        each.conclusion,
         f"{seconds / 3600:.1f}",
     ]
 
@@ -77,12 +79,14 @@ def _row(results: Results, each: Compared) -> list[str]:
 def figures(evidence: Path, out: Path) -> list[Path]:
     """The effects of every study that has no page of its own, drawn."""
     drawn = []
-    for file in sorted(evidence.glob(f"*{kept.SUFFIX}")):
-        if file.stem.startswith("generalisation-"):  # they have a page: benchmark_page.py
+    for file in sorted(evidence.glob(f"*{archive.SUFFIX}")):
+        if file.stem.startswith("generalization-"):  # they have a page: benchmark_page.py
             continue
         with unpacked(file) as place:
             is_published = published_studies.is_published(place)
-            page = published_studies.remake(place) if is_published else report.write(read(place))
+            page = (
+                published_studies.remake(place) if is_published else study_report.write(read(place))
+            )
             for png in sorted(page.parent.glob("figures/effects*.png")):
                 out.mkdir(parents=True, exist_ok=True)
                 name = file.stem + png.stem.removeprefix("effects")
@@ -94,7 +98,7 @@ def figures(evidence: Path, out: Path) -> list[Path]:
 def unpacked(file: Path) -> Iterator[Path]:
     """A kept study as a folder, for a while."""
     with tempfile.TemporaryDirectory() as aside:
-        yield kept.unpack(Path(shutil.copy(file, aside)))
+        yield archive.unpack(Path(shutil.copy(file, aside)))
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@ Nothing here is kept by hand: a file put into a folder of methods is on its page
 
 from pathlib import Path
 
-from unseen import catalogue
-from unseen.cli.list_methods import COMPARING, kinds_of
+from unseen.cli.catalogue import COMPARING, kinds_of
+from unseen.core import registry
 
 TITLES = {
     "losses": "Losses",
@@ -25,7 +25,7 @@ def write(folder: Path) -> None:
     """All pages and their index."""
     folder.mkdir(exist_ok=True)
     for kind, title in TITLES.items():
-        sections = [section(kind, name) for name in catalogue.names(kind)]
+        sections = [section(kind, name) for name in registry.names(kind)]
         (folder / f"{kind}.md").write_text("\n".join([f"# {title}\n", *sections]))
     listed = "\n".join(TITLES)
     (folder / "index.md").write_text(
@@ -36,9 +36,9 @@ def write(folder: Path) -> None:
 
 def section(kind: str, name: str) -> str:
     """One method: its docstring as it is, for its columns and formulas are laid out by hand."""
-    entry = catalogue.entry(kind, name)
+    entry = registry.entry(kind, name)
     values = ", ".join(f"`{key}={value!r}`" for key, value in entry.defaults.items()) or "none"
-    lines = [f"## {name}\n", "```text", catalogue.text(kind, name).replace("```", "'''"), "```\n"]
+    lines = [f"## {name}\n", "```text", registry.text(kind, name).replace("```", "'''"), "```\n"]
     lines.append(f"Values and their defaults: {values}.\n")
     if kind in COMPARING:
         kinds = ", ".join(f"`{each}`" for each in kinds_of(kind, name))

@@ -1,6 +1,6 @@
-"""A head trained on some classes, judged on others, with an interval over classes.
+"""A head trained on some classes, evaluated on others, with an interval over classes.
 
-python examples/03_judged_on_unseen_classes.py
+python examples/03_evaluated_on_unseen_classes.py
 """
 
 import torch
@@ -15,13 +15,13 @@ features = torch.cat([signal, 3 * torch.randn(640, 48, generator=generator)], di
 seen, new = labels < 40, labels >= 40
 
 head = torch.nn.Linear(64, 32)
-loss, miner = losses.MultiSimilarity(), miners.MultiSimilarity()
-optimiser = torch.optim.AdamW(head.parameters(), lr=1e-2)
+loss, miner = losses.MultiSimilarityLoss(), miners.MultiSimilarityMiner()
+optimizer = torch.optim.AdamW(head.parameters(), lr=1e-2)
 for _ in range(100):
     embeddings = head(features[seen])
-    optimiser.zero_grad()
+    optimizer.zero_grad()
     loss(embeddings, labels[seen], miner(embeddings, labels[seen])).backward()
-    optimiser.step()
+    optimizer.step()
 
 for name, space in {"features": features, "trained head": head(features).detach()}.items():
     score = evaluate(space[new], labels[new]).values["recall@1"]

@@ -8,7 +8,7 @@ import numpy as np
 from unseen import samplers
 
 labels = np.repeat(np.arange(30), 5)  # 30 classes of 5 items
-sampler = samplers.SamplesPerClass(np.arange(150), labels, batch_size=12, per_class=3)
+sampler = samplers.MPerClassSampler(np.arange(150), labels, batch_size=12, per_class=3)
 
 sampler.set_epoch(0)
 first = next(iter(sampler))

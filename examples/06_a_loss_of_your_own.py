@@ -7,12 +7,12 @@
 import torch
 from torch import Tensor
 
-from unseen.geometry import log1p_sum_exp
+from unseen.core.geometry import log1p_sum_exp
 from unseen.losses.base import MatrixLoss
 
 
 class MyIdea(MatrixLoss):
-    """scale: how sharply similarities are told apart."""
+    """scale: sharpness of the similarities."""
 
     def __init__(self, scale: float = 10.0) -> None:
         super().__init__()
@@ -27,10 +27,10 @@ class MyIdea(MatrixLoss):
 generator = torch.Generator().manual_seed(0)
 embeddings = torch.randn(12, 16, generator=generator, requires_grad=True)
 labels = torch.arange(4).repeat_interleave(3)
-optimiser = torch.optim.SGD([embeddings], lr=2.0)
+optimizer = torch.optim.SGD([embeddings], lr=2.0)
 for step in range(4):
     value = MyIdea()(embeddings, labels)
     print(f"step {step}: {value.item():.4f}")
-    optimiser.zero_grad()
+    optimizer.zero_grad()
     value.backward()
-    optimiser.step()
+    optimizer.step()

@@ -15,5 +15,5 @@ with tempfile.TemporaryDirectory() as folder:
     run = unseen.fit(few, loss=margin, epochs=2, out=Path(folder) / "run")
     print(run)
     print(f"recall@1 {run.scores['recall@1']:.3f}")
-    picture = unseen.data.Glyphs(max_classes=40, size=32).picture(0)
-    print("one picture as a vector of", run.embed([picture]).shape[1], "numbers")
+    image = unseen.data.Glyphs(max_classes=40, size=32).image(0)
+    print("one image as a vector of", run.embed([image]).shape[1], "numbers")

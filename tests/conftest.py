@@ -3,7 +3,10 @@ numeric checks of losses and miners use."""
 
 import math
 import os
+import tempfile
+import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,8 +14,49 @@ import pytest
 import torch
 from torch import Tensor
 
-from unseen.relevance import GradedPairs, KnownPairs, Labels, LabelSets, Levels, Relevance
-from unseen.tuples import Triplets
+from unseen.core.relevance import GradedPairs, KnownPairs, Labels, LabelSets, Levels, Relevance
+from unseen.core.tuples import Triplets
+
+CANNOT = "this machine cannot"  # how the reason of a skip begins that no installation would mend
+_refused: list[str] = []
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--tenth", type=int, help="of the slow tests, every tenth, from this one on")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    tenth = config.getoption("--tenth")
+    if tenth is None:
+        return
+    slow = sorted(item.nodeid for item in items if item.get_closest_marker("slow"))
+    chosen = set(slow[tenth::10])
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in chosen])
+    items[:] = [item for item in items if item.nodeid in chosen]
+
+
+def _note_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
+    if report.skipped and not hasattr(report, "wasxfail"):
+        assert isinstance(report.longrepr, tuple)
+        reason = report.longrepr[2].removeprefix("Skipped: ")
+        if not reason.startswith(CANNOT):
+            _refused.append(f"{report.nodeid}: {reason}")
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    _note_skip(report)
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    _note_skip(report)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Where skips are refused, a promise that this machine could have run is not left out."""
+    if os.environ.get("UNSEEN_SKIPS") == "refuse" and _refused:
+        print("\nskipped, though this machine could run it:", *sorted(set(_refused)), sep="\n  ")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def on_circle(*degrees: float) -> Tensor:
@@ -37,21 +81,45 @@ def _no_flushes() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Nothing is written to the user's cache, and characters are drawn once per worker."""
+    """Nothing is written to the user's cache, and characters are drawn once per worker; nor is
+    anything trusted that the user trusts."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("UNSEEN_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
+
+
+@pytest.fixture
+def memory_uris(monkeypatch: pytest.MonkeyPatch) -> None:
+    """memory:// is read as well: files elsewhere without a network."""
+    from unseen.core import uris
+
+    monkeypatch.setattr(uris, "PROTOCOLS", (*uris.PROTOCOLS, "memory"))
 
 
 @pytest.fixture(scope="module")
 def narrow_network() -> Iterator[None]:
     """The built-in network with a quarter of its channels, for files whose runs are about
     everything but its size."""
-    from unseen.networks.small_conv import SmallConv  # here: single methods need no network
+    from unseen.models.small_conv import SmallConv
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SmallConv, "num_features", 64)
         yield
+
+
+@pytest.fixture(scope="session")
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a few characters, for tests that copy it and change the copy."""
+    from unseen.config import schema as configs
+    from unseen.runs.prepare import prepare
+    from unseen.runs.run import train_and_evaluate
+
+    words = ["data.max_classes=12", "data.size=16", "batch_size=8", "embedding_size=8"]
+    words += ["epochs=1", "sampler.steps=2", "workers=0", 'metrics=["recall@1"]']
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    train_and_evaluate(prepare(configs.make(configs.override({}, words))), folder, "test")
+    return folder
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +147,7 @@ def kinds() -> Callable[[Tensor], dict[str, Relevance]]:
             KnownPairs(every[known], same[known], number),
             GradedPairs(*graded, number),
         ]
-        return {relevance.kind: relevance.divided(own) for relevance in made}
+        return {relevance.kind: relevance.sharded(own) for relevance in made}
 
     return make
 
@@ -102,3 +170,48 @@ def spec() -> SimpleNamespace:
         COL=on_circle(30).repeat(6, 1),
         ORT=torch.eye(3, dtype=torch.float64).repeat_interleave(2, dim=0),
     )
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[str]:
+    """The URL of a PostgreSQL server of this session, with pgvector; its socket lies below /tmp,
+    as names of sockets have about a hundred characters."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of folders that a machine without sessions lacks
+        try:
+            import pgserver
+        except ModuleNotFoundError:
+            pytest.skip(f"{CANNOT}: pgserver has no wheel for this Python")
+    with tempfile.TemporaryDirectory(prefix="pg-", dir="/tmp", ignore_cleanup_errors=True) as place:
+        server = pgserver.get_server(place, cleanup_mode="stop")
+        try:
+            yield server.get_uri()
+        finally:
+            server.cleanup()
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[str]:
+    """A bucket of an S3 server of this session, `s3://...`; the usual variables point there."""
+    import logging
+
+    import fsspec
+    from moto.server import ThreadedMotoServer
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {
+            "ENDPOINT_URL": f"http://{host}:{port}",
+            "ENDPOINT": f"http://{host}:{port}",
+            "ALLOW_HTTP": "true",
+            "ACCESS_KEY_ID": "tests",
+            "SECRET_ACCESS_KEY": "tests",
+            "DEFAULT_REGION": "us-east-1",
+        }.items():
+            patch.setenv(f"AWS_{name}", value)
+        fsspec.filesystem("s3", skip_instance_cache=True).mkdir("tests")
+        yield "s3://tests"
+    server.stop()

@@ -51,7 +51,7 @@ def test_the_table_stands_at_the_top_of_the_benchmarks(tmp_path: Path) -> None:
     assert "##" not in top
     lines = [line for line in top.splitlines() if line.startswith("| ")][1:]
     assert [line.split(" | ")[0].removeprefix("| ") for line in lines] == [r["work"] for r in rows]
-    for line, found in zip(lines, rows, strict=True):
-        more = found["value"] >= found["goal"]
-        reached = more if found["higher_is_better"] else found["value"] <= found["goal"]
+    for line, result in zip(lines, rows, strict=True):
+        more = result["value"] >= result["goal"]
+        reached = more if result["higher_is_better"] else result["value"] <= result["goal"]
         assert line.endswith("| reached |" if reached else "| not reached |")

@@ -10,16 +10,16 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
-from unseen import config as configs
+from unseen.config import schema as configs
 from unseen.estimator import MetricLearner
-from unseen.experiment.run import train_and_judge
-from unseen.experiment.run_context import prepare
+from unseen.runs.prepare import prepare
+from unseen.runs.run import train_and_evaluate
 
 
 def test_scikit_learns_own_checks() -> None:
     failed = check_estimator(MetricLearner(epochs=3), on_fail=None, on_skip=None)
-    told = [f"{c['check_name']}: {c['exception']!r}" for c in failed if c["status"] == "failed"]
-    assert told == []
+    message = [f"{c['check_name']}: {c['exception']!r}" for c in failed if c["status"] == "failed"]
+    assert message == []
 
 
 def noisy(seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -51,7 +51,7 @@ def test_around_a_run_on_features(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", features=x.astype(np.float32), labels=y)
     words = ["data=arrays", f"data.root={tmp_path / 'x.npz'}", "epochs=1", "batch_size=4"]
     words += ["sampler.per_class=2", "embedding_size=8", 'metrics=["recall@1"]']
-    train_and_judge(prepare(configs.make(configs.override({}, words))), tmp_path / "run", "test")
+    train_and_evaluate(prepare(configs.make(configs.override({}, words))), tmp_path / "run", "test")
     learner = MetricLearner.from_run(tmp_path / "run", x[::2], y[::2])
     assert learner.transform(x).shape == (400, 8)
     assert learner.score(x[::2], y[::2]) == 1  # every item is its own nearest

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from unseen.cli.main import app
-from unseen.studies import plan
+from unseen.studies import study_file
 from unseen.studies.engine import Study
 
 FOLDER = Path(__file__).parents[1] / "docs" / "extend"
@@ -38,9 +38,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_code_of_a_page_runs(page: Path, here: Path) -> None:
     space: dict[str, object] = {"__name__": "page"}
-    found = BLOCK.findall(page.read_text())
-    assert found
-    for _, code, command in found:
+    result = BLOCK.findall(page.read_text())
+    assert result
+    for _, code, command in result:
         if command:
             app(shlex.split(command, comments=True)[1:], standalone_mode=False)
         elif name := FILE.match(code):
@@ -49,11 +49,11 @@ def test_the_code_of_a_page_runs(page: Path, here: Path) -> None:
             exec(compile(code, page.name, "exec"), space)
     for file in here.glob("*.toml"):
         if "[factors]" in file.read_text():
-            Study(plan.load(file))  # every cell's settings are made
+            Study(study_file.load(file))  # every cell's settings are made
 
 
 def test_there_is_a_page_for_everything_that_can_be_added() -> None:
-    asked = [
+    request = [
         "loss",
         "miner",
         "network",
@@ -65,7 +65,7 @@ def test_there_is_a_page_for_everything_that_can_be_added() -> None:
         "report_section",
         "command",
     ]
-    assert {page.stem for page in PAGES} == {*asked, "index"}
+    assert {page.stem for page in PAGES} == {*request, "index"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -23,18 +23,18 @@ from PIL import Image
 
 import unseen
 
-QUICK = ["backbone=small_conv", "picture_size=32", "epochs=4", "sampler.steps=6"]
+QUICK = ["backbone=small_conv", "image_size=32", "epochs=4", "sampler.steps=6"]
 QUICK += ["embedding_size=16", "threads=1"]
 TOKEN = "a-long-enough-word"
 
 
-def picture(seed: int, c: int, size: tuple[int, int] = (48, 40)) -> Image.Image:
+def image(seed: int, c: int, size: tuple[int, int] = (48, 40)) -> Image.Image:
     """A class is a colour and a slope."""
     draw, of_class = np.random.default_rng(seed), np.random.default_rng(c)
-    colour, slope = of_class.uniform(50, 200, 3), of_class.uniform(-50, 50, 2)
+    color, slope = of_class.uniform(50, 200, 3), of_class.uniform(-50, 50, 2)
     across = np.linspace(-1, 1, size[0])[None, :, None] * slope[0]
     down = np.linspace(-1, 1, size[1])[:, None, None] * slope[1]
-    pixels = colour + across + down + draw.normal(0, 10, (size[1], size[0], 3))
+    pixels = color + across + down + draw.normal(0, 10, (size[1], size[0], 3))
     return Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
 
 
@@ -45,14 +45,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for c in range(12):
         (tmp_path / "my photos" / f"kind {c:02d}").mkdir(parents=True)
         for i in range(8):
-            picture(100 * c + i, c).save(tmp_path / "my photos" / f"kind {c:02d}" / f"{i}.jpg")
+            image(100 * c + i, c).save(tmp_path / "my photos" / f"kind {c:02d}" / f"{i}.jpg")
     messy = tmp_path / "my photos"
-    picture(1, 0).save(messy / "stray.jpg")
+    image(1, 0).save(messy / "stray.jpg")
     (messy / ".DS_Store").write_bytes(b"x")
     (messy / "empty").mkdir()
-    (messy / "kind 00" / "broken.jpg").write_bytes(b"not a picture")
-    pillow_heif.from_pillow(picture(7, 1)).save(messy / "kind 01" / "telephone.heic")
-    picture(8, 2).save(messy / "kind 02" / "new.avif")
+    (messy / "kind 00" / "broken.jpg").write_bytes(b"not an image")
+    pillow_heif.from_pillow(image(7, 1)).save(messy / "kind 01" / "telephone.heic")
+    image(8, 2).save(messy / "kind 02" / "new.avif")
     return tmp_path
 
 
@@ -96,33 +96,35 @@ def serving(index: Path) -> Iterator[str]:
 
 @pytest.mark.slow
 def test_from_a_messy_folder_to_a_page(home: Path) -> None:
-    told = say("data", "check", "my photos", code=1)
+    message = say("data", "check", "my photos", code=1)
     for words in (
-        "not_picture: 1",
-        "left out, pictures that lie in no class folder: 1 (stray.jpg)",
-        "left out, folders without pictures: 1 (empty)",
-        "left out, files that are no pictures by their names: 1 (.DS_Store)",
+        "not_image: 1",
+        "left out, images that lie in no class folder: 1 (stray.jpg)",
+        "left out, folders without images: 1 (empty)",
+        "left out, files that are no images by their names: 1 (.DS_Store)",
     ):
-        assert words in told
+        assert words in message
     assert "did you mean" in say("train", "my photos", *QUICK, "los=margin", code=2)
     assert "no such file or folder: my_photos" in say("train", "my_photos", code=2)
     assert "device=cuda" in say("train", "my photos", *QUICK, "device=cuda", code=2)
-    told = say("train", "my photos", *QUICK)
-    assert "98 pictures of 12 classes" in told
-    assert "cannot be read, left out: my photos/kind 00/broken.jpg (not a picture)" in told
+    message = say("train", "my photos", *QUICK)
+    assert "98 images of 12 classes" in message
+    assert "cannot be read, left out: my photos/kind 00/broken.jpg (not an image)" in message
     run = next((home / "runs").iterdir())
     assert run.name == "my photos-multi_similarity-seed0"
-    told = say("train", "my photos", *QUICK, "lr=0.002")
+    message = say("train", "my photos", *QUICK, "lr=0.002")
     assert (home / "runs" / "my photos-multi_similarity-seed0-lr0.002").is_dir()
-    assert "R@1" in say("evaluate", run)
-    told = say("diagnose", run)
-    assert "unseen classes: what follows is rough" in told
-    assert "R@1" in say("compare", run, home / "runs" / "my photos-multi_similarity-seed0-lr0.002")
+    assert "R@1" in say("evaluate", "run", run)
+    message = say("inspect", "diagnose", run)
+    assert "unseen classes: what follows is rough" in message
+    assert "R@1" in say(
+        "evaluate", "compare", run, home / "runs" / "my photos-multi_similarity-seed0-lr0.002"
+    )
     assert (run / "report" / "index.html").exists()
     say("report", run)
 
     say("embed", run, "my photos", "--out", "x.npz")
-    assert "R@1" in say("evaluate", "--embeddings", "x.npz")
+    assert "R@1" in say("evaluate", "embeddings", "x.npz")
     say("embed", run, "my photos", "--out", "x.npy")
     assert np.load("x.npy").shape == (99, 16)
     rows = ["path,label,bbox", '"my photos/kind 03/0.jpg",left,"0,0,24,40"']
@@ -135,11 +137,11 @@ def test_from_a_messy_folder_to_a_page(home: Path) -> None:
     say("export", run, "--bundle", "bundle")
     with serving(home / "my.index") as address:
         head = {"authorization": f"Bearer {TOKEN}"}
-        found = httpx.post(
+        result = httpx.post(
             f"{address}/api/search", files={"file": Path(query).read_bytes()}, headers=head
         )
-        assert found.status_code == 200, found.text
-        assert found.json()["hits"][0]["similarity"] > 0.99
+        assert result.status_code == 200, result.text
+        assert result.json()["hits"][0]["similarity"] > 0.99
     sources = say("catalogue", "losses")
     assert "generalized_lifted" in sources
 
@@ -151,20 +153,21 @@ def test_layouts_of_others(home: Path) -> None:
             folder = home / "kaggle" / part / f"c{c}"
             folder.mkdir(parents=True)
             for i in range(4):
-                picture(100 * c + i, c).save(folder / f"{part}{i}.png")
-    told = say("train", "kaggle", *QUICK, "--out", "runs/kaggle")
-    assert "train, val put together and divided by class (8 of 8 classes" in told
+                image(100 * c + i, c).save(folder / f"{part}{i}.png")
+    message = say("train", "kaggle", *QUICK, "--out", "runs/kaggle")
+    assert "train, val put together and divided by class (8 of 8 classes" in message
     for c in range(8):
         folder = home / "shop" / f"category {c % 2}" / f"product {c}"
         folder.mkdir(parents=True)
         for i in range(4):
-            picture(100 * c + i, c).save(folder / f"{i}.png")
-    told = say("train", "shop", *QUICK, code=2)
-    assert "`unseen train shop data.levels=2` takes the 8 of the second level" in told
-    assert "data.class_level=1" in told
-    assert "8 classes" in say("train", "shop", *QUICK, "data.levels=2", "--out", "runs/shop")
+            image(100 * c + i, c).save(folder / f"{i}.png")
+    message = say("train", "shop", *QUICK, "data.levels=2", "--out", "runs/shop")
+    assert "8 classes (category 0/product 0, category 0/product 2, " in message
+    message = say("train", "shop", *QUICK, "--out", "runs/leaves")
+    assert "8 classes (category 0/product 0, category 0/product 2, " in message
+    assert "data.levels=1 takes the 2 folders of the first level" in message
     run = unseen.load("runs/shop")
-    assert run.embed(picture(1, 1)).shape == (16,)
+    assert run.embed(image(1, 1)).shape == (16,)
     (home / "elsewhere").mkdir()
     os.chdir(home / "elsewhere")
-    assert "R@1" in say("evaluate", home / "runs" / "shop")
+    assert "R@1" in say("evaluate", "run", home / "runs" / "shop")

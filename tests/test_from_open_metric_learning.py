@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from unseen import catalogue
+from unseen.core import registry
 
 PAGE = (Path(__file__).parents[1] / "docs" / "from_open_metric_learning.md").read_text()
 
@@ -34,4 +34,4 @@ def test_the_names_exist() -> None:
     assert len(named) > 8
     for kind, name in named:
         plural = {"loss": "losses", "miner": "miners", "sampler": "samplers"}[kind]
-        assert name in catalogue.names(plural), name
+        assert name in registry.names(plural), name

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from unseen import catalogue
+from unseen.core import registry
 
 ROTH = {  # equation -> who corrects it
     "1": ("losses", "contrastive"),
@@ -40,6 +40,6 @@ PSOMAS = {
 
 
 @pytest.mark.parametrize(("number", "method"), [*ROTH.items(), *PSOMAS.items()])
-def test_a_corrected_misprint_is_told(number: str, method: tuple[str, str]) -> None:
-    told = catalogue.text(*method).partition("quation")[2]  # what follows the word
-    assert number in re.split(r"[^\d.]+", told)
+def test_a_corrected_misprint_is_message(number: str, method: tuple[str, str]) -> None:
+    message = registry.text(*method).partition("quation")[2]  # what follows the word
+    assert number in re.split(r"[^\d.]+", message)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from unseen import catalogue
+from unseen.core import registry
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
 
@@ -36,9 +36,9 @@ def test_its_two_commands_are_targets_of_the_makefile() -> None:
 
 
 def test_the_losses_are_counted() -> None:
-    told = f"with {len(catalogue.names('losses'))} published losses"
-    assert told in README
-    assert told in (Path(__file__).parent.parent / "docs" / "index.md").read_text()
+    message = f"with {len(registry.names('losses'))} published losses"
+    assert message in README
+    assert message in (Path(__file__).parent.parent / "docs" / "index.md").read_text()
 
 
 def test_every_folder_it_names_exists() -> None:

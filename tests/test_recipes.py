@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from unseen import assemble
-from unseen import config as configs
 from unseen.cli.main import app
-from unseen.experiment.run import train_and_judge
-from unseen.experiment.run_context import prepare
-from unseen.studies import plan
+from unseen.config import build
+from unseen.config import schema as configs
+from unseen.runs.prepare import prepare
+from unseen.runs.run import train_and_evaluate
+from unseen.studies import study_file
 from unseen.studies.published import objectives
 from unseen.training.run_folder import RunFolder
 
@@ -38,63 +38,63 @@ def test_a_recipe_holds_and_explains_itself(path: Path) -> None:
 
 def test_the_switch_of_a_recipe_is_the_one_its_published_score_is_for() -> None:
     text = (FOLDER / "revisit_cub_resnet50.toml").read_text()
-    found = re.search(r"loss.beta=([\d.]+) miner.switch=([\d.]+):.*published: ([\d.]+)\)", text)
-    assert found is not None
-    name = f"R-Margin (D, beta = {found[1]}, p = {found[2]})"
-    assert objectives.published("cub200")[name]["recall@1"] == float(found[3])
+    result = re.search(r"loss.beta=([\d.]+) miner.switch=([\d.]+):.*published: ([\d.]+)\)", text)
+    assert result is not None
+    name = f"R-Margin (D, beta = {result[1]}, p = {result[2]})"
+    assert objectives.published("cub200")[name]["recall@1"] == float(result[3])
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
 def test_a_study_holds_and_explains_itself(path: Path) -> None:
-    assert plan.load(path).variants()
+    assert study_file.load(path).configurations()
     assert f"unseen study run recipes/studies/{path.name} --out" in path.read_text()
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """12 classes of 12 small pictures, each class with its own colour."""
-    root, rng = tmp_path_factory.mktemp("pictures"), np.random.default_rng(0)
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """12 classes of 12 small images, each class with its own colour."""
+    root, rng = tmp_path_factory.mktemp("images"), np.random.default_rng(0)
     for label in range(12):
         (root / f"{label:02d}").mkdir()
         for number in range(12):
-            colour = rng.integers(0, 60, (40, 48, 3)) + 16 * label
-            Image.fromarray(colour.astype(np.uint8)).save(root / f"{label:02d}/{number}.png")
+            color = rng.integers(0, 60, (40, 48, 3)) + 16 * label
+            Image.fromarray(color.astype(np.uint8)).save(root / f"{label:02d}/{number}.png")
     return root
 
 
-def train_two_steps(path: Path, pictures: Path, out: Path) -> None:
+def train_two_steps(path: Path, images: Path, out: Path) -> None:
     values = configs.load(path)
-    values["data"] = {"name": "folder", "root": str(pictures)}
-    small = {"batch_size": 8, "picture_size": 32, "epochs": 2}
+    values["data"] = {"name": "folder", "root": str(images)}
+    small = {"batch_size": 8, "image_size": 32, "epochs": 2}
     sizes = {"training_sizes": [32]}
-    values["ladder"] = [
-        rung | small | (sizes if "training_sizes" in rung else {})
-        for rung in values.get("ladder", [])
+    values["stages"] = [
+        stage | small | (sizes if "training_sizes" in stage else {})
+        for stage in values.get("stages", [])
     ]
     per_class = configs.make(values).sampler.preset
     batch = {"density": 20, "horde": 16, "thesis": 10}.get(per_class or "", 8)
-    words = ["weights=none", "picture_size=32", f"batch_size={batch}", "sampler.steps=1"]
+    words = ["weights=none", "image_size=32", f"batch_size={batch}", "sampler.steps=1"]
     words += ["epochs=2", "workers=0", 'metrics=["recall@1"]', "threads=1", "refit=false"]
     words += ["schedule.warm_up=1"] if "warm_up" in str(values.get("schedule")) else []
     config = configs.make(configs.override(values, words))
-    train_and_judge(prepare(config), out, "test")
+    train_and_evaluate(prepare(config), out, "test")
     assert RunFolder(out).is_finished
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
-def test_a_recipe_trains_two_steps(path: Path, pictures: Path, tmp_path: Path) -> None:
-    train_two_steps(path, pictures, tmp_path)
+def test_a_recipe_trains_two_steps(path: Path, images: Path, tmp_path: Path) -> None:
+    train_two_steps(path, images, tmp_path)
 
 
-def test_the_density_recipe_trains_two_steps(pictures: Path, tmp_path: Path) -> None:
+def test_the_density_recipe_trains_two_steps(images: Path, tmp_path: Path) -> None:
     (path,) = (path for path in RECIPES if path.stem.startswith("density"))
-    train_two_steps(path, pictures, tmp_path)
+    train_two_steps(path, images, tmp_path)
 
 
-def test_learning_rates_follow_the_thesis(pictures: Path) -> None:
+def test_learning_rates_follow_the_thesis(images: Path) -> None:
     (path,) = (path for path in RECIPES if path.stem.startswith("thesis"))
-    rate = assemble.schedule(configs.make(configs.load(path)), steps_per_epoch=10)
+    rate = build.schedule(configs.make(configs.load(path)), steps_per_epoch=10)
     assert [rate(step) for step in (0, 49, 50, 100)] == pytest.approx([1, 1, 0.1, 0.01])
 
 

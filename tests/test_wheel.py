@@ -78,10 +78,10 @@ def test_an_installed_wheel_trains_reports_and_serves(installed: Path, tmp_path:
     assert "<h1>" in (tmp_path / "runs/a/report/index.html").read_text()
     assert "net_a" in run(own, "catalogue")
     glyphs = Glyphs(max_classes=20, size=16)
-    (tmp_path / "pictures").mkdir()
+    (tmp_path / "images").mkdir()
     for index in range(0, len(glyphs), 9):
-        glyphs.picture(index).save(tmp_path / "pictures" / f"{index}.png")
-    run(own, "index", "build", "runs/a", "pictures", "--out", "my.index")
+        glyphs.image(index).save(tmp_path / "images" / f"{index}.png")
+    run(own, "index", "build", "runs/a", "images", "--out", "my.index")
     with closing(socket.create_server(("127.0.0.1", 0))) as free:
         port = free.getsockname()[1]
     words = [own, "serve", "my.index", "--port", str(port)]

@@ -1,6 +1,6 @@
-"""Unseen: deep metric learning that is judged on classes it has never seen.
+"""Unseen: deep metric learning that is evaluated on classes it has never seen.
 
-    run = unseen.fit("photos/", loss="proxy_anchor")     train, select, judge on unseen classes
+    run = unseen.fit("photos/", loss="proxy_anchor")     train, select, evaluate on unseen classes
     unseen.evaluate(embeddings, labels)                  any embeddings, honestly
     unseen.load("runs/a").embed(["a.jpg"])               a trained run at work
     from unseen import losses, miners, samplers, ...     every method by its class
@@ -11,19 +11,20 @@ Everything is found when it is asked for: importing torch takes seconds.
 import importlib
 from typing import Any
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 _PLACES = {  # name -> where it is
     "Index": "search.index:Index",
     "MetricLearner": "estimator:MetricLearner",
-    "Output": "contracts:Output",
+    "Output": "core.contracts:Output",
     "Run": "api:Run",
-    "calibrate": "evaluation.calibrate:calibrate",
+    "calibrate": "evaluation.calibration:calibrate",
     "compare": "api:compare",
     "diagnose": "api:diagnose",
     "evaluate": "evaluation.evaluate:evaluate",
     "fit": "api:fit",
     "load": "api:load",
     "study": "api:study",
+    "trust": "core.custom_components:trust",
 }
 _PACKAGES = (
     "classical",
@@ -32,7 +33,7 @@ _PACKAGES = (
     "losses",
     "metrics",
     "miners",
-    "networks",
+    "models",
     "protocols",
     "regularizers",
     "samplers",

@@ -2,7 +2,7 @@
 
     run = unseen.fit("photos/", loss="proxy_anchor", epochs=10, out="runs/a")
     run = unseen.fit(my_dataset, network=my_module, loss=MyLoss(margin=0.1), miner=my_miner)
-    run.scores["recall@1"], run.embed(pictures), run.report(), run.index("new/", out="my.index")
+    run.scores["recall@1"], run.embed(images), run.report(), run.index("new/", out="my.index")
 
 Whatever a config names may be given as an object, a class or a function instead. A run with objects
 goes on after a stop when the same ones are given again.
@@ -17,20 +17,23 @@ from typing import Any
 
 from torch import Tensor
 
-from unseen import config as configs
-from unseen import find_data, outside
-from unseen.cli.show_run import Shown
-from unseen.contracts import Progress
-from unseen.data.own.given import as_dataset
-from unseen.experiment import diagnose as diagnosing
-from unseen.experiment import run as runs
-from unseen.experiment.run_context import Watch, reopen
-from unseen.experiment.trained import Picture, Trained
-from unseen.reports import page, tables
-from unseen.reports.comparison import Pair, compare_runs
+from unseen.cli.run_display import Shown
+from unseen.config import find_data
+from unseen.config import schema as configs
+from unseen.config.resolve import NORMALISATION
+from unseen.core import custom_components, uris
+from unseen.core.contracts import Progress
+from unseen.data.images.decode import is_image
+from unseen.data.in_memory.user_data import as_dataset
+from unseen.reports import run_page, score_tables
+from unseen.reports.compare_runs import Pair, compare_runs
+from unseen.runs import diagnose_run as diagnosing
+from unseen.runs import run as runs
+from unseen.runs.prepare import Callbacks, reopen
+from unseen.runs.trained_run import ImageLike, Trained
 from unseen.search.index import Index
 from unseen.search.ingest import build_index
-from unseen.studies import plan as plans
+from unseen.studies import study_file as plans
 from unseen.studies.engine import Study
 from unseen.studies.results import Results
 from unseen.training.result import Result, read_result
@@ -42,10 +45,12 @@ _LISTS = ("regularizers", "metrics", "also")
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run: its folder, and the objects it was made with."""
+    """A finished run: its folder, the objects it was made with, and whether its table may name
+    files elsewhere."""
 
     path: Path
     objects: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    allow_remote: bool = False
 
     @cached_property
     def result(self) -> Result:
@@ -56,37 +61,41 @@ class Run:
     def scores(self) -> dict[str, float]:
         """The trained network on classes it never saw: metric -> value."""
         metrics = self.result.scores["trained"].metrics
-        return {outside.short_name(name): score.value for name, score in metrics.items()}
+        return {custom_components.short_name(name): score.value for name, score in metrics.items()}
 
     @cached_property
     def trained(self) -> Trained:
         """The kept network with the transform that feeds it."""
-        with outside.holding(self.objects):
+        with custom_components.known_objects(self.objects):
             return Trained.open(self.path)
 
     def embed(
-        self, pictures: Picture | Sequence[Picture], progress: Progress | None = None
+        self, images: ImageLike | Sequence[ImageLike], progress: Progress | None = None
     ) -> Tensor:
-        """Vectors [n, d] of pictures, or [d] of one: paths, files' bytes, PIL pictures, arrays."""
-        return self.trained.embed(pictures, progress)
+        """Vectors [n, d] of images, or [d] of one: paths, files' bytes, PIL images, arrays;
+        where the run was trained on features, of features [n, P] or [P]."""
+        return self.trained.embed(images, progress)
 
     def report(self) -> Path:
         """Writes the page of the run; returns its path."""
-        with outside.holding(self.objects):
+        with custom_components.known_objects(self.objects), uris.remote_rows(self.allow_remote):
             context, _ = reopen(self.path, dataset=self._dataset)
-            return page.write(self.path, context.dataset)
+            return run_page.write(self.path, context.dataset)
 
     def diagnose(self, also: Sequence[Any] = ()) -> dict[str, Any]:
         """What the embedding space looks like, in words and numbers; reads the test classes. also:
         further diagnostics, by name, as classes, objects or functions of embeddings and labels."""
         words, objects = named({"also": also})
-        with outside.holding({**self.objects, **objects}):
+        custom_components.trust(words)
+        all_objects = custom_components.known_objects({**self.objects, **objects})
+        with all_objects, uris.remote_rows(self.allow_remote):
             context, folder = reopen(self.path, dataset=self._dataset)
-            return diagnosing.diagnose(context, folder, Watch(), also=words["also"])
+            return diagnosing.diagnose(context, folder, Callbacks(), also=words["also"])
 
-    def index(self, pictures: str | Path, out: str | Path) -> Index:
-        """An index of other pictures, embedded by this run."""
-        return build_index(self.trained, [Path(pictures)], Path(out))
+    def index(self, images: str | Path, out: str | Path) -> Index:
+        """An index of other images, embedded by this run."""
+        with uris.remote_rows(self.allow_remote):
+            return build_index(self.trained, [uris.as_place(images)], Path(out))
 
     @property
     def _dataset(self) -> Any:
@@ -94,11 +103,13 @@ class Run:
         return self.objects.get(name)
 
     def __str__(self) -> str:
-        head = filter(None, [str(self.path), tables.warning_line(self.result)])
-        return "\n".join([*head, tables.markdown_table(self.result)])
+        message = self.result.data.normalisation
+        head = [str(self.path), score_tables.warning_line(self.result)]
+        head += [f"{NORMALISATION}: {message}" if message else ""]
+        return "\n".join([*filter(None, head), score_tables.markdown_table(self.result)])
 
     def _repr_html_(self) -> str:
-        return tables.html_table(self.result)
+        return score_tables.html_table(self.result)
 
 
 def fit(
@@ -107,52 +118,58 @@ def fit(
     out: str | Path | None = None,
     progress: bool = True,
     accept_changes: bool = False,
+    allow_remote: bool = False,
     **settings: Any,
 ) -> Run:
-    """Trains on some classes of `data`, selects on others, judges on classes never seen.
+    """Trains on some classes of `data`, selects on others, evaluates on classes never seen.
 
     `data`: what the command line takes (a folder, table, .npz or name), a list of these (domains
-    of one model), {"name": ...} with further values, any data set of (picture, label), a list of
+    of one model), {"name": ...} with further values, any data set of (image, label), a list of
     (path, label), a datasets.Dataset, or (features, labels). `settings`: every key of a config
-    (docs/training.md); a method with values is {"name": "samples_per_class", "per_class": 4};
+    (docs/training.md); a method with values is {"name": "m_per_class", "per_class": 4};
     network, loss, miner, sampler, protocol, regularizers and metrics also take objects. `out`: the
-    run's folder; the same call goes on where it was stopped.
+    run's folder; the same call goes on where it was stopped. `allow_remote`: a table on this disk
+    may name files elsewhere.
     """
     values, objects = named(settings)
     if isinstance(data, str | Path):
         values["data"] = find_data.data_table(str(data))
     elif isinstance(data, Mapping):
         values["data"] = dict(data)
-    elif isinstance(data, list) and data and all(isinstance(each, str | Path) for each in data):
+    elif _are_domains(data):
         values["data"] = find_data.domains_table([str(each) for each in data])
     else:
         dataset = as_dataset(data)
-        name = outside.object_name(data)
+        name = custom_components.object_name(data)
         values["data"], objects[name] = {"name": name}, dataset
-    with outside.holding(objects):
-        made = runs.fit(
+    custom_components.trust(values)
+    with custom_components.known_objects(objects), uris.remote_rows(allow_remote):
+        finished = runs.run_config(
             configs.make(values),
             Path(out) if out is not None else None,
             command="unseen.fit in Python",
             show=Shown() if progress else None,
             accept_changes=accept_changes,
         )
-    return Run(made.path, objects)
+    return Run(finished.path, objects, allow_remote)
 
 
 def load(run: str | Path, *, network: Any = None, trust: bool = False) -> Trained:
     """A trained run, ready for use. network: the object it was trained with, if it was one. trust:
-    parts it names may come from anywhere (they run their code)."""
+    the code that the run names may run, whoever wrote it."""
     objects = {}
     if network is not None:
         name = configs.load(RunFolder(Path(run)).checked("config.toml"))["network"]
         objects[name] = network
-    with outside.holding(objects), outside.trusted() if trust else nullcontext():
+    with (
+        custom_components.known_objects(objects),
+        custom_components.trusted() if trust else nullcontext(),
+    ):
         return Trained.open(run)
 
 
 def compare(first: str | Path | Run, second: str | Path | Run) -> Pair:
-    """Two runs on the same queries, paired: `verdict` says in words which is better."""
+    """Two runs on the same queries, paired: `conclusion` says in words which is better."""
     return compare_runs(_path(first), _path(second))
 
 
@@ -165,8 +182,16 @@ def diagnose(run: str | Path | Run, also: Sequence[Any] = ()) -> dict[str, Any]:
 def study(plan: str | Path | Mapping[str, Any], out: str | Path, **how: Any) -> Results:
     """Many runs under one protocol: a TOML file or its values; `how` as in `Study.run`. Finished
     runs are never repeated."""
-    made = plans.make(dict(plan)) if isinstance(plan, Mapping) else plans.load(Path(plan))
-    return Study(made).run(Path(out), **how)
+    if isinstance(plan, Mapping):
+        custom_components.trust(dict(plan))
+        return Study(plans.make(dict(plan))).run(Path(out), **how)
+    return Study(plans.load(Path(plan))).run(Path(out), **how)
+
+
+def _are_domains(data: Any) -> bool:
+    """Whether data is a list of folders, tables or names, not of single images."""
+    are_words = isinstance(data, list) and all(isinstance(each, str | Path) for each in data)
+    return are_words and bool(data) and not all(is_image(Path(each).name) for each in data)
 
 
 def _path(run: str | Path | Run) -> Path:
@@ -177,26 +202,36 @@ def named(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Settings with the name of each object in its place, and the objects by their names."""
     objects: dict[str, Any] = {}
 
-    def name(part: Any) -> Any:
-        if part is None or isinstance(part, str | dict):
-            return part
-        word = outside.object_name(part)
-        objects[word] = part
+    def name(component: Any) -> Any:
+        if component is None or isinstance(component, str | dict):
+            return component
+        word = custom_components.object_name(component)
+        objects[word] = component
         return word
 
     values = dict(settings)
     for key in _PARTS:
-        if key in values:
+        if key == "loss" and isinstance(values.get(key), list):
+            pairs = [_weighted(component) for component in values[key]]
+            values[key] = {"name": [name(component) for _, component in pairs]}
+            values[key] |= {"weights": [1.0 if weight is None else weight for weight, _ in pairs]}
+        elif key in values:
             values[key] = name(values[key])
     for key in _LISTS:
         if isinstance(values.get(key), list | tuple):
-            values[key] = [_weighted(part, name) for part in values[key]]
+            pairs = [_weighted(component) for component in values[key]]
+            values[key] = [
+                name(component) if weight is None else {"name": name(component), "weight": weight}
+                for weight, component in pairs
+            ]
     return values, objects
 
 
-def _weighted(part: Any, name: Any) -> Any:
-    """A regularizer may come with its weight: (0.1, my_regularizer)."""
-    if isinstance(part, tuple):
-        weight, inner = part
-        return {"name": name(inner), "weight": float(weight)}
-    return name(part)
+def _weighted(component: Any) -> tuple[float | None, Any]:
+    """A loss or a regularizer may come with its weight: (0.1, my_loss) or (my_loss, 0.1)."""
+    if not isinstance(component, tuple):
+        return None, component
+    weights = [each for each in component if isinstance(each, int | float)]
+    if len(component) != 2 or len(weights) != 1:
+        raise ValueError(f"a part with its weight is (0.1, part), got {component!r}")
+    return float(weights[0]), component[component[0] is weights[0]]

@@ -19,38 +19,42 @@ from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from unseen import assemble, catalogue, outside
-from unseen.config import SettledConfig
-from unseen.config_tables import Head as HeadTable
-from unseen.config_tables import Optimising, Part, Scheduling
-from unseen.contracts import Annotations
+from unseen.config import build
+from unseen.config.schema import ResolvedConfig
+from unseen.config.tables import Component, OptimizerSettings, RelevanceSettings, ScheduleSettings
+from unseen.config.tables import Head as HeadTable
+from unseen.core import custom_components, registry
+from unseen.core.contracts import Annotations
 from unseen.data.base import Described
-from unseen.data.own.given import GivenFeatures
-from unseen.data.pictures.loader import training_batches
-from unseen.experiment.trained import Trained
-from unseen.neighbours.nearest import nearest
-from unseen.neighbours.space import make_space, precise, to_sphere
-from unseen.networks.backbone import FEATURES, OWN
-from unseen.networks.head import Head
-from unseen.networks.network import EmbeddingNetwork
+from unseen.data.images.loader import training_batches
+from unseen.data.in_memory.user_data import UserFeatures
+from unseen.models.backbone import FEATURES, OWN
+from unseen.models.head import Head
+from unseen.models.network import EmbeddingNetwork
+from unseen.neighbors.nearest import nearest
+from unseen.neighbors.space import make_space, precise, to_sphere
+from unseen.runs.trained_run import Trained
 
-SETTLED: dict[str, Any] = {  # a plain head, trained by Adam at a constant rate
+RESOLVED: dict[str, Any] = {  # a plain head, trained by Adam at a constant rate
     "device": "cpu",
     "threads": 1,
     "workers": 0,
+    "cpu_processes": 1,
     "weights": None,
     "pooling": OWN,
+    "depth": "whole",
     "freeze_until": None,
-    "views": 0,
+    "cached_augmentations": 0,
     "head": HeadTable(start="default"),
-    "picture_size": None,
+    "image_size": None,
     "transform": None,
     "miner": None,
     "weight_decay": 0.0,
-    "optimiser": Optimising(name="adam"),
-    "schedule": Scheduling(name="constant"),
-    "validation_share": 0.5,
-    "normalise": True,
+    "optimizer": OptimizerSettings(name="adam"),
+    "schedule": ScheduleSettings(name="constant"),
+    "validation_fraction": 0.5,
+    "normalize": True,
+    "relevance": RelevanceSettings(kind="labels"),
 }
 
 
@@ -82,8 +86,8 @@ class MetricLearner(TransformerMixin, ClassifierMixin, BaseEstimator):
         """The head of a run trained on features, with the items `predict` compares with."""
         trained = Trained.open(str(run))
         if trained.transform is not None:
-            raise ValueError(f"{run} was trained on pictures: unseen.load(RUN).embed takes those")
-        made = cls(trained.config.loss.name, trained.network.embedding_size)
+            raise ValueError(f"{run} was trained on images: unseen.load(RUN).embed takes those")
+        made = cls(trained.config.loss_name, trained.network.embedding_size)
         x, y = validate_data(made, X, y, dtype=np.float32)
         made.head_, made.mean_, made.scale_ = trained.vectors, np.float32(0), np.float32(1)
         made.classes_, made._labels = np.unique(y, return_inverse=True)
@@ -94,6 +98,7 @@ class MetricLearner(TransformerMixin, ClassifierMixin, BaseEstimator):
         """Trains the head on features X [n, D] with classes y [n]."""
         x, y = validate_data(self, X, y, dtype=np.float32, ensure_min_samples=2)
         check_classification_targets(y)
+        custom_components.trust(self.loss)
         self.classes_, self._labels = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"fit needs at least 2 classes, got {len(self.classes_)} class")
@@ -114,31 +119,31 @@ class MetricLearner(TransformerMixin, ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
         """The class of the nearest item that was fitted."""
-        asked = torch.from_numpy(self.transform(X))
-        with precise(asked.device):
-            _, found = nearest(make_space(asked, torch.from_numpy(self._items)), 1)
-        classes: NDArray[Any] = self.classes_[self._labels[found[:, 0].numpy()]]
+        request = torch.from_numpy(self.transform(X))
+        with precise(request.device):
+            _, result = nearest(make_space(request, torch.from_numpy(self._items)), 1)
+        classes: NDArray[Any] = self.classes_[self._labels[result[:, 0].numpy()]]
         return classes
 
     def _trained(self, x: torch.Tensor) -> Head:
-        """By the assembly of every run, without a folder, a split or a selection."""
+        """By the build of every run, without a folder, a split or a selection."""
         labels, size = self._labels.astype(np.int64), self._batch_size(len(x))
-        name = self.loss if isinstance(self.loss, str) else outside.object_name(self.loss)
-        config = SettledConfig(
-            **SETTLED,
+        name = self.loss if isinstance(self.loss, str) else custom_components.object_name(self.loss)
+        config = ResolvedConfig(
+            **RESOLVED,
             seed=int(self.random_state),
             backbone=f"{FEATURES}{x.shape[1]}",
             embedding_size=self.embedding_size,
-            sampler=Part.model_validate({"name": "samples_per_class", "per_class": self.per_class}),
-            loss=Part.model_validate({"name": name} | self._rate(name)),
+            sampler=Component.model_validate({"name": "m_per_class", "per_class": self.per_class}),
+            loss=Component.model_validate({"name": name} | self._rate(name)),
             batch_size=size,
             epochs=max(1, self.epochs),
             lr=self.lr,
         )
-        dataset = GivenFeatures(x.numpy(), Described(labels, self._names(), None, Annotations()))
-        with outside.holding({name: self.loss}):
-            sampler = assemble.sampler(config, np.arange(len(x)), labels)
-            made = assemble.assemble(config, len(self.classes_), len(sampler))
+        dataset = UserFeatures(x.numpy(), Described(labels, self._names(), None, Annotations()))
+        with custom_components.known_objects({name: self.loss}):
+            sampler = build.sampler(config, np.arange(len(x)), labels)
+            made = build.build(config, len(self.classes_), len(sampler))
         every_class = torch.arange(len(self.classes_))
         for epoch in range(self.epochs):
             batches = training_batches(dataset, None, sampler, epoch, config.seed, workers=0)
@@ -148,8 +153,8 @@ class MetricLearner(TransformerMixin, ClassifierMixin, BaseEstimator):
 
     def _rate(self, loss: str) -> dict[str, float]:
         """Class parameters learn at the same rate as the head."""
-        with outside.holding({loss: self.loss}):
-            takes = {p.name for p in catalogue.parameters(catalogue.find("losses", loss))}
+        with custom_components.known_objects({loss: self.loss}):
+            takes = {p.name for p in registry.parameters(registry.find("losses", loss))}
         return {"lr": float(self.lr)} if "lr" in takes else {}
 
     def _names(self) -> list[str]:

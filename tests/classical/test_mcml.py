@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from unseen.classical.mcml import Mcml
-from unseen.tuples import relations
+from unseen.core.tuples import relations
 
 
 def slow(metric: Tensor, x: Tensor, labels: Tensor) -> Tensor:

@@ -18,11 +18,11 @@ from typing import Any
 
 import torch
 
-from unseen import config as configs
-from unseen.cli.mistakes import guarded
 from unseen.cli.train import run
-from unseen.experiment.run_context import prepare
-from unseen.reports import page
+from unseen.cli.user_errors import guarded
+from unseen.config import schema as configs
+from unseen.reports import run_page
+from unseen.runs.prepare import prepare
 from unseen.training.checkpoint import Checkpoints
 
 SETTINGS = [
@@ -46,11 +46,11 @@ def start(place: Path, number: int, lr: str, begin: float) -> int:
         return child
     code = 1
     os.chdir(place)
-    page.write = lambda *_: Path("left out")
+    run_page.write = lambda *_: Path("left out")
     try:
-        with (place / f"told{number}").open("w") as told:
-            sys.stderr = told
-            os.dup2(told.fileno(), 2)
+        with (place / f"told{number}").open("w") as message:
+            sys.stderr = message
+            os.dup2(message.fileno(), 2)
             time.sleep(max(0.0, begin - time.monotonic()))
             with contextlib.redirect_stdout(io.StringIO()):
                 config = configs.make(configs.override({}, [*SETTINGS, f"lr={lr}"]))
@@ -71,12 +71,12 @@ def double_start(place: Path) -> dict[str, Any]:
     for folder in sorted((place / "runs").iterdir()):
         state = Checkpoints(folder / "checkpoint").newest(print)
         assert state is not None
-        used = state["trainer"]["descent"]["optimiser"]["param_groups"][0]["lr"]
+        used = state["trainer"]["scheduled_optimizer"]["optimizer"]["param_groups"][0]["lr"]
         finished = json.loads((folder / "manifest.json").read_text())["finished"]
         assert finished, f"{folder} is not finished"
         rates[folder.name] = [configs.load(folder / "config.toml")["lr"], used]
-    told = [(place / f"told{number}").read_text() for number in range(len(RATES))]
-    return {"codes": codes, "rates": rates, "told": told}
+    message = [(place / f"told{number}").read_text() for number in range(len(RATES))]
+    return {"codes": codes, "rates": rates, "told": message}
 
 
 if __name__ == "__main__":

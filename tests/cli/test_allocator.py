@@ -7,15 +7,18 @@ import sys
 
 import pytest
 
+from tests.conftest import CANNOT
 from unseen.cli import allocator
 
 
 def test_glibc_understands_it() -> None:
     if platform.libc_ver()[0] != "glibc":
-        pytest.skip("another C library")
+        pytest.skip(f"{CANNOT}: another C library")
     code = "from unseen.cli.allocator import keep_freed_memory; print(keep_freed_memory())"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == "True"  # in a process of its own: it cannot be taken back
+    message = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert message.stdout.strip() == "True"  # in a process of its own: it cannot be taken back
 
 
 def test_another_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -131,13 +131,13 @@ def unseen(monkeypatch: pytest.MonkeyPatch, encoding: str, *words: str) -> tuple
 def test_a_catalogue_can_be_searched(monkeypatch: pytest.MonkeyPatch, encoding: str) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     _, text, _ = unseen(monkeypatch, encoding, "catalogue", "losses")
-    found = [line for line in text.splitlines() if line.startswith("generalized_lifted ")]
-    assert len(found) == 1
-    assert "https://arxiv.org/abs/1703.07737" in found[0]
-    assert "penalty=squared" in found[0]
+    result = [line for line in text.splitlines() if line.startswith("generalized_lifted ")]
+    assert len(result) == 1
+    assert "https://arxiv.org/abs/1703.07737" in result[0]
+    assert "penalty=squared" in result[0]
 
 
-def test_a_name_that_cannot_be_written_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_cannot_be_written_is_message(monkeypatch: pytest.MonkeyPatch) -> None:
     code, _, errors = unseen(monkeypatch, "utf-8", "train", "/no/such/\udce9.csv")
     assert code == 2
     assert errors == "unseen: no such file: /no/such/\\udce9.csv\n"

@@ -12,7 +12,7 @@ from PIL import Image
 
 from unseen.cli import main
 from unseen.data.folder import Folder
-from unseen.data.pictures import item_digests
+from unseen.data.images import item_digests
 
 
 def unseen(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -39,8 +39,15 @@ def photos(tmp_path: Path) -> Path:
 def test_check_a_clean_folder(capsys: pytest.CaptureFixture[str], photos: Path) -> None:
     code, text, _ = unseen(capsys, "data", "check", str(photos))
     assert code == 0
-    assert "32 files, 32 usable, 8 classes" in text
-    assert "samples_per_class" in text
+    assert "32 files, 32 usable, 8 classes (class 0, class 1, class 2 and 5 more)\n" in text
+    assert "m_per_class" in text
+    for folder in (photos / "a" / "b" / "fox", photos / "class 0"):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "broken.jpg").write_text("no image")
+    code, text, _ = unseen(capsys, "data", "check", str(photos))
+    assert code == 1
+    assert "34 files, 32 usable, 8 classes (class 0, class 1, class 2 and 5 more)\n" in text
+    assert "1 class has only files that cannot be read, and does not count: a/b/fox" in text
 
 
 def test_check_reads_every_file_anew(
@@ -58,7 +65,7 @@ def test_check_reads_every_file_anew(
 def test_check_names_what_is_wrong(
     capsys: pytest.CaptureFixture[str], photos: Path, tmp_path: Path
 ) -> None:
-    (photos / "class 0" / "bad.jpg").write_text("no picture")
+    (photos / "class 0" / "bad.jpg").write_text("no image")
     cut = photos / "class 1" / "0.png"
     cut.write_bytes(cut.read_bytes()[:800])
     for c in range(8):  # in every class: on both sides, whatever the split
@@ -73,11 +80,11 @@ def test_check_names_what_is_wrong(
     assert "clean.csv` trains on them" in text
     assert fix.read_text().startswith("path,label")
     code, text, _ = unseen(capsys, "data", "check", str(photos), "--json")
-    told = json.loads(text)
+    message = json.loads(text)
     assert code == 1
-    assert told["files"] == 41
-    assert told["usable"] == 39
-    assert len(told["exact_copies_across_split"]) == 1
+    assert message["files"] == 41
+    assert message["usable"] == 39
+    assert len(message["exact_copies_across_split"]) == 1
 
 
 def test_harmless_copies_are_named_too(capsys: pytest.CaptureFixture[str], photos: Path) -> None:
@@ -85,7 +92,7 @@ def test_harmless_copies_are_named_too(capsys: pytest.CaptureFixture[str], photo
     twin.write_bytes((photos / "class 2" / "2.png").read_bytes())
     code, text, _ = unseen(capsys, "data", "check", str(photos))
     assert code == 0
-    assert "1 group of 2 pictures" in text
+    assert "1 group of 2 images" in text
     assert "twin.png" in text
 
 
@@ -112,10 +119,10 @@ def test_check_without_enough_classes_for_a_split(
     assert "20 files" in text
 
 
-def test_check_needs_pictures(capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, told = unseen(capsys, "data", "check", "glyphs", "data.max_classes=10")
+def test_check_needs_images(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, message = unseen(capsys, "data", "check", "glyphs", "data.max_classes=10")
     assert code == 2
-    assert "no picture files" in told
+    assert "no image files" in message
 
 
 @pytest.mark.parametrize("transform", ["base", "density"])
@@ -123,19 +130,21 @@ def test_show_writes_a_sheet(
     capsys: pytest.CaptureFixture[str], photos: Path, tmp_path: Path, transform: str
 ) -> None:
     out = tmp_path / "sheet.png"
-    words = ["--transform", transform, "--out", str(out), "--pictures", "2", "--views", "3"]
+    words = [f"transform={transform}", "--out", str(out), "--images", "2"]
     code, text, _ = unseen(capsys, "data", "show", str(photos), *words)
     assert code == 0, text
     assert "at 224 pixels" in text
     with Image.open(out) as sheet:
-        assert sheet.size == (5 * (224 + 6) + 6, 16 + 2 * (224 + 16 + 6))
-        judged = np.asarray(sheet)[16 + 112, 6 + 230 + 112]  # the middle of the first judged one
-    with Image.open(photos / "class 0" / "0.png") as picture:
-        middle = np.asarray(picture.convert("RGB"))[48, 64]
-    assert np.abs(judged.astype(int) - middle).max() < 12
-    code, _, told = unseen(capsys, "data", "show", str(photos), "--transform", "bsae")
+        assert sheet.size == (8 * (224 + 6) + 6, 16 + 2 * (224 + 16 + 6))
+        evaluated = np.asarray(sheet)[
+            16 + 112, 6 + 230 + 112
+        ]  # the middle of the first evaluated one
+    with Image.open(photos / "class 0" / "0.png") as image:
+        middle = np.asarray(image.convert("RGB"))[48, 64]
+    assert np.abs(evaluated.astype(int) - middle).max() < 12
+    code, _, message = unseen(capsys, "data", "show", str(photos), "transform=bsae")
     assert code == 2
-    assert "transform must be one of" in told
+    assert "transform must be one of" in message
 
 
 def test_pack_check_and_train(
@@ -145,7 +154,7 @@ def test_pack_check_and_train(
     words = ["data", "pack", str(photos), "--short-side", "64", "--out", str(out)]
     code, text, _ = unseen(capsys, *words)
     assert code == 0, text
-    assert "32 pictures in" in text
+    assert "32 images in" in text
     assert "as JPEG" in text
     assert unseen(capsys, *words)[0] == 0  # complete already
     assert unseen(capsys, "data", "check", str(out))[0] == 0

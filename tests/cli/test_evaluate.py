@@ -36,54 +36,73 @@ def foreign(tmp_path: Path) -> list[str]:
     embeddings = rng.normal(size=(10, 8))[labels] + 0.2 * rng.normal(size=(120, 8))
     np.save(tmp_path / "x.npy", embeddings.astype(np.float32))
     np.save(tmp_path / "y.npy", np.array([f"class {label}" for label in labels]))
-    return ["--embeddings", str(tmp_path / "x.npy"), "--labels", str(tmp_path / "y.npy")]
+    return [str(tmp_path / "x.npy"), "--labels", str(tmp_path / "y.npy")]
 
 
 def test_embeddings_of_any_model(capsys: pytest.CaptureFixture[str], foreign: list[str]) -> None:
-    code, text, _ = unseen(capsys, "evaluate", *foreign)
+    code, text, _ = unseen(capsys, "evaluate", "embeddings", *foreign)
     assert code == 0
     assert "R@1" in text
     assert "120 queries, 120 answers" in text
-    gallery = ["--gallery", foreign[1], "--gallery-labels", foreign[3]]
-    words = [*foreign, *gallery, "--metrics", "recall@1", "--over", "classes", "--no-normalise"]
-    code, text, _ = unseen(capsys, "evaluate", *words)
+    gallery = [foreign[0], "--gallery-labels", foreign[2]]
+    words = [*foreign, *gallery, "--metrics", "recall@1", "--over", "classes", "--no-normalize"]
+    code, text, _ = unseen(capsys, "evaluate", "embeddings", *words)
     assert code == 0
     assert "100.0" in text
     assert "interval over classes" in " ".join(text.split())
 
 
+def test_rows_that_are_not_finite_and_labels_that_ask_nothing(
+    capsys: pytest.CaptureFixture[str], foreign: list[str]
+) -> None:
+    np.save(foreign[2], np.arange(120))
+    code, text, _ = unseen(capsys, "evaluate", "embeddings", *foreign, "--metrics", "recall@1,nmi")
+    assert code == 0
+    assert "100" not in text
+    assert "nan: undefined, no item has another of its class" in text
+    embeddings = np.load(foreign[0])
+    embeddings[7, 3] = np.nan
+    np.save(foreign[0], embeddings)
+    code, _, text = unseen(capsys, "evaluate", "embeddings", *foreign)
+    assert (code, text.count("\n")) == (2, 1)
+    assert "1 of 120 rows hold NaN or infinity (rows 7)" in text
+
+
 def test_an_estimate_from_some_queries(
     capsys: pytest.CaptureFixture[str], foreign: list[str]
 ) -> None:
-    code, out, _ = unseen(capsys, "evaluate", *foreign, "--metrics", "recall@1", "--queries", "30")
+    code, out, _ = unseen(
+        capsys, "evaluate", "embeddings", *foreign, "--metrics", "recall@1", "--sample", "30"
+    )
     assert code == 0
     assert "estimated from 30 of 120 queries" in out
     assert "30 queries, 120 answers" in out
-    code, _, err = unseen(capsys, "evaluate", *foreign, "--queries", "30", "--approximate")
+    code, _, err = unseen(
+        capsys, "evaluate", "embeddings", *foreign, "--sample", "30", "--approximate"
+    )
     assert code != 0
-    assert "--queries goes without --approximate" in err
+    assert "--sample goes without --approximate" in err
 
 
 def test_through_an_index(capsys: pytest.CaptureFixture[str], foreign: list[str]) -> None:
-    pytest.importorskip("faiss")
     words = [*foreign, "--approximate", "--metrics", "recall@1"]
-    code, text, _ = unseen(capsys, "evaluate", *words)
+    code, text, _ = unseen(capsys, "evaluate", "embeddings", *words)
     assert code == 0
     assert "R@1 about" in text
     assert "finds the true nearest neighbour of 100.0% of 120 queries" in text
 
 
 def test_mistakes_get_one_line(capsys: pytest.CaptureFixture[str], foreign: list[str]) -> None:
-    for words, told in (
-        ([], "give a run's folder, or --embeddings"),
-        (foreign[:2], "holds no labels: --labels FILE says where they are"),
-        ([*foreign, "--gallery", foreign[1]], "holds no labels: --gallery-labels FILE"),
+    for words, message in (
+        ([], "Missing argument"),
+        (foreign[:1], "holds no labels: --labels FILE says where they are"),
+        ([*foreign, foreign[0]], "holds no labels: --gallery-labels FILE"),
         ([*foreign, "--metrics", "recal@1"], "unknown metric 'recal'"),
         ([*foreign, "--over", "weeks"], "--over must be queries or classes, got weeks"),
     ):
-        code, _, errors = unseen(capsys, "evaluate", *words)
+        code, _, errors = unseen(capsys, "evaluate", "embeddings", *words)
         assert code == 2
-        assert told in errors
+        assert message in errors
 
 
 def test_layers_diagnose_compare(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -91,14 +110,16 @@ def test_layers_diagnose_compare(capsys: pytest.CaptureFixture[str], tmp_path: P
         words = [*TINY, f"loss={name}", "--out", str(tmp_path / name)]
         assert unseen(capsys, "train", "glyphs", *words)[0] == 0
     run = str(tmp_path / "margin")
-    code, text, _ = unseen(capsys, "evaluate", run, "--layers", "stage2,pooled")
+    code, text, _ = unseen(capsys, "evaluate", "run", run, "--layers", "stage2,pooled")
     assert code == 0
     assert "stage2" in text
-    code, text, _ = unseen(capsys, "diagnose", run)
+    code, text, _ = unseen(capsys, "inspect", "diagnose", run)
     assert code == 0
     assert "Recall@1 is" in text
     page = tmp_path / "changed.html"
-    code, text, _ = unseen(capsys, "compare", run, str(tmp_path / "triplet"), "--html", str(page))
+    code, text, _ = unseen(
+        capsys, "evaluate", "compare", run, str(tmp_path / "triplet"), "--html", str(page)
+    )
     assert code == 0
     assert "interval" in text
     assert page.exists()

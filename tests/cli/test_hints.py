@@ -12,7 +12,7 @@ COMMAND = re.compile(rf"unseen (?:{'|'.join(COMMANDS)})(?: [\w./-]+)* $")
 
 def unquoted(source: str) -> list[str]:
     """F-strings that put a value after a command as it is."""
-    found = []
+    result = []
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.JoinedStr):
             continue
@@ -21,8 +21,8 @@ def unquoted(source: str) -> list[str]:
             if isinstance(part, ast.Constant):
                 before += str(part.value)
             elif COMMAND.search(before) and "shlex" not in ast.unparse(part):
-                found.append(ast.unparse(node))
-    return found
+                result.append(ast.unparse(node))
+    return result
 
 
 def test_what_follows_a_command_is_quoted() -> None:
@@ -31,4 +31,4 @@ def test_what_follows_a_command_is_quoted() -> None:
     assert not unquoted('f"Next: unseen train {shlex.quote(str(out))}"')
     sources = sorted(PACKAGE.rglob("*.py"))
     assert sources
-    assert {path.name: told for path in sources if (told := unquoted(path.read_text()))} == {}
+    assert {path.name: message for path in sources if (message := unquoted(path.read_text()))} == {}

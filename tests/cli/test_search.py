@@ -1,6 +1,8 @@
 """From a run to answers with commands alone; mistakes get one line."""
 
 import json
+import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -9,8 +11,9 @@ import pytest
 from PIL import Image
 
 from unseen.cli import cluster, main
-from unseen.evaluation.given import read_items
-from unseen.experiment.calibration import why_impossible
+from unseen.evaluation.user_embeddings import read_items
+from unseen.runs.calibrate_run import why_impossible
+from unseen.training.manifest import VERSION
 from unseen.training.run_folder import RunFolder
 
 TINY = [
@@ -56,7 +59,8 @@ def test_from_a_run_to_an_answer(
     assert unseen(capsys, "train", "glyphs", *TINY, "--out", run)[0] == 0
     code, text, _ = unseen(capsys, "embed", run, photos, "--out", tmp_path / "x.npz")
     assert code == 0
-    assert text == f"9 vectors of 16 numbers: {tmp_path / 'x.npz'}\n"
+    result = "3 labels (kind 0, kind 1, kind 2)"
+    assert text == f"{result}\n9 vectors of 16 numbers: {tmp_path / 'x.npz'}\n"
     with np.load(tmp_path / "x.npz") as arrays:
         assert arrays["vectors"].shape == (9, 16)
         assert arrays["labels"].tolist()[0] == "kind 0"
@@ -68,9 +72,21 @@ def test_from_a_run_to_an_answer(
         assert items.labels is not None
         assert items.labels[0] == "kind 0"
 
+    shutil.copytree(photos, tmp_path / "nested" / "old")
+    shutil.copytree(photos, tmp_path / "nested" / "new")
+    deep = ("index", "build", run, tmp_path / "nested", "--out")
+    code, text, _ = unseen(capsys, *deep, tmp_path / "deep.index")
+    assert code == 0
+    assert text.startswith("6 labels (new/kind 0, new/kind 1, new/kind 2 and 3 more)\n")
+    assert "--levels 1 takes the 2 folders of the first level (new, old)" in text
+    assert "different classes: kind 0 (new/kind 0, old/kind 0), kind 1" in text
+    code, text, _ = unseen(capsys, *deep, tmp_path / "one.index", "--levels", "1")
+    assert text.startswith("2 labels (new, old)\nadded 18;")
+
     code, text, _ = unseen(capsys, "index", "build", run, photos / "kind 0", "--out", index)
     assert code == 0
-    assert "holds 3 pictures" in text
+    assert text.startswith("0 labels; 3 images have none\n")
+    assert "holds 3 images" in text
     code, text, _ = unseen(capsys, "index", "add", index, photos)
     assert "added 6, 3 were there" in text
     query = photos / "kind 2" / "1.jpg"
@@ -89,7 +105,7 @@ def test_from_a_run_to_an_answer(
     words = ["index", "build", run, tmp_path / "words.jpg", "--out", tmp_path / "empty.index"]
     code, _, errors = unseen(capsys, *words)
     assert (code, "empty.index would be empty" in errors) == (2, True)
-    code, text, _ = unseen(capsys, "refine", run, "--k1", "5", "--k2", "2")
+    code, text, _ = unseen(capsys, "inspect", "refine", run)
     assert code == 0
     assert "R@1" in text
     assert "recall@1" not in text
@@ -109,33 +125,33 @@ def test_from_a_run_to_an_answer(
     assert answer["compared_twice"] == 0  # so few are compared in floats alone
     assert (tmp_path / "a.html").exists()
 
-    assert "removed 2 pictures, 7 stay" in unseen(capsys, "index", "remove", index, query, "1")[1]
+    assert "removed 2 images, 7 stay" in unseen(capsys, "index", "remove", index, query, "1")[1]
     code, text, _ = unseen(capsys, "index", "verify", index)
     assert code == 0
-    assert "7 pictures, all as they were written" in text
+    assert "7 images, all as they were written" in text
     arrays, copy = tmp_path / "arrays", tmp_path / "copy.index"
     words = ["index", "export", index, "--to", "npy", "--out", arrays]
-    assert f"7 pictures of {index}: {arrays}" in unseen(capsys, *words)[1]
+    assert f"7 images of {index}: {arrays}" in unseen(capsys, *words)[1]
     assert "exists already" in unseen(capsys, *words)[2]
     words = ["index", "import", arrays, "--from", "npy", "--out", copy]
-    assert f"{copy} holds 7 pictures" in unseen(capsys, *words)[1]
+    assert f"{copy} holds 7 images" in unseen(capsys, *words)[1]
     code, _, errors = unseen(capsys, "index", "import", "none", "--from", "npy", "--out", copy)
     assert (code, "no such file or folder: none" in errors) == (2, True)
     code, text, _ = unseen(capsys, "index", "upgrade", index, "--run", run)
-    assert (code, f"{index} is of {run}; 0 of its vectors are mapped" in text) == (0, True)
+    assert (code, f"{index} is of {run}; 0 of its vectors are compatible" in text) == (0, True)
     code, text, _ = unseen(capsys, "index", "update", index, photos)
     assert code == 0
     assert "added 2" in text
     code, text, _ = unseen(capsys, "index", "rebuild", index)
     assert code == 0
-    assert "holds 9 pictures" in text
+    assert "holds 9 images" in text
 
     small = tmp_path / "small.index"
     words = ("index", "build", run, photos, "--precision", "int8", "--out", small)
     assert unseen(capsys, *words)[0] == 0
     code, text, _ = unseen(capsys, "index", "info", small)
     assert code == 0
-    assert "9 pictures, 3 labels" in text
+    assert "9 images, 3 labels" in text
     assert "16 numbers in int8" in text
     assert "finds all of the nearest by what is kept" in text
     code, text, _ = unseen(
@@ -151,13 +167,15 @@ def test_from_a_run_to_an_answer(
 
     pages = tmp_path / "groups"
     monkeypatch.setattr(cluster, "NAMED", 1)
-    code, text, _ = unseen(capsys, "cluster", index, "--groups", "3", "--out", pages)
+    code, text, _ = unseen(capsys, "index", "cluster", index, "--groups", "3", "--out", pages)
     assert code == 0
     assert "3 groups" in text
     assert f"  ... and 2 more groups, all in {pages / 'groups.csv'}\n" in text
     assert (pages / "group-003.html").exists()
     assert len((pages / "groups.csv").read_text().splitlines()) == 10
-    code, text, _ = unseen(capsys, "cluster", index, "--density", "--out", pages)
+    code, text, _ = unseen(
+        capsys, "index", "cluster", index, "--link", "calibrated", "--out", pages
+    )
     assert code == 0
 
     vectors = next(index.rglob("vectors.npy"))
@@ -174,6 +192,18 @@ def test_from_a_run_to_an_answer(
     assert unseen(capsys, "index", "verify", index)[0] == 0
     assert "nothing to repair" in unseen(capsys, "index", "repair", index)[1]
 
+    smaller, replaced = sorted(photos.glob("kind */0.jpg"), key=lambda file: file.stat().st_size)[
+        :2
+    ]
+    before, content = replaced.stat(), replaced.read_bytes()
+    replaced.write_bytes(smaller.read_bytes().ljust(before.st_size, b"x"))
+    os.utime(replaced, ns=(before.st_atime_ns, before.st_mtime_ns))
+    code, text, _ = unseen(capsys, "index", "verify", index)
+    assert (code, "1 images are not what was embedded" in text) == (1, True)
+    assert "renewed 1" in unseen(capsys, "index", "update", index, "--thorough")[1]
+    assert unseen(capsys, "index", "verify", index, "--thorough")[0] == 0
+    replaced.write_bytes(content)
+
 
 def test_embed_leaves_out_what_cannot_be_read(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, photos: Path
@@ -187,7 +217,7 @@ def test_embed_leaves_out_what_cannot_be_read(
     (broken / "0.jpg").write_bytes(whole[: len(whole) // 2])
     code, text, _ = unseen(capsys, "embed", run, broken, photos / "kind 1", "--out", out)
     assert code == 0
-    assert text.splitlines()[0].endswith("x.npz, 7 files left out")
+    assert text.splitlines()[1].endswith("x.npz, 7 files left out")
     assert f"left out: {broken / '0.jpg'} (the file ends too early)\n" in text
     assert text.endswith("  and 2 more that cannot be read\n")
     with np.load(out) as arrays:
@@ -197,7 +227,7 @@ def test_embed_leaves_out_what_cannot_be_read(
     assert unseen(capsys, "embed", run, photos / "kind 1", "--out", tmp_path / "x.npy")[0] == 0
     assert np.array_equal(np.load(tmp_path / "x.npy"), vectors)
     assert unseen(capsys, "embed", run, photos, "--out", out)[0] == 0
-    code, text, _ = unseen(capsys, "evaluate", "--embeddings", out)
+    code, text, _ = unseen(capsys, "evaluate", "embeddings", out)
     assert code == 0
     assert "R@1" in text
     code, _, errors = unseen(capsys, "embed", run, broken, "--out", tmp_path / "x.txt")
@@ -205,6 +235,32 @@ def test_embed_leaves_out_what_cannot_be_read(
     code, _, errors = unseen(capsys, "embed", run, broken, "--out", out)
     assert code == 2
     assert "none of the 7 files can be read" in errors
+
+
+@pytest.mark.parametrize("words", [("index", "build"), ("embed",), ("embed", "shards")])
+def test_labels_that_no_readable_image_has_do_not_count(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, photos: Path, words: tuple[str, ...]
+) -> None:
+    """As `data check` and `train` say it of classes."""
+    run, broken = tmp_path / "run", tmp_path / "broken"
+    assert unseen(capsys, "train", "glyphs", *TINY, "--out", run)[0] == 0
+    shutil.copytree(photos, broken)
+    (broken / "phantom").mkdir()
+    for file in (broken / "phantom" / "0.jpg", broken / "kind 1" / "broken.jpg"):
+        file.write_text("words")
+    out = tmp_path / {"index": "x.index", "embed": "x.npz"}[words[0]]
+    if words[1:] == ("shards",):
+        words, out = words[:1], tmp_path / "folder"
+        out.mkdir()
+    code, text, _ = unseen(capsys, *words, run, broken, "--out", out)
+    assert code == 0
+    assert text.startswith("4 labels (kind 0, kind 1, kind 2 and 1 more)\n")
+    message = "1 class has only files that cannot be read, and does not count: phantom\n"
+    assert text.endswith(f"  {message}")
+    if words[0] == "index":
+        code, text, _ = unseen(capsys, "index", "add", out, broken)
+        assert "added 0, 9 were there" in text
+        assert text.endswith(f"  {message}")
 
 
 def test_mistakes_get_one_line(
@@ -223,14 +279,14 @@ def test_mistakes_get_one_line(
         assert "Traceback" not in errors
 
 
-def test_who_cannot_calibrate_is_not_told_to(tmp_path: Path) -> None:
+def test_who_cannot_calibrate_is_not_message_to(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
-    told = (
+    message = (
         "the run kept 2 classes aside, `unseen calibrate` needs 3: train with a larger "
-        "validation_share, or on more classes"
+        "validation_fraction, or on more classes"
     )
-    for classes, reason in ((2, told), (3, None)):
+    for classes, reason in ((2, message), (3, None)):
         run.file("manifest.json").write_text(
-            json.dumps({"data": {"split": {"validation_classes": classes}}})
+            json.dumps({"data": {"split": {"validation_classes": classes}}, "version": VERSION})
         )
         assert why_impossible(run) == reason

@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from unseen import config as configs
 from unseen.cli.train import run
-from unseen.experiment.claim import claimed
-from unseen.experiment.run import begin, train_and_judge
-from unseen.experiment.run_context import RunContext, as_stored, prepare, stored_config
-from unseen.files import InUseError
+from unseen.config import schema as configs
+from unseen.core.files import InUseError
+from unseen.core.reason import Reason
+from unseen.runs.claim_folder import claimed
+from unseen.runs.prepare import RunContext, as_stored, prepare, stored_config
+from unseen.runs.run import begin, train_and_evaluate
 from unseen.training.run_folder import RunFolder
 
 HERE = Path(__file__).parent
@@ -74,7 +75,7 @@ def test_the_same_run_is_refused_while_it_trains(named: bool, held: ExitStack) -
     with pytest.raises(InUseError, match=f"by process {os.getpid()} on .* since"):
         claimed(setting_of(), out, held)
     with pytest.raises(InUseError):
-        train_and_judge(setting_of(), out or Path("runs/glyphs-multi_similarity-seed0"), "test")
+        train_and_evaluate(setting_of(), out or Path("runs/glyphs-multi_similarity-seed0"), "test")
 
 
 def test_a_folder_that_was_refused_a_value_is_free_again(held: ExitStack) -> None:
@@ -85,7 +86,7 @@ def test_a_folder_that_was_refused_a_value_is_free_again(held: ExitStack) -> Non
 
 
 @pytest.mark.slow
-def test_trainings_started_together_share_nothing(tmp_path: Path) -> None:
+def test_trainings_started_together_fraction_nothing(tmp_path: Path) -> None:
     paths = [str(HERE.parent.parent), os.environ.get("PYTHONPATH", "")]
     more = {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(HERE / "double_starts.py"), str(tmp_path), "25"]
@@ -94,19 +95,19 @@ def test_trainings_started_together_share_nothing(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     for line in done.stdout.splitlines():
-        found = json.loads(line)
-        (low, low_used), (high, high_used) = sorted(found["rates"].values())
+        result = json.loads(line)
+        (low, low_used), (high, high_used) = sorted(result["rates"].values())
         assert (low, high) == (0.001, 0.002)
         assert high_used == 2 * low_used, "each folder's config is that of its training"
-        assert found["codes"][1] == 0
-        for code, told in zip(found["codes"], found["told"], strict=True):
-            assert code == 0 or (code == 2 and "is being written to by process" in told)
-            assert told.count("\n") <= 1
-        assert found["codes"].count(2) <= 1
+        assert result["codes"][1] == 0
+        for code, message in zip(result["codes"], result["told"], strict=True):
+            assert code == 0 or (code == 2 and "is being written to by process" in message)
+            assert message.count("\n") <= 1
+        assert result["codes"].count(2) <= 1
 
 
 def with_threads(context: RunContext, count: int) -> RunContext:
-    """As if it had been settled on a machine with so many cores."""
+    """As if it had been resolved on a machine with so many cores."""
     return replace(context, config=context.config.model_copy(update={"threads": count}))
 
 
@@ -120,7 +121,7 @@ def test_a_run_goes_on_with_its_threads_on_another_machine(held: ExitStack) -> N
     assert claimed(here, None, held) == out
     going_on = as_stored(here, RunFolder(out))
     assert going_on.config == there.config
-    assert "threads = 7: as when the run began" in going_on.reasons
+    assert Reason("threads", 7, "as when the run began") in going_on.reasons
     held.close()
     with pytest.raises(ValueError, match=r"other settings \(threads\)"):
         claimed(setting_of("threads=2"), out, held)
@@ -131,7 +132,7 @@ def test_a_finished_run_is_shown_again_on_another_machine(
     held: ExitStack, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = configs.make(configs.override({}, TINY))
-    result = train_and_judge(with_threads(prepare(config), 2), Path("run"), "test")
+    result = train_and_evaluate(with_threads(prepare(config), 2), Path("run"), "test")
     assert run(config, Path("run")) == result
     assert "run is finished" in capsys.readouterr().out
     assert stored_config(RunFolder(Path("run"))).threads == 2

@@ -1,4 +1,4 @@
-"""Small pictures to build small trees of."""
+"""Small images to build small trees of."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-MakePicture = Callable[..., Path]
+MakeImage = Callable[..., Path]
 
 
 @pytest.fixture
-def make_picture() -> MakePicture:
-    """Writes a picture whose grey level is its number, folders included."""
+def make_image() -> MakeImage:
+    """Writes an image whose grey level is its number, folders included."""
     made = [0]
 
     def make(path: Path, size: tuple[int, int] = (12, 9)) -> Path:

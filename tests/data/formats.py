@@ -1,4 +1,4 @@
-"""The same pictures in every format that is read: each writer takes class folders and returns what
+"""The same images in every format that is read: each writer takes class folders and returns what
 is named on the command line."""
 
 import csv
@@ -15,7 +15,7 @@ Write = Callable[[Path, Path], str]
 
 
 def listed(root: Path) -> list[tuple[str, str, bytes]]:
-    """Name, class and bytes of each picture, as a folder lists them."""
+    """Name, class and bytes of each image, as a folder lists them."""
     paths = sorted(root.glob("*/*"))
     return [
         (path.relative_to(root).as_posix(), path.parent.name, path.read_bytes()) for path in paths
@@ -27,26 +27,26 @@ def folder(root: Path, out: Path) -> str:
 
 
 def table(root: Path, out: Path) -> str:
-    file = root / "pictures.csv"
+    file = root / "images.csv"
     with file.open("w", newline="") as stream:
         rows = [(name, label) for name, label, _ in listed(root)]
         csv.writer(stream).writerows([("path", "label"), *rows])
     return str(file)
 
 
-def picture_table(root: Path) -> Any:
+def image_table(root: Path) -> Any:
     import pyarrow
 
     held = listed(root)
-    pictures = [{"bytes": content, "path": name} for name, _, content in held]
-    return pyarrow.table({"image": pictures, "label": [label for _, label, _ in held]})
+    images = [{"bytes": content, "path": name} for name, _, content in held]
+    return pyarrow.table({"image": images, "label": [label for _, label, _ in held]})
 
 
 def parquet(root: Path, out: Path) -> str:
     from pyarrow import parquet as files
 
     out.mkdir()
-    whole = picture_table(root)
+    whole = image_table(root)
     for number in range(2):  # in two files, several groups of rows each
         part = whole.slice(number * 13, 13 if number == 0 else len(whole))
         files.write_table(part, out / f"{number}.parquet", row_group_size=5)
@@ -58,10 +58,10 @@ def arrow(root: Path, out: Path) -> str:
     import pyarrow
 
     out.mkdir()
-    whole = picture_table(root)
+    whole = image_table(root)
     with (
-        pyarrow.OSFile(str(out / "data-00000-of-00001.arrow"), "wb") as sink,
-        pyarrow.ipc.new_stream(sink, whole.schema) as stream,
+        pyarrow.OSFile(str(out / "data-00000-of-00001.arrow"), "wb") as logger,
+        pyarrow.ipc.new_stream(logger, whole.schema) as stream,
     ):
         stream.write_table(whole, max_chunksize=7)
     (out / "state.json").write_text(

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-from unseen import assemble
-from unseen import config as configs
-from unseen.config import Config
-from unseen.contracts import FeatureDataset, annotations_of
+from unseen.config import build
+from unseen.config import schema as configs
+from unseen.config.resolve import resolve
+from unseen.config.schema import Config
+from unseen.core.contracts import FeatureDataset, annotations_of
 from unseen.data.arrays import Arrays
-from unseen.data.pictures.loader import evaluation_batches
-from unseen.experiment.run import train_and_judge
-from unseen.experiment.run_context import prepare
-from unseen.settle import settle
+from unseen.data.images.loader import evaluation_batches
+from unseen.runs.prepare import prepare
+from unseen.runs.run import train_and_evaluate
 
 CLASSES, EACH, SIZE = 12, 6, 10
 
@@ -49,8 +49,8 @@ def test_rows_come_as_they_are(file: Path) -> None:
     assert batch.images.dtype == torch.float32
     assert np.array_equal(batch.images.numpy(), arrays()["features"][items].astype(np.float32))
     assert batch.labels.tolist() == [11, 0, 0, 1]
-    with pytest.raises(ValueError, match="no pictures"):
-        dataset.picture(0)
+    with pytest.raises(ValueError, match="no images"):
+        dataset.image(0)
 
 
 def test_the_second_half_is_tested_unless_the_file_or_the_user_says_otherwise(
@@ -78,13 +78,13 @@ def test_names_and_further_columns(tmp_path: Path) -> None:
     )
     dataset = Arrays(saved(tmp_path, **held))
     assert dataset.label_names[11] == "bird 11"
-    told = annotations_of(dataset)
-    assert list(told.labels) == ["family"]
-    assert np.array_equal(told.labels["family"], (labels >= 4).astype(int))
-    assert told.query is not None
-    assert np.array_equal(told.query, labels > 5)
-    assert told.ignore_groups is not None
-    assert np.array_equal(told.ignore_groups >= 0, labels == 2)
+    message = annotations_of(dataset)
+    assert list(message.labels) == ["family"]
+    assert np.array_equal(message.labels["family"], (labels >= 4).astype(int))
+    assert message.query is not None
+    assert np.array_equal(message.query, labels > 5)
+    assert message.ignore_groups is not None
+    assert np.array_equal(message.ignore_groups >= 0, labels == 2)
 
 
 def test_words_are_labels(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_the_fingerprint_sees_every_change(file: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"features": np.zeros(72)}, r"must be \[n, P\] numbers"),
         ({"features": np.array([["a"]] * 72)}, r"must be \[n, P\] numbers"),
@@ -121,8 +121,8 @@ def test_the_fingerprint_sees_every_change(file: Path, tmp_path: Path) -> None:
         ({"is_query": np.array(["perhaps"] * 72)}, "true or false, got 'perhaps'"),
     ],
 )
-def test_wrong_columns_are_named(tmp_path: Path, change: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_wrong_columns_are_named(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         Arrays(saved(tmp_path, **(arrays() | change)))
 
 
@@ -138,18 +138,18 @@ def test_wrong_files_are_named(file: Path, tmp_path: Path) -> None:
             Arrays(file)
 
 
-def settled(file: Path, *words: str) -> tuple[Config, list[str]]:
+def resolved(file: Path, *words: str) -> tuple[Config, list[str]]:
     given = ["data=arrays", f"data.root={file}", *words]
     dataset: Any = Arrays(file)
-    return settle(configs.make(configs.override({}, given)), dataset)
+    return resolve(configs.make(configs.override({}, given)), dataset)
 
 
 def test_a_head_is_chosen(file: Path) -> None:
-    config, reasons = settled(file)
+    config, reasons = resolved(file)
     assert config.backbone == f"features:{SIZE}"
-    assert (config.transform, config.picture_size, config.threads) == (None, None, 1)
-    assert any("head" in reason for reason in reasons)
-    network = assemble.network(config)
+    assert (config.transform, config.image_size, config.threads) == (None, None, 1)
+    assert any("head" in str(reason) for reason in reasons)
+    network = build.network(config)
     assert network.layers() == ["pooled", "head.fc1", "embedding"]
     rows = torch.randn(3, SIZE)
     assert torch.equal(network(rows).pooled, rows)
@@ -157,35 +157,35 @@ def test_a_head_is_chosen(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "told"),
+    ("word", "message"),
     [
         ("backbone=resnet50", "features of size 10: a head is trained"),
         ("backbone=features:11", "features of size 10: a head is trained"),
     ],
 )
-def test_a_network_for_pictures_is_refused(file: Path, word: str, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
-        settled(file, word)
+def test_a_network_for_images_is_refused(file: Path, word: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        resolved(file, word)
 
 
-def test_a_run_judges_the_features_too_and_can_be_read_back(file: Path, tmp_path: Path) -> None:
+def test_a_run_evaluates_the_features_too_and_can_be_read_back(file: Path, tmp_path: Path) -> None:
     given = ["data=arrays", f"data.root={file}", "epochs=2", "batch_size=8", "embedding_size=8"]
     context = prepare(configs.make(configs.override({}, given)))
-    result = train_and_judge(context, tmp_path / "run", "test")
+    result = train_and_evaluate(context, tmp_path / "run", "test")
     assert list(result.scores) == ["trained", "untrained", "principal", "features"]
     assert result.split.test_classes == 6
-    written = configs.make_settled(configs.load(tmp_path / "run" / "config.toml"))
+    written = configs.make_resolved(configs.load(tmp_path / "run" / "config.toml"))
     assert written == context.config
 
 
 def test_sets_of_labels_and_levels(tmp_path: Path) -> None:
     coarse = np.repeat(np.arange(3), 24)
     sets = np.array([f"{label}|x" for label in range(72)])
-    told = annotations_of(Arrays(saved(tmp_path, **arrays(level_1=coarse, label_sets=sets))))
-    assert told.levels == ("level_1",)
-    assert told.labels["level_1"].tolist() == coarse.tolist()
-    assert told.label_sets is not None
-    assert told.label_sets.shape == (72, 2)
+    message = annotations_of(Arrays(saved(tmp_path, **arrays(level_1=coarse, label_sets=sets))))
+    assert message.levels == ("level_1",)
+    assert message.labels["level_1"].tolist() == coarse.tolist()
+    assert message.label_sets is not None
+    assert message.label_sets.shape == (72, 2)
     named = arrays(label_family=coarse, levels=np.array(["family"]))
     assert annotations_of(Arrays(saved(tmp_path, **named))).levels == ("family",)
     with pytest.raises(ValueError, match="famly"):

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from unseen import find_data
+from unseen.config import find_data
 from unseen.data.base import INCOMPLETE
+from unseen.data.benchmarks.benchmark import Counts
 from unseen.data.cars196 import Cars196
-from unseen.data.official.benchmark import Counts
 
 NUMBERS = [1, 2, 98, 99, 100, 196]
 NAMES = [f"Maker Model {number}" for number in range(1, 197)]
@@ -45,12 +45,12 @@ def boxes() -> dict[str, int]:
 
 
 @pytest.fixture
-def older(tmp_path: Path, make_picture: Make) -> Path:
-    """car_ims and cars_annos.mat: relative path, box, class, test; pictures in class order."""
+def older(tmp_path: Path, make_image: Make) -> Path:
+    """car_ims and cars_annos.mat: relative path, box, class, test; images in class order."""
     rows = []
     for place, number in enumerate(np.repeat(NUMBERS, 2), start=1):
         file = f"car_ims/{place:06d}.jpg"
-        make_picture(tmp_path / file)
+        make_image(tmp_path / file)
         first = {"relative_im_path": file} | boxes()
         rows.append(first | {"class": np.uint8(number), "test": np.uint8(place % 2)})
     held = {"annotations": struct(rows), "class_names": cells(NAMES)}
@@ -59,13 +59,13 @@ def older(tmp_path: Path, make_picture: Make) -> Path:
 
 
 @pytest.fixture
-def devkit(tmp_path: Path, make_picture: Make) -> Path:
+def devkit(tmp_path: Path, make_image: Make) -> Path:
     """cars_train, cars_test and the devkit: file names begin anew in each; classes are mixed."""
     (tmp_path / "devkit").mkdir()
     for part, name in (("train", "cars_train_annos"), ("test", "cars_test_annos_withlabels")):
         rows = []
         for place, number in enumerate(reversed(NUMBERS), start=1):
-            make_picture(tmp_path / f"cars_{part}" / f"{place:05d}.jpg")
+            make_image(tmp_path / f"cars_{part}" / f"{place:05d}.jpg")
             rows.append(boxes() | {"class": np.uint8(number), "fname": f"{place:05d}.jpg"})
         savemat(tmp_path / "devkit" / f"{name}.mat", {"annotations": struct(rows)})
     savemat(tmp_path / "devkit" / "cars_meta.mat", {"class_names": cells(NAMES)})
@@ -73,15 +73,15 @@ def devkit(tmp_path: Path, make_picture: Make) -> Path:
 
 
 @pytest.fixture
-def copied(tmp_path: Path, make_picture: Make, monkeypatch: pytest.MonkeyPatch) -> Path:
+def copied(tmp_path: Path, make_image: Make, monkeypatch: pytest.MonkeyPatch) -> Path:
     """All 196 class folders in train and in test, as copies for classification have them."""
     monkeypatch.setattr(Cars196, "expected", Counts(98, 196, 98, 196))
     before = [f"Audi {place:03d} Sedan 2012" for place in range(96)]
     after = [f"FIAT {place:03d} Abarth 2012" for place in range(98)]
     named = ["AM General Hummer SUV 2000", *before, "Eagle Talon Hatchback 1998", *after]
     for name in named:
-        make_picture(tmp_path / "train" / name / "00001.jpg")
-        make_picture(tmp_path / "test" / name / "00002.jpg")
+        make_image(tmp_path / "train" / name / "00001.jpg")
+        make_image(tmp_path / "test" / name / "00002.jpg")
     return tmp_path
 
 
@@ -90,7 +90,7 @@ def check(dataset: Cars196) -> None:
     assert dataset.official_test_classes is not None
     assert dataset.official_test_classes.tolist() == [3, 4, 5]
     assert np.bincount(dataset.labels).tolist() == [2] * 6
-    assert dataset.picture(11).size == (12, 9)
+    assert dataset.image(11).size == (12, 9)
 
 
 def test_the_older_layout(older: Path) -> None:
@@ -114,16 +114,16 @@ def test_class_folders(copied: Path) -> None:
     assert dataset.official_test_classes.tolist() == list(range(98, 196))
 
 
-def test_a_few_classes_are_a_plain_folder(tmp_path: Path, make_picture: Make) -> None:
+def test_a_few_classes_are_a_plain_folder(tmp_path: Path, make_image: Make) -> None:
     names = ["AM General Hummer SUV 2000", *(f"Audi {place} Sedan 2012" for place in range(4))]
     for name in names:
-        make_picture(tmp_path / name / "1.jpg")
+        make_image(tmp_path / name / "1.jpg")
     assert find_data.data_name(tmp_path) == "folder"
 
 
 def test_damaged(older: Path) -> None:
     (older / "car_ims" / "000003.jpg").unlink()
-    with pytest.raises(ValueError, match=r"1 of 12 listed pictures are missing.*000003.*Stanford"):
+    with pytest.raises(ValueError, match=r"1 of 12 listed images are missing.*000003.*Stanford"):
         Cars196(older)
     file = older / "cars_annos.mat"
     file.write_bytes(file.read_bytes()[:300])
@@ -144,7 +144,7 @@ def test_a_damaged_devkit(devkit: Path) -> None:
         Cars196(devkit)
     rows = [boxes() | {"class": np.uint8(1), "fname": "00001.jpg"}]
     savemat(test, {"annotations": struct(rows)})
-    with pytest.raises(ValueError, match=r"expected 6 pictures of 3 .* found 4 pictures of 3"):
+    with pytest.raises(ValueError, match=r"expected 6 images of 3 .* found 4 images of 3"):
         Cars196(devkit)
 
 
@@ -152,15 +152,15 @@ def test_a_class_too_few(copied: Path) -> None:
     for part in ("train", "test"):
         for file in (copied / part / "Eagle Talon Hatchback 1998").iterdir():
             file.unlink()
-    with pytest.raises(ValueError, match="found 194 pictures of 97 classes"):
+    with pytest.raises(ValueError, match="found 194 images of 97 classes"):
         Cars196(copied)
 
 
-def test_a_few_missing_pictures_are_taken_on_request_and_said(older: Path) -> None:
+def test_a_few_missing_images_are_taken_on_request_and_said(older: Path) -> None:
     for file in ("000003.jpg", "000011.jpg", "000012.jpg"):
         (older / "car_ims" / file).unlink()
     with pytest.raises(ValueError, match=r"3 of 12 listed.*no class"):
-        Cars196(older, incomplete=True)  # both pictures of a class: a class may not be missing
+        Cars196(older, incomplete=True)  # both images of a class: a class may not be missing
     shutil.copy(older / "car_ims" / "000001.jpg", older / "car_ims" / "000012.jpg")
     with pytest.raises(ValueError, match=r"2 of 12 listed.*000003.*data\.incomplete=true"):
         Cars196(older)
@@ -171,14 +171,14 @@ def test_a_few_missing_pictures_are_taken_on_request_and_said(older: Path) -> No
     said = dataset.describe()[INCOMPLETE]
     for words in (
         "10 of the 12",
-        "1 pictures of training classes",
+        "1 images of training classes",
         "1 of test classes",
         "000003.jpg, 000011.jpg",
     ):
         assert words in said
 
 
-def test_missing_pictures_of_class_folders_are_named_by_their_gaps(copied: Path) -> None:
+def test_missing_images_of_class_folders_are_named_by_their_gaps(copied: Path) -> None:
     for number, folder in enumerate(sorted((copied / "train").iterdir()), start=1):
         (folder / "00001.jpg").rename(folder / f"{2 * number - 1:06d}.jpg")
         other = copied / "test" / folder.name

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from unseen import config as configs
-from unseen import find_data
-from unseen.contracts import Dataset, IdentifiedDataset, annotations_of, domains_of
+from unseen.config import find_data
+from unseen.config import schema as configs
+from unseen.core.contracts import Dataset, IdentifiedDataset, annotations_of, domains_of
 from unseen.data.domains import Domains
 
 
@@ -70,7 +70,7 @@ def test_words_configs_and_mistakes(tmp_path: Path) -> None:
         Domains([str(one)], open_root=pytest.fail)
 
 
-def test_equal_names_are_told_apart_and_halves_are_drawn_once(tmp_path: Path) -> None:
+def test_equal_names_are_message_apart_and_halves_are_drawn_once(tmp_path: Path) -> None:
     class Plain:
         def __init__(self, name: str) -> None:
             self.name, self.labels = name, np.repeat(np.arange(6), 2)
@@ -80,7 +80,7 @@ def test_equal_names_are_told_apart_and_halves_are_drawn_once(tmp_path: Path) ->
         def __len__(self) -> int:
             return 12
 
-        def picture(self, index: int) -> tuple[str, int]:
+        def image(self, index: int) -> tuple[str, int]:
             return self.name, index
 
         def fingerprint(self) -> str:
@@ -91,7 +91,7 @@ def test_equal_names_are_told_apart_and_halves_are_drawn_once(tmp_path: Path) ->
 
     made = Domains(["x/photos", "y/photos"], opened)
     assert made.domain_names == ["x-photos", "y-photos"]
-    assert made.picture(13) == ("photos", 1)  # type: ignore[comparison-overlap]
+    assert made.image(13) == ("photos", 1)  # type: ignore[comparison-overlap]
     tested = made.official_test_classes
     assert [(tested < 6).sum(), (tested >= 6).sum()] == [3, 3]
     assert np.array_equal(tested, Domains(["x/photos", "y/photos"], opened).official_test_classes)

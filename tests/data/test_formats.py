@@ -1,4 +1,4 @@
-"""Wherever pictures lie, they are the same pictures: folders, tables, Parquet, Arrow, tars, COCO,
+"""Wherever images lie, they are the same images: folders, tables, Parquet, Arrow, tars, COCO,
 addresses. Each is recognised by its content, and read from the middle without being unpacked."""
 
 import json
@@ -14,41 +14,43 @@ import pytest
 from PIL import Image
 
 from tests.data import formats
-from unseen import addresses, find_data
-from unseen import config as configs
-from unseen.config_tables import Part
+from unseen.config import find_data
+from unseen.config import schema as configs
+from unseen.config.tables import Component
+from unseen.core import uris
 from unseen.data.coco import Coco
-from unseen.data.containers import places, tar_shard
-from unseen.data.pictures.loader import evaluation_batches
-from unseen.data.pictures.survey import write_list
+from unseen.data.containers import locations, tar_shard
+from unseen.data.images.dataset_check import write_list
+from unseen.data.images.loader import evaluation_batches
 from unseen.data.table import Table
 from unseen.data.webdataset import Webdataset, shards
-from unseen.experiment.check import checked
-from unseen.experiment.run import train_and_judge
-from unseen.experiment.run_context import prepare
+from unseen.runs.check_data import checked
+from unseen.runs.prepare import prepare
+from unseen.runs.run import train_and_evaluate
 
 CLASSES, EACH = 8, 3
+pytestmark = pytest.mark.usefixtures("memory_uris")
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Eight classes of three pictures, JPEG and PNG, of a colour and a slope each."""
+    """Eight classes of three images, JPEG and PNG, of a colour and a slope each."""
     generator = np.random.default_rng(0)
     folder = tmp_path / "photos"
     ramp = np.linspace(-1, 1, 24)
     for c in range(CLASSES):
         (folder / f"class {c}").mkdir(parents=True)
-        colour = generator.uniform(60, 200, 3)
+        color = generator.uniform(60, 200, 3)
         for i in range(EACH):
             noise = generator.normal(0, 20, (24, 20 + i, 3)) + 30 * ramp[:, None, None]
-            pixels = np.clip(colour + noise, 0, 255).astype(np.uint8)
+            pixels = np.clip(color + noise, 0, 255).astype(np.uint8)
             suffix = "png" if i % 2 else "jpg"
             Image.fromarray(pixels).save(folder / f"class {c}" / f"{i}.{suffix}")
     return folder
 
 
 def opened(word: str) -> Any:
-    return find_data.open_data(Part(**find_data.data_table(word)))
+    return find_data.open_data(Component(**find_data.data_table(word)))
 
 
 def written(name: str, root: Path, tmp_path: Path) -> str:
@@ -66,10 +68,10 @@ def test_a_format_holds_what_the_folder_holds(name: str, root: Path, tmp_path: P
     assert other.digests() == plain.digests()
     assert other.fingerprint() == plain.fingerprint()
     for index in (0, 7, 23):
-        assert np.array_equal(np.asarray(other.picture(index)), np.asarray(plain.picture(index)))
-    found = checked(other, None)
-    assert (len(found.usable), found.has_errors) == (24, False)
-    assert find_data.open_data(Part(**find_data.data_table(word))).fingerprint() == (
+        assert np.array_equal(np.asarray(other.image(index)), np.asarray(plain.image(index)))
+    result = checked(other, None)
+    assert (len(result.usable), result.has_errors) == (24, False)
+    assert find_data.open_data(Component(**find_data.data_table(word))).fingerprint() == (
         plain.fingerprint()
     ), "what was kept in the cache says the same"
 
@@ -91,19 +93,19 @@ def test_tars_give_the_scores_of_the_folder(root: Path, tmp_path: Path) -> None:
 def scores(word: str, out: Path) -> Any:
     settings = ["batch_size=8", "embedding_size=8", "epochs=1", "workers=0", "sampler.steps=2"]
     settings += [
-        "picture_size=32",
+        "image_size=32",
         "transform=small",
         "backbone=small_conv",
         'metrics=["recall@1"]',
     ]
     values: dict[str, Any] = {"data": find_data.data_table(word)}
-    result = train_and_judge(prepare(configs.make(configs.override(values, settings))), out, "test")
+    result = train_and_evaluate(
+        prepare(configs.make(configs.override(values, settings))), out, "test"
+    )
     return result.scores
 
 
-@pytest.mark.slow
 def test_what_datasets_saves(root: Path, tmp_path: Path) -> None:
-    pytest.importorskip("datasets")
     word = formats.datasets(root, tmp_path / "saved")
     assert find_data.data_table(word)["name"] == "hugging_face"
     assert_same_content(opened(word), opened(str(root)))
@@ -116,9 +118,9 @@ def assert_same_content(data: Any, plain: Any) -> None:
     assert list(data.label_names) == list(plain.label_names)
 
 
-@pytest.mark.slow
 def test_datasets_by_name(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    library = pytest.importorskip("datasets")
+    import datasets as library
+
     monkeypatch.setattr(library.config, "HF_DATASETS_CACHE", str(tmp_path / "hub"))
     word = formats.parquet(root, tmp_path / "named")
     assert_same_content(opened(f"hf:{word}"), opened(str(root)))
@@ -135,7 +137,7 @@ def test_a_tar_is_walked_through_once(
 ) -> None:
     word = formats.webdataset(root, tmp_path / "tars")
     first = opened(word)
-    places._container.cache_clear()
+    locations._container.cache_clear()
     monkeypatch.setattr(tar_shard.tarfile, "open", pytest.fail)
     again = opened(word)
     batch = next(
@@ -145,19 +147,19 @@ def test_a_tar_is_walked_through_once(
     assert batch.images.tolist() == [one.tolist() for one in pair], "any two, without unpacking"
 
 
-def grey(picture: Any) -> Any:
+def grey(image: Any) -> Any:
     import torch
 
-    return torch.tensor(picture.pixels().mean())[None, None, None]
+    return torch.tensor(image.pixels().mean())[None, None, None]
 
 
-def test_what_stands_beside_a_picture_in_a_tar(root: Path, tmp_path: Path) -> None:
+def test_what_stands_beside_a_image_in_a_tar(root: Path, tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "a.tar", "w") as tar:
         for row, (_, label, content) in enumerate(formats.listed(root)):
             part = "train" if row < 12 else "test"
-            told = {"species": label, "split": part, "camera": row % 3, "more": [1, 2]}
+            message = {"species": label, "split": part, "camera": row % 3, "more": [1, 2]}
             formats.add(tar, f"{row:03d}.jpg", content)
-            formats.add(tar, f"{row:03d}.json", json.dumps(told).encode())
+            formats.add(tar, f"{row:03d}.json", json.dumps(message).encode())
     data = Webdataset(tmp_path / "a.tar", label="species")
     assert list(data.label_names) == [f"class {c}" for c in range(CLASSES)]
     assert data.official_test_classes is not None
@@ -185,15 +187,15 @@ def test_a_compressed_tar_is_refused(root: Path, tmp_path: Path) -> None:
         Webdataset(tmp_path / "a.tar")
 
 
-def test_a_damaged_picture_in_a_tar_is_left_out_and_named(root: Path, tmp_path: Path) -> None:
-    (root / "class 1" / "1.png").write_bytes(b"no picture")
+def test_a_damaged_image_in_a_tar_is_left_out_and_named(root: Path, tmp_path: Path) -> None:
+    (root / "class 1" / "1.png").write_bytes(b"no image")
     data = opened(formats.webdataset(root, tmp_path / "tars"))
     assert len(data) == 23
     assert data.describe()["unreadable files"] == 1
-    assert "000.tar::class 1/1.png (not a picture)" in data.describe()["unreadable"][0]
-    found = checked(data, None)
-    assert [f.problems for f in found.findings if not f.is_usable] == [("not_picture",)]
-    write_list(found, tmp_path / "clean.csv")
+    assert "000.tar::class 1/1.png (not an image)" in data.describe()["unreadable"][0]
+    result = checked(data, None)
+    assert [f.problems for f in result.findings if not f.is_usable] == [("not_image",)]
+    write_list(result, tmp_path / "clean.csv")
     clean = Table(tmp_path / "clean.csv")
     assert clean.item_ids() == data.item_ids()
     assert clean.digests() == data.digests()
@@ -219,8 +221,8 @@ def test_boxes_of_coco(tmp_path: Path) -> None:
     data = Coco(file)
     assert data.labels.tolist() == [0, 1, 2, 3, 0]
     assert data.box(1) == (30, 5, 60, 25)
-    assert data.box(4) is None, "the whole picture"
-    assert np.asarray(data.picture(1)).min() == 200
+    assert data.box(4) is None, "the whole image"
+    assert np.asarray(data.image(1)).min() == 200
     assert data.item_ids()[0] == "a.png [0,5,30,25]"
     assert data.describe()["notes"] == ["left out, groups and empty boxes: 2"]
     assert list(data.annotations.label_names["supercategory"]) == ["s0", "s1"]
@@ -230,10 +232,12 @@ def test_boxes_of_coco(tmp_path: Path) -> None:
     assert len(Coco(file, images=str(tmp_path / "elsewhere"))) == 5
 
 
-def test_parts_of_parquet_that_share_classes_are_put_together(root: Path, tmp_path: Path) -> None:
+def test_parts_of_parquet_that_fraction_classes_are_put_together(
+    root: Path, tmp_path: Path
+) -> None:
     from pyarrow import parquet
 
-    whole, out = formats.picture_table(root), tmp_path / "parts"
+    whole, out = formats.image_table(root), tmp_path / "parts"
     out.mkdir()
     for name, rows in (("train", range(0, 24, 2)), ("test", range(1, 24, 2))):
         parquet.write_table(whole.take(list(rows)), out / f"{name}-0.parquet")
@@ -250,12 +254,13 @@ def test_a_table_at_an_address_and_of_addresses(root: Path, tmp_path: Path) -> N
     place = formats.memory(root, tmp_path / "bucket")
     formats.table(root, tmp_path)
     store = fsspec.filesystem("memory")
-    store.pipe_file("/bucket/pictures.csv", (root / "pictures.csv").read_bytes())
-    plain = opened(str(root / "pictures.csv"))
-    assert opened(f"{place}/pictures.csv").fingerprint() == plain.fingerprint()
+    store.pipe_file("/bucket/images.csv", (root / "images.csv").read_bytes())
+    plain = opened(str(root / "images.csv"))
+    assert opened(f"{place}/images.csv").fingerprint() == plain.fingerprint()
     lines = [f"{place}/{name},{label}" for name, label, _ in formats.listed(root)]
     (tmp_path / "far.csv").write_text("\n".join(["path,label", *lines]))
-    far = Table(tmp_path / "far.csv")
+    with uris.remote_rows():
+        far = Table(tmp_path / "far.csv")
     assert far.digests() == plain.digests()
     assert far.item_ids()[0] == f"{place}/class 0/0.jpg"
 
@@ -268,7 +273,7 @@ def test_what_lies_elsewhere_is_read_once(
         held = fsspec.filesystem("memory").store[f"/far/{name}"]
         held.created = held.created.replace(year=2020)
     first = opened(word).fingerprint()
-    monkeypatch.setattr(places, "read", pytest.fail)
+    monkeypatch.setattr(locations, "read", pytest.fail)
     assert opened(word).fingerprint() == first
 
 
@@ -283,13 +288,13 @@ def test_an_address_that_nobody_can_open_is_one_sentence(
 
 def test_writing_at_an_address(tmp_path: Path) -> None:
     for place in ("memory://vectors/a.bin", tmp_path / "a.bin"):
-        addresses.write(place, b"abcdef")
-        assert addresses.read(place, 2, 4) == b"cd"
-        assert addresses.state(place).num_bytes == 6
+        uris.write(place, b"abcdef")
+        assert uris.read(place, 2, 4) == b"cd"
+        assert uris.state(place).num_bytes == 6
     for place in ("memory://vectors/b.bin", tmp_path / "b.bin"):
-        assert not addresses.exists(place)
+        assert not uris.exists(place)
         with pytest.raises(FileNotFoundError):
-            addresses.read(place)
+            uris.read(place)
 
 
 def test_a_file_may_have_colons_in_its_name(root: Path) -> None:

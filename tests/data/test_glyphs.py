@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from unseen import contracts
+from unseen.core import contracts
 from unseen.data.glyphs import Glyphs
-from unseen.data.pictures import characters
+from unseen.data.images import characters
 
 
 def small(folder: Path, **options) -> Glyphs:
@@ -24,7 +24,7 @@ def glyphs(folder) -> Glyphs:
 
 
 def raw_pixel_recall(dataset: Glyphs) -> float:
-    """Share of test pictures whose nearest other one, by cosine of pixels, has their label."""
+    """Share of test images whose nearest other one, by cosine of pixels, has their label."""
     chosen = np.isin(dataset.labels, dataset.official_test_classes)
     rows = torch.from_numpy(dataset.arrays()[chosen]).flatten(1).double()
     rows = rows / rows.norm(dim=1, keepdim=True)
@@ -44,24 +44,24 @@ def test_keeps_the_contract(glyphs):
     assert len(glyphs) == counts.sum()
 
 
-def test_pictures_are_rgb_views_of_the_arrays(glyphs):
+def test_images_are_rgb_views_of_the_arrays(glyphs):
     pixels = glyphs.arrays()
     assert pixels.shape == (len(glyphs), 40, 40)
     assert pixels.dtype == np.uint8
-    picture = glyphs.picture(7)
-    assert picture.mode == "RGB"
+    image = glyphs.image(7)
+    assert image.mode == "RGB"
     for channel in range(3):
-        assert np.array_equal(np.asarray(picture)[..., channel], pixels[7])
+        assert np.array_equal(np.asarray(image)[..., channel], pixels[7])
     with pytest.raises(ValueError, match="read-only"):
         pixels[0, 0, 0] = 1
 
 
 def test_describe_adds_up(glyphs):
-    told = glyphs.describe()
-    assert told["items"] == len(glyphs)
-    assert told["classes"] == 60
-    assert told["test classes"] == 30
-    assert told["characters"] - told["merged look-alikes"] == 60
+    message = glyphs.describe()
+    assert message["items"] == len(glyphs)
+    assert message["classes"] == 60
+    assert message["test classes"] == 30
+    assert message["characters"] - message["merged look-alikes"] == 60
 
 
 def test_test_classes_are_a_fixed_half(glyphs, folder):
@@ -95,7 +95,7 @@ def test_fingerprint_sees_pixels_labels_and_names(folder):
     assert renamed.fingerprint() != before
 
 
-def test_a_picture_does_not_depend_on_how_many_others_there_are(glyphs, folder):
+def test_a_image_does_not_depend_on_how_many_others_there_are(glyphs, folder):
     fewer = Glyphs(max_classes=12, cache_dir=folder)
     for label, name in enumerate(fewer.label_names):
         there = glyphs.label_names.index(name)
@@ -165,7 +165,7 @@ def test_bad_values_are_named(options):
         Glyphs(**options)
 
 
-def test_raw_pixels_find_few_neighbours(glyphs):
+def test_raw_pixels_find_few_neighbors(glyphs):
     # 30 test classes; the whole set has 210, which is harder still.
     assert 0.2 < raw_pixel_recall(glyphs) < 0.6
 

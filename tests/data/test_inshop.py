@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unseen import find_data
-from unseen.contracts import annotations_of
+from unseen.config import find_data
+from unseen.core.contracts import annotations_of
+from unseen.data.benchmarks.benchmark import Counts
 from unseen.data.inshop import Inshop
-from unseen.data.official.benchmark import Counts
 from unseen.protocols.half_split import HalfSplit
 
 Make = Callable[..., Path]
@@ -22,7 +22,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def original(tmp_path: Path, make_picture: Make) -> Path:
+def original(tmp_path: Path, make_image: Make) -> Path:
     """Names padded to 70 columns, the count in the first line; the last training item is alone."""
     lines = []
     for item in (*TRAIN, *TEST):
@@ -31,7 +31,7 @@ def original(tmp_path: Path, make_picture: Make) -> Path:
             statuses = ["query", "gallery", "gallery"]
         for view, status in enumerate(statuses, start=1):
             path = f"img/WOMEN/Dresses/id_{item:08d}/02_{view}_front.jpg"
-            make_picture(tmp_path / path)
+            make_image(tmp_path / path)
             lines.append(f"{path:<70}id_{item:08d}     {status}")
     head = f"{len(lines)}\nimage_name {'item_id':>66} evaluation_status\n"
     (tmp_path / "list_eval_partition.txt").write_text(head + "\n".join(lines) + "\n")
@@ -56,34 +56,34 @@ def test_queries_and_gallery(original: Path, layout: str) -> None:
     assert split.query.tolist() == [0, 3, 6]
     assert split.gallery.tolist() == [1, 2, 4, 5, 7, 8]
     trained = np.unique(dataset.labels[np.concatenate([split.train, split.validation])])
-    assert trained.tolist() == [0, 1, 2, 3]  # not the item with one picture
+    assert trained.tolist() == [0, 1, 2, 3]  # not the item with one image
     assert annotations_of(dataset).query is not None
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (lambda t: t.partition("\n")[2], "must begin with a count"),
         (lambda t: t.replace("item_id", "item"), "must begin with a count"),
         (lambda t: "", "must begin with a count"),
-        (lambda t: t.replace("18\n", "52712\n", 1), "announces 52712 pictures and lists 18"),
+        (lambda t: t.replace("18\n", "52712\n", 1), "announces 52712 images and lists 18"),
         (lambda t: t.rpartition("id_")[0], "line 20: expected 3 columns"),
         (lambda t: t.replace("query", "probe"), "one of .* got .*probe"),
         (lambda t: t.replace("query", "gallery"), "3 query, 6 gallery.* found"),
-        (lambda t: t.replace("query", "train"), "found 12 pictures of 8 classes"),
+        (lambda t: t.replace("query", "train"), "found 12 images of 8 classes"),
     ],
 )
-def test_damaged_lists(original: Path, change: Callable[[str], str], told: str) -> None:
+def test_damaged_lists(original: Path, change: Callable[[str], str], message: str) -> None:
     file = original / "list_eval_partition.txt"
     file.write_text(change(file.read_text()))
-    with pytest.raises(ValueError, match=told) as error:
+    with pytest.raises(ValueError, match=message) as error:
         Inshop(original)
     assert "DeepFashion" in str(error.value)
 
 
-def test_missing_pictures(original: Path) -> None:
+def test_missing_images(original: Path) -> None:
     (original / "img/WOMEN/Dresses/id_00000006/02_1_front.jpg").unlink()
-    with pytest.raises(ValueError, match="1 of 18 listed pictures are missing"):
+    with pytest.raises(ValueError, match="1 of 18 listed images are missing"):
         Inshop(original)
     (original / "list_eval_partition.txt").unlink()
     with pytest.raises(ValueError, match=r"list_eval_partition\.txt is missing"):

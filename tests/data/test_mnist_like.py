@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unseen import find_data
-from unseen.contracts import PixelDataset
+from unseen.config import find_data
+from unseen.core.contracts import PixelDataset
 from unseen.data.mnist_like import MnistLike
 
 RNG = np.random.default_rng(0)
@@ -44,7 +44,7 @@ def put(folder: Path, held: dict[str, bytes], packed: bool = False) -> Path:
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("prefix", ["", "emnist-digits-"])
-def test_all_pictures_by_class(tmp_path: Path, packed: bool, prefix: str) -> None:
+def test_all_images_by_class(tmp_path: Path, packed: bool, prefix: str) -> None:
     put(tmp_path, files(prefix).copy(), packed)
     assert find_data.data_name(tmp_path) == "mnist_like"
     dataset = MnistLike(tmp_path)
@@ -52,7 +52,7 @@ def test_all_pictures_by_class(tmp_path: Path, packed: bool, prefix: str) -> Non
     assert np.array_equal(dataset.arrays(), PIXELS)
     assert np.array_equal(dataset.labels, LABELS)
     assert dataset.official_test_classes.tolist() == [5, 6, 7, 8, 9]
-    assert np.array_equal(np.asarray(dataset.picture(7))[..., 0], PIXELS[7])
+    assert np.array_equal(np.asarray(dataset.image(7))[..., 0], PIXELS[7])
     assert dataset.describe()["items"] == 30
 
 
@@ -66,7 +66,7 @@ def test_the_fingerprint_is_that_of_the_content(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "message"),
     [
         ("train-images-idx3-ubyte", images(PIXELS[:20])[:-1], "20 x 28 x 28 bytes, but 15,679"),
         ("train-images-idx3-ubyte", images(PIXELS[:20])[:9], "no IDX file of images"),
@@ -76,14 +76,14 @@ def test_the_fingerprint_is_that_of_the_content(tmp_path: Path) -> None:
             "no IDX file of images: it begins with 00000801",
         ),
         ("train-images-idx3-ubyte", b"", "no IDX file of images"),
-        ("t10k-labels-idx1-ubyte", labels(LABELS), "10 pictures but 30 labels in its t10k"),
+        ("t10k-labels-idx1-ubyte", labels(LABELS), "10 images but 30 labels in its t10k"),
         ("t10k-images-idx3-ubyte", images(PIXELS[20:, :20]), "differ in size"),
         ("letters-t10k-images-idx3-ubyte", images(PIXELS[20:]), "2 sets of t10k images"),
     ],
 )
-def test_damaged(tmp_path: Path, name: str, content: bytes, told: str) -> None:
+def test_damaged(tmp_path: Path, name: str, content: bytes, message: str) -> None:
     put(tmp_path, files() | {name: content})
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         MnistLike(tmp_path)
 
 

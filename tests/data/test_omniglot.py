@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from unseen import find_data
-from unseen.contracts import annotations_of
-from unseen.data.official.benchmark import Counts
+from unseen.config import find_data
+from unseen.core.contracts import annotations_of
+from unseen.data.benchmarks.benchmark import Counts
 from unseen.data.omniglot import Omniglot
 
 Make = Callable[..., Path]
@@ -20,7 +20,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def original(tmp_path: Path, make_picture: Make) -> Path:
+def original(tmp_path: Path, make_image: Make) -> Path:
     parts = {"images_background": ["Greek", "Latin"], "images_evaluation": ["Glagolitic"]}
     for part, alphabets in parts.items():
         for number, alphabet in enumerate(alphabets):
@@ -28,7 +28,7 @@ def original(tmp_path: Path, make_picture: Make) -> Path:
                 for drawer in (1, 2):
                     name = f"{100 * number + character:04d}_{drawer:02d}.png"
                     place = tmp_path / part / alphabet / f"character{character:02d}"
-                    make_picture(place / name)
+                    make_image(place / name)
     return tmp_path
 
 
@@ -38,10 +38,10 @@ def test_folders(original: Path) -> None:
     assert dataset.label_names[0] == "Glagolitic/character01"
     assert dataset.official_test_classes is not None
     assert dataset.official_test_classes.tolist() == [0, 1]
-    told = annotations_of(dataset)
-    assert list(told.label_names["alphabet"]) == ["Glagolitic", "Greek", "Latin"]
-    assert told.labels["alphabet"].tolist() == [1] * 4 + [2] * 4 + [0] * 4
-    assert told.levels == ("alphabet",)
+    message = annotations_of(dataset)
+    assert list(message.label_names["alphabet"]) == ["Glagolitic", "Greek", "Latin"]
+    assert message.labels["alphabet"].tolist() == [1] * 4 + [2] * 4 + [0] * 4
+    assert message.levels == ("alphabet",)
 
 
 def test_damaged(original: Path) -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from unseen import find_data
-from unseen.contracts import annotations_of
-from unseen.data.official.benchmark import Counts
+from unseen.config import find_data
+from unseen.core.contracts import annotations_of
+from unseen.data.benchmarks.benchmark import Counts
 from unseen.data.online_products import OnlineProducts
 
 HEADER = "image_id class_id super_class_id path\n"
@@ -20,7 +20,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def original(tmp_path: Path, make_picture: Make) -> Path:
+def original(tmp_path: Path, make_image: Make) -> Path:
     root = tmp_path / "Stanford_Online_Products"
     image = 0
     for file, products in (("Ebay_train", range(1, 5)), ("Ebay_test", range(11319, 11322))):
@@ -30,7 +30,7 @@ def original(tmp_path: Path, make_picture: Make) -> Path:
             for view in range(2):
                 image += 1
                 path = f"{group}_final/{111085122800 + product}_{view}.JPG"
-                make_picture(root / path)
+                make_image(root / path)
                 lines += f"{image} {product} {number} {path}\n"
         (root / f"{file}.txt").write_text(HEADER + lines)
     (root / "bicycle_final" / "._111085122801_0.JPG").write_bytes(b"\0")
@@ -45,13 +45,13 @@ def test_lists(original: Path, above: bool) -> None:
     assert dataset.label_names == ["1", "2", "3", "4", "11319", "11320", "11321"]
     assert dataset.official_test_classes is not None
     assert dataset.official_test_classes.tolist() == [4, 5, 6]
-    told = annotations_of(dataset)
-    assert list(told.label_names["super_class"]) == ["bicycle", "toaster"]
-    assert told.labels["super_class"].tolist() == [0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0]
-    assert dataset.picture(13).size == (12, 9)
+    message = annotations_of(dataset)
+    assert list(message.label_names["super_class"]) == ["bicycle", "toaster"]
+    assert message.labels["super_class"].tolist() == [0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0]
+    assert dataset.image(13).size == (12, 9)
 
 
-def test_lists_and_pictures_apart(original: Path) -> None:
+def test_lists_and_images_apart(original: Path) -> None:
     (original / "Info_Files").mkdir()
     (original / "images").mkdir()
     for entry in list(original.iterdir()):
@@ -63,11 +63,11 @@ def test_lists_and_pictures_apart(original: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (
             lambda t: t.splitlines(keepends=True)[0],
-            "found 8 pictures of 4 classes to train on and 0 of 0",
+            "found 8 images of 4 classes to train on and 0 of 0",
         ),
         (lambda t: t[:-20], "line 7: expected 4 columns|missing"),
         (lambda t: t.replace(" 11321 ", " 11320 "), "expected .* 6 of 3 .* found .* 6 of 2"),
@@ -75,16 +75,16 @@ def test_lists_and_pictures_apart(original: Path) -> None:
         (lambda t: t.replace(" 11321 ", " x "), "invalid literal"),
     ],
 )
-def test_damaged_lists(original: Path, change: Callable[[str], str], told: str) -> None:
+def test_damaged_lists(original: Path, change: Callable[[str], str], message: str) -> None:
     file = original / "Ebay_test.txt"
     file.write_text(change(file.read_text()))
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         OnlineProducts(original)
 
 
 def test_missing_parts(original: Path) -> None:
     (original / "toaster_final" / "111085122802_1.JPG").unlink()
-    with pytest.raises(ValueError, match=r"1 of 14 listed pictures are missing.*Stanford CVGL"):
+    with pytest.raises(ValueError, match=r"1 of 14 listed images are missing.*Stanford CVGL"):
         OnlineProducts(original)
     (original / "Ebay_train.txt").unlink()
     assert find_data.data_name(original) == "online_products"

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from unseen import contracts
+from unseen.core import contracts
+from unseen.core.files import InUseError
 from unseen.data.folder import Folder
+from unseen.data.images import packed_file, transforms
+from unseen.data.images.decode import UnreadableImageError
+from unseen.data.images.packed_file import Packing, write
 from unseen.data.packed import Packed
-from unseen.data.pictures import pack, transforms
-from unseen.data.pictures.decode import UnreadablePictureError
-from unseen.data.pictures.pack import Packing, write
-from unseen.files import InUseError
 
 MEAN, STD = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
 
@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Folder:
 
 
 def pixels(dataset, index: int) -> np.ndarray:
-    return np.asarray(dataset.picture(index), dtype=float)
+    return np.asarray(dataset.image(index), dtype=float)
 
 
 def test_a_raw_copy_is_the_resized_source(folder: Folder, tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_a_raw_copy_is_the_resized_source(folder: Folder, tmp_path: Path) -> Non
     assert data.label_names == folder.label_names
     assert data.official_test_classes is None
     for index in range(16):
-        expected = folder.picture(index)
+        expected = folder.image(index)
         if index % 4:
             expected = expected.resize((64, 48), Image.Resampling.BILINEAR)
         assert np.abs(pixels(data, index) - np.asarray(expected, dtype=float)).max() <= 1
@@ -68,7 +68,9 @@ def test_a_jpeg_copy_is_near_and_smaller(folder: Folder, tmp_path: Path) -> None
     assert one.digests() != two.digests()  # the same files, and other pixels
 
 
-def test_judging_from_a_raw_copy_equals_judging_from_files(folder: Folder, tmp_path: Path) -> None:
+def test_evaluation_from_a_raw_copy_equals_evaluation_from_files(
+    folder: Folder, tmp_path: Path
+) -> None:
     write(Packing(folder, short_side=64), tmp_path / "photos.pack")
     data = Packed(tmp_path / "photos.pack")
     _, evaluation = transforms.named("base", 56, MEAN, STD)  # 56 * 256/224 = 64
@@ -77,12 +79,12 @@ def test_judging_from_a_raw_copy_equals_judging_from_files(folder: Folder, tmp_p
             assert (evaluation(packed) - evaluation(filed)).abs().max() < 1e-6
 
 
-@pytest.mark.parametrize("share", [0.0001, 0.01, 0.3, 0.8])
+@pytest.mark.parametrize("fraction", [0.0001, 0.01, 0.3, 0.8])
 @pytest.mark.parametrize("quality", [None, 90])
 def test_a_stopped_copy_goes_on(
     folder: Folder,
     tmp_path: Path,
-    share: float,
+    fraction: float,
     quality: int | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -91,7 +93,7 @@ def test_a_stopped_copy_goes_on(
     write(packing, whole)
     content = whole.read_bytes()
     out = tmp_path / "parts.pack"
-    out.with_name("parts.pack.part").write_bytes(content[: int(share * len(content))])
+    out.with_name("parts.pack.part").write_bytes(content[: int(fraction * len(content))])
     encoded: list[int] = []
     honest = Packing.encoded
     monkeypatch.setattr(Packing, "encoded", lambda self, i: encoded.append(i) or honest(self, i))
@@ -100,7 +102,7 @@ def test_a_stopped_copy_goes_on(
     assert out.read_bytes() == content
     assert done[-1] == (16, 16)
     assert len(encoded) == len(done) <= 16
-    assert (len(encoded) < 16) == (share > 0.1)
+    assert (len(encoded) < 16) == (fraction > 0.1)
     encoded.clear()
     write(packing, out)  # complete: nothing to do
     assert encoded == []
@@ -128,7 +130,7 @@ def test_another_copy_of_that_name_is_not_overwritten(folder: Folder, tmp_path: 
         write(Packing(folder, 48), tmp_path / "notes.txt")
 
 
-def test_unreadable_pictures_are_left_out_and_named(folder: Folder, tmp_path: Path) -> None:
+def test_unreadable_images_are_left_out_and_named(folder: Folder, tmp_path: Path) -> None:
     path = folder.path(5)
     path.write_bytes(path.read_bytes()[:60])
     done = write(Packing(folder, 48), tmp_path / "photos.pack")
@@ -140,17 +142,17 @@ def test_unreadable_pictures_are_left_out_and_named(folder: Folder, tmp_path: Pa
 
 
 @pytest.mark.parametrize("quality", [None, 90])
-def test_a_damaged_picture_is_named(folder: Folder, tmp_path: Path, quality: int | None) -> None:
+def test_a_damaged_image_is_named(folder: Folder, tmp_path: Path, quality: int | None) -> None:
     out = tmp_path / "photos.pack"
     write(Packing(folder, 48, quality), out)
-    records = pack.Pack(out).records
+    records = packed_file.Pack(out).records
     content = bytearray(out.read_bytes())
     content[int(records[6, 5]) + 11] ^= 4
     out.write_bytes(content)
     data = Packed(out)
-    data.picture(5)
-    with pytest.raises(UnreadablePictureError, match=r"photos\.pack: bee/2\.png: damaged"):
-        data.picture(6)
+    data.image(5)
+    with pytest.raises(UnreadableImageError, match=r"photos\.pack: bee/2\.png: damaged"):
+        data.image(6)
 
 
 def test_damaged_files_are_refused(folder: Folder, tmp_path: Path) -> None:
@@ -238,7 +240,7 @@ FORGERIES = {
     "test classes of another set": {"test_classes": np.array([77])},
     "queries of another set": {"query": np.array([True])},
     "further labels without words": {"further/colour": np.zeros(16, np.int64)},
-    "levels that are no labels": {"levels": np.array(["colour"])},
+    "levels that are no labels": {"levels": np.array(["color"])},
     "sets without words": {"label_sets": np.zeros((16, 2), np.int64)},
     "sets of other words": {
         "label_sets": np.ones((16, 2), np.int64),
@@ -262,17 +264,17 @@ def test_a_whole_file_that_was_forged_is_one_line(
 def written(path: Path, **arrays: np.ndarray) -> None:
     """Another index with a right checksum in the place of the old one."""
     content = path.read_bytes()
-    place, _, _, magic = pack._TRAILER.unpack(content[-pack._TRAILER.size :])
+    place, _, _, magic = packed_file._TRAILER.unpack(content[-packed_file._TRAILER.size :])
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
     index = buffer.getvalue()
     digest = hashlib.sha256(index).digest()
-    tail = pack._TRAILER.pack(place, len(index), digest, magic)
+    tail = packed_file._TRAILER.pack(place, len(index), digest, magic)
     path.write_bytes(content[:place] + index + tail)
 
 
 @pytest.mark.parametrize("quality", [None, 90])
-def test_no_flipped_bit_passes_for_another_picture(
+def test_no_flipped_bit_passes_for_another_image(
     folder: Folder, tmp_path: Path, quality: int | None
 ) -> None:
     path, draw = tmp_path / "photos.pack", np.random.default_rng(0)
@@ -285,7 +287,7 @@ def test_no_flipped_bit_passes_for_another_picture(
         path.write_bytes(content)
         try:
             data = Packed(path)
-            found = [pixels(data, i) for i in range(16)]
+            result = [pixels(data, i) for i in range(16)]
         except ValueError:
             continue
-        assert all(map(np.array_equal, found, expected))
+        assert all(map(np.array_equal, result, expected))

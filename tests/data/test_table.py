@@ -1,4 +1,4 @@
-"""Tables of pictures: columns by any name, OpenMetricLearning's format both ways, mistakes."""
+"""Tables of images: columns by any name, OpenMetricLearning's format both ways, mistakes."""
 
 import csv
 from collections.abc import Callable
@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from unseen import find_data
-from unseen.contracts import annotations_of
+from unseen.config import find_data
+from unseen.core.contracts import annotations_of
 from unseen.data.folder import Folder
-from unseen.data.pictures import table_file
-from unseen.data.pictures.write_table import write_table
+from unseen.data.images import table_file
+from unseen.data.images.write_table import write_table
 from unseen.data.table import Table
 
 Make = Callable[..., Path]
@@ -22,12 +22,12 @@ Columns = dict[str, list[Any]]
 
 
 @pytest.fixture
-def columns(tmp_path: Path, make_picture: Make) -> Columns:
-    """Eight classes of four pictures; the last four are tested: the first picture asks."""
+def columns(tmp_path: Path, make_image: Make) -> Columns:
+    """Eight classes of four images; the last four are tested: the first image asks."""
     held: Columns = {"label": [], "path": [], "split": [], "is_query": [], "is_gallery": []}
     for c in range(CLASSES):
         for view in range(EACH):
-            make_picture(tmp_path / "images" / f"{c}_{view}.jpg", (20, 10))
+            make_image(tmp_path / "images" / f"{c}_{view}.jpg", (20, 10))
             held["label"].append(f"item {c}")
             held["path"].append(f"images/{c}_{view}.jpg")
             tested = c >= 4
@@ -47,7 +47,6 @@ def written(folder: Path, columns: Columns, name: str = "data.csv") -> Path:
 @pytest.mark.parametrize("name", ["data.csv", "data.parquet"])
 def test_the_format_of_openmetriclearning(tmp_path: Path, columns: Columns, name: str) -> None:
     if name.endswith("parquet"):
-        pytest.importorskip("pyarrow")
         flags: dict[str, bool | None] = {"True": True, "False": False, "": None}
         for key in ("is_query", "is_gallery"):
             columns[key] = [flags[word] for word in columns[key]]
@@ -58,16 +57,16 @@ def test_the_format_of_openmetriclearning(tmp_path: Path, columns: Columns, name
     assert dataset.name == "data"
     assert dataset.official_test_classes is not None
     assert dataset.official_test_classes.tolist() == [4, 5, 6, 7]
-    told = annotations_of(dataset)
-    assert told.query is not None
-    assert told.gallery is not None
-    assert told.ignore_groups is not None
-    assert np.flatnonzero(told.query).tolist() == [16, 20, 24, 28]
-    assert told.gallery.sum() == 12
-    assert np.array_equal(told.ignore_groups, np.arange(32) // 2)
-    assert list(told.labels) == ["category"]
-    assert list(told.label_names["category"]) == ["bags", "shoes"]
-    assert dataset.picture(5).size == (20, 10)
+    message = annotations_of(dataset)
+    assert message.query is not None
+    assert message.gallery is not None
+    assert message.ignore_groups is not None
+    assert np.flatnonzero(message.query).tolist() == [16, 20, 24, 28]
+    assert message.gallery.sum() == 12
+    assert np.array_equal(message.ignore_groups, np.arange(32) // 2)
+    assert list(message.labels) == ["category"]
+    assert list(message.label_names["category"]) == ["bags", "shoes"]
+    assert dataset.image(5).size == (20, 10)
     assert dataset.path(5) == tmp_path / "images" / "1_1.jpg"
 
 
@@ -87,21 +86,21 @@ def test_names_of_columns_are_free(tmp_path: Path, columns: Columns) -> None:
         tmp_path / "x.csv", "Datei", "Artikel", query="role", gallery="role", group="Kamera"
     )
     assert dataset.official_test_classes is None
-    told = annotations_of(dataset)
-    assert told.query is not None
-    assert told.ignore_groups is not None
-    assert np.flatnonzero(told.query).tolist() == [16, 20, 24, 28]
-    assert (told.ignore_groups >= 0).sum() == 2
-    assert told.labels == {}
+    message = annotations_of(dataset)
+    assert message.query is not None
+    assert message.ignore_groups is not None
+    assert np.flatnonzero(message.query).tolist() == [16, 20, 24, 28]
+    assert (message.ignore_groups >= 0).sum() == 2
+    assert message.labels == {}
 
 
 def test_a_column_can_be_left_out(tmp_path: Path, columns: Columns) -> None:
     dataset = Table(written(tmp_path, columns), split=None, query=None, gallery=None, group=None)
-    told = annotations_of(dataset)
+    message = annotations_of(dataset)
     assert dataset.official_test_classes is None
-    assert told.query is None
-    assert told.ignore_groups is None
-    assert "split" in told.labels  # what is not used is a further label
+    assert message.query is None
+    assert message.ignore_groups is None
+    assert "split" in message.labels  # what is not used is a further label
 
 
 def test_boxes(tmp_path: Path, columns: Columns) -> None:
@@ -113,12 +112,12 @@ def test_boxes(tmp_path: Path, columns: Columns) -> None:
     for place, edge in enumerate(("x_1", "y_1", "x_2", "y_2")):
         columns[edge] = [box[place] for box in boxes]
     dataset = Table(written(tmp_path, columns))
-    assert dataset.picture(0).size == (6, 8)
-    assert np.asarray(dataset.picture(0)).max() == 0
-    with dataset.opened(0) as picture:
-        assert picture.size == (6, 8)
-    assert dataset.picture(1).size == (20, 10)
-    assert dataset.picture(31).size == (5, 5)  # not beyond the picture
+    assert dataset.image(0).size == (6, 8)
+    assert np.asarray(dataset.image(0)).max() == 0
+    with dataset.opened(0) as image:
+        assert image.size == (6, 8)
+    assert dataset.image(1).size == (20, 10)
+    assert dataset.image(31).size == (5, 5)  # not beyond the image
     columns["x_2"][0] = 2
     with pytest.raises(ValueError, match=r"box \[2, 1, 2, 9\] is empty"):
         Table(written(tmp_path, columns))
@@ -140,26 +139,26 @@ def test_boxes_by_width_and_height_and_in_one_cell(tmp_path: Path, columns: Colu
     extents: list[list[Any]] = [[2, 1, 6, 8]] + [["", "", "", ""]] * 30 + [[5, 5, 4, 5]]
     for names in (("x", "y", "w", "h"), ("x", "y", "width", "height")):
         more = {name: [box[place] for box in extents] for place, name in enumerate(names)}
-        found = Table(written(tmp_path, columns | more))
-        assert np.array_equal(found.boxes, expected.boxes)
-        assert not set(names) & set(found.annotations.labels)
+        result = Table(written(tmp_path, columns | more))
+        assert np.array_equal(result.boxes, expected.boxes)
+        assert not set(names) & set(result.annotations.labels)
     for first, last in (("2 1 6 8", "5,5,4,5"), ("[2, 1, 6, 8]", "(5; 5; 4; 5)")):
-        found = Table(written(tmp_path, columns | {"bbox": [first, *[""] * 30, last]}))
-        assert np.array_equal(found.boxes, expected.boxes)
+        result = Table(written(tmp_path, columns | {"bbox": [first, *[""] * 30, last]}))
+        assert np.array_equal(result.boxes, expected.boxes)
     with pytest.raises(ValueError, match=r"row 2: bbox must be x, y, width, height, got '1 2 3'"):
         Table(written(tmp_path, columns | {"bbox": ["1 2 3", *[""] * 31]}))
 
 
-def test_unreadable_pictures_are_left_out_and_named(tmp_path: Path, columns: Columns) -> None:
-    (tmp_path / "images" / "0_1.jpg").write_text("no picture")
+def test_unreadable_images_are_left_out_and_named(tmp_path: Path, columns: Columns) -> None:
+    (tmp_path / "images" / "0_1.jpg").write_text("no image")
     (tmp_path / "images" / "3_1.jpg").unlink()
     dataset = Table(written(tmp_path, columns))
     assert len(dataset) == 30
     assert dataset.describe()["unreadable files"] == 2
-    told = annotations_of(dataset)
-    assert told.query is not None
-    assert np.flatnonzero(told.query).tolist() == [14, 18, 22, 26]  # columns keep step
-    with pytest.raises(ValueError, match="cannot read picture"):
+    message = annotations_of(dataset)
+    assert message.query is not None
+    assert np.flatnonzero(message.query).tolist() == [14, 18, 22, 26]  # columns keep step
+    with pytest.raises(ValueError, match="cannot read image"):
         Table(tmp_path / "data.csv", strict=True)
 
 
@@ -175,11 +174,11 @@ def test_written_as_it_was_read(tmp_path: Path, columns: Columns) -> None:
     assert again.fingerprint() == first.fingerprint()
 
 
-def test_a_folder_becomes_a_table(tmp_path: Path, make_picture: Make) -> None:
+def test_a_folder_becomes_a_table(tmp_path: Path, make_image: Make) -> None:
     for c in range(6):
         for view in range(3):
-            make_picture(tmp_path / "pictures" / f"class {c}" / f"{view}.jpg")
-    folder = Folder(tmp_path / "pictures")
+            make_image(tmp_path / "images" / f"class {c}" / f"{view}.jpg")
+    folder = Folder(tmp_path / "images")
     with pytest.raises(ValueError, match="no official test classes"):
         write_table(folder, tmp_path / "x.csv")
     write_table(folder, tmp_path / "x.csv", test_classes=np.array([4, 5]))
@@ -188,11 +187,11 @@ def test_a_folder_becomes_a_table(tmp_path: Path, make_picture: Make) -> None:
     assert np.array_equal(dataset.labels, folder.labels)
     assert dataset.official_test_classes is not None
     assert dataset.official_test_classes.tolist() == [4, 5]
-    assert table_file.read(tmp_path / "x.csv")["path"][0] == "pictures/class 0/0.jpg"
+    assert table_file.read(tmp_path / "x.csv")["path"][0] == "images/class 0/0.jpg"
 
 
 @pytest.mark.parametrize(
-    ("change", "options", "told"),
+    ("change", "options", "message"),
     [
         ({}, {"label": "klass"}, "no column 'klass' for label, it has label, path"),
         ({}, {"group": "camera"}, "no column 'camera' for group"),
@@ -200,18 +199,18 @@ def test_a_folder_becomes_a_table(tmp_path: Path, make_picture: Make) -> None:
         ({"split": ["train", "test"] * 16}, {}, "8 classes are in both train and test"),
         ({"split": ["training"] * 32}, {}, "train, validation or test, got 'training'"),
         ({"is_query": ["maybe"] * 32}, {}, "query must be true or false, got 'maybe'"),
-        ({"path": ["gone.jpg"] * 32}, {}, "none of the 32 pictures .* can be read; the first"),
+        ({"path": ["gone.jpg"] * 32}, {}, "none of the 32 images .* can be read; the first"),
     ],
 )
 def test_mistakes(
-    tmp_path: Path, columns: Columns, change: Columns, options: dict[str, str], told: str
+    tmp_path: Path, columns: Columns, change: Columns, options: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         Table(written(tmp_path, columns | change), **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (b"", "is empty"),
         (b"path,label\n", "has no rows"),
@@ -220,12 +219,11 @@ def test_mistakes(
         (b"path,label\n\xff\xfe,1\n", "not UTF-8"),
     ],
 )
-def test_files_that_are_no_table(tmp_path: Path, content: bytes, told: str) -> None:
+def test_files_that_are_no_table(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "x.csv").write_bytes(content)
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         Table(tmp_path / "x.csv")
     (tmp_path / "x.parquet").write_bytes(content)
-    pytest.importorskip("pyarrow")
     with pytest.raises(ValueError, match="not a whole Parquet file"):
         Table(tmp_path / "x.parquet")
     with pytest.raises(FileNotFoundError, match="no such file"):
@@ -263,10 +261,10 @@ def test_sets_of_labels_and_levels(tmp_path: Path, columns: Columns) -> None:
     sets = [f"c{row // 4}| even " if row % 2 == 0 else f"c{row // 4}" for row in range(32)]
     dataset = Table(written(tmp_path, bare | {"labels": sets}))
     assert dataset.label_names == [f"c{c}" for c in range(8)]
-    told = annotations_of(dataset)
-    assert told.label_sets is not None
-    assert told.set_names == [*dataset.label_names, "even"]
-    assert told.label_sets[:3].tolist() == [[0, 8], [0, -1], [0, 8]]
+    message = annotations_of(dataset)
+    assert message.label_sets is not None
+    assert message.set_names == [*dataset.label_names, "even"]
+    assert message.label_sets[:3].tolist() == [[0, 8], [0, -1], [0, 8]]
 
     levels = {"level_1": [f"make {row // 8}" for row in range(32)]}
     levels["level_2"] = [["small", "large"][row // 4 % 2] for row in range(32)]

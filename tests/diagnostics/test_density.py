@@ -21,10 +21,10 @@ def test_equals_the_definition(cloud: Data) -> None:
         for c in y.unique()
         if (y == c).sum() > 1
     }
-    found = Density()(*cloud)
-    assert found["classes"].tolist() == list(expected)
-    assert found["density"].tolist() == pytest.approx(list(expected.values()))
-    assert found["mean"] == pytest.approx(sum(expected.values()) / len(expected))
+    result = Density()(*cloud)
+    assert result["classes"].tolist() == list(expected)
+    assert result["density"].tolist() == pytest.approx(list(expected.values()))
+    assert result["mean"] == pytest.approx(sum(expected.values()) / len(expected))
 
 
 def test_worked_example(four: Data) -> None:

@@ -14,17 +14,17 @@ def unit(x: Tensor) -> Tensor:
     return x / x.norm(dim=1, keepdim=True)
 
 
-@pytest.mark.parametrize("centred", [False, True])
-def test_equals_the_definition(cloud: Data, centred: bool) -> None:
+@pytest.mark.parametrize("centered", [False, True])
+def test_equals_the_definition(cloud: Data, centered: bool) -> None:
     x = unit(cloud[0])
-    sigma = torch.linalg.svdvals(x - x.mean(0) if centred else x).tolist()
+    sigma = torch.linalg.svdvals(x - x.mean(0) if centered else x).tolist()
     entropy = -sum(s / sum(sigma) * math.log(s / sum(sigma)) for s in sigma)
-    found = EffectiveRank(centred)(*cloud)
-    assert found["effective_rank"] == pytest.approx(math.exp(entropy))
+    result = EffectiveRank(centered)(*cloud)
+    assert result["effective_rank"] == pytest.approx(math.exp(entropy))
     power = [s * s for s in sigma]
     expected = sum(power) ** 2 / sum(p * p for p in power)
-    assert found["participation"] == pytest.approx(expected)
-    assert found["size"] == 6
+    assert result["participation"] == pytest.approx(expected)
+    assert result["size"] == 6
 
 
 def test_ends() -> None:

@@ -26,15 +26,15 @@ def test_finds_planted_noise_and_the_right_label() -> None:
     planted = torch.randperm(600, generator=torch.Generator().manual_seed(1))[:20]
     noisy = y.clone()
     noisy[planted] = (y[planted] + 7) % 30
-    found = LabelNoise()(x, noisy)
-    assert set(found["suspects"].tolist()) == set(planted.tolist())
-    assert torch.equal(found["suggested"], y[found["suspects"]])
-    assert found["share"] == pytest.approx(20 / 600)
+    result = LabelNoise()(x, noisy)
+    assert set(result["label_issues"].tolist()) == set(planted.tolist())
+    assert torch.equal(result["suggested"], y[result["label_issues"]])
+    assert result["fraction"] == pytest.approx(20 / 600)
 
 
-def test_suspicion_by_hand(cloud: Data) -> None:
+def test_issue_score_by_hand(cloud: Data) -> None:
     x, y = unit(cloud[0]), cloud[1]
-    found = LabelNoise(5)(*cloud)["suspicion"]
+    result = LabelNoise(5)(*cloud)["issue_score"]
     for i in range(len(x)):
         order = sorted((float(-(x[i] @ x[j])), j) for j in range(len(x)) if j != i)[:5]
         votes = [int(y[j]) for _, j in order]
@@ -42,16 +42,16 @@ def test_suspicion_by_hand(cloud: Data) -> None:
         wrong = [v for v in votes if v != int(y[i])]
         top = max((wrong.count(v) for v in wrong), default=0)
         if others == 0:
-            assert math.isnan(float(found[i]))
+            assert math.isnan(float(result[i]))
         else:
             own = votes.count(int(y[i])) / min(5, others)
-            assert float(found[i]) == pytest.approx(top / 5 - own)
+            assert float(result[i]) == pytest.approx(top / 5 - own)
 
 
-def test_clean_labels_raise_no_suspicion() -> None:
-    found = LabelNoise()(*blobs())
-    assert found["share"] == 0
-    assert len(found["suggested"]) == 0
+def test_clean_labels_raise_no_issue_score() -> None:
+    result = LabelNoise()(*blobs())
+    assert result["fraction"] == 0
+    assert len(result["suggested"]) == 0
 
 
 def test_bad_values() -> None:

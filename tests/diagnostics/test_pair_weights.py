@@ -7,17 +7,17 @@ import torch
 from torch import Tensor
 
 from unseen.diagnostics.pair_weights import PairWeights
-from unseen.losses.contrastive import Contrastive
-from unseen.losses.multi_similarity import MultiSimilarity
-from unseen.losses.proxy_anchor import ProxyAnchor
+from unseen.losses.contrastive import ContrastiveLoss
+from unseen.losses.multi_similarity import MultiSimilarityLoss
+from unseen.losses.proxy_anchor import ProxyAnchorLoss
 
 
 def batch(dimension: int = 64) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(0)
     labels = torch.arange(6).repeat_interleave(3)
-    centres = torch.randn(6, dimension, generator=generator, dtype=torch.float64)
+    centers = torch.randn(6, dimension, generator=generator, dtype=torch.float64)
     noise = torch.randn(18, dimension, generator=generator, dtype=torch.float64)
-    return centres[labels] + noise, labels
+    return centers[labels] + noise, labels
 
 
 def slow(x: Tensor, labels: Tensor, alpha: float, beta: float, base: float) -> dict[str, float]:
@@ -37,25 +37,25 @@ def slow(x: Tensor, labels: Tensor, alpha: float, beta: float, base: float) -> d
 @pytest.mark.parametrize("dimension", [64, 5], ids=["room", "fewer dimensions than items"])
 def test_multi_similarity_by_hand(dimension: int) -> None:
     x, labels = batch(dimension)
-    found = PairWeights(MultiSimilarity(2.0, 50.0, 0.5))(x, labels)
+    result = PairWeights(MultiSimilarityLoss(2.0, 50.0, 0.5))(x, labels)
     expected = slow(x, labels, 2.0, 50.0, 0.5)
     for kind, value in expected.items():
-        assert found[f"{kind}_weight"].sum().item() == pytest.approx(value, rel=0.02)
-    assert len(found["positive_similarity"]) == 6 * 3
-    assert len(found["negative_similarity"]) == 18 * 17 // 2 - 18
+        assert result[f"{kind}_weight"].sum().item() == pytest.approx(value, rel=0.02)
+    assert len(result["positive_similarity"]) == 6 * 3
+    assert len(result["negative_similarity"]) == 18 * 17 // 2 - 18
 
 
 def test_contrastive_on_cosines_weighs_all_active_pairs_alike() -> None:
     x, labels = batch()
-    found = PairWeights(Contrastive(distance="cosine", neg_margin=1.0))(x, labels)
-    assert found["positive_weight"].std() < 1e-9
-    active = found["negative_similarity"] > 0.01  # 1 - s below the margin
-    assert found["negative_weight"][active].std() < 1e-9
-    assert found["negative_weight"][found["negative_similarity"] < -0.01].max() < 1e-12
+    result = PairWeights(ContrastiveLoss(distance="cosine", neg_margin=1.0))(x, labels)
+    assert result["positive_weight"].std() < 1e-9
+    active = result["negative_similarity"] > 0.01  # 1 - s below the margin
+    assert result["negative_weight"][active].std() < 1e-9
+    assert result["negative_weight"][result["negative_similarity"] < -0.01].max() < 1e-12
 
 
 def test_class_parameters_and_whole_data_sets_are_refused() -> None:
-    with pytest.raises(ValueError, match="ProxyAnchor compares items with class parameters"):
-        PairWeights(ProxyAnchor(6, 64))
+    with pytest.raises(ValueError, match="ProxyAnchorLoss compares items with class parameters"):
+        PairWeights(ProxyAnchorLoss(6, 64))
     with pytest.raises(ValueError, match="at most 1024"):
         PairWeights()(torch.randn(1025, 2), torch.arange(1025))

@@ -15,8 +15,8 @@ def unit(x: Tensor) -> Tensor:
 
 
 def test_worked_example(four: Data) -> None:
-    found = Spread()(*four)
-    assert found == pytest.approx({"intra": 0.2, "inter": 1.0, "ratio": 0.2})
+    result = Spread()(*four)
+    assert result == pytest.approx({"intra": 0.2, "inter": 1.0, "ratio": 0.2})
 
 
 def test_equals_visiting_every_pair(cloud: Data) -> None:
@@ -34,10 +34,10 @@ def test_equals_visiting_every_pair(cloud: Data) -> None:
             ]
             intra.append(sum(dist) / len(dist))
     inter = [1 - float(a @ b) for i, a in enumerate(means) for j, b in enumerate(means) if i != j]
-    found = Spread()(*cloud)
-    assert found["intra"] == pytest.approx(sum(intra) / len(intra))
-    assert found["inter"] == pytest.approx(sum(inter) / len(inter))
-    assert found["ratio"] == pytest.approx(found["intra"] / found["inter"])
+    result = Spread()(*cloud)
+    assert result["intra"] == pytest.approx(sum(intra) / len(intra))
+    assert result["inter"] == pytest.approx(sum(inter) / len(inter))
+    assert result["ratio"] == pytest.approx(result["intra"] / result["inter"])
 
 
 def test_undefined() -> None:

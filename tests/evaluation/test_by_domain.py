@@ -15,21 +15,21 @@ def test_means_over_the_queries_of_each_domain() -> None:
     rows = rows + torch.randn(60, 4, generator=generator)
     domains = (labels >= 9).long()
     whole = evaluate(rows, labels, metrics=["recall@1", "map_at_r", "nmi"])
-    found = by_domain(whole, domains, labels, ["birds", "cars", "nothing"], seed=0)
-    assert set(found) == {"birds", "cars", MEAN}
+    result = by_domain(whole, domains, labels, ["birds", "cars", "nothing"], seed=0)
+    assert set(result) == {"birds", "cars", MEAN}
     for code, name in enumerate(("birds", "cars")):
         own = [
             float(v) for v, d in zip(whole.per_query["recall@1"], domains, strict=True) if d == code
         ]
-        score = found[name].values["recall@1"]
+        score = result[name].values["recall@1"]
         assert score.value == pytest.approx(np.mean(own))
-        kept = found[name].per_query["recall@1"].tolist()
+        kept = result[name].per_query["recall@1"].tolist()
         assert [v for v in kept if not np.isnan(v)] == own
         assert np.isnan(kept).tolist() == [d != code for d in domains.tolist()]
         assert score.low <= score.value <= score.high
-        assert found[name].counts["queries"] == len(own)
-    mean = found[MEAN].values["map_at_r"]
-    both = [found[name].values["map_at_r"] for name in ("birds", "cars")]
+        assert result[name].counts["queries"] == len(own)
+    mean = result[MEAN].values["map_at_r"]
+    both = [result[name].values["map_at_r"] for name in ("birds", "cars")]
     assert mean.value == pytest.approx((both[0].value + both[1].value) / 2)
     halves = [(score.high - score.low) / 2 for score in both]
     assert (mean.high - mean.low) / 2 == pytest.approx(np.hypot(*halves) / 2)

@@ -16,14 +16,14 @@ def test_thirds_are_means_over_their_classes() -> None:
     labels = labels[order]
     values = torch.rand(len(labels), generator=torch.Generator().manual_seed(1)).double()
     values[3] = math.nan  # a query without an answer
-    found = thirds({"recall@1": values, "nmi": values[:5]}, labels, labels)
-    assert found is not None
-    assert [(t.name, t.classes, t.smallest, t.largest) for t in found] == [
+    result = thirds({"recall@1": values, "nmi": values[:5]}, labels, labels)
+    assert result is not None
+    assert [(t.name, t.classes, t.smallest, t.largest) for t in result] == [
         ("head", 3, 7, 9),
         ("middle", 3, 3, 5),
         ("tail", 2, 2, 2),
     ]
-    for third, classes in zip(found, ([0, 1, 2], [3, 4, 5], [6, 7]), strict=True):
+    for third, classes in zip(result, ([0, 1, 2], [3, 4, 5], [6, 7]), strict=True):
         assert set(third.metrics) == {"recall@1"}  # values of items are of no query
         means = []
         for c in classes:

@@ -44,17 +44,17 @@ def test_metrics_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         "from unseen.metrics.base import Retrieval\n"
         "class First(Retrieval):\n"
         "    def depth(self, max_relevant): return 1\n"
-        "    def on_queries(self, neighbours): return neighbours.matches[:, 0].double()\n"
-        "def first(neighbours): return neighbours.matches[:, 0].float()\n"
+        "    def on_queries(self, neighbors): return neighbors.matches[:, 0].double()\n"
+        "def first(neighbors): return neighbors.matches[:, 0].float()\n"
         "class Wrong: pass\n"
     )
     monkeypatch.chdir(tmp_path)
     embeddings = torch.randn(30, 4, generator=torch.Generator().manual_seed(0))
     labels = torch.arange(30) % 5
     names = ["recall@1", "./mine.py:First", "./mine.py:first"]
-    found = evaluate(embeddings, labels, metrics=[*names, Recall(2)])
-    values = [score.value for score in found.values.values()]
+    result = evaluate(embeddings, labels, metrics=[*names, Recall(2)])
+    values = [score.value for score in result.values.values()]
     assert values[0] == values[1] == values[2] <= values[3]
-    assert list(found.values) == ["recall@1", "First", "first", "Recall"]
+    assert list(result.values) == ["recall@1", "First", "first", "Recall"]
     with pytest.raises(ValueError, match="must be a subclass of Retrieval"):
         evaluate(embeddings, labels, metrics=["./mine.py:Wrong"])

@@ -26,8 +26,8 @@ def clouds(
 ) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     labels = torch.arange(classes).repeat_interleave(each)
-    centres = torch.randn(classes, 6, generator=generator)
-    return centres[labels] + spread * torch.randn(len(labels), 6, generator=generator), labels
+    centers = torch.randn(classes, 6, generator=generator)
+    return centers[labels] + spread * torch.randn(len(labels), 6, generator=generator), labels
 
 
 def slow_answers(x: Tensor, y: Tensor, unknown: set[int]) -> list[tuple[float, bool, bool, int]]:
@@ -51,7 +51,7 @@ def test_answers_and_curve_are_those_of_loops(seed: int) -> None:
     assert len(unknown) == 5
     keep = ~torch.isin(y, unknown)
     task = RetrievalTask(y, None, keep.nonzero()[:, 0])
-    answers = nearest_answers(x, task, normalise=True)
+    answers = nearest_answers(x, task, normalize=True)
     slow = slow_answers(x, y, set(unknown.tolist()))
     for place, row in enumerate(slow):
         assert float(answers.similarities[place]) == pytest.approx(row[0], abs=2e-6)
@@ -72,22 +72,22 @@ def test_what_is_measured_and_counted() -> None:
     x, y = clouds(0, spread=0.1)
     unknown = torch.tensor([1, 3, 5, 7, 9])
     known = ~torch.isin(y, unknown)
-    cut = best_cut(x[known], y[known], normalise=True)
-    found = open_set(x, y, unknown=unknown, thresholds={"mine": 0.9}, cut=cut, how="odd classes")
-    assert (found.gallery, found.known_queries, found.unknown_queries) == (40, 40, 40)
-    assert (found.known_classes, found.unknown_classes) == (5, 5)
-    assert set(found.scores) == set(OPEN_SET)
-    assert found.scores["unknown_auroc"].value > 0.95
-    for score in found.scores.values():
+    cut = best_cut(x[known], y[known], normalize=True)
+    result = open_set(x, y, unknown=unknown, thresholds={"mine": 0.9}, cut=cut, how="odd classes")
+    assert (result.gallery, result.known_queries, result.unknown_queries) == (40, 40, 40)
+    assert (result.known_classes, result.unknown_classes) == (5, 5)
+    assert set(result.scores) == set(OPEN_SET)
+    assert result.scores["unknown_auroc"].value > 0.95
+    for score in result.scores.values():
         assert score.low <= score.value + 1e-9
         assert score.value <= score.high + 1e-9
-    assert found.at["mine"].threshold == 0.9
-    assert found.groups is not None
-    assert (found.groups.classes, found.groups.items) == (5, 40)
-    assert found.groups.found in (5, 6)
-    assert found.groups.ari > 0.9
+    assert result.at["mine"].threshold == 0.9
+    assert result.groups is not None
+    assert (result.groups.classes, result.groups.items) == (5, 40)
+    assert result.groups.number in (5, 6)
+    assert result.groups.ari > 0.9
     assert open_set(x, y, unknown=unknown).groups is None
-    fars = [point.far for point in found.curve]
+    fars = [point.far for point in result.curve]
     assert fars == sorted(fars)
     assert fars[-1] == 1.0
 
@@ -100,13 +100,13 @@ def test_a_split_by_time_has_unknowns_of_its_own() -> None:
     assert gallery.tolist() == [1, 2, 3, 6]
     x, y = clouds(1, classes=4, each=2, spread=0.01)
     labels = torch.tensor([0, 0, 1, 1, 2, 1, 3, 0])  # class 2 comes late
-    found = open_set(x[y.argsort()], labels, query=query, gallery=gallery)
-    assert (found.gallery, found.known_queries, found.unknown_queries) == (4, 3, 1)
+    result = open_set(x[y.argsort()], labels, query=query, gallery=gallery)
+    assert (result.gallery, result.known_queries, result.unknown_queries) == (4, 3, 1)
     with pytest.raises(ValueError, match="all items have the same time"):
         by_time(np.zeros(4, dtype=np.int64))
 
 
-def test_a_closed_set_is_no_open_one_and_metrics_are_asked_where_they_belong() -> None:
+def test_a_closed_set_is_no_open_one_and_metrics_are_request_where_they_belong() -> None:
     x, y = clouds(0)
     with pytest.raises(ValueError, match="there are no unknown ones"):
         open_set(x, y)
@@ -139,11 +139,11 @@ def test_groups_are_those_of_joining_one_by_one() -> None:
     rows = torch.isin(y, unknown)
     points = x[rows].double() / x[rows].double().norm(dim=1, keepdim=True)
     for cut in (0.3, 0.6, 0.9):
-        found = open_set(x, y, unknown=unknown, cut=cut).groups
+        result = open_set(x, y, unknown=unknown, cut=cut).groups
         expected = slow_groups(points.numpy(), cut)
-        assert found is not None
-        assert found.found == sum(len(group) > 1 for group in expected)
+        assert result is not None
+        assert result.number == sum(len(group) > 1 for group in expected)
         assigned = np.zeros(int(rows.sum()))
         for number, group in enumerate(expected):
             assigned[list(group)] = number
-        assert found.ari == pytest.approx(adjusted_rand_score(y[rows], assigned))
+        assert result.ari == pytest.approx(adjusted_rand_score(y[rows], assigned))

@@ -1,4 +1,4 @@
-"""Queries, gallery and groups reach the judges as a slow count has them."""
+"""Queries, gallery and groups reach the evaluates as a slow count has them."""
 
 import math
 from typing import Any
@@ -59,10 +59,10 @@ def test_scores_by_column_have_plain_names() -> None:
     embeddings = torch.randn(20, 4, generator=torch.Generator().manual_seed(0))
     labels = torch.arange(20) // 2
     task = RetrievalTask({"": labels, "family": labels // 5}, gallery=torch.arange(10, 20))
-    asked: dict[str, Any] = {"metrics": ("recall@1", "nmi"), "resamples": 0, "missing": "count"}
-    both = evaluate(**task.arguments(embeddings), **asked)
+    request: dict[str, Any] = {"metrics": ("recall@1", "nmi"), "resamples": 0, "missing": "count"}
+    both = evaluate(**task.arguments(embeddings), **request)
     for column, alone in (("", labels), ("family", labels // 5)):
         single = RetrievalTask(alone, gallery=torch.arange(10, 20)).arguments(embeddings)
-        wanted = evaluate(**single, **asked)
+        wanted = evaluate(**single, **request)
         assert both.by(column).to_dict() == wanted.to_dict()
         assert set(both.by(column).per_query) == {"recall@1", "nmi"}

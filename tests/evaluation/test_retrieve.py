@@ -19,50 +19,50 @@ class Slow:
         *,
         positions: Sequence[int] | None = None,
         groups: tuple[Tensor, Tensor] | None = None,
-        normalise: bool = True,
+        normalize: bool = True,
     ) -> None:
         z, self.labels = (x, y) if gallery is None else gallery
         if gallery is None:
             positions = range(len(x))
         x, z = x.double(), z.double()
         grid = 2.0**-20
-        if normalise:
+        if normalize:
             x, z = (t / t.norm(dim=1, keepdim=True).clamp(min=1e-300) for t in (x, z))
         else:
             everything = torch.cat([x, z])
             grid = 2.0**-28 * float((everything - z.mean(0)).square().sum(1).max())
         self.lists: list[list[tuple[int, bool, int]]] = []
         for i in range(len(x)):
-            found = []
+            result = []
             for j in range(len(z)):
                 if positions is not None and positions[i] == j:
                     continue
                 if groups is not None and groups[0][i] >= 0 and groups[0][i] == groups[1][j]:
                     continue
-                sim = (x[i] * z[j]).sum() if normalise else -(x[i] - z[j]).square().sum()
-                found.append((-round(float(sim) / grid), bool(y[i] == self.labels[j]), j))
-            self.lists.append(sorted(found))
+                sim = (x[i] * z[j]).sum() if normalize else -(x[i] - z[j]).square().sum()
+                result.append((-round(float(sim) / grid), bool(y[i] == self.labels[j]), j))
+            self.lists.append(sorted(result))
 
     def matches(self, depth: int) -> list[list[bool]]:
         return [
-            [right for _, right, _ in found[:depth]] + [False] * (depth - len(found))
-            for found in self.lists
+            [right for _, right, _ in result[:depth]] + [False] * (depth - len(result))
+            for result in self.lists
         ]
 
     def items(self, depth: int) -> list[list[int]]:
         return [
-            [j for *_, j in found[:depth]] + [-1] * (depth - len(found)) for found in self.lists
+            [j for *_, j in result[:depth]] + [-1] * (depth - len(result)) for result in self.lists
         ]
 
     def ranks(self) -> list[list[int]]:
-        return [[r for r, t in enumerate(found, 1) if t[1]] for found in self.lists]
+        return [[r for r, t in enumerate(result, 1) if t[1]] for result in self.lists]
 
     def tied(self, depth: int) -> list[bool]:
         """A right and a wrong item are equal, and the list reaches them."""
         result = []
-        for found in self.lists:
-            reached = {value for value, *_ in found[:depth]}
-            kinds = {(value, right) for value, right, _ in found if value in reached}
+        for matches in self.lists:
+            reached = {value for value, *_ in matches[:depth]}
+            kinds = {(value, right) for value, right, _ in matches if value in reached}
             result.append(any((value, not right) in kinds for value, right in kinds))
         return result
 
@@ -80,34 +80,34 @@ def messy(case: int) -> tuple[Tensor, Tensor, int]:
 
 
 @pytest.mark.parametrize("case", range(12))
-@pytest.mark.parametrize("normalise", [True, False], ids=["cosine", "euclidean"])
-def test_self_retrieval_equals_sorting_everything(case: int, normalise: bool) -> None:
+@pytest.mark.parametrize("normalize", [True, False], ids=["cosine", "euclidean"])
+def test_self_retrieval_equals_sorting_everything(case: int, normalize: bool) -> None:
     x, y, depth = messy(case)
     groups = None
     if case % 4 == 0:
         groups = torch.randint(-1, 4, (len(x),), generator=torch.Generator().manual_seed(case))
     both = None if groups is None else (groups, groups)
-    slow = Slow(x, y, groups=both, normalise=normalise)
+    slow = Slow(x, y, groups=both, normalize=normalize)
     width = min(depth, len(x))
     for block, memory in ((32, 2**30), (64, 0), (1024, 2**30)):
-        found = retrieve(
+        result = retrieve(
             x,
             y,
             depth,
             ignore_groups=groups,
-            normalise=normalise,
+            normalize=normalize,
             ranks=True,
             block=block,
             memory=memory,
         )
-        assert found.matches.tolist() == slow.matches(width)
-        assert found.ranks is not None
-        assert [[r for r in row if r] for row in found.ranks.tolist()] == slow.ranks()
-        assert found.num_relevant.tolist() == [len(ranks) for ranks in slow.ranks()]
-        assert found.tied is not None
-        assert found.tied.tolist() == slow.tied(depth)
-        valid = found.similarities > -math.inf
-        assert torch.equal(valid, found.indices >= 0)
+        assert result.matches.tolist() == slow.matches(width)
+        assert result.ranks is not None
+        assert [[r for r in row if r] for row in result.ranks.tolist()] == slow.ranks()
+        assert result.num_relevant.tolist() == [len(ranks) for ranks in slow.ranks()]
+        assert result.tied is not None
+        assert result.tied.tolist() == slow.tied(depth)
+        valid = result.similarities > -math.inf
+        assert torch.equal(valid, result.indices >= 0)
 
 
 @pytest.mark.parametrize("case", range(8))
@@ -127,7 +127,7 @@ def test_gallery_equals_sorting_everything(case: int) -> None:
         )
     slow = Slow(x, y, (z, gallery_labels), positions=positions.tolist(), groups=groups)
     for block in (32, 1024):
-        found = retrieve(
+        result = retrieve(
             x,
             y,
             depth,
@@ -139,10 +139,10 @@ def test_gallery_equals_sorting_everything(case: int) -> None:
             ranks=True,
             block=block,
         )
-        assert found.matches.tolist() == slow.matches(min(depth, len(z)))
-        assert found.ranks is not None
-        assert [[r for r in row if r] for row in found.ranks.tolist()] == slow.ranks()
-        assert found.num_relevant.tolist() == [len(ranks) for ranks in slow.ranks()]
+        assert result.matches.tolist() == slow.matches(min(depth, len(z)))
+        assert result.ranks is not None
+        assert [[r for r in row if r] for row in result.ranks.tolist()] == slow.ranks()
+        assert result.num_relevant.tolist() == [len(ranks) for ranks in slow.ranks()]
 
 
 def test_items_without_ties() -> None:
@@ -154,10 +154,10 @@ def test_items_without_ties() -> None:
 def test_a_copy_is_not_mistaken_for_the_query() -> None:
     """The copy has another label and a lower position: dropping "the first" would drop it."""
     x = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.9, 0.1], [0.0, 1.0]])
-    found = retrieve(x, torch.tensor([0, 1, 1, 0]), 3)
-    assert found.indices[0].tolist() == [1, 2, 3]
-    assert found.indices[1, 0] == 0
-    assert not found.matches[1, 0]
+    result = retrieve(x, torch.tensor([0, 1, 1, 0]), 3)
+    assert result.indices[0].tolist() == [1, 2, 3]
+    assert result.indices[1, 0] == 0
+    assert not result.matches[1, 0]
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
@@ -165,12 +165,12 @@ def test_collapsed_embeddings_find_nothing(dtype: torch.dtype) -> None:
     """Every neighbour is equally near, so the wrong ones come first."""
     y = torch.arange(100) % 10
     x = torch.randn(7, generator=torch.Generator().manual_seed(0)).to(dtype).expand(100, 7)
-    found = retrieve(x, y, 20, ranks=True)
-    assert not found.matches.any()
-    assert found.tied is not None
-    assert found.tied.all()
-    assert found.ranks is not None
-    assert found.ranks.tolist() == [list(range(91, 100))] * 100
+    result = retrieve(x, y, 20, ranks=True)
+    assert not result.matches.any()
+    assert result.tied is not None
+    assert result.tied.all()
+    assert result.ranks is not None
+    assert result.ranks.tolist() == [list(range(91, 100))] * 100
 
 
 def test_copies_at_other_scales_are_ties() -> None:
@@ -182,8 +182,8 @@ def test_copies_at_other_scales_are_ties() -> None:
     )
     y = torch.zeros(41, dtype=torch.int64)
     y[21:] = 1
-    found = retrieve(x, y, 20)
-    assert found.matches[0].sum() == 0
+    result = retrieve(x, y, 20)
+    assert result.matches[0].sum() == 0
 
 
 def test_half_precision_input_is_raised() -> None:
@@ -208,9 +208,9 @@ def test_why_float32() -> None:
 
 
 def test_queries_without_a_positive() -> None:
-    found = retrieve(torch.randn(5, 3), torch.tensor([0, 0, 1, 2, 2]), 2)
-    assert found.num_relevant.tolist() == [1, 1, 0, 1, 1]
-    assert not found.matches[2].any()
+    result = retrieve(torch.randn(5, 3), torch.tensor([0, 0, 1, 2, 2]), 2)
+    assert result.num_relevant.tolist() == [1, 1, 0, 1, 1]
+    assert not result.matches[2].any()
 
 
 def test_labels_a_float_could_not_tell_apart() -> None:
@@ -257,7 +257,7 @@ def test_gradients_are_not_kept() -> None:
             },
             "gallery_ignore_groups must be 2",
         ),
-        ({"embeddings": torch.full((4, 2), math.nan)}, "must be finite"),
+        ({"embeddings": torch.full((4, 2), math.nan)}, "hold NaN or infinity"),
     ],
 )
 def test_bad_input(change: dict[str, object], message: str) -> None:

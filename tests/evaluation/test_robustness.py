@@ -6,36 +6,36 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from unseen.contracts import Batch
+from unseen.core.contracts import Batch
 from unseen.evaluation.robustness import robustness
-from unseen.networks.backbone import Backbone
-from unseen.networks.head import Head
-from unseen.networks.network import EmbeddingNetwork
-from unseen.networks.recipe import InputSpec
+from unseen.models.backbone import Backbone
+from unseen.models.body_spec import InputSpec
+from unseen.models.head import Head
+from unseen.models.network import EmbeddingNetwork
 
 CPU = torch.device("cpu")
 
 
 def as_they_are(pooling: str = "avg") -> EmbeddingNetwork:
-    """A network whose map is the picture and whose embedding is the pooled map."""
+    """A network whose map is the image and whose embedding is the pooled map."""
     return EmbeddingNetwork(Backbone(nn.Identity(), 3, InputSpec(6), pooling), Head(3, None))
 
 
-def pictures(noise: float) -> tuple[Tensor, Tensor]:
+def sample_images(noise: float) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(0)
     labels = torch.arange(8).repeat_interleave(4)
-    colour = torch.randn(8, 3, generator=generator)[labels]
+    color = torch.randn(8, 3, generator=generator)[labels]
     spread = noise * torch.randn(32, 3, 6, 6, generator=generator)
-    return colour[:, :, None, None] + spread, labels
+    return color[:, :, None, None] + spread, labels
 
 
 def measured(noise: float, **options: object) -> object:
-    images, labels = pictures(noise)
+    images, labels = sample_images(noise)
     halves = [Batch(images[i : i + 16], labels[i : i + 16], torch.arange(16)) for i in (0, 16)]
     return robustness(as_they_are(), halves, 32, CPU, **options)  # type: ignore[arg-type]
 
 
-def test_plain_pictures_need_only_one_place_and_noisy_ones_lose() -> None:
+def test_plain_images_need_only_one_place_and_noisy_ones_lose() -> None:
     plain = measured(0.0)
     assert {r for r, _ in plain.recall.values()} == {1.0}
     assert plain.scatter_ratio == pytest.approx(0, abs=1e-6)
@@ -50,7 +50,7 @@ def test_plain_pictures_need_only_one_place_and_noisy_ones_lose() -> None:
 
 
 def test_all_places_are_the_network_itself_and_a_sixth_of_36_is_6() -> None:
-    images, labels = pictures(1.0)
+    images, labels = sample_images(1.0)
     with torch.inference_mode():
         x = nn.functional.normalize(as_they_are()(images).embeddings)
     sim = (x @ x.T).fill_diagonal_(-math.inf)

@@ -1,7 +1,7 @@
 """Faults of every kind on everything that is kept on disk: the table of `docs/faults.md`.
 
 python -m tests.faults                                 all of it, about 15 minutes on two free cores
-python -m tests.faults --share 0.02                    a sample
+python -m tests.faults --fraction 0.02                    a sample
 python -m tests.faults --only pack --faults kill       one of everything
 python -m tests.faults --from trials.jsonl --write     the page, from trials noted before
 """
@@ -22,27 +22,29 @@ def main() -> None:
     parser.add_argument("--only", default=";".join(NUMBERS), help="subjects, separated by ;")
     parser.add_argument("--faults", default=",".join(FAULTS))
     parser.add_argument("--kinds", default="", help="of files, separated by ,")
-    parser.add_argument("--share", type=float, default=1.0, help="of the full numbers")
+    parser.add_argument("--fraction", type=float, default=1.0, help="of the full numbers")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--notes", type=Path, default=Path(tempfile.mkdtemp()) / "trials.jsonl")
     parser.add_argument("--from", dest="before", type=Path, help="trials that were noted")
     parser.add_argument("--write", action="store_true", help="docs/faults.md")
-    asked = parser.parse_args()
-    found = noted_before(asked.before) if asked.before else []
-    if not asked.before:
+    request = parser.parse_args()
+    result = noted_before(request.before) if request.before else []
+    if not request.before:
         ready()
-        for subject in [s for s in subjects() if s.name in asked.only.split(";")]:
+        for subject in [s for s in subjects() if s.name in request.only.split(";")]:
             with tempfile.TemporaryDirectory() as folder:
-                bench = Bench(subject, Path(folder) / "bench", asked.seed)
-                for fault in asked.faults.split(","):
-                    kinds = asked.kinds.split(",") if asked.kinds else None
-                    found += noted(tried(bench, fault, asked.share, kinds), asked.notes)
-    print(table(found))
-    if asked.write:
-        write(found)
-    bad = [trial for trial in found if trial.outcome not in GOOD]
+                bench = Bench(subject, Path(folder) / "bench", request.seed)
+                for fault in request.faults.split(","):
+                    kinds = request.kinds.split(",") if request.kinds else None
+                    result += noted(tried(bench, fault, request.fraction, kinds), request.notes)
+    print(table(result))
+    if request.write:
+        write(result)
+    bad = [trial for trial in result if trial.outcome not in GOOD]
     for trial in bad:
-        print(f"\n{trial.subject}, {trial.fault}, {trial.where}: {trial.outcome}\n  {trial.told}")
+        print(
+            f"\n{trial.subject}, {trial.fault}, {trial.where}: {trial.outcome}\n  {trial.message}"
+        )
     sys.exit(bool(bad))
 
 

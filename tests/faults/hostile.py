@@ -32,8 +32,8 @@ Kind = Callable[[random.Random], Request]
 
 TOKEN = "a-secret-word-of-tests"
 HOLDS = {"authorization": f"Bearer {TOKEN}"}
-RARE = 50  # of so many requests one has a large picture
-ADDRESSES = [f"127.0.0.{number}" for number in range(2, 12)]
+RARE = 50  # of so many requests one has a large image
+URIS = [f"127.0.0.{number}" for number in range(2, 12)]
 ESCAPES = ["../", "..%2f", "%2e%2e/", "..\\", "%c0%ae%c0%ae/", "....//", "/", "%00", "file:///"]
 TARGETS = ["etc/passwd", "proc/self/environ", "manifest.json", "app.py", "weights.safetensors"]
 SECRETS = (b"root:x:", b"UNSEEN", b'"fingerprint": "', b"import ")
@@ -42,7 +42,7 @@ SECRETS = (b"root:x:", b"UNSEEN", b'"fingerprint": "', b"import ")
 def traversal(r: random.Random) -> Request:
     way = r.choice(ESCAPES) * r.randint(1, 9) + r.choice(TARGETS)
     root = r.choice(
-        ["/", "/static/", "/api/pictures/", "/api/search/", "/docs/", "/other/api/pictures/"]
+        ["/", "/static/", "/api/images/", "/api/search/", "/docs/", "/other/api/images/"]
     )
     return "GET", root + way + r.choice(["", "/thumbnail", "?k=1"]), b"", {}
 
@@ -50,11 +50,11 @@ def traversal(r: random.Random) -> Request:
 def wrong_words(r: random.Random) -> Request:
     value = r.choice(["-1", "1e9", "%00", "' OR 1=1", "x" * 3000, "NaN", "[]", "9" * 400, "\u202e"])
     key = r.choice(["k", "label", "box", "start", "count", "token", "right", "wrong", "seed", "q"])
-    path = r.choice([f"search/{r.choice(['1', value])}?", "search?ids=1&", "pictures?", "labels?"])
+    path = r.choice([f"search/{r.choice(['1', value])}?", "search?ids=1&", "images?", "labels?"])
     return "GET", f"/api/{path}{key}={value}", b"", {}
 
 
-def damaged_picture(r: random.Random) -> Request:
+def damaged_image(r: random.Random) -> Request:
     written = io.BytesIO()
     form = r.choice(["JPEG", "PNG", "GIF", "WEBP", "BMP"])
     Image.new("RGB", (40, 30), (r.randrange(256), 0, 0)).save(written, form)
@@ -97,7 +97,7 @@ def odd_form(r: random.Random) -> Request:
 
 
 def wrong_order(r: random.Random) -> Request:
-    """Of pictures that are not there, or everything at once."""
+    """Of images that are not there, or everything at once."""
     ids = r.choice([[-1], [2**80], ["1"], list(range(5000)), None, [[1]]])
     label = r.choice(["", "\x00", "x" * 600, None, {}, "../../etc"])
     body = json.dumps({"ids": ids, "label": label}).encode()
@@ -116,7 +116,7 @@ def odd_headers(r: random.Random) -> Request:
 KINDS: list[Kind] = [
     traversal,
     wrong_words,
-    damaged_picture,
+    damaged_image,
     bomb,
     too_large,
     wrong_type,
@@ -127,44 +127,46 @@ KINDS: list[Kind] = [
 
 
 @cache
-def _large_picture() -> bytes:
+def _large_image() -> bytes:
     written = io.BytesIO()
     Image.new("L", (9000, 9000), 200).convert("RGB").save(written, "WEBP", quality=1)
     return written.getvalue()
 
 
-def small_bytes_large_picture(r: random.Random) -> Request:
-    return "POST", "/api/search?k=5", _large_picture(), {}
+def small_bytes_large_image(r: random.Random) -> Request:
+    return "POST", "/api/search?k=5", _large_image(), {}
 
 
-def may_be_told(path: str, response: httpx.Response) -> bool:
+def may_be_message(path: str, response: httpx.Response) -> bool:
     """Whether an answer keeps to what a stranger may learn."""
-    outside = response.headers.get("content-type", "").startswith("application/json")
+    custom_components = response.headers.get("content-type", "").startswith("application/json")
     served = path.startswith(("/static/", "/docs", "/openapi"))
-    return (served and not outside) or not any(secret in response.content for secret in SECRETS)
+    return (served and not custom_components) or not any(
+        secret in response.content for secret in SECRETS
+    )
 
 
 async def attack(url: str, requests: int, connections: int) -> dict[str, int]:
     """What so many requests from so many connections were told."""
     counts: Counter[str] = Counter()
     turns = iter(range(requests))
-    _large_picture()  # made before anybody is measured
+    _large_image()  # made before anybody is measured
 
     async def attacker(number: int) -> None:
         r = random.Random(number)
-        source = ADDRESSES[number % len(ADDRESSES)]
+        source = URIS[number % len(URIS)]
         known = HOLDS if number % 2 else {}
         async with _client(url, source) as client:
             for turn in turns:
-                kind = small_bytes_large_picture if turn % RARE == 0 else KINDS[turn % len(KINDS)]
+                kind = small_bytes_large_image if turn % RARE == 0 else KINDS[turn % len(KINDS)]
                 method, path, body, headers = kind(r)
-                counts[await _told(client, url, method, path, body, known | headers)] += 1
+                counts[await _message(client, url, method, path, body, known | headers)] += 1
 
     await asyncio.gather(*(attacker(number) for number in range(connections)))
     return dict(sorted(counts.items()))
 
 
-def ask(url: str, over: Any, told: Any) -> None:
+def ask(url: str, over: Any, message: Any) -> None:
     """Somebody with a token, in a process of their own: statuses, and how long each took."""
     small = io.BytesIO()
     Image.new("RGB", (40, 30), (9, 200, 30)).save(small, "PNG")
@@ -176,9 +178,9 @@ def ask(url: str, over: Any, told: Any) -> None:
             counts[client.post("/api/search?k=3", content=small.getvalue()).status_code] += 1
             waits.append(time.monotonic() - began)
     waits.sort()
-    found = {"median": waits[len(waits) // 2], "p95": waits[int(0.95 * len(waits))]}
-    seconds = {name: round(value, 3) for name, value in (found | {"max": waits[-1]}).items()}
-    told.put({"holder is told": dict(counts), "holder waits, seconds": seconds})
+    result = {"median": waits[len(waits) // 2], "p95": waits[int(0.95 * len(waits))]}
+    seconds = {name: round(value, 3) for name, value in (result | {"max": waits[-1]}).items()}
+    message.put({"holder is told": dict(counts), "holder waits, seconds": seconds})
 
 
 def _client(url: str, source: str) -> httpx.AsyncClient:
@@ -187,17 +189,17 @@ def _client(url: str, source: str) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=transport, base_url=url, timeout=60)
 
 
-async def _told(
+async def _message(
     client: httpx.AsyncClient, url: str, method: str, path: str, body: bytes, headers: Any
 ) -> str:
     try:
-        asked = httpx.URL(url).copy_with(raw_path=path.encode("utf-8", "replace"))
-        answer = await client.request(method, asked, content=body, headers=headers)
+        request = httpx.URL(url).copy_with(raw_path=path.encode("utf-8", "replace"))
+        answer = await client.request(method, request, content=body, headers=headers)
     except httpx.TransportError:
         return "cut off"
     except (httpx.InvalidURL, UnicodeError, ValueError):
         return "not sent"
-    return str(answer.status_code) if may_be_told(path, answer) else "told a secret"
+    return str(answer.status_code) if may_be_message(path, answer) else "told a secret"
 
 
 def served_and_attacked(index: Path, requests: int, connections: int) -> dict[str, Any]:
@@ -212,16 +214,16 @@ def served_and_attacked(index: Path, requests: int, connections: int) -> dict[st
             url = f"http://127.0.0.1:{port}"
             _wait_for(url)
             here = multiprocessing.get_context("fork")
-            over, told = here.Event(), here.Queue()
-            holder = here.Process(target=ask, args=(url, over, told))
+            over, message = here.Event(), here.Queue()
+            holder = here.Process(target=ask, args=(url, over, message))
             holder.start()
-            found = {"answers": asyncio.run(attack(url, requests, connections))}
+            result = {"answers": asyncio.run(attack(url, requests, connections))}
             over.set()
-            found |= told.get()
+            result |= message.get()
             holder.join()
             status = Path(f"/proc/{server.pid}/status").read_text()
             peak = next(line for line in status.splitlines() if line.startswith("VmHWM"))
-            return found | {"server peak, MB": int(peak.split()[1]) // 1024}
+            return result | {"server peak, MB": int(peak.split()[1]) // 1024}
         finally:
             server.terminate()
 

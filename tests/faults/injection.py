@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from unseen.cli.mistakes import guarded
+from unseen.cli.user_errors import guarded
 
 IDENTICAL, NAMED, ABSENT = "identical", "named in one line", "as if never made"
 UNNAMED, DIFFERENT, TRACEBACK = "a line without the file", "silently different", "traceback"
@@ -49,8 +49,8 @@ class Ended:
 
     @property
     def is_one_line(self) -> bool:
-        told = [line for line in self.errors.splitlines() if line.startswith("unseen")]
-        return self.code == 2 and len(told) == 1 and "Traceback" not in self.errors
+        message = [line for line in self.errors.splitlines() if line.startswith("unseen")]
+        return self.code == 2 and len(message) == 1 and "Traceback" not in self.errors
 
 
 def forked(action: Callable[[], Any], seconds: float | None = None) -> Ended:
@@ -131,9 +131,9 @@ def flip(path: Path, place: int = -1, bit: int = 0) -> None:
     path.write_bytes(content)
 
 
-def cut(path: Path, share: float = 0.5) -> None:
+def cut(path: Path, fraction: float = 0.5) -> None:
     """What a short write leaves."""
-    os.truncate(path, int(path.stat().st_size * share))
+    os.truncate(path, int(path.stat().st_size * fraction))
 
 
 def lose(path: Path) -> None:
@@ -142,16 +142,16 @@ def lose(path: Path) -> None:
 
 def read_by(readers: Mapping[str, Callable[[], Any]]) -> dict[str, list[str]]:
     """What every reader gets: ["value", its digest], ["line", an error] or ["traceback", ...]."""
-    found = {}
+    result = {}
     for name, reader in readers.items():
         try:
-            found[name] = ["value", digest(reader())]
+            result[name] = ["value", digest(reader())]
         except (ValueError, OSError, FloatingPointError, MemoryError) as error:
-            found[name] = ["line", f"{type(error).__name__}: {error}"]
+            result[name] = ["line", f"{type(error).__name__}: {error}"]
         except Exception as error:
-            told = traceback.extract_tb(error.__traceback__)[-1]
-            found[name] = ["traceback", f"{error!r} at {told.filename}:{told.lineno}"]
-    return found
+            message = traceback.extract_tb(error.__traceback__)[-1]
+            result[name] = ["traceback", f"{error!r} at {message.filename}:{message.lineno}"]
+    return result
 
 
 def digest(value: Any) -> str:
@@ -172,7 +172,9 @@ def _spelled(value: Any) -> str:
     return repr(value)
 
 
-def judged(ended: Ended, whole: Mapping[str, list[str]], names: tuple[str, ...]) -> tuple[str, str]:
+def evaluated(
+    ended: Ended, whole: Mapping[str, list[str]], names: tuple[str, ...]
+) -> tuple[str, str]:
     """The worst that a process or one of its readers made of a fault, and its words; a line counts
     as such if it has one of the names."""
     if ended.code not in (0, 2):
@@ -182,18 +184,18 @@ def judged(ended: Ended, whole: Mapping[str, list[str]], names: tuple[str, ...])
             return TRACEBACK, ended.errors[-600:]
         return _line(ended.errors, names)
     worst = (IDENTICAL, "")
-    for reader, (kind, told) in ended.value.items():
+    for reader, (kind, message) in ended.value.items():
         if kind == "value":
-            outcome = (IDENTICAL, "") if whole[reader][1] == told else (DIFFERENT, reader)
+            outcome = (IDENTICAL, "") if whole[reader][1] == message else (DIFFERENT, reader)
         else:
-            outcome = (TRACEBACK, told) if kind == "traceback" else _line(told, names)
+            outcome = (TRACEBACK, message) if kind == "traceback" else _line(message, names)
         worst = max(worst, (outcome[0], f"{reader}: {outcome[1]}"), key=_badness)
     return worst
 
 
-def _line(told: str, names: tuple[str, ...]) -> tuple[str, str]:
-    return (NAMED if any(name in told for name in names) else UNNAMED), told.strip()
+def _line(message: str, names: tuple[str, ...]) -> tuple[str, str]:
+    return (NAMED if any(name in message for name in names) else UNNAMED), message.strip()
 
 
-def _badness(found: tuple[str, str]) -> int:
-    return OUTCOMES.index(found[0])
+def _badness(result: tuple[str, str]) -> int:
+    return OUTCOMES.index(result[0])

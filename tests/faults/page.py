@@ -12,8 +12,8 @@ MARK = "<!-- made by: python -m tests.faults --write -->"
 
 def write(trials: Iterable[Trial]) -> None:
     """Puts counts and table at the end of the page."""
-    found = list(trials)
-    counts = Counter(trial.fault for trial in found)
-    told = ", ".join(f"{number} × {fault}" for fault, number in counts.items())
+    result = list(trials)
+    counts = Counter(trial.fault for trial in result)
+    message = ", ".join(f"{number} × {fault}" for fault, number in counts.items())
     head = PAGE.read_text().partition(MARK)[0]
-    PAGE.write_text(f"{head}{MARK}\n\nTried: {told}.\n\n{table(found)}\n")
+    PAGE.write_text(f"{head}{MARK}\n\nTried: {message}.\n\n{table(result)}\n")

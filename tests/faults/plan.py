@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable
 
 import torch
 
-from tests.faults.stores import Indexed, Pack, PictureStudy, Study, Upgraded
+from tests.faults.stores import ImageStudy, Indexed, Pack, Study, Upgraded
 from tests.faults.subjects import Cache, Run, narrow_network
 from tests.faults.trials import CHANGED, FILES, Bench, Subject, Trial
 
@@ -15,7 +15,7 @@ NUMBERS = {  # of the faults in this order; data are changed in every way once
     "refit": (30, 4, 4, 40, 12, 12),
     "cache": (30, 4, 6, 16, 6, 6),
     "study": (20, 4, 6, 24, 8, 8),
-    "study of pictures": (6, 2, 2, 8, 4, 4),
+    "study of images": (6, 2, 2, 8, 4, 4),
     "pack": (20, 4, 8, 24, 6, 1),
     "index, exact": (16, 4, 6, 18, 9, 9),
     "index, int8": (6, 2, 2, 18, 9, 9),
@@ -24,7 +24,7 @@ NUMBERS = {  # of the faults in this order; data are changed in every way once
     "index, upgrade": (24, 2, 3, 8, 8, 8),
 }
 REFIT = ("freeze_until=pooled", "head.start=principal", "lr=0.03", "refit=true")
-# stand-ins for runs do not depend on pictures; an upgrade leaves changed ones to `index update`
+# stand-ins for runs do not depend on images; an upgrade leaves changed ones to `index update`
 WITHOUT_DATA = ("study", "index, upgrade")
 
 
@@ -34,7 +34,7 @@ def subjects() -> list[Subject]:
         Run("refit", *REFIT),
         Cache(),
         Study(),
-        PictureStudy(),
+        ImageStudy(),
         Pack(),
         Indexed("exact"),
         Indexed("int8"),
@@ -53,12 +53,12 @@ def ready() -> None:
 
 
 def tried(
-    bench: Bench, fault: str, share: float = 1.0, kinds: Collection[str] | None = None
+    bench: Bench, fault: str, fraction: float = 1.0, kinds: Collection[str] | None = None
 ) -> Iterable[Trial]:
     """A share of the full number of a fault, at least one."""
     if fault == CHANGED:
         return [] if bench.subject.name in WITHOUT_DATA else bench.changed_data()
-    number = max(1, round(share * NUMBERS[bench.subject.name][FAULTS.index(fault)]))
+    number = max(1, round(fraction * NUMBERS[bench.subject.name][FAULTS.index(fault)]))
     if fault in FILES:
         return bench.harms(fault, number, kinds)
     return {

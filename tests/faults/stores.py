@@ -1,4 +1,4 @@
-"""More of what faults are tried on: packed pictures, indexes, studies. See `subjects`."""
+"""More of what faults are tried on: packed images, indexes, studies. See `subjects`."""
 
 import os
 import sqlite3
@@ -11,26 +11,26 @@ import numpy as np
 
 from tests.faults.subjects import EVERYWHERE, TINY, Moments, Readers, Run
 from tests.studies import stub
-from unseen import config as configs
+from unseen.config import schema as configs
 from unseen.data.folder import Folder
+from unseen.data.images import packed_file
 from unseen.data.packed import Packed
-from unseen.data.pictures import pack
-from unseen.experiment.run import fit
-from unseen.experiment.run_context import reopen
-from unseen.experiment.trained import Trained
+from unseen.runs.prepare import reopen
+from unseen.runs.run import run_config
+from unseen.runs.trained_run import Trained
 from unseen.search import index as indexes
 from unseen.search import ingest as ingesting
 from unseen.search import maintain, segment, upgrade
 from unseen.search import manifest as manifests
+from unseen.search.backends import milvus
+from unseen.search.backends.by_name import parse
 from unseen.search.index import Index
 from unseen.search.manifest import Precision
-from unseen.search.stores import milvus
-from unseen.search.stores.named import parse
 from unseen.search.writer import Writer
-from unseen.studies import engine, results, tables
-from unseen.studies import plan as plans
+from unseen.studies import engine, results, study_tables
+from unseen.studies import study_file as plans
 from unseen.studies.engine import collect, local_storage
-from unseen.studies.queue import Queue
+from unseen.studies.run_queue import Queue
 from unseen.studies.worker import Worker
 from unseen.training.run_folder import RunFolder
 
@@ -71,10 +71,10 @@ class Study:
     def readers(self, place: Path) -> Readers:
         def resumed() -> Any:
             self.make(place)
-            return tables.markdown(results.read(place / "study"))
+            return study_tables.markdown(results.read(place / "study"))
 
         return {
-            "table": lambda: tables.markdown(results.read(place / "study")),
+            "table": lambda: study_tables.markdown(results.read(place / "study")),
             "runs": lambda: [
                 (run.state, run.result, run.selection, run.per_class, run.parameters)
                 for run in results.read(place / "study").runs
@@ -83,7 +83,7 @@ class Study:
         }
 
     def kept(self, place: Path) -> Readers:
-        return {"table": lambda: tables.markdown(results.read(place / "study"))}
+        return {"table": lambda: study_tables.markdown(results.read(place / "study"))}
 
     def files(self, place: Path) -> dict[str, list[Path]]:
         kinds: dict[str, list[Path]] = {}
@@ -93,34 +93,34 @@ class Study:
         return kinds
 
 
-class PictureStudy(Study):
+class ImageStudy(Study):
     """Two real trainings that are compared."""
 
-    name = "study of pictures"
+    name = "study of images"
 
     def make(self, place: Path, losses: Sequence[str] = ("margin", "triplet")) -> None:
         os.environ["UNSEEN_CACHE"] = str(place / "cache")
         data = {"data": {"name": "folder", "root": str(place / "photos")}}
         words = [word for word in TINY if not word.startswith("loss=")]
-        values = {"name": "pictures", "seeds": [0], "factors": {"loss": list(losses)}}
+        values = {"name": "images", "seeds": [0], "factors": {"loss": list(losses)}}
         plan = plans.make(values | {"config": configs.override(data, words)})
         with patch.object(engine, "_supervise", lambda watcher, *rest: watcher.work()):
             engine.Study(plan).run(place / "study")
 
 
 class Pack:
-    """A packed copy of the pictures."""
+    """A packed copy of the images."""
 
     name = "pack"
     optional: tuple[str, ...] = ()
-    moments: Moments = EVERYWHERE | {"record": (pack, "_append")}
+    moments: Moments = EVERYWHERE | {"record": (packed_file, "_append")}
 
     def before(self, place: Path) -> None:
         pass
 
     def make(self, place: Path) -> None:
         os.environ["UNSEEN_CACHE"] = str(place / "cache")
-        pack.write(pack.Packing(Folder(place / "photos"), 16), place / "photos.pack")
+        packed_file.write(packed_file.Packing(Folder(place / "photos"), 16), place / "photos.pack")
 
     def finish(self, place: Path) -> None:
         pass
@@ -128,9 +128,15 @@ class Pack:
     def readers(self, place: Path) -> Readers:
         def read() -> Any:
             data = Packed(place / "photos.pack")
-            pictures = [np.asarray(data.picture(i)) for i in range(len(data))]
-            told = data.labels, data.label_names, data.item_ids(), data.digests(), data.describe()
-            return pictures, told, data.name, data.fingerprint()
+            images = [np.asarray(data.image(i)) for i in range(len(data))]
+            message = (
+                data.labels,
+                data.label_names,
+                data.item_ids(),
+                data.digests(),
+                data.describe(),
+            )
+            return images, message, data.name, data.fingerprint()
 
         return {"data set": read}
 
@@ -141,7 +147,7 @@ class Pack:
 
 
 class Indexed:
-    """An index of the pictures, in the store of that name."""
+    """An index of the images, in the store of that name."""
 
     def __init__(self, store: str) -> None:
         self.store = store
@@ -163,16 +169,18 @@ class Indexed:
         entry = ingesting.model_entry(model)
         create = lambda: Writer.create(out, entry, precision=precision)  # noqa: E731
         with Writer.open(out) if exists else create() as writer:
-            if self.store == "milvus" and writer.manifest.milvus is None:
-                writer.use_store(parse("milvus:", out))
+            if self.store == "milvus" and writer.manifest.external is None:
+                writer.use_backend(parse("milvus:", out))
             sources = ingesting.find([place / "photos"])
             if exists:
                 maintain.update(writer, model, sources)
             else:
                 ingesting.ingest(writer, model, sources)
-            gone = [id for id, facts in writer.index().every() if facts.path.endswith(REMOVED)]
+            gone = [
+                id for id, metadata in writer.index().every() if metadata.path.endswith(REMOVED)
+            ]
             writer.remove(gone)
-            writer.refresh_store(approximate_above=0 if self.store == "faiss" else 10**6)
+            writer.refresh_backend(approximate_above=0 if self.store == "faiss" else 10**6)
 
     def before(self, place: Path) -> None:
         Run("model").make(place)
@@ -185,34 +193,34 @@ class Indexed:
         opened: Callable[[], Index] = lambda: Index.open(place / "index")  # noqa: E731
 
         def search() -> Any:
-            found = opened().search(QUERIES, k=7)
-            return found.ids, found.similarities.round(DIGITS)
+            result = opened().search(QUERIES, k=7)
+            return result.ids, result.similarities.round(DIGITS)
 
         ids = lambda index: index.ids.tolist()  # noqa: E731
         return {
             "search": search,
-            "facts": lambda: list(opened().every()),
+            "metadata": lambda: list(opened().every()),
             "vectors": lambda: opened().vectors(),
             "thumbnails": lambda: [i.thumbnail(id) for i in [opened()] for id in ids(i)],
         }
 
     def kept(self, place: Path) -> Readers:
-        """Pictures by their path: which id one has may depend on when it came."""
+        """Images by their path: which id one has may depend on when it came."""
 
-        def pictures() -> Any:
+        def images() -> Any:
             index = Index.open(place / "index")
             rows = zip(index.every(), index.vectors(), strict=True)
-            found = [(f.path, f.label, v, index.thumbnail(id)) for (id, f), v in rows]
-            return sorted(found, key=lambda row: row[0])
+            result = [(f.path, f.label, v, index.thumbnail(id)) for (id, f), v in rows]
+            return sorted(result, key=lambda row: row[0])
 
         def search() -> Any:
             index = Index.open(place / "index")
-            found = index.search(QUERIES, k=7)
-            paths = [[index.picture(id).path for id in row] for row in found.ids]
-            return paths, found.similarities.round(DIGITS)
+            result = index.search(QUERIES, k=7)
+            paths = [[index.image(id).path for id in row] for row in result.ids]
+            return paths, result.similarities.round(DIGITS)
 
         indexes.FEW = 0  # the store is asked, however small
-        return {"pictures": pictures, "search": search}
+        return {"images": images, "search": search}
 
     def files(self, place: Path) -> dict[str, list[Path]]:
         kinds: dict[str, list[Path]] = {}
@@ -235,7 +243,7 @@ class Upgraded(Indexed):
     def before(self, place: Path) -> None:
         super().before(place)
         super().make(place)
-        fit(Run("newer", "seed=5").config(place), place / "newer", "unseen train photos")
+        run_config(Run("newer", "seed=5").config(place), place / "newer", "unseen train photos")
 
     def make(self, place: Path) -> None:
         os.environ["UNSEEN_CACHE"] = str(place / "cache")
@@ -244,8 +252,8 @@ class Upgraded(Indexed):
         if manifests.read(path).model.fingerprint != new.fingerprint:
             context = reopen(place / "newer")[0]
             fitted = upgrade.fit(context, maintain.model_of(path), new)
-            upgrade.serve_mapped(path, fitted.map, new)
-        upgrade.embed_mapped(path, new)
+            upgrade.serve_compatible(path, fitted.map, new)
+        upgrade.embed_again(path, new)
 
 
 def _kind(name: str) -> str:

@@ -1,5 +1,5 @@
 """What faults are tried on. Each is made by one command, which goes on after a stop; is read by
-everybody who reads it; and lies in one folder, with the pictures it is about.
+everybody who reads it; and lies in one folder, with the images it is about.
 
     before(place)    what must be there
     make(place)      from nothing, or from what is left
@@ -17,21 +17,21 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from unseen import config as configs
+from unseen.config import schema as configs
 from unseen.data.activations import file as activation_file
-from unseen.experiment import fit as training
-from unseen.experiment import judge as judging
-from unseen.experiment.calibration import calibrate_run, read_calibration
-from unseen.experiment.diagnose import diagnose
-from unseen.experiment.layers import compare_layers
-from unseen.experiment.run import fit
-from unseen.experiment.run_context import Watch, reopen
-from unseen.experiment.trained import Trained
-from unseen.networks.small_conv import SmallConv
-from unseen.reports import comparison
+from unseen.models.small_conv import SmallConv
+from unseen.reports import compare_runs
 from unseen.reports import stored_run as reports
+from unseen.runs import evaluate_run as evaluation
+from unseen.runs import training_loop as training
+from unseen.runs.calibrate_run import calibrate_run, read_calibration
+from unseen.runs.diagnose_run import diagnose
+from unseen.runs.evaluate_layers import compare_layers
+from unseen.runs.prepare import Callbacks, reopen
+from unseen.runs.run import run_config
+from unseen.runs.trained_run import Trained
 from unseen.training import checkpoint
-from unseen.training.selection import read_selection
+from unseen.training.selected_weights import read_selection
 
 TINY = [
     "backbone=small_conv",
@@ -39,18 +39,18 @@ TINY = [
     "embedding_size=8",
     "epochs=2",
     "sampler.steps=3",
-    "picture_size=16",
+    "image_size=16",
     "loss=margin",
     "workers=0",
     "threads=1",
-    "validation_share=0.5",
+    "validation_fraction=0.5",
     'metrics=["recall@1"]',
 ]
 OPTIONAL = (
     "calibration.json",
     "diagnosis.json",
     "layers.json",
-    "journal.jsonl",
+    "events.jsonl",
     "embeddings/layers.npz",
     "embeddings/test.npz",
     "embeddings/per_query.npz",
@@ -65,22 +65,22 @@ def narrow_network() -> None:
     SmallConv.num_features = 64
 
 
-def draw_pictures(place: Path) -> None:
+def draw_images(place: Path) -> None:
     for c in range(16):
         (place / "photos" / f"class {c:02d}").mkdir(parents=True)
         for i in range(4):
-            picture(place / "photos" / f"class {c:02d}" / f"{i}.bmp", 10 * c + i, c)
+            image(place / "photos" / f"class {c:02d}" / f"{i}.bmp", 10 * c + i, c)
 
 
-def picture(path: Path, seed: int, hue: int = 0) -> None:
+def image(path: Path, seed: int, hue: int = 0) -> None:
     noise = np.random.default_rng(seed).integers(0, 156, (16, 16, 3))
     Image.fromarray((noise + 6 * hue).clip(0, 255).astype(np.uint8)).save(path)
 
 
 CHANGES: dict[str, Callable[[Path], None]] = {
-    "replaced": lambda photos: picture(photos / "class 03" / "1.bmp", 777),
+    "replaced": lambda photos: image(photos / "class 03" / "1.bmp", 777),
     "removed": lambda photos: (photos / "class 03" / "1.bmp").unlink(),
-    "added": lambda photos: picture(photos / "class 03" / "new.bmp", 778),
+    "added": lambda photos: image(photos / "class 03" / "new.bmp", 778),
     "relabelled": lambda photos: (
         (photos / "class 03" / "1.bmp").rename(photos / "class 05" / "other.bmp"),
         None,
@@ -96,9 +96,9 @@ class Run:
         self.optional: tuple[str, ...] = OPTIONAL
         self.moments: Moments = EVERYWHERE | {
             "checkpoint": (checkpoint, "replace_bytes"),
-            "evaluation": (training, "evaluate"),
-            "step": (training.Fit, "_after_step"),
-            "judging": (judging, "evaluate"),
+            "validation": (training, "evaluate"),
+            "step": (training.TrainingLoop, "_after_step"),
+            "evaluation": (evaluation, "evaluate"),
         }
 
     def config(self, place: Path) -> configs.Config:
@@ -112,15 +112,15 @@ class Run:
     def make(self, place: Path) -> None:
         os.environ["UNSEEN_CACHE"] = str(place / "cache")
         training.SECONDS_BETWEEN_CHECKPOINTS = 0.0
-        fit(self.config(place), place / "run", "unseen train photos")
+        run_config(self.config(place), place / "run", "unseen train photos")
 
     def finish(self, place: Path) -> None:
         os.environ["UNSEEN_CACHE"] = str(place / "cache")
         context, folder = reopen(place / "run")
-        compare_layers(context, folder, [], Watch())
-        diagnose(context, folder, Watch())
+        compare_layers(context, folder, [], Callbacks())
+        diagnose(context, folder, Callbacks())
         if not context.config.refit:
-            calibrate_run(context, Trained.open(place / "run"), Watch())
+            calibrate_run(context, Trained.open(place / "run"), Callbacks())
 
     def readers(self, place: Path) -> Readers:
         os.environ["UNSEEN_CACHE"] = str(place / "cache")
@@ -129,7 +129,9 @@ class Run:
         def evaluated() -> Any:
             context, folder = reopen(run)
             selection = read_selection(folder)
-            return judging.judge(context, folder, selection, "unseen evaluate", Watch())
+            return evaluation.evaluate_run(
+                context, folder, selection, "unseen evaluate", Callbacks()
+            )
 
         def embedded() -> Any:
             photos = sorted((place / "photos").rglob("*.bmp"))[:3]
@@ -137,10 +139,10 @@ class Run:
 
         return {
             "report": lambda: reports.read(run),
-            "compare": lambda: comparison.compare_runs(run, run).values,
+            "compare": lambda: compare_runs.compare_runs(run, run).values,
             "embed": embedded,
             "calibration": lambda: read_calibration(Trained.open(run)),
-            "train again": lambda: fit(self.config(place), run, "again").result,
+            "train again": lambda: run_config(self.config(place), run, "again").result,
             "evaluate": evaluated,
         }
 
@@ -150,29 +152,31 @@ class Run:
         times = ("seconds", "images_per_second")
 
         def events() -> Any:
-            reports.read(run)  # says if the journal is shorter than it was
+            reports.read(run)  # says if the event log is shorter than it was
             return [
                 {k: v for k, v in vars(event).items() if k not in times}
-                for event in training.read(run / "journal.jsonl")
+                for event in training.read(run / "events.jsonl")
             ]
 
         names = ("result.json", "weights.safetensors", "objective.safetensors", "selection.json")
-        return {"journal": events} | {
+        return {"event_log": events} | {
             name: (lambda name=name: (run / name).read_bytes())  # type: ignore[misc]
             for name in names
         }
 
     def files(self, place: Path) -> dict[str, list[Path]]:
         every = sorted((place / "run").rglob("*"))
-        found = [file for file in every if file.is_file() and file.stat().st_size]
-        return {str(file.relative_to(place / "run")): [file] for file in found}
+        result = [file for file in every if file.is_file() and file.stat().st_size]
+        return {str(file.relative_to(place / "run")): [file] for file in result}
 
 
 class Cache(Run):
     """A training on kept activations, whose cache is what is damaged."""
 
     def __init__(self) -> None:
-        super().__init__("cache", "seed=1", "lr=0.001", "freeze_until=stage1", "views=2")
+        super().__init__(
+            "cache", "seed=1", "lr=0.001", "freeze_until=stage1", "cached_augmentations=2"
+        )
         self.moments |= {"block": (activation_file.ActivationFile, "write")}
 
     def finish(self, place: Path) -> None:
@@ -181,7 +185,7 @@ class Cache(Run):
     def readers(self, place: Path) -> Readers:
         """Whoever trains next with the same frozen layers."""
         os.environ["UNSEEN_CACHE"] = str(place / "cache")
-        return {"train": lambda: fit(self.config(place), place / "other", "another").result}
+        return {"train": lambda: run_config(self.config(place), place / "other", "another").result}
 
     def files(self, place: Path) -> dict[str, list[Path]]:
         kinds: dict[str, list[Path]] = {}

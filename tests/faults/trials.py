@@ -18,11 +18,11 @@ from tests.faults.injection import (
     GOOD,
     OUTCOMES,
     Ended,
+    evaluated,
     forked,
-    judged,
     read_by,
 )
-from tests.faults.subjects import CHANGES, Moments, Readers, draw_pictures
+from tests.faults.subjects import CHANGES, Moments, Readers, draw_images
 
 CHANGED = "changed data"
 FILES: dict[str, Callable[[Path, random.Random], None]] = {
@@ -56,7 +56,7 @@ class Trial:
     where: str
     fault: str
     outcome: str
-    told: str = ""
+    message: str = ""
 
 
 class Bench:
@@ -66,7 +66,7 @@ class Bench:
         self.subject, self.root, self.work = subject, root, root / "work"
         self.draw = random.Random(f"{subject.name} {seed}")
         self.work.mkdir(parents=True)
-        draw_pictures(self.work)
+        draw_images(self.work)
         self._must(lambda: subject.before(self.work))
         shutil.copytree(self.work, root / "base")
         began = time.monotonic()
@@ -97,8 +97,8 @@ class Bench:
             if ended.was_killed and done < number:
                 self._damage_newest_checkpoint()
                 continue
-            for moment, outcome, told in self._ended(killed, ended):
-                yield Trial(self.subject.name, moment, "kill", outcome, told)
+            for moment, outcome, message in self._ended(killed, ended):
+                yield Trial(self.subject.name, moment, "kill", outcome, message)
             killed = []
             self.put_back("base")
 
@@ -113,8 +113,8 @@ class Bench:
             ended = forked(lambda: self.subject.make(self.work))
         if ended.code == 0:
             ended = Ended(0, "", self._kept())
-        outcome, told = judged(ended, self.kept, ())
-        return [(moment, outcome, told) for moment in killed]
+        outcome, message = evaluated(ended, self.kept, ())
+        return [(moment, outcome, message) for moment in killed]
 
     def _killed(self, moment: str) -> Ended:
         if moment == "time":
@@ -138,14 +138,16 @@ class Bench:
                 self.subject.make(self.work)
 
             ended = forked(make)
-            outcome, told = judged(ended, self.kept, ("No space left",)) if ended.code else GOOD_END
+            outcome, message = (
+                evaluated(ended, self.kept, ("No space left",)) if ended.code else GOOD_END
+            )
             if outcome in GOOD:
                 ended = forked(lambda: self.subject.make(self.work))
                 if ended.code == 0:
                     ended = Ended(0, "", self._kept())
-                again = judged(ended, self.kept, ())
-                outcome, told = again if again[0] not in GOOD else (outcome, told)
-            yield Trial(self.subject.name, "a flush", "full disk", outcome, told)
+                again = evaluated(ended, self.kept, ())
+                outcome, message = again if again[0] not in GOOD else (outcome, message)
+            yield Trial(self.subject.name, "a flush", "full disk", outcome, message)
 
     def second_writers(self, number: int) -> Iterable[Trial]:
         for _ in range(number):
@@ -154,15 +156,15 @@ class Bench:
             delay = self.draw.choice([0.0, 0.0, self.draw.uniform(0, self.seconds)])
             both = [injection.begun(self._starting(begin + late)) for late in (0.0, delay)]
             ends = [injection.waited_for(process) for process in both]
-            bad = [judged(e, self.kept, ("is being written to by",)) for e in ends if e.code]
-            outcome, told = max(bad, key=injection._badness, default=GOOD_END)
+            bad = [evaluated(e, self.kept, ("is being written to by",)) for e in ends if e.code]
+            outcome, message = max(bad, key=injection._badness, default=GOOD_END)
             if outcome in GOOD:
                 ended = forked(lambda: self.subject.make(self.work))
                 if ended.code == 0:
                     ended = Ended(0, "", self._kept())
-                again = judged(ended, self.kept, ())
-                outcome, told = again if again[0] != injection.IDENTICAL else (outcome, told)
-            yield Trial(self.subject.name, "two at once", "second writer", outcome, told)
+                again = evaluated(ended, self.kept, ())
+                outcome, message = again if again[0] != injection.IDENTICAL else (outcome, message)
+            yield Trial(self.subject.name, "two at once", "second writer", outcome, message)
 
     def _starting(self, begin: float) -> Callable[[], None]:
         def start() -> None:
@@ -185,8 +187,8 @@ class Bench:
             ended = forked(lambda: self.subject.make(self.work))
             if ended.code == 0:
                 ended = Ended(0, "", self._kept())
-            outcome, told = judged(ended, fresh, ("class 03/",))
-            yield Trial(self.subject.name, f"picture {name}", CHANGED, outcome, told)
+            outcome, message = evaluated(ended, fresh, ("class 03/",))
+            yield Trial(self.subject.name, f"image {name}", CHANGED, outcome, message)
 
     def harms(self, fault: str, number: int, kinds: Iterable[str] | None = None) -> Iterable[Trial]:
         """So many damaged files, of every kind in turn: read by everybody, and, in another copy,
@@ -198,19 +200,19 @@ class Bench:
             yield self._harmed(fault, kind, self.draw.randrange(10**9))
 
     def _harmed(self, fault: str, kind: str, seed: int) -> Trial:
-        outcome, told = GOOD_END
+        outcome, message = GOOD_END
         for use in (self._read, self._made):
             self.put_back("whole")
             draw = random.Random(seed)
             file = draw.choice(self.subject.files(self.work)[kind])
             FILES[fault](file, draw)
             names = (file.name, str(file.parent))
-            found = judged(*use(), names)
-            if injection._badness(found) > injection._badness((outcome, "")):
-                outcome, told = found
+            result = evaluated(*use(), names)
+            if injection._badness(result) > injection._badness((outcome, "")):
+                outcome, message = result
         if fault == "vanished file" and kind in self.subject.optional and outcome == DIFFERENT:
             outcome = ABSENT
-        return Trial(self.subject.name, kind, fault, outcome, told)
+        return Trial(self.subject.name, kind, fault, outcome, message)
 
     def _read(self) -> tuple[Ended, dict[str, list[str]]]:
         return forked(lambda: read_by(self.subject.readers(self.work))), self.whole
@@ -235,14 +237,14 @@ GOOD_END = (injection.IDENTICAL, "")
 
 def noted(trials: Iterable[Trial], file: Path) -> list[Trial]:
     """Each written down as it comes."""
-    found = []
+    result = []
     for trial in trials:
         with file.open("a") as stream:
             stream.write(json.dumps(asdict(trial)) + "\n")
             stream.flush()
             os.fsync(stream.fileno())
-        found.append(trial)
-    return found
+        result.append(trial)
+    return result
 
 
 def noted_before(file: Path) -> list[Trial]:

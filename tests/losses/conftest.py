@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from unseen.relevance import KnownPairs, LabelSets, Levels
-from unseen.tuples import Pairs, Triplets
+from unseen.core.relevance import KnownPairs, LabelSets, Levels
+from unseen.core.tuples import Pairs, Triplets
 
 
 @dataclass(frozen=True)

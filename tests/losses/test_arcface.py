@@ -6,11 +6,11 @@ import torch
 from pytorch_metric_learning.losses import ArcFaceLoss
 from torch import Tensor
 
-from unseen.losses.arcface import Arcface, turned
+from unseen.losses.arcface import ArcfaceLoss, turned
 
 
-def with_weight(weight: Tensor, **values: float) -> Arcface:
-    loss = Arcface(*weight.shape, **values).to(weight.dtype)  # type: ignore[arg-type]
+def with_weight(weight: Tensor, **values: float) -> ArcfaceLoss:
+    loss = ArcfaceLoss(*weight.shape, **values).to(weight.dtype)  # type: ignore[arg-type]
     loss.weight.data.copy_(weight)
     return loss
 
@@ -104,7 +104,7 @@ def test_finite_gradient_on_and_opposite_the_class_vector(sign: float) -> None:
 
 
 def test_starts_within_the_bound_of_a_linear_layer() -> None:
-    weight = Arcface(500, 16).weight.detach()
+    weight = ArcfaceLoss(500, 16).weight.detach()
     assert weight.abs().max() <= 0.25
     assert weight.std() == pytest.approx(0.25 / math.sqrt(3), rel=0.05)
 
@@ -112,4 +112,4 @@ def test_starts_within_the_bound_of_a_linear_layer() -> None:
 @pytest.mark.parametrize("wrong", [{"scale": 0.0}, {"margin": -0.1}, {"margin": 28.6}])
 def test_bad_values(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
-        Arcface(3, 2, **wrong)  # type: ignore[arg-type]
+        ArcfaceLoss(3, 2, **wrong)  # type: ignore[arg-type]

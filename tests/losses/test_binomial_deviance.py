@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from unseen.losses.binomial_deviance import BinomialDeviance
+from unseen.losses.binomial_deviance import BinomialDevianceLoss
 
 VARIANTS = [{}, {"alpha": 3.0, "beta": 0.1, "cost": 4.0}, {"reduction": "sum_anchors"}]
 
@@ -32,8 +32,8 @@ def slow(case, alpha=2.0, beta=0.5, cost=25.0, reduction="mean") -> float:
 
 @pytest.mark.parametrize("values", VARIANTS, ids=str)
 def test_equals_a_loop(case, values) -> None:
-    found = case(BinomialDeviance(**values)).item()
-    assert found == pytest.approx(slow(case, **values), abs=1e-9)
+    result = case(BinomialDevianceLoss(**values)).item()
+    assert result == pytest.approx(slow(case, **values), abs=1e-9)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -41,10 +41,10 @@ def test_numbers_of_the_sources(spec: SimpleNamespace, dtype: torch.dtype) -> No
     close = 1e-5 if dtype == torch.float64 else 1e-4
 
     def of(x, **values) -> float:
-        return BinomialDeviance(**values)(x.to(dtype), spec.labels).item()
+        return BinomialDevianceLoss(**values)(x.to(dtype), spec.labels).item()
 
     assert of(spec.T) == pytest.approx(1.720767, abs=close)
-    horde = of(spec.T, **BinomialDeviance.PRESETS["horde"])
+    horde = of(spec.T, **BinomialDevianceLoss.PRESETS["horde"])
     assert horde == pytest.approx(10.324604, abs=10 * close)
     assert of(spec.COL) == pytest.approx(25.313262, abs=10 * close)
     assert of(spec.ORT) == pytest.approx(0.313262, abs=close)
@@ -58,7 +58,7 @@ def test_falls_with_similar_positives_and_rises_with_similar_negatives(cases) ->
     none = torch.empty(0, dtype=torch.long), torch.empty(0, dtype=torch.long)
     closer = x.clone()
     closer[i] += 0.2 * x[p]
-    loss = BinomialDeviance()
+    loss = BinomialDevianceLoss()
     assert loss(closer, case.y, (*only, *none)) < loss(x, case.y, (*only, *none))
     assert loss(closer, case.y, (*none, *only)) > loss(x, case.y, (*none, *only))
 
@@ -67,7 +67,9 @@ def test_falls_with_similar_positives_and_rises_with_similar_negatives(cases) ->
 def test_gradient(cases, values) -> None:
     for case in cases[:6]:
         x = case.x.clone().requires_grad_()
-        assert torch.autograd.gradcheck(lambda x, c=case: c(BinomialDeviance(**values), x), (x,))
+        assert torch.autograd.gradcheck(
+            lambda x, c=case: c(BinomialDevianceLoss(**values), x), (x,)
+        )
 
 
 @pytest.mark.parametrize(
@@ -76,4 +78,4 @@ def test_gradient(cases, values) -> None:
 def test_bad_values(values) -> None:
     (name,) = values
     with pytest.raises(ValueError, match=name):
-        BinomialDeviance(**values)
+        BinomialDevianceLoss(**values)

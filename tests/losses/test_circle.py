@@ -3,11 +3,11 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from pytorch_metric_learning.losses import CircleLoss
+from pytorch_metric_learning.losses import CircleLoss as PeerLoss
 from torch import Tensor
 
-from unseen.losses.circle import Circle
-from unseen.tuples import Pairs
+from unseen.core.tuples import Pairs
+from unseen.losses.circle import CircleLoss
 
 UNBALANCED = torch.tensor([3, 0, 1, 1, 0, 2, 1, 3, 1, 3, 3, 3])
 
@@ -49,7 +49,7 @@ def slow(  # the loops of the formula, nothing else
 def test_published_numbers(
     spec: SimpleNamespace, data: str, margin: float, gamma: float, expected: float
 ) -> None:
-    loss, x = Circle(margin, gamma), getattr(spec, data)
+    loss, x = CircleLoss(margin, gamma), getattr(spec, data)
     assert loss(x, spec.labels).item() == pytest.approx(expected, abs=1e-6)
     assert loss(x.float(), spec.labels).item() == pytest.approx(expected, abs=1e-4, rel=1e-5)
 
@@ -59,7 +59,7 @@ def test_published_numbers(
 def test_equals_a_slow_loop(seed: int, margin: float) -> None:
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(12, 8, generator=generator, dtype=torch.float64)
-    loss = Circle(margin, 10.0)
+    loss = CircleLoss(margin, 10.0)
     expected = slow(x, UNBALANCED, margin, 10.0)
     assert loss(x, UNBALANCED).item() == pytest.approx(expected, rel=1e-9)
     refs = torch.randn(7, 8, generator=generator, dtype=torch.float64)
@@ -72,13 +72,13 @@ def test_equals_a_slow_loop(seed: int, margin: float) -> None:
 def test_equals_pytorch_metric_learning() -> None:
     x = torch.randn(40, 8, generator=torch.Generator().manual_seed(3))
     y = torch.arange(40) % 9
-    theirs = CircleLoss(m=0.4, gamma=80)(x, y).item()
-    assert Circle()(x, y).item() == pytest.approx(theirs, rel=1e-5)
+    theirs = PeerLoss(m=0.4, gamma=80)(x, y).item()
+    assert CircleLoss()(x, y).item() == pytest.approx(theirs, rel=1e-5)
 
 
 def test_weights_are_constants_in_the_gradient(spec: SimpleNamespace) -> None:
     """The gradient of the formula with its weights frozen, by central differences."""
-    loss, x = Circle(0.4, 4.0), spec.T.clone().requires_grad_()
+    loss, x = CircleLoss(0.4, 4.0), spec.T.clone().requires_grad_()
     (gradient,) = torch.autograd.grad(loss(x, spec.labels), x)
     pos = (spec.labels[:, None] == spec.labels) & ~torch.eye(6, dtype=torch.bool)
     neg = spec.labels[:, None] != spec.labels
@@ -103,11 +103,11 @@ def test_weights_are_constants_in_the_gradient(spec: SimpleNamespace) -> None:
 @pytest.mark.parametrize("wrong", [{"margin": -0.1}, {"margin": 1.5}, {"gamma": 0.0}])
 def test_bad_values(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
-        Circle(**wrong)
+        CircleLoss(**wrong)
 
 
 def test_an_anchor_without_negatives_does_not_count(spec: SimpleNamespace) -> None:
     first, third = torch.tensor([0]), torch.tensor([2])
     alone = Pairs(first, torch.tensor([1]), first, third)
     beside = Pairs(torch.tensor([0, 2]), torch.tensor([1, 3]), first, third)
-    assert Circle()(spec.T, spec.labels, beside) == Circle()(spec.T, spec.labels, alone) > 0
+    assert CircleLoss()(spec.T, spec.labels, beside) == CircleLoss()(spec.T, spec.labels, alone) > 0

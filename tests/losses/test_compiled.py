@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from unseen import catalogue
+from unseen.core import registry
 from unseen.losses.base import Loss
 
 LABELS = torch.arange(4).repeat_interleave(3)
@@ -23,10 +23,10 @@ def priced(loss: Loss, call: Loss) -> list[Tensor]:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch's own, where it cuts a function
-@pytest.mark.parametrize("name", catalogue.names("losses"))
+@pytest.mark.parametrize("name", registry.names("losses"))
 def test_compiled_losses_equal_plain_ones(name: str) -> None:
     torch.manual_seed(0)
-    loss: Loss = catalogue.create("losses", name, {}, num_classes=4, embedding_size=8).double()
+    loss: Loss = registry.create("losses", name, {}, num_classes=4, embedding_size=8).double()
     torch.compiler.reset()  # one process may compile a function for a few losses only
     compiled = torch.compile(loss, backend="aot_eager")  # traced as ever, without a C++ compiler
     torch.testing.assert_close(priced(loss, compiled), priced(loss, loss))

@@ -6,7 +6,7 @@ import torch
 from pytorch_metric_learning import losses as pml
 from torch import Tensor
 
-from unseen.losses.contrastive import Contrastive
+from unseen.losses.contrastive import ContrastiveLoss
 
 VARIANTS = [
     {},
@@ -17,7 +17,7 @@ VARIANTS = [
     {"distance": "cosine", "reduction": "active"},
     {"distance": "squared", "reduction": "active"},
     {"pos_margin": 1.3, "positive_power": 2, "reduction": "anchors", "factor": 2.0},
-    *Contrastive.PRESETS.values(),
+    *ContrastiveLoss.PRESETS.values(),
 ]
 
 
@@ -56,7 +56,9 @@ def test_equals_a_loop(case, values) -> None:
         }.get(key, key): value
         for key, value in values.items()
     }
-    assert case(Contrastive(**values)).item() == pytest.approx(slow(case, **slow_values), abs=1e-10)
+    assert case(ContrastiveLoss(**values)).item() == pytest.approx(
+        slow(case, **slow_values), abs=1e-10
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -64,9 +66,9 @@ def test_numbers_of_the_sources(spec: SimpleNamespace, dtype: torch.dtype) -> No
     close = 1e-5 if dtype == torch.float64 else 1e-4
 
     def of(tuples=None, **values) -> float:
-        return Contrastive(**values)(spec.T.to(dtype), spec.labels, tuples).item()
+        return ContrastiveLoss(**values)(spec.T.to(dtype), spec.labels, tuples).item()
 
-    presets = Contrastive.PRESETS
+    presets = ContrastiveLoss.PRESETS
     assert of(spec.TR, **presets["revisit"]) == pytest.approx(0.941304, abs=close)
     assert of() == pytest.approx(0.862314, abs=close)
     assert of(**presets["density"]) == pytest.approx(0.824494, abs=close)
@@ -81,9 +83,9 @@ def test_numbers_of_the_sources(spec: SimpleNamespace, dtype: torch.dtype) -> No
 
 
 def test_collapsed_and_ideal(spec: SimpleNamespace) -> None:
-    assert Contrastive()(spec.COL, spec.labels, spec.TR).item() == 1.0
-    assert Contrastive()(spec.ORT, spec.labels, spec.TR).item() == 0.0
-    assert Contrastive()(spec.COL.float(), spec.labels, spec.TR).item() == pytest.approx(
+    assert ContrastiveLoss()(spec.COL, spec.labels, spec.TR).item() == 1.0
+    assert ContrastiveLoss()(spec.ORT, spec.labels, spec.TR).item() == 0.0
+    assert ContrastiveLoss()(spec.COL.float(), spec.labels, spec.TR).item() == pytest.approx(
         1, abs=1e-3
     )
 
@@ -91,8 +93,8 @@ def test_collapsed_and_ideal(spec: SimpleNamespace) -> None:
 def test_switched_tuples_push_inside_the_class(spec: SimpleNamespace) -> None:
     item, partner = torch.arange(6), torch.tensor([1, 0, 3, 2, 5, 4])
     for dtype in (torch.float64, torch.float32):
-        found = Contrastive()(spec.T.to(dtype), spec.labels, (item, item, partner))
-        assert found.item() == pytest.approx(0.189040, abs=1e-5)
+        result = ContrastiveLoss()(spec.T.to(dtype), spec.labels, (item, item, partner))
+        assert result.item() == pytest.approx(0.189040, abs=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["euclidean", "squared", "cosine"])
@@ -105,16 +107,16 @@ def test_an_item_beside_itself_is_never_active(kind: str, copies: int) -> None:
     is_switched = anchor % 4 < 3
     positive = torch.where(is_switched, anchor, other)
     triplets = [t.repeat(copies) for t in (anchor, positive, other)]
-    loss = Contrastive(distance=kind, neg_margin=0.0, reduction="active")
+    loss = ContrastiveLoss(distance=kind, neg_margin=0.0, reduction="active")
     pull = [distance(x[a], x[p], kind) for a, p in zip(anchor, positive, strict=True) if a != p]
-    found = loss(x, anchor // 2, tuple(triplets)).item()
-    assert found == pytest.approx(sum(pull) / len(pull), rel=1e-5)
+    result = loss(x, anchor // 2, tuple(triplets)).item()
+    assert result == pytest.approx(sum(pull) / len(pull), rel=1e-5)
 
 
 def test_equals_the_peer(cases) -> None:
     case = cases[0]
     peer = pml.ContrastiveLoss(pos_margin=0, neg_margin=1.3)
-    ours = Contrastive(neg_margin=1.3, reduction="active")
+    ours = ContrastiveLoss(neg_margin=1.3, reduction="active")
     assert case(ours).item() == pytest.approx(peer(case.x, case.y).item(), abs=1e-6)
 
 
@@ -122,7 +124,7 @@ def test_equals_the_peer(cases) -> None:
 def test_gradient(cases, values) -> None:
     for case in cases[:6]:
         x = case.x.clone().requires_grad_()
-        assert torch.autograd.gradcheck(lambda x, c=case: c(Contrastive(**values), x), (x,))
+        assert torch.autograd.gradcheck(lambda x, c=case: c(ContrastiveLoss(**values), x), (x,))
 
 
 @pytest.mark.parametrize(
@@ -138,4 +140,4 @@ def test_gradient(cases, values) -> None:
 def test_bad_values(values) -> None:
     (name,) = values
     with pytest.raises(ValueError, match=name):
-        Contrastive(**values)
+        ContrastiveLoss(**values)

@@ -8,34 +8,37 @@ import pytest
 import torch
 from torch import Tensor
 
-from unseen import catalogue
+from unseen.core import registry
+from unseen.core.tuples import Triplets
 from unseen.losses.base import LabelLoss, Loss
-from unseen.tuples import Triplets
 
 
 def variants(name: str) -> list[tuple[str, str | None]]:
     """The defaults and every preset that takes another way through the code: other words."""
     seen: dict[str, str | None] = {}
-    for preset in (None, *catalogue.entry("losses", name).presets):
-        values = catalogue.preset_values("losses", name, preset)
+    for preset in (None, *registry.entry("losses", name).presets):
+        values = registry.preset_values("losses", name, preset)
         seen.setdefault(str({k: v for k, v in values.items() if not isinstance(v, float)}), preset)
     return [(name, preset) for preset in seen.values()]
 
 
-VARIANTS = [variant for name in catalogue.names("losses") for variant in variants(name)]
+VARIANTS = [variant for name in registry.names("losses") for variant in variants(name)]
 LABELS = torch.tensor([0, 1, 0, 2, 1, 0])
 
 
-@pytest.fixture(params=VARIANTS, ids=str)
-def loss(request: pytest.FixtureRequest) -> Loss:
-    name, preset = request.param
-    made: Loss = catalogue.create("losses", name, {}, preset, num_classes=3, embedding_size=3)
+def make(name: str, preset: str | None) -> Loss:
+    made: Loss = registry.create("losses", name, {}, preset, num_classes=3, embedding_size=3)
     draw = torch.Generator().manual_seed(5)
     with torch.no_grad():
         for parameter in made.parameters():
             if parameter.ndim > 1:
                 parameter.copy_(torch.randn(parameter.shape, generator=draw))
     return made.double()
+
+
+@pytest.fixture(params=VARIANTS, ids=str)
+def loss(request: pytest.FixtureRequest) -> Loss:
+    return make(*request.param)
 
 
 def embeddings(seed: int = 0) -> Tensor:
@@ -45,15 +48,15 @@ def embeddings(seed: int = 0) -> Tensor:
 
 def gradient(loss: Loss, x: Tensor, *given: Triplets) -> Tensor:
     x = x.clone().requires_grad_()
-    (found,) = torch.autograd.grad(loss(x, LABELS, *given), x)
-    return found
+    (result,) = torch.autograd.grad(loss(x, LABELS, *given), x)
+    return result
 
 
 def test_gradients_by_torch_func_are_those_of_backward(loss: Loss) -> None:
     x = embeddings()
-    found, value = torch.func.grad_and_value(lambda x: loss(x, LABELS))(x)
+    result, value = torch.func.grad_and_value(lambda x: loss(x, LABELS))(x)
     torch.testing.assert_close(value, loss(x, LABELS).detach())
-    torch.testing.assert_close(found, gradient(loss, x))
+    torch.testing.assert_close(result, gradient(loss, x))
 
 
 # item 2 is a positive of item 0 and, by the switch, a negative too
@@ -62,13 +65,17 @@ LISTED = Triplets(torch.tensor([0]), torch.tensor([2]), torch.tensor([1]))
 
 
 @pytest.mark.parametrize("given", [LISTED, SWITCHED], ids=["listed", "switched"])
-def test_gradients_of_listed_triplets_by_torch_func(loss: Loss, given: Triplets) -> None:
-    if isinstance(loss, LabelLoss):
-        pytest.skip("it takes no tuples")
+@pytest.mark.parametrize(
+    "variant", [v for v in VARIANTS if not isinstance(make(*v), LabelLoss)], ids=str
+)
+def test_gradients_of_listed_triplets_by_torch_func(
+    variant: tuple[str, str | None], given: Triplets
+) -> None:
+    loss = make(*variant)
     x = embeddings()
-    found, value = torch.func.grad_and_value(lambda x: loss(x, LABELS, given))(x)
+    result, value = torch.func.grad_and_value(lambda x: loss(x, LABELS, given))(x)
     torch.testing.assert_close(value, loss(x, LABELS, given).detach())
-    torch.testing.assert_close(found, gradient(loss, x, given))
+    torch.testing.assert_close(result, gradient(loss, x, given))
 
 
 def test_several_batches_at_once(loss: Loss) -> None:
@@ -77,9 +84,9 @@ def test_several_batches_at_once(loss: Loss) -> None:
     torch.testing.assert_close(together, torch.stack([gradient(loss, x) for x in stack]))
 
 
-def test_gradients_of_the_gradient(loss: Loss) -> None:
-    if not loss.exact_gradient:
-        pytest.skip("its gradient is not that of its value, it says")
+@pytest.mark.parametrize("variant", [v for v in VARIANTS if make(*v).exact_gradient], ids=str)
+def test_gradients_of_the_gradient(variant: tuple[str, str | None]) -> None:
+    loss = make(*variant)
     x = embeddings().requires_grad_()
     learned = [p for p in loss.parameters() if p.requires_grad]
     assert torch.autograd.gradgradcheck(

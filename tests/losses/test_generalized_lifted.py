@@ -6,7 +6,7 @@ import torch
 from pytorch_metric_learning import losses as pml
 from pytorch_metric_learning.distances import LpDistance
 
-from unseen.losses.generalized_lifted import GeneralizedLifted
+from unseen.losses.generalized_lifted import GeneralizedLiftedLoss
 
 VARIANTS = [{}, {"penalty": "norm", "nu": 0.3}, {"margin": -1.5, "nu": 0.0}]
 
@@ -31,8 +31,8 @@ def slow(case, margin=1.0, nu=0.005, penalty="squared") -> float:
 
 @pytest.mark.parametrize("values", VARIANTS, ids=str)
 def test_equals_a_loop(case, values) -> None:
-    found = case(GeneralizedLifted(**values)).item()
-    assert found == pytest.approx(slow(case, **values), abs=1e-10)
+    result = case(GeneralizedLiftedLoss(**values)).item()
+    assert result == pytest.approx(slow(case, **values), abs=1e-10)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -40,11 +40,11 @@ def test_numbers_of_the_sources(spec: SimpleNamespace, dtype: torch.dtype) -> No
     close = 1e-5 if dtype == torch.float64 else 1e-4
 
     def of(x, **values) -> float:
-        return GeneralizedLifted(**values)(x.to(dtype), spec.labels).item()
+        return GeneralizedLiftedLoss(**values)(x.to(dtype), spec.labels).item()
 
     assert of(spec.T, nu=0.0) == pytest.approx(1.697759, abs=close)
     assert of(spec.U, nu=0.0) == pytest.approx(1.852542, abs=close)
-    presets = GeneralizedLifted.PRESETS
+    presets = GeneralizedLiftedLoss.PRESETS
     assert of(spec.U, **presets["revisit_code"]) == pytest.approx(1.859209, abs=close)
     assert of(spec.U, **presets["revisit"]) == pytest.approx(1.862959, abs=close)
     assert of(spec.COL, nu=0.0) == pytest.approx(1 + math.log(4), abs=10 * close)
@@ -52,7 +52,7 @@ def test_numbers_of_the_sources(spec: SimpleNamespace, dtype: torch.dtype) -> No
 
 
 def test_may_be_moved_and_turned_but_not_scaled(cases) -> None:
-    case, loss = cases[0], GeneralizedLifted(nu=0.0)
+    case, loss = cases[0], GeneralizedLiftedLoss(nu=0.0)
     assert case(loss, case.x - 5).item() == pytest.approx(case(loss).item(), abs=1e-9)
     assert case(loss, case.x * 2).item() != pytest.approx(case(loss).item(), abs=1e-3)
 
@@ -63,18 +63,20 @@ def test_equals_the_peer() -> None:
     y = torch.arange(12) % 4  # the peer averages over anchors without positives, too
     raw = LpDistance(normalize_embeddings=False)
     peer = pml.GeneralizedLiftedStructureLoss(neg_margin=1, distance=raw)
-    assert GeneralizedLifted(nu=0.0)(x, y).item() == pytest.approx(peer(x, y).item(), abs=1e-6)
+    assert GeneralizedLiftedLoss(nu=0.0)(x, y).item() == pytest.approx(peer(x, y).item(), abs=1e-6)
 
 
 @pytest.mark.parametrize("values", VARIANTS, ids=str)
 def test_gradient(cases, values) -> None:
     for case in cases[:6:2]:
         x = case.x.clone().requires_grad_()
-        assert torch.autograd.gradcheck(lambda x, c=case: c(GeneralizedLifted(**values), x), (x,))
+        assert torch.autograd.gradcheck(
+            lambda x, c=case: c(GeneralizedLiftedLoss(**values), x), (x,)
+        )
 
 
 @pytest.mark.parametrize("values", [{"nu": -1.0}, {"penalty": "cubed"}, {"margin": math.inf}])
 def test_bad_values(values) -> None:
     (name,) = values
     with pytest.raises(ValueError, match=name):
-        GeneralizedLifted(**values)
+        GeneralizedLiftedLoss(**values)

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from unseen.losses.graded_supcon import GradedSupcon
-from unseen.losses.supcon import Supcon
-from unseen.relevance import LabelSets, Related
+from unseen.core.relevance import LabelSets, Related
+from unseen.losses.graded_supcon import GradedSupconLoss
+from unseen.losses.supcon import SupconLoss
 
 
 def slow(x: Tensor, items: Related, temperature: float) -> float:
@@ -29,21 +29,25 @@ def test_equals_a_slow_loop(seed: int, label_sets: LabelSets) -> None:
     draw = torch.Generator().manual_seed(seed)
     x = torch.randn(12, 6, generator=draw, dtype=torch.float64)
     items = label_sets.of(torch.randperm(12, generator=draw))
-    assert GradedSupcon(0.3)(x, items).item() == pytest.approx(slow(x, items, 0.3), rel=1e-6)
+    assert GradedSupconLoss(0.3)(x, items).item() == pytest.approx(slow(x, items, 0.3), rel=1e-6)
 
 
 def test_of_classes_is_supcon() -> None:
     x = torch.randn(20, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     y = torch.arange(20) % 6
-    assert GradedSupcon(0.2)(x, y).item() == pytest.approx(Supcon(0.2)(x, y).item(), rel=1e-9)
+    assert GradedSupconLoss(0.2)(x, y).item() == pytest.approx(
+        SupconLoss(0.2)(x, y).item(), rel=1e-9
+    )
 
 
 def test_gradient(label_sets: LabelSets) -> None:
     x = torch.randn(6, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     items = label_sets.of(torch.arange(6))
-    assert torch.autograd.gradcheck(lambda e: GradedSupcon(0.2)(e, items), (x.requires_grad_(),))
+    assert torch.autograd.gradcheck(
+        lambda e: GradedSupconLoss(0.2)(e, items), (x.requires_grad_(),)
+    )
 
 
 def test_bad_temperature() -> None:
     with pytest.raises(ValueError, match="temperature"):
-        GradedSupcon(0.0)
+        GradedSupconLoss(0.0)

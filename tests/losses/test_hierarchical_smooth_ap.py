@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from unseen.core.relevance import KnownPairs, Levels, Related
 from unseen.losses import smooth_ap
-from unseen.losses.hierarchical_smooth_ap import HierarchicalSmoothAp
-from unseen.losses.smooth_ap import SmoothAp
-from unseen.relevance import KnownPairs, Levels, Related
+from unseen.losses.hierarchical_smooth_ap import HierarchicalSmoothApLoss
+from unseen.losses.smooth_ap import SmoothApLoss
 
 
 def slow(x: Tensor, items: Related, temperature: float, alpha: float) -> float:
@@ -41,24 +41,24 @@ def test_equals_a_slow_loop(
     x = torch.randn(12, 4, generator=draw, dtype=torch.float64)
     for relevance in (levels, known):
         items = relevance.of(torch.randperm(12, generator=draw))
-        found = HierarchicalSmoothAp(0.1, 1.5)(x, items).item()
-        assert found == pytest.approx(slow(x, items, 0.1, 1.5), rel=1e-6)
+        result = HierarchicalSmoothApLoss(0.1, 1.5)(x, items).item()
+        assert result == pytest.approx(slow(x, items, 0.1, 1.5), rel=1e-6)
 
 
 def test_of_classes_is_smooth_ap() -> None:
     x = torch.randn(20, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     y = torch.arange(20) % 6
-    found = HierarchicalSmoothAp(0.1)(x, y).item()
-    assert found == pytest.approx(SmoothAp(0.1)(x, y).item(), rel=1e-9)
+    result = HierarchicalSmoothApLoss(0.1)(x, y).item()
+    assert result == pytest.approx(SmoothApLoss(0.1)(x, y).item(), rel=1e-9)
 
 
 def test_gradient(levels: Levels) -> None:
     x = torch.randn(6, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     items = levels.of(torch.arange(6))
-    loss = HierarchicalSmoothAp(0.2)
+    loss = HierarchicalSmoothApLoss(0.2)
     assert torch.autograd.gradcheck(lambda e: loss(e, items), (x.requires_grad_(),))
 
 
 def test_bad_values() -> None:
     with pytest.raises(ValueError, match="alpha"):
-        HierarchicalSmoothAp(alpha=0.0)
+        HierarchicalSmoothApLoss(alpha=0.0)

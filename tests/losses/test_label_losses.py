@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from unseen import catalogue
+from unseen.core import registry
 from unseen.losses.base import LabelLoss
 
-NAMES = [n for n in catalogue.names("losses") if issubclass(catalogue.find("losses", n), LabelLoss)]
+NAMES = [n for n in registry.names("losses") if issubclass(registry.find("losses", n), LabelLoss)]
 
 # of proxies, centres, class vectors and boundaries, where none is given
 PUBLISHED_RATES = {
@@ -25,7 +25,7 @@ PUBLISHED_RATES = {
 def build(name: str, preset: str | None = None, **given: object) -> LabelLoss:
     torch.manual_seed(0)
     context = {"num_classes": 5, "embedding_size": 4}
-    loss: LabelLoss = catalogue.create("losses", name, dict(given), preset, **context)
+    loss: LabelLoss = registry.create("losses", name, dict(given), preset, **context)
     return loss
 
 
@@ -44,11 +44,11 @@ def test_training_moves_the_class_parameters_and_lowers_the_loss(name: str) -> N
     embeddings, labels = batch()
     start = {key: value.clone() for key, value in loss.state_dict().items()}
     first = loss(embeddings, labels).item()
-    optimiser = torch.optim.SGD(loss.parameter_groups(1e-3), lr=1e-3, weight_decay=0.0)
+    optimizer = torch.optim.SGD(loss.parameter_groups(1e-3), lr=1e-3, weight_decay=0.0)
     for _ in range(10):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss(embeddings, labels).backward()
-        optimiser.step()
+        optimizer.step()
     assert loss(embeddings, labels).item() < first
     for key, value in loss.state_dict().items():
         # every class is in the batch, so every class's own vector moves
@@ -78,7 +78,7 @@ def test_the_own_rate_does_not_follow_that_of_the_run(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_preset_builds_and_prices(name: str) -> None:
-    for preset in catalogue.find("losses", name).PRESETS:  # type: ignore[attr-defined]
+    for preset in registry.find("losses", name).PRESETS:  # type: ignore[attr-defined]
         assert torch.isfinite(build(name, preset)(*batch())), preset
 
 
@@ -136,4 +136,4 @@ def test_the_wrong_batch_is_named(name: str) -> None:
 def test_bad_sizes_and_rates_are_refused(name: str, wrong: dict[str, float]) -> None:
     values: dict[str, float] = {"num_classes": 5, "embedding_size": 4} | wrong
     with pytest.raises(ValueError, match=next(iter(wrong))):
-        catalogue.find("losses", name)(**values)
+        registry.find("losses", name)(**values)

@@ -6,14 +6,14 @@ import torch
 from pytorch_metric_learning import losses as pml
 from torch import Tensor
 
-from unseen.losses.lifted_structure import LiftedStructure
-from unseen.miners.multi_similarity import MultiSimilarity as Miner
+from unseen.losses.lifted_structure import LiftedStructureLoss
+from unseen.miners.multi_similarity import MultiSimilarityMiner as Miner
 
 VARIANTS = [
     {},
     {"margin": 0.4},
-    {"normalise": False, "margin": 2.0},
-    *LiftedStructure.PRESETS.values(),
+    {"normalize": False, "margin": 2.0},
+    *LiftedStructureLoss.PRESETS.values(),
     {"form": "sharp", "alpha": 10.0, "beta": 3.0},
 ]
 
@@ -26,9 +26,9 @@ def cosine(u: Tensor, v: Tensor) -> float:
     return (u @ v / (u.norm() * v.norm())).item()
 
 
-def slow_pairs(case, margin: float, normalise: bool) -> float:
+def slow_pairs(case, margin: float, normalize: bool) -> float:
     def distance(u: Tensor, v: Tensor) -> float:
-        return ((u / u.norm() - v / v.norm()) if normalise else (u - v)).norm().item()
+        return ((u / u.norm() - v / v.norm()) if normalize else (u - v)).norm().item()
 
     negatives = set(case.negatives)
     terms = []
@@ -61,30 +61,32 @@ def slow_anchors(case, form: str, margin: float, alpha: float, beta: float) -> f
 
 @pytest.mark.parametrize("values", VARIANTS, ids=str)
 def test_equals_a_loop(case, values) -> None:
-    full = {"form": "pairs", "margin": 1.0, "normalise": True, "alpha": 40.0, "beta": 2.0} | values
+    full = {"form": "pairs", "margin": 1.0, "normalize": True, "alpha": 40.0, "beta": 2.0} | values
     if full["form"] == "pairs":
-        expected = slow_pairs(case, full["margin"], full["normalise"])
+        expected = slow_pairs(case, full["margin"], full["normalize"])
     else:
         expected = slow_anchors(case, full["form"], full["margin"], full["alpha"], full["beta"])
-    assert case(LiftedStructure(**values)).item() == pytest.approx(expected, abs=1e-9)
+    assert case(LiftedStructureLoss(**values)).item() == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_numbers_of_the_sources(spec: SimpleNamespace, dtype: torch.dtype) -> None:
     close = 1e-5 if dtype == torch.float64 else 1e-4
     x, y = spec.T.to(dtype), spec.labels
-    presets = LiftedStructure.PRESETS
-    assert LiftedStructure()(x, y).item() == pytest.approx(2.907020, abs=close)
-    assert LiftedStructure(**presets["thesis"])(x, y).item() == pytest.approx(1.065237, abs=close)
-    sharp = LiftedStructure(**presets["thesis_code"])
+    presets = LiftedStructureLoss.PRESETS
+    assert LiftedStructureLoss()(x, y).item() == pytest.approx(2.907020, abs=close)
+    assert LiftedStructureLoss(**presets["thesis"])(x, y).item() == pytest.approx(
+        1.065237, abs=close
+    )
+    sharp = LiftedStructureLoss(**presets["thesis_code"])
     assert sharp(x, y).item() == pytest.approx(-0.408657, abs=close)
     assert sharp(x, y, Miner(0.1)(x, y)).item() == pytest.approx(0.104018, abs=close)
-    collapsed = LiftedStructure()(spec.COL.to(dtype), y).item()
+    collapsed = LiftedStructureLoss()(spec.COL.to(dtype), y).item()
     assert collapsed == pytest.approx((1 + math.log(8)) ** 2 / 2, abs=10 * close)
 
 
 def test_raw_embeddings_may_be_moved(cases) -> None:
-    case, loss = cases[0], LiftedStructure(normalise=False)
+    case, loss = cases[0], LiftedStructureLoss(normalize=False)
     assert case(loss, case.x + 3).item() == pytest.approx(case(loss).item(), abs=1e-9)
     assert case(loss, case.x * 3).item() != pytest.approx(case(loss).item(), abs=1e-3)
 
@@ -94,20 +96,20 @@ def test_equals_the_peer(cases) -> None:
         if case.rx is None and case.tuples is None:
             peer = pml.LiftedStructureLoss(neg_margin=1)
             expected = peer(case.x, case.y).item()
-            assert case(LiftedStructure()).item() == pytest.approx(expected, abs=1e-6)
+            assert case(LiftedStructureLoss()).item() == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize("values", VARIANTS[2:5], ids=str)
 def test_gradient(cases, values) -> None:
     for case in cases[:6]:
         x = case.x.clone().requires_grad_()
-        assert torch.autograd.gradcheck(lambda x, c=case: c(LiftedStructure(**values), x), (x,))
+        assert torch.autograd.gradcheck(lambda x, c=case: c(LiftedStructureLoss(**values), x), (x,))
 
 
 @pytest.mark.parametrize(
     "values",
-    [{"form": "soft"}, {"margin": math.nan}, {"alpha": 0.0}, {"normalise": False, "form": "hinge"}],
+    [{"form": "soft"}, {"margin": math.nan}, {"alpha": 0.0}, {"normalize": False, "form": "hinge"}],
 )
 def test_bad_values(values) -> None:
     with pytest.raises(ValueError, match=next(iter(values))):
-        LiftedStructure(**values)
+        LiftedStructureLoss(**values)

@@ -5,13 +5,13 @@ import torch
 from pytorch_metric_learning import losses as pml
 from torch import Tensor
 
-from unseen.losses.margin import Margin
+from unseen.losses.margin import MarginLoss
 
 VARIANTS = [
     {},
     {"margin": 0.4, "beta": 0.9, "boundary": "shared"},
-    {"boundary": "fixed", "normaliser": "active_triplets"},
-    {"margin": 0.05, "beta": 1.4, "normaliser": "active_triplets"},
+    {"boundary": "fixed", "normalizer": "active_triplets"},
+    {"margin": 0.05, "beta": 1.4, "normalizer": "active_triplets"},
 ]
 
 
@@ -19,7 +19,7 @@ def distance(u: Tensor, v: Tensor) -> float:
     return (u / u.norm() - v / v.norm()).norm().item()
 
 
-def slow(case, boundary: list[float], margin: float, normaliser: str) -> float:
+def slow(case, boundary: list[float], margin: float, normalizer: str) -> float:
     total, terms, triplets = 0.0, 0, 0
     for a, p, n in case.triplets:
         beta = boundary[case.y[a]]
@@ -28,16 +28,16 @@ def slow(case, boundary: list[float], margin: float, normaliser: str) -> float:
         total += pull + push
         terms += (pull > 0) + (push > 0)
         triplets += pull > 0 or push > 0
-    return total / max(1, terms if normaliser == "active_terms" else triplets)
+    return total / max(1, terms if normalizer == "active_terms" else triplets)
 
 
 @pytest.mark.parametrize("values", VARIANTS, ids=str)
 def test_equals_a_loop(case, values) -> None:
-    loss = Margin(10, **values).double()
+    loss = MarginLoss(10, **values).double()
     with torch.no_grad():
         loss.beta += torch.linspace(-0.2, 0.3, len(loss.beta)).double()
     boundary = loss.beta.expand(10).tolist()
-    expected = slow(case, boundary, loss.margin, loss.normaliser)
+    expected = slow(case, boundary, loss.margin, loss.normalizer)
     assert case(loss).item() == pytest.approx(expected, abs=1e-10)
 
 
@@ -46,25 +46,25 @@ def test_numbers_of_the_sources(spec: SimpleNamespace, dtype: torch.dtype) -> No
     close = 1e-5 if dtype == torch.float64 else 1e-4
 
     def of(x, learnt=None, **values) -> float:
-        loss = Margin(3, **values).to(dtype)
+        loss = MarginLoss(3, **values).to(dtype)
         if learnt is not None:
             loss.beta.data = torch.tensor(learnt, dtype=dtype)
         return loss(x.to(dtype), spec.labels, spec.TR).item()
 
     assert of(spec.T, beta=0.6) == pytest.approx(0.355978, abs=close)
-    assert of(spec.T, **Margin.PRESETS["revisit"]) == pytest.approx(0.261814, abs=close)
-    assert of(spec.T, **Margin.PRESETS["revisit_code"]) == pytest.approx(0.392721, abs=close)
+    assert of(spec.T, **MarginLoss.PRESETS["revisit"]) == pytest.approx(0.261814, abs=close)
+    assert of(spec.T, **MarginLoss.PRESETS["revisit_code"]) == pytest.approx(0.392721, abs=close)
     assert of(spec.T, learnt=[0.6, 0.6, 1.2]) == pytest.approx(0.208028, abs=close)
-    assert of(spec.T, **Margin.PRESETS["thesis"]) == pytest.approx(0.524691, abs=close)
+    assert of(spec.T, **MarginLoss.PRESETS["thesis"]) == pytest.approx(0.524691, abs=close)
     assert of(spec.COL, beta=1.2) == pytest.approx(1.4, abs=10 * close)
     assert of(spec.COL, beta=0.6) == pytest.approx(0.8, abs=10 * close)
 
 
 def test_gradient_of_the_boundary(spec: SimpleNamespace) -> None:
-    loss = Margin(3).double()
+    loss = MarginLoss(3).double()
     loss(spec.T, spec.labels, spec.TR).backward()
     torch.testing.assert_close(loss.beta.grad, torch.tensor([2 / 9, 0, -1 / 9]).double())
-    ideal = Margin(3).double()
+    ideal = MarginLoss(3).double()
     x = spec.ORT.clone().requires_grad_()
     priced = ideal(x, spec.labels, spec.TR)
     priced.backward()
@@ -75,16 +75,16 @@ def test_gradient_of_the_boundary(spec: SimpleNamespace) -> None:
 
 def test_switched_tuples_push_inside_the_class_and_move_its_boundary(spec: SimpleNamespace) -> None:
     item, partner = torch.arange(6), torch.tensor([1, 0, 3, 2, 5, 4])
-    loss = Margin(3).double()
+    loss = MarginLoss(3).double()
     loss(spec.T, spec.labels, (item, item, partner)).backward()
     torch.testing.assert_close(loss.beta.grad, torch.ones(3).double() / 3)
 
 
 def test_the_boundary_is_learnt_or_not() -> None:
-    assert Margin(5).beta.shape == (5,)
-    assert Margin(5, boundary="shared").beta.shape == (1,)
-    assert not Margin(5, boundary="fixed").beta.requires_grad
-    (group,) = Margin(5, **Margin.PRESETS["revisit"]).parameter_groups(1e-5)
+    assert MarginLoss(5).beta.shape == (5,)
+    assert MarginLoss(5, boundary="shared").beta.shape == (1,)
+    assert not MarginLoss(5, boundary="fixed").beta.requires_grad
+    (group,) = MarginLoss(5, **MarginLoss.PRESETS["revisit"]).parameter_groups(1e-5)
     assert (group["lr"], group["weight_decay"]) == (5e-4, 0)
 
 
@@ -93,13 +93,13 @@ def test_equals_the_peer(cases) -> None:
         peer = pml.MarginLoss(margin=0.2, nu=0, beta=1.1)
         indices = None if case.tuples is None else tuple(case.tuples)
         expected = peer(case.x, case.y, indices).item()
-        found = case(Margin(10, beta=1.1, boundary="shared").double()).item()
-        assert found == pytest.approx(expected, abs=1e-6)
+        result = case(MarginLoss(10, beta=1.1, boundary="shared").double()).item()
+        assert result == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize("values", VARIANTS, ids=str)
 def test_gradient(cases, values) -> None:
-    loss = Margin(10, **values).double()
+    loss = MarginLoss(10, **values).double()
     beta = loss.beta.detach().clone().requires_grad_()
     for case in cases[:6]:
 
@@ -113,9 +113,9 @@ def test_gradient(cases, values) -> None:
 
 @pytest.mark.parametrize(
     "values",
-    [{"boundary": "free"}, {"normaliser": "all"}, {"margin": -1.0}, {"beta": 2.0}, {"lr": -1.0}],
+    [{"boundary": "free"}, {"normalizer": "all"}, {"margin": -1.0}, {"beta": 2.0}, {"lr": -1.0}],
 )
 def test_bad_values(values) -> None:
     (name,) = values
     with pytest.raises(ValueError, match=name):
-        Margin(5, **values)
+        MarginLoss(5, **values)

@@ -5,15 +5,15 @@ import pytest
 import torch
 from pytorch_metric_learning import losses as pml
 
-from unseen.losses.n_pair import NPair
-from unseen.tuples import Pairs
+from unseen.core.tuples import Pairs
+from unseen.losses.n_pair import NPairLoss
 
 VARIANTS = [
     {},
-    {"normalise": True, "nu": 0.0},
+    {"normalize": True, "nu": 0.0},
     {"penalty": "norm", "nu": 0.1, "prescale": 0.25},
     {"negatives": "positives"},
-    {"negatives": "positives", "normalise": True, "nu": 0.02},
+    {"negatives": "positives", "normalize": True, "nu": 0.02},
     {"negatives": "positives", "symmetric": True, "nu": 0.0, "prescale": 2.0},
 ]
 
@@ -22,7 +22,7 @@ def slow(
     case,
     *,
     negatives="batch",
-    normalise=False,
+    normalize=False,
     nu=0.005,
     penalty="squared",
     symmetric=False,
@@ -30,7 +30,7 @@ def slow(
 ) -> float:
     def product(i: int, j: int) -> float:
         u, v = case.x[i], case.columns[j]
-        if normalise:
+        if normalize:
             return (u @ v / (u.norm() * v.norm())).item()
         return (u @ v).item() * prescale**2
 
@@ -54,7 +54,7 @@ def slow(
 
 @pytest.mark.parametrize("values", VARIANTS, ids=str)
 def test_equals_a_loop(case, values) -> None:
-    assert case(NPair(**values)).item() == pytest.approx(slow(case, **values), abs=1e-9)
+    assert case(NPairLoss(**values)).item() == pytest.approx(slow(case, **values), abs=1e-9)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -64,12 +64,12 @@ def test_numbers_of_the_sources(spec: SimpleNamespace, dtype: torch.dtype) -> No
     one_per_class = Pairs(torch.tensor([0, 2, 4]), torch.tensor([1, 3, 5]), nothing, nothing)
 
     def of(x, tuples=None, **values) -> float:
-        return NPair(**values)(x.to(dtype), spec.labels, tuples).item()
+        return NPairLoss(**values)(x.to(dtype), spec.labels, tuples).item()
 
     assert of(spec.T, nu=0.0) == pytest.approx(1.022538, abs=close)
     assert of(spec.U, nu=0.0) == pytest.approx(0.999561, abs=close)
-    assert of(spec.U, **NPair.PRESETS["revisit_code"]) == pytest.approx(1.006227, abs=close)
-    assert of(spec.U, **NPair.PRESETS["revisit"]) == pytest.approx(1.009977, abs=close)
+    assert of(spec.U, **NPairLoss.PRESETS["revisit_code"]) == pytest.approx(1.006227, abs=close)
+    assert of(spec.U, **NPairLoss.PRESETS["revisit"]) == pytest.approx(1.009977, abs=close)
     assert of(spec.COL, nu=0.0) == pytest.approx(math.log(5), abs=close)
     assert of(spec.ORT, nu=0.0) == pytest.approx(math.log(1 + 4 / math.e), abs=close)
     sohn = {"negatives": "positives", "nu": 0.0}
@@ -78,8 +78,8 @@ def test_numbers_of_the_sources(spec: SimpleNamespace, dtype: torch.dtype) -> No
     assert of(spec.COL, one_per_class, **sohn) == pytest.approx(math.log(3), abs=close)
     assert of(spec.ORT, one_per_class, **sohn) == pytest.approx(0.551445, abs=close)
     for preset in ("density", "thesis_code"):  # on directions: U is T
-        found = of(spec.U, one_per_class, **NPair.PRESETS[preset])
-        assert found == pytest.approx(0.714691, abs=close)
+        result = of(spec.U, one_per_class, **NPairLoss.PRESETS[preset])
+        assert result == pytest.approx(0.714691, abs=close)
     both_ways = of(spec.T, one_per_class, **sohn, symmetric=True)
     assert both_ways == pytest.approx(0.702932, abs=close)
 
@@ -87,15 +87,15 @@ def test_numbers_of_the_sources(spec: SimpleNamespace, dtype: torch.dtype) -> No
 def test_one_class_more_never_lowers_the_price_of_the_others(cases) -> None:
     case = cases[0]
     without = case.y != 7  # the class of one item
-    fewer = NPair(nu=0.0)(case.x[without], case.y[without])
-    assert fewer.item() <= case(NPair(nu=0.0)).item()
+    fewer = NPairLoss(nu=0.0)(case.x[without], case.y[without])
+    assert fewer.item() <= case(NPairLoss(nu=0.0)).item()
 
 
 def test_equals_the_peer(spec: SimpleNamespace) -> None:
     nothing = torch.empty(0, dtype=torch.long)
     pairs = Pairs(torch.tensor([1, 2, 5]), torch.tensor([0, 3, 4]), nothing, nothing)
     expected = pml.NPairsLoss()(spec.U, spec.labels, tuple(pairs)).item()
-    ours = NPair("positives", normalise=True, nu=0.0)(spec.U, spec.labels, pairs).item()
+    ours = NPairLoss("positives", normalize=True, nu=0.0)(spec.U, spec.labels, pairs).item()
     assert ours == pytest.approx(expected, abs=1e-9)
 
 
@@ -103,7 +103,7 @@ def test_equals_the_peer(spec: SimpleNamespace) -> None:
 def test_gradient(cases, values) -> None:
     for case in cases[:6]:
         x = case.x.clone().requires_grad_()
-        assert torch.autograd.gradcheck(lambda x, c=case: c(NPair(**values), x), (x,))
+        assert torch.autograd.gradcheck(lambda x, c=case: c(NPairLoss(**values), x), (x,))
 
 
 @pytest.mark.parametrize(
@@ -119,4 +119,4 @@ def test_gradient(cases, values) -> None:
 def test_bad_values(values) -> None:
     (name,) = values
     with pytest.raises(ValueError, match=name):
-        NPair(**values)
+        NPairLoss(**values)

@@ -3,14 +3,14 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from pytorch_metric_learning.losses import NormalizedSoftmaxLoss
+from pytorch_metric_learning.losses import NormalizedSoftmaxLoss as PeerLoss
 from torch import Tensor
 
-from unseen.losses.normalized_softmax import NormalizedSoftmax
+from unseen.losses.normalized_softmax import NormalizedSoftmaxLoss
 
 
-def with_weight(weight: Tensor, temperature: float = 0.05, **values: bool) -> NormalizedSoftmax:
-    loss = NormalizedSoftmax(*weight.shape, temperature, **values).to(weight.dtype)
+def with_weight(weight: Tensor, temperature: float = 0.05, **values: bool) -> NormalizedSoftmaxLoss:
+    loss = NormalizedSoftmaxLoss(*weight.shape, temperature, **values).to(weight.dtype)
     loss.weight.data.copy_(weight)
     return loss
 
@@ -55,7 +55,7 @@ def test_equals_a_slow_loop(seed: int, layer_norm: bool) -> None:
 
 def test_gradient_with_layer_norm() -> None:
     x = torch.randn(6, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    loss = NormalizedSoftmax(3, 4, layer_norm=True).double()
+    loss = NormalizedSoftmaxLoss(3, 4, layer_norm=True).double()
     y = torch.arange(6) % 3
     assert torch.autograd.gradcheck(lambda e: loss(e, y), (x.requires_grad_(),))
 
@@ -64,11 +64,11 @@ def test_equals_pytorch_metric_learning() -> None:
     generator = torch.Generator().manual_seed(3)
     x, w = torch.randn(40, 8, generator=generator), torch.randn(6, 8, generator=generator)
     y = torch.randint(6, (40,), generator=generator)
-    theirs = NormalizedSoftmaxLoss(6, 8, temperature=0.05)
+    theirs = PeerLoss(6, 8, temperature=0.05)
     theirs.W.data.copy_(w.T)
     assert with_weight(w)(x, y).item() == pytest.approx(theirs(x, y).item(), rel=1e-5)
 
 
 def test_bad_temperature() -> None:
     with pytest.raises(ValueError, match="temperature"):
-        NormalizedSoftmax(3, 2, temperature=0.0)
+        NormalizedSoftmaxLoss(3, 2, temperature=0.0)

@@ -3,14 +3,14 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from pytorch_metric_learning.losses import ProxyAnchorLoss
+from pytorch_metric_learning.losses import ProxyAnchorLoss as PeerLoss
 from torch import Tensor
 
-from unseen.losses.proxy_anchor import ProxyAnchor
+from unseen.losses.proxy_anchor import ProxyAnchorLoss
 
 
-def with_proxies(proxies: Tensor, alpha: float = 32.0, delta: float = 0.1) -> ProxyAnchor:
-    loss = ProxyAnchor(*proxies.shape, alpha, delta).to(proxies.dtype)
+def with_proxies(proxies: Tensor, alpha: float = 32.0, delta: float = 0.1) -> ProxyAnchorLoss:
+    loss = ProxyAnchorLoss(*proxies.shape, alpha, delta).to(proxies.dtype)
     loss.proxies.data.copy_(proxies)
     return loss
 
@@ -18,16 +18,16 @@ def with_proxies(proxies: Tensor, alpha: float = 32.0, delta: float = 0.1) -> Pr
 def slow(x: Tensor, y: Tensor, proxies: Tensor, alpha: float, delta: float) -> float:
     pull, push, present = 0.0, 0.0, 0
     for c in range(len(proxies)):
-        inside, outside = 0.0, 0.0
+        inside, custom_components = 0.0, 0.0
         for i in range(len(x)):
             cos = float(x[i] @ proxies[c] / (x[i].norm() * proxies[c].norm()))
             if y[i] == c:
                 inside += math.exp(-alpha * (cos - delta))
             else:
-                outside += math.exp(alpha * (cos + delta))
+                custom_components += math.exp(alpha * (cos + delta))
         present += int((y == c).any())
         pull += math.log(1 + inside)
-        push += math.log(1 + outside)
+        push += math.log(1 + custom_components)
     return pull / present + push / len(proxies)
 
 
@@ -71,7 +71,7 @@ def test_equals_pytorch_metric_learning() -> None:
     generator = torch.Generator().manual_seed(3)
     x, proxies = torch.randn(40, 8, generator=generator), torch.randn(9, 8, generator=generator)
     y = torch.randint(6, (40,), generator=generator)
-    theirs = ProxyAnchorLoss(9, 8, margin=0.1, alpha=32)
+    theirs = PeerLoss(9, 8, margin=0.1, alpha=32)
     theirs.proxies.data.copy_(proxies)
     assert with_proxies(proxies)(x, y).item() == pytest.approx(theirs(x, y).item(), rel=1e-5)
 
@@ -79,21 +79,21 @@ def test_equals_pytorch_metric_learning() -> None:
 def test_a_batch_of_one_class_has_a_finite_gradient() -> None:
     x = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
     y = torch.zeros(4, dtype=torch.int64)
-    loss = ProxyAnchor(3, 3, alpha=2.0).double()
+    loss = ProxyAnchorLoss(3, 3, alpha=2.0).double()
     assert torch.autograd.gradcheck(lambda e, _: loss(e, y), (x, loss.proxies))
 
 
 def test_proxies_learn_a_hundred_times_as_fast() -> None:
-    (group,) = ProxyAnchor(3, 2).parameter_groups(1e-4)
+    (group,) = ProxyAnchorLoss(3, 2).parameter_groups(1e-4)
     assert group["lr"] == pytest.approx(1e-2)
     assert group["weight_decay"] == 1e-4
 
 
 def test_proxies_start_as_he_et_al_fan_out() -> None:
-    proxies = ProxyAnchor(400, 64).proxies
+    proxies = ProxyAnchorLoss(400, 64).proxies
     assert proxies.std().item() == pytest.approx(math.sqrt(2 / 400), rel=0.05)
 
 
 def test_bad_alpha() -> None:
     with pytest.raises(ValueError, match="alpha"):
-        ProxyAnchor(3, 2, alpha=0.0)
+        ProxyAnchorLoss(3, 2, alpha=0.0)

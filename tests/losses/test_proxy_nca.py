@@ -6,11 +6,13 @@ import torch
 from pytorch_metric_learning.losses import ProxyNCALoss
 from torch import Tensor
 
-from unseen.losses.proxy_nca import ProxyNca
+from unseen.losses.proxy_nca import ProxyNcaLoss
 
 
-def with_proxies(proxies: Tensor, scale: float = 9.0, include_positive: bool = False) -> ProxyNca:
-    loss = ProxyNca(*proxies.shape, scale, include_positive).to(proxies.dtype)
+def with_proxies(
+    proxies: Tensor, scale: float = 9.0, include_positive: bool = False
+) -> ProxyNcaLoss:
+    loss = ProxyNcaLoss(*proxies.shape, scale, include_positive).to(proxies.dtype)
     loss.proxies.data.copy_(proxies)
     return loss
 
@@ -70,17 +72,17 @@ def test_equals_pytorch_metric_learning() -> None:
 @pytest.mark.parametrize("include_positive", [False, True])
 def test_gradient_of_both_forms(include_positive: bool) -> None:
     x = torch.randn(6, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    loss = ProxyNca(3, 4, 1.0, include_positive).double()
+    loss = ProxyNcaLoss(3, 4, 1.0, include_positive).double()
     y = torch.arange(6) % 3
     assert torch.autograd.gradcheck(lambda e, _: loss(e, y), (x.requires_grad_(), loss.proxies))
 
 
 def test_proxies_start_with_deviation_one_eighth() -> None:
-    assert ProxyNca(500, 16).proxies.std().item() == pytest.approx(1 / 8, rel=0.05)
+    assert ProxyNcaLoss(500, 16).proxies.std().item() == pytest.approx(1 / 8, rel=0.05)
 
 
 def test_bad_values() -> None:
     with pytest.raises(ValueError, match="scale"):
-        ProxyNca(3, 2, scale=0.0)
+        ProxyNcaLoss(3, 2, scale=0.0)
     with pytest.raises(ValueError, match="num_classes"):
-        ProxyNca(1, 2)
+        ProxyNcaLoss(1, 2)

@@ -7,17 +7,17 @@ import torch
 from torch import Tensor
 
 from unseen.losses import proxy_repulsion
-from unseen.losses.proxy_repulsion import ProxyRepulsion
+from unseen.losses.proxy_repulsion import ProxyRepulsionLoss
 
 
-def with_proxies(proxies: Tensor, **values: Any) -> ProxyRepulsion:
-    loss = ProxyRepulsion(*proxies.shape, **values).to(proxies.dtype)
+def with_proxies(proxies: Tensor, **values: Any) -> ProxyRepulsionLoss:
+    loss = ProxyRepulsionLoss(*proxies.shape, **values).to(proxies.dtype)
     loss.proxies.data.copy_(proxies)
     return loss
 
 
 def slow(  # one argument per option
-    x: Tensor, y: Tensor, proxies: Tensor, variant: int, negatives: str, normalise: bool
+    x: Tensor, y: Tensor, proxies: Tensor, variant: int, negatives: str, normalize: bool
 ) -> float:
     alpha, delta = 3.0, 0.2
     num_classes = len(proxies)
@@ -37,7 +37,7 @@ def slow(  # one argument per option
         if variant == 1:
             return cos(proxies[c], proxies[other])
         total = sum(cos(row, proxies[c]) * cos(row, proxies[other]) for row in x)
-        return total / len(x) if normalise else total
+        return total / len(x) if normalize else total
 
     # W are all proxies, W- those that push. As printed: classes without an item in the batch.
     every = list(range(num_classes))
@@ -81,15 +81,15 @@ def test_items_on_orthonormal_proxies(spec: SimpleNamespace) -> None:
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("variant", [1, 2])
 @pytest.mark.parametrize("negatives", ["all", "absent"])
-@pytest.mark.parametrize("normalise", [False, True])
-def test_equals_a_slow_loop(seed: int, variant: int, negatives: str, normalise: bool) -> None:
+@pytest.mark.parametrize("normalize", [False, True])
+def test_equals_a_slow_loop(seed: int, variant: int, negatives: str, normalize: bool) -> None:
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(10, 8, generator=generator, dtype=torch.float64)
     proxies = torch.randn(7, 8, generator=generator, dtype=torch.float64)
     y = torch.tensor([0, 3, 3, 2, 2, 2, 0, 3, 5, 3])  # 1, 4 and 6 are absent
-    expected = slow(x, y, proxies, variant, negatives, normalise)
+    expected = slow(x, y, proxies, variant, negatives, normalize)
     loss = with_proxies(
-        proxies, variant=variant, alpha=3.0, delta=0.2, negatives=negatives, normalise=normalise
+        proxies, variant=variant, alpha=3.0, delta=0.2, negatives=negatives, normalize=normalize
     )
     assert loss(x, y).item() == pytest.approx(expected, rel=1e-9)
 
@@ -102,7 +102,7 @@ def test_blocks_of_rows_change_neither_value_nor_gradient(
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(10, 8, generator=generator, dtype=torch.float64, requires_grad=True)
     y = torch.tensor([0, 3, 3, 2, 2, 2, 0, 3, 5, 3])
-    loss = ProxyRepulsion(23, 8, variant, alpha=3.0, negatives=negatives).double()
+    loss = ProxyRepulsionLoss(23, 8, variant, alpha=3.0, negatives=negatives).double()
     inputs = (x, loss.proxies)
     value = loss(x, y)
     whole = torch.autograd.grad(value, inputs)
@@ -163,4 +163,4 @@ def test_twice_the_batch_is_twice_the_matrix(spec: SimpleNamespace) -> None:
 @pytest.mark.parametrize("wrong", [{"variant": 3}, {"negatives": "some"}, {"alpha": -1.0}])
 def test_bad_values(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
-        ProxyRepulsion(3, 2, **wrong)
+        ProxyRepulsionLoss(3, 2, **wrong)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from unseen.losses import smooth_ap
-from unseen.losses.roadmap import Roadmap
+from unseen.losses.roadmap import RoadmapLoss
 
 LABELS = torch.tensor([3, 0, 1, 1, 0, 2, 1, 3, 1, 3, 3, 3])
 
@@ -44,7 +44,7 @@ def slow(
 def test_equals_a_slow_loop(seed: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(smooth_ap, "_ENTRIES", block)
     x = torch.randn(12, 4, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    loss = Roadmap(0.1, 7.0, 0.2, 0.8, 0.1, calibration=0.3)
+    loss = RoadmapLoss(0.1, 7.0, 0.2, 0.8, 0.1, calibration=0.3)
     bound, calibration = slow(x, LABELS, 0.1, 7.0, 0.2, (0.8, 0.1))
     assert loss(x, LABELS).item() == pytest.approx(bound + 0.3 * calibration, rel=1e-9)
 
@@ -65,19 +65,19 @@ def test_is_an_upper_bound_of_one_minus_the_average_precision(seed: int) -> None
     x = torch.randn(12, 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     unit = x / x.norm(dim=1, keepdim=True)
     truth = 1 - average_precision(unit @ unit.T, LABELS)
-    assert Roadmap(calibration=0.0)(x, LABELS).item() >= truth
+    assert RoadmapLoss(calibration=0.0)(x, LABELS).item() >= truth
 
 
 def test_known_values(spec: SimpleNamespace) -> None:
     """Collapsed: one positive behind four halves; similarity 1 is 0.4 above the negative margin.
     Orthogonal classes: every step is sig(-1 / 0.01), nothing to calibrate."""
-    assert Roadmap()(spec.COL, spec.labels).item() == pytest.approx(1 - 1 / 3 + 0.4, abs=1e-6)
-    assert Roadmap()(spec.ORT, spec.labels).item() == pytest.approx(0, abs=1e-6)
+    assert RoadmapLoss()(spec.COL, spec.labels).item() == pytest.approx(1 - 1 / 3 + 0.4, abs=1e-6)
+    assert RoadmapLoss()(spec.ORT, spec.labels).item() == pytest.approx(0, abs=1e-6)
 
 
 def test_the_step_is_continuous_at_delta_and_keeps_pushing() -> None:
     """The authors' 1.44 would fall by 0.053 there; far beyond, the slope is still rho."""
-    height, slope = Roadmap()._step(torch.tensor([0.05 - 1e-9, 0.05 + 1e-9, 1.0]).double())
+    height, slope = RoadmapLoss()._step(torch.tensor([0.05 - 1e-9, 0.05 + 1e-9, 1.0]).double())
     assert height[0].item() == pytest.approx(1.4933, abs=1e-4)
     assert height[1].item() == pytest.approx(height[0].item(), abs=1e-6)
     assert slope[2].item() == 100
@@ -85,11 +85,11 @@ def test_the_step_is_continuous_at_delta_and_keeps_pushing() -> None:
 
 def test_gradcheck() -> None:
     x = torch.randn(9, 4, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
-    loss = Roadmap(0.2, 5.0, 0.3, 0.7, 0.2)
+    loss = RoadmapLoss(0.2, 5.0, 0.3, 0.7, 0.2)
     assert torch.autograd.gradcheck(lambda x: loss(x, LABELS[:9]), x.requires_grad_())
 
 
 @pytest.mark.parametrize("bad", [{"temperature": 0}, {"rho": -1}, {"delta": -0.1}])
 def test_bad_values(bad: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(bad))):
-        Roadmap(**bad)
+        RoadmapLoss(**bad)

@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from unseen.core.tuples import Pairs
 from unseen.losses import smooth_ap
-from unseen.losses.smooth_ap import SmoothAp
-from unseen.tuples import Pairs
+from unseen.losses.smooth_ap import SmoothApLoss
 
 UNBALANCED = torch.tensor([3, 0, 1, 1, 0, 2, 1, 3, 1, 3, 3, 3])
 REF_LABELS = torch.tensor([0, 0, 1, 1, 1, 3, 5])
@@ -44,7 +44,7 @@ def slow(
 def test_published_numbers(
     spec: SimpleNamespace, data: str, temperature: float, expected: float
 ) -> None:
-    loss, x = SmoothAp(temperature), getattr(spec, data)
+    loss, x = SmoothApLoss(temperature), getattr(spec, data)
     assert loss(x, spec.labels).item() == pytest.approx(expected, abs=1e-6)
     assert loss(x.float(), spec.labels).item() == pytest.approx(expected, abs=1e-4)
 
@@ -55,7 +55,7 @@ def test_equals_a_slow_loop(seed: int, block: int, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(smooth_ap, "_ENTRIES", block)
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(12, 8, generator=generator, dtype=torch.float64)
-    loss = SmoothAp(0.2)
+    loss = SmoothApLoss(0.2)
     assert loss(x, UNBALANCED).item() == pytest.approx(slow(x, UNBALANCED, 0.2), rel=1e-9)
     refs = torch.randn(7, 8, generator=generator, dtype=torch.float64)
     got = loss(x, UNBALANCED, None, refs, REF_LABELS).item()
@@ -67,7 +67,7 @@ def test_perfect_embeddings_cost_nothing_in_any_shape_and_order(classes: int, si
     y = torch.arange(classes).repeat_interleave(size)
     y = y[torch.randperm(len(y), generator=torch.Generator().manual_seed(0))]
     x = torch.eye(classes)[y]
-    assert SmoothAp()(x, y).item() == pytest.approx(0.0, abs=1e-5)
+    assert SmoothApLoss()(x, y).item() == pytest.approx(0.0, abs=1e-5)
 
 
 def test_hard_ranks_give_the_average_precision() -> None:
@@ -78,10 +78,10 @@ def test_hard_ranks_give_the_average_precision() -> None:
         order = [j for j in (unit @ unit[i]).argsort(descending=True).tolist() if j != i]
         hits = [int(UNBALANCED[j] == UNBALANCED[i]) for j in order]
         if sum(hits):
-            found = [sum(hits[: r + 1]) / (r + 1) for r in range(11) if hits[r]]
-            precisions.append(sum(found) / len(found))
+            result = [sum(hits[: r + 1]) / (r + 1) for r in range(11) if hits[r]]
+            precisions.append(sum(result) / len(result))
     expected = 1 - sum(precisions) / len(precisions)
-    assert SmoothAp(1e-6)(x, UNBALANCED).item() == pytest.approx(expected, abs=1e-6)
+    assert SmoothApLoss(1e-6)(x, UNBALANCED).item() == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize("block", [40, 1 << 18])
@@ -90,7 +90,7 @@ def test_gradient(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(12, 4, generator=generator, dtype=torch.float64, requires_grad=True)
     refs = torch.randn(7, 4, generator=generator, dtype=torch.float64, requires_grad=True)
-    loss = SmoothAp(0.2)
+    loss = SmoothApLoss(0.2)
     assert torch.autograd.gradcheck(lambda e: loss(e, UNBALANCED), (x,))
     assert torch.autograd.gradcheck(
         lambda e, r: loss(e, UNBALANCED, None, r, REF_LABELS), (x, refs)
@@ -108,13 +108,13 @@ def test_memory_does_not_grow_with_pairs_times_references() -> None:
 
     x = torch.randn(64, 8, requires_grad=True)
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        SmoothAp()(x, torch.arange(64) % 4)  # 960 positive pairs
+        SmoothApLoss()(x, torch.arange(64) % 4)  # 960 positive pairs
     assert 0 < largest <= 64 * 64
 
 
 def test_bad_temperature() -> None:
     with pytest.raises(ValueError, match="temperature"):
-        SmoothAp(0.0)
+        SmoothApLoss(0.0)
 
 
 def test_an_anchor_without_negatives_does_not_count(spec: SimpleNamespace) -> None:
@@ -122,5 +122,7 @@ def test_an_anchor_without_negatives_does_not_count(spec: SimpleNamespace) -> No
     alone = Pairs(first, torch.tensor([1]), first, third)
     beside = Pairs(torch.tensor([0, 2]), torch.tensor([1, 3]), first, third)
     assert (
-        SmoothAp(0.2)(spec.T, spec.labels, beside) == SmoothAp(0.2)(spec.T, spec.labels, alone) > 0
+        SmoothApLoss(0.2)(spec.T, spec.labels, beside)
+        == SmoothApLoss(0.2)(spec.T, spec.labels, alone)
+        > 0
     )

@@ -6,14 +6,14 @@ from pytorch_metric_learning import losses as pml
 from pytorch_metric_learning.distances import SNRDistance
 from torch import Tensor
 
-from unseen.losses.snr import Snr
+from unseen.losses.snr import SnrLoss
 
-VARIANTS = [{}, {"margin": 0.9, "weight": 1.0}, {"normalise": False, "weight": 0.0}]
+VARIANTS = [{}, {"margin": 0.9, "weight": 1.0}, {"normalize": False, "weight": 0.0}]
 
 
-def slow(case, margin=0.2, weight=0.005, normalise=True) -> float:
+def slow(case, margin=0.2, weight=0.005, normalize=True) -> float:
     def vector(v: Tensor) -> Tensor:
-        return v / v.norm() if normalise else v
+        return v / v.norm() if normalize else v
 
     def ratio(u: Tensor, v: Tensor) -> float:
         return ((vector(u) - vector(v)).var() / vector(u).var()).item()
@@ -28,7 +28,7 @@ def slow(case, margin=0.2, weight=0.005, normalise=True) -> float:
 
 @pytest.mark.parametrize("values", VARIANTS, ids=str)
 def test_equals_a_loop(case, values) -> None:
-    assert case(Snr(**values)).item() == pytest.approx(slow(case, **values), abs=1e-9)
+    assert case(SnrLoss(**values)).item() == pytest.approx(slow(case, **values), abs=1e-9)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -36,16 +36,16 @@ def test_numbers_of_the_sources(spec: SimpleNamespace, dtype: torch.dtype) -> No
     close = 1e-5 if dtype == torch.float64 else 1e-4
 
     def of(x, **values) -> float:
-        return Snr(**values)(x.to(dtype), spec.labels, spec.TR).item()
+        return SnrLoss(**values)(x.to(dtype), spec.labels, spec.TR).item()
 
-    assert of(spec.T, **Snr.PRESETS["revisit_code"]) == pytest.approx(2.541362, abs=close)
-    assert of(spec.T, **Snr.PRESETS["revisit"]) == pytest.approx(2.546563, abs=close)
-    assert of(spec.U, weight=0.0, normalise=False) == pytest.approx(5.670478, abs=close)
+    assert of(spec.T, **SnrLoss.PRESETS["revisit_code"]) == pytest.approx(2.541362, abs=close)
+    assert of(spec.T, **SnrLoss.PRESETS["revisit"]) == pytest.approx(2.546563, abs=close)
+    assert of(spec.U, weight=0.0, normalize=False) == pytest.approx(5.670478, abs=close)
     assert of(spec.COL, weight=0.0) == pytest.approx(0.2, abs=close)
 
 
 def test_a_common_scale_and_a_constant_do_not_matter(cases) -> None:
-    case, loss = cases[0], Snr(weight=0.0, normalise=False)
+    case, loss = cases[0], SnrLoss(weight=0.0, normalize=False)
     assert case(loss, case.x * 7).item() == pytest.approx(case(loss).item(), abs=1e-9)
     moved = case.x + torch.arange(12.0)[:, None]
     assert case(loss, moved).item() == pytest.approx(case(loss).item(), abs=1e-9)
@@ -53,13 +53,13 @@ def test_a_common_scale_and_a_constant_do_not_matter(cases) -> None:
 
 def test_the_ratio_squares_what_the_source_prints_with_a_sign() -> None:
     x = torch.tensor([[1.0, 0, 0, 0], [1, 0.1, 0, 0], [0, 0, 0, 1]], dtype=torch.float64)
-    ratio = Snr(normalise=False)._ratios(x, None)[0, 1]
+    ratio = SnrLoss(normalize=False)._ratios(x, None)[0, 1]
     assert ratio.item() == pytest.approx(0.01, abs=1e-12)
 
 
 def test_a_constant_vector_stays_finite() -> None:
     x = torch.ones(4, 3, requires_grad=True)
-    loss = Snr()(x, torch.tensor([0, 0, 1, 1]))
+    loss = SnrLoss()(x, torch.tensor([0, 0, 1, 1]))
     loss.backward()
     assert loss.isfinite()
     assert x.grad.isfinite().all()
@@ -68,18 +68,18 @@ def test_a_constant_vector_stays_finite() -> None:
 def test_equals_the_peer(cases) -> None:
     x, y = cases[0].x, cases[0].y
     peer = pml.TripletMarginLoss(margin=0.2, distance=SNRDistance())
-    assert Snr(weight=0.0)(x, y).item() == pytest.approx(peer(x, y).item(), abs=1e-6)
+    assert SnrLoss(weight=0.0)(x, y).item() == pytest.approx(peer(x, y).item(), abs=1e-6)
 
 
 @pytest.mark.parametrize("values", VARIANTS, ids=str)
 def test_gradient(cases, values) -> None:
     for case in cases[:6]:
         x = case.x.clone().requires_grad_()
-        assert torch.autograd.gradcheck(lambda x, c=case: c(Snr(**values), x), (x,))
+        assert torch.autograd.gradcheck(lambda x, c=case: c(SnrLoss(**values), x), (x,))
 
 
 @pytest.mark.parametrize("values", [{"margin": -1.0}, {"weight": -1.0}])
 def test_bad_values(values) -> None:
     (name,) = values
     with pytest.raises(ValueError, match=name):
-        Snr(**values)
+        SnrLoss(**values)

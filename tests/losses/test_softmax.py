@@ -5,11 +5,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from unseen.losses.softmax import Softmax
+from unseen.losses.softmax import SoftmaxLoss
 
 
-def with_weight(weight: Tensor, **values: bool) -> Softmax:
-    loss = Softmax(*weight.shape, **values).to(weight.dtype)
+def with_weight(weight: Tensor, **values: bool) -> SoftmaxLoss:
+    loss = SoftmaxLoss(*weight.shape, **values).to(weight.dtype)
     loss.weight.data.copy_(weight)
     return loss
 
@@ -23,7 +23,7 @@ def test_published_numbers(spec: SimpleNamespace, length: int, expected: float) 
 
 
 def test_unit_embeddings_on_request(spec: SimpleNamespace) -> None:
-    loss = with_weight(spec.PX, normalise_input=True)
+    loss = with_weight(spec.PX, normalize_input=True)
     assert loss(spec.U, spec.labels).item() == pytest.approx(0.485208, abs=1e-6)
 
 
@@ -33,28 +33,28 @@ def test_zero_weight_costs_log_of_the_number_of_classes(spec: SimpleNamespace) -
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("normalise", [False, True])
-def test_equals_a_slow_loop_with_bias(seed: int, normalise: bool) -> None:
+@pytest.mark.parametrize("normalize", [False, True])
+def test_equals_a_slow_loop_with_bias(seed: int, normalize: bool) -> None:
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(12, 8, generator=generator, dtype=torch.float64)
     y = torch.tensor([0, 1, 1, 2, 2, 2, 0, 3, 1, 3, 3, 3])
-    loss = Softmax(4, 8, bias=True, normalise_input=normalise).double()
+    loss = SoftmaxLoss(4, 8, bias=True, normalize_input=normalize).double()
     assert loss.bias is not None
     weight, bias = loss.weight.detach(), loss.bias.detach()
     total = 0.0
     for i in range(12):
-        row = x[i] / x[i].norm() if normalise else x[i]
+        row = x[i] / x[i].norm() if normalize else x[i]
         logits = [float(row @ weight[c] + bias[c]) for c in range(4)]
         total += math.log(sum(math.exp(z - logits[int(y[i])]) for z in logits)) / 12
     assert loss(x, y).item() == pytest.approx(total, rel=1e-9)
 
 
 def test_bias_learns_and_weights_decay_as_the_network() -> None:
-    loss = Softmax(3, 2, bias=True)
+    loss = SoftmaxLoss(3, 2, bias=True)
     network = torch.nn.Linear(2, 2)
     groups = [{"params": list(network.parameters())}, *loss.parameter_groups(0.1)]
-    optimiser = torch.optim.AdamW(groups, lr=0.1, weight_decay=0.3)
-    assert [group["weight_decay"] for group in optimiser.param_groups] == [0.3, 0.3]
+    optimizer = torch.optim.AdamW(groups, lr=0.1, weight_decay=0.3)
+    assert [group["weight_decay"] for group in optimizer.param_groups] == [0.3, 0.3]
     loss(torch.randn(6, 2), torch.arange(6) % 3).backward()
     assert loss.bias is not None
     assert loss.bias.grad is not None

@@ -6,13 +6,13 @@ import torch
 from pytorch_metric_learning.losses import SubCenterArcFaceLoss
 from torch import Tensor
 
-from unseen.losses.arcface import Arcface
-from unseen.losses.sub_center_arcface import SubCenterArcface
+from unseen.losses.arcface import ArcfaceLoss
+from unseen.losses.sub_center_arcface import SubCenterArcfaceLoss
 
 
-def with_weight(weight: Tensor, **values: float) -> SubCenterArcface:
-    classes, centres, size = weight.shape
-    loss = SubCenterArcface(classes, size, centres, **values).to(weight.dtype)  # type: ignore[arg-type]
+def with_weight(weight: Tensor, **values: float) -> SubCenterArcfaceLoss:
+    classes, centers, size = weight.shape
+    loss = SubCenterArcfaceLoss(classes, size, centers, **values).to(weight.dtype)  # type: ignore[arg-type]
     loss.weight.data.copy_(weight)
     return loss
 
@@ -38,29 +38,29 @@ def slow(x: Tensor, y: Tensor, w: Tensor, scale: float, margin: float) -> list[f
     return prices
 
 
-def drawn(seed: int, centres: int = 3) -> tuple[Tensor, Tensor, Tensor]:
+def drawn(seed: int, centers: int = 3) -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(12, 3, generator=generator, dtype=torch.float64)
-    w = torch.randn(4, centres, 3, generator=generator, dtype=torch.float64)
+    w = torch.randn(4, centers, 3, generator=generator, dtype=torch.float64)
     return x, torch.tensor([0, 1, 1, 2, 2, 2, 0, 3, 1, 3, 3, 3]), w
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("margin", [0.0, 0.5, 2.0])
-@pytest.mark.parametrize("centres", [1, 3])
-def test_equals_a_slow_loop(seed: int, margin: float, centres: int) -> None:
-    x, y, w = drawn(seed, centres)
+@pytest.mark.parametrize("centers", [1, 3])
+def test_equals_a_slow_loop(seed: int, margin: float, centers: int) -> None:
+    x, y, w = drawn(seed, centers)
     prices = slow(x, y, w, 5.0, margin)
-    found = with_weight(w, scale=5.0, margin=margin)(x, y)
-    assert found.item() == pytest.approx(sum(prices) / len(x), rel=1e-9)
+    result = with_weight(w, scale=5.0, margin=margin)(x, y)
+    assert result.item() == pytest.approx(sum(prices) / len(x), rel=1e-9)
 
 
-def test_one_sub_centre_is_arcface(spec: SimpleNamespace) -> None:
-    arcface = Arcface(*spec.PX.shape, scale=16.0).double()
+def test_one_sub_center_is_arcface(spec: SimpleNamespace) -> None:
+    arcface = ArcfaceLoss(*spec.PX.shape, scale=16.0).double()
     arcface.weight.data.copy_(spec.PX)
-    found = with_weight(spec.PX[:, None], scale=16.0)(spec.T, spec.labels)
-    assert found.item() == pytest.approx(0.195804, abs=1e-6)  # the number of test_arcface.py
-    assert found.item() == pytest.approx(arcface(spec.T, spec.labels).item(), rel=1e-12)
+    result = with_weight(spec.PX[:, None], scale=16.0)(spec.T, spec.labels)
+    assert result.item() == pytest.approx(0.195804, abs=1e-6)  # the number of test_arcface.py
+    assert result.item() == pytest.approx(arcface(spec.T, spec.labels).item(), rel=1e-12)
 
 
 def test_equals_pytorch_metric_learning() -> None:
@@ -132,6 +132,6 @@ def test_gradient_of_what_is_left() -> None:
 )
 def test_bad_values(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
-        SubCenterArcface(3, 2, **wrong)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="centres"):
-        SubCenterArcface(3, 2, centres=0)
+        SubCenterArcfaceLoss(3, 2, **wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="centers"):
+        SubCenterArcfaceLoss(3, 2, centers=0)

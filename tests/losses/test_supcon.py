@@ -6,8 +6,8 @@ import torch
 from pytorch_metric_learning.losses import SupConLoss
 from torch import Tensor
 
-from unseen.losses.supcon import Supcon
-from unseen.tuples import Pairs
+from unseen.core.tuples import Pairs
+from unseen.losses.supcon import SupconLoss
 
 UNBALANCED = torch.tensor([3, 0, 1, 1, 0, 2, 1, 3, 1, 3, 3, 3])
 
@@ -45,7 +45,7 @@ def slow(
 def test_published_numbers(
     spec: SimpleNamespace, data: str, temperature: float, expected: float
 ) -> None:
-    loss, x = Supcon(temperature), getattr(spec, data)
+    loss, x = SupconLoss(temperature), getattr(spec, data)
     assert loss(x, spec.labels).item() == pytest.approx(expected, abs=1e-6)
     assert loss(x.float(), spec.labels).item() == pytest.approx(expected, abs=1e-4)
 
@@ -54,38 +54,40 @@ def test_published_numbers(
 def test_equals_a_slow_loop(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(12, 8, generator=generator, dtype=torch.float64)
-    assert Supcon(0.3)(x, UNBALANCED).item() == pytest.approx(slow(x, UNBALANCED, 0.3), rel=1e-9)
+    assert SupconLoss(0.3)(x, UNBALANCED).item() == pytest.approx(
+        slow(x, UNBALANCED, 0.3), rel=1e-9
+    )
     refs = torch.randn(7, 8, generator=generator, dtype=torch.float64)
     ref_labels = torch.tensor([0, 0, 1, 1, 1, 3, 5])
-    got = Supcon(0.3)(x, UNBALANCED, None, refs, ref_labels).item()
+    got = SupconLoss(0.3)(x, UNBALANCED, None, refs, ref_labels).item()
     assert got == pytest.approx(slow(x, UNBALANCED, 0.3, refs, ref_labels), rel=1e-9)
 
 
 def test_equals_pytorch_metric_learning() -> None:
     x = torch.randn(40, 8, generator=torch.Generator().manual_seed(3))
     y = torch.arange(40) % 9
-    assert Supcon(0.1)(x, y).item() == pytest.approx(SupConLoss(0.1)(x, y).item(), rel=1e-5)
+    assert SupconLoss(0.1)(x, y).item() == pytest.approx(SupConLoss(0.1)(x, y).item(), rel=1e-5)
 
 
 def test_low_temperatures_do_not_saturate() -> None:
     x = torch.randn(12, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    double = Supcon(0.002)(x, UNBALANCED).item()
+    double = SupconLoss(0.002)(x, UNBALANCED).item()
     assert math.isfinite(double)
-    assert Supcon(0.002)(x.float(), UNBALANCED).item() == pytest.approx(double, rel=1e-5)
+    assert SupconLoss(0.002)(x.float(), UNBALANCED).item() == pytest.approx(double, rel=1e-5)
 
 
 def test_gradient(spec: SimpleNamespace) -> None:
     x = spec.U.clone().requires_grad_()
-    assert torch.autograd.gradcheck(lambda e: Supcon(0.2)(e, spec.labels), (x,))
+    assert torch.autograd.gradcheck(lambda e: SupconLoss(0.2)(e, spec.labels), (x,))
 
 
 def test_bad_temperature() -> None:
     with pytest.raises(ValueError, match="temperature"):
-        Supcon(0.0)
+        SupconLoss(0.0)
 
 
 def test_an_anchor_without_negatives_does_not_count(spec: SimpleNamespace) -> None:
     first, third = torch.tensor([0]), torch.tensor([2])
     alone = Pairs(first, torch.tensor([1]), first, third)
     beside = Pairs(torch.tensor([0, 2]), torch.tensor([1, 3]), first, third)
-    assert Supcon()(spec.T, spec.labels, beside) == Supcon()(spec.T, spec.labels, alone) > 0
+    assert SupconLoss()(spec.T, spec.labels, beside) == SupconLoss()(spec.T, spec.labels, alone) > 0

@@ -7,7 +7,7 @@ from pytorch_metric_learning import losses as pml
 from pytorch_metric_learning.distances import CosineSimilarity
 from torch import Tensor
 
-from unseen.losses.triplet import Triplet
+from unseen.losses.triplet import TripletLoss
 
 VARIANTS = [
     {"margin": margin, "distance": distance, "reduction": reduction}
@@ -36,7 +36,9 @@ def slow(case, margin: float, kind: str, reduction: str) -> float:
 
 @pytest.mark.parametrize("values", VARIANTS, ids=str)
 def test_equals_a_loop(case, values) -> None:
-    assert case(Triplet(**values)).item() == pytest.approx(slow(case, *values.values()), abs=1e-10)
+    assert case(TripletLoss(**values)).item() == pytest.approx(
+        slow(case, *values.values()), abs=1e-10
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -44,7 +46,9 @@ def test_numbers_of_the_sources(spec: SimpleNamespace, dtype: torch.dtype) -> No
     close = 1e-5 if dtype == torch.float64 else 1e-4
 
     def of(preset: str, tuples=None) -> float:
-        return Triplet(**Triplet.PRESETS[preset])(spec.T.to(dtype), spec.labels, tuples).item()
+        return TripletLoss(**TripletLoss.PRESETS[preset])(
+            spec.T.to(dtype), spec.labels, tuples
+        ).item()
 
     assert of("revisit_code", spec.TR) == pytest.approx(0.137351, abs=close)
     assert of("revisit", spec.TR) == pytest.approx(0.114148, abs=close)
@@ -56,24 +60,24 @@ def test_numbers_of_the_sources(spec: SimpleNamespace, dtype: torch.dtype) -> No
 
 
 def test_collapsed_ideal_and_switched(spec: SimpleNamespace) -> None:
-    assert Triplet()(spec.COL, spec.labels, spec.TR).item() == pytest.approx(0.2, abs=1e-12)
-    assert Triplet()(spec.ORT, spec.labels).item() == 0
+    assert TripletLoss()(spec.COL, spec.labels, spec.TR).item() == pytest.approx(0.2, abs=1e-12)
+    assert TripletLoss()(spec.ORT, spec.labels).item() == 0
     item, partner = torch.arange(6), torch.tensor([1, 0, 3, 2, 5, 4])
-    switched = Triplet()(spec.T, spec.labels, (item, item, partner))
+    switched = TripletLoss()(spec.T, spec.labels, (item, item, partner))
     assert switched.item() == pytest.approx(0.004205, abs=1e-6)
 
 
 def test_a_margin_on_the_square_is_half_of_it_on_the_cosine(cases) -> None:
-    on_square, on_cosine = Triplet(0.4, "squared"), Triplet(0.2, "cosine")
+    on_square, on_cosine = TripletLoss(0.4, "squared"), TripletLoss(0.2, "cosine")
     assert cases[0](on_square).item() == pytest.approx(2 * cases[0](on_cosine).item(), abs=1e-12)
 
 
 def test_many_blocks_equal_one(monkeypatch: pytest.MonkeyPatch, cases) -> None:
     x = cases[0].x.clone().requires_grad_()
-    whole = cases[0](Triplet(0.7), x)
+    whole = cases[0](TripletLoss(0.7), x)
     (gradient,) = torch.autograd.grad(whole, x)
-    monkeypatch.setattr("unseen.hinges.BLOCK", 25)
-    parts = cases[0](Triplet(0.7), x)
+    monkeypatch.setattr("unseen.core.hinges.BLOCK", 25)
+    parts = cases[0](TripletLoss(0.7), x)
     assert parts.item() == pytest.approx(whole.item(), abs=1e-12)
     torch.testing.assert_close(torch.autograd.grad(parts, x)[0], gradient)
 
@@ -84,18 +88,18 @@ def test_all_triplets_are_the_list_of_all_triplets(cases) -> None:
     listed = tuple(torch.tensor(case.triplets).T)
     for values in VARIANTS:
         x = case.x.clone().requires_grad_()
-        by_sum = torch.autograd.grad(Triplet(**values)(x, case.y), x)[0]
-        by_list = torch.autograd.grad(Triplet(**values)(x, case.y, listed), x)[0]
+        by_sum = torch.autograd.grad(TripletLoss(**values)(x, case.y), x)[0]
+        by_list = torch.autograd.grad(TripletLoss(**values)(x, case.y, listed), x)[0]
         torch.testing.assert_close(by_sum, by_list)
 
 
 def test_equals_the_peer(cases) -> None:
     x, y = cases[0].x, cases[0].y
     peer = pml.TripletMarginLoss(margin=0.3)
-    ours = Triplet(0.3, "euclidean", "active")
+    ours = TripletLoss(0.3, "euclidean", "active")
     assert ours(x, y).item() == pytest.approx(peer(x, y).item(), abs=1e-6)
     peer = pml.TripletMarginLoss(margin=0.3, distance=CosineSimilarity())
-    ours = Triplet(0.3, "cosine", "active")
+    ours = TripletLoss(0.3, "cosine", "active")
     assert ours(x, y).item() == pytest.approx(peer(x, y).item(), abs=1e-6)
 
 
@@ -103,11 +107,11 @@ def test_equals_the_peer(cases) -> None:
 def test_gradient(cases, values) -> None:
     for case in cases[:6:2]:
         x = case.x.clone().requires_grad_()
-        assert torch.autograd.gradcheck(lambda x, c=case: c(Triplet(**values), x), (x,))
+        assert torch.autograd.gradcheck(lambda x, c=case: c(TripletLoss(**values), x), (x,))
 
 
 @pytest.mark.parametrize("values", [{"distance": "l1"}, {"reduction": "sum"}, {"margin": -0.1}])
 def test_bad_values(values) -> None:
     (name,) = values
     with pytest.raises(ValueError, match=name):
-        Triplet(**values)
+        TripletLoss(**values)

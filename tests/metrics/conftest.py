@@ -8,27 +8,27 @@ import pytest
 import torch
 from torch import Tensor
 
-from unseen.contracts import Neighbours
+from unseen.core.contracts import Neighbors
+from unseen.core.relevance import LabelSets, Levels, Related
 from unseen.evaluation.retrieve import retrieve
 from unseen.metrics.base import OpenAnswers
-from unseen.relevance import LabelSets, Levels, Related
 
 Rows = list[tuple[float, bool, bool, int]]
 
 
-def rank_everything(x: Tensor, y: Tensor, normalise: bool = True) -> list[list[bool]]:
+def rank_everything(x: Tensor, y: Tensor, normalize: bool = True) -> list[list[bool]]:
     """For each query: is the r-th neighbour right? Ties on the grid go to the wrong ones."""
     x = x.double()
     spread = float((x - x.mean(0)).square().sum(1).max())
-    if normalise:
+    if normalize:
         x = x / x.norm(dim=1, keepdim=True).clamp(min=1e-300)
-    grid = 2.0**-20 if normalise else 2.0**-28 * spread + 1e-300
+    grid = 2.0**-20 if normalize else 2.0**-28 * spread + 1e-300
     rankings = []
     for i in range(len(x)):
         others = []
         for j in range(len(x)):
             if i != j:
-                sim = (x[i] * x[j]).sum() if normalise else -(x[i] - x[j]).square().sum()
+                sim = (x[i] * x[j]).sum() if normalize else -(x[i] - x[j]).square().sum()
                 others.append((-round(float(sim) / grid), bool(y[i] == y[j]), j))
         rankings.append([right for _, right, _ in sorted(others)])
     return rankings
@@ -52,11 +52,11 @@ def messy() -> list[tuple[Tensor, Tensor, list[list[bool]]]]:
 
 
 @pytest.fixture(scope="session")
-def line() -> Neighbours:
+def line() -> Neighbors:
     """The small case of the specification: six points on a line, two classes of three."""
     x = torch.tensor([0, 1, 2.5, 4.5, 5.2, 7.1])[:, None]
     y = torch.tensor([0, 0, 1, 0, 1, 1])
-    return retrieve(x, y, 5, normalise=False, ranks=True)
+    return retrieve(x, y, 5, normalize=False, ranks=True)
 
 
 @pytest.fixture(scope="session")
@@ -84,6 +84,6 @@ def graded(request: pytest.FixtureRequest) -> tuple[Tensor, Related]:
     fine = torch.randint(0, 8, (24,), generator=generator).numpy()
     if request.param == "levels":
         levels = Levels(np.stack([fine // 4, fine // 2, fine], axis=1), 3)
-        return x, levels.divided(fine).of(torch.arange(24))
+        return x, levels.sharded(fine).of(torch.arange(24))
     sets = np.stack([fine, np.where(fine > 2, 8 + fine // 2, -1)], axis=1)
     return x, LabelSets(sets).of(torch.arange(24))

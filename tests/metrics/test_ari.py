@@ -22,9 +22,9 @@ def test_equals_pairs_one_by_one_and_scikit_learn() -> None:
     for _ in range(10):
         clusters = torch.randint(0, 6, (40,), generator=generator)
         labels = torch.randint(0, 5, (40,), generator=generator) * 2**40
-        found = Ari()(clusters, labels)
-        assert found == pytest.approx(slow(clusters.tolist(), labels.tolist()))
-        assert found == pytest.approx(adjusted_rand_score(labels, clusters))
+        result = Ari()(clusters, labels)
+        assert result == pytest.approx(slow(clusters.tolist(), labels.tolist()))
+        assert result == pytest.approx(adjusted_rand_score(labels, clusters))
 
 
 def test_value_of_an_item_is_its_influence() -> None:

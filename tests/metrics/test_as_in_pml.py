@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from unseen.evaluation.cluster import cluster
+from unseen.evaluation.clustering import cluster
 from unseen.evaluation.evaluate import evaluate
 
 OURS = {
@@ -20,7 +20,7 @@ OURS = {
 }
 
 
-def plain_neighbours(
+def plain_neighbors(
     query: Tensor, k: int, reference: Tensor, ref_includes_query: bool
 ) -> tuple[Tensor, Tensor]:
     """Stands in for faiss, which the tests do not need."""
@@ -28,8 +28,8 @@ def plain_neighbours(
     if ref_includes_query:
         dist.fill_diagonal_(torch.inf)
         k -= 1
-    found = dist.topk(k, largest=False)
-    return found.values, found.indices
+    result = dist.topk(k, largest=False)
+    return result.values, result.indices
 
 
 def same_clusters(x: Tensor, k: int) -> Tensor:
@@ -39,7 +39,8 @@ def same_clusters(x: Tensor, k: int) -> Tensor:
 @pytest.mark.parametrize("averaged", [False, True], ids=["over queries", "over classes"])
 @pytest.mark.parametrize("with_gallery", [False, True], ids=["self", "gallery"])
 def test_same_numbers(averaged: bool, with_gallery: bool) -> None:
-    pml = pytest.importorskip("pytorch_metric_learning.utils.accuracy_calculator")
+    from pytorch_metric_learning.utils import accuracy_calculator as pml
+
     generator = torch.Generator().manual_seed(0)
     y = torch.randint(0, 25, (200,), generator=generator)
     y[0] = 99  # alone
@@ -47,7 +48,7 @@ def test_same_numbers(averaged: bool, with_gallery: bool) -> None:
         torch.randn(100, 8, generator=generator)[y] + torch.randn(200, 8, generator=generator)
     )
     gallery: tuple[Tensor, Tensor] = (x[80:], y[80:])
-    knn: Callable[..., tuple[Tensor, Tensor]] = plain_neighbours
+    knn: Callable[..., tuple[Tensor, Tensor]] = plain_neighbors
     names = [n for n in OURS if not (n in ("nmi", "ami") and (with_gallery or averaged))]
     calculator = pml.AccuracyCalculator(
         include=[OURS[n] for n in names],
@@ -58,7 +59,7 @@ def test_same_numbers(averaged: bool, with_gallery: bool) -> None:
     )
     if with_gallery:
         theirs = calculator.get_accuracy(x[:80], y[:80], *gallery)
-        found = evaluate(
+        result = evaluate(
             x[:80],
             y[:80],
             gallery_embeddings=gallery[0],
@@ -68,8 +69,8 @@ def test_same_numbers(averaged: bool, with_gallery: bool) -> None:
         )
     else:
         theirs = calculator.get_accuracy(x, y)
-        found = evaluate(x, y, metrics=names, starts=1)
+        result = evaluate(x, y, metrics=names, starts=1)
     for name in names:
-        score = found.values[name]
+        score = result.values[name]
         ours = score.class_average if averaged else score.value
         assert ours == pytest.approx(theirs[OURS[name]], abs=1e-6), name

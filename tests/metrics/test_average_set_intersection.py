@@ -1,9 +1,9 @@
 import pytest
 import torch
 
+from unseen.core.relevance import Related
 from unseen.evaluation.retrieve import retrieve
 from unseen.metrics.average_set_intersection import AverageSetIntersection
-from unseen.relevance import Related
 
 
 def slow(order: list[float]) -> float:
@@ -23,15 +23,15 @@ def slow(order: list[float]) -> float:
 
 def test_equals_a_slow_loop(graded: tuple[torch.Tensor, Related]) -> None:
     x, items = graded
-    found = AverageSetIntersection()(retrieve(x, items, 0, grades=True))
+    result = AverageSetIntersection()(retrieve(x, items, 0, grades=True))
     unit = torch.nn.functional.normalize(x.double())
     grades = items.to().grade.double()
-    finite = torch.nonzero(found.isfinite())[:, 0].tolist()
+    finite = torch.nonzero(result.isfinite())[:, 0].tolist()
     assert len(finite) > 15
     for q in finite:
         others = [j for j in range(len(x)) if j != q]
         others.sort(key=lambda j: -float(unit[q] @ unit[j]))
-        assert float(found[q]) == pytest.approx(slow([float(grades[q, j]) for j in others]))
+        assert float(result[q]) == pytest.approx(slow([float(grades[q, j]) for j in others]))
 
 
 def test_by_hand() -> None:

@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from unseen import catalogue
+from unseen.core import registry
+from unseen.core.relevance import KINDS, LabelSets, Related, Relevance
 from unseen.evaluation.evaluate import evaluate
 from unseen.metrics.base import Clustering, PairScores, Rejection, Retrieval, Verification
-from unseen.relevance import KINDS, LabelSets, Related, Relevance
 
-FOUND: dict[str, Any] = {
-    name: catalogue.find("metrics", name) for name in catalogue.names("metrics")
+RESULT: dict[str, Any] = {
+    name: registry.find("metrics", name) for name in registry.names("metrics")
 }
 CLASSES = torch.tensor([0, 1, 1, 2, 2, 2, 0, 1, 3, 3, 2, 4])
 X = torch.randn(12, 5, generator=torch.Generator().manual_seed(1))
@@ -24,17 +24,17 @@ Kinds = Callable[[Tensor], dict[str, Relevance]]
 
 
 def names(kind: type) -> list[str]:
-    return [name for name, metric in FOUND.items() if issubclass(metric, kind)]
+    return [name for name, metric in RESULT.items() if issubclass(metric, kind)]
 
 
 def scores(labels: Any, wanted: list[str]) -> dict[str, float]:
-    found = evaluate(X, labels, metrics=wanted, missing="count", resamples=0)
-    return {name: found.values[name].value for name in wanted}
+    result = evaluate(X, labels, metrics=wanted, missing="count", resamples=0)
+    return {name: result.values[name].value for name in wanted}
 
 
 def test_every_metric_is_of_one_of_four_kinds() -> None:
     kinds = (Retrieval, Clustering, Verification, Rejection)
-    assert sorted(name for kind in kinds for name in names(kind)) == list(FOUND)
+    assert sorted(name for kind in kinds for name in names(kind)) == list(RESULT)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -42,8 +42,8 @@ def test_retrieval_by_every_relevance_is_that_of_single_queries(kind: str, kinds
     """A query alone among those of which anybody knows, the same being class 1, others class 0."""
     relevance = kinds(CLASSES)[kind]
     items = relevance.of(torch.arange(12))
-    plain = [name for name in names(Retrieval) if not FOUND[name].needs_grades]
-    found = evaluate(X, items, metrics=plain, missing="count", resamples=0)
+    plain = [name for name in names(Retrieval) if not RESULT[name].needs_grades]
+    result = evaluate(X, items, metrics=plain, missing="count", resamples=0)
     for query in range(12):
         relation = relevance.of(torch.tensor([query])).to(items)
         known = (relation.same | relation.different)[0]
@@ -58,7 +58,7 @@ def test_retrieval_by_every_relevance_is_that_of_single_queries(kind: str, kinds
             resamples=0,
         )
         for name in plain:
-            expected, value = alone.per_query[name], found.per_query[name][query : query + 1]
+            expected, value = alone.per_query[name], result.per_query[name][query : query + 1]
             torch.testing.assert_close(value, expected, equal_nan=True, msg=f"{name} {query}")
 
 
@@ -76,13 +76,13 @@ def test_verification_by_every_relevance_is_that_of_all_pairs(kind: str, kinds: 
     counts = [torch.tensor([pairs[right].count(s) for s in every]) for right in (True, False)]
     wanted = names(Verification)
     for name, value in scores(relevance.of(torch.arange(12)), wanted).items():
-        expected = FOUND[name]()(PairScores(torch.tensor(every), *counts))
+        expected = RESULT[name]()(PairScores(torch.tensor(every), *counts))
         assert value == pytest.approx(expected, abs=1e-6), name
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_graded_metrics_lie_between_nothing_and_everything(kind: str, kinds: Kinds) -> None:
-    wanted = [name for name in names(Retrieval) if FOUND[name].needs_grades]
+    wanted = [name for name in names(Retrieval) if RESULT[name].needs_grades]
     assert wanted
     for value in scores(kinds(CLASSES)[kind].of(torch.arange(12)), wanted).values():
         assert 0 < value < 1

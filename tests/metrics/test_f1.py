@@ -5,18 +5,18 @@ from unseen.metrics.f1 import F1
 
 
 def by_pairs(clusters: list[int], labels: list[int]) -> float:
-    right = found = wanted = 0
+    right = result = wanted = 0
     for i in range(len(labels)):
         for j in range(i):
             right += clusters[i] == clusters[j] and labels[i] == labels[j]
-            found += clusters[i] == clusters[j]
+            result += clusters[i] == clusters[j]
             wanted += labels[i] == labels[j]
-    return 2 * right / (found + wanted) if found + wanted else 0.0
+    return 2 * right / (result + wanted) if result + wanted else 0.0
 
 
 def test_worked_example() -> None:
-    found = F1()(torch.tensor([0, 0, 1, 1, 2, 2]), torch.tensor([0, 0, 0, 1, 1, 1]))
-    assert found == pytest.approx(0.4444, abs=5e-5)
+    result = F1()(torch.tensor([0, 0, 1, 1, 2, 2]), torch.tensor([0, 0, 0, 1, 1, 1]))
+    assert result == pytest.approx(0.4444, abs=5e-5)
 
 
 def test_equals_counting_pairs() -> None:

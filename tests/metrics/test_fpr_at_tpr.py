@@ -16,6 +16,6 @@ def test_equals_trying_every_threshold(open_answers: Any, tpr: float) -> None:
         assert FprAtTpr(tpr)(given) == pytest.approx(expected)
 
 
-def test_a_share_of_nobody_is_refused() -> None:
+def test_a_fraction_of_nobody_is_refused() -> None:
     with pytest.raises(ValueError, match="tpr must lie in"):
         FprAtTpr(0)

@@ -1,10 +1,10 @@
 import pytest
 import torch
 
+from unseen.core.relevance import Related
 from unseen.evaluation.retrieve import retrieve
 from unseen.metrics.hierarchical_ap import HierarchicalAp
 from unseen.metrics.map import Map
-from unseen.relevance import Related
 
 
 def slow(order: list[float], alpha: float) -> float:
@@ -20,14 +20,14 @@ def slow(order: list[float], alpha: float) -> float:
 @pytest.mark.parametrize("alpha", [1.0, 2.5])
 def test_equals_a_slow_loop(graded: tuple[torch.Tensor, Related], alpha: float) -> None:
     x, items = graded
-    found = HierarchicalAp(alpha)(retrieve(x, items, 0, grades=True))
+    result = HierarchicalAp(alpha)(retrieve(x, items, 0, grades=True))
     unit = torch.nn.functional.normalize(x.double())
     grades = items.to().grade.double()
     checked = 0
-    for q in torch.nonzero(found.isfinite())[:, 0].tolist():
+    for q in torch.nonzero(result.isfinite())[:, 0].tolist():
         others = [j for j in range(len(x)) if j != q]
         others.sort(key=lambda j: -float(unit[q] @ unit[j]))
-        assert float(found[q]) == pytest.approx(slow([float(grades[q, j]) for j in others], alpha))
+        assert float(result[q]) == pytest.approx(slow([float(grades[q, j]) for j in others], alpha))
         checked += 1
     assert checked > 15
 
@@ -35,8 +35,8 @@ def test_equals_a_slow_loop(graded: tuple[torch.Tensor, Related], alpha: float) 
 def test_of_classes_is_the_mean_average_precision() -> None:
     x = torch.randn(30, 5, generator=torch.Generator().manual_seed(0))
     y = torch.arange(30) % 7
-    found = retrieve(x, y, 0, ranks=True, grades=True)
-    torch.testing.assert_close(HierarchicalAp()(found), Map()(found))
+    result = retrieve(x, y, 0, ranks=True, grades=True)
+    torch.testing.assert_close(HierarchicalAp()(result), Map()(result))
 
 
 def test_by_hand() -> None:
@@ -46,8 +46,8 @@ def test_by_hand() -> None:
 
 
 def test_where_nobody_has_a_relative() -> None:
-    found = retrieve(torch.randn(4, 3), torch.arange(4), 0, grades=True)
-    assert HierarchicalAp()(found).isnan().all()
+    result = retrieve(torch.randn(4, 3), torch.arange(4), 0, grades=True)
+    assert HierarchicalAp()(result).isnan().all()
 
 
 def test_bad_values() -> None:

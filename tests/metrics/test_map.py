@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from unseen.contracts import Neighbours
+from unseen.core.contracts import Neighbors
 from unseen.evaluation.retrieve import retrieve
 from unseen.metrics.map import Map
 
@@ -16,21 +16,21 @@ def reference(ranking: list[bool]) -> float:
     return sum((k + 1) / r for k, r in enumerate(hits)) / sum(ranking)
 
 
-def test_small_case(line: Neighbours) -> None:
+def test_small_case(line: Neighbors) -> None:
     assert Map()(line).mean() == pytest.approx(0.6222, abs=5e-5)
 
 
 def test_equals_sorting_everything(messy: Messy) -> None:
     for x, y, rankings in messy:
-        found = Map()(retrieve(x, y, len(x), ranks=True))
+        result = Map()(retrieve(x, y, len(x), ranks=True))
         expected = [reference(r) if any(r) else math.nan for r in rankings]
         torch.testing.assert_close(
-            found, torch.tensor(expected, dtype=torch.float64), equal_nan=True
+            result, torch.tensor(expected, dtype=torch.float64), equal_nan=True
         )
 
 
-def test_needs_ranks(line: Neighbours) -> None:
+def test_needs_ranks(line: Neighbors) -> None:
     assert Map.needs_ranks
-    lists_only = Neighbours(line.indices, line.similarities, line.matches, line.num_relevant)
+    lists_only = Neighbors(line.indices, line.similarities, line.matches, line.num_relevant)
     with pytest.raises(ValueError, match="ranks=True"):
         Map()(lists_only)

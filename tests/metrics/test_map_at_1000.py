@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from unseen.contracts import Neighbours
+from unseen.core.contracts import Neighbors
 from unseen.evaluation.retrieve import retrieve
 from unseen.metrics.map_at_1000 import MapAt1000
 
@@ -16,16 +16,16 @@ def reference(ranking: list[bool]) -> float:
     return sum((k + 1) / r for k, r in enumerate(hits)) / (sum(ranking) + 1)
 
 
-def test_small_case(line: Neighbours) -> None:
+def test_small_case(line: Neighbors) -> None:
     assert MapAt1000()(line).mean() == pytest.approx(0.6222 * 2 / 3, abs=5e-5)
 
 
 def test_equals_sorting_everything(messy: Messy) -> None:
     for x, y, rankings in messy:
-        found = MapAt1000()(retrieve(x, y, len(x), ranks=True))
+        result = MapAt1000()(retrieve(x, y, len(x), ranks=True))
         expected = [reference(r) if any(r) else math.nan for r in rankings]
         torch.testing.assert_close(
-            found, torch.tensor(expected, dtype=torch.float64), equal_nan=True
+            result, torch.tensor(expected, dtype=torch.float64), equal_nan=True
         )
 
 
@@ -34,6 +34,6 @@ def test_stops_at_1000() -> None:
     for rank, expected in ((1000, 1 / 1000 / 2), (1001, 0.0)):
         matches = torch.zeros(1, 1100, dtype=torch.bool)
         matches[0, rank - 1] = True
-        found = Neighbours(matches.long(), matches.double(), matches, torch.tensor([1]))
-        assert float(MapAt1000()(found)) == pytest.approx(expected)
+        result = Neighbors(matches.long(), matches.double(), matches, torch.tensor([1]))
+        assert float(MapAt1000()(result)) == pytest.approx(expected)
     assert MapAt1000().depth(3) == 1000

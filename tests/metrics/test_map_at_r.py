@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from unseen.contracts import Neighbours
+from unseen.core.contracts import Neighbors
 from unseen.evaluation.retrieve import retrieve
 from unseen.metrics.map_at_r import MapAtR
 
@@ -16,16 +16,16 @@ def reference(ranking: list[bool]) -> float:
     return sum((k + 1) / r for k, r in enumerate(hits)) / sum(ranking)
 
 
-def test_small_case(line: Neighbours) -> None:
+def test_small_case(line: Neighbors) -> None:
     assert MapAtR()(line).mean() == pytest.approx(0.2917, abs=5e-5)
 
 
 def test_equals_sorting_everything(messy: Messy) -> None:
     for x, y, rankings in messy:
-        found = MapAtR()(retrieve(x, y, len(x), ranks=True))
+        result = MapAtR()(retrieve(x, y, len(x), ranks=True))
         expected = [reference(r) if any(r) else math.nan for r in rankings]
         torch.testing.assert_close(
-            found, torch.tensor(expected, dtype=torch.float64), equal_nan=True
+            result, torch.tensor(expected, dtype=torch.float64), equal_nan=True
         )
 
 
@@ -35,7 +35,7 @@ def test_order_inside_the_first_r_matters() -> None:
     scores = []
     for place in (0.5, 1.5, 2.5):
         x = torch.tensor([0.0, 1.0, 2.0, place])[:, None]
-        scores.append(float(MapAtR()(retrieve(x, y, 3, normalise=False))[0]))
+        scores.append(float(MapAtR()(retrieve(x, y, 3, normalize=False))[0]))
     assert scores == pytest.approx([0.25, 0.5, 1.0])
 
 

@@ -11,9 +11,9 @@ LABELS, CLUSTERS = torch.tensor([0, 0, 0, 1, 1, 1]), torch.tensor([0, 0, 1, 1, 2
 
 def test_worked_example() -> None:
     """The arithmetic mean; the geometric one, or the slip in Roth's equation 27, give others."""
-    found = Nmi()(CLUSTERS, LABELS)
-    assert found == pytest.approx(0.5158, abs=5e-5)
-    information = found * (math.log(2) + math.log(3)) / 2
+    result = Nmi()(CLUSTERS, LABELS)
+    assert result == pytest.approx(0.5158, abs=5e-5)
+    information = result * (math.log(2) + math.log(3)) / 2
     geometric = information / math.sqrt(math.log(2) * math.log(3))
     assert geometric == pytest.approx(0.5295, abs=5e-5)
     assert information / (2 * (math.log(2) + math.log(3))) == pytest.approx(0.1290, abs=5e-5)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from unseen.contracts import Neighbours
+from unseen.core.contracts import Neighbors
 from unseen.evaluation.retrieve import retrieve
 from unseen.metrics.r_precision import RPrecision
 
@@ -15,16 +15,16 @@ def reference(ranking: list[bool]) -> float:
     return sum(ranking[: sum(ranking)]) / sum(ranking)
 
 
-def test_small_case(line: Neighbours) -> None:
+def test_small_case(line: Neighbors) -> None:
     assert RPrecision()(line).mean() == pytest.approx(0.3333, abs=5e-5)
 
 
 def test_equals_sorting_everything(messy: Messy) -> None:
     for x, y, rankings in messy:
-        found = RPrecision()(retrieve(x, y, len(x), ranks=True))
+        result = RPrecision()(retrieve(x, y, len(x), ranks=True))
         expected = [reference(r) if any(r) else math.nan for r in rankings]
         torch.testing.assert_close(
-            found, torch.tensor(expected, dtype=torch.float64), equal_nan=True
+            result, torch.tensor(expected, dtype=torch.float64), equal_nan=True
         )
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from unseen.contracts import Neighbours
+from unseen.core.contracts import Neighbors
 from unseen.evaluation.retrieve import retrieve
 from unseen.metrics.recall import Recall
 
@@ -16,17 +16,17 @@ def reference(ranking: list[bool], k: int) -> float:
 
 
 @pytest.mark.parametrize(("k", "expected"), [(1, 0.5), (2, 0.6667), (3, 0.6667), (4, 1.0)])
-def test_small_case(line: Neighbours, k: int, expected: float) -> None:
+def test_small_case(line: Neighbors, k: int, expected: float) -> None:
     assert Recall(k)(line).mean() == pytest.approx(expected, abs=5e-5)
 
 
 @pytest.mark.parametrize("k", [1, 2, 4, 8])
 def test_equals_sorting_everything(messy: Messy, k: int) -> None:
     for x, y, rankings in messy:
-        found = Recall(k)(retrieve(x, y, k))
+        result = Recall(k)(retrieve(x, y, k))
         expected = [reference(r, k) if any(r) else math.nan for r in rankings]
         torch.testing.assert_close(
-            found, torch.tensor(expected, dtype=torch.float64), equal_nan=True
+            result, torch.tensor(expected, dtype=torch.float64), equal_nan=True
         )
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from unseen.contracts import Neighbours
+from unseen.core.contracts import Neighbors
 from unseen.evaluation.retrieve import retrieve
 from unseen.metrics.revisit_hit_rate import RevisitHitRate
 
@@ -16,16 +16,16 @@ def reference(ranking: list[bool]) -> float:
     return sum(ranking[:size]) / size
 
 
-def test_small_case(line: Neighbours) -> None:
+def test_small_case(line: Neighbors) -> None:
     assert RevisitHitRate()(line).mean() == pytest.approx(0.4444, abs=5e-5)
 
 
 def test_equals_sorting_everything(messy: Messy) -> None:
     for x, y, rankings in messy:
-        found = RevisitHitRate()(retrieve(x, y, len(x), ranks=True))
+        result = RevisitHitRate()(retrieve(x, y, len(x), ranks=True))
         expected = [reference(r) if any(r) else math.nan for r in rankings]
         torch.testing.assert_close(
-            found, torch.tensor(expected, dtype=torch.float64), equal_nan=True
+            result, torch.tensor(expected, dtype=torch.float64), equal_nan=True
         )
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from unseen.contracts import Neighbours
+from unseen.core.contracts import Neighbors
 from unseen.evaluation.retrieve import retrieve
 from unseen.metrics.revisit_map import RevisitMap
 
@@ -16,16 +16,16 @@ def reference(ranking: list[bool]) -> float:
     return sum((k + 1) / r for k, r in enumerate(hits)) / (sum(ranking) + 1)
 
 
-def test_small_case(line: Neighbours) -> None:
+def test_small_case(line: Neighbors) -> None:
     assert RevisitMap()(line).mean() == pytest.approx(0.3426, abs=5e-5)
 
 
 def test_equals_sorting_everything(messy: Messy) -> None:
     for x, y, rankings in messy:
-        found = RevisitMap()(retrieve(x, y, len(x), ranks=True))
+        result = RevisitMap()(retrieve(x, y, len(x), ranks=True))
         expected = [reference(r) if any(r) else math.nan for r in rankings]
         torch.testing.assert_close(
-            found, torch.tensor(expected, dtype=torch.float64), equal_nan=True
+            result, torch.tensor(expected, dtype=torch.float64), equal_nan=True
         )
 
 
@@ -43,5 +43,5 @@ def test_published_ceilings(items: int, classes: int, ceiling: float) -> None:
     sizes = torch.bincount(torch.arange(items) % classes)
     relevant = (sizes - 1).repeat_interleave(sizes)[:, None]
     matches = torch.arange(int(sizes.max())) < relevant
-    perfect = Neighbours(matches.long(), matches.double(), matches, relevant[:, 0])
+    perfect = Neighbors(matches.long(), matches.double(), matches, relevant[:, 0])
     assert RevisitMap()(perfect).mean() == pytest.approx(ceiling, abs=5e-4)

@@ -15,9 +15,9 @@ def test_equals_comparing_all_pairs_and_scikit_learn(open_answers: Any) -> None:
         known = [s for s, _, is_known, _ in rows if is_known]
         unknown = [s for s, _, is_known, _ in rows if not is_known]
         wins = sum((k > u) + (k == u) / 2 for k in known for u in unknown)
-        found = UnknownAuroc()(given)
-        assert found == pytest.approx(wins / (len(known) * len(unknown)))
-        assert found == pytest.approx(roc_auc_score(given.known, given.similarities))
+        result = UnknownAuroc()(given)
+        assert result == pytest.approx(wins / (len(known) * len(unknown)))
+        assert result == pytest.approx(roc_auc_score(given.known, given.similarities))
 
 
 def test_ends() -> None:

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from unseen.miners.all import All
+from unseen.miners.all import AllMiner
 
 LABELS = torch.tensor([2, 0, 0, 1, 0, 2])
 
@@ -10,7 +10,7 @@ LABELS = torch.tensor([2, 0, 0, 1, 0, 2])
 def test_every_pair_once(ref_labels: torch.Tensor | None) -> None:
     columns = LABELS if ref_labels is None else ref_labels
     references = None if ref_labels is None else torch.zeros(4, 2)
-    a, p, b, n = (t.tolist() for t in All()(torch.zeros(6, 2), LABELS, references, ref_labels))
+    a, p, b, n = (t.tolist() for t in AllMiner()(torch.zeros(6, 2), LABELS, references, ref_labels))
     positives, negatives = [], []
     for i in range(6):
         for j in range(len(columns)):

@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from unseen import catalogue
+from unseen.core import registry
+from unseen.core.tuples import Triplets, relations
 from unseen.miners.base import Members, TripletMiner, draw_per_row
-from unseen.tuples import Triplets, relations
 
 TRIPLET_MINERS = [
-    n for n in catalogue.names("miners") if issubclass(catalogue.find("miners", n), TripletMiner)
+    n for n in registry.names("miners") if issubclass(registry.find("miners", n), TripletMiner)
 ]
 LABELS = torch.tensor([0, 0, 0, 1, 1, 2, 2, 2, 2, 3])  # class 3 has one item
 
@@ -85,8 +85,8 @@ def test_there_are_triplet_miners() -> None:
 
 @pytest.mark.parametrize("name", TRIPLET_MINERS)
 def test_without_switch_nothing_changes_and_with_it_only_the_switched(name: str) -> None:
-    plain, rho = (catalogue.create("miners", name, {"switch": s}, seed=3) for s in (0.0, 0.4))
-    never = catalogue.create("miners", name, {}, seed=3)
+    plain, rho = (registry.create("miners", name, {"switch": s}, seed=3) for s in (0.0, 0.4))
+    never = registry.create("miners", name, {}, seed=3)
     switched_at_all = 0
     for step in range(5):
         x = embeddings(step)
@@ -104,7 +104,7 @@ def test_without_switch_nothing_changes_and_with_it_only_the_switched(name: str)
 
 @pytest.mark.parametrize("name", TRIPLET_MINERS)
 def test_fraction_switched_is_the_probability(name: str) -> None:
-    miner = catalogue.create("miners", name, {"switch": 0.35}, seed=0)
+    miner = registry.create("miners", name, {"switch": 0.35}, seed=0)
     switched = number = 0
     for step in range(150):
         mined = miner(embeddings(step), LABELS)
@@ -116,13 +116,13 @@ def test_fraction_switched_is_the_probability(name: str) -> None:
 
 
 def test_the_item_pushed_away_is_uniform_in_the_class() -> None:
-    miner = catalogue.create("miners", "batch_hard", {"switch": 1.0}, seed=0)
+    miner = registry.create("miners", "batch_hard", {"switch": 1.0}, seed=0)
     drawn = torch.stack([miner(embeddings(), LABELS).negative for _ in range(1500)])
     anchors = miner(embeddings(), LABELS).anchor
     positive, _ = relations(LABELS)
     for place, anchor in enumerate(anchors):
-        share = positive[anchor].double()
-        assert_frequencies(drawn[:, place], share / share.sum())
+        fraction = positive[anchor].double()
+        assert_frequencies(drawn[:, place], fraction / fraction.sum())
 
 
 @pytest.mark.parametrize("name", TRIPLET_MINERS)
@@ -130,23 +130,23 @@ def test_published_numbers_with_every_triplet_switched(spec: SimpleNamespace, na
     values = {"definition": "facenet"} if name == "semi_hard" else {}
     if name == "random":
         values = {"per_anchor": 1}  # one triplet for each anchor, as the numbers presume
-    miner = catalogue.create("miners", name, values | {"switch": 1.0}, seed=0)
+    miner = registry.create("miners", name, values | {"switch": 1.0}, seed=0)
     mined = miner(spec.T, spec.labels)
     partner = torch.tensor([1, 0, 3, 2, 5, 4])
     assert [t.tolist() for t in mined] == [list(range(6)), list(range(6)), partner.tolist()]
     dist = (spec.T[mined.anchor] - spec.T[mined.negative]).norm(dim=1)
     assert (1 - dist).clamp(min=0).mean().item() == pytest.approx(0.189040, abs=1e-6)
     assert (0.2 - dist**2).clamp(min=0).mean().item() == pytest.approx(0.0042, abs=5e-5)
-    contrastive = catalogue.create("losses", "contrastive", preset="revisit")
+    contrastive = registry.create("losses", "contrastive", preset="revisit")
     assert contrastive(spec.T, spec.labels, mined).item() == pytest.approx(0.189040, abs=1e-5)
-    triplet = catalogue.create("losses", "triplet", preset="revisit_code")
+    triplet = registry.create("losses", "triplet", preset="revisit_code")
     assert triplet(spec.T, spec.labels, mined).item() == pytest.approx(0.0042, abs=5e-5)
 
 
 def test_margin_loss_of_switched_triplets_has_negatives_only(spec: SimpleNamespace) -> None:
-    miner = catalogue.create("miners", "distance_weighted", {"switch": 1.0}, "revisit_code", seed=0)
+    miner = registry.create("miners", "distance_weighted", {"switch": 1.0}, "revisit_code", seed=0)
     mined = miner(spec.T, spec.labels)
-    loss = catalogue.create("losses", "margin", {"beta": 0.6}, num_classes=3).double()
+    loss = registry.create("losses", "margin", {"beta": 0.6}, num_classes=3).double()
     dist = (spec.T[mined.anchor] - spec.T[mined.negative]).norm(dim=1)
     price = (0.6 - dist + 0.2).clamp(min=0)
     expected = price.sum() / (price > 0).sum()
@@ -158,11 +158,11 @@ def test_margin_loss_of_switched_triplets_has_negatives_only(spec: SimpleNamespa
 
 @pytest.mark.parametrize("name", TRIPLET_MINERS)
 def test_a_saved_switch_goes_on_where_it_was(name: str) -> None:
-    miner = catalogue.create("miners", name, {"switch": 0.5}, seed=0)
+    miner = registry.create("miners", name, {"switch": 0.5}, seed=0)
     miner(embeddings(), LABELS)
     state = miner.state_dict()
     expected = [miner(embeddings(s), LABELS) for s in range(3)]
-    other = catalogue.create("miners", name, {"switch": 0.5}, seed=9)
+    other = registry.create("miners", name, {"switch": 0.5}, seed=9)
     other.load_state_dict(state)
     for step, mined in enumerate(expected):
         again = other(embeddings(step), LABELS)
@@ -171,7 +171,7 @@ def test_a_saved_switch_goes_on_where_it_was(name: str) -> None:
 
 @pytest.mark.parametrize("name", TRIPLET_MINERS)
 def test_the_switch_refuses_references_instead_of_being_ignored(name: str) -> None:
-    miner = catalogue.create("miners", name, {"switch": 0.5})
+    miner = registry.create("miners", name, {"switch": 0.5})
     with pytest.raises(ValueError, match="switch"):
         miner(embeddings(), LABELS, embeddings(1), LABELS)
 
@@ -179,14 +179,14 @@ def test_the_switch_refuses_references_instead_of_being_ignored(name: str) -> No
 @pytest.mark.parametrize("switch", [-0.1, 1.1])
 def test_a_switch_is_a_probability(switch: float) -> None:
     with pytest.raises(ValueError, match="switch"):
-        catalogue.create("miners", "random", {"switch": switch})
+        registry.create("miners", "random", {"switch": switch})
 
 
 def test_many_triplets_are_switched_without_a_matrix_per_triplet() -> None:
     labels = torch.arange(60) // 15
     x = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
     values = {"definition": "window", "margin": 3.0, "switch": 0.5}
-    mined: Triplets = catalogue.create("miners", "semi_hard", values)(x, labels)
+    mined: Triplets = registry.create("miners", "semi_hard", values)(x, labels)
     switched = mined.anchor == mined.positive
     assert len(switched) > 10000
     assert abs(switched.double().mean().item() - 0.5) < 0.05

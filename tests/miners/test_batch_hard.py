@@ -2,15 +2,15 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from pytorch_metric_learning.miners import BatchHardMiner
+from pytorch_metric_learning.miners import BatchHardMiner as PeerMiner
 
-from unseen.miners.batch_hard import BatchHard
+from unseen.miners.batch_hard import BatchHardMiner
 
 UNBALANCED = torch.tensor([2, 0, 0, 1, 0, 2, 1, 4, 0, 0, 1, 2])
 
 
 def test_on_the_fixed_batch_it_gives_its_triplets(spec: SimpleNamespace) -> None:
-    mined = BatchHard()(spec.T, spec.labels)
+    mined = BatchHardMiner()(spec.T, spec.labels)
     assert [t.tolist() for t in mined] == [t.tolist() for t in spec.TR]
 
 
@@ -33,17 +33,17 @@ def test_equals_a_slow_loop(seed: int, with_references: bool) -> None:
         if positives and negatives:
             hardest = max(positives, key=dist.__getitem__), min(negatives, key=dist.__getitem__)
             expected.append((a, *hardest))
-    mined = BatchHard()(x, UNBALANCED, refs, ref_labels)
+    mined = BatchHardMiner()(x, UNBALANCED, refs, ref_labels)
     assert [tuple(t) for t in torch.stack(tuple(mined), dim=1).tolist()] == expected
 
 
 def test_equals_pytorch_metric_learning() -> None:
     x = torch.randn(60, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     y = torch.arange(60) % 13
-    theirs, ours = BatchHardMiner()(x, y), BatchHard()(x, y)
+    theirs, ours = PeerMiner()(x, y), BatchHardMiner()(x, y)
     assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
 
 
 def test_a_batch_of_one_class_gives_nothing() -> None:
     x = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
-    assert all(len(t) == 0 for t in BatchHard()(x, torch.zeros(4, dtype=torch.long)))
+    assert all(len(t) == 0 for t in BatchHardMiner()(x, torch.zeros(4, dtype=torch.long)))

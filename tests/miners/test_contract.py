@@ -10,19 +10,19 @@ from pytorch_metric_learning import losses as pml_losses
 from pytorch_metric_learning import miners as pml_miners
 from torch import Tensor
 
-from unseen import catalogue
-from unseen.contracts import Output
-from unseen.memory import CrossBatchMemory
-from unseen.objective import MinedObjective
-from unseen.relevance import Levels, Relevance
-from unseen.tuples import Pairs, Triplets
+from unseen.core import registry
+from unseen.core.contracts import Output
+from unseen.core.relevance import Levels, Relevance
+from unseen.core.tuples import Pairs, Triplets
+from unseen.training.cross_batch_memory import CrossBatchMemory
+from unseen.training.objective import MinedObjective
 
-NAMES = catalogue.names("miners")
+NAMES = registry.names("miners")
 LABELS = torch.tensor([5, 0, 0, 1, 0, 5, 1, 4, 0, 0, 1, 5])  # unbalanced, unordered, 4 is alone
 
 
 def build(name: str, seed: int = 0, preset: str | None = None) -> Any:
-    return catalogue.create("miners", name, preset=preset, seed=seed)
+    return registry.create("miners", name, preset=preset, seed=seed)
 
 
 def embeddings(seed: int = 0, number: int = 12, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -68,7 +68,7 @@ def test_tuples_are_valid(name: str, seed: int) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_preset_mines(name: str) -> None:
-    for preset in catalogue.find("miners", name).PRESETS:  # type: ignore[attr-defined]
+    for preset in registry.find("miners", name).PRESETS:  # type: ignore[attr-defined]
         check(build(name, preset=preset)(embeddings(), LABELS), LABELS)
 
 
@@ -194,7 +194,7 @@ def test_feeds_losses_of_pytorch_metric_learning(name: str) -> None:
 @pytest.mark.parametrize("loss", ["margin", "multi_similarity", "supcon", "circle"])
 def test_miners_of_pytorch_metric_learning_feed_our_losses(miner: Any, loss: str) -> None:
     x = embeddings().requires_grad_()
-    price = catalogue.create("losses", loss, num_classes=6, embedding_size=6)
+    price = registry.create("losses", loss, num_classes=6, embedding_size=6)
     value = price(x, LABELS, miner(x, LABELS))
     assert torch.isfinite(value)
     (gradient,) = torch.autograd.grad(value, x)
@@ -202,7 +202,7 @@ def test_miners_of_pytorch_metric_learning_feed_our_losses(miner: Any, loss: str
 
 
 def test_a_miner_of_pytorch_metric_learning_by_name() -> None:
-    miner = catalogue.create("miners", "pml:BatchHardMiner")
+    miner = registry.create("miners", "pml:BatchHardMiner")
     theirs = miner(embeddings(), LABELS)
     ours = build("batch_hard")(embeddings(), LABELS)
     assert same(ours, Triplets(*theirs))
@@ -237,7 +237,7 @@ def test_a_miner_that_hears_of_classes_alone_hears_of_them(
         return build("all")(x, labels, *references)  # type: ignore[no-any-return]
 
     levels, items = kinds(LABELS)["levels"], torch.tensor([3, 5, 8, 0])
-    loss = catalogue.create("losses", "graded_supcon")
+    loss = registry.create("losses", "graded_supcon")
     objective = MinedObjective(loss, miner, memory=CrossBatchMemory(8, 6), relevance=levels)  # type: ignore[arg-type]
     for _ in range(2):
         objective(Output(embeddings(), embeddings()), LABELS, torch.arange(12))
@@ -245,7 +245,7 @@ def test_a_miner_that_hears_of_classes_alone_hears_of_them(
     objective(Output(x, x), LABELS[items], items)
     assert heard[-2] == LABELS[items].tolist()
     assert sorted(heard[-1]) == sorted(LABELS[-8:].tolist())
-    with pytest.raises(ValueError, match=r"miner hears of classes alone: relevance.divided"):
+    with pytest.raises(ValueError, match=r"miner hears of classes alone: relevance.sharded"):
         MinedObjective(loss, miner, relevance=Levels(np.stack([LABELS, LABELS], axis=1), 2))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"relevance.kind=pairs; the miners that can: all, "):
         MinedObjective(loss, miner, relevance=kinds(LABELS)["pairs"])  # type: ignore[arg-type]

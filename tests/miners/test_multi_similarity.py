@@ -2,11 +2,11 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from pytorch_metric_learning.miners import MultiSimilarityMiner
+from pytorch_metric_learning.miners import MultiSimilarityMiner as PeerMiner
 from torch import Tensor
 
-from unseen.miners.multi_similarity import MultiSimilarity
-from unseen.tuples import Pairs, all_pairs, relations
+from unseen.core.tuples import Pairs, all_pairs, relations
+from unseen.miners.multi_similarity import MultiSimilarityMiner
 
 UNBALANCED = torch.tensor([2, 0, 0, 1, 0, 2, 1, 4, 0, 0, 1, 2])
 
@@ -34,14 +34,14 @@ def test_on_the_fixed_batch(
     positives: set[tuple[int, int]],
     negatives: set[tuple[int, int]],
 ) -> None:
-    assert as_sets(MultiSimilarity(epsilon)(spec.T, spec.labels)) == (positives, negatives)
+    assert as_sets(MultiSimilarityMiner(epsilon)(spec.T, spec.labels)) == (positives, negatives)
 
 
 @pytest.mark.parametrize(
     ("values", "miner", "expected"),
     [
         ({"beta": 40.0}, 0.1, 0.106025),
-        ({"beta": 40.0, "average": "kept"}, 0.1, 0.636152),
+        ({"beta": 40.0, "average": "paired"}, 0.1, 0.636152),
         ({"alpha": 18.0, "beta": 76.0, "base": 0.8}, 0.4, 0.172080),
         ({"beta": 40.0}, 2.1, 0.394131),
     ],
@@ -49,15 +49,15 @@ def test_on_the_fixed_batch(
 def test_loss_on_kept_pairs(
     spec: SimpleNamespace, values: dict[str, float], miner: float, expected: float
 ) -> None:
-    from unseen.losses.multi_similarity import MultiSimilarity as Loss
+    from unseen.losses.multi_similarity import MultiSimilarityLoss as Loss
 
-    kept = MultiSimilarity(miner)(spec.T, spec.labels)
+    kept = MultiSimilarityMiner(miner)(spec.T, spec.labels)
     price = Loss(**values)(spec.T, spec.labels, kept)  # type: ignore[arg-type]
     assert price.item() == pytest.approx(expected, abs=1e-6)
 
 
 def test_a_wide_epsilon_keeps_everything(spec: SimpleNamespace) -> None:
-    kept = MultiSimilarity(2.1)(spec.T, spec.labels)
+    kept = MultiSimilarityMiner(2.1)(spec.T, spec.labels)
     assert as_sets(kept) == as_sets(all_pairs(*relations(spec.labels)))
 
 
@@ -84,7 +84,7 @@ def test_equals_a_slow_loop(seed: int, with_references: bool) -> None:
         kept[0].update((a, p) for p in positives if sim[p] - 0.2 < hardest_n)
         kept[1].update((a, n) for n in negatives if sim[n] + 0.2 > hardest_p)
         assert any(i == a for i, _ in kept[0]) == any(i == a for i, _ in kept[1])
-    mined = MultiSimilarity(0.2)(x, UNBALANCED, refs, ref_labels)
+    mined = MultiSimilarityMiner(0.2)(x, UNBALANCED, refs, ref_labels)
     assert isinstance(mined, Pairs)
     assert as_sets(mined) == kept
 
@@ -92,10 +92,10 @@ def test_equals_a_slow_loop(seed: int, with_references: bool) -> None:
 def test_equals_pytorch_metric_learning() -> None:
     x = torch.randn(60, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     y = torch.arange(60) % 13
-    theirs, ours = MultiSimilarityMiner(0.1)(x, y), MultiSimilarity(0.1)(x, y)
+    theirs, ours = PeerMiner(0.1)(x, y), MultiSimilarityMiner(0.1)(x, y)
     assert as_sets(ours) == as_sets(Pairs(*theirs))
 
 
 def test_bad_epsilon() -> None:
     with pytest.raises(ValueError, match="epsilon"):
-        MultiSimilarity(-0.1)
+        MultiSimilarityMiner(-0.1)

@@ -3,14 +3,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from unseen.miners.n_pair import NPair
-from unseen.tuples import relations
+from unseen.core.tuples import relations
+from unseen.miners.n_pair import NPairMiner
 
 UNBALANCED = torch.tensor([2, 0, 0, 1, 0, 2, 1, 4, 0, 0, 1, 2])
 
 
 def test_one_positive_and_all_negatives_of_each_anchor(spec: SimpleNamespace) -> None:
-    mined = NPair()(spec.T, spec.labels)
+    mined = NPairMiner()(spec.T, spec.labels)
     assert mined.anchor.tolist() == [0, 1, 2, 3, 4, 5]
     assert mined.positive.tolist() == [1, 0, 3, 2, 5, 4]
     _, negative = relations(spec.labels)
@@ -18,7 +18,7 @@ def test_one_positive_and_all_negatives_of_each_anchor(spec: SimpleNamespace) ->
 
 
 def test_positives_are_uniform_and_singletons_no_anchors() -> None:
-    miner, seen, rounds = NPair(), torch.zeros(12, 12), 1500
+    miner, seen, rounds = NPairMiner(), torch.zeros(12, 12), 1500
     positive, negative = relations(UNBALANCED)
     anchors = [a for a in range(12) if a != 7]
     for _ in range(rounds):
@@ -29,9 +29,9 @@ def test_positives_are_uniform_and_singletons_no_anchors() -> None:
         a for a in anchors for _ in range(int(negative[a].sum()))
     ]
     for a in anchors:
-        share = positive[a].double() / positive[a].sum()
-        error = (rounds * share * (1 - share)).sqrt()
-        assert ((seen[a] - rounds * share).abs() <= 5 * error + 1e-9).all()
+        fraction = positive[a].double() / positive[a].sum()
+        error = (rounds * fraction * (1 - fraction)).sqrt()
+        assert ((seen[a] - rounds * fraction).abs() <= 5 * error + 1e-9).all()
 
 
 @pytest.mark.parametrize("with_references", [False, True])
@@ -39,7 +39,7 @@ def test_one_random_pair_per_class(with_references: bool) -> None:
     ref_labels = torch.tensor([5, 0, 1, 0, 2, 2, 1, 0]) if with_references else None
     columns = UNBALANCED if ref_labels is None else ref_labels
     references = None if ref_labels is None else torch.zeros(8, 2)
-    miner, rounds = NPair(per_class=True), 1500
+    miner, rounds = NPairMiner(per_class=True), 1500
     seen_anchor, seen_pair = torch.zeros(12), torch.zeros(12, len(columns))
     for _ in range(rounds):
         mined = miner(torch.zeros(12, 2), UNBALANCED, references, ref_labels)
@@ -60,18 +60,18 @@ def test_one_random_pair_per_class(with_references: bool) -> None:
         seen_anchor[mined.anchor] += 1
         seen_pair[mined.anchor, mined.positive] += 1
     for a in range(12):
-        share = 0 if a == 7 else 1 / int((UNBALANCED[a] == UNBALANCED).sum())
-        assert abs(seen_anchor[a] - rounds * share) <= 5 * (rounds * share) ** 0.5
+        fraction = 0 if a == 7 else 1 / int((UNBALANCED[a] == UNBALANCED).sum())
+        assert abs(seen_anchor[a] - rounds * fraction) <= 5 * (rounds * fraction) ** 0.5
         same = columns == UNBALANCED[a]
         if not with_references:
             same[a] = False
         for p in same.nonzero()[:, 0].tolist():
-            expected = rounds * share / int(same.sum())
+            expected = rounds * fraction / int(same.sum())
             assert abs(seen_pair[a, p] - expected) <= 5 * expected**0.5
 
 
 def test_per_class_prices_as_cross_entropy_of_anchors_and_positives(spec: SimpleNamespace) -> None:
-    a, p, b, n = NPair(per_class=True, seed=2)(spec.U, spec.labels)
+    a, p, b, n = NPairMiner(per_class=True, seed=2)(spec.U, spec.labels)
     dot = spec.U @ spec.U.T
     expected = torch.nn.functional.cross_entropy(spec.U[a] @ spec.U[p].T, torch.arange(3))
     price = torch.stack(
@@ -85,4 +85,4 @@ def test_per_class_prices_as_cross_entropy_of_anchors_and_positives(spec: Simple
 
 def test_a_batch_of_one_class_gives_nothing() -> None:
     x = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
-    assert all(len(t) == 0 for t in NPair()(x, torch.zeros(4, dtype=torch.long)))
+    assert all(len(t) == 0 for t in NPairMiner()(x, torch.zeros(4, dtype=torch.long)))

@@ -3,8 +3,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from unseen.miners.random import Random
-from unseen.tuples import all_triplets, relations
+from unseen.core.tuples import all_triplets, relations
+from unseen.miners.random import RandomMiner
 
 UNBALANCED = torch.tensor([2, 0, 0, 1, 0, 2, 1, 4])
 
@@ -27,7 +27,7 @@ def as_list(mined: tuple[torch.Tensor, ...]) -> list[tuple[int, ...]]:
 def test_six_distinct_triplets_of_twenty_four(spec: SimpleNamespace) -> None:
     valid = set(every_triplet(spec.labels))
     assert len(valid) == 24
-    miner = Random()
+    miner = RandomMiner()
     for _ in range(20):
         mined = as_list(miner(spec.T, spec.labels))
         assert len(mined) == len(set(mined)) == 6
@@ -38,7 +38,7 @@ def test_six_distinct_triplets_of_twenty_four(spec: SimpleNamespace) -> None:
 def test_every_triplet_is_equally_likely(labels: torch.Tensor) -> None:
     """With few triplets by a permutation, with many by drawing until they are distinct."""
     valid = every_triplet(labels)
-    miner, rounds = Random(), 800
+    miner, rounds = RandomMiner(), 800
     x = torch.zeros(len(labels), 2)
     count = dict.fromkeys(valid, 0)
     for _ in range(rounds):
@@ -46,37 +46,37 @@ def test_every_triplet_is_equally_likely(labels: torch.Tensor) -> None:
         assert len(set(mined)) == len(mined) == len(labels)
         for triplet in mined:
             count[triplet] += 1  # type: ignore[index]
-    share = len(labels) / len(valid)
+    fraction = len(labels) / len(valid)
     counts = torch.tensor(list(count.values()), dtype=torch.float64)
-    expected = rounds * share
+    expected = rounds * fraction
     # Pearson's statistic; draws without replacement vary less by the factor 1 - share
-    statistic = ((counts - expected) ** 2).sum() / (expected * (1 - share))
+    statistic = ((counts - expected) ** 2).sum() / (expected * (1 - fraction))
     freedom = len(valid) - 1
     assert abs(statistic.item() - freedom) < 5 * (2 * freedom) ** 0.5
 
 
 def test_takes_all_when_there_are_fewer_than_items() -> None:
     labels = torch.tensor([0, 0, 1])
-    mined = as_list(Random()(torch.zeros(3, 2), labels))
+    mined = as_list(RandomMiner()(torch.zeros(3, 2), labels))
     assert sorted(mined) == [(0, 1, 2), (1, 0, 2)]
 
 
 def test_per_anchor_draws_positive_and_negative_uniformly() -> None:
-    mined = Random(per_anchor=3000)(torch.zeros(8, 2), UNBALANCED)
+    mined = RandomMiner(per_anchor=3000)(torch.zeros(8, 2), UNBALANCED)
     positive, negative = relations(UNBALANCED)
     assert torch.bincount(mined.anchor, minlength=8).tolist() == [3000] * 7 + [0]
     for anchor in range(7):
         of_anchor = mined.anchor == anchor
         for drawn, mask in ((mined.positive, positive), (mined.negative, negative)):
-            share = mask[anchor].double() / mask[anchor].sum()
+            fraction = mask[anchor].double() / mask[anchor].sum()
             count = torch.bincount(drawn[of_anchor], minlength=8)
-            error = (3000 * share * (1 - share)).sqrt()
-            assert ((count - 3000 * share).abs() <= 5 * error + 1e-9).all()
+            error = (3000 * fraction * (1 - fraction)).sqrt()
+            assert ((count - 3000 * fraction).abs() <= 5 * error + 1e-9).all()
 
 
 def test_a_large_batch_gives_distinct_valid_triplets() -> None:
     labels = torch.arange(512) // 4
-    mined = Random(seed=1)(torch.zeros(512, 2), labels)
+    mined = RandomMiner(seed=1)(torch.zeros(512, 2), labels)
     assert len(set(as_list(mined))) == 512
     assert (labels[mined.anchor] == labels[mined.positive]).all()
     assert (labels[mined.anchor] != labels[mined.negative]).all()
@@ -85,9 +85,9 @@ def test_a_large_batch_gives_distinct_valid_triplets() -> None:
 
 def test_bad_per_anchor() -> None:
     with pytest.raises(ValueError, match="per_anchor"):
-        Random(per_anchor=0)
+        RandomMiner(per_anchor=0)
 
 
 def test_a_batch_of_one_class_gives_nothing() -> None:
     x = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
-    assert all(len(t) == 0 for t in Random(per_anchor=2)(x, torch.zeros(4, dtype=torch.long)))
+    assert all(len(t) == 0 for t in RandomMiner(per_anchor=2)(x, torch.zeros(4, dtype=torch.long)))

@@ -3,13 +3,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from unseen.miners.soft_hard import SoftHard
+from unseen.miners.soft_hard import SoftHardMiner
 
 UNBALANCED = torch.tensor([2, 0, 0, 1, 0, 2, 1, 4, 0, 0, 1, 2])
 
 
 def test_on_the_fixed_batch(spec: SimpleNamespace) -> None:
-    miner, seen = SoftHard(), torch.zeros(6, 6)
+    miner, seen = SoftHardMiner(), torch.zeros(6, 6)
     for _ in range(1200):
         mined = miner(spec.T, spec.labels)
         assert mined.anchor.tolist() == [0, 1, 2, 3, 4, 5]
@@ -33,7 +33,7 @@ def test_draws_uniformly_from_the_hard_sets_of_a_slow_loop(
     if with_references:
         columns = refs = torch.randn(9, 4, generator=generator, dtype=torch.float64)
         column_labels = ref_labels = torch.tensor([0, 0, 1, 1, 1, 3, 5, 2, 0])
-    miner, rounds = SoftHard(seed=seed), 600
+    miner, rounds = SoftHardMiner(seed=seed), 600
     drawn: dict[int, list[tuple[int, int]]] = {}
     for _ in range(rounds):
         mined = miner(x, UNBALANCED, refs, ref_labels)
@@ -58,4 +58,4 @@ def test_draws_uniformly_from_the_hard_sets_of_a_slow_loop(
 
 def test_a_batch_of_one_class_gives_nothing() -> None:
     x = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
-    assert all(len(t) == 0 for t in SoftHard()(x, torch.zeros(4, dtype=torch.long)))
+    assert all(len(t) == 0 for t in SoftHardMiner()(x, torch.zeros(4, dtype=torch.long)))

@@ -1,5 +1,6 @@
 """A project in an empty folder with a loss, miner, network, data set and metric of its own, none of
-which is in the package: it trains, goes on after a kill, is judged, studied, reported, searched."""
+which is in the package: it trains, goes on after a kill, is evaluated, studied, reported,
+searched."""
 
 import json
 import os
@@ -15,10 +16,10 @@ import pytest
 from PIL import Image
 
 import unseen
-from unseen import outside
 from unseen.cli.main import app
+from unseen.core import custom_components
 from unseen.studies.engine import Study, local_storage, stored_plan
-from unseen.studies.plan import make
+from unseen.studies.study_file import make
 
 PARTS = """
 '''Parts of a project of its own.'''
@@ -28,7 +29,7 @@ from PIL import Image
 from torch import nn
 
 from unseen.metrics.base import Retrieval
-from unseen.networks import InputSpec
+from unseen.models import InputSpec
 
 
 class Net(nn.Module):
@@ -69,7 +70,7 @@ def next_ones(embeddings, labels):
 
 
 class Stripes:
-    '''Pictures of stripes: the class is their direction.'''
+    '''Images of stripes: the class is their direction.'''
 
     classes = [f"direction {number:02}" for number in range(12)]
 
@@ -92,13 +93,13 @@ class First(Retrieval):
     def depth(self, max_relevant):
         return 1
 
-    def on_queries(self, neighbours):
-        return neighbours.matches[:, 0].double()
+    def on_queries(self, neighbors):
+        return neighbors.matches[:, 0].double()
 """
 DYING = """
 import os, signal, sys
 from unseen.cli.main import app
-from unseen.experiment import fit
+from unseen.runs import training_loop as loops
 
 def dying(step):
     def after(self, *given):
@@ -107,8 +108,8 @@ def dying(step):
         return step(self, *given)
     return after
 
-fit.SECONDS_BETWEEN_CHECKPOINTS = 0.0
-fit.Fit._after_step = dying(fit.Fit._after_step)
+loops.SECONDS_BETWEEN_CHECKPOINTS = 0.0
+loops.TrainingLoop._after_step = dying(loops.TrainingLoop._after_step)
 app(sys.argv[1:])
 """
 WORDS = [
@@ -130,7 +131,7 @@ WORDS = [
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "parts.py").write_text(textwrap.dedent(PARTS))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv(outside.TRUST_VARIABLE, raising=False)
+    monkeypatch.setenv(custom_components.TRUST_VARIABLE, "")
     return tmp_path
 
 
@@ -139,21 +140,21 @@ def command(*words: str) -> None:
 
 
 def scores(run: str) -> dict[str, float]:
-    told = json.loads(Path(run, "result.json").read_text())["scores"]["trained"]["metrics"]
-    return {name: cell["value"] for name, cell in told.items()}
+    message = json.loads(Path(run, "result.json").read_text())["scores"]["trained"]["metrics"]
+    return {name: cell["value"] for name, cell in message.items()}
 
 
 def test_by_command(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command(*WORDS, "--out", "runs/a")
-    found = scores("runs/a")
-    assert found["recall@1"] == found["First"] > 0.5
-    parts = json.loads(Path("runs/a/manifest.json").read_text())["parts"]
+    result = scores("runs/a")
+    assert result["recall@1"] == result["First"] > 0.5
+    parts = json.loads(Path("runs/a/manifest.json").read_text())["custom_components"]
     assert {"./parts.py:Net", "./parts.py:Pull", "./parts.py:next_ones"} <= set(parts)
-    command("evaluate", "runs/a")
+    command("evaluate", "run", "runs/a")
     command("report", "runs/a")
     assert "First" in Path("runs/a/report/index.html").read_text()
     Path("new").mkdir()
-    stripes = outside.find("./parts.py:Stripes")()
+    stripes = custom_components.find("./parts.py:Stripes")()
     for index in range(6):
         stripes[index][0].save(f"new/{index}.png")
     command("index", "build", "runs/a", "new", "--out", "my.index")
@@ -190,31 +191,38 @@ def test_a_study_with_two_workers(project: Path) -> None:
             "epochs": 1,
             "batch_size": 8,
             "workers": 0,
-            "sampler": {"name": "samples_per_class", "per_class": 2},
+            "sampler": {"name": "m_per_class", "per_class": 2},
         },
         "factors": {"loss": ["./parts.py:Pull", "triplet"]},
     }
+    custom_components.trust(values)
     results = Study(make(values)).run(project / "study", jobs=2)
     assert [run.state for run in results.runs] == ["done", "done"]
     storage = local_storage(project / "study")
     with pytest.raises(ValueError, match="would run code of"):
         stored_plan("own", storage)
-    named = sorted(outside.references_in(values))
+    named = sorted(custom_components.references_in(values))
     assert stored_plan("own", storage, named).name == "own"
     Path("parts.py").write_text(Path("parts.py").read_text() + "\n# changed\n")
+    custom_components.trust(values)
     with pytest.raises(ValueError, match="not the one the study began with"):
         stored_plan("own", storage, named)
 
 
 def test_in_python(project: Path) -> None:
-    from_file = {name: outside.find(f"./parts.py:{name}") for name in ("Net", "Pull", "next_ones")}
-    stripes = outside.find("./parts.py:Stripes")()
+    custom_components.trust(
+        [f"./parts.py:{name}" for name in ("Net", "Pull", "next_ones", "Stripes", "First")]
+    )
+    from_file = {
+        name: custom_components.find(f"./parts.py:{name}") for name in ("Net", "Pull", "next_ones")
+    }
+    stripes = custom_components.find("./parts.py:Stripes")()
     given = {
         "network": from_file["Net"](),
         "loss": from_file["Pull"](margin=0.3),
         "miner": from_file["next_ones"],
-        "metrics": ["recall@1", outside.find("./parts.py:First")()],
-        "sampler": {"name": "samples_per_class", "per_class": 2},
+        "metrics": ["recall@1", custom_components.find("./parts.py:First")()],
+        "sampler": {"name": "m_per_class", "per_class": 2},
         "batch_size": 8,
         "workers": 0,
         "out": "runs/python",
@@ -227,8 +235,8 @@ def test_in_python(project: Path) -> None:
     assert run.report().exists()
     start = dict(given, network=from_file["Net"]())  # another start: the finished run is only read
     assert unseen.fit(stripes, epochs=3, **start).scores == run.scores
-    with pytest.raises(ValueError, match="an object given from Python"):
-        command("evaluate", "runs/python")
+    with pytest.raises(ValueError, match="an object passed from Python"):
+        command("evaluate", "run", "runs/python")
     trained = unseen.load("runs/python", network=from_file["Net"]())
     assert np.allclose(trained.embed([stripes[0][0]]), run.embed([stripes[0][0]]))
 
@@ -239,7 +247,7 @@ def test_a_stranger_is_not_run(project: Path, tmp_path_factory: pytest.TempPathF
     shutil.move("runs", elsewhere / "runs")
     os.chdir(elsewhere)
     with pytest.raises(ValueError, match=r"no such file: \./parts\.py"):
-        command("evaluate", "runs/a")
+        command("evaluate", "run", "runs/a")
     Image.new("RGB", (16, 16)).save("x.png")
     with pytest.raises(ValueError, match=r"no such file: \./parts\.py"):
         unseen.load("runs/a")

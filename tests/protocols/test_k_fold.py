@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from unseen.core.statistics import over_seeds
 from unseen.protocols.k_fold import KFold
-from unseen.statistics import over_seeds
 from unseen.studies.published import numbers as published
 
 

@@ -12,18 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from unseen import catalogue
-from unseen.contracts import Output
-from unseen.losses.graded_supcon import GradedSupcon
-from unseen.losses.multi_similarity import MultiSimilarity
-from unseen.objective import MinedObjective, kinds_taken
-from unseen.relevance import Labels, Relevance
+from unseen.core import registry
+from unseen.core.contracts import Output
+from unseen.core.relevance import Labels, Relevance
+from unseen.losses.graded_supcon import GradedSupconLoss
+from unseen.losses.multi_similarity import MultiSimilarityLoss
+from unseen.training.objective import MinedObjective, kinds_taken
 
-NAMES = catalogue.names("regularizers")
+NAMES = registry.names("regularizers")
 VARIANTS = [
     (name, preset)
     for name in NAMES
-    for preset in (None, *catalogue.entry("regularizers", name).presets)
+    for preset in (None, *registry.entry("regularizers", name).presets)
 ]
 CLASSES, SIZE, CHANNELS = 4, 6, 3
 LABELS = torch.tensor([0, 0, 0, 1, 1, 3, 3, 3])
@@ -37,10 +37,10 @@ UNDEFINED = {
 
 def make(name: str, preset: str | None = None, features: int = 7, **given: Any) -> Any:
     """With small sizes where it asks for them, prepared if it wants to be, in float64."""
-    takes = {p.name for p in catalogue.parameters(catalogue.find("regularizers", name))}
+    takes = {p.name for p in registry.parameters(registry.find("regularizers", name))}
     fewer = {"dimension": 12, "num_orders": 3, "sizes": [4, 5]}
     small = {key: value for key, value in fewer.items() if key in takes}
-    made = catalogue.create(
+    made = registry.create(
         "regularizers",
         name,
         small | given,
@@ -49,7 +49,7 @@ def make(name: str, preset: str | None = None, features: int = 7, **given: Any) 
         embedding_size=SIZE,
         num_channels=CHANNELS,
         num_features=features,
-        make_loss=lambda size: MultiSimilarity(),
+        make_loss=lambda size: MultiSimilarityLoss(),
         miner=None,
         seed=0,
     ).double()
@@ -179,7 +179,7 @@ def test_state_dict_round_trip(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_trainable_parameter_is_in_one_optimiser_group(name: str) -> None:
+def test_every_trainable_parameter_is_in_one_optimizer_group(name: str) -> None:
     regularizer = make(name)
     groups = regularizer.parameter_groups(0.01)
     grouped = [id(p) for group in groups for p in group["params"]]
@@ -231,17 +231,17 @@ def trained(regularizers: list[Any], steps: int = 4) -> tuple[dict[str, Tensor],
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
         network = Tiny().double()
-    objective = MinedObjective(MultiSimilarity(), None, regularizers).double()
+    objective = MinedObjective(MultiSimilarityLoss(), None, regularizers).double()
     groups = [{"params": list(network.parameters())}, *objective.parameter_groups(0.05)]
-    optimiser = torch.optim.AdamW(groups, lr=0.05)
+    optimizer = torch.optim.AdamW(groups, lr=0.05)
     draw = torch.Generator().manual_seed(2)
     terms: dict[str, Tensor] = {}
     for _ in range(steps):
         images = torch.randn(8, 2, 3, 3, generator=draw, dtype=torch.float64)
         terms = objective(network(images), LABELS)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         terms["total"].backward()
-        optimiser.step()
+        optimizer.step()
     return copy.deepcopy(network.state_dict()), terms
 
 
@@ -261,7 +261,7 @@ def test_any_number_at_once() -> None:
     total = terms["loss"] + 0.1 * sum(terms[name] for name in [*NAMES, "again"])
     torch.testing.assert_close(terms["total"], total)
     with pytest.raises(ValueError, match="a name of its own"):
-        MinedObjective(MultiSimilarity(), None, [weighted[0], weighted[0]])
+        MinedObjective(MultiSimilarityLoss(), None, [weighted[0], weighted[0]])
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -272,8 +272,8 @@ def test_relevance_stands_where_labels_do(name: str) -> None:
         with pytest.raises(ValueError, match="labels are no classes"):
             made(output(LABELS), items)
         return
-    found, wanted = copy.deepcopy(made)(output(LABELS), items), made(output(LABELS), LABELS)
-    torch.testing.assert_close(found, wanted)
+    result, wanted = copy.deepcopy(made)(output(LABELS), items), made(output(LABELS), LABELS)
+    torch.testing.assert_close(result, wanted)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -287,9 +287,9 @@ def test_every_kind_has_a_price_or_is_refused_at_construction(
         part = (name, 1.0, copy.deepcopy(made))
         if kind not in kinds_taken(part[2]):
             with pytest.raises(ValueError, match=rf"relevance.kind={kind}; the .* that can: "):
-                MinedObjective(GradedSupcon(), None, [part], relevance=relevance)
+                MinedObjective(GradedSupconLoss(), None, [part], relevance=relevance)
             continue
-        objective = MinedObjective(GradedSupcon(), None, [part], relevance=relevance)
+        objective = MinedObjective(GradedSupconLoss(), None, [part], relevance=relevance)
         out = output(LABELS)
         price = objective(out, LABELS, torch.arange(len(LABELS)))[name]
         price.backward()
@@ -298,11 +298,13 @@ def test_every_kind_has_a_price_or_is_refused_at_construction(
             torch.testing.assert_close(price, plain)
 
 
-def test_losses_inside_a_regularizer_are_asked_too(
+def test_losses_inside_a_regularizer_are_request_too(
     kinds: Callable[[Tensor], dict[str, Relevance]],
 ) -> None:
     horde = make("horde")
-    with pytest.raises(ValueError, match=r"MultiSimilarity cannot .*graded; the losses that can"):
+    with pytest.raises(
+        ValueError, match=r"MultiSimilarityLoss cannot .*graded; the losses that can"
+    ):
         MinedObjective(
-            GradedSupcon(), None, [("horde", 1, horde)], relevance=kinds(LABELS)["graded"]
+            GradedSupconLoss(), None, [("horde", 1, horde)], relevance=kinds(LABELS)["graded"]
         )

@@ -8,14 +8,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from unseen.contracts import Output
-from unseen.losses.multi_similarity import MultiSimilarity
-from unseen.objective import MinedObjective
-from unseen.regularizers.density import Density, spreads
+from unseen.core.contracts import Output
+from unseen.losses.multi_similarity import MultiSimilarityLoss
+from unseen.regularizers.density import DensityRegularizer, spreads
+from unseen.training.objective import MinedObjective
 
 
-def with_targets(alpha: list[float], q: list[float] | None, **given: Any) -> Density:
-    made = Density(len(alpha), d0="none" if q is None else "initial", **given).double()
+def with_targets(alpha: list[float], q: list[float] | None, **given: Any) -> DensityRegularizer:
+    made = DensityRegularizer(len(alpha), d0="none" if q is None else "initial", **given).double()
     with torch.no_grad():
         made.alpha.copy_(torch.tensor(alpha))
         if q is not None:
@@ -128,9 +128,9 @@ def test_unit_vectors_spread_one_minus_the_squared_mean() -> None:
         assert float(spread[c]) == pytest.approx(1 - float(x[labels == c].mean(0).square().sum()))
 
 
-@pytest.mark.parametrize(("count", "share"), [(2, 0.5), (5, 0.8), (10, 0.9)])
-def test_spread_of_a_few_images_is_too_small_by_the_computed_share(
-    count: int, share: float
+@pytest.mark.parametrize(("count", "fraction"), [(2, 0.5), (5, 0.8), (10, 0.9)])
+def test_spread_of_a_few_images_is_too_small_by_the_computed_fraction(
+    count: int, fraction: float
 ) -> None:
     draw = torch.Generator().manual_seed(0)
     classes = 4000
@@ -138,7 +138,7 @@ def test_spread_of_a_few_images_is_too_small_by_the_computed_share(
     x = F.normalize(around + torch.eye(6, dtype=torch.float64)[0], dim=1)
     labels = torch.arange(classes * count) % classes
     true = float((x - x.mean(dim=0)).square().sum(dim=1).mean())
-    assert float(spreads(x, labels)[0].mean()) / true == pytest.approx(share, rel=0.02)
+    assert float(spreads(x, labels)[0].mean()) / true == pytest.approx(fraction, rel=0.02)
     corrected = with_targets([0.5] * classes, None, unbiased=True)
     corrected(Output(x, x), labels)
     assert corrected.report()["mean_spread"].item() / true == pytest.approx(1.0, rel=0.02)
@@ -148,18 +148,20 @@ def test_prepare_takes_the_spread_before_the_embedding() -> None:
     """Relative to the mean over classes, to the power eta; classes of one image count as the
     mean."""
     pooled = torch.tensor([[0.0], [2.0], [0.0], [6.0], [3.0]], dtype=torch.float64)  # D0 1, 9, -
-    regularizer = Density(4, eta=0.5)
+    regularizer = DensityRegularizer(4, eta=0.5)
     assert not regularizer.is_prepared
     regularizer.prepare(pooled, torch.tensor([0, 0, 1, 1, 2]))
     assert regularizer.is_prepared
     assert regularizer.q.tolist() == pytest.approx([0.2**0.5, 1.8**0.5, 1.0, 1.0])
-    flat = Density(2)
+    flat = DensityRegularizer(2)
     flat.prepare(torch.ones(4, 3), torch.tensor([0, 0, 1, 1]))
     assert flat.q.tolist() == [1.0, 1.0], "a network without spread gives no preference"
 
 
 def test_the_objective_hands_descriptors_on_once() -> None:
-    objective = MinedObjective(MultiSimilarity(), None, [("density", 10.0, Density(2))])
+    objective = MinedObjective(
+        MultiSimilarityLoss(), None, [("density", 10.0, DensityRegularizer(2))]
+    )
     assert objective.wants_pooled
     objective.prepare(torch.tensor([[0.0], [2.0], [0.0], [6.0]]), torch.tensor([0, 0, 1, 1]))
     assert not objective.wants_pooled
@@ -167,14 +169,16 @@ def test_the_objective_hands_descriptors_on_once() -> None:
     assert first == pytest.approx([0.2**0.5, 1.8**0.5])
     objective.prepare(torch.zeros(4, 1), torch.tensor([0, 0, 1, 1]))
     assert objective.state_dict()["regularizers.density.q"].tolist() == first, "not again"
-    resumed = MinedObjective(MultiSimilarity(), None, [("density", 10.0, Density(2))])
+    resumed = MinedObjective(
+        MultiSimilarityLoss(), None, [("density", 10.0, DensityRegularizer(2))]
+    )
     resumed.load_state_dict(objective.state_dict())
     assert not resumed.wants_pooled, "a checkpoint holds what was prepared"
 
 
 def test_batch_form_uses_the_descriptors_at_hand_without_gradient(spec: SimpleNamespace) -> None:
     pooled = torch.tensor([[0.0], [2.0], [0.0], [4.0], [0.0], [6.0]]).double().requires_grad_()
-    regularizer = Density(3, d0="batch").double()
+    regularizer = DensityRegularizer(3, d0="batch").double()
     assert regularizer.is_prepared
     with torch.no_grad():
         regularizer.alpha.copy_(torch.tensor([0.5, 0.6, 0.7]))
@@ -198,21 +202,21 @@ def test_report_shows_the_targets(spec: SimpleNamespace) -> None:
     regularizer = with_targets([0.1, 0.9, 0.4], None)
     regularizer(Output(spec.T, spec.T), spec.labels)
     report = regularizer.report()
-    found = [report[f"alpha_{which}"].item() for which in ("min", "median", "max")]
-    assert found == pytest.approx([0.1, 0.4, 0.9])
+    result = [report[f"alpha_{which}"].item() for which in ("min", "median", "max")]
+    assert result == pytest.approx([0.1, 0.4, 0.9])
 
 
 def test_targets_learn_at_their_own_rate_without_decay() -> None:
-    (group,) = Density(3, lr_factor=50).parameter_groups(1e-4)
+    (group,) = DensityRegularizer(3, lr_factor=50).parameter_groups(1e-4)
     assert (group["lr"], group["weight_decay"]) == (pytest.approx(5e-3), 0.0)
 
 
 def test_bad_values_and_forgotten_preparation_are_named(spec: SimpleNamespace) -> None:
     with pytest.raises(ValueError, match=r"needs prepare\(pooled, labels\) once before"):
-        Density(3).double()(Output(spec.T, spec.T), spec.labels)
+        DensityRegularizer(3).double()(Output(spec.T, spec.T), spec.labels)
     with pytest.raises(ValueError, match="labels must be 0 to 1 with num_classes=2, got 0 to 2"):
         with_targets([0.5] * 2, None)(Output(spec.T, spec.T), spec.labels)
     with pytest.raises(ValueError, match="d0 must be one of initial, batch, none"):
-        Density(3, d0="first")
+        DensityRegularizer(3, d0="first")
     with pytest.raises(ValueError, match="eta must be a number from 0 on"):
-        Density(3, eta=-1)
+        DensityRegularizer(3, eta=-1)

@@ -8,13 +8,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from unseen.contracts import Output
-from unseen.regularizers.entropy import Entropy
+from unseen.core.contracts import Output
+from unseen.regularizers.entropy import EntropyRegularizer
 
 
 def price(embeddings: Tensor, **given: object) -> float:
     labels = torch.zeros(len(embeddings), dtype=torch.long)
-    return float(Entropy(**given)(Output(embeddings, embeddings), labels))  # type: ignore[arg-type]
+    return float(EntropyRegularizer(**given)(Output(embeddings, embeddings), labels))  # type: ignore[arg-type]
 
 
 def random(count: int, seed: int) -> Tensor:
@@ -55,15 +55,15 @@ def test_a_step_spreads_near_pairs_and_gathers_far_ones(spec: SimpleNamespace) -
     for cosine in (0.9, -0.9):
         x = torch.tensor([[1.0, 0.0], [cosine, math.sqrt(1 - cosine**2)]]).double()
         x.requires_grad_()
-        Entropy()(Output(x, x), torch.tensor([0, 1])).backward()
+        EntropyRegularizer()(Output(x, x), torch.tensor([0, 1])).backward()
         assert x.grad is not None
         moved = F.normalize((x - 0.1 * x.grad).detach(), dim=1)
         assert abs(float(moved[0] @ moved[1])) < 0.9
 
 
 def test_eta_is_learned_on_request_only() -> None:
-    assert Entropy().parameter_groups(0.1) == []
-    learned = Entropy(trained=True)
+    assert EntropyRegularizer().parameter_groups(0.1) == []
+    learned = EntropyRegularizer(trained=True)
     assert learned.parameter_groups(0.1)[0]["weight_decay"] == 0.0
     x = random(6, 0)
     learned(Output(x, x), torch.zeros(6, dtype=torch.long)).backward()
@@ -73,7 +73,7 @@ def test_eta_is_learned_on_request_only() -> None:
 
 def test_coincident_items_have_no_gradient_and_no_infinity() -> None:
     x = torch.ones(4, 3, dtype=torch.float64, requires_grad=True)
-    value = Entropy("nearest")(Output(x, x), torch.arange(4))
+    value = EntropyRegularizer("nearest")(Output(x, x), torch.arange(4))
     value.backward()
     assert value.item() == pytest.approx(-math.log(1e-4))
     assert x.grad is not None
@@ -82,8 +82,8 @@ def test_coincident_items_have_no_gradient_and_no_infinity() -> None:
 
 def test_bad_values_are_named() -> None:
     with pytest.raises(ValueError, match="form must be one of pairs, nearest"):
-        Entropy("nn")
+        EntropyRegularizer("nn")
     with pytest.raises(ValueError, match=r"eta is a squared distance .* got 5"):
-        Entropy(eta=5)
+        EntropyRegularizer(eta=5)
     with pytest.raises(ValueError, match="only form='pairs' has"):
-        Entropy("nearest", trained=True)
+        EntropyRegularizer("nearest", trained=True)

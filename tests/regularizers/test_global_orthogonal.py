@@ -7,12 +7,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from unseen.contracts import Output
-from unseen.regularizers.global_orthogonal import GlobalOrthogonal
+from unseen.core.contracts import Output
+from unseen.regularizers.global_orthogonal import GlobalOrthogonalRegularizer
 
 
 def price(embeddings: Tensor, labels: Tensor) -> float:
-    return float(GlobalOrthogonal()(Output(embeddings, embeddings), labels))
+    return float(GlobalOrthogonalRegularizer()(Output(embeddings, embeddings), labels))
 
 
 def test_on_the_fixed_batch(spec: SimpleNamespace) -> None:
@@ -38,7 +38,7 @@ def test_equals_loops(seed: int) -> None:
 def test_random_directions_cost_nothing() -> None:
     """1000 unit vectors in 128 dimensions: mean square 0.0078 = 1/128, loss below 1e-5."""
     x = torch.randn(1000, 128, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    regularizer = GlobalOrthogonal()
+    regularizer = GlobalOrthogonalRegularizer()
     value = regularizer(Output(x, x), torch.arange(1000))
     assert value.item() < 1e-5
     assert regularizer.report()["mean_square"].item() == pytest.approx(0.0078, abs=5e-5)

@@ -8,16 +8,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from unseen.contracts import Output
-from unseen.losses.contrastive import Contrastive
-from unseen.objective import MinedObjective
-from unseen.regularizers.head_divergence import HeadDivergence
+from unseen.core.contracts import Output
+from unseen.losses.contrastive import ContrastiveLoss
+from unseen.regularizers.head_divergence import HeadDivergenceRegularizer
+from unseen.training.objective import MinedObjective
 
 
 def price(heads: Tensor, **given: object) -> float:
     flat = heads.flatten(1)
     labels = torch.zeros(len(heads), dtype=torch.long)
-    return float(HeadDivergence(**given)(Output(flat, flat, None, heads), labels))  # type: ignore[arg-type]
+    return float(HeadDivergenceRegularizer(**given)(Output(flat, flat, None, heads), labels))  # type: ignore[arg-type]
 
 
 def two_learners(spec: SimpleNamespace) -> Tensor:  # [6, 2, 2]
@@ -26,12 +26,14 @@ def two_learners(spec: SimpleNamespace) -> Tensor:  # [6, 2, 2]
 
 
 def test_on_the_fixed_batch_of_two_learners(spec: SimpleNamespace) -> None:
-    """Weight 0.5: same pictures alone 0.2419, the whole ensemble loss over all pictures
+    """Weight 0.5: same images alone 0.2419, the whole ensemble loss over all images
     0.336078."""
     heads = two_learners(spec)
     assert 0.5 * price(heads) == pytest.approx(0.2419, abs=5e-5)
-    loss = Contrastive(**Contrastive.PRESETS["horde"])
-    objective = MinedObjective(loss, None, [("divergence", 0.5, HeadDivergence(scope="all"))])
+    loss = ContrastiveLoss(**ContrastiveLoss.PRESETS["horde"])
+    objective = MinedObjective(
+        loss, None, [("divergence", 0.5, HeadDivergenceRegularizer(scope="all"))]
+    )
     terms = objective(Output(heads.flatten(1), heads.flatten(1), None, heads), spec.labels)
     assert float(terms["total"]) == pytest.approx(0.336078, abs=1e-6)
 
@@ -64,17 +66,17 @@ def test_equal_heads_cost_a_half_orthogonal_ones_nothing() -> None:
 
 def test_report_says_how_alike_the_heads_are(spec: SimpleNamespace) -> None:
     heads = two_learners(spec)
-    regularizer = HeadDivergence()
+    regularizer = HeadDivergenceRegularizer()
     regularizer(Output(spec.T, spec.T, None, heads), spec.labels)
     sims = [float(heads[i, 0] @ heads[i, 1]) for i in range(6)]
     assert regularizer.report()["mean_similarity"].item() == pytest.approx(sum(sims) / 6)
-    assert regularizer.report()["active_share"].item() == 1.0
+    assert regularizer.report()["active_fraction"].item() == 1.0
 
 
 def test_bad_values_are_named(spec: SimpleNamespace) -> None:
     with pytest.raises(ValueError, match="margin is a cosine similarity"):
-        HeadDivergence(margin=1.0)
+        HeadDivergenceRegularizer(margin=1.0)
     with pytest.raises(ValueError, match="scope must be one of same, all"):
-        HeadDivergence(scope="cross")
+        HeadDivergenceRegularizer(scope="cross")
     with pytest.raises(ValueError, match="needs a network with heads"):
-        HeadDivergence()(Output(spec.T, spec.T), spec.labels)
+        HeadDivergenceRegularizer()(Output(spec.T, spec.T), spec.labels)

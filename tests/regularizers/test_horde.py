@@ -7,23 +7,25 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from unseen.contracts import Output
-from unseen.losses.margin import Margin
-from unseen.losses.multi_similarity import MultiSimilarity
-from unseen.losses.triplet import Triplet
-from unseen.miners.distance_weighted import DistanceWeighted
-from unseen.networks.backbone import create_backbone
-from unseen.networks.head import Head
-from unseen.networks.network import EmbeddingNetwork
-from unseen.objective import MinedObjective
-from unseen.regularizers.horde import Horde
+from unseen.core.contracts import Output
+from unseen.losses.margin import MarginLoss
+from unseen.losses.multi_similarity import MultiSimilarityLoss
+from unseen.losses.triplet import TripletLoss
+from unseen.miners.distance_weighted import DistanceWeightedMiner
+from unseen.models.backbone import create_backbone
+from unseen.models.head import Head
+from unseen.models.network import EmbeddingNetwork
+from unseen.regularizers.horde import HordeRegularizer
+from unseen.training.objective import MinedObjective
 
 LABELS = torch.tensor([0, 0, 1, 1, 2, 2])
 
 
-def make(make_loss: Any = lambda size: MultiSimilarity(), miner: Any = None, **given: Any) -> Horde:
+def make(
+    make_loss: Any = lambda size: MultiSimilarityLoss(), miner: Any = None, **given: Any
+) -> HordeRegularizer:
     values = {"num_channels": 4, "embedding_size": 3, "num_orders": 4, "dimension": 8}
-    return Horde(make_loss, miner, **(values | given)).double()
+    return HordeRegularizer(make_loss, miner, **(values | given)).double()
 
 
 def output(seed: int = 0, channels: int = 4) -> Output:
@@ -33,7 +35,7 @@ def output(seed: int = 0, channels: int = 4) -> Output:
 
 
 def test_price_is_the_sum_of_the_orders_losses() -> None:
-    """By loops over pictures, places and dimensions."""
+    """By loops over images, places and dimensions."""
     horde, out = make(), output()
     assert out.maps is not None
     assert horde.embeddings is not None
@@ -41,15 +43,15 @@ def test_price_is_the_sum_of_the_orders_losses() -> None:
     expected = 0.0
     for order in (2, 3, 4):
         rows = []
-        for picture in out.maps:
+        for image in out.maps:
             total = torch.zeros(8, dtype=torch.float64)
-            for place in picture.flatten(1).T:
+            for place in image.flatten(1).T:
                 phi = torch.ones(8, dtype=torch.float64)
                 for factor in range(order):
                     phi = phi * (place @ W[factor])
                 total += phi / 6
             rows.append(F.normalize(total @ E[order - 2], dim=0))
-        loss = float(MultiSimilarity()(torch.stack(rows), LABELS))
+        loss = float(MultiSimilarityLoss()(torch.stack(rows), LABELS))
         expected += loss
         assert float(horde(out, LABELS).detach()) > 0
         assert horde.report()[f"loss_{order}"].item() == pytest.approx(loss)
@@ -80,7 +82,7 @@ def test_signs_are_blind_to_the_scale_of_the_maps() -> None:
 
 
 def test_every_order_has_its_own_loss_parameters_and_rate() -> None:
-    horde = make(lambda size: Margin(3, lr=5e-4), DistanceWeighted())
+    horde = make(lambda size: MarginLoss(3, lr=5e-4), DistanceWeightedMiner())
     horde(output(), LABELS).backward()
     betas = [loss.beta for loss in horde.losses]
     assert len({id(beta) for beta in betas}) == 3
@@ -97,7 +99,7 @@ def test_the_loss_is_made_for_the_size_of_an_order() -> None:
 
     def make_loss(size: int) -> nn.Module:
         sizes.append(size)
-        return MultiSimilarity()
+        return MultiSimilarityLoss()
 
     make(make_loss)
     make(make_loss, trained=False)
@@ -106,13 +108,13 @@ def test_the_loss_is_made_for_the_size_of_an_order() -> None:
 
 def test_the_miner_sees_each_orders_embeddings() -> None:
     seen: list[Tensor] = []
-    inner = DistanceWeighted()
+    inner = DistanceWeightedMiner()
 
     def miner(embeddings: Tensor, labels: Tensor) -> Any:
         seen.append(embeddings)
         return inner(embeddings, labels)
 
-    horde = make(lambda size: Triplet(), miner)
+    horde = make(lambda size: TripletLoss(), miner)
     horde(output(), LABELS)
     torch.testing.assert_close(torch.stack(seen), horde.order_embeddings(output()))
 
@@ -121,9 +123,9 @@ def test_its_miner_is_its_own_and_its_place_is_kept() -> None:
     """The main miner draws as without HORDE; both miners go on where they stood."""
 
     def objective(with_horde: bool) -> MinedObjective:
-        loss = lambda size: Triplet()  # noqa: E731
-        parts = [("horde", 0.0, make(loss, DistanceWeighted(seed=1)))] if with_horde else []
-        return MinedObjective(Triplet(), DistanceWeighted(), parts)
+        loss = lambda size: TripletLoss()  # noqa: E731
+        parts = [("horde", 0.0, make(loss, DistanceWeightedMiner(seed=1)))] if with_horde else []
+        return MinedObjective(TripletLoss(), DistanceWeightedMiner(), parts)
 
     plain, regularized, resumed = objective(False), objective(True), objective(True)
     for seed in range(3):
@@ -144,7 +146,7 @@ def test_all_orders_as_one_descriptor() -> None:
 
 
 def test_two_processes_make_the_gradient_of_one() -> None:
-    """Order embeddings of own pictures, gathered, then the loss on all: parts add up to the
+    """Order embeddings of own images, gathered, then the loss on all: parts add up to the
     whole."""
     whole, parts, out = make(), make(), output()
     whole(out, LABELS).backward()
@@ -168,7 +170,7 @@ def test_the_network_alone_serves_for_search() -> None:
 
     trained, images = network(), torch.randn(6, 3, 32, 32)
     horde = make(num_channels=256)
-    objective = MinedObjective(MultiSimilarity(), None, [("horde", 1.0, horde)])
+    objective = MinedObjective(MultiSimilarityLoss(), None, [("horde", 1.0, horde)])
     before = {key: value.clone() for key, value in trained.state_dict().items()}
     objective(trained(images), LABELS)["total"].backward()
     torch.optim.SGD([*trained.parameters(), *horde.parameters()], lr=1.0).step()

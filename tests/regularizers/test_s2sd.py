@@ -7,17 +7,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from unseen.contracts import Output
-from unseen.losses.multi_similarity import MultiSimilarity
-from unseen.losses.proxy_nca import ProxyNca
-from unseen.regularizers.s2sd import S2sd
+from unseen.core.contracts import Output
+from unseen.losses.multi_similarity import MultiSimilarityLoss
+from unseen.losses.proxy_nca import ProxyNcaLoss
+from unseen.regularizers.s2sd import S2sdRegularizer
 
 LABELS = torch.tensor([0, 0, 1, 1, 2, 2])
 
 
-def make(**given: Any) -> S2sd:
+def make(**given: Any) -> S2sdRegularizer:
     values = {"num_features": 5, "sizes": [4, 7], "delay": 0}
-    return S2sd(lambda size: MultiSimilarity(), None, **(values | given)).double()
+    return S2sdRegularizer(lambda size: MultiSimilarityLoss(), None, **(values | given)).double()
 
 
 def output(seed: int = 0) -> Output:
@@ -46,7 +46,7 @@ def slow_divergence(student: Tensor, teacher: Tensor, temperature: float) -> flo
 def test_price_equals_loops(temperature: float) -> None:
     part, out = make(temperature=temperature, feature_distillation=3.0), output()
     teachers = [teacher(out.pooled).detach() for teacher in part.teachers]
-    losses = [float(MultiSimilarity()(rows, LABELS)) for rows in teachers]
+    losses = [float(MultiSimilarityLoss()(rows, LABELS)) for rows in teachers]
     divergences = [slow_divergence(out.embeddings, rows, temperature) for rows in teachers]
     features = slow_divergence(out.embeddings, out.pooled, temperature)
     expected = sum(losses) / 2 + 2 * 50 * sum(divergences) / 2 + 2 * 3 * features
@@ -93,7 +93,7 @@ def test_a_student_like_its_teachers_has_nothing_to_learn() -> None:
 
 
 def test_each_teacher_has_parameters_of_its_own() -> None:
-    part = S2sd(lambda size: ProxyNca(3, size), None, 5, sizes=[4, 7])
+    part = S2sdRegularizer(lambda size: ProxyNcaLoss(3, size), None, 5, sizes=[4, 7])
     shapes = [tuple(p.shape) for p in part.losses.parameters()]
     assert shapes == [(3, 4), (3, 7)]
 

@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from unseen.training.event_log import summed
+from unseen.training.manifest import VERSION
+
 NUM_CLASSES, PER_CLASS = 6, 5
 HOSTILE = '<script>alert("{{ 7*7 }}")</script>'
 
 
 class Squares:
-    """Pictures of one colour per class. One class bears a hostile name."""
+    """Images of one colour per class. One class bears a hostile name."""
 
     name = "squares"
     official_test_classes = None
@@ -26,7 +29,7 @@ class Squares:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def picture(self, index: int) -> Image.Image:
+    def image(self, index: int) -> Image.Image:
         return Image.new("RGB", (20, 14), (40 * int(self.labels[index]), index, 99))
 
     def describe(self) -> dict[str, Any]:
@@ -54,7 +57,13 @@ def result() -> dict[str, Any]:
         "seed": 3,
         "data": {"name": "squares", "items": 90, "classes": 18, "fingerprint": "abc123"},
         "split": {"hash": "5b117", "train_classes": 9, "validation_classes": 3, "test_classes": 6},
-        "selection": {"on": "validation", "metric": "recall@1", "epoch": 1, "value": 0.777},
+        "selection": {
+            "on": "validation",
+            "metric": "recall@1",
+            "epoch": 1,
+            "value": 0.777,
+            "classes": 3,
+        },
         "scores": {
             "trained": scores(0.8123),
             "untrained": scores(0.3456),
@@ -77,8 +86,9 @@ def run(tmp_path: Path, dataset: Squares, result: dict[str, Any]) -> Path:
     )
     read = {"time": "2025-01-02T03:04:05", "purpose": "final score", "config_hash": "c0ffee"}
     manifest = {"unseen": "0.1.0", "command": "unseen train 'a<b'", "test_reads": [read]}
+    manifest["version"] = VERSION
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    (folder / "journal.jsonl").write_text("".join(json.dumps(e) + "\n" for e in journal()))
+    (folder / "events.jsonl").write_text("".join(map(summed, event_log())))
     (folder / "result.json").write_text(json.dumps(result))
     rng = np.random.default_rng(0)
     embeddings = rng.normal(size=(NUM_CLASSES, 8))[dataset.labels]
@@ -92,7 +102,7 @@ def run(tmp_path: Path, dataset: Squares, result: dict[str, Any]) -> Path:
     return folder
 
 
-def journal() -> list[dict[str, Any]]:
+def event_log() -> list[dict[str, Any]]:
     events: list[dict[str, Any]] = []
     for epoch in range(3):
         for step in range(4 * epoch, 4 * epoch + 4):

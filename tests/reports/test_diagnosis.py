@@ -1,4 +1,5 @@
-"""A diagnosis on the page and on the terminal: sentences, remedies, suspects; nothing unescaped."""
+"""A diagnosis on the page and on the terminal: sentences, remedies, label issues; nothing
+unescaped."""
 
 import json
 from pathlib import Path
@@ -7,24 +8,24 @@ from typing import Any
 import pytest
 
 from unseen.cli.console import console
-from unseen.reports import diagnosis, page
+from unseen.reports import diagnosis, run_page
 
-TOLD: dict[str, Any] = {
+MESSAGE: dict[str, Any] = {
     "descriptor": "embedding",
     "findings": [
         {"about": "gap", "level": "warning", "text": "A <wide> gap.", "remedy": "More classes."},
         {"about": "labels", "level": "good", "text": "Labels are fine.", "remedy": ""},
     ],
     "numbers": {"train": {"recall@1": 0.9123, "rho": None}, "test": {"recall@1": 0.5, "rho": 0.2}},
-    "suspects": {"train": [[3, "<b>"]], "test": []},
+    "label_issues": {"train": [[3, "<b>"]], "test": []},
     "hubs": [],
     "robustness": {"recall": [[1.0, 0.5, 0.0], [0.5, 0.4, 0.01]], "scatter_ratio": 0.25},
 }
 
 
 def test_the_page(run: Path, dataset: Any) -> None:
-    (run / "diagnosis.json").write_text(json.dumps(TOLD))
-    html = page.write(run, dataset).read_text()
+    (run / "diagnosis.json").write_text(json.dumps(MESSAGE))
+    html = run_page.write(run, dataset).read_text()
     assert "A &lt;wide&gt; gap." in html
     assert "More classes." in html
     assert "rather <bdi>&lt;b&gt;</bdi>?" in html
@@ -34,8 +35,8 @@ def test_the_page(run: Path, dataset: Any) -> None:
 
 def test_numbers_of_further_diagnostics_stand_below(run: Path, dataset: Any) -> None:
     more = {"Mine": {"train": {"<a>": 1.25, "row": [1, 2]}, "test": {"<a>": None, "row": [3]}}}
-    (run / "diagnosis.json").write_text(json.dumps(TOLD | {"more": more}))
-    html = page.write(run, dataset).read_text()
+    (run / "diagnosis.json").write_text(json.dumps(MESSAGE | {"more": more}))
+    html = run_page.write(run, dataset).read_text()
     assert '<th scope="row">Mine: &lt;a&gt;</th><td>1.25</td><td>–</td>' in html
     assert "Mine: row" not in html
 
@@ -43,7 +44,9 @@ def test_numbers_of_further_diagnostics_stand_below(run: Path, dataset: Any) -> 
 def test_the_terminal(capsys: pytest.CaptureFixture[str], dataset: Any) -> None:
     command = "unseen train 'my birds' " + "descriptor=best " * 9
     finding = {"level": "note", "text": "seen " * 30, "remedy": command}
-    console.print(diagnosis.printed(TOLD | {"findings": [*TOLD["findings"], finding]}, dataset))
+    console.print(
+        diagnosis.printed(MESSAGE | {"findings": [*MESSAGE["findings"], finding]}, dataset)
+    )
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert lines[:2] == ["! A <wide> gap.", "  → More classes."]
     assert lines[3:5] == [f"• {'seen ' * 30}".rstrip(), f"  → {command}".rstrip()]

@@ -33,7 +33,7 @@ def test_clusters_stay_together() -> None:
     rng = np.random.default_rng(0)
     labels = np.repeat(np.arange(4), 15)
     embeddings = rng.normal(size=(4, 16))[labels] + 0.1 * rng.normal(size=(60, 16))
-    place = embedding_map.flatten(embeddings.astype(np.float32), normalise=True)
+    place = embedding_map.flatten(embeddings.astype(np.float32), normalize=True)
     gaps = ((place[:, None] - place[None]) ** 2).sum(axis=2) + 1e9 * np.eye(60)
     assert (labels[gaps.argmin(axis=1)] == labels).all()
 
@@ -42,24 +42,24 @@ def test_clusters_stay_together() -> None:
     "embeddings", [np.ones((12, 3)), np.zeros((12, 3)), np.arange(12)[:, None]]
 )
 def test_poor_embeddings_still_have_a_map(embeddings: np.ndarray) -> None:
-    assert np.isfinite(embedding_map.flatten(embeddings.astype(np.float32), normalise=False)).all()
+    assert np.isfinite(embedding_map.flatten(embeddings.astype(np.float32), normalize=False)).all()
 
 
-def test_known_colours_and_distinct_ones() -> None:
+def test_known_colors_and_distinct_ones() -> None:
     assert embedding_map._oklch(1.0, 0.0, 0.0) == "#ffffff"
     assert embedding_map._oklch(0.0, 0.0, 0.0) == "#000000"
     assert embedding_map._oklch(0.62796, 0.25768, 0.51026) == "#ff0000"  # sRGB red in OKLCH
-    assert len(set(embedding_map.class_colours(100))) == 100
+    assert len(set(embedding_map.class_colors(100))) == 100
 
 
 def test_data_of_each_point_belong_together(run: Path, dataset: Any) -> None:
     test = stored_run.read(run).test
     assert test is not None
-    found = queries.find(test, normalise=True)
-    data = embedding_map.map_data(test, found, dataset, normalise=True)
+    result = queries.find(test, normalize=True)
+    data = embedding_map.map_data(test, result, dataset, normalize=True)
     assert data is not None
-    picture = base64.b64decode(data["sheet"].split(",")[1])
-    sheet = np.asarray(Image.open(io.BytesIO(picture)).convert("RGB"))
+    image = base64.b64decode(data["sheet"].split(",")[1])
+    sheet = np.asarray(Image.open(io.BytesIO(image)).convert("RGB"))
     side = embedding_map.TILE
     assert sheet.shape == (data["rows"] * side, data["columns"] * side, 3)
     for item, label in enumerate(dataset.labels):
@@ -67,12 +67,12 @@ def test_data_of_each_point_belong_together(run: Path, dataset: Any) -> None:
         assert bool(data["right"][item]) == (data["nearest"][item] == dataset.label_names[label])
         row, column = divmod(item, data["columns"])
         middle = sheet[row * side + side // 2, column * side + side // 2]
-        assert abs(int(middle[0]) - 40 * int(label)) < 16  # the red of the item's own picture
+        assert abs(int(middle[0]) - 40 * int(label)) < 16  # the red of the item's own image
 
 
 def test_too_few_items_have_no_map(run: Path, dataset: Any) -> None:
     test = stored_run.read(run).test
     assert test is not None
     few = stored_run.TestEmbeddings(test.embeddings[:9], test.labels[:9], test.indices[:9])
-    found = queries.find(few, normalise=True)
-    assert embedding_map.map_data(few, found, dataset, normalise=True) is None
+    result = queries.find(few, normalize=True)
+    assert embedding_map.map_data(few, result, dataset, normalize=True) is None

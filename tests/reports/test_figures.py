@@ -1,6 +1,5 @@
-"""Curves hold the journal's numbers; the grid is a picture with green and red frames."""
+"""Curves hold the event log's numbers; the grid is an image with green and red frames."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ import pytest
 from PIL import Image
 
 from unseen.reports import figures, stored_run
+from unseen.training.event_log import summed
 
 PACE = {"images_per_second": 90.0}
 
@@ -26,7 +26,7 @@ def test_many_steps_are_averaged_in_groups(run: Path) -> None:
         {"event": "step", "step": s, "epoch": 0, "terms": {"total": s % 2}, **PACE}
         for s in range(4000)
     ]
-    (run / "journal.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
+    (run / "events.jsonl").write_text("".join(map(summed, steps)))
     figure = figures.loss_figure(stored_run.read(run))
     assert figure is not None
     (trace,) = figure["data"]
@@ -36,10 +36,10 @@ def test_many_steps_are_averaged_in_groups(run: Path) -> None:
 
 
 def test_a_resumed_run_counts_each_step_once(run: Path) -> None:
-    with (run / "journal.jsonl").open("a") as journal:
+    with (run / "events.jsonl").open("a") as event_log:
         for step in (10, 11, 12):
             event = {"event": "step", "step": step, "epoch": 2, "terms": {"total": 7.0}, **PACE}
-            journal.write(json.dumps(event) + "\n")
+            event_log.write(summed(event))
     figure = figures.loss_figure(stored_run.read(run))
     assert figure is not None
     assert figure["data"][0]["x"] == [step / 4 for step in range(13)]
@@ -48,8 +48,8 @@ def test_a_resumed_run_counts_each_step_once(run: Path) -> None:
 
 def test_a_loss_that_is_not_finite_leaves_a_gap(run: Path) -> None:
     event = {"event": "step", "step": 12, "epoch": 3, "terms": {"total": float("nan")}, **PACE}
-    with (run / "journal.jsonl").open("a") as journal:
-        journal.write(json.dumps(event) + "\n")
+    with (run / "events.jsonl").open("a") as event_log:
+        event_log.write(summed(event))
     figure = figures.loss_figure(stored_run.read(run))
     assert figure is not None
     assert figure["data"][0]["y"][-1] is None
@@ -74,8 +74,8 @@ def test_an_axis_of_recall_ends_at_100(run: Path) -> None:
 
 def test_grid_png_has_both_frames_and_repeats(run: Path, dataset: Any, tmp_path: Path) -> None:
     out = figures.retrieval_grid_png(run, dataset, tmp_path / "new" / "grid.png", 2)
-    colours = {tuple(c) for c in np.asarray(Image.open(out).convert("RGB")).reshape(-1, 3).tolist()}
-    assert {(0x1A, 0x7F, 0x4B), (0xBF, 0x2F, 0x29)} <= colours
+    colors = {tuple(c) for c in np.asarray(Image.open(out).convert("RGB")).reshape(-1, 3).tolist()}
+    assert {(0x1A, 0x7F, 0x4B), (0xBF, 0x2F, 0x29)} <= colors
     first = out.read_bytes()
     assert figures.retrieval_grid_png(run, dataset, out, 2).read_bytes() == first
 

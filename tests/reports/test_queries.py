@@ -15,44 +15,44 @@ def items(seed: int, num_items: int = 40) -> Items:
     return Items(embeddings.astype(np.float32), labels, np.arange(num_items))
 
 
-@pytest.mark.parametrize("normalise", [True, False])
+@pytest.mark.parametrize("normalize", [True, False])
 @pytest.mark.parametrize("seed", range(4))
-def test_neighbours_and_hardest_by_loops(seed: int, normalise: bool) -> None:
+def test_neighbors_and_hardest_by_loops(seed: int, normalize: bool) -> None:
     test = items(seed)
-    found = queries.find(test, normalise)
+    result = queries.find(test, normalize)
     x = test.embeddings.astype(np.float64)
-    if normalise:
+    if normalize:
         x /= np.linalg.norm(x, axis=1, keepdims=True)
     worst = []
     for i in range(len(test)):
         others = [j for j in range(len(test)) if j != i]
         near = sorted(
-            others, key=lambda j: -x[i] @ x[j] if normalise else ((x[i] - x[j]) ** 2).sum()
+            others, key=lambda j: -x[i] @ x[j] if normalize else ((x[i] - x[j]) ** 2).sum()
         )
-        assert found.positions[i].tolist() == near[: queries.NEAREST]
+        assert result.positions[i].tolist() == near[: queries.NEAREST]
         relevant = sum(test.labels[j] == test.labels[i] for j in others)
         right = [test.labels[j] == test.labels[i] for j in near[: queries.NEAREST]]
         if relevant:
-            share = sum(right) / min(relevant, queries.NEAREST)
-            worst.append((share, 0 if right[0] else -found.similarities[i, 0] - 1e6, i))
-    assert queries.hardest(found, 10) == [i for *_, i in sorted(worst)[:10]]
+            fraction = sum(right) / min(relevant, queries.NEAREST)
+            worst.append((fraction, 0 if right[0] else -result.similarities[i, 0] - 1e6, i))
+    assert queries.hardest(result, 10) == [i for *_, i in sorted(worst)[:10]]
 
 
 def test_draws_are_valid_and_repeat() -> None:
-    found = queries.find(items(0), normalise=True)
-    drawn, wrong = queries.random_draw(found, 12), queries.mistakes(found, 5)
+    result = queries.find(items(0), normalize=True)
+    drawn, wrong = queries.random_draw(result, 12), queries.mistakes(result, 5)
     assert len(set(drawn)) == 12
-    assert 0 not in drawn + wrong + queries.hardest(found, 40)  # alone in its class
+    assert 0 not in drawn + wrong + queries.hardest(result, 40)  # alone in its class
     assert wrong
-    assert not found.matches[wrong, 0].any()
-    assert drawn == queries.random_draw(found, 12)
+    assert not result.matches[wrong, 0].any()
+    assert drawn == queries.random_draw(result, 12)
 
 
 def test_closeness_in_words() -> None:
     test = Items(
         np.array([[3, 0], [0, 4], [3, 1]], dtype=np.float32), np.zeros(3, int), np.arange(3)
     )
-    assert queries.find(test, normalise=True).closeness(0, 1) == "0.00"
-    assert queries.find(test, normalise=False).closeness(0, 1) == "d 5"
+    assert queries.find(test, normalize=True).closeness(0, 1) == "0.00"
+    assert queries.find(test, normalize=False).closeness(0, 1) == "d 5"
     near = Items(np.array([[1, 0], [1, 0.05]], dtype=np.float32), np.zeros(2, int), np.arange(2))
-    assert queries.find(near, normalise=True).closeness(0, 0) == "0.9988"
+    assert queries.find(near, normalize=True).closeness(0, 0) == "0.9988"

@@ -11,14 +11,14 @@ from PIL import Image
 from torch import nn
 
 from unseen.cli import main
-from unseen.data.pictures.transforms import named
-from unseen.experiment.explain import Explanation, explain, explain_items
-from unseen.experiment.trained import Trained
-from unseen.networks.backbone import Backbone
-from unseen.networks.head import Head
-from unseen.networks.network import EmbeddingNetwork
-from unseen.networks.recipe import InputSpec
-from unseen.reports import page, why_alike
+from unseen.data.images.transforms import named
+from unseen.models.backbone import Backbone
+from unseen.models.body_spec import InputSpec
+from unseen.models.head import Head
+from unseen.models.network import EmbeddingNetwork
+from unseen.reports import run_page, why_alike
+from unseen.runs.explain import Explanation, explain, explain_items
+from unseen.runs.trained_run import Trained
 from unseen.training.run_folder import RunFolder
 
 MEAN, STD = (0.5, 0.5, 0.5), (0.25, 0.25, 0.25)
@@ -29,14 +29,14 @@ def trained(tmp_path: Path) -> Trained:
     """As a run would be opened: a small network with a transform, and no folder behind it."""
     body = nn.Sequential(nn.Conv2d(3, 6, 3, stride=4, padding=1), nn.ReLU())
     backbone = Backbone(body, 6, InputSpec(32, MEAN, STD), "avg+max")
-    config: Any = SimpleNamespace(device="cpu", normalise=True, workers=0)
+    config: Any = SimpleNamespace(device="cpu", normalize=True, workers=0)
     network = EmbeddingNetwork(backbone, Head(6, 5)).eval()
     _, transform = named("small", 32, MEAN, STD, None)
     return Trained(RunFolder(tmp_path), config, network, transform, "embedding")
 
 
 def test_the_parts_add_up_to_the_similarity(trained: Trained, dataset: Any) -> None:
-    first, second = (dataset.picture(i) for i in (0, 17))
+    first, second = (dataset.image(i) for i in (0, 17))
     why = explain(trained, first, second)
     one, two = trained.embed([first, second])
     assert why.is_exact
@@ -50,8 +50,8 @@ def test_the_parts_add_up_to_the_similarity(trained: Trained, dataset: Any) -> N
 
 
 def test_alike_to_itself(trained: Trained, dataset: Any) -> None:
-    picture = dataset.picture(3)
-    why = explain(trained, picture, picture)
+    image = dataset.image(3)
+    why = explain(trained, image, image)
     assert why.similarity == pytest.approx(1, abs=1e-6)
     torch.testing.assert_close(why.pairs, why.pairs.T)
 
@@ -61,7 +61,7 @@ def made_up(pairs: list[list[float]]) -> Explanation:
     return Explanation(0.5, torch.tensor(pairs), ((2, 1), (1, 3)), (blank, blank), True, "exact")
 
 
-def test_the_strongest_pairs_share_no_place() -> None:
+def test_the_strongest_pairs_fraction_no_place() -> None:
     why = made_up([[0.9, 0.8, -0.1], [0.7, 0.1, 0.0]])
     assert [(pair.first, pair.second) for pair in why.strongest(5)] == [(0, 0), (1, 1)]
     assert made_up([[-1.0] * 3] * 2).strongest(5) == []
@@ -69,10 +69,10 @@ def test_the_strongest_pairs_share_no_place() -> None:
 
 def test_half_of_what_pulls() -> None:
     why = made_up([[6.0, 3.0, 1.0], [0.0, 0.0, -5.0]])
-    assert "from 1 of 2 places of the first picture and 1 of 3 of the second" in why.sentences[1]
+    assert "from 1 of 2 places of the first image and 1 of 3 of the second" in why.sentences[1]
 
 
-def test_drawn_in_colours_that_say_pull_and_push() -> None:
+def test_drawn_in_colors_that_say_pull_and_push() -> None:
     drawn = why_alike.draw(made_up([[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0]]), side=60)
     assert drawn.size == (132, 60)
     red, _, blue = drawn.getpixel((2, 2))  # type: ignore[misc]
@@ -88,9 +88,11 @@ def opened(monkeypatch: pytest.MonkeyPatch, trained: Trained) -> None:
 
 @pytest.mark.usefixtures("opened")
 def test_the_report_explains_mistakes(run: Path, dataset: Any) -> None:
-    assert "first answer alike?" not in page.write(run, dataset).read_text(), "it has no weights"
+    assert "first answer alike?" not in run_page.write(run, dataset).read_text(), (
+        "it has no weights"
+    )
     (run / "weights.safetensors").touch()
-    html = page.write(run, dataset).read_text()
+    html = run_page.write(run, dataset).read_text()
     assert 1 <= html.count("Why are the query and its first answer alike?") <= 4
     assert html.count(why_alike.KEY) == 1
 
@@ -99,11 +101,13 @@ def test_the_report_explains_mistakes(run: Path, dataset: Any) -> None:
 def test_the_command(dataset: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = [tmp_path / "a<b.png", tmp_path / "b.png"]
     for place, file in enumerate(files):
-        dataset.picture(place).save(file)
+        dataset.image(place).save(file)
 
     def called(*words: object) -> tuple[int, str]:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sys, "argv", ["unseen", "explain", "some/run", *map(str, words)])
+            patch.setattr(
+                sys, "argv", ["unseen", "inspect", "explain", "some/run", *map(str, words)]
+            )
             with pytest.raises(SystemExit) as ended:
                 main.run()
         printed = capsys.readouterr()

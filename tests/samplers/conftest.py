@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from unseen.contracts import IntArray
+from unseen.core.contracts import IntArray
 
 Data = tuple[IntArray, IntArray]
 

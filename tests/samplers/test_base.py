@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unseen.contracts import IntArray
+from unseen.core.contracts import IntArray
 from unseen.samplers.base import ClassIndex, Deck, Replayed, distinct
 
 FEW = settings(max_examples=40, deadline=None, derandomize=True, database=None)

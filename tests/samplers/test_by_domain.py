@@ -5,8 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from unseen.samplers.by_domain import ByDomain
-from unseen.samplers.samples_per_class import SamplesPerClass
+from unseen.samplers.by_domain import ByDomainSampler
+from unseen.samplers.m_per_class import MPerClassSampler
 
 LABELS = np.repeat(np.arange(18), 6)  # 12 classes of one domain, 4 of another, 2 of a third
 DOMAINS = np.repeat([7, 3, 5], [72, 24, 12])
@@ -19,7 +19,7 @@ def domains_in(batch: list[int]) -> Counter[int]:
 
 @pytest.mark.parametrize("epoch", [0, 3])
 def test_domains_take_turns(epoch: int) -> None:
-    sampler = ByDomain(ITEMS, LABELS, 16, DOMAINS, per_class=4, steps=10, seed=2)
+    sampler = ByDomainSampler(ITEMS, LABELS, 16, DOMAINS, per_class=4, steps=10, seed=2)
     sampler.set_epoch(epoch)
     batches = list(sampler)
     assert len(batches) == 10
@@ -34,19 +34,22 @@ def test_domains_take_turns(epoch: int) -> None:
 
 
 def test_mixed_batches_hold_as_much_of_each() -> None:
-    sampler = ByDomain(ITEMS, LABELS, 24, DOMAINS, per_class=4, batches="mixed", steps=5)
+    sampler = ByDomainSampler(ITEMS, LABELS, 24, DOMAINS, per_class=4, batches="mixed", steps=5)
     for batch in sampler:
         assert domains_in(batch) == {7: 8, 3: 8, 5: 8}
     with pytest.raises(ValueError, match="has no room for 4 images"):
-        ByDomain(ITEMS, LABELS, 8, DOMAINS, batches="mixed")
+        ByDomainSampler(ITEMS, LABELS, 8, DOMAINS, batches="mixed")
     with pytest.raises(ValueError, match="batches must be one of one, mixed"):
-        ByDomain(ITEMS, LABELS, 8, DOMAINS, batches="both")
+        ByDomainSampler(ITEMS, LABELS, 8, DOMAINS, batches="both")
     with pytest.raises(ValueError, match="one for each item, got 3"):
-        ByDomain(ITEMS, LABELS, 8, DOMAINS[:3])
+        ByDomainSampler(ITEMS, LABELS, 8, DOMAINS[:3])
 
 
-def test_one_domain_is_samples_per_class() -> None:
-    alone, plain = ByDomain(ITEMS, LABELS, 16, seed=4), SamplesPerClass(ITEMS, LABELS, 16, seed=4)
+def test_one_domain_is_m_per_class() -> None:
+    alone, plain = (
+        ByDomainSampler(ITEMS, LABELS, 16, seed=4),
+        MPerClassSampler(ITEMS, LABELS, 16, seed=4),
+    )
     for epoch in (0, 1, 0):
         alone.set_epoch(epoch)
         plain.set_epoch(epoch)

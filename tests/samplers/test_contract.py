@@ -16,18 +16,17 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from unseen import assemble, catalogue
-from unseen.config_tables import Part
-from unseen.relevance import KINDS, Relevance
+from unseen.config import build
+from unseen.config.tables import Component
+from unseen.core import registry
+from unseen.core.relevance import KINDS, Relevance
 from unseen.samplers.base import BatchSampler
 from unseen.samplers.embedded.base import EmbeddedSampler
 
-NAMES = catalogue.names("samplers")
-EMBEDDED = [n for n in NAMES if issubclass(catalogue.find("samplers", n), EmbeddedSampler)]
+NAMES = registry.names("samplers")
+EMBEDDED = [n for n in NAMES if issubclass(registry.find("samplers", n), EmbeddedSampler)]
 VARIANTS = [
-    (name, preset)
-    for name in NAMES
-    for preset in (None, *catalogue.entry("samplers", name).presets)
+    (name, preset) for name in NAMES for preset in (None, *registry.entry("samplers", name).presets)
 ]
 SIZES = [12, 15, 10, 11, 12, 14, 10, 13, 17, 10, 10, 16] * 2
 FEW = settings(
@@ -50,7 +49,7 @@ def make(
     """The sampler, and for an embedded one a bank of random embeddings."""
     items, labels = data
     context = {"items": items, "labels": labels, "batch_size": batch_size, "seed": seed}
-    sampler = catalogue.create("samplers", name, given, preset, **context)
+    sampler = registry.create("samplers", name, given, preset, **context)
     if isinstance(sampler, EmbeddedSampler):
         draw = torch.Generator().manual_seed(3)
         sampler.fill(torch.randn(len(items), 6, generator=draw))
@@ -108,18 +107,20 @@ def test_describe_counts_what_is_drawn(name: str, classes_of: Callable[..., Any]
     items, labels = classes_of([*SIZES, 1, 2])
     sampler = make(name, (items, labels))
     sampler.set_epoch(2)
-    told, batches = sampler.describe(), list(sampler)
+    message, batches = sampler.describe(), list(sampler)
     label_of = dict(zip(items.tolist(), labels.tolist(), strict=True))
     times = Counter(position for batch in batches for position in batch)
-    assert told["batches"] == len(batches)
-    assert (told["images"], told["classes"]) == (len(items), 26)
-    assert told["images_drawn"] == len(times)
-    assert told["most_draws_of_an_image"] == max(times.values())
-    assert told["classes_drawn"] == len({label_of[position] for position in times})
-    assert told["fewest_classes_in_a_batch"] == min(len({label_of[p] for p in b}) for b in batches)
-    assert told["batches_with_a_repeat"] == sum(len(set(b)) < len(b) for b in batches)
-    drawable = 26 - sum(told["left_out"].values())
-    assert told["classes_drawn"] <= drawable
+    assert message["batches"] == len(batches)
+    assert (message["images"], message["classes"]) == (len(items), 26)
+    assert message["images_drawn"] == len(times)
+    assert message["most_draws_of_an_image"] == max(times.values())
+    assert message["classes_drawn"] == len({label_of[position] for position in times})
+    assert message["fewest_classes_in_a_batch"] == min(
+        len({label_of[p] for p in b}) for b in batches
+    )
+    assert message["batches_with_a_repeat"] == sum(len(set(b)) < len(b) for b in batches)
+    drawable = 26 - sum(message["left_out"].values())
+    assert message["classes_drawn"] <= drawable
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -140,7 +141,7 @@ def test_a_stopped_epoch_goes_on_as_it_would_have(
     stored = io.BytesIO()
     torch.save(sampler.state_dict(), stored)
     stored.seek(0)
-    resumed = catalogue.create(
+    resumed = registry.create(
         "samplers", name, items=data[0], labels=data[1], batch_size=20, seed=0
     )
     resumed.load_state_dict(torch.load(stored, weights_only=True))
@@ -186,7 +187,7 @@ def test_any_data_gives_batches_or_a_reason(
 ) -> None:
     data = classes_of(sizes, seed)
     batch_size = 2 * half_batch
-    takes = {p.name for p in catalogue.parameters(catalogue.find("samplers", name))}
+    takes = {p.name for p in registry.parameters(registry.find("samplers", name))}
     values = {"per_class": 2} if "per_class" in takes else {}
     try:
         sampler = make(name, data, batch_size, seed, **values)
@@ -206,7 +207,7 @@ def test_embedded_samplers_need_a_bank_and_say_when(
     name: str, classes_of: Callable[..., Any]
 ) -> None:
     items, labels = classes_of(SIZES)
-    sampler = catalogue.create(
+    sampler = registry.create(
         "samplers", name, {"refresh_every": 2}, items=items, labels=labels, batch_size=20, seed=0
     )
     assert sampler.is_due()
@@ -242,10 +243,10 @@ def test_embedded_samplers_look_at_the_bank_once_an_epoch(
 def of_relevance(name: str, relevance: Relevance, **values: Any) -> Any:
     """The sampler of a run whose training items are some of all."""
     config: Any = SimpleNamespace(
-        sampler=Part(name=name, **values), batch_size=12, normalise=True, seed=0
+        sampler=Component(name=name, **values), batch_size=12, normalize=True, seed=0
     )
     assert relevance.classes is not None
-    return assemble.sampler(config, TRAINED_ON, relevance.classes.numpy(), relevance)
+    return build.sampler(config, TRAINED_ON, relevance.classes.numpy(), relevance)
 
 
 TRAINED_ON = np.random.default_rng(4).permutation(60)[:48]
@@ -273,11 +274,11 @@ def test_every_kind_of_relevance_is_drawn_or_refused(
     for batch in batches:
         assert set(batch) <= drawable
         assert len(batch) == 12 or (not one.fills_batches and 2 <= len(batch) < 12)
-    told, times = one.describe(), Counter(item for batch in batches for item in batch)
-    assert (told["images"], told["images_drawn"]) == (len(drawable), len(times))
-    assert told["most_draws_of_an_image"] == max(times.values())
-    assert told["batches_with_a_repeat"] == sum(len(set(b)) < len(b) for b in batches)
-    assert told["classes_drawn"] <= told["classes"]
+    message, times = one.describe(), Counter(item for batch in batches for item in batch)
+    assert (message["images"], message["images_drawn"]) == (len(drawable), len(times))
+    assert message["most_draws_of_an_image"] == max(times.values())
+    assert message["batches_with_a_repeat"] == sum(len(set(b)) < len(b) for b in batches)
+    assert message["classes_drawn"] <= message["classes"]
     if name == "random":  # nobody twice in an epoch, whatever he is labelled
         assert max(times.values()) == 1
 
@@ -288,7 +289,7 @@ def test_what_is_drawn_together_belongs_together(
 ) -> None:
     """Two by two: the same, or a listed pair."""
     relevance = kinds(torch.arange(60) % 10)[kind]
-    for batch in of_relevance("samples_per_class", relevance, per_class=2):
+    for batch in of_relevance("m_per_class", relevance, per_class=2):
         for one, two in torch.tensor(batch).reshape(-1, 2):
             relation = relevance.relate(one, two)
             assert one != two

@@ -11,10 +11,10 @@ import torch
 from scipy.stats import wasserstein_distance
 from torch import Tensor
 
-from unseen.geometry import distance
+from unseen.core.geometry import distance
 from unseen.samplers.distance_matching import (
     NUM_BINS,
-    DistanceMatching,
+    DistanceMatchingSampler,
     binned,
     earth_movers,
     histograms,
@@ -37,12 +37,12 @@ def test_moving_all_mass_by_k_bins_costs_k_widths() -> None:
         assert float(earth_movers(shifted, torch.eye(9)[0], 0.25)) == 0.25 * places
 
 
-def test_equals_scipy_on_bin_centres() -> None:
+def test_equals_scipy_on_bin_centers() -> None:
     generator = np.random.default_rng(0)
     one, two = generator.dirichlet(np.ones(NUM_BINS), size=2)
-    centres = 0.3 * np.arange(NUM_BINS)
+    centers = 0.3 * np.arange(NUM_BINS)
     ours = earth_movers(torch.from_numpy(one), torch.from_numpy(two), 0.3)
-    assert float(ours) == pytest.approx(wasserstein_distance(centres, centres, one, two), rel=1e-9)
+    assert float(ours) == pytest.approx(wasserstein_distance(centers, centers, one, two), rel=1e-9)
 
 
 def test_histograms_equal_a_slow_count() -> None:
@@ -53,15 +53,15 @@ def test_histograms_equal_a_slow_count() -> None:
     assert width == pytest.approx((high - low) / NUM_BINS)
     candidates = torch.tensor([[0, 3, 5, 9, 11, 30], [39, 1, 2, 8, 7, 6]])
     inside = bins[candidates[:, :, None], candidates[:, None, :]]
-    for found, rows in zip(histograms(inside), pool[candidates], strict=True):
-        np.testing.assert_allclose(found.numpy(), slow_histogram(rows, low, high), atol=1e-12)
+    for result, rows in zip(histograms(inside), pool[candidates], strict=True):
+        np.testing.assert_allclose(result.numpy(), slow_histogram(rows, low, high), atol=1e-12)
     np.testing.assert_allclose(
         histograms(bins[None])[0].numpy(), slow_histogram(pool, low, high), atol=1e-12
     )
 
 
-def make(data: Any, rows: Tensor, batch_size: int, **given: Any) -> DistanceMatching:
-    sampler = DistanceMatching(*data, batch_size, **given)
+def make(data: Any, rows: Tensor, batch_size: int, **given: Any) -> DistanceMatchingSampler:
+    sampler = DistanceMatchingSampler(*data, batch_size, **given)
     sampler.fill(rows)
     return sampler
 
@@ -74,22 +74,22 @@ def test_the_cheapest_candidate_is_chosen_at_its_slow_cost(
     rows = torch.randn(72, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     sampler = make(data, rows.float(), 12, per_class=2, pool_size=48, moments=moments)
     seen: list[tuple[Tensor, Tensor, Tensor]] = []
-    costs = DistanceMatching.costs
+    costs = DistanceMatchingSampler.costs
 
-    def spy(self: DistanceMatching, pool: Tensor, candidates: Tensor) -> Tensor:
-        found = costs(self, pool, candidates)
-        seen.append((pool, candidates, found))
-        return found
+    def spy(self: DistanceMatchingSampler, pool: Tensor, candidates: Tensor) -> Tensor:
+        result = costs(self, pool, candidates)
+        seen.append((pool, candidates, result))
+        return result
 
-    monkeypatch.setattr(DistanceMatching, "costs", spy)
+    monkeypatch.setattr(DistanceMatchingSampler, "costs", spy)
     place = {item: i for i, item in enumerate(data[0].tolist())}
     batches = list(sampler)
-    for batch, (pool, candidates, found) in zip(batches, seen, strict=True):
+    for batch, (pool, candidates, result) in zip(batches, seen, strict=True):
         exact = pool.double()
         gaps = torch.pdist(exact)
         low, high = float(gaps.min()), float(gaps.max())
         reference = slow_histogram(exact, low, high)
-        for candidate, cost in zip(exact[candidates], found, strict=True):
+        for candidate, cost in zip(exact[candidates], result, strict=True):
             gap = np.cumsum(slow_histogram(candidate, low, high) - reference)
             slow = (high - low) / NUM_BINS * np.abs(gap).sum()
             slow += moments * float((candidate.mean(0) - exact.mean(0)).norm())
@@ -97,7 +97,7 @@ def test_the_cheapest_candidate_is_chosen_at_its_slow_cost(
             # in float32 a distance on an edge may fall into the next bin
             assert float(cost) == pytest.approx(slow, abs=2e-3)
         unit = torch.nn.functional.normalize(rows, dim=1)[[place[p] for p in batch]]
-        chosen = exact[candidates[int(found.argmin())]]
+        chosen = exact[candidates[int(result.argmin())]]
         torch.testing.assert_close(unit, chosen, atol=1e-6, rtol=0)
 
 
@@ -151,6 +151,6 @@ def test_a_collapsed_bank_still_gives_batches(classes_of: Callable[..., Any]) ->
 
 def test_bad_values_are_named(classes_of: Callable[..., Any]) -> None:
     with pytest.raises(ValueError, match="num_candidates must be at least 1, got 0"):
-        DistanceMatching(*classes_of([4] * 8), 8, num_candidates=0)
+        DistanceMatchingSampler(*classes_of([4] * 8), 8, num_candidates=0)
     with pytest.raises(ValueError, match="moments must be 0 or more, got -1"):
-        DistanceMatching(*classes_of([4] * 8), 8, moments=-1)
+        DistanceMatchingSampler(*classes_of([4] * 8), 8, moments=-1)

@@ -9,7 +9,7 @@ import torch
 from scipy.linalg import sqrtm
 from torch import Tensor
 
-from unseen.samplers.frechet_matching import FrechetMatching, frechet
+from unseen.samplers.frechet_matching import FrechetMatchingSampler, frechet
 
 
 def random(*shape: int, seed: int = 0) -> Tensor:
@@ -28,13 +28,13 @@ def test_equals_the_textbook_formula(size: int) -> None:
     sets = random(4, size, 8) + 0.5
     pool = random(50, 8, seed=1) @ random(8, 8, seed=2)
     target = np.cov(pool.numpy(), rowvar=False)
-    for found, rows in zip(frechet(sets, pool), sets.numpy(), strict=True):
+    for result, rows in zip(frechet(sets, pool), sets.numpy(), strict=True):
         own = np.cov(rows, rowvar=False)
         root = np.real(sqrtm(target))
         cross = np.real(sqrtm(root @ own @ root + 1e-14 * np.eye(8)))
         gap = ((rows.mean(0) - pool.numpy().mean(0)) ** 2).sum()
         slow = gap + np.trace(own) + np.trace(target) - 2 * np.trace(cross)
-        assert float(found) == pytest.approx(slow, rel=1e-5)
+        assert float(result) == pytest.approx(slow, rel=1e-5)
 
 
 def test_zero_to_itself_symmetric_and_blind_to_rotation() -> None:
@@ -51,16 +51,16 @@ def test_the_batch_is_the_cheapest_of_the_candidates(
 ) -> None:
     data = classes_of([6] * 12)
     rows = random(72, 16).float()
-    sampler = FrechetMatching(*data, 12, pool_size=48)
+    sampler = FrechetMatchingSampler(*data, 12, pool_size=48)
     sampler.fill(rows)
     seen: list[tuple[Tensor, Tensor]] = []
-    costs = FrechetMatching.costs
+    costs = FrechetMatchingSampler.costs
 
-    def spy(self: FrechetMatching, pool: Tensor, candidates: Tensor) -> Tensor:
+    def spy(self: FrechetMatchingSampler, pool: Tensor, candidates: Tensor) -> Tensor:
         seen.append((pool, candidates))
         return costs(self, pool, candidates)
 
-    monkeypatch.setattr(FrechetMatching, "costs", spy)
+    monkeypatch.setattr(FrechetMatchingSampler, "costs", spy)
     place = {item: i for i, item in enumerate(data[0].tolist())}
     unit = torch.nn.functional.normalize(rows.double(), dim=1)
     batches = list(sampler)
@@ -72,6 +72,6 @@ def test_the_batch_is_the_cheapest_of_the_candidates(
 
 
 def test_a_collapsed_bank_still_gives_batches(classes_of: Callable[..., Any]) -> None:
-    sampler = FrechetMatching(*classes_of([6] * 8), 8, pool_size=24)
+    sampler = FrechetMatchingSampler(*classes_of([6] * 8), 8, pool_size=24)
     sampler.fill(torch.zeros(48, 4))
     assert all(len(set(batch)) == 8 for batch in sampler)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from unseen.samplers.greedy_coreset import GreedyCoreset, farthest_first
+from unseen.samplers.greedy_coreset import GreedyCoresetSampler, farthest_first
 
 
 class FirstIs(np.random.Generator):
@@ -36,15 +36,15 @@ def test_points_on_a_line() -> None:
 @pytest.mark.parametrize("soft", [False, True])
 def test_picks_equal_a_slow_search_and_the_radius_never_grows(soft: bool) -> None:
     rows = torch.randn(60, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    found = picks(rows, 25, first=7, soft=soft)
-    assert len(set(found)) == 25
+    result = picks(rows, 25, first=7, soft=soft)
+    assert len(set(result)) == 25
     radius = np.inf
     for number in range(1, 25):
-        gaps = [min(float((rows[i] - rows[j]).norm()) for j in found[:number]) for i in range(60)]
+        gaps = [min(float((rows[i] - rows[j]).norm()) for j in result[:number]) for i in range(60)]
         if not soft:
-            assert found[number] == int(np.argmax(gaps))
+            assert result[number] == int(np.argmax(gaps))
         else:
-            better = sum(gap > gaps[found[number]] for gap in gaps)
+            better = sum(gap > gaps[result[number]] for gap in gaps)
             assert better <= 2, "one of the farthest 3 % of 60"
         assert max(gaps) <= radius
         radius = max(gaps)
@@ -57,13 +57,13 @@ def test_duplicates_in_the_pool_are_never_picked_twice() -> None:
 def test_a_second_anchor_of_a_class_comes_only_when_no_other_is_left() -> None:
     rows = torch.tensor([[0.0], [0.1], [5.0], [5.1], [9.0]])
     groups = np.array([0, 0, 1, 1, 2])
-    found = farthest_first(rows, groups, 5, FirstIs(0)).tolist()
-    assert found[:3] == [0, 4, 2]
-    assert sorted(found) == [0, 1, 2, 3, 4], "each once"
+    result = farthest_first(rows, groups, 5, FirstIs(0)).tolist()
+    assert result[:3] == [0, 4, 2]
+    assert sorted(result) == [0, 1, 2, 3, 4], "each once"
 
 
-def make(data: Any, embeddings: Tensor, batch_size: int, **given: Any) -> GreedyCoreset:
-    sampler = GreedyCoreset(*data, batch_size, **given)
+def make(data: Any, embeddings: Tensor, batch_size: int, **given: Any) -> GreedyCoresetSampler:
+    sampler = GreedyCoresetSampler(*data, batch_size, **given)
     sampler.fill(embeddings)
     return sampler
 
@@ -115,7 +115,7 @@ def test_a_batch_covers_the_space_better_than_a_random_one() -> None:
     draw = torch.Generator().manual_seed(4)
     rows = torch.randn(600, 8, generator=draw)
     rows[:500] *= 0.1  # most of the pool is crowded together
-    sampler = make((np.arange(600), labels), rows, 40, per_class=2, pool_size=600, normalise=False)
+    sampler = make((np.arange(600), labels), rows, 40, per_class=2, pool_size=600, normalize=False)
     chosen = np.array(list(sampler))
     outer = (chosen[:, ::2] >= 500).mean()
     assert outer > 0.9, "anchors lie outside the crowd, where 1 in 6 items is"
@@ -128,19 +128,19 @@ def test_unit_rows_are_the_default(classes_of: Callable[..., Any]) -> None:
     given = {"per_class": 2, "pool_size": 48}
     plain, scaled = (make((items, labels), r, 8, **given) for r in (rows, rows * lengths))
     assert list(plain) == list(scaled)
-    raw = make((items, labels), rows * lengths, 8, **given, normalise=False)
+    raw = make((items, labels), rows * lengths, 8, **given, normalize=False)
     assert list(raw) != list(plain)
 
 
 def test_bad_values_say_what_to_do(classes_of: Callable[..., Any]) -> None:
     data = classes_of([3] * 5)
     with pytest.raises(ValueError, match="pool_size must be at least batch_size=10, got 8"):
-        GreedyCoreset(*data, 10, pool_size=8)
+        GreedyCoresetSampler(*data, 10, pool_size=8)
     with pytest.raises(ValueError, match="refresh_every must be 0"):
-        GreedyCoreset(*data, 10, refresh_every=-1)
+        GreedyCoresetSampler(*data, 10, refresh_every=-1)
     with pytest.raises(
         ValueError, match="needs 20 images of classes with at least two, there are 15"
     ):
-        GreedyCoreset(*data, 40, per_class=2)
+        GreedyCoresetSampler(*data, 40, per_class=2)
     with pytest.raises(ValueError, match="can be drawn are 5"):
-        GreedyCoreset(*data, 12, per_class=2, distinct_classes=True)
+        GreedyCoresetSampler(*data, 12, per_class=2, distinct_classes=True)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from unseen.samplers.whole_classes import WholeClasses
+from unseen.samplers.whole_classes import WholeClassesSampler
 
 FEW = settings(
     max_examples=40,
@@ -32,7 +32,7 @@ def test_no_class_is_split_nor_alone_nor_comes_twice(
     items, labels = classes_of(sizes, seed)
     if sorted(size for size in sizes if size > 1)[1:] == []:
         return
-    sampler = WholeClasses(items, labels, 18, overflow, steps=5, seed=seed)
+    sampler = WholeClassesSampler(items, labels, 18, overflow, steps=5, seed=seed)
     label_of = dict(zip(items.tolist(), labels.tolist(), strict=True))
     size_of = Counter(labels.tolist())
     everything = sum(size for size in sizes if size > 1)
@@ -50,7 +50,7 @@ def test_no_class_is_split_nor_alone_nor_comes_twice(
 
 def test_all_classes_come_equally_often_over_the_epochs(classes_of: Callable[..., Any]) -> None:
     items, labels = classes_of([5] * 30)
-    sampler = WholeClasses(items, labels, 23, steps=7)
+    sampler = WholeClassesSampler(items, labels, 23, steps=7)
     label_of = dict(zip(items.tolist(), labels.tolist(), strict=True))
     times: Counter[int] = Counter()
     for epoch in range(30):
@@ -67,17 +67,17 @@ def test_online_products_batches_hold_eighteen_or_nineteen_classes() -> None:
     sizes = np.where(np.arange(4000) % 4 < 3, np.minimum(sizes, 5), sizes)
     labels = np.repeat(np.arange(4000), sizes)
     assert abs(sizes.mean() - 5.26) < 0.3
-    sampler = WholeClasses(np.arange(len(labels)), labels, 100)
-    found = np.mean([len(np.unique(labels[batch])) for batch in sampler])
-    assert 100 / sizes.mean() - 1 < found < 100 / sizes.mean()
+    sampler = WholeClassesSampler(np.arange(len(labels)), labels, 100)
+    result = np.mean([len(np.unique(labels[batch])) for batch in sampler])
+    assert 100 / sizes.mean() - 1 < result < 100 / sizes.mean()
 
 
 def test_classes_too_large_for_a_batch_are_left_out_or_cut(classes_of: Callable[..., Any]) -> None:
     items, labels = classes_of([1, 4, 4, 30])
-    skip = WholeClasses(items, labels, 10, steps=20)
+    skip = WholeClassesSampler(items, labels, 10, steps=20)
     assert skip.left_out() == {"one image, no positive pair": 1, "more than 10 images": 1}
     assert {len(batch) for batch in skip} == {8}
-    cut = WholeClasses(items, labels, 10, "truncate", steps=40)
+    cut = WholeClassesSampler(items, labels, 10, "truncate", steps=40)
     assert cut.left_out() == {"one image, no positive pair": 1}
     assert {len(batch) for batch in cut} == {10}
     large = {p for batch in cut for p in batch} - {p for batch in skip for p in batch}
@@ -86,8 +86,8 @@ def test_classes_too_large_for_a_batch_are_left_out_or_cut(classes_of: Callable[
 
 def test_bad_values_say_what_to_do(classes_of: Callable[..., Any]) -> None:
     with pytest.raises(ValueError, match="overflow must be skip or truncate, got 'cut'"):
-        WholeClasses(*classes_of([4, 4]), 10, "cut")
+        WholeClassesSampler(*classes_of([4, 4]), 10, "cut")
     with pytest.raises(
         ValueError, match=r"no two classes .* fit into a batch of 7: raise batch_size"
     ):
-        WholeClasses(*classes_of([4, 4]), 7)
+        WholeClassesSampler(*classes_of([4, 4]), 7)

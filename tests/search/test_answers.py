@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from unseen.evaluation.calibrate import Calibration, calibrate, rates_at
-from unseen.experiment.calibration import calibrate_run, read_calibration
-from unseen.experiment.run_context import Watch, reopen
-from unseen.experiment.trained import Trained
-from unseen.neighbours.space import make_space
+from unseen.evaluation.calibration import Calibration, calibrate, rates_at
+from unseen.neighbors.space import make_space
+from unseen.runs.calibrate_run import calibrate_run, read_calibration
+from unseen.runs.prepare import Callbacks, reopen
+from unseen.runs.trained_run import Trained
 from unseen.search.answers import Answer, Hit, ask, reason
+from unseen.search.contact_page import write_answer
 from unseen.search.index import Index
 from unseen.search.ingest import find, ingest, model_entry
-from unseen.search.sheet import write_answer
 from unseen.search.writer import Writer
 
 
@@ -34,14 +34,14 @@ def model(run: Path) -> Trained:
 def calibration(run: Path, model: Trained) -> Calibration:
     assert read_calibration(model) is None
     context, _ = reopen(run)
-    return calibrate_run(context, model, Watch(), fmr=0.05)
+    return calibrate_run(context, model, Callbacks(), fmr=0.05)
 
 
 @pytest.fixture
-def index(tmp_path: Path, model: Trained, pictures: Path) -> Index:
+def index(tmp_path: Path, model: Trained, images: Path) -> Index:
     with Writer.create(tmp_path / "i", model_entry(model)) as writer:
-        ingest(writer, model, find([pictures]))
-        ingest(writer, model, find([pictures / "class 0" / "0.png"]), replace_changed=True)
+        ingest(writer, model, find([images]))
+        ingest(writer, model, find([images / "class 0" / "0.png"]), replace_changed=True)
     return Index.open(tmp_path / "i")
 
 
@@ -49,10 +49,10 @@ def test_calibration_is_kept_with_the_run(
     run: Path, model: Trained, calibration: Calibration
 ) -> None:
     assert read_calibration(model) == calibration
-    told = (run / "calibration.json").read_text()
-    model.folder.write_text("calibration.json", told.replace(model.fingerprint, "0" * 32))
+    message = (run / "calibration.json").read_text()
+    model.folder.write_text("calibration.json", message.replace(model.fingerprint, "0" * 32))
     assert read_calibration(model) is None  # made for other weights
-    model.folder.write_text("calibration.json", told)
+    model.folder.write_text("calibration.json", message)
 
 
 def test_the_bound_holds_on_test_classes(run: Path, model: Trained) -> None:
@@ -68,9 +68,9 @@ def test_the_bound_holds_on_test_classes(run: Path, model: Trained) -> None:
 
 
 def test_the_threshold_decides(
-    index: Index, model: Trained, pictures: Path, calibration: Calibration
+    index: Index, model: Trained, images: Path, calibration: Calibration
 ) -> None:
-    query = model.embed([pictures / "class 2" / "1.png"])
+    query = model.embed([images / "class 2" / "1.png"])
     answer = ask(index, query, 5, replace(calibration, threshold=0.999))[0]
     assert answer.decision == "class 2"
     assert [hit.matched for hit in answer.hits] == [hit.similarity >= 0.999 for hit in answer.hits]
@@ -79,14 +79,14 @@ def test_the_threshold_decides(
     assert ask(index, query, 5, replace(calibration, threshold=1.1))[0].decision == "unknown"
     assert ask(index, query, 5)[0].decision is None
     assert ask(index, query, 5)[0].hits[0].probability is None
-    others = [id for id in index.ids.tolist() if index.picture(id).label != "class 2"]
+    others = [id for id in index.ids.tolist() if index.image(id).label != "class 2"]
     filtered = ask(index, query, 5, calibration, filter=others)[0]
     assert all(hit.label != "class 2" for hit in filtered.hits)
     assert Answer([]).decision == "unknown"
 
 
 @pytest.mark.parametrize(
-    ("matched", "probability", "verdict"),
+    ("matched", "probability", "conclusion"),
     [
         (True, 0.9, "match"),
         (False, 0.8, "maybe"),
@@ -95,12 +95,15 @@ def test_the_threshold_decides(
         (None, None, None),
     ],
 )
-def test_one_verdict_for_threshold_and_probability(
-    matched: bool | None, probability: float | None, verdict: str | None, calibration: Calibration
+def test_one_conclusion_for_threshold_and_probability(
+    matched: bool | None,
+    probability: float | None,
+    conclusion: str | None,
+    calibration: Calibration,
 ) -> None:
     hit = Hit(1, "/p.jpg", "a", 0.7, probability, matched)
-    assert hit.verdict == verdict
-    if verdict is not None:
+    assert hit.conclusion == conclusion
+    if conclusion is not None:
         said = reason(hit, replace(calibration, threshold=0.75, bound=0.002))
         assert f"about {100 * probability:.0f} %" in said
         assert "threshold 0.750" in said
@@ -112,16 +115,16 @@ def test_the_page_shows_the_answer(
     tmp_path: Path,
     index: Index,
     model: Trained,
-    pictures: Path,
+    images: Path,
     calibration: Calibration,
     threshold: float | None,
 ) -> None:
-    query = pictures / "class 2" / "1.png"
+    query = images / "class 2" / "1.png"
     used = None if threshold is None else replace(calibration, threshold=threshold)
     answer = ask(index, model.embed([query]), 4, used)[0]
     write_answer(tmp_path / "page.html", index, query, answer, used)
     html = (tmp_path / "page.html").read_text()
     assert html.count("data:image/webp") == 5
-    heading = {-1.0: "<h1>class 2</h1>", 1.1: "<h1>Unknown</h1>", None: "<h1>Nearest pictures</h1>"}
+    heading = {-1.0: "<h1>class 2</h1>", 1.1: "<h1>Unknown</h1>", None: "<h1>Nearest images</h1>"}
     assert heading[threshold] in html
     assert "http" not in html.replace("http-equiv", "")

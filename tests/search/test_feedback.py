@@ -35,14 +35,14 @@ def test_rocchio_equals_the_sums(rights: int, wrongs: int, raw: bool) -> None:
         generator.normal(size=(count, 7)).astype(np.float32) for count in (1, rights, wrongs)
     )
     expected = slow_rocchio(query[0].tolist(), right.tolist(), wrong.tolist(), raw)
-    assert rocchio(query, right, wrong, normalise=not raw)[0] == pytest.approx(expected, abs=1e-6)
+    assert rocchio(query, right, wrong, normalize=not raw)[0] == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize("raw", [False, True])
 def test_the_mean_is_that_of_unit_vectors_at_unit_length(raw: bool) -> None:
     vectors = np.array([[3.0, 0.0, 0.0], [0.0, 0.5, 0.0]], dtype=np.float32)
     expected = [1.5, 0.25, 0.0] if raw else [math.sqrt(0.5), math.sqrt(0.5), 0.0]
-    assert mean(vectors, normalise=not raw)[0] == pytest.approx(expected)
+    assert mean(vectors, normalize=not raw)[0] == pytest.approx(expected)
 
 
 def test_vectors_that_cancel_each_other_are_still_numbers() -> None:

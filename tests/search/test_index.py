@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 from tests.faults.injection import flip
 from unseen.search import writer as writers
 from unseen.search.index import Index
-from unseen.search.manifest import ModelEntry
-from unseen.search.segment import NewPicture
+from unseen.search.manifest import DamagedError, ModelEntry
+from unseen.search.segment import NewImage
 from unseen.search.verify import leftovers, verify
 from unseen.search.writer import Writer
 
-Rows = Callable[..., list[NewPicture]]
+Rows = Callable[..., list[NewImage]]
 
 
-def matrix(pictures: list[NewPicture]) -> NDArray[np.float32]:
-    return np.stack([picture.vector for picture in pictures])
+def matrix(images: list[NewImage]) -> NDArray[np.float32]:
+    return np.stack([image.vector for image in images])
 
 
 def nearest_by_hand(
@@ -39,45 +39,45 @@ def nearest_by_hand(
     return lists
 
 
-@pytest.mark.parametrize("normalise", [True, False])
+@pytest.mark.parametrize("normalize", [True, False])
 @pytest.mark.parametrize(("count", "num_queries"), [(50, 3), (3000, 2), (3000, 1500)])
 def test_the_nearest_are_those_of_a_loop(
-    tmp_path: Path, entry: ModelEntry, rows: Rows, normalise: bool, count: int, num_queries: int
+    tmp_path: Path, entry: ModelEntry, rows: Rows, normalize: bool, count: int, num_queries: int
 ) -> None:
     some = rows(count)
-    with Writer.create(tmp_path / "i", entry.model_copy(update={"normalise": normalise})) as writer:
+    with Writer.create(tmp_path / "i", entry.model_copy(update={"normalize": normalize})) as writer:
         for start in range(0, count, 1400):
             writer.add(some[start : start + 1400])
         gone = set(range(5, count, 7))
         writer.remove(gone)
     index = Index.open(tmp_path / "i")
     queries = matrix(rows(num_queries, first=10**6)) * 3
-    found = index.search(queries, k=6)
+    result = index.search(queries, k=6)
     ids = [i for i in range(1, count + 1) if i not in gone]
     vectors = matrix(some)[np.array(ids) - 1]
     some_queries = slice(None, None, max(1, num_queries // 40))
-    expected = nearest_by_hand(queries[some_queries], vectors, ids, 6, normalise)
-    assert found.ids[some_queries].tolist() == expected
-    assert (np.diff(found.similarities, axis=1) <= 0).all()
+    expected = nearest_by_hand(queries[some_queries], vectors, ids, 6, normalize)
+    assert result.ids[some_queries].tolist() == expected
+    assert (np.diff(result.similarities, axis=1) <= 0).all()
 
     odd = [i for i in ids if i % 2]
-    found = index.search(queries[:2], k=6, filter=odd)
-    expected = nearest_by_hand(queries[:2], matrix(some)[np.array(odd) - 1], odd, 6, normalise)
-    assert found.ids.tolist() == expected
+    result = index.search(queries[:2], k=6, filter=odd)
+    expected = nearest_by_hand(queries[:2], matrix(some)[np.array(odd) - 1], odd, 6, normalize)
+    assert result.ids.tolist() == expected
 
 
-def test_fewer_pictures_than_asked_for(tmp_path: Path, entry: ModelEntry, rows: Rows) -> None:
+def test_fewer_images_than_request_for(tmp_path: Path, entry: ModelEntry, rows: Rows) -> None:
     with Writer.create(tmp_path / "i", entry) as writer:
         assert (
             Index.open(tmp_path / "i").search(matrix(rows(2)), k=3).ids.tolist() == [[-1] * 3] * 2
         )
         writer.add(rows(2))
-    found = Index.open(tmp_path / "i").search(matrix(rows(2)), k=3)
-    assert found.ids.tolist() == [[1, 2, -1], [2, 1, -1]]
-    assert found.similarities[0, 0] == pytest.approx(1)
+    result = Index.open(tmp_path / "i").search(matrix(rows(2)), k=3)
+    assert result.ids.tolist() == [[1, 2, -1], [2, 1, -1]]
+    assert result.similarities[0, 0] == pytest.approx(1)
 
 
-def test_facts_and_thumbnails_follow_their_picture(
+def test_metadata_and_thumbnails_follow_their_image(
     tmp_path: Path, entry: ModelEntry, rows: Rows
 ) -> None:
     path = tmp_path / "i"
@@ -91,34 +91,34 @@ def test_facts_and_thumbnails_follow_their_picture(
     assert len(index) == 37
     assert index.ids.tolist() == [i for i in range(1, 41) if i not in (3, 4, 5)]
     for id in index.ids.tolist():
-        picture = index.picture(id)
-        assert (picture.id, picture.path, picture.label) == (
+        image = index.image(id)
+        assert (image.id, image.path, image.label) == (
             id,
-            some[id - 1].facts.path,
-            some[id - 1].facts.label,
+            some[id - 1].metadata.path,
+            some[id - 1].metadata.label,
         )
         assert index.thumbnail(id) == some[id - 1].thumbnail
         assert index.vectors([id])[0].tolist() == some[id - 1].vector.tolist()
     assert dict(index.every())[7].path == "/p6.jpg"
     assert index.where(label="label 1").tolist() == [
-        i for i in index.ids.tolist() if some[i - 1].facts.label == "label 1"
+        i for i in index.ids.tolist() if some[i - 1].metadata.label == "label 1"
     ]
     assert sum(index.labels.values()) == sum(i % 2 == 0 for i in index.ids.tolist())
-    with pytest.raises(ValueError, match="no picture with the id 3"):
-        index.picture(3)
+    with pytest.raises(ValueError, match="no image with the id 3"):
+        index.image(3)
     assert verify(path) == []
 
 
-def test_a_changed_picture_keeps_its_id(tmp_path: Path, entry: ModelEntry, rows: Rows) -> None:
+def test_a_changed_image_keeps_its_id(tmp_path: Path, entry: ModelEntry, rows: Rows) -> None:
     path = tmp_path / "i"
     with Writer.create(path, entry) as writer:
         writer.add(rows(10))
         new = rows(1, first=500)[0]
-        assert writer.add([NewPicture(new.facts, new.vector, new.thumbnail, id=4)]) == [4]
+        assert writer.add([NewImage(new.metadata, new.vector, new.thumbnail, id=4)]) == [4]
         assert writer.add(rows(1, first=600)) == [11]
     index = Index.open(path)
     assert len(index) == 11
-    assert index.picture(4).path == "/p500.jpg"
+    assert index.image(4).path == "/p500.jpg"
     assert index.search(new.vector, k=1).ids.tolist() == [[4]]
     assert verify(path) == []
 
@@ -163,7 +163,7 @@ def test_folders_that_are_no_index_are_refused(tmp_path: Path, entry: ModelEntry
         pass
 
 
-def test_a_flipped_byte_anywhere_is_found(tmp_path: Path, entry: ModelEntry, rows: Rows) -> None:
+def test_a_flipped_byte_anywhere_is_result(tmp_path: Path, entry: ModelEntry, rows: Rows) -> None:
     path = tmp_path / "i"
     with Writer.create(path, entry) as writer:
         writer.add(rows(6))
@@ -190,7 +190,7 @@ def test_bad_queries_are_refused(
     with Writer.create(tmp_path / "i", entry) as writer:
         writer.add(rows(3))
     index = Index.open(tmp_path / "i")
-    with pytest.raises(ValueError, match="finite"):
+    with pytest.raises(ValueError, match="hold NaN or infinity"):
         index.search(np.full((1, 8), value, dtype=np.float32))
     with pytest.raises(ValueError, match="8 numbers, got 7"):
         index.search(np.zeros((1, 7), dtype=np.float32))
@@ -211,8 +211,8 @@ for word in sys.argv[1:]:
     with next(path.rglob(path.name)).open("r+b") as file:
         file.truncate(200)
     try:
-        found = index.search(np.ones((1, 8), dtype=np.float32), k=900)
-        told = [(index.picture(int(id)), index.thumbnail(int(id))) for id in found.ids[0]]
+        result = index.search(np.ones((1, 8), dtype=np.float32), k=900)
+        message = [(index.image(int(id)), index.thumbnail(int(id))) for id in result.ids[0]]
         index.vectors(), list(index.every())
         print("as it was")
     except ValueError as error:
@@ -223,16 +223,16 @@ for word in sys.argv[1:]:
 def test_a_file_cut_while_it_is_open_is_an_error_not_the_end(
     tmp_path: Path, entry: ModelEntry, rows: Rows
 ) -> None:
-    names = ["vectors.npy", "rows.npy", "pictures.jsonl", "thumbnails.bin"]
+    names = ["vectors.npy", "rows.npy", "images.jsonl", "thumbnails.bin"]
     for name in names:
         with Writer.create(tmp_path / name, entry) as writer:
             writer.add(rows(1000))
     words = [sys.executable, "-c", CUTTING, *(str(tmp_path / name) for name in names)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    for name, told in zip(names, done.stdout.splitlines(), strict=True):
+    for name, message in zip(names, done.stdout.splitlines(), strict=True):
         held = name == "rows.npy"  # in memory
-        assert told == "as it was" if held else f"{name} is damaged" in told
+        assert message == "as it was" if held else f"{name} is damaged" in message
         with pytest.raises(ValueError, match=f"{name} is damaged"):
             list(Index.open(tmp_path / name).every()), Index.open(tmp_path / name).thumbnail(900)
 
@@ -240,14 +240,14 @@ def test_a_file_cut_while_it_is_open_is_an_error_not_the_end(
 def everything(path: Path) -> tuple[object, ...]:
     """What a reader gets of an index."""
     index = Index.open(path)
-    found = index.search(np.eye(8, dtype=np.float32), k=4)
+    result = index.search(np.eye(8, dtype=np.float32), k=4)
     ids = index.ids.tolist()
-    told = [index.thumbnail(id) for id in ids], list(index.every())
-    return found.ids.tolist(), found.similarities.tolist(), *told
+    message = [index.thumbnail(id) for id in ids], list(index.every())
+    return result.ids.tolist(), result.similarities.tolist(), *message
 
 
-@pytest.mark.parametrize("name", ["vectors.npy", "rows.npy", "pictures.jsonl", "thumbnails.bin"])
-def test_no_flipped_bit_is_found_as_another_picture(
+@pytest.mark.parametrize("name", ["vectors.npy", "rows.npy", "images.jsonl", "thumbnails.bin"])
+def test_no_flipped_bit_is_result_as_another_image(
     tmp_path: Path, entry: ModelEntry, rows: Rows, name: str
 ) -> None:
     path = tmp_path / "i"
@@ -276,7 +276,7 @@ def test_an_index_that_was_stopped_at_its_very_first_file_is_begun_again(
 
 @pytest.mark.parametrize("content", [b"", b"x", b"\x93NUMPY\x01\x00"])
 @pytest.mark.parametrize("name", ["vectors.npy", "rows.npy"])
-def test_files_that_are_no_arrays_are_told(
+def test_files_that_are_no_arrays_are_message(
     tmp_path: Path, entry: ModelEntry, rows: Rows, name: str, content: bytes
 ) -> None:
     with Writer.create(tmp_path / "i", entry) as writer:
@@ -284,6 +284,38 @@ def test_files_that_are_no_arrays_are_told(
     next(tmp_path.rglob(name)).write_bytes(content)
     with pytest.raises(ValueError, match=f"{name} is damaged"):
         Index.open(tmp_path / "i")
+
+
+@pytest.mark.parametrize("error", [OSError(24, "Too many open files"), MemoryError("no room")])
+def test_what_befalls_a_reader_is_not_called_damage(
+    tmp_path: Path,
+    entry: ModelEntry,
+    rows: Rows,
+    error: Exception,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with Writer.create(tmp_path / "i", entry) as writer:
+        writer.add(rows(5))
+
+    def fails(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(np, "load", fails)
+    with pytest.raises(type(error), match=str(error.args[-1])):
+        Index.open(tmp_path / "i")
+
+
+def test_damage_names_its_cause(tmp_path: Path, entry: ModelEntry, rows: Rows) -> None:
+    with Writer.create(tmp_path / "i", entry) as writer:
+        writer.add(rows(5))
+    (file,) = tmp_path.rglob("vectors.npy")
+    content = file.read_bytes()
+    for wrong in (b"", content[:200], content.replace(b"shape", b"sh(pe"), b"PK" + content):
+        file.write_bytes(wrong)
+        with pytest.raises(
+            DamagedError, match=r"vectors.npy is damaged: it holds no array \(\w+: "
+        ):
+            Index.open(tmp_path / "i")
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
@@ -301,7 +333,7 @@ def test_vectors_that_are_no_place_are_refused_at_the_door(
         assert len(writer.index()) == 0
 
 
-def test_verify_names_pictures_whose_vector_is_no_place(
+def test_verify_names_images_whose_vector_is_no_place(
     tmp_path: Path, entry: ModelEntry, rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     some = rows(4)
@@ -309,5 +341,5 @@ def test_verify_names_pictures_whose_vector_is_no_place(
     with Writer.create(tmp_path / "i", entry) as writer:
         monkeypatch.setattr(writers, "require_places", lambda *_: None)
         writer.add(some)
-    (told,) = verify(tmp_path / "i")
-    assert "/p2.jpg" in told
+    (message,) = verify(tmp_path / "i")
+    assert "/p2.jpg" in message

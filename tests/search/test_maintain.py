@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from unseen.experiment.trained import Trained
+from unseen.runs.trained_run import Trained
 from unseen.search import embedding
 from unseen.search import ingest as ingesting
 from unseen.search import manifest as manifests
@@ -24,14 +24,14 @@ from unseen.search.writer import Writer
 
 
 @pytest.fixture
-def photos(tmp_path: Path, pictures: Path) -> Path:
-    shutil.copytree(pictures, tmp_path / "photos")
+def photos(tmp_path: Path, images: Path) -> Path:
+    shutil.copytree(images, tmp_path / "photos")
     return tmp_path / "photos"
 
 
 @pytest.fixture
 def index(tmp_path: Path, model: Trained, photos: Path) -> Path:
-    """Two segments, of classes 0 to 2 and 3 to 5; of the first one a picture was removed."""
+    """Two segments, of classes 0 to 2 and 3 to 5; of the first one an image was removed."""
     path = tmp_path / "my.index"
     with Writer.create(path, model_entry(model)) as writer:
         for some in ((0, 1, 2), (3, 4, 5)):
@@ -42,7 +42,7 @@ def index(tmp_path: Path, model: Trained, photos: Path) -> Path:
 
 
 def known(path: Path) -> dict[str, int]:
-    return {facts.path: id for id, facts in Index.open(path).every()}
+    return {metadata.path: id for id, metadata in Index.open(path).every()}
 
 
 class Counted:
@@ -59,7 +59,7 @@ class Counted:
             return prepare(model, wanted, thumbnails)
 
         monkeypatch.setattr(embedding, "_prepared", counting)
-        monkeypatch.setattr(embedding, "_TOGETHER", 1)
+        monkeypatch.setattr(embedding, "_GROUP", 1)
         for name in ("BATCH", "COMMIT"):
             monkeypatch.setattr(ingesting, name, 2)
 
@@ -195,7 +195,7 @@ def test_repair_keeps_what_is_whole_and_embeds_the_rest_again(
     wanted = vectors[np.argsort([*before.values()])]
     np.testing.assert_allclose(Index.open(index).vectors(ids), wanted, atol=1e-5)
     assert len(again.paths) == (14 if name in ("vectors.npy", "thumbnails.bin") else 0)
-    assert done.kept == 29 - len(again.paths)
+    assert done.intact == 29 - len(again.paths)
     assert verify(index) == []
     assert leftovers(index) == []
 
@@ -207,30 +207,30 @@ def test_repair_without_ids_gives_new_ones_and_says_so(index: Path, damage: Dama
     done = repair(index)
     after = known(index)
     assert set(after) == set(before)  # the removed one stays removed
-    assert any("new ones" in sentence for sentence in done.told)
+    assert any("new ones" in sentence for sentence in done.lost)
     assert {id for path, id in after.items() if id != before[path]} == set(range(31, 45))
     assert verify(index) == []
 
 
 def test_repair_without_paths_says_what_is_lost(index: Path) -> None:
     before = known(index)
-    flipped(first(index) / "pictures.jsonl")
+    flipped(first(index) / "images.jsonl")
     done = repair(index)
     assert len(known(index)) == 28  # a line that does not fit its file is not believed
     assert known(index).items() <= before.items()
-    assert "cannot be read" in done.told[0]
-    (first(index) / "pictures.jsonl").unlink()
+    assert "cannot be read" in done.lost[0]
+    (first(index) / "images.jsonl").unlink()
     done = repair(index)
-    assert "cannot be read" in done.told[0]
+    assert "cannot be read" in done.lost[0]
     assert verify(index) == []
 
 
-def test_repair_never_brings_a_removed_picture_back(index: Path, model: Trained) -> None:
+def test_repair_never_brings_a_removed_image_back(index: Path, model: Trained) -> None:
     before = known(index)
     for file in first(index).glob("dead-*"):
         file.unlink()
     done = repair(index)
-    assert "not known which" in done.told[0]
+    assert "not known which" in done.lost[0]
     assert len(known(index)) == 15
     with Writer.open(index) as writer:  # whoever adds them again finds them under their ids
         ingest(writer, model, [ingesting.Source(Path(path)) for path in before])
@@ -251,8 +251,8 @@ def test_repair_embeds_vectors_again_that_are_no_place(
     nan = np.full(16, np.nan, dtype=np.float32)
     with monkeypatch.context() as patch, Writer.open(index) as writer:
         patch.setattr(writers, "require_places", lambda *_: None)
-        facts = [facts for _, facts in writer.index().every()][:3]
-        writer.add([segments.NewPicture(f, nan, b"", before[f.path]) for f in facts])
+        metadata = [metadata for _, metadata in writer.index().every()][:3]
+        writer.add([segments.NewImage(f, nan, b"", before[f.path]) for f in metadata])
     assert len(verify(index)) == 3
     again = Counted(monkeypatch)
     repair(index)
@@ -276,7 +276,7 @@ def test_a_stopped_repair_goes_on(index: Path, monkeypatch: pytest.MonkeyPatch) 
     assert verify(index) == []
 
 
-def test_a_picture_that_the_network_cannot_place_is_left_out_and_named(
+def test_a_image_that_the_network_cannot_place_is_left_out_and_named(
     tmp_path: Path, model: Trained, photos: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     vectors = Trained.vectors
@@ -293,13 +293,8 @@ def test_a_picture_that_the_network_cannot_place_is_left_out_and_named(
     assert "0.png (its vector" in done.unreadable[0]
 
 
-def test_an_index_of_version_0_1_is_read_and_written_as_before(index: Path) -> None:
-    """It had no identity, no copy of its manifest, and remembered no vanished pictures."""
-    old = manifests.read(index).model_copy(update={"identity": "", "vanished": None})
-    manifests.write(index, old)
+def test_a_manifest_without_its_copy_is_damaged_and_repaired(index: Path) -> None:
     (index / manifests.COPY).unlink()
-    assert b"identity" not in (index / manifests.NAME).read_bytes()
+    assert "manifest.copy.json is damaged" in verify(index)[0]
+    repair(index)
     assert verify(index) == []
-    with Writer.open(index) as writer:
-        writer.remove([3])
-    assert len(Index.open(index)) == 28

@@ -1,4 +1,4 @@
-"""Post-processing against slow loops over pictures and sets."""
+"""Post-processing against slow loops over images and sets."""
 
 import math
 
@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from unseen.search.refine import augmented, expanded, neighbours, reranked, whitening
+from unseen.search.refine import augmented, expanded, neighbors, reranked, whitening
 from unseen.search.refine_scores import reranked_scores
 
 
@@ -36,8 +36,8 @@ def test_whitening_gives_equal_variances() -> None:
 
 def test_expansion_and_augmentation_by_a_loop() -> None:
     x = unit(25)
-    sim, found = neighbours(x, 4)
-    made, every = expanded(x, x[found], sim, power=2.0), augmented(x, 4, power=2.0)
+    sim, result = neighbors(x, 4)
+    made, every = expanded(x, x[result], sim, power=2.0), augmented(x, 4, power=2.0)
     for i in range(25):
         others = sorted((j for j in range(25) if j != i), key=lambda j: -float(x[i] @ x[j]))[:4]
         total = x[i].clone()
@@ -88,8 +88,8 @@ def reranked_slowly(x: Tensor, k1: int, k2: int, original: float) -> list[list[i
 @pytest.mark.parametrize("seed", [0, 1])
 def test_reranking_by_loops_over_sets(k1: int, k2: int, seed: int) -> None:
     x = unit(40, seed=seed)
-    _, found = neighbours(x, 39)
-    made = reranked(x, found, k1, k2, 0.3)
+    _, result = neighbors(x, 39)
+    made = reranked(x, result, k1, k2, 0.3)
     slow = reranked_slowly(x, k1, k2, 0.3)
     same = [row.tolist()[:15] == other[:15] for row, other in zip(made, slow, strict=True)]
     assert np.mean(same) > 0.9  # lists may differ where distances are equal
@@ -98,10 +98,10 @@ def test_reranking_by_loops_over_sets(k1: int, k2: int, seed: int) -> None:
 
 def test_reranking_helps_on_clouds_that_touch() -> None:
     generator = torch.Generator().manual_seed(0)
-    centres = torch.randn(20, 8, generator=generator)
+    centers = torch.randn(20, 8, generator=generator)
     labels = torch.arange(20).repeat_interleave(12)
     x = torch.nn.functional.normalize(
-        centres[labels] + 0.9 * torch.randn(240, 8, generator=generator)
+        centers[labels] + 0.9 * torch.randn(240, 8, generator=generator)
     )
     plain = (x @ x.T).fill_diagonal_(-2).topk(11).indices
     before = float((labels[plain] == labels[:, None]).float().mean())
@@ -112,6 +112,6 @@ def test_reranking_helps_on_clouds_that_touch() -> None:
 def test_bad_values_are_refused() -> None:
     x = unit(10)
     with pytest.raises(ValueError, match="k2"):
-        reranked(x, neighbours(x, 5)[1], k1=3, k2=4)
+        reranked(x, neighbors(x, 5)[1], k1=3, k2=4)
     with pytest.raises(ValueError, match="original"):
-        reranked(x, neighbours(x, 5)[1], k1=3, k2=2, original=2)
+        reranked(x, neighbors(x, 5)[1], k1=3, k2=2, original=2)

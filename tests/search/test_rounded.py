@@ -10,13 +10,13 @@ from tests.faults.injection import flip
 from tests.search.test_index import matrix, nearest_by_hand
 from unseen.search import maintain
 from unseen.search.index import Index
-from unseen.search.info import describe, estimated_recall
+from unseen.search.index_info import describe, estimated_recall
 from unseen.search.manifest import ModelEntry
-from unseen.search.segment import NewPicture
+from unseen.search.segment import NewImage
 from unseen.search.verify import verify
 from unseen.search.writer import Writer
 
-Rows = Callable[..., list[NewPicture]]
+Rows = Callable[..., list[NewImage]]
 SIZE = 32
 
 
@@ -42,16 +42,16 @@ def test_the_nearest_are_those_of_what_is_left(
     assert (np.linalg.norm(kept.astype(np.float64) - given, axis=1) <= rest).all()
     assert rest.max() < 0.02
     queries = matrix(rows(20, first=10**6, size=SIZE))
-    found = index.search(queries, k=6)
-    assert 0 < found.compared_twice < 0.2
-    assert found.ids.tolist() == nearest_by_hand(queries, kept, index.ids.tolist(), 6, True)
-    true = np.einsum("qd,qkd->qk", queries.astype(np.float64), matrix(some)[found.ids - 1])
-    assert (np.abs(true - found.similarities) <= rest.max() + 1e-6).all()
+    result = index.search(queries, k=6)
+    assert 0 < result.compared_twice < 0.2
+    assert result.ids.tolist() == nearest_by_hand(queries, kept, index.ids.tolist(), 6, True)
+    true = np.einsum("qd,qkd->qk", queries.astype(np.float64), matrix(some)[result.ids - 1])
+    assert (np.abs(true - result.similarities) <= rest.max() + 1e-6).all()
     within = index.search(queries, k=2, filter=[7, 9, 10]).ids
     assert set(within.ravel().tolist()) <= {7, 9, 10}
 
 
-def test_told_in_numbers(tmp_path: Path, rounded: ModelEntry, rows: Rows) -> None:
+def test_message_in_numbers(tmp_path: Path, rounded: ModelEntry, rows: Rows) -> None:
     """Bytes, the bound, and an estimate of the recall that agrees with the one of the originals."""
     some = rows(2000, size=SIZE)
     for precision in ("float32", "int8"):
@@ -59,12 +59,12 @@ def test_told_in_numbers(tmp_path: Path, rounded: ModelEntry, rows: Rows) -> Non
             writer.add(some)
     floats, index = (Index.open(tmp_path / name) for name in ("float32", "int8"))
     known, whole = describe(index), describe(floats)
-    assert (known.precision, known.pictures, known.labels, known.segments) == ("int8", 2000, 3, 1)
+    assert (known.precision, known.images, known.labels, known.segments) == ("int8", 2000, 3, 1)
     assert known.num_bytes["vectors"] == 2000 * (SIZE + 8) + 2 * 128
     assert whole.num_bytes["vectors"] == 2000 * 4 * SIZE + 128
     assert (whole.recall, whole.largest_error) == (None, 0)
-    asked = np.arange(1, 2000, 8)
-    lists = [i.search(i.vectors(asked), 11).ids[:, 1:] for i in (floats, index)]
+    request = np.arange(1, 2000, 8)
+    lists = [i.search(i.vectors(request), 11).ids[:, 1:] for i in (floats, index)]
     truly = (lists[0][:, :, None] == lists[1][:, None]).any(axis=2).mean()
     assert known.recall is not None
     assert 0.9 < known.recall < 1
@@ -84,7 +84,7 @@ def test_a_row_put_in_again_keeps_its_error(
         before = writer.index()
         assert maintain.relabel(writer, [3, 4], "new") == 2
     index = Index.open(tmp_path / "i")
-    assert [index.picture(id).label for id in (3, 4)] == ["new", "new"]
+    assert [index.image(id).label for id in (3, 4)] == ["new", "new"]
     np.testing.assert_array_equal(index.vectors([3, 4]), before.vectors([3, 4]))
     assert index.row(3).rest >= before.row(3).rest > 0
     assert index.row(3).rest < 1.01 * before.row(3).rest
@@ -104,7 +104,7 @@ def test_damage_is_noticed(tmp_path: Path, rounded: ModelEntry, rows: Rows, name
 
 
 def test_raw_vectors_are_refused(tmp_path: Path, entry: ModelEntry) -> None:
-    raw = entry.model_copy(update={"normalise": False})
+    raw = entry.model_copy(update={"normalize": False})
     with (
         pytest.raises(ValueError, match="unit vectors"),
         Writer.create(tmp_path / "i", raw, precision="int8"),

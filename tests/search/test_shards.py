@@ -16,25 +16,25 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from unseen import addresses
-from unseen.experiment.engines import Local, Ray
-from unseen.experiment.trained import Trained
+from unseen.core import uris
+from unseen.runs.job_engines import Local, Ray
+from unseen.runs.trained_run import Trained
 from unseen.search import shards
+from unseen.search.image_sources import find
 from unseen.search.index import Index
 from unseen.search.ingest import ingest, model_entry
 from unseen.search.shards import begin, complete, embedded_by
-from unseen.search.sources import find
 from unseen.search.writer import Writer
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def photos(pictures: Path, tmp_path: Path) -> Path:
-    """Thirty pictures, one of them broken."""
+def photos(images: Path, tmp_path: Path) -> Path:
+    """Thirty images, one of them broken."""
     root = tmp_path / "photos"
-    shutil.copytree(pictures, root)
-    (root / "class 2" / "1.png").write_bytes(b"no picture")
+    shutil.copytree(images, root)
+    (root / "class 2" / "1.png").write_bytes(b"no image")
     return root
 
 
@@ -43,7 +43,7 @@ def digests(out: Path) -> dict[str, str]:
 
 
 def table(place: Any) -> Any:
-    from unseen.data.pictures.table_file import read_arrow
+    from unseen.data.images.table_file import read_arrow
 
     return read_arrow(place)
 
@@ -56,15 +56,15 @@ def test_shards_hold_what_embed_gives(model: Trained, photos: Path, tmp_path: Pa
     lost = complete(job, out, Local(), None, lambda done, total: seen.append(done))
     assert seen == [8, 16, 24, 30]
     broken = str(photos / "class 2" / "1.png")
-    assert lost == [(11, broken, "not a picture")]
+    assert lost == [(11, broken, "not an image")]
     assert table(out / "unreadable.parquet").to_pylist() == [
-        {"id": 11, "path": broken, "reason": "not a picture"}
+        {"id": 11, "path": broken, "reason": "not an image"}
     ]
     rows = [r for shard in range(4) for r in table(out / f"shard-0000{shard}.parquet").to_pylist()]
     assert [row["id"] for row in rows] == [i for i in range(30) if i != 11]
     good = [sources[row["id"]] for row in rows]
     assert [(row["path"], row["label"]) for row in rows] == [(str(s.path), s.label) for s in good]
-    expected = model.embed([source.picture for source in good]).numpy()
+    expected = model.embed([source.image for source in good]).numpy()
     assert np.array([row["vector"] for row in rows]) == pytest.approx(expected, abs=1e-6)
     kind = table(out / "shard-00000.parquet").schema.field("vector").type
     assert str(kind) == "fixed_size_list<element: float>[16]"
@@ -82,16 +82,17 @@ def test_a_stopped_job_goes_on_and_another_is_refused(
     complete(begin(model, sources, out), out, Local(), None)
     assert digests(out) == whole
     assert (out / "shard-00000.parquet").stat().st_mtime_ns == before
-    with pytest.raises(ValueError, match="of another model or of other pictures"):
+    with pytest.raises(ValueError, match="of another model or of other images"):
         begin(model, sources[1:], out)
 
 
+@pytest.mark.usefixtures("memory_uris")
 def test_shards_at_an_address(model: Trained, photos: Path, tmp_path: Path) -> None:
     sources = find([photos])
     for out in (tmp_path / "vectors", "memory://vectors"):
         complete(begin(model, sources, out, batch=4, shard=16), out, Local(), None)
     for name, digest in digests(tmp_path / "vectors").items():
-        content = addresses.read(f"memory://vectors/{name}")
+        content = uris.read(f"memory://vectors/{name}")
         assert hashlib.sha256(content).hexdigest() == digest
 
 
@@ -118,7 +119,7 @@ def test_an_index_by_shards_is_the_index(model: Trained, photos: Path, tmp_path:
         with Writer.create(tmp_path / name, model_entry(model)) as writer:
             done = ingest(writer, model, sources, embed=embed)
         assert done.added == 29
-        assert [line.split(" (")[1] for line in done.unreadable] == ["not a picture)"]
+        assert [line.split(" (")[1] for line in done.unreadable] == ["not an image)"]
     plain, shared = Index.open(tmp_path / "plain"), Index.open(tmp_path / "shared")
     assert list(plain.every()) == list(shared.every())
     ids = plain.ids.tolist()
@@ -129,13 +130,13 @@ def test_an_index_by_shards_is_the_index(model: Trained, photos: Path, tmp_path:
 
 def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ValueError, match=r"--engine ray needs ray: .*cluster"):
+    with pytest.raises(ValueError, match=r"--ray needs ray: .*cluster"):
         list(Ray().run(lambda: lambda shard: shard, [1]))
 
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Six hundred pictures in class folders, two of them broken."""
+    """Six hundred images in class folders, two of them broken."""
     root = tmp_path_factory.mktemp("many")
     noise = np.random.default_rng(0).integers(0, 255, (600, 24, 24, 3), dtype=np.uint8)
     for row, pixels in enumerate(noise):
@@ -151,7 +152,7 @@ def command(run: Path, many: Path, out: Path) -> list[str]:
     return [sys.executable, "-m", "unseen", *words]
 
 
-ON_RAY = ["--engine", "ray", "--workers", "2"]
+ON_RAY = ["--ray", "start", "--workers", "2"]
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +184,6 @@ def family(pid: int) -> Iterator[tuple[int, str]]:
 def test_whoever_is_killed_nothing_is_lost_or_there_twice(
     victim: str, run: Path, many: Path, tmp_path: Path, expected: dict[str, str]
 ) -> None:
-    pytest.importorskip("ray")
     out = tmp_path / "vectors"
     begin(Trained.open(run), find([many]), out, batch=8, shard=8)
     words = [*command(run, many, out), *ON_RAY]
@@ -196,10 +196,10 @@ def test_whoever_is_killed_nothing_is_lost_or_there_twice(
             os.kill(started.pid if victim == "driver" else mine[0], signal.SIGKILL)
             break
         time.sleep(0.02)
-    told = started.communicate(timeout=600)[0].decode()
+    message = started.communicate(timeout=600)[0].decode()
     made = len(list(out.glob("shard-*")))
     if victim in ("nobody", "worker"):
-        assert (started.returncode, made) == (0, 75), told
+        assert (started.returncode, made) == (0, 75), message
     else:
         assert started.returncode != 0
         assert made < 75, "it was killed in the middle"
@@ -210,11 +210,17 @@ def test_whoever_is_killed_nothing_is_lost_or_there_twice(
 
 @pytest.mark.slow
 def test_features_and_indexes_on_ray(run: Path, many: Path, tmp_path: Path) -> None:
-    pytest.importorskip("ray")
     for name, engine in (("plain", []), ("shared", ON_RAY)):
         for words in (
             ["index", "build", str(run), str(many), "--out", str(tmp_path / name)],
-            ["features", str(many), "--out", str(tmp_path / f"{name}.npz"), "picture_size=32"],
+            [
+                "data",
+                "features",
+                str(many),
+                "--out",
+                str(tmp_path / f"{name}.npz"),
+                "image_size=32",
+            ],
         ):
             subprocess.run([sys.executable, "-m", "unseen", *words, *engine], cwd=ROOT, check=True)
     plain, shared = (np.load(tmp_path / f"{name}.npz") for name in ("plain", "shared"))

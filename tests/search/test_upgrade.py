@@ -1,8 +1,9 @@
-"""A new model for an index: maps that are right, mapped vectors that are marked, nothing lost."""
+"""A new model for an index: right maps, marked vectors, nothing lost."""
 
 import os
 import shutil
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,18 +12,19 @@ import pytest
 import torch
 
 from tests.faults import injection
-from unseen.cli import main
-from unseen.evaluation.calibrate import Calibration
-from unseen.experiment.trained import Trained
+from unseen.cli import index_upgrade, main
+from unseen.core.statistics import Interval
+from unseen.evaluation.calibration import Calibration
+from unseen.runs.trained_run import Trained
 from unseen.search import ingest as ingesting
 from unseen.search import manifest as manifests
 from unseen.search import upgrade
-from unseen.search.answers import MAPPED, ask, reason
+from unseen.search.answers import COMPATIBLE, ask, reason
+from unseen.search.compatible_embeddings import fit_maps
+from unseen.search.image_sources import find
 from unseen.search.index import Index
 from unseen.search.ingest import ingest, model_entry
 from unseen.search.maintain import rebuild, relabel
-from unseen.search.sources import find
-from unseen.search.space_map import fit_maps
 from unseen.search.verify import verify
 from unseen.search.writer import Writer
 
@@ -36,16 +38,16 @@ def rotation(size: int) -> np.ndarray:
     return np.linalg.qr(np.random.default_rng(9).normal(size=(size, size)))[0].astype(np.float32)
 
 
-def test_a_rotation_is_found_again_by_every_map() -> None:
+def test_a_rotation_is_result_again_by_every_map() -> None:
     turn, old = rotation(6), unit(400, 6, 0)
-    maps = fit_maps(old, old @ turn, normalise=True)
+    maps = fit_maps(old, old @ turn, normalize=True)
     assert [each.kind for each in maps] == ["orthogonal", "linear", "mlp"]
-    asked = unit(20, 6, 1)
+    fresh = unit(20, 6, 1)
     for each, most in zip(maps, (1e-5, 1e-3, 0.02), strict=True):
-        made = each(asked)
+        made = each(fresh)
         for row in range(20):  # one by one, in float64
             expected = [
-                sum(float(asked[row, i]) * float(turn[i, j]) for i in range(6)) for j in range(6)
+                sum(float(fresh[row, i]) * float(turn[i, j]) for i in range(6)) for j in range(6)
             ]
             assert np.abs(made[row] - expected).max() < most, each.kind
 
@@ -53,11 +55,11 @@ def test_a_rotation_is_found_again_by_every_map() -> None:
 def test_maps_of_two_sizes_and_of_what_is_not_linear() -> None:
     old = np.random.default_rng(0).normal(size=(800, 5)).astype(np.float32)
     new = np.stack([old[:, 0] + 3, old[:, 1] * 2, np.abs(old[:, 2])], axis=1)
-    rotated, linear, mlp = fit_maps(old, new, normalise=False)
-    asked = np.random.default_rng(1).normal(size=(200, 5)).astype(np.float32)
-    right = np.stack([asked[:, 0] + 3, asked[:, 1] * 2, np.abs(asked[:, 2])], axis=1)
-    error = [float(np.abs(each(asked) - right).mean()) for each in (rotated, linear, mlp)]
-    assert rotated(asked).shape == (200, 3)
+    rotated, linear, mlp = fit_maps(old, new, normalize=False)
+    fresh = np.random.default_rng(1).normal(size=(200, 5)).astype(np.float32)
+    right = np.stack([fresh[:, 0] + 3, fresh[:, 1] * 2, np.abs(fresh[:, 2])], axis=1)
+    error = [float(np.abs(each(fresh) - right).mean()) for each in (rotated, linear, mlp)]
+    assert rotated(fresh).shape == (200, 3)
     assert error[2] < error[1] < error[0]
 
 
@@ -66,19 +68,19 @@ def test_regression_reaches_as_far_from_the_mean_as_new_vectors_do() -> None:
     draw = np.random.default_rng(0)
     old = draw.normal(size=(2000, 4)).astype(np.float32)
     new = (old @ rotation(4) + 0.75 * draw.normal(size=(2000, 4)) + 5).astype(np.float32)
-    linear = fit_maps(old, new, normalise=False)[1]
-    asked = draw.normal(size=(300, 4)).astype(np.float32)
-    found = linear(asked) - 5
-    expected = 1.25 * (asked @ rotation(4))
-    assert np.abs(found - expected).max() < 0.3
-    lengths = [np.linalg.norm(found), np.linalg.norm(expected)]
+    linear = fit_maps(old, new, normalize=False)[1]
+    fresh = draw.normal(size=(300, 4)).astype(np.float32)
+    result = linear(fresh) - 5
+    expected = 1.25 * (fresh @ rotation(4))
+    assert np.abs(result - expected).max() < 0.3
+    lengths = [np.linalg.norm(result), np.linalg.norm(expected)]
     assert lengths[0] / lengths[1] == pytest.approx(1, abs=0.04)
 
 
-def test_maps_of_very_few_pictures_are_refused_in_a_line() -> None:
-    with pytest.raises(ValueError, match=r"fitted on 11 pictures or more .*got 10: `unseen index"):
-        fit_maps(unit(10, 6, 0), unit(10, 6, 1), normalise=True)
-    assert len(fit_maps(unit(11, 6, 0), unit(11, 6, 1), normalise=True)) == 3
+def test_maps_of_very_few_images_are_refused_in_a_line() -> None:
+    with pytest.raises(ValueError, match=r"fitted on 11 images or more .*got 10: `unseen index"):
+        fit_maps(unit(10, 6, 0), unit(10, 6, 1), normalize=True)
+    assert len(fit_maps(unit(11, 6, 0), unit(11, 6, 1), normalize=True)) == 3
 
 
 @pytest.fixture(scope="module")
@@ -97,10 +99,10 @@ def newer(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
 
 
 @pytest.fixture
-def index(tmp_path: Path, model: Trained, pictures: Path) -> Path:
-    shutil.copytree(pictures, tmp_path / "pictures")
+def index(tmp_path: Path, model: Trained, images: Path) -> Path:
+    shutil.copytree(images, tmp_path / "images")
     with Writer.create(tmp_path / "i", model_entry(model)) as writer:
-        ingest(writer, model, find([tmp_path / "pictures"]))
+        ingest(writer, model, find([tmp_path / "images"]))
         writer.remove([2])
     return tmp_path / "i"
 
@@ -112,7 +114,7 @@ def test_mapped_vectors_answer_are_marked_and_replaced(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A stop, a relabelled and a removed picture in between: the end is that of a rebuild."""
+    """A stop, a relabelled and a removed image in between: the end is that of a rebuild."""
     shutil.copytree(index, tmp_path / "rebuilt")
     before = list(Index.open(index).every())
     monkeypatch.setattr(upgrade, "PORTION", 8)
@@ -131,29 +133,29 @@ def test_mapped_vectors_answer_are_marked_and_replaced(
     )
     with pytest.raises((KeyboardInterrupt, SystemExit)):
         main.run()
-    told = capsys.readouterr().out
-    assert "new -> mapped (orthogonal)" in told
-    assert "answers with 29 mapped vectors" in told
+    message = capsys.readouterr().out
+    assert "new -> compatible (orthogonal)" in message
+    assert "answers with 29 compatible vectors" in message
 
     half = Index.open(index)
-    assert upgrade.num_mapped(half) == 21
+    assert upgrade.num_compatible(half) == 21
     assert sorted(half.ids.tolist()) == [id for id, _ in before]
     assert verify(index) == []
-    queries = newer.embed([facts.path for _, facts in before])
+    queries = newer.embed([metadata.path for _, metadata in before])
     for (id, _), answer in zip(before, ask(half, queries, k=3), strict=True):
-        assert answer.hits[0].id == id  # mapped and new ones side by side
+        assert answer.hits[0].id == id  # compatible and new ones side by side
         assert answer.hits[0].similarity > 0.99
-        assert (answer.hits[0].verdict == MAPPED) == half.picture(id).mapped
+        assert (answer.hits[0].conclusion == COMPATIBLE) == half.image(id).compatible
     with Writer.open(index) as writer:
         relabel(writer, [29], "other")
         writer.remove([30])
-    assert Index.open(index).picture(29).mapped
+    assert Index.open(index).image(29).compatible
 
     main_again = pytest.raises(SystemExit)
     with main_again as ended:
         main.run()
     assert not ended.value.code
-    assert "embedded 20 pictures; 0 vectors stay mapped" in capsys.readouterr().out
+    assert "embedded 20 images; 0 vectors stay compatible" in capsys.readouterr().out
     with Writer.open(tmp_path / "rebuilt") as writer:
         relabel(writer, [29], "other")
         writer.remove([30])
@@ -165,19 +167,19 @@ def test_mapped_vectors_answer_are_marked_and_replaced(
     assert [made.thumbnail(id) for id in ids] == [expected.thumbnail(id) for id in ids]
 
 
-def test_of_a_file_that_is_gone_the_mapped_vector_stays(index: Path, model: Trained) -> None:
+def test_of_a_file_that_is_gone_the_compatible_vector_stays(index: Path, model: Trained) -> None:
     with Writer.open(index) as writer:
         first = next(writer.index().every())[1]
-    upgrade.serve_mapped(index, fit_maps(unit(50, 16, 0), unit(50, 16, 0), True)[0], model)
+    upgrade.serve_compatible(index, fit_maps(unit(50, 16, 0), unit(50, 16, 0), True)[0], model)
     Path(first.path).unlink()
-    done = upgrade.embed_mapped(index, model)
+    done = upgrade.embed_again(index, model)
     assert done.changed == 28
     assert len(done.unreadable) == 1
     kept = Index.open(index)
-    assert [facts.path for _, facts in kept.every() if facts.mapped] == [first.path]
+    assert [metadata.path for _, metadata in kept.every() if metadata.compatible] == [first.path]
     hit = ask(kept, kept.vectors([1]), 1, CALIBRATION)[0].hits[0]
-    assert (hit.verdict, hit.probability, hit.matched) == (MAPPED, None, None)
-    assert "mapped" in reason(hit, CALIBRATION)
+    assert (hit.conclusion, hit.probability, hit.matched) == (COMPATIBLE, None, None)
+    assert "older model" in reason(hit, CALIBRATION)
 
 
 CALIBRATION = Calibration(
@@ -194,26 +196,104 @@ def test_twenty_kills_while_embedding_lose_nothing(
     monkeypatch.setattr(ingesting, "COMMIT", 1)
     before = Index.open(index)
     known = dict(before.every())
-    upgrade.serve_mapped(index, fit_maps(unit(50, 16, 0), unit(50, 16, 0), True)[0], model)
-    left = upgrade.num_mapped(Index.open(index))
+    upgrade.serve_compatible(index, fit_maps(unit(50, 16, 0), unit(50, 16, 0), True)[0], model)
+    left = upgrade.num_compatible(Index.open(index))
     assert left == 29
     for turn in range(20):
 
         def killed(turn: int = turn) -> None:
             owner, name = ((os, "replace"), (os, "fsync"), (manifests, "write"))[turn % 3]
             injection.with_death(owner, name, 3 + turn % 5)
-            upgrade.embed_mapped(index, model)
+            upgrade.embed_again(index, model)
 
         assert injection.forked(killed).was_killed
         assert verify(index) == []
         now = Index.open(index)
-        assert {id: replace(facts, mapped=False) for id, facts in now.every()} == known
+        assert {id: replace(metadata, compatible=False) for id, metadata in now.every()} == known
         assert (now.search(now.vectors([1]), k=29).ids > 0).all()
-        assert upgrade.num_mapped(now) <= left
-        left = upgrade.num_mapped(now)
+        assert upgrade.num_compatible(now) <= left
+        left = upgrade.num_compatible(now)
     assert 0 < left < 29  # so the kills came while it was embedding
-    upgrade.embed_mapped(index, model)
+    upgrade.embed_again(index, model)
     made = Index.open(index)
-    assert upgrade.num_mapped(made) == 0
+    assert upgrade.num_compatible(made) == 0
     ids = sorted(known)
     np.testing.assert_allclose(made.vectors(ids), before.vectors(ids), atol=1e-5)
+
+
+@pytest.fixture
+def run_upgrade(
+    index: Path, newer: Trained, model: Trained, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., str]:
+    """`index upgrade` where so much is found; what it said."""
+
+    def ask_for(
+        compatible: float, new: float, *words: str, calibrated: Sequence[Trained] = ()
+    ) -> str:
+        result = {
+            name: upgrade.Result(Interval(recall, 0.0, 1.0), recall)
+            for name, recall in (
+                ("old -> old", 0.6),
+                ("new -> new", new),
+                ("new -> compatible (orthogonal)", compatible),
+                ("new -> half compatible (orthogonal), half new", compatible),
+            )
+        }
+        one = fit_maps(unit(50, 16, 0), unit(50, 16, 0), True)[0]
+        monkeypatch.setattr(upgrade, "fit", lambda *_: upgrade.Fitted(one, result, 50, 20))
+        monkeypatch.setattr(index_upgrade, "reopen", lambda *_: (None, None))
+        known = {trained.folder.path for trained in calibrated}
+        monkeypatch.setattr(
+            index_upgrade,
+            "read_calibration",
+            lambda trained: CALIBRATION if trained.folder.path in known else None,
+        )
+        given = f"unseen index upgrade {index} --run {newer.folder.path}".split()
+        monkeypatch.setattr(sys, "argv", [*given, *words])
+        with pytest.raises(SystemExit) as ended:
+            main.run()
+        return str(ended.value.code or 0)
+
+    return ask_for
+
+
+@pytest.mark.parametrize(("compatible", "new"), [(0.5, 0.7), (0.7, 0.5)])
+def test_an_upgrade_that_makes_answers_worse_stops_before_it_writes(
+    index: Path,
+    run_upgrade: Callable[..., str],
+    compatible: float,
+    new: float,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before = (index / "manifest.json").read_bytes()
+    assert run_upgrade(compatible, new) == "2"
+    message = " ".join(capsys.readouterr().err.split())
+    assert "recall@1 60.0 % -> 50.0 %" in message
+    assert "--force" in message
+    assert (index / "manifest.json").read_bytes() == before
+    assert run_upgrade(compatible, new, "--dry-run") == "0"
+    assert (index / "manifest.json").read_bytes() == before
+    assert run_upgrade(compatible, new, "--force") == "0"
+    assert (index / "manifest.json").read_bytes() != before
+
+
+def test_an_upgrade_to_a_run_without_calibration_stops_before_it_writes(
+    index: Path,
+    run_upgrade: Callable[..., str],
+    model: Trained,
+    newer: Trained,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before = (index / "manifest.json").read_bytes()
+    assert run_upgrade(0.7, 0.7, calibrated=[model]) == "2"
+    message = " ".join(capsys.readouterr().err.split())
+    assert "`unseen calibrate" in message
+    assert "--force" in message
+    assert (index / "manifest.json").read_bytes() == before
+    assert run_upgrade(0.7, 0.7, calibrated=[model, newer]) == "0"
+
+
+def test_an_upgrade_without_calibration_on_either_side_goes_on(
+    run_upgrade: Callable[..., str],
+) -> None:
+    assert run_upgrade(0.7, 0.7) == "0"

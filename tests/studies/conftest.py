@@ -48,7 +48,7 @@ def scenario() -> Callable[..., dict[str, Any]]:
             env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(STUB.parents[2])},
         )
         assert done.returncode == 0, done.stderr[-2000:]
-        told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-        return told | {"errors": done.stderr[-2000:]}
+        message: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return message | {"errors": done.stderr[-2000:]}
 
     return run

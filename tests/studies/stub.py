@@ -17,18 +17,18 @@ from pathlib import Path
 from typing import Any
 
 from unseen.evaluation.evaluate import Score
-from unseen.experiment.run_context import Watch
-from unseen.studies import plan as plans
-from unseen.studies import queue, tables
+from unseen.runs.prepare import Callbacks
+from unseen.studies import run_queue, study_tables
+from unseen.studies import study_file as plans
 from unseen.studies.engine import collect, local_storage
-from unseen.studies.plan import Cell, Plan, Values
 from unseen.studies.results import read
 from unseen.studies.run_files import PerClass
+from unseen.studies.study_file import Plan, PlannedRun, Values
 from unseen.studies.worker import Worker
 from unseen.training.events import Epoch
 from unseen.training.result import Result, Row, write_result
 from unseen.training.run_folder import RunFolder
-from unseen.training.selection import Selection, write_selection
+from unseen.training.selected_weights import Selection, write_selection
 
 CLASSES = 30
 
@@ -47,22 +47,24 @@ def draw(*words: Any) -> float:
     return int(hashlib.sha256(repr(words).encode()).hexdigest()[:8], 16) / 2**32
 
 
-def instant(worker: Worker, cell: Cell, values: Values, folder: RunFolder, watch: Watch) -> None:
+def instant(
+    worker: Worker, planned: PlannedRun, values: Values, folder: RunFolder, callbacks: Callbacks
+) -> None:
     """Leaves what a run leaves; margin is best, contrastive a little worse, triplet bad."""
-    loss = cell.labels.get("loss", "")
+    loss = planned.labels.get("loss", "")
     skill = {"margin": 0.6, "contrastive": 0.57, "triplet": 0.3}.get(loss, 0.5)
     skill += 0.1 * values.get("lr", 0.0) + 0.02 * draw(loss, values["seed"])
     for epoch in range(3):
         value = skill * (epoch + 1) / 3
-        told = Epoch(epoch, 4 * epoch + 4, {"loss": 0.5}, 0.1, 1.0, 90.0, {"recall@1": value})
-        watch.tell(told)
-    selection = Selection(values.get("select", "validation"), "recall@1", epoch=2, value=skill)
+        message = Epoch(epoch, 4 * epoch + 4, {"loss": 0.5}, 0.1, 1.0, 90.0, {"recall@1": value})
+        callbacks.log(message)
+    selection = Selection(values.get("select", "validation"), "recall@1", 2, skill, classes=8)
     write_selection(folder, selection)
-    if cell.stage == "search":
+    if planned.stage == "search":
         return
     sums = [10 * skill + draw(loss, values["seed"], c) for c in range(CLASSES)]
     counts = [10] * CLASSES
-    per_class = PerClass("recall@1", list(range(CLASSES)), sums, counts)
+    per_class = PerClass("recall@1", list(range(CLASSES)), sums, counts, baselines={}, layers={})
     folder.write_json("per_class.json", per_class)
     rows = {"trained": sum(sums) / sum(counts), "untrained": 0.1 + 0.01 * values["seed"]}
     scores = {row: Row({"recall@1": Score(v), "nmi": Score(v / 2)}) for row, v in rows.items()}
@@ -72,11 +74,13 @@ def instant(worker: Worker, cell: Cell, values: Values, folder: RunFolder, watch
 def logged(log: Path, seconds: float) -> Any:
     """The instant run, made slower, with a line in a log when it begins."""
 
-    def run(worker: Worker, cell: Cell, values: Values, folder: RunFolder, watch: Watch) -> None:
+    def run(
+        worker: Worker, planned: PlannedRun, values: Values, folder: RunFolder, callbacks: Callbacks
+    ) -> None:
         with log.open("a") as stream:
-            stream.write(f"{cell.key}\n")
+            stream.write(f"{planned.key}\n")
         time.sleep(seconds)
-        instant(worker, cell, values, folder, watch)
+        instant(worker, planned, values, folder, callbacks)
 
     return run
 
@@ -97,7 +101,7 @@ def fork(plan: Plan, storage: str, out: Path, grace: int = 60) -> int:
 
 
 def finished(out: Path) -> list[str]:
-    states = [json.loads(f.read_text()) for f in out.glob("runs/*/cell.json")]
+    states = [json.loads(f.read_text()) for f in out.glob("runs/*/planned.json")]
     return [s["key"] for s in states if _done(out, s["key"])]
 
 
@@ -140,7 +144,7 @@ def fleet(out: Path, storage: str) -> dict[str, Any]:
     silence. Then the runs of all are collected."""
     plan = small_plan()
     out.mkdir()
-    queue.is_gone = lambda worker: False  # as on another machine
+    run_queue.has_ended = lambda worker: False  # as on another machine
     logs = [out / f"log{i}" for i in range(3)]
     pids = []
     for i, log in enumerate(logs):
@@ -152,7 +156,7 @@ def fleet(out: Path, storage: str) -> dict[str, Any]:
     codes = [os.waitpid(pid, 0)[1] for pid in pids]
     runs = [key for log in logs for key in begun(log)]
     lost = begun(logs[0])
-    stored = queue.Queue(storage, plan.name)
+    stored = run_queue.Queue(storage, plan.name)
     stored.study.set_user_attr("plan", plan.to_toml())
     fetched = collect(plan.name, storage, out / "all")
     return {
@@ -160,7 +164,7 @@ def fleet(out: Path, storage: str) -> dict[str, Any]:
         "lost": lost,
         "begun": runs,
         "fetched": fetched,
-        "table": tables.markdown(read(out / "all")),
+        "table": study_tables.markdown(read(out / "all")),
     }
 
 
@@ -169,7 +173,7 @@ if __name__ == "__main__":
         importlib.import_module(slow)  # Optuna imports them late: once here, not in every fork
     scenario, place, *rest = sys.argv[1:]
     if scenario == "fleet":
-        told = fleet(Path(place), rest[0])
+        message = fleet(Path(place), rest[0])
     else:
-        told = interrupted(Path(place), int(rest[0]), *rest[1:])
-    print(json.dumps(told))
+        message = interrupted(Path(place), int(rest[0]), *rest[1:])
+    print(json.dumps(message))

@@ -42,12 +42,12 @@ def test_figure_4(dataset: str) -> None:
 
 def test_r_interval_and_line_by_hand() -> None:
     x, y = [1.0, 2.0, 3.0, 4.0, 5.0], [1.0, 3.0, 2.0, 5.0, 4.0]
-    found = pearson(x, y)
-    assert found.r == pytest.approx(0.8)
-    assert (found.slope, found.intercept) == pytest.approx((0.8, 0.6))
+    result = pearson(x, y)
+    assert result.r == pytest.approx(0.8)
+    assert (result.slope, result.intercept) == pytest.approx((0.8, 0.6))
     half = 1.959964 / math.sqrt(2)
     ends = (math.tanh(math.atanh(0.8) - half), math.tanh(math.atanh(0.8) + half))
-    assert (found.low, found.high) == pytest.approx(ends, abs=1e-6)
+    assert (result.low, result.high) == pytest.approx(ends, abs=1e-6)
 
 
 def test_the_interval_holds_the_truth_about_95_times_in_100() -> None:
@@ -56,16 +56,16 @@ def test_the_interval_holds_the_truth_about_95_times_in_100() -> None:
     for _ in range(400):
         x = generator.normal(size=20)
         y = 0.6 * x + 0.8 * generator.normal(size=20)
-        found = pearson(x.tolist(), y.tolist())
-        held += found.low <= 0.6 <= found.high
+        result = pearson(x.tolist(), y.tolist())
+        held += result.low <= 0.6 <= result.high
     assert 366 <= held <= 394
 
 
 def test_missing_values_and_constants() -> None:
-    found = pearson([1.0, 2.0, math.nan, 4.0], [2.0, 4.0, 0.0, 8.0])
-    assert found.count == 3
-    assert found.r == pytest.approx(1.0)
-    assert math.isnan(found.low)
+    result = pearson([1.0, 2.0, math.nan, 4.0], [2.0, 4.0, 0.0, 8.0])
+    assert result.count == 3
+    assert result.r == pytest.approx(1.0)
+    assert math.isnan(result.low)
     assert math.isnan(pearson([1.0, 1.0, 1.0], [1.0, 2.0, 3.0]).r)
     with pytest.raises(ValueError, match="same methods"):
         pearson([1.0], [1.0, 2.0])

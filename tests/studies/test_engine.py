@@ -1,11 +1,13 @@
 """Cells run once each, whatever dies; a study that was stopped ends with the same table."""
 
+import gc
 import os
-import shutil
 import sqlite3
 import subprocess
 import sys
 import time
+import uuid
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -14,9 +16,9 @@ from typing import Any
 import pytest
 
 from tests.faults.injection import cut, flip, lose
-from tests.faults.stores import PictureStudy
-from tests.faults.subjects import CHANGES, draw_pictures
-from unseen.studies import engine, tables
+from tests.faults.stores import ImageStudy
+from tests.faults.subjects import CHANGES, draw_images
+from unseen.studies import engine, study_tables
 from unseen.studies.engine import Study, collect, local_storage, stored_plan
 from unseen.studies.results import Run, read
 from unseen.studies.worker import Worker
@@ -42,9 +44,9 @@ def test_every_cell_runs_once(instant: ModuleType, tmp_path: Path) -> None:
     worker = worked(instant, tmp_path, seeds=[0])
     trials = worker.queues[""].study.get_trials()
     assert len(trials) == 6
-    assert {trial.user_attrs["cell"] for trial in trials} == set(worker.cells)
+    assert {trial.user_attrs["planned"] for trial in trials} == set(worker.planned_runs)
     assert len(list(tmp_path.glob("runs/*/state.json"))) == 6
-    assert Worker(worker.plan, local_storage(tmp_path), tmp_path).settle()
+    assert Worker(worker.plan, local_storage(tmp_path), tmp_path).resolve()
     assert len(worker.queues[""].study.get_trials()) == 6
 
 
@@ -52,17 +54,21 @@ def test_every_cell_runs_once(instant: ModuleType, tmp_path: Path) -> None:
 def test_killed_and_started_again(
     instant: ModuleType, scenario: Scenario, tmp_path: Path, times: int
 ) -> None:
-    told = scenario("interrupted", str(tmp_path / "killed"), str(times))
-    assert told["codes"] == [0, 0], told["errors"]
-    assert told["repeated"] == 0
-    assert told["begun"] > 6 * (2 + times // 5) or times < 10  # killed in the middle, begun again
+    message = scenario("interrupted", str(tmp_path / "killed"), str(times))
+    assert message["codes"] == [0, 0], message["errors"]
+    assert message["repeated"] == 0
+    assert (
+        message["begun"] > 6 * (2 + times // 5) or times < 10
+    )  # killed in the middle, begun again
     worked(instant, tmp_path / "whole", seeds=list(range(2 + times // 5)))
-    tables_made = [tables.markdown(read(tmp_path / name)) for name in ("killed", "whole")]
+    tables_made = [study_tables.markdown(read(tmp_path / name)) for name in ("killed", "whole")]
     assert tables_made[0] == tables_made[1]
 
 
 DRIVER = """
 import time
+import uuid
+import warnings
 from unseen.studies import engine
 
 def work():
@@ -101,48 +107,54 @@ def test_workers_end_with_a_driver_that_is_killed(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server of its own on a socket of its own; the URL of an empty database."""
-    if not all(shutil.which(name) for name in ("initdb", "pg_ctl", "postgres")):
-        pytest.skip("needs PostgreSQL: apt-get install postgresql")
-    pytest.importorskip("psycopg", reason="needs psycopg (extra fleet)")
-    script = Path(__file__).parent / "postgresql.sh"
-    place = Path(subprocess.check_output(["mktemp", "-d", "/tmp/pg.XXXXXX"], text=True).strip())
-    started = subprocess.run(
-        ["sh", str(script), "start", str(place)], capture_output=True, text=True, check=False
-    )
-    try:
-        if started.returncode:
-            pytest.skip(f"PostgreSQL does not start here: {started.stderr.strip()[-200:]}")
-        yield f"postgresql://postgres@/postgres?host={place}/socket"
-    finally:
-        subprocess.run(["sh", str(script), "stop", str(place)], capture_output=True, check=False)
-        shutil.rmtree(place, ignore_errors=True)
+def storage(postgresql: str) -> Iterator[str]:
+    """The URL of an empty database."""
+    import psycopg
+
+    name = f"study_{uuid.uuid4().hex}"
+    with psycopg.connect(postgresql, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")  # type: ignore[arg-type]
+    yield postgresql.replace("/postgres?", f"/{name}?")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # SQLAlchemy's pool closes nothing itself
+        gc.collect()
+
+
+def test_a_study_on_postgresql(instant: ModuleType, storage: str, tmp_path: Path) -> None:
+    plan = instant.small_plan(seeds=[0])
+    for out in ("here", "there"):
+        RunFolder(tmp_path / out).write_text("study.toml", plan.to_toml())
+        Worker(plan, storage, tmp_path / out).work()  # the second finds nothing left to do
+    assert len(list(tmp_path.glob("here/runs/*/state.json"))) == 6
+    assert not list(tmp_path.glob("there/runs/*/state.json"))
+    worked(instant, tmp_path / "file", seeds=[0])
+    made = [study_tables.markdown(read(tmp_path / name)) for name in ("here", "file")]
+    assert made[0] == made[1]
 
 
 @pytest.mark.slow
 def test_three_workers_on_postgresql_of_which_one_dies(
-    instant: ModuleType, scenario: Scenario, postgresql: str, tmp_path: Path
+    instant: ModuleType, scenario: Scenario, storage: str, tmp_path: Path
 ) -> None:
-    told = scenario("fleet", str(tmp_path / "fleet"), postgresql)
-    assert told["codes"] == [0, 0], told["errors"]
-    assert len(told["lost"]) == 1
-    repeated = [key for key in set(told["begun"]) if told["begun"].count(key) > 1]
-    assert repeated == told["lost"]  # only the dead worker's cell was begun twice
-    assert told["fetched"] == 12
+    message = scenario("fleet", str(tmp_path / "fleet"), storage)
+    assert message["codes"] == [0, 0], message["errors"]
+    assert len(message["lost"]) == 1
+    repeated = [key for key in set(message["begun"]) if message["begun"].count(key) > 1]
+    assert repeated == message["lost"]  # only the dead worker's cell was begun twice
+    assert message["fetched"] == 12
     worked(instant, tmp_path / "alone")
-    assert told["table"] == tables.markdown(read(tmp_path / "alone"))
+    assert message["table"] == study_tables.markdown(read(tmp_path / "alone"))
 
 
 @pytest.mark.slow
 def test_killed_ten_times_on_postgresql(
-    instant: ModuleType, scenario: Scenario, postgresql: str, tmp_path: Path
+    instant: ModuleType, scenario: Scenario, storage: str, tmp_path: Path
 ) -> None:
-    told = scenario("interrupted", str(tmp_path / "killed"), "10", postgresql)
-    assert told["codes"] == [0, 0], told["errors"]
-    assert told["repeated"] == 0
+    message = scenario("interrupted", str(tmp_path / "killed"), "10", storage)
+    assert message["codes"] == [0, 0], message["errors"]
+    assert message["repeated"] == 0
     worked(instant, tmp_path / "whole", seeds=[0, 1, 2, 3])
-    tables_made = [tables.markdown(read(tmp_path / name)) for name in ("killed", "whole")]
+    tables_made = [study_tables.markdown(read(tmp_path / name)) for name in ("killed", "whole")]
     assert tables_made[0] == tables_made[1]
 
 
@@ -151,19 +163,19 @@ def test_a_failed_cell_is_retried_and_then_shown(
 ) -> None:
     tried: list[str] = []
 
-    def failing(worker: Worker, cell: Any, *rest: Any) -> None:
-        if cell.labels["loss"] == "triplet" and len(tried) < 9:
-            tried.append(cell.key)
+    def failing(worker: Worker, planned: Any, *rest: Any) -> None:
+        if planned.labels["loss"] == "triplet" and len(tried) < 9:
+            tried.append(planned.key)
             raise FloatingPointError("the loss became nan")
-        stub.instant(worker, cell, *rest)
+        stub.instant(worker, planned, *rest)
 
     monkeypatch.setattr(Worker, "_train", failing)
     worker = worked(stub, tmp_path, seeds=[0], retries=1)
     assert len(tried) == 4  # two cells, each tried twice
-    states = {run.cell.labels["loss"]: run for run in read(tmp_path).runs}
+    states = {run.planned.labels["loss"]: run for run in read(tmp_path).runs}
     assert states["triplet"].state == "failed"
     assert states["triplet"].error == "FloatingPointError: the loss became nan"
-    text = tables.markdown(read(tmp_path))
+    text = study_tables.markdown(read(tmp_path))
     assert "| triplet | failed |" in text
     tried.extend(["enough"] * 9)
     worker.queues[""].study.set_user_attr("plan", worker.plan.to_toml())
@@ -173,7 +185,7 @@ def test_a_failed_cell_is_retried_and_then_shown(
     worker.work()
     assert all(run.state == "done" for run in read(tmp_path).runs)
     assert collect("small", local_storage(tmp_path), elsewhere) == 2
-    assert tables.markdown(read(elsewhere)) == tables.markdown(read(tmp_path))
+    assert study_tables.markdown(read(elsewhere)) == study_tables.markdown(read(tmp_path))
 
 
 def test_a_finished_run_that_was_not_reported_is_not_repeated(
@@ -181,28 +193,28 @@ def test_a_finished_run_that_was_not_reported_is_not_repeated(
 ) -> None:
     plan = instant.small_plan(seeds=[0])
     worker = Worker(plan, local_storage(tmp_path), tmp_path)
-    worker.settle()
+    worker.resolve()
     queue = worker.queues[""]
     trial = queue.claim()
     assert trial is not None
-    cell = worker.cells[trial.user_attrs["cell"]]
-    folder = RunFolder(tmp_path / "runs" / cell.name)
-    worker._outcome(queue, trial, cell, folder)
+    planned = worker.planned_runs[trial.user_attrs["planned"]]
+    folder = RunFolder(tmp_path / "runs" / planned.name)
+    worker._outcome(queue, trial, planned, folder)
     worker._note_end(folder, "done", 0.0)  # and now this worker is killed
-    monkeypatch.setattr("unseen.studies.queue.is_gone", lambda worker: True)
+    monkeypatch.setattr("unseen.studies.run_queue.has_ended", lambda worker: True)
     began: list[str] = []
     stand_in = Worker._train
 
-    def counted(worker: Worker, cell: Any, *rest: Any) -> None:
-        began.append(cell.key)
-        stand_in(worker, cell, *rest)
+    def counted(worker: Worker, planned: Any, *rest: Any) -> None:
+        began.append(planned.key)
+        stand_in(worker, planned, *rest)
 
     monkeypatch.setattr(Worker, "_train", counted)
     other = Worker(plan, local_storage(tmp_path), tmp_path)
-    other.settle()
-    monkeypatch.setattr("unseen.studies.queue.is_gone", lambda worker: False)
+    other.resolve()
+    monkeypatch.setattr("unseen.studies.run_queue.has_ended", lambda worker: False)
     other.work()
-    assert cell.key not in began
+    assert planned.key not in began
     assert len(began) == 5
 
 
@@ -211,7 +223,7 @@ def test_a_changed_plan_runs_only_what_is_new(instant: ModuleType, tmp_path: Pat
     factors = {"loss": ["margin", "contrastive", "n_pair"], "embedding_size": [8, 16]}
     worker = worked(instant, tmp_path, seeds=[0], factors=factors)
     assert len(worker.queues[""].study.get_trials()) == 6 + 2
-    assert {run.cell.labels["loss"] for run in read(tmp_path).runs} == set(factors["loss"])
+    assert {run.planned.labels["loss"] for run in read(tmp_path).runs} == set(factors["loss"])
 
 
 def test_runs_are_collected_from_the_storage(instant: ModuleType, tmp_path: Path) -> None:
@@ -222,7 +234,7 @@ def test_runs_are_collected_from_the_storage(instant: ModuleType, tmp_path: Path
     worker.queues[""].study.set_user_attr("plan", worker.plan.to_toml())
     assert collect("small", storage, tmp_path / "here") == 6
     assert collect("small", storage, tmp_path / "here") == 0
-    both = [tables.markdown(read(tmp_path / place)) for place in ("there", "here")]
+    both = [study_tables.markdown(read(tmp_path / place)) for place in ("there", "here")]
     assert both[0] == both[1]
     with pytest.raises(ValueError, match="holds no study 'other'"):
         stored_plan("other", storage)
@@ -240,14 +252,14 @@ def test_a_damaged_database_is_named_and_made_again_from_the_runs(
     instant: ModuleType, tmp_path: Path
 ) -> None:
     worked(instant, tmp_path, seeds=[0])
-    whole = tables.markdown(read(tmp_path))
+    whole = study_tables.markdown(read(tmp_path))
     database = closed(tmp_path)
     cut(database)
     with pytest.raises(ValueError, match=r"study\.db is damaged .*delete it"):
         worked(instant, tmp_path, seeds=[0])
     database.unlink()
     worked(instant, tmp_path, seeds=[0])
-    assert tables.markdown(read(tmp_path)) == whole
+    assert study_tables.markdown(read(tmp_path)) == whole
 
 
 @pytest.mark.parametrize("harm", [flip, lose])
@@ -255,14 +267,14 @@ def test_a_damaged_result_is_named_and_restored_from_the_database(
     instant: ModuleType, tmp_path: Path, harm: Callable[[Path], None]
 ) -> None:
     worker = worked(instant, tmp_path, seeds=[0])
-    whole = tables.markdown(read(tmp_path))
+    whole = study_tables.markdown(read(tmp_path))
     damaged = sorted(tmp_path.glob("runs/*/result.json"))[2]
     harm(damaged)
     with pytest.raises(ValueError, match=r"result\.json is (damaged|missing).*unseen study run"):
         read(tmp_path)
     worker.queues[""].study.set_user_attr("plan", worker.plan.to_toml())
     assert collect("small", local_storage(tmp_path), tmp_path, only_lost=True) == 1
-    assert tables.markdown(read(tmp_path)) == whole
+    assert study_tables.markdown(read(tmp_path)) == whole
 
 
 def test_the_engine_starts_worker_processes_and_real_runs(
@@ -273,12 +285,12 @@ def test_the_engine_starts_worker_processes_and_real_runs(
         "data": {"name": "glyphs", "max_classes": 24, "size": 16},
         "batch_size": 16,
         "epochs": 1,
-        "sampler": {"name": "samples_per_class", "steps": 2},
+        "sampler": {"name": "m_per_class", "steps": 2},
         "metrics": ["recall@1"],
     }
     plan = stub.small_plan(config=config, seeds=[0], factors={"loss": ["margin", "triplet"]})
     heard: list[int] = []
-    results = Study(plan).run(tmp_path, jobs=1, tell=lambda now: heard.append(now.ended))
+    results = Study(plan).run(tmp_path, jobs=1, progress=lambda now: heard.append(now.ended))
     assert [run.state for run in results.runs] == ["done", "done"]
     assert heard[-1] == 2
     assert all(len(run.per_class.classes) == 12 for run in results.runs if run.per_class)
@@ -294,13 +306,13 @@ def test_the_engine_starts_worker_processes_and_real_runs(
     assert results.runs[0].selection.classes == 4
     weights = [written(run) for run in results.runs]
     again = Study(plan).run(tmp_path, jobs=1)
-    assert tables.markdown(again) == tables.markdown(results)
+    assert study_tables.markdown(again) == study_tables.markdown(results)
     assert [written(run) for run in again.runs] == weights
 
 
-def test_runs_of_a_study_see_the_same_pictures(tmp_path: Path) -> None:
-    study = PictureStudy()
-    draw_pictures(tmp_path)
+def test_runs_of_a_study_see_the_same_images(tmp_path: Path) -> None:
+    study = ImageStudy()
+    draw_images(tmp_path)
     study.make(tmp_path, losses=["margin"])
     study.make(tmp_path, losses=["margin"])
     CHANGES["replaced"](tmp_path / "photos")

@@ -19,15 +19,15 @@ from matplotlib.text import Text
 from unseen.cli.console import Terminal
 from unseen.evaluation.long_tail import Third
 from unseen.reports.sections import SEARCH_PAGE
-from unseen.studies import tables
-from unseen.studies.document import saved
+from unseen.studies import study_tables
 from unseen.studies.engine import local_storage
-from unseen.studies.figures import Drawn, curves, draw_all
+from unseen.studies.html_report import saved
 from unseen.studies.published import charts
-from unseen.studies.report import headline, write
 from unseen.studies.results import Results, effect, gain, read, standings
+from unseen.studies.study_figures import Drawn, curves, draw_all
+from unseen.studies.study_report import headline, write
 from unseen.studies.worker import Worker
-from unseen.training.manifest import DataFacts
+from unseen.training.manifest import DataMetadata
 from unseen.training.run_folder import RunFolder
 
 
@@ -54,7 +54,7 @@ def test_means_spreads_and_baselines(finished: Results) -> None:
     values = [
         run.score("recall@1")
         for run in finished.runs
-        if run.cell.labels == {"loss": "margin", "embedding_size": "8"}
+        if run.planned.labels == {"loss": "margin", "embedding_size": "8"}
     ]
     spread = first.scores["recall@1"]
     assert (spread.mean, spread.std) == pytest.approx((np.mean(values), np.std(values, ddof=1)))
@@ -68,35 +68,41 @@ def test_means_spreads_and_baselines(finished: Results) -> None:
 def test_methods_that_tie_with_their_start_are_not_called_best(
     finished: Results, stub: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def equal(worker: Worker, cell: Any, values: Any, folder: RunFolder, watch: Any) -> None:
-        stub.instant(worker, cell, values, folder, watch)
+    def equal(worker: Worker, planned: Any, values: Any, folder: RunFolder, callbacks: Any) -> None:
+        stub.instant(worker, planned, values, folder, callbacks)
         result = folder.read_json("result.json")
         for row in ("trained", "untrained"):
             result["scores"][row]["metrics"]["recall@1"]["value"] = 0.919
-        folder.write_json("result.json", result)
+        folder.write_json("result.json", result | known)
 
-    told = headline(finished).before
-    assert told.startswith("margin (embedding_size 8) has the highest R@1 of 3")
+    known = dict[str, Any]()
+    message = headline(finished).before
+    assert message.startswith("margin (embedding_size 8) has the highest R@1 of 3")
     monkeypatch.setattr(Worker, "_train", equal)
-    told = headline(study(stub, tmp_path / "b"))
-    assert "is best of" not in told.before
-    assert told.warning.startswith("Training added nothing beyond chance")
-    assert all(method in told.before for method in ("margin", "contrastive", "triplet"))
-    assert told.before.endswith("(embedding_size 8) tie by R@1 on unseen classes: ")
-    assert told.value == "91.9\u00a0%"
+    message = headline(study(stub, tmp_path / "b"))
+    assert "is best of" not in message.before
+    assert message.warning.startswith("Training added nothing beyond chance")
+    same = {"before": 0.919, "after": 0.919, "low": -0.01, "high": 0.01}
+    ranks = {"before": 0.434, "after": 0.529, "low": 0.06, "high": 0.13}
+    known["start"] = {"title": "untrained network", "kind": "random"}
+    known["gain"] = {"recall@1": same, "map_at_r": ranks}
+    assert headline(study(stub, tmp_path / "c")).warning == "", "mAP@R gained"
+    assert all(method in message.before for method in ("margin", "contrastive", "triplet"))
+    assert message.before.endswith("(embedding_size 8) tie by R@1 on unseen classes: ")
+    assert message.value == "91.9\u00a0%"
 
 
 def test_an_effect_is_that_of_all_queries_paired_by_seed(finished: Results) -> None:
     margin = finished.of("embedding_size 8", "margin")
     triplet = finished.of("embedding_size 8", "triplet")
     same = finished.of("embedding_size 16", "margin")  # the stand-in does not look at sizes
-    found = effect(triplet, margin[1:], "recall@1")
-    assert found is not None
+    result = effect(triplet, margin[1:], "recall@1")
+    assert result is not None
     kept = [[run.per_class for run in runs[1:]] for runs in (triplet, margin)]
     sums = [[sum(each.sums) for each in row if each] for row in kept]
-    assert found.value == pytest.approx((sum(sums[1]) - sum(sums[0])) / (2 * 300))
-    assert (found.seeds, found.classes) == (2, 30)
-    assert found.low > 0
+    assert result.value == pytest.approx((sum(sums[1]) - sum(sums[0])) / (2 * 300))
+    assert (result.seeds, result.classes) == (2, 30)
+    assert result.low > 0
     none = effect(margin, same, "recall@1")
     assert none is not None
     assert (none.low, none.value, none.high) == (0, 0, 0)
@@ -114,59 +120,64 @@ def test_runs_on_other_classes_are_compared_over_seeds_alone(finished: Results) 
     assert margin[0].per_class is not None
     other = replace(margin[0].per_class, classes=list(range(1, 31)))
     moved = [replace(margin[0], per_class=other), *margin[1:]]
-    found = effect(triplet, moved, "recall@1")
-    assert found is not None
-    assert (found.seeds, found.classes) == (3, 1)
+    result = effect(triplet, moved, "recall@1")
+    assert result is not None
+    assert (result.seeds, result.classes) == (3, 1)
 
 
 def test_the_table_in_every_form(finished: Results) -> None:
-    made = tables.StudyTable(finished)
-    assert made.heads == ["experiment", "loss", "R@1 %", "NMI %", "runs"]
-    lines = tables.markdown(finished).splitlines()
+    made = study_tables.study_table(finished)
+    assert made.all_heads() == ["experiment", "loss", "R@1 %", "NMI %", "runs"]
+    lines = study_tables.markdown(finished).splitlines()
     assert lines[2].startswith("| **embedding_size 8** | **margin** | **6")
     scores = lines[: lines.index("")]
     assert len([line for line in scores if line.startswith("| ")]) == 1 + 8
-    text = tables.latex(finished)
+    text = study_tables.latex(finished)
     assert text.partition(r"\end{tabular}")[0].count(r"\\") == 1 + 8
     assert r"embedding\_size 8" in text
     assert r"$\pm$" in text
-    assert len(tables.page_table(finished).rows) == 8
+    assert len(made.rows) == 8
     assert "Chosen on test" not in text
 
 
 def test_notes_explain_what_is_shown(
     finished: Results, instant: ModuleType, tmp_path: Path
 ) -> None:
-    written, shown = tables.markdown(finished), str(tables.terminal(finished).caption)
+    written, shown = study_tables.markdown(finished), str(study_tables.terminal(finished).caption)
     assert "(s " in written
     assert "s: standard deviation" in written
     assert shown.startswith("±: half of the 95 % interval of the mean over runs.")
     once = study(instant, tmp_path / "once", seeds=[0])
-    assert "±" not in tables.markdown(once)
-    assert tables.terminal(once).caption == ""
+    assert "±" not in study_tables.markdown(once)
+    assert study_tables.terminal(once).caption == ""
 
 
-def test_verdicts_and_gates_are_framed_on_80_columns(finished: Results) -> None:
+def test_conclusions_and_validity_checks_are_framed_on_80_columns(finished: Results) -> None:
     screen = io.StringIO()
-    Terminal(file=screen, force_terminal=True, width=80).print(tables.judged_terminal(finished))
+    Terminal(file=screen, force_terminal=True, width=80).print(
+        study_tables.evaluated_terminal(finished)
+    )
     heads = [line for line in screen.getvalue().splitlines() if "┃" in line]
-    assert [any(word in line for line in heads) for word in ("verdict", "gate")] == [True, True]
+    assert [any(word in line for line in heads) for word in ("conclusion", "check")] == [
+        True,
+        True,
+    ]
 
 
 def test_how_far_a_method_is_from_the_best(finished: Results) -> None:
     first, *_ = finished.comparisons()
-    assert (first.experiment, first.arm, first.against) == (
+    assert (first.experiment, first.method, first.against) == (
         "embedding_size 8", "contrastive", "margin"
     )  # fmt: skip
     assert first.effect is not None
-    words = tables.verdict_table([first]).rows[0][2]
+    words = study_tables.conclusion_table([first]).rows[0][2]
     value, low, high = (float(number) / 100 for number in re.findall(r"[+-][\d.]+", words))
     assert value == pytest.approx(first.effect.value, abs=5e-4)
     assert low < value < high
     page = write(finished).read_text()
-    assert "Verdicts and gates" in page
-    for text in (page, tables.markdown(finished), tables.latex(finished)):
-        assert "cannot be judged: " in text
+    assert "Conclusions and validity checks" in page
+    for text in (page, study_tables.markdown(finished), study_tables.latex(finished)):
+        assert "inconclusive: " in text
         assert "not tuned" in text
 
 
@@ -176,7 +187,7 @@ def test_selection_on_test_classes_is_marked_everywhere(
     results = study(instant, tmp_path, seeds=[0], config={"select": "test"})
     assert results.on_test
     page = write(results).read_text()
-    for text in (tables.markdown(results), tables.latex(results), page):
+    for text in (study_tables.markdown(results), study_tables.latex(results), page):
         assert "Chosen on test classes" in text
     assert "classes that are tested" in page
     for drawn in draw_all(results):
@@ -186,7 +197,7 @@ def test_selection_on_test_classes_is_marked_everywhere(
 
 def test_scores_against_a_factor_of_numbers(instant: ModuleType, tmp_path: Path) -> None:
     """A panel for each loss, a line for each filter, the means over seeds at each share."""
-    filters = {"without": {}, "prism": {"label_filter": {"name": "prism", "share": 0.2}}}
+    filters = {"without": {}, "prism": {"label_filter": {"name": "prism", "fraction": 0.2}}}
     losses = ["margin", "triplet"]
     factors = {"filter": filters, "label_noise": [0.0, 0.1, 0.4], "loss": losses}
     results = study(instant, tmp_path, seeds=[0, 1], factors=factors)
@@ -199,21 +210,23 @@ def test_scores_against_a_factor_of_numbers(instant: ModuleType, tmp_path: Path)
         for name, container in zip(names, ax.containers, strict=True):
             line: Any = container[0]  # type: ignore[index]
             assert line.get_xdata().tolist() == [0.0, 0.1, 0.4]
-            found = [results.of(f"label_noise {x}, {loss}", name) for x in line.get_xdata()]
-            expected = [np.mean([100 * run.score("recall@1") for run in runs]) for runs in found]
+            result = [results.of(f"label_noise {x}, {loss}", name) for x in line.get_xdata()]
+            expected = [np.mean([100 * run.score("recall@1") for run in runs]) for runs in result]
             assert line.get_ydata() == pytest.approx(expected)
 
 
 def test_data_that_lack_items_are_marked_everywhere(finished: Results) -> None:
     runs = tuple(
-        replace(run, result=replace(run.result, data=DataFacts(incomplete="Incomplete: 9 of 10.")))
+        replace(
+            run, result=replace(run.result, data=DataMetadata(incomplete="Incomplete: 9 of 10."))
+        )
         for run in finished.runs
         if run.result
     )
     results = replace(finished, runs=runs)
-    for text in (tables.markdown(results), tables.latex(results)):
+    for text in (study_tables.markdown(results), study_tables.latex(results)):
         assert text.count("Incomplete: 9 of 10.") >= 1
-    assert tables.page_table(results).warning == "Incomplete: 9 of 10."
+    assert study_tables.study_table(results).warning == "Incomplete: 9 of 10."
 
 
 def test_the_page(finished: Results) -> None:
@@ -251,7 +264,7 @@ def test_tuned_values_reach_the_final_runs(instant: ModuleType, tmp_path: Path) 
     results = study(
         instant, tmp_path, seeds=[0], search=search, factors={"loss": ["margin", "triplet"]}
     )
-    assert [run.cell.parameters for run in results.runs] == [{"lr": 0.3}] * 2
+    assert [run.planned.parameters for run in results.runs] == [{"lr": 0.3}] * 2
     assert [row.tuning_runs for row in standings(results)[:2]] == [3, 3]
     assert not any((run.folder / "result.json").exists() for run in results.searches)
     text = write(results).read_text()
@@ -262,9 +275,9 @@ def test_tuned_values_reach_the_final_runs(instant: ModuleType, tmp_path: Path) 
 def test_a_study_that_only_tunes(instant: ModuleType, tmp_path: Path) -> None:
     search = {"mode": "coordinate", "parameters": [{"key": "lr", "values": [0.1, 0.3]}]}
     results = study(instant, tmp_path, seeds=[0, 1], search=search, factors={})
-    assert [run.cell.parameters for run in results.runs] == [{"lr": 0.3}] * 2
+    assert [run.planned.parameters for run in results.runs] == [{"lr": 0.3}] * 2
     assert results.methods() == ["small"]
-    assert tables.StudyTable(results).heads[0] == "study"
+    assert study_tables.study_table(results).heads[0] == "study"
     assert "lr = 0.3" in write(results).read_text()
 
 
@@ -273,15 +286,15 @@ def test_proposals_are_pruned_and_the_best_is_used(instant: ModuleType, tmp_path
     search = {"mode": "tpe", "trials": 8, "parameters": parameters}
     more = {"seeds": [0], "search": search, "factors": {"loss": ["margin", "triplet"]}}
     results = study(instant, tmp_path / "one", **more)
-    for variant in ("margin", "triplet"):
-        tried = [run for run in results.searches if run.cell.labels["loss"] == variant]
+    for configuration in ("margin", "triplet"):
+        tried = [run for run in results.searches if run.planned.labels["loss"] == configuration]
         assert len(tried) == 8
         rates = {run.state: [] for run in tried} | {"done": [], "pruned": []}
         for run in tried:
             rates[run.state].append((run.parameters or {})["lr"])
         assert rates["pruned"]
-        (final,) = [run for run in results.runs if run.cell.labels["loss"] == variant]
-        assert final.cell.parameters["lr"] == max(rates["done"])
+        (final,) = [run for run in results.runs if run.planned.labels["loss"] == configuration]
+        assert final.planned.parameters["lr"] == max(rates["done"])
     again = study(instant, tmp_path / "two", **more)  # with one worker nothing is left to chance
     assert [run.parameters for run in again.searches] == [
         run.parameters for run in results.searches
@@ -333,14 +346,14 @@ def test_logarithmic_axes_are_labelled_without_formulas(tmp_path: Path, scale: s
 
 
 def test_averages_over_classes_and_by_their_size(finished: Results) -> None:
-    assert tables.averages_table(finished) is None  # nothing differs
+    assert study_tables.averages_table(finished) is None  # nothing differs
     sizes = [Third(name, 2, n, n, {"recall@1": n / 10}) for name, n in (("head", 9), ("tail", 2))]
     runs = [
         replace(run, result=replace(run.result, thirds=sizes)) if run.result else run
         for run in finished.runs
     ]
-    found = tables.averages_table(replace(finished, runs=tuple(runs)))
-    assert found is not None
-    assert list(found.heads[1:]) == ["queries %", "classes %", "head %", "middle %", "tail %"]
-    assert all(list(row[3:]) == ["90.0", "–", "20.0"] for row in found.rows)
+    result = study_tables.averages_table(replace(finished, runs=tuple(runs)))
+    assert result is not None
+    assert list(result.heads[1:]) == ["queries %", "classes %", "head %", "middle %", "tail %"]
+    assert all(list(row[3:]) == ["90.0", "–", "20.0"] for row in result.rows)
     assert "By class size" in write(replace(finished, runs=tuple(runs))).read_text()

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from unseen.studies.published.toy import make_data, measure, train
+from unseen.studies.published.toy_points import make_data, measure, train
 
 
 @pytest.mark.parametrize(
-    ("data", "variant", "chance", "share", "tolerance"),
+    ("data", "configuration", "chance", "fraction", "tolerance"),
     [
         ("diagonal", "base", 0.0, 0.887, 0.06),
         ("diagonal", "switch", 0.4, 0.866, 0.06),
@@ -16,11 +16,11 @@ from unseen.studies.published.toy import make_data, measure, train
     ],
 )
 def test_shares_of_singular_values(
-    data: str, variant: str, chance: float, share: float, tolerance: float
+    data: str, configuration: str, chance: float, fraction: float, tolerance: float
 ) -> None:
-    runs = [train(make_data(data, seed), variant, chance, seed) for seed in range(2)]
-    assert torch.stack([run.shares[0] for run in runs]).mean().item() == pytest.approx(
-        share, abs=tolerance
+    runs = [train(make_data(data, seed), configuration, chance, seed) for seed in range(2)]
+    assert torch.stack([run.fractions[0] for run in runs]).mean().item() == pytest.approx(
+        fraction, abs=tolerance
     )
 
 
@@ -40,7 +40,7 @@ def test_measures_by_hand() -> None:
     points = torch.tensor([[1.0, 0.0], [0.0, 1.0]]).repeat(30, 1)
     quarters = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
     even = measure(data, points, quarters.repeat_interleave(15, dim=0))
-    assert even.shares.tolist() == pytest.approx([0.5, 0.5])
+    assert even.fractions.tolist() == pytest.approx([0.5, 0.5])
     assert even.decay == pytest.approx(0.0, abs=1e-6)
     assert even.separation == pytest.approx(2**0.5)
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from unseen.experiment.run_context import RunContext
-from unseen.studies import plan as plans
+from unseen.runs.prepare import RunContext
+from unseen.studies import study_file as plans
 from unseen.studies import worker as workers
 from unseen.studies.engine import local_storage
 from unseen.studies.worker import Worker
@@ -18,7 +18,7 @@ from unseen.training.events import Epoch
 
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
-    """Twelve classes of four pictures; one is a copy of another, one cannot be read."""
+    """Twelve classes of four images; one is a copy of another, one cannot be read."""
     generator = np.random.default_rng(0)
     for c in range(12):
         folder = tmp_path / "photos" / f"class{c}"
@@ -41,7 +41,7 @@ def test_settings_keep_copies_strictness_and_the_scores_of_baselines(
         seen.append(context)
         raise RuntimeError("far enough")
 
-    monkeypatch.setattr(workers, "train_and_judge", trained)
+    monkeypatch.setattr(workers, "train_and_evaluate", trained)
     config = {"data": {"name": "folder", "root": str(photos)}, "metrics": ["recall@1"]}
     factors = {"way": {"strict": {"strict": True}, "lax": {"strict": False}}}
     plan = plans.make(
@@ -52,7 +52,7 @@ def test_settings_keep_copies_strictness_and_the_scores_of_baselines(
     assert [context.config.strict for context in seen] == [False, False]
     for context in seen:
         assert context.copies is not None
-        assert context.copies.counts()["exact copies"] == 1
+        assert context.copies.counts()["duplicates"] == 1
         assert context.known_scores is worker.known_scores
         assert context.dataset is seen[0].dataset
     errors = [trial.user_attrs["error"] for trial in worker.queues[""].trials()]
@@ -65,7 +65,7 @@ def test_a_search_hears_of_the_epochs_that_were_looked_at() -> None:
         report=lambda value, epoch: heard.append((value, epoch)), should_prune=lambda: False
     )
     plan: Any = SimpleNamespace(search=SimpleNamespace(prune=True))
-    watch = workers._reporting(trial, plan)
-    for epoch, scores in enumerate((None, {"recall@1": 0.5})):  # look_every=2
-        watch.tell(Epoch(epoch, 4 * epoch + 4, {"loss": 0.5}, 0.1, 1.0, 90.0, scores))
+    callbacks = workers._reporting(trial, plan)
+    for epoch, scores in enumerate((None, {"recall@1": 0.5})):  # validate_every=2
+        callbacks.log(Epoch(epoch, 4 * epoch + 4, {"loss": 0.5}, 0.1, 1.0, 90.0, scores))
     assert heard == [(0.5, 1)]

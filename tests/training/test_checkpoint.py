@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from unseen.training.checkpoint import Checkpoints
-from unseen.training.processes import Processes
+from unseen.training.distributed import Processes
 
 
 def test_the_newest_comes_back_and_only_two_are_kept(tmp_path: Path) -> None:
@@ -53,12 +53,12 @@ def test_clear(tmp_path: Path) -> None:
 def test_parts_of_several_processes_lie_beside_each_other(tmp_path: Path) -> None:
     """Each writes its own; one process alone refuses to go on with a part of the centres."""
     for rank in range(2):
-        checkpoints = Checkpoints(tmp_path, Processes(rank, 2), divided=True)
+        checkpoints = Checkpoints(tmp_path, Processes(rank, 2), sharded=True)
         for number in range(3):
             checkpoints.save(number, {"rank": rank})
     names = [f"000000000{number}{end}" for number in (1, 2) for end in ("-1.part", ".pt")]
     assert sorted(place.name for place in tmp_path.iterdir()) == names
-    with pytest.raises(ValueError, match=r"divided among 2 processes, and 1 are started.* with 2"):
+    with pytest.raises(ValueError, match=r"sharded over 2 processes, and 1 are started.* with 2"):
         Checkpoints(tmp_path).newest(print)
     Checkpoints(tmp_path).clear()
     assert not tmp_path.exists()

@@ -8,9 +8,9 @@ import pytest
 
 from tests.faults.injection import cut, flip, lose
 from unseen.reports import stored_run as reports
-from unseen.training import checksums, journal
+from unseen.training import checksums, event_log
+from unseen.training.event_log import EventLog
 from unseen.training.events import Start, Step, Warned
-from unseen.training.journal import Journal
 from unseen.training.manifest import Data
 from unseen.training.result import Result, note_reading, result_of
 from unseen.training.run_folder import RunFolder
@@ -96,42 +96,41 @@ def test_readings_are_compared(folder: RunFolder) -> None:
 
 
 def test_a_report_needs_the_config_that_was_there(folder: RunFolder) -> None:
-    journal.append(folder.file("journal.jsonl"), Start())
+    event_log.append(folder.file("events.jsonl"), Start())
     lose(folder.file("config.toml"))
     with pytest.raises(ValueError, match=r"config\.toml is missing"):
         reports.read(folder.path)
 
 
-def test_the_journal_of_a_finished_run_cannot_be_cut_in_silence(tmp_path: Path) -> None:
+def test_the_event_log_of_a_finished_run_cannot_be_cut_in_silence(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
-    journal.append(folder.file("journal.jsonl"), Start())
-    journal.append(folder.file("journal.jsonl"), Step(1, 0, {"total": 0.5}, 90.0))
+    event_log.append(folder.file("events.jsonl"), Start())
+    event_log.append(folder.file("events.jsonl"), Step(1, 0, {"total": 0.5}, 90.0))
     folder.start_manifest("test", Data(), "hash")
     folder.note_end()
     assert len(reports.read(folder.path).steps) == 1
-    cut(folder.file("journal.jsonl"), 0.6)
-    with pytest.raises(ValueError, match=r"journal\.jsonl is cut short"):
+    cut(folder.file("events.jsonl"), 0.6)
+    with pytest.raises(ValueError, match=r"events\.jsonl is cut short"):
         reports.read(folder.path)
 
 
-def test_a_flipped_bit_in_the_journal_is_an_error_with_its_line(tmp_path: Path) -> None:
-    path = tmp_path / "journal.jsonl"
-    write = Journal(path)
+def test_a_flipped_bit_in_the_event_log_is_an_error_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    write = EventLog(path)
     write(Warned(1, "low"))
     write(Warned(2, "lower"))
     write.close()
-    assert journal.read(path) == [Warned(1, "low"), Warned(2, "lower")]
+    assert event_log.read(path) == [Warned(1, "low"), Warned(2, "lower")]
     for place in range(path.stat().st_size - 1):
         flip(path, place)
-        with pytest.raises(ValueError, match=r"journal\.jsonl, line [12], is damaged"):
-            journal.read(path)
+        with pytest.raises(ValueError, match=r"events\.jsonl, line [12], is damaged"):
+            event_log.read(path)
         flip(path, place)
 
 
-def test_a_journal_of_version_0_1_goes_on_as_it_began(tmp_path: Path) -> None:
-    path = tmp_path / "journal.jsonl"
+def test_a_line_without_its_checksum_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
     path.write_text('{"event": "start"}\n')
-    journal.append(path, Warned(1, "low"))
-    line = '{"event": "warning", "step": 1, "text": "low"}'
-    assert path.read_text() == f'{{"event": "start"}}\n{line}\n'
-    assert journal.read(path) == [Start(), Warned(1, "low")]
+    event_log.append(path, Warned(1, "low"))
+    with pytest.raises(ValueError, match=r"events\.jsonl, line 1, is damaged"):
+        event_log.read(path)

@@ -9,25 +9,25 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from unseen.contracts import Output
-from unseen.losses.contrastive import Contrastive
-from unseen.losses.graded_supcon import GradedSupcon
-from unseen.losses.hierarchical_smooth_ap import HierarchicalSmoothAp
-from unseen.losses.margin import Margin
-from unseen.losses.multi_similarity import MultiSimilarity
-from unseen.losses.proxy_anchor import ProxyAnchor
-from unseen.losses.triplet import Triplet
-from unseen.memory import CrossBatchMemory
-from unseen.miners.semi_hard import SemiHard
-from unseen.nested import Nested
-from unseen.objective import MinedObjective
-from unseen.regularizers.density import Density
-from unseen.regularizers.horde import Horde
-from unseen.relevance import GradedPairs, KnownPairs, LabelSets, Levels
+from unseen.core.contracts import Output
+from unseen.core.relevance import GradedPairs, KnownPairs, LabelSets, Levels
+from unseen.losses.contrastive import ContrastiveLoss
+from unseen.losses.graded_supcon import GradedSupconLoss
+from unseen.losses.hierarchical_smooth_ap import HierarchicalSmoothApLoss
+from unseen.losses.margin import MarginLoss
+from unseen.losses.multi_similarity import MultiSimilarityLoss
+from unseen.losses.proxy_anchor import ProxyAnchorLoss
+from unseen.losses.triplet import TripletLoss
+from unseen.miners.semi_hard import SemiHardMiner
+from unseen.regularizers.density import DensityRegularizer
+from unseen.regularizers.horde import HordeRegularizer
+from unseen.training.cross_batch_memory import CrossBatchMemory
 from unseen.training.gradients import WholeBatch, reseed
+from unseen.training.nested import Nested
+from unseen.training.objective import MinedObjective
 
-SIZE, CLASSES, PICTURES = 8, 6, 18
-LABELS = torch.arange(PICTURES) % CLASSES
+SIZE, CLASSES, IMAGES = 8, 6, 18
+LABELS = torch.arange(IMAGES) % CLASSES
 
 
 class TinyNetwork(nn.Module):
@@ -54,44 +54,59 @@ OBJECTIVES += RELATED
 
 def related(name: str) -> tuple[Any, ...]:
     """Loss, miner, regularizers, memory and relevance."""
-    every = np.array([(i, j) for i in range(PICTURES) for j in range(i) if (i + j) % 4])
+    every = np.array([(i, j) for i in range(IMAGES) for j in range(i) if (i + j) % 4])
     same = every[:, 0] % CLASSES == every[:, 1] % CLASSES
     classes = LABELS.numpy()
-    second = np.where(np.arange(PICTURES) % 3, CLASSES + np.arange(PICTURES) % 2, -1)
+    second = np.where(np.arange(IMAGES) % 3, CLASSES + np.arange(IMAGES) % 2, -1)
     memory = CrossBatchMemory(30, SIZE)
     parts: dict[str, tuple[Any, ...]] = {
         "levels": (
-            *(HierarchicalSmoothAp(), None, [("density", 0.5, Density(CLASSES, d0="batch"))]),
+            *(
+                HierarchicalSmoothApLoss(),
+                None,
+                [("density", 0.5, DensityRegularizer(CLASSES, d0="batch"))],
+            ),
             *(memory, Levels(np.stack([classes // 2, classes], axis=1), 2)),
         ),
         "label sets": (
-            *(Triplet(), SemiHard(seed=2), (), memory),
+            *(TripletLoss(), SemiHardMiner(seed=2), (), memory),
             LabelSets(np.stack([classes, second], axis=1)),
         ),
-        "known pairs": (Contrastive(), None, (), memory, KnownPairs(every, same, PICTURES)),
+        "known pairs": (ContrastiveLoss(), None, (), memory, KnownPairs(every, same, IMAGES)),
         "grades": (
-            *(GradedSupcon(), None, (), memory),
-            GradedPairs(every, np.where(same, 0.9, 0.1), PICTURES),
+            *(GradedSupconLoss(), None, (), memory),
+            GradedPairs(every, np.where(same, 0.9, 0.1), IMAGES),
         ),
     }
     return parts[name]
 
 
 def make_objective(name: str) -> MinedObjective:
-    def horde() -> Horde:
-        return Horde(lambda size: Margin(CLASSES), SemiHard(seed=1), 10, SIZE, 3, 32)
+    def horde() -> HordeRegularizer:
+        return HordeRegularizer(
+            lambda size: MarginLoss(CLASSES), SemiHardMiner(seed=1), 10, SIZE, 3, 32
+        )
 
     def memory() -> CrossBatchMemory:
         return CrossBatchMemory(30, SIZE)
 
     parts: dict[str, tuple[Any, ...]] = {
-        "pairs": (MultiSimilarity(),),
-        "triplets": (Triplet(), SemiHard(seed=2)),
-        "proxies": (ProxyAnchor(CLASSES, SIZE),),
-        "horde": (Margin(CLASSES), None, [("horde", 0.7, horde())]),
-        "density": (Margin(CLASSES), None, [("density", 0.5, Density(CLASSES, d0="batch"))]),
-        "memory": (Triplet(), SemiHard(seed=2), (), memory()),
-        "nested": (Nested({m: Triplet() for m in (3, SIZE)}), SemiHard(seed=2), (), memory()),
+        "pairs": (MultiSimilarityLoss(),),
+        "triplets": (TripletLoss(), SemiHardMiner(seed=2)),
+        "proxies": (ProxyAnchorLoss(CLASSES, SIZE),),
+        "horde": (MarginLoss(CLASSES), None, [("horde", 0.7, horde())]),
+        "density": (
+            MarginLoss(CLASSES),
+            None,
+            [("density", 0.5, DensityRegularizer(CLASSES, d0="batch"))],
+        ),
+        "memory": (TripletLoss(), SemiHardMiner(seed=2), (), memory()),
+        "nested": (
+            Nested({m: TripletLoss() for m in (3, SIZE)}),
+            SemiHardMiner(seed=2),
+            (),
+            memory(),
+        ),
     }
     torch.manual_seed(4)
     return MinedObjective(*(related(name) if name in RELATED else parts[name])).double()
@@ -106,15 +121,15 @@ def gradients_of(*modules: nn.Module) -> Tensor:
 @pytest.mark.parametrize("name", OBJECTIVES)
 @pytest.mark.parametrize("micro_batch", [1, 5, 18])
 def test_chunks_give_the_gradient_of_the_whole_batch(name: str, micro_batch: int) -> None:
-    images = torch.randn(PICTURES, 3, 6, 6, dtype=torch.float64)
+    images = torch.randn(IMAGES, 3, 6, 6, dtype=torch.float64)
     network, objective = TinyNetwork(), make_objective(name)
     output = network(images)
-    terms = objective(output, LABELS, torch.arange(PICTURES))
+    terms = objective(output, LABELS, torch.arange(IMAGES))
     terms["total"].backward()
     expected = gradients_of(network, objective)
     network, objective = TinyNetwork(), make_objective(name)
     step = WholeBatch(network, objective, micro_batch=micro_batch)
-    chunked = step(images, LABELS, torch.arange(PICTURES), seed=5)
+    chunked = step(images, LABELS, torch.arange(IMAGES), seed=5)
     assert expected.abs().max() > 1e-3
     torch.testing.assert_close(gradients_of(network, objective), expected, rtol=1e-10, atol=1e-12)
     torch.testing.assert_close(chunked.embeddings, output.embeddings, rtol=1e-10, atol=1e-12)
@@ -124,10 +139,10 @@ def test_chunks_give_the_gradient_of_the_whole_batch(name: str, micro_batch: int
 
 def test_dropout_is_the_same_in_both_passes_of_a_chunk() -> None:
     """The reference keeps the graph of every chunk, drawn from the same seeds."""
-    images = torch.randn(PICTURES, 3, 6, 6, dtype=torch.float64)
+    images = torch.randn(IMAGES, 3, 6, 6, dtype=torch.float64)
     network, objective = TinyNetwork(dropout=0.5), make_objective("pairs")
     step = WholeBatch(network, objective, micro_batch=4)
-    outcome = step(images, LABELS, torch.arange(PICTURES), seed=5)
+    outcome = step(images, LABELS, torch.arange(IMAGES), seed=5)
     got = gradients_of(network)
     network.zero_grad()
     kept = [step._rows(chunk, 5, number) for number, chunk in enumerate(images.split(4))]
@@ -138,15 +153,15 @@ def test_dropout_is_the_same_in_both_passes_of_a_chunk() -> None:
 
 
 def test_the_same_seed_draws_alike_and_another_does_not() -> None:
-    images = torch.randn(PICTURES, 3, 6, 6, dtype=torch.float64)
+    images = torch.randn(IMAGES, 3, 6, 6, dtype=torch.float64)
     step = WholeBatch(TinyNetwork(dropout=0.5), make_objective("pairs"), micro_batch=4)
-    seen = [step(images, LABELS, torch.arange(PICTURES), seed=s).embeddings for s in (1, 1, 2)]
+    seen = [step(images, LABELS, torch.arange(IMAGES), seed=s).embeddings for s in (1, 1, 2)]
     assert torch.equal(seen[0], seen[1])
     assert not torch.equal(seen[0], seen[2])
 
 
 def test_half_precision_reaches_the_network_but_not_the_rows() -> None:
-    images = torch.randn(PICTURES, 3, 6, 6)
+    images = torch.randn(IMAGES, 3, 6, 6)
     network, objective = TinyNetwork().float(), make_objective("horde").float()
 
     def autocast() -> torch.autocast:
@@ -155,7 +170,7 @@ def test_half_precision_reaches_the_network_but_not_the_rows() -> None:
     step = WholeBatch(network, objective, micro_batch=7, autocast=autocast)
     rows = step._rows(images, 5, 0)
     assert {row.dtype for row in rows.values()} == {torch.float32}
-    outcome = step(images, LABELS, torch.arange(PICTURES), seed=5)
+    outcome = step(images, LABELS, torch.arange(IMAGES), seed=5)
     assert outcome.terms["total"].isfinite()
 
 
@@ -174,16 +189,16 @@ def test_a_micro_batch_of_nothing_is_refused() -> None:
 
 def test_the_generator_of_the_gpu_that_computes_is_seeded(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is none here: a list of what would have been asked of it."""
-    asked: list[object] = []
+    request: list[object] = []
 
     @contextmanager
     def current(device: torch.device) -> Iterator[None]:
-        asked.append(device)
+        request.append(device)
         yield
-        asked.append("left")
+        request.append("left")
 
     monkeypatch.setattr(torch.cuda, "device", current)
-    monkeypatch.setattr(torch.cuda, "manual_seed", asked.append)
+    monkeypatch.setattr(torch.cuda, "manual_seed", request.append)
     second = torch.device("cuda", 1)
     reseed(7, second)
-    assert asked == [second, 7, "left"]
+    assert request == [second, 7, "left"]

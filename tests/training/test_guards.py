@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from unseen.contracts import Batch
+from unseen.core.contracts import Batch
 from unseen.training.guards import NonFiniteStepError, collapse, trouble_with
 
 
@@ -17,7 +17,7 @@ def test_what_is_wrong_with_a_step() -> None:
     assert trouble_with(1.0, math.nan) == "the loss is 1, but its gradient became nan"
 
 
-def test_a_broken_step_names_step_and_pictures() -> None:
+def test_a_broken_step_names_step_and_images() -> None:
     batch = Batch(torch.zeros(2, 3), torch.tensor([0, 1]), torch.tensor([41, 7]))
     error = NonFiniteStepError("the loss became nan", 12, batch, {}, {})
     assert str(error).startswith("the loss became nan at step 12: lower lr")

@@ -9,18 +9,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from unseen.contracts import Batch, Output
-from unseen.losses.multi_similarity import MultiSimilarity
-from unseen.networks.attention_ensemble import AttentionEnsemble
-from unseen.networks.backbone import create_backbone
-from unseen.networks.head import Head
-from unseen.networks.network import EmbeddingNetwork
-from unseen.networks.presets import create_preset
-from unseen.objective import MinedObjective
-from unseen.regularizers.global_orthogonal import GlobalOrthogonal
-from unseen.training import optimisers
+from unseen.core.contracts import Batch, Output
+from unseen.losses.multi_similarity import MultiSimilarityLoss
+from unseen.models.attention_ensemble import AttentionEnsemble
+from unseen.models.backbone import create_backbone
+from unseen.models.head import Head
+from unseen.models.network import EmbeddingNetwork
+from unseen.models.presets import create_preset
+from unseen.regularizers.global_orthogonal import GlobalOrthogonalRegularizer
+from unseen.training import optimizers
 from unseen.training.manifold_mixup import INPUT, ManifoldMixup, mixed_terms
-from unseen.training.optimisers import Descent, create_optimiser
+from unseen.training.objective import MinedObjective
+from unseen.training.optimizers import ScheduledOptimizer, create_optimizer
 from unseen.training.trainer import Trainer
 
 LABELS = torch.tensor([0, 0, 1, 1, 2, 2])
@@ -52,7 +52,7 @@ class Network(nn.Module):
         pooled = self.backbone.body(images)
         return Output(pooled, pooled)
 
-    def first_part(self) -> tuple[nn.Module, str]:
+    def leading_layers(self) -> tuple[nn.Module, str]:
         return self.backbone.body, "forward"
 
 
@@ -62,7 +62,9 @@ def step() -> SimpleNamespace:
         torch.manual_seed(0)
         network = Network().double()
         images = torch.randn(6, 4, dtype=torch.float64)
-    objective = MinedObjective(MultiSimilarity(), None, [("gor", 0.5, GlobalOrthogonal())])
+    objective = MinedObjective(
+        MultiSimilarityLoss(), None, [("gor", 0.5, GlobalOrthogonalRegularizer())]
+    )
     return SimpleNamespace(network=network, objective=objective, images=images)
 
 
@@ -79,16 +81,18 @@ def test_nothing_mixed_is_the_plain_step(step: SimpleNamespace, layer: str) -> N
 
 
 def test_mixing_at_a_layer_equals_doing_it_by_hand(step: SimpleNamespace) -> None:
-    body, share = step.network.backbone.body, 0.3
+    body, fraction = step.network.backbone.body, 0.3
     hidden = body.stem(step.images)
-    hidden = share * hidden + (1 - share) * hidden[PARTNER]
+    hidden = fraction * hidden + (1 - fraction) * hidden[PARTNER]
     embeddings = body.stage2(body.stage1(hidden.relu()).relu())
     out = Output(embeddings, embeddings)
     own, other = step.objective(out, LABELS), step.objective(out, LABELS[PARTNER])
-    mixed = mixed_terms(step.network, step.objective, step.images, LABELS, share, PARTNER, "stem")
+    mixed = mixed_terms(
+        step.network, step.objective, step.images, LABELS, fraction, PARTNER, "stem"
+    )
     for name in own:
-        torch.testing.assert_close(mixed[name], share * own[name] + (1 - share) * other[name])
-    assert mixed["mixup"].item() == pytest.approx(share)
+        torch.testing.assert_close(mixed[name], fraction * own[name] + (1 - fraction) * other[name])
+    assert mixed["mixup"].item() == pytest.approx(fraction)
 
 
 def test_where_labels_agree_the_weights_add_up_to_one(step: SimpleNamespace) -> None:
@@ -104,8 +108,8 @@ def test_draws_depend_on_seed_and_step_alone(step: SimpleNamespace) -> None:
     mixup = ManifoldMixup(step.network, seed=4)
 
     def terms(at: int, by: ManifoldMixup = mixup) -> tuple[float, float]:
-        found = by(step.objective, step.images, LABELS, at)
-        return found["mixup"].item(), found["total"].item()
+        result = by(step.objective, step.images, LABELS, at)
+        return result["mixup"].item(), result["total"].item()
 
     first = [terms(at) for at in range(5)]
     assert [terms(at) for at in (3, 1)] == [first[3], first[1]], "any order, as after a resume"
@@ -117,9 +121,9 @@ def test_draws_depend_on_seed_and_step_alone(step: SimpleNamespace) -> None:
 def test_shares_follow_beta(step: SimpleNamespace, concentration: float) -> None:
     mixup = ManifoldMixup(step.network, [INPUT], concentration)
     nothing: Any = lambda output, labels: {}  # noqa: E731
-    shares = [mixup(nothing, step.images, LABELS, at)["mixup"].item() for at in range(400)]
+    fractions = [mixup(nothing, step.images, LABELS, at)["mixup"].item() for at in range(400)]
     variance = 1 / (4 * (2 * concentration + 1))
-    drawn = torch.tensor(shares)
+    drawn = torch.tensor(fractions)
     assert float(drawn.mean()) == pytest.approx(0.5, abs=5 * (variance / 400) ** 0.5)
     assert float(drawn.var()) == pytest.approx(variance, rel=0.25)
 
@@ -152,8 +156,8 @@ NETWORKS: dict[str, tuple[Callable[[], Any], int]] = {  # and how many layers ar
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_all_that_is_known_of_a_picture_is_mixed(name: str) -> None:
-    """Wholly replaced by its partner at any of the usual places, a picture is its partner."""
+def test_all_that_is_known_of_a_image_is_mixed(name: str) -> None:
+    """Wholly replaced by its partner at any of the usual places, an image is its partner."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         network = NETWORKS[name][0]().eval()
@@ -170,14 +174,14 @@ def test_all_that_is_known_of_a_picture_is_mixed(name: str) -> None:
     with torch.no_grad():
         own = network(images).embeddings
         for place in places:
-            asked: Any = objective
-            mixed_terms(network, asked, images, LABELS[:2], 0.0, partner, place)
+            request: Any = objective
+            mixed_terms(network, request, images, LABELS[:2], 0.0, partner, place)
             wrong = (seen[-1] - own[partner]).norm() / (own - own[partner]).norm()
             assert wrong < 1e-3, place
 
 
 @pytest.mark.parametrize(
-    ("name", "layer", "told"),
+    ("name", "layer", "message"),
     [
         ("bn_inception", "inception_3a_1x1", "not only its output is needed after it"),
         ("resnet18", "layer1.0.conv1", "not only its output is needed after it"),
@@ -186,8 +190,10 @@ def test_all_that_is_known_of_a_picture_is_mixed(name: str) -> None:
         ("small_conv", "stage9", "no layer named 'stage9': did you mean stage"),
     ],
 )
-def test_a_place_that_does_not_mix_everything_is_refused(name: str, layer: str, told: str) -> None:
-    with pytest.raises(ValueError, match=rf"manifold_mixup\.layers: .*{told}"):
+def test_a_place_that_does_not_mix_everything_is_refused(
+    name: str, layer: str, message: str
+) -> None:
+    with pytest.raises(ValueError, match=rf"manifold_mixup\.layers: .*{message}"):
         ManifoldMixup(NETWORKS[name][0](), [INPUT, layer])
 
 
@@ -205,26 +211,26 @@ def test_values_are_checked(step: SimpleNamespace) -> None:
         ManifoldMixup(step.network, [])
 
 
-def test_memories_are_told_the_embeddings_of_unmixed_pictures() -> None:
-    """And batch norms see no picture more often than without a memory."""
-    told: list[tuple[Tensor, Tensor]] = []
+def test_memories_are_message_the_embeddings_of_unmixed_images() -> None:
+    """And batch norms see no image more often than without a memory."""
+    message: list[tuple[Tensor, Tensor]] = []
 
     def trained(listens: bool) -> tuple[nn.Module, Tensor]:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             network, images = Network(), torch.randn(6, 4)
             network.backbone.body.stem = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5))
-        still = create_optimiser("sgd", [{"params": network.parameters(), "lr": 0.0}], 0.0)
+        still = create_optimizer("sgd", [{"params": network.parameters(), "lr": 0.0}], 0.0)
         trainer = Trainer(
             network,
-            MinedObjective(MultiSimilarity()),
-            Descent(still, optimisers.constant()),
+            MinedObjective(MultiSimilarityLoss()),
+            ScheduledOptimizer(still, optimizers.constant()),
             torch.device("cpu"),
             seed=0,
             mixup=ManifoldMixup(network),
         )
         if listens:
-            trainer.embedded.append(lambda indices, rows: told.append((indices, rows)))
+            trainer.embedded.append(lambda indices, rows: message.append((indices, rows)))
         batch = Batch(images, LABELS, torch.arange(10, 16))
         trainer.epoch([batch], torch.arange(3), lambda event: None)
         assert network.training
@@ -232,7 +238,7 @@ def test_memories_are_told_the_embeddings_of_unmixed_pictures() -> None:
 
     alone, images = trained(False)
     watched, _ = trained(True)
-    ((indices, rows),) = told
+    ((indices, rows),) = message
     assert indices.tolist() == list(range(10, 16))
     torch.testing.assert_close(rows, watched.eval()(images).embeddings)
     for name, value in alone.state_dict().items():

@@ -1,4 +1,4 @@
-"""Scores and selection of a run have types: what 0.1 wrote is read, what does not fit is a line."""
+"""Scores and selection of a run have types: what does not fit is a line."""
 
 import json
 import shutil
@@ -8,24 +8,23 @@ from typing import Any
 
 import pytest
 
-from unseen.experiment.run_context import reopen
-from unseen.experiment.trained import Trained
 from unseen.reports import stored_run
+from unseen.runs.prepare import reopen
+from unseen.runs.trained_run import Trained
+from unseen.training.json_files import parsed, spelled
 from unseen.training.result import Result, note_reading, read_result, result_of
 from unseen.training.run_folder import RunFolder
-from unseen.training.selection import (
+from unseen.training.selected_weights import (
     ChainLink,
     Descriptor,
-    Ladder,
     Refit,
-    RungScore,
     Selection,
+    StageLog,
+    StageScore,
     read_selection,
     write_selection,
 )
-from unseen.training.stored import parsed, spelled
 
-STORED = Path(__file__).parents[1] / "data_of_0_1"
 FILES: dict[str, Callable[[Path], Any]] = {
     "result.json": stored_run.read,
     "selection.json": lambda path: read_selection(RunFolder(path)),
@@ -33,27 +32,32 @@ FILES: dict[str, Callable[[Path], Any]] = {
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
-    shutil.copytree(STORED / "features", tmp_path / "run")
+def run(finished_run: Path, tmp_path: Path) -> Path:
+    """Whose files may be changed."""
+    shutil.copytree(finished_run, tmp_path / "run")
+    (tmp_path / "run" / "checksums.json").unlink()
     return tmp_path / "run"
 
 
-@pytest.mark.parametrize("run", ["pictures", "features"])
-def test_the_files_of_version_0_1_keep_all_they_say(run: str) -> None:
+def test_what_is_read_has_all_that_was_written(run: Path) -> None:
     for kind, name in ((Result, "result.json"), (Selection, "selection.json")):
-        text = (STORED / run / name).read_text()
+        text = (run / name).read_text()
         assert spelled(parsed(kind, text, name)) == json.loads(text)
 
 
-def test_a_result_is_read_by_its_fields() -> None:
-    found = read_result(RunFolder(STORED / "features"))
-    score = found.score("trained", "recall@1")
+def test_a_result_is_read_by_its_fields(run: Path) -> None:
+    result, stored = read_result(RunFolder(run)), json.loads((run / "result.json").read_text())
+    score = result.score("trained", "recall@1")
     assert score is not None
-    assert (score.value, score.low, score.high) == (0.104167, 0.041146, 0.208333)
-    assert found.score("trained", "nmi") is found.score("pixels", "recall@1") is None
-    assert (found.data.features, found.split.test_classes) == (8, 12)
-    assert vars(found.data)["largest class"] == 4, "further counts of a data set"
-    assert (found.verdict, found.start_title) == (None, "untrained network")
+    written = stored["scores"]["trained"]["metrics"]["recall@1"]
+    assert (score.value, score.low, score.high) == tuple(
+        written[k] for k in ("value", "low", "high")
+    )
+    assert result.score("trained", "nmi") is result.score("features", "recall@1") is None
+    assert (result.data.features, result.split.test_classes) == (None, 6)
+    assert vars(result.data)["largest class"] == stored["data"]["largest class"], "further counts"
+    assert result.conclusion is not None
+    assert result.start_title == "untrained network"
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -76,8 +80,22 @@ def test_what_a_later_version_has_written_is_refused(name: str, run: Path) -> No
 
 
 def test_a_selection_comes_back_with_all_it_may_hold(tmp_path: Path) -> None:
-    rung = RungScore(
-        "last", "last", 0, 2, "margin", None, [], 0.5, True, "head", 0.1, 0.0, 0.2, 0.1
+    stage = StageScore(
+        "last",
+        "last",
+        0,
+        2,
+        "margin",
+        "small_conv",
+        None,
+        [],
+        0.5,
+        True,
+        "head",
+        0.1,
+        0.0,
+        0.2,
+        0.1,
     )
     whole = Selection(
         "validation",
@@ -89,29 +107,28 @@ def test_a_selection_comes_back_with_all_it_may_hold(tmp_path: Path) -> None:
         stopped_after=7,
         descriptor=Descriptor("best", "stage2", "validation", {"stage2": 0.5}),
         refit=Refit(3, 10, 40),
-        ladder=Ladder("last", [ChainLink("head", 1), ChainLink("last", 1)], 4, [rung]),
+        stages=StageLog("last", [ChainLink("head", 1), ChainLink("last", 1)], 4, [stage]),
     )
     write_selection(RunFolder(tmp_path), whole)
     assert read_selection(RunFolder(tmp_path)) == whole
     written = json.loads((tmp_path / "selection.json").read_text())
-    assert "kept" not in written, "what is not known has no key"
-    assert written["ladder"]["rungs"][0]["picture_size"] is None
+    assert "fallback" not in written, "what is not known has no key"
+    assert written["stages"]["stages"][0]["image_size"] is None
 
 
 def test_readings_are_results_that_say_what_for(run: Path) -> None:
     final = read_result(RunFolder(run))
     (run / "result.json").unlink()
     note_reading(RunFolder(run), "unseen evaluate", final)
-    note_reading(RunFolder(run), "unseen evaluate --on x", final, on="x")
-    found = result_of(run)
-    assert found is not None
-    assert (found.scores, found.purpose, found.on) == (final.scores, "unseen evaluate", None)
+    note_reading(RunFolder(run), "unseen evaluate run --on x", final, on="x")
+    result = result_of(run)
+    assert result is not None
+    assert (result.scores, result.purpose, result.on) == (final.scores, "unseen evaluate", None)
     (run / "readings" / "003-cut.json").write_text('{"scores": {')
-    assert result_of(run) == found
+    assert result_of(run) == result
 
 
-def test_a_run_of_version_0_1_opens_by_every_door(run: Path) -> None:
+def test_a_run_opens_by_every_door(run: Path) -> None:
     assert Trained.open(run).descriptor == "embedding"
     assert stored_run.read(run).result == read_result(RunFolder(run))
-    with pytest.raises((ValueError, FileNotFoundError)):  # its data are elsewhere
-        reopen(run)
+    assert reopen(run)[1].path == run

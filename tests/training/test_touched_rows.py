@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from unseen.training.optimisers import Descent, constant
+from unseen.training.optimizers import ScheduledOptimizer, constant
 from unseen.training.touched_rows import touched_rows
 
-OPTIMISERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
+OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "adamw": lambda groups: torch.optim.AdamW(groups, lr=0.1, weight_decay=0.2),
     "adam": lambda groups: torch.optim.Adam(groups, lr=0.1, weight_decay=0.2),
     "sgd": lambda groups: torch.optim.SGD(groups, lr=0.1, momentum=0.9, weight_decay=0.2),
@@ -23,18 +23,18 @@ def start(rows: int = 6) -> Tensor:
     return torch.randn(rows, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 
 
-def step(optimiser: torch.optim.Optimizer, weight: nn.Parameter, rows: list[int]) -> None:
-    optimiser.zero_grad()
+def step(optimizer: torch.optim.Optimizer, weight: nn.Parameter, rows: list[int]) -> None:
+    optimizer.zero_grad()
     here = F.embedding(torch.tensor(rows), weight, sparse=True)
     here.pow(2).mul(torch.arange(1.0, 4.0)).sum().backward()
-    with touched_rows(optimiser):
-        optimiser.step()
+    with touched_rows(optimizer):
+        optimizer.step()
 
 
-@pytest.mark.parametrize("name", OPTIMISERS)
+@pytest.mark.parametrize("name", OPTIMIZERS)
 def test_all_rows_touched_is_the_plain_step(name: str) -> None:
     sparse, dense = nn.Parameter(start()), nn.Parameter(start())
-    rare, plain = OPTIMISERS[name]([sparse]), OPTIMISERS[name]([dense])
+    rare, plain = OPTIMIZERS[name]([sparse]), OPTIMIZERS[name]([dense])
     for _ in range(4):
         step(rare, sparse, [3, 0, 5, 1, 2, 4])
         plain.zero_grad()
@@ -43,42 +43,42 @@ def test_all_rows_touched_is_the_plain_step(name: str) -> None:
         torch.testing.assert_close(sparse.data, dense.data, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("name", OPTIMISERS)
+@pytest.mark.parametrize("name", OPTIMIZERS)
 def test_untouched_rows_and_their_state_rest(name: str) -> None:
     weight = nn.Parameter(start())
-    optimiser = OPTIMISERS[name]([weight])
-    step(optimiser, weight, [0, 1, 4])
+    optimizer = OPTIMIZERS[name]([weight])
+    step(optimizer, weight, [0, 1, 4])
     before = weight.detach().clone()
-    kept = {n: v.clone() for n, v in optimiser.state[weight].items() if v is not None}
-    step(optimiser, weight, [1, 5, 1])
+    kept = {n: v.clone() for n, v in optimizer.state[weight].items() if v is not None}
+    step(optimizer, weight, [1, 5, 1])
     rest, moved = [0, 2, 3, 4], [1, 5]
     assert torch.equal(weight[rest], before[rest])
     assert (weight[moved] != before[moved]).all()
     for name_of, value in kept.items():
         if value.ndim == 2:
-            now = optimiser.state[weight][name_of]
+            now = optimizer.state[weight][name_of]
             assert torch.equal(now[rest], value[rest])
             assert (now[moved] != value[moved]).all()
-    assert optimiser.param_groups[0]["params"] == [weight]
+    assert optimizer.param_groups[0]["params"] == [weight]
 
 
 def test_the_state_goes_through_a_file() -> None:
     weights = [nn.Parameter(start()) for _ in range(2)]
-    one, two = (OPTIMISERS["adamw"]([weight]) for weight in weights)
+    one, two = (OPTIMIZERS["adamw"]([weight]) for weight in weights)
     step(one, weights[0], [0, 1])
     two.load_state_dict(deepcopy(one.state_dict()))
     weights[1].data.copy_(weights[0].data)
-    for optimiser, weight in ((one, weights[0]), (two, weights[1])):
-        step(optimiser, weight, [1, 2])
+    for optimizer, weight in ((one, weights[0]), (two, weights[1])):
+        step(optimizer, weight, [1, 2])
     assert torch.equal(*(weight.data for weight in weights))
 
 
 def test_a_step_clips_all_gradients_together() -> None:
     """|(3, 4)| of a dense and a sparse gradient is cut to 1; a row named twice counts once."""
     dense, sparse = nn.Parameter(torch.zeros(1)), nn.Parameter(torch.zeros(3, 1))
-    optimiser = torch.optim.SGD([dense, sparse], lr=1.0)
-    descent = Descent(optimiser, constant(), clip_norm=1.0)
+    optimizer = torch.optim.SGD([dense, sparse], lr=1.0)
+    scheduled_optimizer = ScheduledOptimizer(optimizer, constant(), clip_norm=1.0)
     (3 * dense.sum() + 2 * F.embedding(torch.tensor([1, 1]), sparse, sparse=True).sum()).backward()
-    assert descent.step(0) == pytest.approx(5.0)
+    assert scheduled_optimizer.step(0) == pytest.approx(5.0)
     torch.testing.assert_close(dense.data, torch.tensor([-0.6]))
     torch.testing.assert_close(sparse.data[:, 0], torch.tensor([0.0, -0.8, 0.0]))

@@ -1,13 +1,13 @@
-"""How the trainer lays pictures and weights into memory."""
+"""How the trainer lays images and weights into memory."""
 
 import pytest
 import torch
 from torch import nn
 
-from unseen.losses.multi_similarity import MultiSimilarity
-from unseen.objective import MinedObjective
-from unseen.training import optimisers
-from unseen.training.optimisers import Descent, create_optimiser
+from unseen.losses.multi_similarity import MultiSimilarityLoss
+from unseen.training import optimizers
+from unseen.training.objective import MinedObjective
+from unseen.training.optimizers import ScheduledOptimizer, create_optimizer
 from unseen.training.trainer import Trainer
 
 CPU = torch.device("cpu")
@@ -15,15 +15,17 @@ CPU = torch.device("cpu")
 
 def trainer(*layers: nn.Module) -> Trainer:
     network = nn.Sequential(*layers)
-    still = create_optimiser("sgd", [{"params": network.parameters(), "lr": 0.0}], 0.0)
-    objective = MinedObjective(MultiSimilarity())
-    return Trainer(network, objective, Descent(still, optimisers.constant()), CPU, seed=0)
+    still = create_optimizer("sgd", [{"params": network.parameters(), "lr": 0.0}], 0.0)
+    objective = MinedObjective(MultiSimilarityLoss())
+    return Trainer(
+        network, objective, ScheduledOptimizer(still, optimizers.constant()), CPU, seed=0
+    )
 
 
 @pytest.mark.parametrize(
     "usual", [nn.Conv2d(16, 32, 1, 2), nn.Conv2d(3, 16, 1), nn.Conv2d(3, 16, 3, 2)]
 )
-def test_pictures_lie_with_channels_last(usual: nn.Module) -> None:
+def test_images_lie_with_channels_last(usual: nn.Module) -> None:
     assert trainer(usual).layout is torch.channels_last
 
 

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from unseen.cli.mistakes import guarded
+from tests.conftest import CANNOT
+from unseen.cli.user_errors import guarded
 from unseen.training.checkpoint import Checkpoints
 
 ON_A_SMALL_DISK = """
 import sys, torch
 from pathlib import Path
-from unseen.cli.mistakes import guarded
+from unseen.cli.user_errors import guarded
 from unseen.training.checkpoint import Checkpoints
 from unseen.training.run_folder import RunFolder
 
@@ -44,14 +45,14 @@ finally:
 def in_own_mounts(script: str, *words: str) -> subprocess.CompletedProcess[str]:
     """Runs a shell script where mounts are its own; skips where that is not allowed."""
     if shutil.which("unshare") is None:
-        pytest.skip("needs unshare")
+        pytest.skip(f"{CANNOT}: it has no unshare")
     command = ["unshare", "--map-root-user", "--mount", "sh", "-ec"]
 
     def done(*script: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run([*command, *script], check=False, capture_output=True, text=True)
 
     if done("mount -t tmpfs tmpfs /mnt").returncode:
-        pytest.skip("needs the right to mount a small disk")
+        pytest.skip(f"{CANNOT}: no right to mount a small disk")
     return done(script, "sh", *words)
 
 
@@ -90,8 +91,8 @@ def test_no_memory_is_one_line(error: Exception, capsys: pytest.CaptureFixture[s
 
     with pytest.raises(SystemExit):
         guarded(fail)
-    told = capsys.readouterr().err
-    assert told.startswith("unseen: not enough memory: choose a smaller batch_size")
+    message = capsys.readouterr().err
+    assert message.startswith("unseen: not enough memory: choose a smaller batch_size")
 
 
 def test_other_errors_keep_their_traceback() -> None:

@@ -12,17 +12,17 @@ from typing import Any
 
 import torch
 
-from unseen import catalogue
-from unseen import config as configs
-from unseen.experiment import fit as fitting
-from unseen.experiment.judge import judge
-from unseen.experiment.run import begin, train_and_judge
-from unseen.experiment.run_context import RunContext, Watch, prepare
-from unseen.objective import MinedObjective
+from unseen.config import schema as configs
+from unseen.core import custom_components, registry
+from unseen.runs import training_loop as fitting
+from unseen.runs.evaluate_run import evaluate_run
+from unseen.runs.prepare import Callbacks, RunContext, prepare
+from unseen.runs.run import begin, train_and_evaluate
+from unseen.training.distributed import Processes, joined
 from unseen.training.events import Event, Step
 from unseen.training.gradients import WholeBatch
-from unseen.training.optimisers import DIVIDED, Descent, constant
-from unseen.training.processes import Processes, joined
+from unseen.training.objective import MinedObjective
+from unseen.training.optimizers import SHARDED, ScheduledOptimizer, constant
 from unseen.training.result import Result
 from unseen.training.run_folder import RunFolder
 
@@ -54,7 +54,7 @@ RUN = [  # settings that the command line repeats
 
 DIVIDED_RUN = [
     *("loss=arcface", "loss.sample_rate=0.5", "memory=none"),
-    'sampler={name="hard_neighbours", per_class=3, search_every=2}',
+    'sampler={name="hard_neighbors", per_class=3, search_every=2}',
 ]
 
 
@@ -63,26 +63,26 @@ def main(folder: Path, number: int) -> None:
     os.chdir(folder)
     fitting.SECONDS_BETWEEN_CHECKPOINTS = 0.0
     with joined("cpu") as processes:
-        found: dict[str, Any] = {"gradients": gradients(processes) | centres(processes)}
-        found["runs"] = runs(processes, folder, number)
-        found["resumed"] = resumed(processes, folder)
+        result: dict[str, Any] = {"gradients": gradients(processes) | centers(processes)}
+        result["runs"] = runs(processes, folder, number)
+        result["resumed"] = resumed(processes, folder)
         if number > 1:
-            found["resumed"] &= resumed(processes, folder / "divided", *DIVIDED_RUN)
-        write(processes, folder, found)
-        found["lost"] = lost(processes, folder)  # rank 1 ends here
-        write(processes, folder, found)
+            result["resumed"] &= resumed(processes, folder / "divided", *DIVIDED_RUN)
+        write(processes, folder, result)
+        result["lost"] = lost(processes, folder)  # rank 1 ends here
+        write(processes, folder, result)
         os._exit(0)  # nobody is left to say goodbye to
 
 
-def write(processes: Processes, folder: Path, found: dict[str, Any]) -> None:
+def write(processes: Processes, folder: Path, result: dict[str, Any]) -> None:
     if processes.is_first:
-        (folder / "found.json").write_text(json.dumps(found))
+        (folder / "found.json").write_text(json.dumps(result))
 
 
 def gradients(processes: Processes) -> dict[str, float]:
     """The largest difference between two processes and one with the whole batch, over several
     steps, so that miners and memories go on alike."""
-    found = {}
+    result = {}
     for name in OBJECTIVES:
         for micro_batch in (None, 4):
             alone, shared = (
@@ -90,8 +90,8 @@ def gradients(processes: Processes) -> dict[str, float]:
                 for who in (None, processes)
             )
             differences = [step_difference(alone, shared, seed) for seed in range(3)]
-            found[f"{name} {micro_batch}"] = max(differences)
-    return found
+            result[f"{name} {micro_batch}"] = max(differences)
+    return result
 
 
 def step_difference(alone: WholeBatch, shared: WholeBatch, seed: int) -> float:
@@ -99,7 +99,7 @@ def step_difference(alone: WholeBatch, shared: WholeBatch, seed: int) -> float:
     generator = torch.Generator().manual_seed(seed)
     images = torch.randn(number, 3, 6, 6, dtype=torch.float64, generator=generator)
     batch = (images, LABELS[:number], torch.arange(number))
-    own = shared.processes.share(number)
+    own = shared.processes.fraction(number)
     for step in (alone, shared):
         step.network.zero_grad()
         step.objective.zero_grad()
@@ -117,55 +117,61 @@ def step_difference(alone: WholeBatch, shared: WholeBatch, seed: int) -> float:
     return max(float((a - b).abs().max()) for a, b in pairs)
 
 
-def centres(processes: Processes) -> dict[str, float]:
+def centers(processes: Processes) -> dict[str, float]:
     """The same of losses whose class centres are divided, against one process that holds all."""
-    found = {}
+    result = {}
     for name, rate in (("normalized_softmax", 0.4), ("arcface", 1.0), ("proxy_anchor", 0.5)):
         alone, shared = (
-            WholeBatch(TinyNetwork(), MinedObjective(centre_loss(name, rate, who)), who)
+            WholeBatch(TinyNetwork(), MinedObjective(center_loss(name, rate, who)), who)
             for who in (None, processes)
         )
-        (rows,) = shared.objective.divided().values()
+        (rows,) = shared.objective.sharded().values()
         for seed in range(3):
-            found[f"{name} {seed}"] = centre_difference(alone, shared, rows, seed)
-    return found
+            result[f"{name} {seed}"] = center_difference(alone, shared, rows, seed)
+    return result
 
 
-def centre_loss(name: str, rate: float, shards: Processes | None) -> Any:
+def center_loss(name: str, rate: float, shards: Processes | None) -> Any:
     torch.manual_seed(0)
     context = {"num_classes": CLASSES, "embedding_size": SIZE, "shards": shards}
-    return catalogue.create("losses", name, {"sample_rate": rate}, **context).double()
+    return registry.create("losses", name, {"sample_rate": rate}, **context).double()
 
 
-def centre_difference(alone: WholeBatch, shared: WholeBatch, rows: slice, seed: int) -> float:
+def center_difference(alone: WholeBatch, shared: WholeBatch, rows: slice, seed: int) -> float:
     """Gradients of the network and of the rows that are here, and a step of both."""
     (whole,), (part,) = (list(step.objective.parameters()) for step in (alone, shared))
-    descents = [descent_of(alone, False, Processes()), descent_of(shared, True, shared.processes)]
+    descents = [
+        scheduled_optimizer_of(alone, False, Processes()),
+        scheduled_optimizer_of(shared, True, shared.processes),
+    ]
     images = torch.randn(
         15, 3, 6, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
     )
-    for step, descent in zip((alone, shared), descents, strict=True):
-        descent.zero()
-        own = step.processes.share(15)
+    for step, scheduled_optimizer in zip((alone, shared), descents, strict=True):
+        scheduled_optimizer.zero()
+        own = step.processes.fraction(15)
         step(images[own], LABELS[:15][own], torch.arange(15)[own], seed)
     pairs = [(gradients_of(shared.network), gradients_of(alone.network))]
     pairs += [(part.grad.to_dense(), whole.grad.to_dense()[rows])]
-    norms = [torch.tensor(descent.step(0)) for descent in descents]
+    norms = [torch.tensor(scheduled_optimizer.step(0)) for scheduled_optimizer in descents]
     pairs += [(norms[0], norms[1]), (part.detach(), whole.detach()[rows])]
     difference = max(float((a - b).abs().max()) for a, b in pairs)
     return float(shared.processes.largest(torch.tensor(difference)))
 
 
-def descent_of(step: WholeBatch, divided: bool, processes: Processes) -> Descent:
+def scheduled_optimizer_of(
+    step: WholeBatch, sharded: bool, processes: Processes
+) -> ScheduledOptimizer:
     groups = [
         {"params": list(step.network.parameters())},
-        {"params": list(step.objective.parameters()), DIVIDED: divided},
+        {"params": list(step.objective.parameters()), SHARDED: sharded},
     ]
-    optimiser = torch.optim.SGD(groups, lr=0.1)
-    return Descent(optimiser, constant(), clip_norm=1e-3, processes=processes)
+    optimizer = torch.optim.SGD(groups, lr=0.1)
+    return ScheduledOptimizer(optimizer, constant(), clip_norm=1e-3, processes=processes)
 
 
 def setting_of(processes: Processes, *words: str) -> RunContext:
+    custom_components.trust([word.partition("=")[2] for word in words])
     config = configs.make(configs.override({}, [*RUN, *words]))
     return prepare(config, processes=processes)
 
@@ -179,14 +185,14 @@ def runs(processes: Processes, folder: Path, number: int) -> dict[str, dict[str,
             'regularizers=["density"]',
             'sampler={name="greedy_coreset", per_class=3, pool_size=60}',
         ],
-        "frozen layers": ["freeze_until=stage1", "views=2", "descriptor=best"],
+        "frozen layers": ["freeze_until=stage1", "cached_augmentations=2", "descriptor=best"],
         "class centres, hard neighbours": DIVIDED_RUN,
         # its batch norm stays as it is, otherwise several processes would be refused
-        "adapters": ["backbone=./body.py:Body", "picture_size=16", "adapter=lora"],
+        "adapters": ["backbone=./body.py:Body", "image_size=16", "adapter=lora"],
         # too few classes to select by: what is compared are the last weights
         "grades": [
             *("relevance.grades=./grades.py:near", "loss=graded_supcon", "miner=none"),
-            "validation_share=0.1",
+            "validation_fraction=0.1",
         ],
     }
     chosen = list(cases.items())[:number]
@@ -197,25 +203,25 @@ def compare(processes: Processes, folder: Path, words: list[str]) -> dict[str, f
     both = setting_of(processes, *words)
     place = RunFolder(folder / "two", processes)
     begin(both, place, "test")
-    fit = fitting.Fit(both, place, Watch())
+    fit = fitting.TrainingLoop(both, place, Callbacks())
     selection = fit.run()
-    result = judge(both, place, selection, "test", Watch())
+    result = evaluate_run(both, place, selection, "test", Callbacks())
     objective = fit.trainer.objective
-    alike = [p for n, p in objective.named_parameters() if n not in objective.divided()]
+    alike = [p for n, p in objective.named_parameters() if n not in objective.sharded()]
     state = torch.cat([p.detach().flatten() for p in [*fit.network.parameters(), *alike]])
     every = processes.gather(state[None], [1, 1])
-    found = {"ranks": float((every[0] - every[1]).abs().max())}
+    matches = {"ranks": float((every[0] - every[1]).abs().max())}
     if processes.is_first:
-        one = train_and_judge(setting_of(Processes(), *words), folder / "one", "test")
+        one = train_and_evaluate(setting_of(Processes(), *words), folder / "one", "test")
         weights = [
             RunFolder(folder / n).read_tensors("weights.safetensors") for n in ("one", "two")
         ]
-        found["weights"] = max(
+        matches["weights"] = max(
             float((weights[0][k] - weights[1][k]).abs().max()) for k in weights[0]
         )
-        found["recall"] = abs(recall_of(one) - recall_of(result))
+        matches["recall"] = abs(recall_of(one) - recall_of(result))
     processes.wait()
-    return found
+    return matches
 
 
 def recall_of(result: Result) -> float:
@@ -234,11 +240,11 @@ def resumed(processes: Processes, folder: Path, *words: str) -> bool:
             raise StoppedError
 
     context = setting_of(processes, *words)
-    train_and_judge(context, folder / "whole", "test")
+    train_and_evaluate(context, folder / "whole", "test")
     try:
-        train_and_judge(context, folder / "parts", "test", Watch([stop]))
+        train_and_evaluate(context, folder / "parts", "test", Callbacks([stop]))
     except StoppedError:
-        train_and_judge(context, folder / "parts", "test")
+        train_and_evaluate(context, folder / "parts", "test")
     names = ("result.json", "weights.safetensors", "objective.safetensors")
     files = [[(folder / run / name).read_bytes() for name in names] for run in ("whole", "parts")]
     return files[0] == files[1]
@@ -252,7 +258,7 @@ def lost(processes: Processes, folder: Path) -> str:
             os.kill(os.getpid(), signal.SIGKILL)
 
     try:
-        train_and_judge(setting_of(processes), folder / "killed", "test", Watch([die]))
+        train_and_evaluate(setting_of(processes), folder / "killed", "test", Callbacks([die]))
     except ConnectionError as error:
         return str(error)
     return "nothing"

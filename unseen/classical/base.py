@@ -1,10 +1,4 @@
-"""What every classical method shares: a linear map G, learned once from features and labels.
-
-The metric is d(x, y) = |G x - G y|^2, that is the Mahalanobis distance with A = G^T G. `fit` gets
-features of training classes, `transform` moves any features into the learned space, where cosine or
-Euclidean search goes on as usual. Everything is computed in float64: features come once, and
-inverses need it.
-"""
+"""The abstract class of classical metrics: a linear map, learned once from features."""
 
 from abc import ABC, abstractmethod
 from typing import Self
@@ -14,7 +8,13 @@ from torch import Tensor
 
 
 class LinearMetric(ABC):
-    """Abstract: `components` [d, D] is G after `fit`."""
+    """Abstract: a linear map G, learned once from features and labels; it is `components` [d, D].
+
+    The metric is d(x, y) = |G x - G y|^2, that is the Mahalanobis distance with A = G^T G. `fit`
+    gets features of training classes, `transform` moves any features into the learned space, where
+    cosine or Euclidean search goes on as usual. Everything is computed in float64: features come
+    once, and inverses need it.
+    """
 
     components: Tensor
 

@@ -1,17 +1,4 @@
-"""MCML: all items of a class are to collapse to one point, the others to lie infinitely far.
-
-Paper    A. Globerson, S. Roweis, Metric Learning by Collapsing Classes, NeurIPS 2005
-Formula  d_ij = (x_i - x_j)^T A (x_i - x_j), p_ij = exp(-d_ij) / sum over k != i of exp(-d_ik);
-         minimise over positive semidefinite A
-
-             - sum over i of 1 / (n_i - 1) * sum over j of i's class of log p_ij
-
-         which is convex. Its gradient is 2 X^T (diag(Q 1) - Q) X with Q the symmetric part of
-         p0 - p, p0_ij = 1 / (n_i - 1) within a class. Gradient steps that halve until the cost
-         falls, each followed by cutting negative eigenvalues off.
-Values   50 steps.
-Use      an [N, N] matrix and D^3 per step. Items alone in their class are left out of the sum.
-"""
+"""Maximally collapsing metric learning."""
 
 import math
 
@@ -19,11 +6,39 @@ import torch
 from torch import Tensor
 
 from unseen.classical.base import LinearMetric
-from unseen.tuples import relations
+from unseen.core.tuples import relations
 
 
 class Mcml(LinearMetric):
-    """max_iterations: gradient steps; fewer when no step lowers the cost any more."""
+    """MCML: all items of a class are to collapse to one point, the others to lie infinitely far.
+
+    Formula:
+        d_ij = (x_i - x_j)^T A (x_i - x_j), p_ij = exp(-d_ij) / sum over k != i of exp(-d_ik);
+        minimise over positive semidefinite A
+
+            - sum over i of 1 / (n_i - 1) * sum over j of i's class of log p_ij
+
+        which is convex. Its gradient is 2 X^T (diag(Q 1) - Q) X with Q the symmetric part of
+        p0 - p, p0_ij = 1 / (n_i - 1) within a class. Gradient steps that halve until the cost
+        falls, each followed by cutting negative eigenvalues off.
+
+    Paper:
+        A. Globerson, S. Roweis, Metric Learning by Collapsing Classes, NeurIPS 2005
+
+    Args:
+        max_iterations: gradient steps, fewer when no step lowers the cost any more; 50.
+
+    Use:
+        an [N, N] matrix and D^3 per step. Items alone in their class are left out of the sum.
+
+    Example:
+        >>> import torch
+        >>> from unseen.classical import Mcml
+        >>> features = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [0.6, 0.8]])
+        >>> metric = Mcml().fit(features, torch.tensor([0, 0, 1, 1]))
+        >>> metric.transform(features).shape
+        torch.Size([4, 2])
+    """
 
     def __init__(self, max_iterations: int = 50) -> None:
         if max_iterations < 1:

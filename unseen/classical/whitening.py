@@ -1,11 +1,4 @@
-"""Whitening: every direction of the features gets the same variance (Mahalanobis distance).
-
-Source   P. C. Mahalanobis, On the generalised distance in statistics, 1936
-Formula  G = S^(-1/2), S the covariance of all training features, moved by `shrinkage` g towards the
-         identity: (1 - g) S + g Tr(S) / D I.
-Values   shrinkage 0.1.
-Use      no labels needed; the baseline of the other classical methods.
-"""
+"""Whitening."""
 
 from torch import Tensor
 
@@ -13,11 +6,33 @@ from unseen.classical.base import LinearMetric, inverse_root
 
 
 class Whitening(LinearMetric):
-    """shrinkage: 0 trusts the covariance, 1 does nothing but scale."""
+    """Whitening: every direction of the features gets the same variance (Mahalanobis distance).
+
+    Formula:
+        G = S^(-1/2), S the covariance of all training features, moved by `shrinkage` g towards the
+        identity: (1 - g) S + g Tr(S) / D I.
+
+    Paper:
+        P. C. Mahalanobis, On the generalised distance in statistics, 1936
+
+    Args:
+        shrinkage: 0 trusts the covariance, 1 does nothing but scale; 0.1.
+
+    Use:
+        no labels needed; the baseline of the other classical methods.
+
+    Example:
+        >>> import torch
+        >>> from unseen.classical import Whitening
+        >>> features = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [0.6, 0.8]])
+        >>> metric = Whitening().fit(features, torch.tensor([0, 0, 1, 1]))
+        >>> metric.transform(features).shape
+        torch.Size([4, 2])
+    """
 
     def __init__(self, shrinkage: float = 0.1) -> None:
         self.shrinkage = shrinkage
 
     def learn(self, features: Tensor, labels: Tensor) -> Tensor:
-        centred = features - features.mean(dim=0)
-        return inverse_root(centred.T @ centred / max(1, len(features) - 1), self.shrinkage)
+        centered = features - features.mean(dim=0)
+        return inverse_root(centered.T @ centered / max(1, len(features) - 1), self.shrinkage)

@@ -1,22 +1,23 @@
-"""`unseen compare`: two runs on the same queries."""
+"""`unseen evaluate compare`: two runs on the same queries."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from unseen.cli.terminal import MovedData, console, display
-from unseen.experiment.run_context import reopen
-from unseen.reports.comparison import compare_runs, comparison_table, verdict, write_page
+from unseen.cli.options import Html, MovedData
+from unseen.cli.terminal import console, display
+from unseen.reports.compare_runs import compare_runs, comparison_table, conclusion, write_page
+from unseen.runs.prepare import reopen
 
 
 def compare(
-    first: Annotated[Path, typer.Argument(help="a judged run")],
+    first: Annotated[Path, typer.Argument(help="an evaluated run")],
     second: Annotated[Path, typer.Argument(help="another, on the same test items")],
-    html: Annotated[Path | None, typer.Option(help="a page of the queries that changed")] = None,
+    html: Html = None,
     data: MovedData = None,
 ) -> None:
-    """Example: unseen compare runs/glyphs-margin-seed0 runs/glyphs-triplet-seed0
+    """Example: unseen evaluate compare runs/margin runs/triplet --html page.html
 
     Differences are paired by query, their intervals are over classes: is the second better, or is
     it chance? Runs with other test items are refused. `--html changed.html` shows the queries that
@@ -24,9 +25,9 @@ def compare(
     """
     pair = compare_runs(first, second)
     console.print(comparison_table(pair))
-    console.print(verdict(pair))
+    console.print(conclusion(pair))
     if html is not None:
-        with display() as (_, watch):
-            context, _folder = reopen(first, watch, data)
+        with display() as (_, callbacks):
+            context, _folder = reopen(first, callbacks, data)
             write_page(pair, context.dataset, html)
         console.print(f"page: {html}")

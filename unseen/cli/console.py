@@ -39,8 +39,8 @@ class Terminal(Console):
         parts: Iterable[RenderableType] = [renderable]
         if isinstance(renderable, Table) and not _has_widths(renderable):
             parts = _laid_out(renderable, options.max_width if self.is_terminal else None)
-        for part in parts:
-            for segment in super().render(part, options):
+        for row in parts:
+            for segment in super().render(row, options):
                 text, style, control = segment
                 yield segment if control else Segment(text.translate(_VISIBLE), style)
 
@@ -107,10 +107,10 @@ def _framed(table: Table, rows: list[Row], width: int) -> Table | None:
     if spare < 0:
         return None
     wanted = [high - low for low, high in zip(least, most, strict=True)]
-    share = min(1.0, spare / max(1, sum(wanted)))
+    fraction = min(1.0, spare / max(1, sum(wanted)))
     made = _Framed(box=table.box)
     for column, low, more in zip(table.columns, least, wanted, strict=True):
-        head, size = _text(column.header), low + int(share * more)
+        head, size = _text(column.header), low + int(fraction * more)
         made.add_column(head, justify=column.justify, overflow="fold", width=size)
     for cells, row in zip(rows, table.rows, strict=True):
         made.add_row(*cells, style=row.style, end_section=row.end_section)

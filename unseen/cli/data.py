@@ -1,4 +1,4 @@
-"""`unseen data`: look at pictures before training on them, and pack them."""
+"""`unseen data`: look at images before training on them, and pack them."""
 
 import json
 import shlex
@@ -11,44 +11,41 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from unseen import assemble, find_data, settle
-from unseen import config as configs
-from unseen.cli.noise import noise as list_suspects
+from unseen.cli.data_table import table as write_as_table
+from unseen.cli.features import features
+from unseen.cli.label_issues import noise as list_label_issues
+from unseen.cli.options import AsJson, Data, OutFile, Settings, group
 from unseen.cli.shift import shift
-from unseen.cli.terminal import console, display, tell_left_out
-from unseen.cli.write_table import table as write_as_table
-from unseen.config import Config
+from unseen.cli.terminal import console, display, log_left_out
+from unseen.config import build, find_data, resolve
+from unseen.config import schema as configs
+from unseen.config.find_data import data_table
+from unseen.config.schema import Config
+from unseen.core.files import shown
+from unseen.core.names import few
 from unseen.data.base import INCOMPLETE
-from unseen.data.pictures import transforms
-from unseen.data.pictures.inspect import UNUSUAL, WRONG
-from unseen.data.pictures.pack import Packing, write
-from unseen.data.pictures.survey import Survey, write_list
-from unseen.experiment.check import checked
-from unseen.experiment.run_context import prepare
-from unseen.files import shown
-from unseen.find_data import data_table
+from unseen.data.images import transforms
+from unseen.data.images.dataset_check import Survey, write_list
+from unseen.data.images.image_check import UNUSUAL, WRONG
+from unseen.data.images.packed_file import Packing, write
 from unseen.reports.contact_sheet import contact_sheet
+from unseen.runs.check_data import checked
+from unseen.runs.prepare import prepare
 
-FOUND = 1  # the exit code when something is wrong with the data
+RESULT = 1  # the exit code when something is wrong with the data
 NAMED = 5  # files or groups named one by one
+VIEWS = 6  # augmentations of an image on the contact sheet
+READERS = 2  # images read at the same time, unless workers=N
 PHOTO = 224  # what photographs are shown for where no network is named
 
-app = typer.Typer(
-    help="Example: unseen data check photos/\n\n"
-    "Look at pictures before training on them, and pack them into one fast file.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
+app = group(
+    "Example: unseen data check photos/\n\n"
+    "Check images before training on them, pack them, compute their features."
 )
+app.command("features")(features)
 app.command("table")(write_as_table)
 app.command("shift")(shift)
-app.command("noise")(list_suspects)
-
-Data = Annotated[str, typer.Argument(help="a folder of class folders, a table, or a data set")]
-Settings = Annotated[
-    list[str] | None, typer.Argument(help="key=value, e.g. data.root=... backbone=resnet50")
-]
-Workers = Annotated[int, typer.Option(help="pictures read at the same time", min=1)]
+app.command("noise")(list_label_issues)
 
 
 @app.command()
@@ -56,31 +53,30 @@ def check(
     data: Data,
     settings: Settings = None,
     fix: Annotated[Path | None, typer.Option(help="write a clean list, a CSV to train on")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="everything, for scripts")] = False,
-    workers: Workers = 2,
+    as_json: AsJson = False,
 ) -> None:
     """Example: unseen data check photos/ --fix photos.csv
 
-    Reads every picture: which are broken or unusual, which are copies of each other, which copies
-    lie on both sides of the split and inflate scores, how large the classes are. Pictures are never
+    Reads every image: which are broken or unusual, which are copies of each other, which copies
+    lie on both sides of the split and inflate scores, how large the classes are. Images are never
     touched; `unseen train photos.csv` trains on the clean list. Exit code 1: something is wrong.
     """
     config = _config(data, settings)
-    with display() as (_, watch):
-        part = find_data.as_it_is(config.data)
-        dataset = find_data.open_data(part, watch.of("reading the data"))
+    with display() as (_, callbacks):
+        source = find_data.as_it_is(config.data)
+        dataset = find_data.open_data(source, callbacks.of("reading the data"))
         split, why_not = None, ""
         try:
-            split = prepare(config, watch, dataset, is_named=True).split
+            split = prepare(config, callbacks, dataset, is_named=True).split
         except ValueError as error:
             why_not = str(error)
-        found = checked(dataset, split, workers, watch.of("looking at pictures"))
+        result = checked(dataset, split, _readers(config), callbacks.of("looking at images"))
     lacking = str(dataset.describe().get(INCOMPLETE, ""))
     if as_json:
         notes = {"no_split": why_not, "notes": dataset.describe().get("notes", [])}
-        print(json.dumps(found.to_dict() | notes | {INCOMPLETE: lacking}, indent=2))
+        print(json.dumps(result.to_dict() | notes | {INCOMPLETE: lacking}, indent=2))
     else:
-        _print(found)
+        _print(result)
         for note in dataset.describe().get("notes", []):
             console.print(f"* {note}")
         if lacking:
@@ -89,72 +85,70 @@ def check(
             console.print(f"* not looked at across the split: {why_not}")
     if fix is not None:
         has_split = split is not None and dataset.official_test_classes is not None
-        kept = write_list(found, fix, with_split=has_split)
+        count = write_list(result, fix, with_split=has_split)
         if not as_json:
             console.print(
-                f"{kept:,} of {len(found.findings):,} pictures: {fix}; "
+                f"{count:,} of {len(result.findings):,} images: {fix}; "
                 f"`unseen train {shlex.quote(str(fix))}` trains on them"
             )
-    if found.has_errors or (lacking and not config.data.values.get(INCOMPLETE)):
-        sys.exit(FOUND)
+    if result.has_errors or (lacking and not config.data.values.get(INCOMPLETE)):
+        sys.exit(RESULT)
 
 
 @app.command()
 def show(
     data: Data,
     settings: Settings = None,
-    transform: Annotated[str, typer.Option(help=", ".join(transforms.NAMES))] = "base",
-    out: Annotated[Path, typer.Option(help="the picture that is written")] = Path("contact.png"),
-    pictures: Annotated[int, typer.Option(help="rows of the sheet", min=1)] = 6,
-    views: Annotated[int, typer.Option(help="training views per picture", min=1)] = 6,
+    out: OutFile = Path("contact.png"),
+    images: Annotated[int, typer.Option(help="rows of the sheet", min=1)] = 6,
 ) -> None:
-    """Example: unseen data show photos/ --transform base
+    """Example: unseen data show photos/ transform=base
 
-    Writes a contact sheet: some pictures, each as it is, as it is judged, and as training sees it.
+    Writes a contact sheet: some images, each as it is, as it is evaluated, and as training sees it.
     `backbone=resnet50` shows what that network gets.
     """
-    words = [*(settings or []), f"transform={transforms.known(transform)}"]
+    words = ["transform=base", *(settings or [])]
     config = _config(data, words)
-    with display() as (_, watch):
-        dataset = find_data.open_data(config.data, watch.of("reading the data"), config.strict)
-    config, _ = settle.settle(config, dataset)
-    named = any(word.startswith(("backbone", "picture_size")) for word in words)
-    if not named and config.picture_size == transforms.usual_size(transform, settle.SMALL_PICTURE):
-        config = config.model_copy(update={"picture_size": transforms.usual_size(transform, PHOTO)})
-    training, evaluation = assemble.picture_transforms(config, assemble.network(config))
-    items = np.linspace(0, len(dataset) - 1, num=min(pictures, len(dataset)), dtype=int).tolist()
-    contact_sheet(dataset, items, training, evaluation, views, config.seed).save(out, "PNG")
-    console.print(f"{transform} at {config.picture_size} pixels: {out}")
+    transform = str(config.transform)
+    with display() as (_, callbacks):
+        dataset = find_data.open_data(config.data, callbacks.of("reading the data"), config.strict)
+    config, _ = resolve.resolve(config, dataset)
+    named = any(word.startswith(("backbone", "image_size")) for word in words)
+    if not named and config.image_size == transforms.usual_size(transform, resolve.SMALL_IMAGE):
+        config = config.model_copy(update={"image_size": transforms.usual_size(transform, PHOTO)})
+    training, evaluation = build.image_transforms(config, build.network(config))
+    items = np.linspace(0, len(dataset) - 1, num=min(images, len(dataset)), dtype=int).tolist()
+    contact_sheet(dataset, items, training, evaluation, VIEWS, config.seed).save(out, "PNG")
+    console.print(f"{transform} at {config.image_size} pixels: {out}")
 
 
 @app.command()
 def pack(
     data: Data,
-    out: Annotated[Path, typer.Option(help="the file that is written, e.g. photos.pack")],
+    out: OutFile,
     settings: Settings = None,
-    short_side: Annotated[int, typer.Option(help="pixels; larger pictures are reduced")] = 256,
+    short_side: Annotated[int, typer.Option(help="pixels; larger images are reduced")] = 256,
     jpeg: Annotated[
         int | None, typer.Option(help="a quality (90): a smaller, slower copy; else raw pixels")
     ] = None,
-    workers: Workers = 2,
 ) -> None:
     """Example: unseen data pack photos/ --short-side 256 --out photos.pack
 
-    Writes all pictures, reduced, into one file that trains at a multiple of the rate of separate
+    Writes all images, reduced, into one file that trains at a multiple of the rate of separate
     files: `unseen train photos.pack`. Stopped, the same command goes on.
     """
     config = _config(data, settings)
-    with display() as (shown, watch):
-        dataset = find_data.open_data(config.data, watch.of("reading the data"), config.strict)
+    with display() as (shown, callbacks):
+        dataset = find_data.open_data(config.data, callbacks.of("reading the data"), config.strict)
         packing = Packing(dataset, short_side, jpeg)
         if not out.exists():
             sizes = {name: f"{size / 1e6:,.0f} MB" for name, size in packing.estimate().items()}
             shown.bars.console.print(
                 f"about {sizes['raw']} as raw pixels, {sizes['jpeg']} as JPEG (--jpeg 90)"
             )
-        done = write(packing, out, workers, watch.of("packing"))
-    tell_left_out(done.left_out)
-    console.print(f"{done.items:,} pictures in {done.num_bytes / 1e6:,.0f} MB: {done.path}")
+        done = write(packing, out, _readers(config), callbacks.of("packing"))
+    log_left_out(done.left_out)
+    console.print(f"{done.items:,} images in {done.num_bytes / 1e6:,.0f} MB: {done.path}")
 
 
 def _config(data: str, settings: list[str] | None) -> Config:
@@ -162,46 +156,51 @@ def _config(data: str, settings: list[str] | None) -> Config:
     return configs.make(configs.override(values, settings or []))
 
 
-def _print(found: Survey) -> None:
+def _readers(config: Config) -> int:
+    return config.workers if isinstance(config.workers, int) and config.workers > 0 else READERS
+
+
+def _print(result: Survey) -> None:
     """Problems, copies, classes, advice."""
     console.print(
-        f"{len(found.findings):,} files, {len(found.usable):,} usable, "
-        f"{len(found.class_sizes):,} classes"
+        f"{len(result.findings):,} files, {len(result.usable):,} usable, "
+        f"{len(result.class_sizes):,} classes ({few(result.class_sizes)})"
     )
-    for kinds, colour in ((WRONG, "red"), (UNUSUAL, "yellow")):
+    for kinds, color in ((WRONG, "red"), (UNUSUAL, "yellow")):
         for kind in kinds:
-            files = found.with_problem(kind)
+            files = result.with_problem(kind)
             if files:
-                console.print(Text.assemble((kind, colour), f": {len(files)}"))
-            for finding in files[: NAMED if colour == "red" else 1]:
+                console.print(Text.assemble((kind, color), f": {len(files)}"))
+            for finding in files[: NAMED if color == "red" else 1]:
                 why = f" ({finding.reason})" if finding.reason else ""
                 console.print(f"  {shown(finding.path)}{why}")
-    for name, groups in (("exact copies", found.exact), ("near copies", found.near)):
-        _print_copies(name, found, groups)
-    table = Table("pictures in a class", "classes")
-    for sizes, number in found.histogram():
+    for name, groups in (("duplicates", result.exact), ("near-duplicates", result.near)):
+        _print_copies(name, result, groups)
+    table = Table("images in a class", "classes")
+    for sizes, number in result.histogram():
         table.add_row(sizes, f"{number:,}")
     console.print(table)
-    for line in found.advice():
+    for line in result.advice():
         console.print(f"* {line}")
 
 
-def _print_copies(name: str, found: Survey, groups: list[list[int]]) -> None:
+def _print_copies(name: str, result: Survey, groups: list[list[int]]) -> None:
     if not groups:
         return
-    across, relabelled = found.across_parts(groups), found.across_classes(groups)
+    across, relabelled = result.across_parts(groups), result.across_classes(groups)
     count = "1 group" if len(groups) == 1 else f"{len(groups)} groups"
     both = (f"{len(across)} on both sides of the split", "red")
     line = Text.assemble(
         (name, "yellow"),
-        f": {count} of {sum(map(len, groups))} pictures; {len(relabelled)} under several labels, ",
+        f": {count} of {sum(map(len, groups))} images; {len(relabelled)} under several labels, ",
         both if across else "none across the split",
     )
     console.print(line)
     worst = [*across, *(g for g in relabelled if g not in across)]
-    for group in [*worst, *(g for g in groups if g not in worst)][:NAMED]:
+    for copies in [*worst, *(g for g in groups if g not in worst)][:NAMED]:
         sentences = [
-            f"{shown(found.findings[i].path)} [{found.parts[i] or 'not used'}]" for i in group[:3]
+            f"{shown(result.findings[i].path)} [{result.parts[i] or 'not used'}]"
+            for i in copies[:3]
         ]
-        more = ["..."] if len(group) > 3 else []
+        more = ["..."] if len(copies) > 3 else []
         console.print("  " + " = ".join(sentences + more))

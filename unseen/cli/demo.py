@@ -1,17 +1,14 @@
 """`unseen demo`: the whole way on the built-in characters."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from unseen import config as configs
 from unseen.cli.terminal import console
-from unseen.cli.train import run
+from unseen.cli.train import RunOut, run
+from unseen.config import schema as configs
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="where the run goes")] = Path("runs/demo"),
+    out: RunOut = Path("runs/demo"),
 ) -> None:
     """Example: unseen demo
 
@@ -19,10 +16,10 @@ def demo(
     other half, which it has never seen, beside raw pixels and the untrained network.
     """
     result = run(configs.make({"data": "glyphs"}), out)
-    recall = {row: found.metrics["recall@1"].value for row, found in result.scores.items()}
+    recall = {row: matches.metrics["recall@1"].value for row, matches in result.scores.items()}
     console.print(
-        f"On {result.split.test_classes} characters it never saw, the nearest picture shows "
+        f"On {result.split.test_classes} characters it never saw, the nearest image shows "
         f"the same character in {recall['trained']:.1%} of queries (raw pixels "
         f"{recall['pixels']:.1%}). "
-        "Next: unseen train path/to/your/pictures",
+        "Next: unseen train path/to/your/images",
     )

@@ -1,31 +1,30 @@
-"""Who embeds: the options that `embed`, `features` and `index build` share."""
+"""What computes embeddings: options of `embed`, `data features` and `index build`."""
 
 from typing import Annotated
 
 import typer
 
-from unseen.experiment.engines import Engine, EngineName, Local, Ray
+from unseen.runs.job_engines import Engine, Local, Ray
 
-EngineOption = Annotated[EngineName, typer.Option("--engine", help="ray: workers of a cluster")]
-Address = Annotated[
+RayCluster = Annotated[
     str | None,
     typer.Option(
-        "--address",
-        help="of a Ray cluster; auto: the one of this machine",
-        show_default="start one",
+        "--ray",
+        metavar="CLUSTER",
+        help="embed on Ray: `start` one here, `auto` for this machine's, or HOST:PORT",
     ),
 ]
-EngineWorkers = Annotated[
+RayWorkers = Annotated[
     int | None,
     typer.Option("--workers", help="that Ray uses", show_default="all processors or GPUs", min=1),
 ]
 
 
-def chosen_engine(
-    name: EngineName, address: str | None, workers: int | None, device: str
-) -> Engine:
-    if name == "ray":
-        return Ray(address, workers, "cuda" if device.startswith("cuda") else "cpu")
-    if address is not None or workers is not None:
-        raise ValueError("--address and --workers go with --engine ray")
+def chosen_engine(ray: str | None, workers: int | None, device: str) -> Engine:
+    """What computes the embeddings: this process, or the workers of a Ray cluster."""
+    if ray is not None:
+        cluster = None if ray == "start" else ray
+        return Ray(cluster, workers, "cuda" if device.startswith("cuda") else "cpu")
+    if workers is not None:
+        raise ValueError("--workers goes with --ray")
     return Local()

@@ -1,4 +1,4 @@
-"""`unseen index`: build and keep an index of pictures."""
+"""`unseen index`: build and keep an index of images."""
 
 import shlex
 from collections.abc import Callable
@@ -9,50 +9,59 @@ from typing import Annotated
 
 import typer
 
-from unseen.cli.engine import Address, EngineOption, EngineWorkers, chosen_engine
+from unseen.cli.cluster import cluster
+from unseen.cli.engine import RayCluster, RayWorkers, chosen_engine
 from unseen.cli.index_exchange import export_index, import_from
 from unseen.cli.index_upgrade import upgrade_index
-from unseen.cli.terminal import Size, console, display, tell_left_out
-from unseen.contracts import Progress
-from unseen.experiment.trained import Trained
+from unseen.cli.options import Images, IndexPath, Levels, MovedRun, OutFolder, RunPath, Size, group
+from unseen.cli.terminal import (
+    console,
+    display,
+    log_left_out,
+    log_lost_labels,
+    print_labels,
+)
+from unseen.core.contracts import Progress
+from unseen.runs.trained_run import Trained
 from unseen.search import maintain, verify
 from unseen.search import repair as mend
+from unseen.search.backends.by_name import KINDS, parse
+from unseen.search.image_sources import Source, class_rule, find
 from unseen.search.index import Index
-from unseen.search.info import Info, describe
+from unseen.search.index_info import Info, describe
 from unseen.search.ingest import Ingested, ingest, model_entry
-from unseen.search.manifest import ApproximateEntry, OutsideEntry, Precision, read
+from unseen.search.manifest import ApproximateEntry, ExternalEntry, Precision, read
 from unseen.search.shards import embedded_by
-from unseen.search.sources import find
-from unseen.search.stores.named import parse
 from unseen.search.writer import Writer
 
-app = typer.Typer(
-    help="Example: unseen index build runs/birds photos/ --out birds.index\n\n"
-    "Build an index of pictures, add to it, remove from it, check it.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
+app = group(
+    "Example: unseen index build runs/birds photos/ --out birds.index\n\n"
+    "Build an index of images, add to it, remove from it, check it, group it."
 )
+app.command("export")(export_index)
+app.command("import")(import_from)
+app.command("upgrade")(upgrade_index)
+app.command("cluster")(cluster)
 
-IndexFolder = Annotated[Path, typer.Argument(help="a folder made by `unseen index build`")]
-Images = Annotated[list[str], typer.Argument(help="files, folders, tables, tars, addresses")]
-Label = Annotated[str | None, typer.Option(help="of all these pictures")]
-ByFolder = Annotated[bool, typer.Option("--folder-labels/--no-labels", help="root/<class>/**")]
-Run = Annotated[Path | None, typer.Option(help="the run, if it is no longer where it was")]
+Label = Annotated[str | None, typer.Option(help="of all these images; an empty one: no labels")]
 RemoveMissing = Annotated[
     bool, typer.Option("--remove-missing", help="also when many files are gone at once")
+]
+
+Thorough = Annotated[
+    bool, typer.Option("--thorough", help="reads every image, whatever its times and inode say")
 ]
 
 
 @app.command()
 def build(
-    run: Annotated[Path, typer.Argument(help="a folder made by `unseen train`")],
+    run: RunPath,
     images: Images,
-    out: Annotated[Path, typer.Option(help="the folder of the index")],
+    out: OutFolder,
     label: Label = None,
-    by_folder: ByFolder = True,
+    levels: Levels = None,
     size: Size = None,
-    store: Annotated[
+    backend: Annotated[
         str | None,
         typer.Option(
             help="milvus:URI or lance:URI searches there; binary: by bits when large",
@@ -63,107 +72,114 @@ def build(
         Precision | None,
         typer.Option(help="of the vectors kept: int8 takes a quarter", show_default="float32"),
     ] = None,
-    engine: EngineOption = "local",
-    address: Address = None,
-    workers: EngineWorkers = None,
+    ray: RayCluster = None,
+    workers: RayWorkers = None,
 ) -> None:
     """Example: unseen index build runs/birds photos/ --out birds.index
 
-    Embeds pictures and writes them to a new index; pictures in class folders get the class as
-    their label. Stopped or killed, the same command goes on. `--engine ray` embeds on the workers
-    of a cluster.
+    Embeds images and writes them to a new index; images in class folders get the class as
+    their label: the path of the folder that holds them, or what --levels says. Stopped or killed,
+    the same command goes on. `--ray start` embeds on the workers of a cluster.
     """
     model = Trained.open(run).at(size)
-    sources = find(images, label, by_folder)
+    sources = _result(images, model, levels, label)
     exists = (out / "manifest.json").exists()
-    outside = None if store in (None, "binary") else parse(store, out)
-    chosen = chosen_engine(engine, address, workers, model.config.device)
+    external = None if backend in (None, "binary") else parse(backend, out)
+    chosen = chosen_engine(ray, workers, model.config.device)
     aside = out.with_name(f"{out.name}.shards")
 
     def work(writer: Writer, progress: Progress) -> Ingested:
         if precision not in (None, writer.manifest.precision):
             raise ValueError(f"{out} keeps {writer.manifest.precision}: choose another --out")
-        if outside is not None and writer.manifest.outside is None:
-            writer.use_store(outside)
-        if store == "binary" and writer.manifest.first_stage is None:
+        if external is not None and writer.manifest.external is None:
+            writer.use_backend(external)
+        if backend == "binary" and writer.manifest.first_stage is None:
             writer.use_first_stage("binary")
-        if engine == "local":
+        if ray is None:
             return ingest(writer, model, sources, progress)
         shared = partial(embedded_by, aside=aside, engine=chosen, size=size, progress=progress)
         return ingest(writer, model, sources, embed=shared)
 
     create = partial(Writer.create, out, model_entry(model), precision=precision or "float32")
-    _add(lambda: Writer.open(out) if exists else create(), work)
+    _add(lambda: Writer.open(out) if exists else create(), work, sources)
 
 
 @app.command()
 def add(
-    index: IndexFolder,
+    index: IndexPath,
     images: Images,
     label: Label = None,
-    by_folder: ByFolder = True,
-    run: Run = None,
+    levels: Levels = None,
+    run: MovedRun = None,
 ) -> None:
     """Example: unseen index add birds.index new/ --label "Snowy Owl"
 
-    Embeds and adds pictures that are not in the index yet. A new class can be found at once.
+    Embeds and adds images that are not in the index yet. A new class can be found at once.
     """
     model = maintain.model_of(index, run)
-    sources = find(images, label, by_folder)
+    sources = _result(images, model, levels, label)
     _add(
         lambda: Writer.open(index),
         lambda writer, progress: ingest(writer, model, sources, progress),
+        sources,
     )
 
 
 @app.command()
 def remove(
-    index: IndexFolder,
-    what: Annotated[list[str], typer.Argument(help="paths of pictures or folders, or ids")],
+    index: IndexPath,
+    what: Annotated[list[str], typer.Argument(help="paths of images or folders, or ids")],
 ) -> None:
     """Example: unseen index remove birds.index photos/blurred.jpg 17
 
-    Takes pictures out of the index; their files stay.
+    Takes images out of the index; their files stay.
     """
     with Writer.open(index) as writer:
         removed = writer.remove(maintain.named(writer.index(), what))
-        writer.refresh_store()
-    console.print(f"removed {removed:,} pictures, {len(Index.open(index)):,} stay")
+        writer.refresh_backend()
+    console.print(f"removed {removed:,} images, {len(Index.open(index)):,} stay")
 
 
 @app.command()
 def update(
-    index: IndexFolder,
+    index: IndexPath,
     images: Annotated[
         list[str] | None, typer.Argument(help="also add what is new in these")
     ] = None,
-    run: Run = None,
+    levels: Levels = None,
+    run: MovedRun = None,
     remove_missing: RemoveMissing = False,
+    thorough: Thorough = False,
 ) -> None:
     """Example: unseen index update birds.index photos/
 
     Brings the index in line with the files: changed ones are embedded again under their old id,
-    vanished ones are removed, and get their id again if they come back.
+    vanished ones are removed, and get their id again if they come back. A file whose size, times or
+    inode are other than they were is compared by its content.
     """
     model = maintain.model_of(index, run)
-    new = find(images) if images else []
+    new = _result(images, model, levels) if images else []
 
     def work(writer: Writer, progress: Progress) -> Ingested:
-        gone, done = maintain.update(writer, model, new, progress, remove_missing=remove_missing)
-        console.print(f"{gone:,} files are gone and were removed")
+        how = {"remove_missing": remove_missing, "thorough": thorough}
+        removed, done = maintain.update(writer, model, new, progress, **how)
+        console.print(f"{removed:,} files are gone and were removed")
         return done
 
-    _add(lambda: Writer.open(index), work)
+    _add(lambda: Writer.open(index), work, new)
 
 
 @app.command("verify")
-def check(index: IndexFolder) -> None:
+def check(index: IndexPath, thorough: Thorough = False) -> None:
     """Example: unseen index verify birds.index
 
-    Reads every byte and compares it with its checksum; exit code 1 when something is wrong.
+    Reads every byte and compares it with its checksum, and looks whether the images are what was
+    embedded; exit code 1 when something is wrong.
     """
-    with display() as (_, watch):
-        problems = verify.verify(index, watch.of("reading"))
+    with display() as (_, callbacks):
+        problems = verify.verify(index, callbacks.of("reading"))
+        opened = None if problems else Index.open(index)
+        changed = verify.changed_images(opened, thorough, callbacks.of("images")) if opened else []
     for problem in problems:
         console.print(str(problem), style="red")
     if problems:
@@ -172,20 +188,27 @@ def check(index: IndexFolder) -> None:
             "rest again",
         )
         raise typer.Exit(1)
+    if changed:
+        console.print(
+            f"{len(changed):,} images are not what was embedded, the first is {changed[0]}: "
+            f"`unseen index update {shlex.quote(str(index))}` embeds them again",
+            style="red",
+        )
+        raise typer.Exit(1)
     for _ in verify.leftovers(index)[:1]:
         console.print("a stopped writer left files behind; the next one removes them")
-    console.print(f"{index}: {len(Index.open(index)):,} pictures, all as they were written")
+    console.print(f"{index}: {len(Index.open(index)):,} images, all as they were written")
 
 
 @app.command()
-def info(index: IndexFolder) -> None:
+def info(index: IndexPath) -> None:
     """Example: unseen index info birds.index
 
     Prints what the index holds, its bytes and precision, and what share of the nearest its search
     finds.
     """
     known = describe(Index.open(index))
-    counts = f"{known.pictures:,} pictures, {known.labels:,} labels, segments: {known.segments:,}"
+    counts = f"{known.images:,} images, {known.labels:,} labels, segments: {known.segments:,}"
     console.print(f"{index}: {counts}")
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in sorted(known.num_bytes.items()))
     console.print(f"bytes: {sum(known.num_bytes.values()):,} ({kinds})")
@@ -193,106 +216,113 @@ def info(index: IndexFolder) -> None:
     if known.precision == "int8":
         console.print(
             f"similarities are within {known.largest_error:.2g} of those before rounding, "
-            f"{known.mean_error:.2g} on average over the pictures"
+            f"{known.mean_error:.2g} on average over the images"
         )
-    console.print(f"search: {known.store}, {_found(known)}")
+    console.print(f"search: {known.backend}, {_recall(known)}")
 
 
 @app.command()
 def rebuild(
-    index: IndexFolder,
+    index: IndexPath,
     run: Annotated[
         Path | None,
         typer.Option(help="the run to embed with", show_default="the one it was made with"),
     ] = None,
-    size: Annotated[
-        int | None,
-        typer.Option(help="of a run's nested sizes", show_default="as before, or all"),
-    ] = None,
+    size: Size = None,
     remove_missing: RemoveMissing = False,
 ) -> None:
     """Example: unseen index rebuild birds.index --run runs/birds-2
 
-    Embeds all its pictures again from their files, for a new or changed model. The old index
+    Embeds all its images again from their files, for a new or changed model. The old index
     answers until the new one is whole. Stopped or killed, the same command goes on.
     """
     model = maintain.model_of(index, run)
     if size is not None:
         model = Trained.open(model.folder.path).at(size)
-    with display() as (_, watch):
-        done = maintain.rebuild(index, model, watch.of("embedding"), remove_missing=remove_missing)
-    _told(done, index)
+    with display() as (_, callbacks):
+        done = maintain.rebuild(
+            index, model, callbacks.of("embedding"), remove_missing=remove_missing
+        )
+    _message(done, index)
 
 
 @app.command()
-def repair(index: IndexFolder, run: Run = None, remove_missing: RemoveMissing = False) -> None:
+def repair(index: IndexPath, run: MovedRun = None, remove_missing: RemoveMissing = False) -> None:
     """Example: unseen index repair birds.index
 
-    Mends what `unseen index verify` found: keeps what is whole, embeds the other pictures again
+    Mends what `unseen index verify` found: keeps what is whole, embeds the other images again
     from their files, and says what could not be saved. Stopped or killed, the same command goes on.
     """
-    with display() as (_, watch):
-        if not verify.verify(index, watch.of("reading")):
+    with display() as (_, callbacks):
+        if not verify.verify(index, callbacks.of("reading")):
             console.print(f"{index}: nothing to repair")
             return
-        done = mend.repair(index, run, watch.of("embedding"), remove_missing=remove_missing)
-    for sentence in done.told:
+        done = mend.repair(index, run, callbacks.of("embedding"), remove_missing=remove_missing)
+    for sentence in done.lost:
         console.print(f"not saved: {sentence}", style="yellow")
-    console.print(f"{done.kept:,} pictures were whole")
-    _told(done.again, index)
+    console.print(f"{done.intact:,} images were whole")
+    _message(done.again, index)
 
 
-app.command("export")(export_index)
-app.command("import")(import_from)
-app.command("upgrade")(upgrade_index)
+def _result(
+    images: list[str],
+    model: Trained,
+    levels: int | None,
+    label: str | None = None,
+) -> list[Source]:
+    """The images that are meant, after a line on their labels."""
+    rule = class_rule(model, levels)
+    sources = find(images, label or None, label != "", rule)
+    print_labels([source.label for source in sources], images, rule.keywords["levels"])
+    return sources
 
 
-def _found(known: Info) -> str:
+def _recall(known: Info) -> str:
     if known.recall is None:
-        return "finds all of the nearest" if known.store == "exact" else "asked by every search"
-    share = f"{100 * known.recall:.1f} % of the 10 nearest"
-    if known.store == "exact":
+        return "finds all of the nearest" if known.backend == "exact" else "asked by every search"
+    fraction = f"{100 * known.recall:.1f} % of the 10 nearest"
+    if known.backend == "exact":
         return (
             "finds all of the nearest by what is kept, about "
-            f"{share} before rounding (estimated on {known.num_queries} pictures)"
+            f"{fraction} before rounding (estimated on {known.num_queries} images)"
         )
-    return f"finds {share} of exact search, on {known.num_queries} pictures"
+    return f"finds {fraction} of exact search, on {known.num_queries} images"
 
 
 def _add(
     open_writer: Callable[[], AbstractContextManager[Writer]],
     work: Callable[[Writer, Progress], Ingested],
+    sources: list[Source],
 ) -> None:
-    with open_writer() as writer, display() as (_, watch):
-        done = work(writer, watch.of("embedding"))
-        writer.refresh_store(watch.of("indexing"))
+    with open_writer() as writer, display() as (_, callbacks):
+        done = work(writer, callbacks.of("embedding"))
+        writer.refresh_backend(callbacks.of("indexing"))
         if not len(writer.index()):
             named = f"the first of {len(done.unreadable):,}: " if done.unreadable else ""
             raise ValueError(
-                f"{writer.path} would be empty, no picture could be read; {named}"
+                f"{writer.path} would be empty, no image could be read; {named}"
                 f"{done.unreadable[0] if done.unreadable else 'none was given'}"
             )
-    _told(done, writer.path)
+    _message(done, writer.path)
+    log_lost_labels([source.label for source in done.lost], [each.label for each in sources])
 
 
-def _told(done: Ingested, path: Path) -> None:
+def _message(done: Ingested, path: Path) -> None:
     parts = [f"added {done.added:,}"]
     parts += [f"renewed {done.changed:,}"] if done.changed else []
     parts += [f"{done.same:,} were there"] if done.same else []
     parts += [f"{len(done.unreadable):,} cannot be read"] if done.unreadable else []
-    console.print(f"{', '.join(parts)}; {path} holds {len(Index.open(path)):,} pictures")
+    console.print(f"{', '.join(parts)}; {path} holds {len(Index.open(path)):,} images")
     known = read(path)
     if known.approximate is not None:
-        _tell_recall(
-            f"faiss ({known.approximate.kind}: {known.approximate.why})", known.approximate
-        )
-    if known.outside is not None and known.outside.effort:
-        _tell_recall("Milvus" if known.milvus else "LanceDB", known.outside)
-    tell_left_out(done.unreadable)
+        _log_recall(f"faiss ({known.approximate.kind}: {known.approximate.why})", known.approximate)
+    if known.external is not None and known.external.effort:
+        _log_recall(KINDS[known.external.kind][0].name, known.external)
+    log_left_out(done.unreadable)
 
 
-def _tell_recall(who: str, store: ApproximateEntry | OutsideEntry) -> None:
+def _log_recall(who: str, backend: ApproximateEntry | ExternalEntry) -> None:
     console.print(
-        f"searched by {who}; finds {100 * store.recall:.1f} % of the 10 nearest of exact search, "
-        f"on {store.num_queries} pictures",
+        f"searched by {who}; finds {100 * backend.recall:.1f} % of the 10 nearest of exact search, "
+        f"on {backend.num_queries} images",
     )

@@ -7,8 +7,9 @@ import importlib
 import inspect
 import io
 import sys
+import tomllib
 import warnings
-from contextlib import nullcontext
+from contextlib import ExitStack
 from typing import Annotated, Any
 
 import typer
@@ -16,39 +17,30 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 import unseen
-from unseen.cli.mistakes import guarded
-from unseen.names import advice
-from unseen.outside import trusted
+from unseen.cli.console import errors
+from unseen.cli.options import STYLE
+from unseen.cli.user_errors import guarded
+from unseen.core.custom_components import trust, trusted
+from unseen.core.names import advice, on_command_line
+from unseen.core.uris import remote_rows
 
 COMMANDS = {  # name -> where it is, what it does
     "demo": ("demo:demo", "The whole way on built-in characters, in minutes."),
-    "train": ("train:train", "Train on some classes, be judged on others."),
-    "features": ("features:features", "A data set through a backbone, once: train heads on it."),
-    "evaluate": ("evaluate:evaluate", "Judge a stored run, its layers, or any embeddings."),
-    "diagnose": ("diagnose:diagnose", "What a run's embedding space looks like, in words."),
-    "explain": ("explain:explain", "Why two pictures are alike: which places of them."),
-    "compare": ("compare:compare", "Two runs on the same queries: which is better?"),
+    "data": ("data:app", "Check, show, list and pack images; compute features."),
+    "train": ("train:train", "Train on some classes, be evaluated on others."),
+    "evaluate": ("evaluate:app", "Evaluate a stored run or any embeddings; compare two runs."),
+    "inspect": ("inspect:app", "What a run learned: layers, diagnosis, two images, a broken step."),
     "report": ("report:report", "Write the page of a stored run."),
-    "layers": ("layers:layers", "The layers of a run's network, or of a backbone."),
-    "replay": ("replay:replay", "Repeat a step at which a run broke."),
-    "study": ("study:study", "Many runs, compared fairly."),
-    "data": ("data:app", "Check, show, list and pack pictures."),
-    "embed": ("embed:embed", "Pictures to vectors in a file."),
-    "index": ("index:app", "Build and keep an index of pictures."),
-    "search": ("search:search", "Find pictures like this one."),
-    "serve": ("serve:serve", "A page to search with."),
-    "cluster": ("cluster:cluster", "The pictures of an index in groups of their kind."),
     "calibrate": ("calibrate:calibrate", "What a similarity means: threshold and probability."),
-    "refine": ("refine:refine", "What whitening, expansion and re-ranking would bring."),
+    "study": ("study:study", "Many runs, compared fairly."),
+    "embed": ("embed:embed", "Images to vectors in a file."),
+    "index": ("index:app", "Build, update and group an index of images."),
+    "search": ("search:search", "Find images like this one."),
+    "serve": ("serve:serve", "A page to search with."),
     "export": ("export:export", "ONNX, a torch program, a bundle with a model card."),
-    "catalogue": ("list_methods:list_methods", "Every loss, miner, sampler, ... by name."),
+    "catalogue": ("catalogue:list_methods", "Every loss, miner, sampler, ... by name."),
 }
-TRUST = "--trust"
-LOOK: dict[str, Any] = {
-    "add_completion": False,
-    "pretty_exceptions_enable": False,
-    "rich_markup_mode": "rich",
-}
+SWITCHES = {"--trust": trusted, "--allow-remote": remote_rows}  # of every command
 
 
 class Commands(TyperGroup):
@@ -62,6 +54,10 @@ class Commands(TyperGroup):
             return None
         return TyperCommand(cmd_name, short_help=COMMANDS[cmd_name][1])
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        trust([_meant(word) for word in args])
+        return super().parse_args(ctx, args)
+
     def get_params(self, ctx: Any) -> list[Any]:
         return _without_type_of_flags(super().get_params(ctx))
 
@@ -69,22 +65,37 @@ class Commands(TyperGroup):
         self.help = _flowing(self.help or "")
         super().format_help(ctx, formatter)
 
+    def invoke(self, ctx: Any) -> Any:
+        with on_command_line():
+            return super().invoke(ctx)
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name = args[0]
         if name not in COMMANDS:
             ctx.fail(f"no command {name!r}: {advice(name, list(COMMANDS))}")
-        return name, loaded(name), args[1:]
+        with errors.status(f"loading {name}"):  # torch takes seconds
+            command = loaded(name)
+        return name, command, args[1:]
+
+
+def _meant(word: str) -> list[Any]:
+    """What a word of the command line may name: itself, or the value of `key=value`."""
+    value = word.partition("=")[2]
+    try:
+        return [word, value, tomllib.loads(f"value = {value}")]
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return [word, value]
 
 
 def loaded(name: str) -> Any:
     """The command itself."""
     module, _, attribute = COMMANDS[name][0].partition(":")
-    found = getattr(importlib.import_module(f"unseen.cli.{module}"), attribute)
-    if not isinstance(found, typer.Typer):
-        alone = typer.Typer(**LOOK)
-        alone.command(name)(found)
-        found = alone
-    command = get_command(found)
+    result = getattr(importlib.import_module(f"unseen.cli.{module}"), attribute)
+    if not isinstance(result, typer.Typer):
+        alone = typer.Typer(**STYLE)
+        alone.command(name)(result)
+        result = alone
+    command = get_command(result)
     for each in [command, *getattr(command, "commands", {}).values()]:
         each.help = _flowing(each.help or "")
         _without_type_of_flags(each.get_params(typer.Context(each)))
@@ -106,11 +117,11 @@ def _flowing(text: str) -> str:
     return "\n\n".join(p if p.startswith(" ") else p.replace("\n", " ") for p in paragraphs)
 
 
-app = typer.Typer(name="unseen", cls=Commands, no_args_is_help=True, **LOOK)
+app = typer.Typer(name="unseen", cls=Commands, no_args_is_help=True, **STYLE)
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(request: bool) -> None:
+    if request:
         typer.echo(f"unseen {unseen.__version__}")
         raise typer.Exit
 
@@ -123,11 +134,14 @@ def describe(
 ) -> None:
     """Example: unseen demo
 
-    Metric learning that is judged on classes it has never seen.
+    Metric learning that is evaluated on classes it has never seen.
 
-    `--trust`, with any command: parts named in a config, run, index or study may come from
-    anywhere (loss=package.module:MyLoss); without it, from below the current folder or from
-    packages that announce them.
+    `--trust`, with any command: code that a config, run, index or study names may run
+    (loss = "package.module:MyLoss"). What you type yourself, or trusted before, needs no word, nor
+    what an installed package announces.
+
+    `--allow-remote`, with any command: a table on this disk may name files elsewhere
+    (https://..., s3://...); without it, only a table that lies elsewhere itself.
     """
 
 
@@ -139,6 +153,8 @@ def run() -> None:
     warnings.filterwarnings("ignore", module=r"PIL\.")  # what is wrong with a file we say ourselves
     words = sys.argv[1:]
     before = words[: words.index("--")] if "--" in words else words  # what follows is no option
-    with trusted() if TRUST in before else nullcontext():
-        kept = [word for word in words if word != TRUST or word not in before]
-        guarded(lambda: sys.exit(app(kept, standalone_mode=False)))
+    with ExitStack() as stack:
+        for word in {*SWITCHES} & {*before}:
+            stack.enter_context(SWITCHES[word]())
+        rest = [w for at, w in enumerate(words) if w not in SWITCHES or at >= len(before)]
+        guarded(lambda: sys.exit(app(rest, standalone_mode=False)))

@@ -1,24 +1,20 @@
 """`unseen report`: the page of a stored run."""
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
-from unseen.cli.terminal import MovedData, console, display, stages
-from unseen.experiment.run_context import reopen
-from unseen.reports import page
+from unseen.cli.options import MovedData, RunPath
+from unseen.cli.terminal import console, display, stages
+from unseen.reports import run_page
+from unseen.runs.prepare import reopen
 
 
 def report(
-    run: Annotated[Path, typer.Argument(help="a folder made by `unseen train`")],
+    run: RunPath,
     data: MovedData = None,
 ) -> None:
     """Example: unseen report runs/glyphs-multi_similarity-seed0
 
     Writes report/index.html in the run's folder: one file, opens anywhere, needs no network.
     """
-    with display() as (_, watch):
-        context, _folder = reopen(run, watch, data)
-        written = page.write(run, context.dataset, stages(watch))
+    with display() as (_, callbacks):
+        context, _folder = reopen(run, callbacks, data)
+        written = run_page.write(run, context.dataset, stages(callbacks))
     console.print(f"report: {written}")

@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
+from unseen.cli.options import IndexPath, MovedRun
 from unseen.cli.terminal import console
-from unseen.search.service import start
+from unseen.search.service import start_service
 
 
 def serve(
-    index: Annotated[Path, typer.Argument(help="a folder made by `unseen index build`")],
+    index: IndexPath,
     host: Annotated[str, typer.Option(help="the address to listen at")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
     token: Annotated[str | None, typer.Option(help="ask for this word; `new` makes one up")] = None,
@@ -25,18 +26,18 @@ def serve(
         typer.Option(help="address of a proxy before this, whose X-Forwarded-For is believed"),
     ] = None,
     compare: Annotated[
-        Path | None, typer.Option(help="another index of the same pictures: shows what changed")
+        Path | None, typer.Option(help="another index of the same images: shows what changed")
     ] = None,
-    run: Annotated[Path | None, typer.Option(help="the run, if it has moved")] = None,
+    run: MovedRun = None,
     workers: Annotated[int, typer.Option(min=1, help="processes; they share the index")] = 1,
     per_minute: Annotated[int, typer.Option(min=0, help="requests of one client, 0: any")] = 1200,
 ) -> None:
     """Example: unseen serve birds.index
 
-    Opens a page on http://127.0.0.1:8000 that finds pictures like the one you drop on it. Only this
+    Opens a page on http://127.0.0.1:8000 that finds images like the one you drop on it. Only this
     machine can reach it; `--host 0.0.0.0 --token new` lets others in who know the word.
     """
-    settings = start.Settings(
+    settings = start_service.Settings(
         index=str(index.resolve()),
         other=None if compare is None else str(compare.resolve()),
         run=None if run is None else str(run.resolve()),
@@ -45,17 +46,19 @@ def serve(
         per_minute=per_minute,
         proxies=proxy or [],
     )
-    start.check(settings, everybody=no_token)
+    start_service.check(settings, everybody=no_token)
     with console.status(f"opening {index} and its model"):
-        library, other = start.libraries(settings)  # what cannot be opened stops here, in one line
-    message = f"{len(library.shelf.index):,} pictures"
+        registry, other = start_service.open_registries(
+            settings
+        )  # what cannot be opened stops here, in one line
+    message = f"{len(registry.snapshot.index):,} images"
     # a word that is kept in a file or a variable is not for the terminal
-    asked = "" if token is None else f"/?token={settings.token}"
-    console.print(f"{message}; open http://{_shown(host)}:{port}{asked}")
+    request = "" if token is None else f"/?token={settings.token}"
+    console.print(f"{message}; open http://{_shown(host)}:{port}{request}")
     if workers == 1:
-        start.run(start.application(settings, library, other), settings, port)
+        start_service.run(start_service.application(settings, registry, other), settings, port)
     else:
-        start.run_many(settings, port, workers)
+        start_service.run_many(settings, port, workers)
 
 
 def _word(token: str | None, file: Path | None, no_token: bool) -> str | None:

@@ -2,11 +2,11 @@
 
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated
+from pathlib import Path
 
-import typer
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -20,30 +20,26 @@ from rich.table import Column
 from rich.text import Text
 
 from unseen.cli.console import console
-from unseen.experiment.run_context import Watch
+from unseen.core.names import few
+from unseen.data.base import lost_line
+from unseen.data.folder import nesting
+from unseen.runs.prepare import Callbacks
 from unseen.training.events import (
-    ClockDecided,
+    BudgetDecided,
     DescriptorChosen,
     Epoch,
+    Evaluated,
     Event,
-    FrozenLayersPlanned,
-    Judged,
+    Note,
     Refitted,
     Resumed,
-    RungBegun,
-    RungEnded,
+    StageEnded,
+    StageStarted,
     Start,
     Step,
     StoppedEarly,
 )
 
-MovedData = Annotated[
-    str | None, typer.Option("--data", help="where the run's items lie now", show_default="as then")
-]
-Size = Annotated[
-    int | None,
-    typer.Option(help="numbers of a descriptor: a nested size of the run", show_default="all"),
-]
 NAMED = 5  # unreadable files named one by one
 
 
@@ -52,12 +48,32 @@ def command_line() -> str:
     return shlex.join(["unseen", *sys.argv[1:]])
 
 
-def tell_left_out(files: Sequence[str], number: int | None = None) -> None:
+def log_left_out(files: Sequence[str], number: int | None = None) -> None:
     """Files that cannot be read: the first few by name; `number`: of all, if `files` are some."""
     for file in files[:NAMED]:
         console.print(Text.assemble(("  cannot be read, left out: ", "yellow"), file))
     if (more := (number or len(files)) - NAMED) > 0:
         console.print(f"  and {more:,} more that cannot be read", style="yellow")
+
+
+def print_labels(labels: Sequence[str | None], words: Sequence[str], levels: int) -> None:
+    """How many labels the images that words name have, with three examples, and what to know of
+    folders in folders."""
+    names = sorted({label for label in labels if label is not None})
+    without = sum(label is None for label in labels)
+    line = f"{len(names):,} label{'' if len(names) == 1 else 's'}"
+    line += f" ({few(names)})" if names else ""
+    console.print(line + (f"; {without:,} images have none" if without else ""))
+    for note in nesting(names, levels) if any(Path(word).is_dir() for word in words) else ():
+        console.print(f"  {note}".replace("data.levels=", "--levels "), style="yellow")
+
+
+def log_lost_labels(lost: Iterable[str | None], every: Iterable[str | None]) -> None:
+    """Labels that count no more, because no file of theirs can be read. lost: of each file that
+    cannot; every: of all files."""
+    unread, counts = Counter(lost), Counter(every)
+    if names := sorted(name for name in unread if name and unread[name] == counts[name]):
+        console.print(f"  {lost_line(names)}", style="yellow")
 
 
 class Display:
@@ -84,12 +100,12 @@ class Display:
         match event:
             case Step() if self.training is not None:
                 loss, rate = event.terms["total"], event.images_per_second
-                name = f"training  loss {loss:.3f}  {rate:,.0f} pictures/s"
+                name = f"training  loss {loss:.3f}  {rate:,.0f} images/s"
                 self.bars.update(self.training, advance=1, description=name)
             case Resumed() if self.training is not None:
                 say(f"resumed at step {event.step:,}, in epoch {event.epoch + 1}")
                 self.bars.update(self.training, completed=event.step)
-            case DescriptorChosen() | RungEnded():
+            case DescriptorChosen() | StageEnded():
                 say(str(event))
             case Refitted():
                 say(
@@ -98,21 +114,21 @@ class Display:
                 )
                 self.epochs = event.epochs
                 self.start_training(event.steps)
-            case RungBegun():
+            case StageStarted():
                 start = f"from the weights of {event.start}" if event.start else "anew"
-                say(f"rung {event.name}: {start}")
+                say(f"stage {event.name}: {start}")
                 self.epochs = event.epochs
                 self.start_training(event.steps)
-            case ClockDecided():
+            case BudgetDecided():
                 say(str(event), style="yellow")
-                if not isinstance(event.decided, bool) and self.training is not None:
-                    self.epochs = event.decided
+                if event.epochs and self.training is not None:
+                    self.epochs = event.epochs
                     self.bars.update(self.training, total=self.epochs * self.steps)
-            case StoppedEarly() | Judged():
+            case StoppedEarly() | Evaluated():
                 self.end_training()
                 say(str(event))
-            case FrozenLayersPlanned():
-                say(event.plan, style="dim")
+            case Note():
+                say(event.text, style="dim")
             case Start():
                 say(_scores_of(event, Text("before training")))
             case Epoch():
@@ -120,7 +136,7 @@ class Display:
                 line = Text(f"epoch {place:>3}/{self.epochs}  loss {loss:.3f}")
                 _scores_of(event, line)
                 if event.best:
-                    line.append(" best", style="green")
+                    line.append(f"  best by {event.by}", style="green")
                 say(line)
 
     def warn(self, text: str) -> None:
@@ -149,21 +165,21 @@ def _scores_of(event: Start | Epoch, line: Text) -> Text:
     return line
 
 
-def stages(watch: Watch) -> Callable[[str], None]:
+def stages(callbacks: Callbacks) -> Callable[[str], None]:
     """Shows one stage of some work after the other; the next one ends the last."""
     current: list[str] = []
 
     def say(what: str) -> None:
         for ended in current:
-            watch.progress(ended, 1, 1)
+            callbacks.progress(ended, 1, 1)
         current[:] = [what]
-        watch.progress(what, 0, 1)
+        callbacks.progress(what, 0, 1)
 
     return say
 
 
 @contextmanager
-def display(epochs: int = 0) -> Iterator[tuple[Display, Watch]]:
+def display(epochs: int = 0) -> Iterator[tuple[Display, Callbacks]]:
     """Bars with time left while the block runs."""
     columns = (
         TextColumn("{task.description}", markup=False),
@@ -176,4 +192,4 @@ def display(epochs: int = 0) -> Iterator[tuple[Display, Watch]]:
     off = not console.is_interactive  # into a file or a pipe: bars that end leave an empty line
     with Progress(*columns, console=console, transient=True, disable=off, expand=True) as bars:
         shown = Display(bars, epochs)
-        yield shown, Watch([shown.event], shown.progress, shown.warn)
+        yield shown, Callbacks([shown.event], shown.progress, shown.warn)

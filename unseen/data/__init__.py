@@ -1,9 +1,9 @@
-"""Where pictures and labels come from: one data set per file, the machinery in `pictures`."""
+"""Where images and labels come from: one data set per file, the machinery in `images`."""
 
-from unseen.names import classes_of, lazy
+from unseen.core.names import classes_of, lazy
 
 __getattr__, __dir__, __all__ = lazy(
     __name__,
-    classes_of(__path__),
-    ours={"ChosenItems": "pictures.chosen", "as_dataset": "own.given"},
+    classes_of(__name__, __path__),
+    ours={"ChosenItems": "images.subset", "as_dataset": "in_memory.user_data"},
 )

@@ -1,6 +1,4 @@
-"""From columns as people write them to what a data set must say: labels 0..C-1, official classes,
-queries and gallery, groups that are ignored, further labels, levels of a hierarchy, sets of labels.
-"""
+"""Labels, splits, groups and levels of the columns people write, and bases of all data sets."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,8 +7,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
-from unseen.contracts import Annotations, BoolArray, IntArray
+from unseen.core.contracts import Annotations, BoolArray, IntArray, Progress
+from unseen.core.names import few
+from unseen.data.images.item_digests import row_digests, row_ids
 
 Column = Sequence[Any] | NDArray[Any]
 
@@ -106,17 +107,46 @@ def coded(values: Column) -> tuple[IntArray, list[str]]:
         words = array.astype(str)
         different = np.unique(words)
         array = words.astype(np.int64) if all(map(_is_number, different.tolist())) else words
-    found, codes = np.unique(array, return_inverse=True)
-    return codes.astype(np.int64), [str(value) for value in found.tolist()]
+    result, codes = np.unique(array, return_inverse=True)
+    return codes.astype(np.int64), [str(value) for value in result.tolist()]
+
+
+def class_labels(values: Any) -> NDArray[Any]:  # [n]
+    """Labels as people have them as integers or words: whole floats and one-hot rows [n, C] too."""
+    if values is None:
+        raise ValueError("labels are missing: the class of each item, as in (features, labels)")
+    array = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    is_one_hot = array.ndim == 2 and array.dtype.kind in "iufb"
+    if is_one_hot and np.isin(array, (0, 1)).all() and (array.sum(axis=1) == 1).all():
+        array = array.argmax(axis=1)
+    if array.ndim != 1:
+        raise ValueError(
+            f"labels must name one class for each item, got {array.dtype} of shape "
+            f"{list(array.shape)}; several of an item are a column label_sets of a table"
+        )
+    if array.dtype.kind not in "fO":
+        return array
+    listed = array.tolist()
+    if missing := [row for row, label in enumerate(listed) if label is None or str(label) == "nan"]:
+        raise ValueError(f"no label: {len(missing)} items (rows {few(missing)}); leave them out")
+    array = np.asarray(listed)
+    if array.dtype.kind != "f":
+        return array
+    whole = array.astype(np.int64)
+    if broken := array[array != whole].tolist():
+        raise ValueError(f"labels must be integers or words that name classes, got {broken[0]:.3g}")
+    return whole
 
 
 def level_columns(names: Iterable[str]) -> list[str]:
     """Those that are called level_1, level_2, ..., the coarsest first."""
-    found = [name for name in names if re.fullmatch(r"level_\d+", name)]
-    found.sort(key=lambda name: int(name.removeprefix("level_")))
-    if found != [f"level_{place + 1}" for place in range(len(found))]:
-        raise ValueError(f"levels must be called level_1, level_2, ...; got {', '.join(found)}")
-    return found
+    result = [name for name in names if re.fullmatch(r"level_\d+", name)]
+    result.sort(key=lambda name: int(name.removeprefix("level_")))
+    if result != [f"level_{place + 1}" for place in range(len(result))]:
+        raise ValueError(f"levels must be called level_1, level_2, ...; got {', '.join(result)}")
+    return result
 
 
 def nested_levels(columns: Mapping[str, Column]) -> dict[str, list[str]]:
@@ -184,9 +214,9 @@ def _official(
         if word not in PARTS:
             raise ValueError(f"{source}: split must be train, validation or test, got {word!r}")
     parts = np.array([PARTS[word] for word in words.tolist()])
-    if "test" not in parts:  # where there are two parts, the second is judged, whatever its name
+    if "test" not in parts:  # where there are two parts, the second is evaluated, whatever its name
         parts[parts == "val"] = "test"
-    classes = {part: np.unique(labels[parts == part]) for part in ("train", "val", "test")}
+    classes = {name: np.unique(labels[parts == name]) for name in ("train", "val", "test")}
     if not len(classes["train"]) or not len(classes["test"]):
         raise ValueError(f"{source}: split needs rows of train and of test (or validation)")
     for one, other in (("train", "test"), ("train", "val"), ("val", "test")):
@@ -195,7 +225,7 @@ def _official(
             some = ", ".join(names[c] for c in both[:_NAMED])
             raise ValueError(
                 f"{source}: {len(both)} classes are in both {one} and {other} ({some} ...), but "
-                "unseen classes are what is judged. Use no split column to split by class."
+                "unseen classes are what is evaluated. Use no split column to split by class."
             )
     return classes["test"], classes["val"] if len(classes["val"]) else None
 
@@ -231,12 +261,12 @@ def lacking(incomplete: str) -> dict[str, Any]:
 def brief(sentence: str) -> str:
     """For the terminal: a list in brackets names three, and counts the others."""
 
-    def shorter(found: re.Match[str]) -> str:
-        *names, last = found[1].split(", ")
+    def shorter(result: re.Match[str]) -> str:
+        *names, last = result[1].split(", ")
         name, _, rest = last.partition(" and ")
         names.append(name)
         more = len(names) - _NAMED + int(re.sub(r"\D", "", rest) or 0)
-        return f"({', '.join(names[:_NAMED])} and {more:,} more)" if more > 0 else found[0]
+        return f"({', '.join(names[:_NAMED])} and {more:,} more)" if more > 0 else result[0]
 
     return re.sub(r"\(([^()]*, [^()]*)\)", shorter, sentence)
 
@@ -245,4 +275,96 @@ def lone_classes(labels: IntArray, names: Sequence[str]) -> dict[str, Any]:
     """Classes whose one item has no partner: how many, and the first by name."""
     lone = np.flatnonzero(np.bincount(labels) == 1)
     first = [str(names[label]) for label in lone[:_NAMED]]
-    return {"classes with one picture": len(lone), "lone classes": first}
+    return {"classes with one image": len(lone), "lone classes": first}
+
+
+def lost_line(names: Sequence[str]) -> str:
+    """What is said of classes that no file of can be read."""
+    has, do = ("class has", "does") if len(names) == 1 else ("classes have", "do")
+    return f"{len(names)} {has} only files that cannot be read, and {do} not count: {few(names)}"
+
+
+class Items:
+    """A base to build on: items with labels.
+
+    Args:
+        name: what pages call the data set.
+        metadata: its labels and annotations.
+        incomplete: what it lacks, in a sentence.
+    """
+
+    def __init__(self, name: str, metadata: Described, incomplete: str = "") -> None:
+        self.name, self.incomplete = name, incomplete
+        self.labels: IntArray = metadata.labels
+        self.label_names: Sequence[str] = metadata.label_names
+        self.official_test_classes: IntArray | None = metadata.test_classes
+        self.annotations: Annotations = metadata.annotations
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def describe(self) -> dict[str, Any]:
+        counts = class_counts(self.labels, self.label_names)
+        lone = lone_classes(self.labels, self.label_names)
+        return counts | lone | lacking(self.incomplete)
+
+
+class FeatureItems(Items):
+    """A base to build on: rows of features.
+
+    Args:
+        features: [n, P] numbers.
+        name: what pages call the data set.
+        metadata: its labels and annotations.
+        incomplete: what it lacks, in a sentence.
+    """
+
+    def __init__(
+        self, features: NDArray[Any], name: str, metadata: Described, incomplete: str = ""
+    ) -> None:
+        super().__init__(name, metadata, incomplete)
+        self.features = features
+
+    def image(self, index: int) -> Image.Image:
+        raise ValueError(f"{self.name} are features, no images")
+
+    def describe(self) -> dict[str, Any]:
+        return super().describe() | {"features": self.features.shape[1]}
+
+    def item_ids(self) -> list[str]:
+        return row_ids(len(self))
+
+    def digests(self, progress: Progress | None = None) -> list[bytes]:
+        """The same in memory and in a file, where a run may look for them later."""
+        return row_digests(self.features)
+
+
+class PixelItems(Items):
+    """A base to build on: grey images of one size.
+
+    Args:
+        pixels: uint8 [n, height, width], not to be written to from now on.
+        name: what pages call the data set.
+        metadata: its labels and annotations.
+    """
+
+    def __init__(self, pixels: NDArray[np.uint8], name: str, metadata: Described) -> None:
+        super().__init__(name, metadata)
+        self._pixels = pixels
+        self._pixels.flags.writeable = False
+
+    def describe(self) -> dict[str, Any]:
+        return class_counts(self.labels, self.label_names)
+
+    def image(self, index: int) -> Image.Image:
+        return Image.fromarray(self._pixels[index]).convert("RGB")
+
+    def arrays(self) -> NDArray[np.uint8]:  # [n, height, width]
+        """Every image at once, grey, not to be written to."""
+        return self._pixels
+
+    def item_ids(self) -> list[str]:
+        return row_ids(len(self))
+
+    def digests(self, progress: Progress | None = None) -> list[bytes]:
+        return row_digests(self._pixels)

@@ -6,7 +6,7 @@ Layouts  `cars_annos.mat` with `car_ims/`; or `cars_train/` and `cars_test/` wit
          (`AM General Hummer SUV 2000` ...) in the root, in `images`, or copied into `train` and
          `test`, which are then merged. Folder names, sorted, have the official halves.
 
-The official division into training and test pictures shares classes and is not used.
+The official division into training and test images shares classes and is not used.
 """
 
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unseen.data.base import Columns
-from unseen.data.official.benchmark import Benchmark, Counts, Listing
-from unseen.data.official.layouts import below, class_folders
+from unseen.data.benchmarks.benchmark import Benchmark, Counts, Listing, listing_of_folders
+from unseen.data.benchmarks.layouts import below, class_folders
 
 _UNPACKED = ("devkit", "stanford_cars", "stanford_cars/devkit", "car_devkit/devkit")
 _TRAINED = 98  # classes 1 to 98
@@ -45,16 +45,17 @@ class Cars196(Benchmark):
 
     def listing(self, root: Path) -> Listing:
         if whole := below(root, _WHOLE, _UNPACKED):
-            held = _matrix(whole)
-            cars = _fields(held, whole, "relative_im_path", "class")
+            matrix = _matrix(whole)
+            cars = _fields(matrix, whole, "relative_im_path", "class")
             paths = [whole.parent / str(path) for path in cars["relative_im_path"]]
-            return _listing(paths, cars["class"], held)
+            return _listing(paths, cars["class"], matrix)
         if train := below(root, _TRAIN, _UNPACKED):
             return _from_devkit(root, train)
-        return _from_folders(root)
+        folders = class_folders(root)
+        return listing_of_folders(folders, list(folders)[:_TRAINED])
 
     def absent(self, paths: Sequence[Path]) -> list[str]:
-        """The pictures of `car_ims` are numbered through; class folders made of it keep that."""
+        """The images of `car_ims` are numbered through; class folders made of it keep that."""
         numbers = {int(path.stem) for path in paths if path.stem.isdecimal()}
         last = self.expected.train + self.expected.test
         if len(numbers) < len(paths) or max(numbers) > last:
@@ -67,29 +68,20 @@ def _from_devkit(root: Path, train: Path) -> Listing:
     if test is None:
         raise ValueError(f"{_TEST} is missing (the devkit's own list of test cars has no classes)")
     place = below(root, "cars_train", _UNPACKED)
-    pictures = place.parent if place else root
+    images = place.parent if place else root
     paths: list[Path] = []
     classes = []
     for file, folder in ((train, "cars_train"), (test, "cars_test")):
         cars = _fields(_matrix(file), file, "fname", "class")
-        paths += [pictures / folder / str(name) for name in cars["fname"]]
+        paths += [images / folder / str(name) for name in cars["fname"]]
         classes.append(cars["class"])
     meta = below(root, "cars_meta.mat", _UNPACKED)
     return _listing(paths, np.concatenate(classes), _matrix(meta) if meta else {})
 
 
-def _from_folders(root: Path) -> Listing:
-    found = class_folders(root)
-    paths = [path for paths in found.values() for path in paths]
-    labels = [name for name, paths in found.items() for _ in paths]
-    trained = set(list(found)[:_TRAINED])
-    parts = ["train" if name in trained else "test" for name in labels]
-    return Listing(paths, Columns(labels, split=parts))
-
-
-def _listing(paths: list[Path], classes: NDArray[Any], held: dict[str, Any]) -> Listing:
+def _listing(paths: list[Path], classes: NDArray[Any], matrix: dict[str, Any]) -> Listing:
     numbers = [int(number) for number in classes]
-    names = [str(name) for name in np.atleast_1d(held.get("class_names", []))]
+    names = [str(name) for name in np.atleast_1d(matrix.get("class_names", []))]
     parts = ["train" if number <= _TRAINED else "test" for number in numbers]
     called = {str(number): name for number, name in enumerate(names, start=1)}
     return Listing(paths, Columns(numbers, split=parts), called)
@@ -99,14 +91,14 @@ def _matrix(file: Path) -> dict[str, Any]:
     from scipy.io import loadmat  # noqa: PLC0415 - only this layout needs it
 
     try:
-        held: dict[str, Any] = loadmat(file, squeeze_me=True)
+        matrix: dict[str, Any] = loadmat(file, squeeze_me=True)
     except Exception as error:  # a damaged file fails in many ways inside scipy
         raise ValueError(f"{file} is not a whole .mat file: {error}") from error
-    return held
+    return matrix
 
 
-def _fields(held: dict[str, Any], file: Path, *names: str) -> dict[str, NDArray[Any]]:
-    cars = np.atleast_1d(held.get("annotations", np.empty(0)))
+def _fields(matrix: dict[str, Any], file: Path, *names: str) -> dict[str, NDArray[Any]]:
+    cars = np.atleast_1d(matrix.get("annotations", np.empty(0)))
     lacking = [name for name in names if name not in (cars.dtype.names or ())]
     if lacking:
         raise ValueError(f"{file} has no annotations with {', '.join(lacking)}")

@@ -12,8 +12,8 @@ import re
 from pathlib import Path
 
 from unseen.data.base import Columns
-from unseen.data.official.benchmark import Benchmark, Counts, Listing
-from unseen.data.official.layouts import below, class_folders, rows
+from unseen.data.benchmarks.benchmark import Benchmark, Counts, Listing, listing_of_folders
+from unseen.data.benchmarks.layouts import below, class_folders, rows
 
 _UNPACKED = ("CUB_200_2011",)
 _TRAINED = 100  # classes 1 to 100
@@ -45,24 +45,19 @@ def _from_lists(root: Path) -> Listing:
     files = dict(rows(root / "images.txt", 2))
     classes = dict(rows(root / "image_class_labels.txt", 2))
     if files.keys() != classes.keys():
-        raise ValueError("images.txt and image_class_labels.txt do not name the same pictures")
-    numbers = [int(classes[picture]) for picture in files]
+        raise ValueError("images.txt and image_class_labels.txt do not name the same images")
+    numbers = [int(classes[image]) for image in files]
     names = {}
     if (root / "classes.txt").exists():
         names = dict(rows(root / "classes.txt", 2))
     paths = [root / "images" / file for file in files.values()]
-    return Listing(paths, Columns(numbers, split=_parts(numbers)), names)
+    split = ["train" if number <= _TRAINED else "test" for number in numbers]
+    return Listing(paths, Columns(numbers, split=split), names)
 
 
 def _from_folders(root: Path) -> Listing:
-    found = class_folders(root)
-    strange = [name for name in found if not _NUMBERED.fullmatch(name)]
+    result = class_folders(root)
+    strange = [name for name in result if not _NUMBERED.fullmatch(name)]
     if strange:
         raise ValueError(f"folder {strange[0]!r} is no class: expected names like 001.<name>")
-    paths = [path for paths in found.values() for path in paths]
-    labels = [name for name, paths in found.items() for _ in paths]
-    return Listing(paths, Columns(labels, split=_parts([int(name[:3]) for name in labels])))
-
-
-def _parts(numbers: list[int]) -> list[str]:
-    return ["train" if number <= _TRAINED else "test" for number in numbers]
+    return listing_of_folders(result, {name for name in result if int(name[:3]) <= _TRAINED})

@@ -1,193 +1,196 @@
-"""`folder`: your own pictures, one sub-folder per class: `root/<class>/**/*.jpg`.
+"""`folder`: your own images, in one folder per class.
 
-    root/<class>/**                 as it is: folders inside a class belong to it
+    root/<class>/*, root/<a>/<b>/*  as it is: the class is the folder that holds the image, by its
+                                    path below the root (`cats/siamese`); folders may lie as deep
+                                    as they like, some deeper than others
+    root/<class>/**                 levels = 1: folders inside a class belong to it
     root/<category>/<product>/**    levels = 2: a class is a folder of the second level, and the
-                                    levels, level_1 and level_2, are judged by as well;
+                                    levels, level_1 and level_2, are evaluated by as well;
                                     class_level = 1: a category is the class
     root/train/<class>/** ...       parts = true: where each class is in one part only, the official
                                     split; classes that repeat are put together, and the split is
                                     by class
 
 Classes stand in alphabetical order. Hidden files and macOS's `._*` companions are passed over.
-Files that are no pictures in spite of their name are found when the data set is made, left out, and
+Files that are no images in spite of their name are found when the data set is made, left out, and
 named by `describe()`, as is everything else that is not used; with `strict` the first unreadable
 one is an error.
 """
 
-import shlex
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from unseen import addresses
-from unseen.addresses import Place
-from unseen.contracts import Progress
+from unseen.core import uris
+from unseen.core.contracts import Progress
+from unseen.core.files import shown
+from unseen.core.names import few, near_path
+from unseen.core.uris import Place
 from unseen.data.base import MIN_CLASSES, PARTS, Columns, described
-from unseen.data.pictures.decode import SUFFIXES, UnreadablePictureError, is_picture
-from unseen.data.pictures.files import (
-    PictureFiles,
-    folders_of,
-    pictures_at,
-    unreadable,
-    walk,
-)
-from unseen.files import shown
-from unseen.names import near_path
+from unseen.data.images.decode import SUFFIXES, UnreadableImageError, is_image
+from unseen.data.images.image_files import ImageFiles, folders_of, images_at, unreadable, walk
 
-_NAMED = 3  # examples in a sentence
 _Key = tuple[str, ...]  # a class: its folders below the root
 
 
-class Folder(PictureFiles):
-    """root: the folder of class folders. levels: of folders, down to a class; 0: nobody has said.
-    class_level: which of them is the class; None: the last. parts: the first folders are train,
-    validation and test. strict: an unreadable file is an error, not a note."""
+class Folder(ImageFiles):
+    """root: the folder of class folders. levels: of folders, down to a class; 0: down to the one
+    that holds the image. class_level: which of them is the class; None: the last. parts: the first
+    folders are train, validation and test. strict: an unreadable file is an error, not a note."""
 
     def __init__(
         self,
         root: str | Path,
-        levels: int = 1,
+        levels: int = 0,
         class_level: int | None = None,
         parts: bool = False,
         strict: bool = False,
         progress: Progress | None = None,
     ) -> None:
-        root = addresses.as_place(root)
+        root = uris.as_place(root)
         _refuse_absent(root)
-        level = levels if class_level is None else class_level
-        if levels == 0:
-            raise ValueError(_which_level(root, parts))
-        if not 1 <= level <= levels:
-            raise ValueError(f"data.class_level must be 1 to data.levels={levels}, got {level}")
-        by_folder = _pictures_by_folder(root, levels + parts)
-        paths = [path for paths in by_folder.values() for path in paths]
+        _refuse_levels(levels, class_level)
+        result = {path: folders_of(path, root)[parts:] for path in images_at(root)}
+        classes: dict[Any, str | None] = {
+            path: class_of(key, levels, class_level or 0) for path, key in result.items()
+        }
+        depth = levels or None
+        paths = sorted((path for path in result if classes[path]), key=lambda p: result[p][:depth])
+        if not paths:
+            raise ValueError(_nothing(root, max(levels, 1) + parts))
         skipped = unreadable(root, paths, progress)
         if strict and skipped:
             raise skipped[0]
         damaged = {error.path for error in skipped}
-        kept = [
-            (key, path) for key, paths in by_folder.items() for path in paths if path not in damaged
-        ]
-        _refuse_none(root, kept, skipped)
-        keys = [key[parts:] for key, _ in kept]
-        split = [key[0] for key, _ in kept] if parts else None
-        notes = _left_out(root, by_folder)
-        if split is not None and (again := repeated(keys, split)):
+        selected = [path for path in paths if path not in damaged]
+        _refuse_none(root, selected, skipped)
+        labels = [str(classes[path]) for path in selected]
+        split = [folders_of(path, root)[0] for path in selected] if parts else None
+        notes = [*nesting(labels, levels), *_left_out(root, set(paths))]
+        if split is not None and (again := repeated(labels, split)):
             split = None
             notes.insert(0, again)
-        classes = ["/".join(key[:level]) for key in keys]
-        names = sorted(set(classes))  # as folders are listed, also where they are numbers
+        names = sorted(set(labels))  # as folders are listed, also where they are numbers
         _refuse_few(root, names)
         place = {name: number for number, name in enumerate(names)}
-        labels = np.array([place[name] for name in classes])
-        more = {f"level_{n}": ["/".join(key[:n]) for key in keys] for n in range(1, levels + 1)}
-        more = more if levels > 1 else {}
-        columns = Columns(labels, split=split, more=more, levels=list(more))
-        facts = replace(described(columns, str(root)), label_names=names)
-        name = addresses.name_of(root if isinstance(root, str) else root.resolve())
-        super().__init__(root, name, [path for _, path in kept], facts)
+        depths = range(1, levels + 1) if levels > 1 else ()
+        more = {f"level_{n}": ["/".join(result[path][:n]) for path in selected] for n in depths}
+        codes = np.array([place[name] for name in labels])
+        columns = Columns(codes, split=split, more=more, levels=list(more))
+        metadata = replace(described(columns, str(root)), label_names=names)
+        name = uris.name_of(root if isinstance(root, str) else root.resolve())
+        super().__init__(root, name, selected, metadata)
         self.skipped, self.notes = skipped, notes
+        self.skipped_labels = [shown(str(classes[error.path])) for error in skipped]
+
+
+def class_of(folders: _Key, levels: int = 0, class_level: int = 0) -> str | None:
+    """The class of an image by the folders between the root and it, the one rule of all commands:
+    the path of the folder that holds it, or of the first `levels` folders (the first `class_level`
+    of these); None: it lies in no class folder.
+
+    Example: class_of(("cats", "siamese")) is "cats/siamese", with levels=1 "cats".
+    """
+    if not folders or len(folders) < levels:
+        return None
+    return "/".join(folders[: class_level or levels or None])
+
+
+def labels_in(
+    root: Place, rule: Callable[[_Key], str | None] = class_of
+) -> dict[Place, str | None]:
+    """Every image below a folder somebody names, with its class."""
+    paths = images_at(root)
+    parts = _are_parts({folders_of(path, root) for path in paths} - {()})
+    return {path: rule(folders_of(path, root)[parts:]) for path in paths}
+
+
+def nesting(labels: Iterable[str], levels: int = 0) -> list[str]:
+    """What there is to say of classes that lie in folders of folders, in sentences."""
+    keys = sorted({tuple(label.split("/")) for label in labels})
+    if all(len(key) == 1 for key in keys):
+        return []
+    notes, first = [], sorted({key[0] for key in keys})
+    if not levels:
+        notes.append(
+            f"the folder that holds an image is its class ({few(map('/'.join, keys))}); "
+            f"data.levels=1 takes the {len(first):,} folders of the first level ({few(first)})"
+        )
+    parents = defaultdict(list)
+    for key in keys:
+        parents[key[-1]].append("/".join(key))
+    if same := {name: paths for name, paths in parents.items() if len(paths) > 1}:
+        listed = few(f"{name} ({few(paths)})" for name, paths in same.items())
+        notes.append(f"folders of one name under several others are different classes: {listed}")
+    return notes
 
 
 def layout(root: Place) -> dict[str, Any]:
     """What `Folder` must be told of a folder that somebody only names: nothing for class folders,
-    `parts` for train/<class>, `levels` 0 where folders lie in folders and only a person knows which
-    of them are classes."""
-    inside = {folders_of(path, root) for path in pictures_at(root)} - {()}
-    parts = _are_parts(inside)
-    facts: dict[str, Any] = {"parts": True} if parts else {}
-    first, second = _levels(inside, parts)
-    is_nested = len(second) > len(first) and all(len(key) > 1 + parts for key in inside)
-    return facts | ({"levels": 0} if is_nested else {})
+    `parts` for train/<class>."""
+    inside = {folders_of(path, root) for path in images_at(root)} - {()}
+    return {"parts": True} if _are_parts(inside) else {}
 
 
-def _are_parts(inside: Iterable[_Key]) -> bool:
-    inside = list(inside)
+def _are_parts(inside: Collection[_Key]) -> bool:
     named = all(key[0].lower() in PARTS for key in inside)
     return named and any(len(key) > 1 for key in inside)
-
-
-def _levels(inside: Iterable[_Key], parts: bool) -> tuple[set[_Key], set[_Key]]:
-    """The folders of the first and of the second level."""
-    keys = [key[parts:] for key in inside if len(key) > parts]
-    return {key[:1] for key in keys}, {key[:2] for key in keys}
-
-
-def _which_level(root: Place, parts: bool) -> str:
-    inside = {folders_of(path, root) for path in pictures_at(root)} - {()}
-    first, second = _levels(inside, parts)
-    command = f"unseen train {shlex.quote(str(root))} data.levels=2"
-    return (
-        f"{root} has folders in folders, and either may be the classes: `{command}` takes the "
-        f"{len(second):,} of the second level ({_some(map('/'.join, sorted(second)))}), "
-        f"`{command} data.class_level=1` the {len(first):,} of the first "
-        f"({_some(map('/'.join, sorted(first)))})"
-    )
-
-
-def _pictures_by_folder(root: Place, depth: int) -> dict[_Key, list[Place]]:
-    """The picture files below every folder of that depth, sorted."""
-    found: dict[_Key, list[Place]] = defaultdict(list)
-    for path in pictures_at(root):
-        folders = folders_of(path, root)
-        if len(folders) >= depth:
-            found[folders[:depth]].append(path)
-    if not found:
-        raise ValueError(_nothing(root, depth))
-    return dict(sorted(found.items()))
 
 
 def repeated(keys: Sequence[Hashable], split: Sequence[str]) -> str | None:
     """Why the parts of a classification set are no split by class."""
     parts = defaultdict(set)
-    for key, part in zip(keys, split, strict=True):
-        parts[key].add(part)
+    for key, split_name in zip(keys, split, strict=True):
+        parts[key].add(split_name)
     both = sum(len(where) > 1 for where in parts.values())
     if not both and len(set(split)) > 1:
         return None
     names = ", ".join(sorted(set(split)))
     why = f"{both} of {len(parts)} classes are in several of them" if both else "it is alone"
-    return f"{names} put together and divided by class ({why}): unseen classes are what is judged"
+    return (
+        f"{names} put together and divided by class ({why}): unseen classes are what is evaluated"
+    )
 
 
-def _left_out(root: Place, used: dict[_Key, list[Place]]) -> list[str]:
+def _left_out(root: Place, taken: set[Place]) -> list[str]:
     """What lies below the root and is not used, in sentences."""
     if isinstance(root, str):
         return []
-    taken = {path for paths in used.values() for path in paths}
     loose, other, empty = [], [], []
     for here, folders, files in walk(root):
-        loose += [here / name for name in files if is_picture(name) and here / name not in taken]
-        other += [here / name for name in files if not is_picture(name)]
-        if not folders and not any(is_picture(name) for name in files) and here != root:
+        loose += [here / name for name in files if is_image(name) and here / name not in taken]
+        other += [here / name for name in files if not is_image(name)]
+        if not folders and not any(is_image(name) for name in files) and here != root:
             empty.append(here)
 
     def sentence(paths: list[Path], what: str) -> list[str]:
-        names = _some(shown(path.relative_to(root)) for path in sorted(paths))
+        names = few(shown(path.relative_to(root)) for path in sorted(paths))
         return [f"left out, {what}: {len(paths):,} ({names})"] if paths else []
 
     return [
-        *sentence(loose, "pictures that lie in no class folder"),
-        *sentence(empty, "folders without pictures"),
-        *sentence(other, "files that are no pictures by their names"),
+        *sentence(loose, "images that lie in no class folder"),
+        *sentence(empty, "folders without images"),
+        *sentence(other, "files that are no images by their names"),
     ]
 
 
-def _some(names: Iterable[str]) -> str:
-    names = list(names)
-    return ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
-
-
-def _refuse_none(
-    root: Place, kept: list[tuple[_Key, Place]], skipped: list[UnreadablePictureError]
-) -> None:
-    if not kept:
+def _refuse_levels(levels: int, class_level: int | None) -> None:
+    if levels < 0:
         raise ValueError(
-            f"none of the {len(skipped)} pictures under {root} can be read; "
+            f"data.levels must be 0 (the folder that holds an image) or more, got {levels}"
+        )
+    if class_level is not None and not 1 <= class_level <= levels:
+        raise ValueError(f"data.class_level must be 1 to data.levels={levels}, got {class_level}")
+
+
+def _refuse_none(root: Place, selected: list[Place], skipped: list[UnreadableImageError]) -> None:
+    if not selected:
+        raise ValueError(
+            f"none of the {len(skipped)} images under {root} can be read; "
             f"the first: {skipped[0].line}"
         )
 
@@ -195,7 +198,7 @@ def _refuse_none(
 def _refuse_few(root: Place, names: list[str]) -> None:
     if len(names) < MIN_CLASSES:
         raise ValueError(
-            f"{root} has {len(names)} classes of readable pictures ({', '.join(names)}); "
+            f"{root} has {len(names)} classes of readable images ({', '.join(names)}); "
             f"at least {MIN_CLASSES} are needed to train and test on different ones"
         )
 
@@ -213,22 +216,22 @@ def _refuse_absent(root: Place) -> None:
 
 def _nothing(root: Place, depth: int) -> str:
     if isinstance(root, str):
-        return f"no pictures {depth} folders deep under {root}; {_expected(root)}"
+        return f"no images {depth} folders deep under {root}; {_expected(root)}"
     entries = [entry for entry in root.iterdir() if not entry.name.startswith(".")]
     files = [entry for entry in entries if not entry.is_dir()]
-    loose = sum(is_picture(entry.name) for entry in files)
+    loose = sum(is_image(entry.name) for entry in files)
     if loose == len(entries) > 0:
         return (
-            f"{root} holds {loose:,} pictures and no class folders. If they are of one class, give "
+            f"{root} holds {loose:,} images and no class folders. If they are of one class, give "
             f"the folder above it; {_expected(root)}"
         )
     where = "in class folders" if depth == 1 else f"{depth} folders deep"
     return (
-        f"no pictures {where} under {root}; {_expected(root)}, found {len(entries) - len(files)} "
-        f"folders without {'pictures' if depth == 1 else 'them'} and {len(files)} files, "
-        f"{loose} of them pictures"
+        f"no images {where} under {root}; {_expected(root)}, found {len(entries) - len(files)} "
+        f"folders without {'images' if depth == 1 else 'them'} and {len(files)} files, "
+        f"{loose} of them images"
     )
 
 
 def _expected(root: Place) -> str:
-    return f"expected {root}/<class>/<picture>.jpg (or {', '.join(sorted(SUFFIXES - {'.jpg'}))})"
+    return f"expected {root}/<class>/<image>.jpg (or {', '.join(sorted(SUFFIXES - {'.jpg'}))})"

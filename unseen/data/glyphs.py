@@ -1,13 +1,13 @@
 """`glyphs`: a data set without a download, drawn from the typefaces inside matplotlib.
 
-A class is a character (with whatever looks like it, so labels are never ambiguous), a picture one
+A class is a character (with whatever looks like it, so labels are never ambiguous), an image one
 face of it under random placement, turn, slant, stroke, greys, clutter and noise:
-`pictures/characters.py` says which characters, `pictures/distort.py` how they are treated. Half
+`images/characters.py` says which characters, `images/distort.py` how they are treated. Half
 of the classes, the same half whatever the seed and the size, is set aside for testing; scripts
 are mixed over both halves.
 
 The first use draws everything (some seconds) and keeps it on disk; later uses read the file back.
-The same arguments give the same pictures byte for byte, whether drawn or read.
+The same arguments give the same images byte for byte, whether drawn or read.
 """
 
 import hashlib
@@ -22,22 +22,20 @@ import matplotlib
 import numpy as np
 import PIL
 from numpy.typing import NDArray
-from PIL import Image, features
+from PIL import features
 
-from unseen.contracts import IntArray, Progress
-from unseen.data.pictures import characters, distort, stored
-from unseen.data.pictures.item_digests import row_digests
+from unseen.core.contracts import Annotations, Progress
+from unseen.data.base import Described, PixelItems
+from unseen.data.images import array_files, characters, distort
 
 _ORDER_SEED = (
     1789  # shuffles the classes once and for all: which are tested is part of the data set
 )
 
 
-class Glyphs:
-    """size: side in pixels. images_per_face: pictures of a class in each face that draws it.
+class Glyphs(PixelItems):
+    """size: side in pixels. images_per_face: images of a class in each face that draws it.
     max_classes: the first so many of a fixed shuffle, for quick trials and tests."""
-
-    name = "glyphs"
 
     def __init__(
         self,
@@ -60,47 +58,26 @@ class Glyphs:
         self.size, self.seed = size, seed
         self.images_per_face, self.max_classes = images_per_face, max_classes
 
-        path = (cache_dir or stored.cache_folder()) / f"glyphs-{self._key()}.npz.sha256"
-        arrays = stored.load(path)
+        path = (cache_dir or array_files.cache_folder()) / f"glyphs-{self._key()}.npz.sha256"
+        arrays = array_files.load(path)
         if arrays is None:
             arrays = self._draw(progress)
             with suppress(OSError):  # a read-only home costs a drawing each time, not the run
-                stored.save(path, arrays)
-        self._pixels: NDArray[np.uint8] = arrays["pixels"]  # [n, size, size]
-        self._pixels.flags.writeable = False
+                array_files.save(path, arrays)
+        names = arrays["label_names"].tolist()
+        metadata = Described(arrays["labels"], names, arrays["test_classes"], Annotations())
+        super().__init__(arrays["pixels"], "glyphs", metadata)
         self._ids: list[str] = arrays["ids"].tolist()
-        self.labels: IntArray = arrays["labels"]
-        self.label_names: list[str] = arrays["label_names"].tolist()
-        self.official_test_classes: IntArray | None = arrays["test_classes"]
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def picture(self, index: int) -> Image.Image:
-        return Image.fromarray(self._pixels[index]).convert("RGB")
-
-    def arrays(self) -> NDArray[np.uint8]:  # [n, size, size]
-        """Every picture at once, grey, not to be written to."""
-        return self._pixels
 
     def item_ids(self) -> list[str]:
-        """Character, face, number of the picture."""
+        """Character, face, number of the image."""
         return list(self._ids)
 
-    def digests(self, progress: Progress | None = None) -> list[bytes]:
-        return row_digests(self._pixels)
-
     def describe(self) -> dict[str, Any]:
-        counts = np.bincount(self.labels)
+        classes = self.official_test_classes
         members = sum(len(name.split()) for name in self.label_names)
-        return {
-            "items": len(self),
-            "classes": len(self.label_names),
-            "test classes": 0
-            if self.official_test_classes is None
-            else len(self.official_test_classes),
-            "smallest class": int(counts.min()),
-            "largest class": int(counts.max()),
+        return super().describe() | {
+            "test classes": 0 if classes is None else len(classes),
             "faces": len(characters.FACES),
             "characters": members,
             "merged look-alikes": members - len(self.label_names),
@@ -133,10 +110,10 @@ class Glyphs:
         pixels, labels, ids = [], [], []
         for label, group in enumerate(groups[c] for c in classes):
             for place, face in enumerate(characters.FACES):
-                held = [code for code in group if code in characters.covered(face)]
-                for copy in range(self.images_per_face if held else 0):
+                codes = [code for code in group if code in characters.covered(face)]
+                for copy in range(self.images_per_face if codes else 0):
                     rng = np.random.default_rng((self.seed, group[0], place, copy))
-                    drawing = characters.drawing(held[rng.integers(len(held))], face)
+                    drawing = characters.drawing(codes[rng.integers(len(codes))], face)
                     if drawing is not None:
                         pixels.append(distort.distort(drawing, self.size, rng))
                         labels.append(label)

@@ -1,5 +1,5 @@
 """`groceries`: products photographed in stores; every other one is tested, photographs ask for the
-shop's own picture.
+shop's own image.
 
 Source   M. Klasson et al., A Hierarchical Grocery Store Image Dataset with Visual and Semantic
          Labels, WACV 2019, https://arxiv.org/abs/1901.00711
@@ -9,16 +9,16 @@ Labels   the product, 81 of them; `coarse` (apple, milk: 43, the paper says 42) 
          packages, vegetables) are the levels of its hierarchy.
 Parts    the authors' parts share their products, so all their photographs are taken together:
          products with an even number train, those with an odd one are tested (our choice: siblings
-         of a coarse class stand on both sides). Photographs ask, the one iconic picture of each
-         product answers; in training an iconic picture is a picture as any other.
+         of a coarse class stand on both sides). Photographs ask, the one iconic image of each
+         product answers; in training an iconic image is an image as any other.
 """
 
 import csv
 from pathlib import Path
 
 from unseen.data.base import Columns
-from unseen.data.official.benchmark import Benchmark, Counts, Listing
-from unseen.data.official.layouts import below
+from unseen.data.benchmarks.benchmark import Benchmark, Counts, Listing
+from unseen.data.benchmarks.layouts import below, needed
 
 _LISTS = ("train.txt", "val.txt", "test.txt")
 _COLUMNS = ("Class Name (str)", "Class ID (int)", "Coarse Class Name (str)")
@@ -42,9 +42,7 @@ class Groceries(Benchmark):
         return listed is not None and (listed.parent / "iconic-images-and-descriptions").is_dir()
 
     def listing(self, root: Path) -> Listing:
-        file = below(root, "classes.csv", _UNPACKED)
-        if file is None:
-            raise ValueError("classes.csv is missing")
+        file = needed(root, "classes.csv", _UNPACKED)
         with file.open(newline="", encoding="utf-8") as read:
             products = list(csv.DictReader(read))
         known = {int(row[_COLUMNS[1]]): row for row in products}
@@ -66,10 +64,10 @@ class Groceries(Benchmark):
 
 def _listed(file: Path) -> list[tuple[str, int]]:
     """Paths and the numbers of their products."""
-    found = []
+    result = []
     with file.open(newline="", encoding="utf-8") as read:
         for line, row in enumerate(csv.reader(read, skipinitialspace=True), start=1):
             if len(row) != 3:
                 raise ValueError(f"{file}, line {line}: expected 3 columns, got {len(row)}")
-            found.append((row[0], int(row[1])))
-    return found
+            result.append((row[0], int(row[1])))
+    return result

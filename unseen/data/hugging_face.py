@@ -3,19 +3,19 @@
     photos/              what `save_to_disk` wrote, one data set or train, test ... together
     hf:ethz/food101      by name: `datasets` finds and keeps it (needs the extra `formats`)
 
-One column holds pictures; the class is `label`, or the only column of classes, or what
+One column holds images; the class is `label`, or the only column of classes, or what
 `data.label=` names. Parts that share classes are put together and divided by class. What is on the
-disk is mapped into memory, any picture at once.
+disk is mapped into memory, any image at once.
 """
 
 import json
 from importlib import import_module
 from pathlib import Path
 
-from unseen.addresses import Place
+from unseen.core.extras import install_command
+from unseen.core.uris import Place
 from unseen.data.base import HUB
-from unseen.data.containers.contained import Contained, Part
-from unseen.extras import install_command
+from unseen.data.containers.contained import Contained, SplitFile
 
 _SAVED, _SEVERAL = "state.json", "dataset_dict.json"
 
@@ -24,14 +24,14 @@ class HuggingFace(Contained):
     """root: the folder, or hf:NAME. label ... group: the names of columns."""
 
     @classmethod
-    def files(cls, root: Place) -> list[Part]:
+    def files(cls, root: Place) -> list[SplitFile]:
         if str(root).startswith(HUB):
             return _by_name(str(root).removeprefix(HUB))
         folder = Path(root)
         if not (folder / _SEVERAL).exists():
-            return [Part(file) for file in _saved(folder)]
+            return [SplitFile(file) for file in _saved(folder)]
         parts = json.loads((folder / _SEVERAL).read_text())["splits"]
-        return [Part(file, part) for part in parts for file in _saved(folder / part)]
+        return [SplitFile(file, split) for split in parts for file in _saved(folder / split)]
 
     @classmethod
     def recognises(cls, root: Place) -> bool:
@@ -43,18 +43,18 @@ class HuggingFace(Contained):
 def _saved(folder: Path) -> list[Path]:
     """The files that a saved data set lists."""
     try:
-        told = json.loads((folder / _SAVED).read_text())
-        return [folder / file["filename"] for file in told["_data_files"]]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        state = json.loads((folder / _SAVED).read_text())
+        return [folder / file["filename"] for file in state["_data_files"]]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"{folder} is no data set saved by `datasets`: {error!r}") from error
 
 
-def _by_name(name: str) -> list[Part]:
+def _by_name(name: str) -> list[SplitFile]:
     try:
-        found = import_module("datasets").load_dataset(name)
+        result = import_module("datasets").load_dataset(name)
     except ModuleNotFoundError as error:
         raise ValueError(f"{HUB}{name} needs datasets: {install_command('formats')}") from error
     except Exception as error:  # the hub's, the network's, the data set's
         raise ValueError(f"{HUB}{name} cannot be loaded: {error}") from error
-    parts = [(part, held.cache_files) for part, held in found.items()]
-    return [Part(Path(file["filename"]), part) for part, files in parts for file in files]
+    parts = [(split, dataset.cache_files) for split, dataset in result.items()]
+    return [SplitFile(Path(file["filename"]), split) for split, files in parts for file in files]

@@ -3,15 +3,15 @@
 Source   Z. Liu et al., DeepFashion: Powering Robust Clothes Recognition and Retrieval with Rich
          Annotations, CVPR 2016
 Layout   `list_eval_partition.txt` (in the root, `Eval` or `Anno`) beside `img/`; its first line
-         counts the pictures, its second names the columns `image_name item_id evaluation_status`.
-Labels   the item. Some training items have one picture only: they are not trained on.
+         counts the images, its second names the columns `image_name item_id evaluation_status`.
+Labels   the item. Some training items have one image only: they are not trained on.
 """
 
 from pathlib import Path
 
 from unseen.data.base import Columns
-from unseen.data.official.benchmark import Benchmark, Counts, Listing
-from unseen.data.official.layouts import below, rows
+from unseen.data.benchmarks.benchmark import Benchmark, Counts, Listing
+from unseen.data.benchmarks.layouts import below, needed, rows
 
 _LIST = "list_eval_partition.txt"
 _UNPACKED = ("Eval", "Anno", "In-shop Clothes Retrieval Benchmark", "inshop")
@@ -39,32 +39,30 @@ class Inshop(Benchmark):
         return below(root, _LIST, _UNPACKED) is not None
 
     def listing(self, root: Path) -> Listing:
-        file = below(root, _LIST, _UNPACKED)
-        if file is None:
-            raise ValueError(f"{_LIST} is missing")
+        file = needed(root, _LIST, _UNPACKED)
         head = [line.split() for line in file.read_text(encoding="utf-8").splitlines()[:2]]
         if len(head) < 2 or len(head[0]) != 1 or not head[0][0].isdigit() or head[1] != _HEADER:
             raise ValueError(f"{file} must begin with a count and the line {' '.join(_HEADER)}")
         listed = rows(file, 3, skip=2)
         if len(listed) != int(head[0][0]):
-            raise ValueError(f"{file} announces {head[0][0]} pictures and lists {len(listed)}")
+            raise ValueError(f"{file} announces {head[0][0]} images and lists {len(listed)}")
         status = [word for *_, word in listed]
         if strange := set(status) - set(_STATUS):
             raise ValueError(f"{file}: evaluation_status must be one of {_STATUS}, got {strange}")
-        pictures = _pictures(root, file)
+        images = _images(root, file)
         columns = Columns(
             [item for _, item, _ in listed],
             split=["train" if word == "train" else "test" for word in status],
             query=[word == "query" for word in status],
             gallery=[word == "gallery" for word in status],
         )
-        return Listing([pictures / path for path, *_ in listed], columns)
+        return Listing([images / path for path, *_ in listed], columns)
 
 
-def _pictures(root: Path, file: Path) -> Path:
+def _images(root: Path, file: Path) -> Path:
     """The folder that holds `img`."""
     for place in (file.parent, file.parent.parent, root):
-        found = below(place, "img", ("Img",))
-        if found is not None:
-            return found.parent
+        result = below(place, "img", ("Img",))
+        if result is not None:
+            return result.parent
     return file.parent

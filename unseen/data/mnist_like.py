@@ -6,7 +6,7 @@ Source   Y. LeCun et al., Gradient-Based Learning Applied to Document Recognitio
          the halves as in the code of HORDE (P. Jacob et al., ICCV 2019)
 Layout   `train-images-idx3-ubyte`, `train-labels-idx1-ubyte`, `t10k-images-idx3-ubyte`,
          `t10k-labels-idx1-ubyte`, each perhaps with `.gz`; also with a prefix (EMNIST's). Training
-         and test pictures share classes: they are put together and divided by class.
+         and test images share classes: they are put together and divided by class.
 """
 
 import gzip
@@ -14,71 +14,45 @@ import hashlib
 import struct
 import zlib
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
-from unseen.contracts import Progress
-from unseen.data.base import Columns, class_counts, described
-from unseen.data.pictures.item_digests import row_digests, row_ids
-from unseen.names import near_path
+from unseen.core.names import near_path
+from unseen.data.base import Columns, PixelItems, described
 
 _TRAIN, _TEST = ("train",), ("t10k", "test")
 _BYTES = 8  # the IDX code of unsigned bytes
 
 
-class MnistLike:
+class MnistLike(PixelItems):
     """root: the folder of the four files."""
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root)
-        self.name = self.root.resolve().name
         if not self.root.is_dir():
             raise FileNotFoundError(f"no such folder: {root}{near_path(root) or f'; {_ADVICE}'}")
         pixels, labels = [], []
-        for part in (_TRAIN, _TEST):
-            images, numbers = (_idx(_find(self.root, part, kind), kind) for kind in _KINDS)
+        for words in (_TRAIN, _TEST):
+            images, numbers = (_idx(_find(self.root, words, kind), kind) for kind in _KINDS)
             if len(images) != len(numbers):
                 raise ValueError(
-                    f"{root}: {len(images):,} pictures but {len(numbers):,} labels in its "
-                    f"{part[0]} files; {_ADVICE}"
+                    f"{root}: {len(images):,} images but {len(numbers):,} labels in its "
+                    f"{words[0]} files; {_ADVICE}"
                 )
             pixels.append(images)
             labels.append(numbers)
         if pixels[0].shape[1:] != pixels[1].shape[1:]:
-            raise ValueError(f"{root}: training and test pictures differ in size; {_ADVICE}")
-        self._pixels: NDArray[np.uint8] = np.concatenate(pixels)  # [n, height, width]
-        self._pixels.flags.writeable = False
-        facts = described(Columns(np.concatenate(labels)), str(root))
-        self.labels, self.label_names = facts.labels, facts.label_names
-        classes = np.arange(len(facts.label_names))
+            raise ValueError(f"{root}: training and test images differ in size; {_ADVICE}")
+        metadata = described(Columns(np.concatenate(labels)), str(root))
+        super().__init__(np.concatenate(pixels), self.root.resolve().name, metadata)
+        classes = np.arange(len(metadata.label_names))
         self.official_test_classes = classes[len(classes) // 2 :]
 
     @classmethod
     def recognises(cls, root: Path) -> bool:
         """Whether a folder holds such files, be they all there or not."""
         return any(root.glob("*train-images*idx3-ubyte*"))
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def picture(self, index: int) -> Image.Image:
-        return Image.fromarray(self._pixels[index]).convert("RGB")
-
-    def arrays(self) -> NDArray[np.uint8]:  # [n, height, width]
-        """Every picture at once, grey, not to be written to."""
-        return self._pixels
-
-    def item_ids(self) -> list[str]:
-        return row_ids(len(self))
-
-    def digests(self, progress: Progress | None = None) -> list[bytes]:
-        return row_digests(self._pixels)
-
-    def describe(self) -> dict[str, Any]:
-        return class_counts(self.labels, self.label_names)
 
     def fingerprint(self) -> str:
         digest = hashlib.sha256(self._pixels.tobytes())
@@ -96,12 +70,12 @@ _ADVICE = (
 
 def _find(root: Path, words: tuple[str, ...], kind: str) -> Path:
     patterns = [f"*{word}-{kind}*idx{_KINDS[kind]}-ubyte*" for word in words]
-    found = sorted(path for pattern in patterns for path in root.glob(pattern))
-    plain = {path.name.removesuffix(".gz") for path in found}
+    result = sorted(path for pattern in patterns for path in root.glob(pattern))
+    plain = {path.name.removesuffix(".gz") for path in result}
     if len(plain) != 1:
         what = f"has {len(plain)} sets of" if plain else "has no"
         raise ValueError(f"{root} {what} {words[0]} {kind}; {_ADVICE}")
-    return found[0]  # unpacked before packed
+    return result[0]  # unpacked before packed
 
 
 def _idx(path: Path, kind: str) -> NDArray[np.uint8]:

@@ -3,15 +3,15 @@
 Source   B. M. Lake et al., Human-level concept learning through probabilistic program induction,
          Science 2015
 Layout   `images_background/<alphabet>/<character>/*.png` and `images_evaluation/...`
-Labels   the character; `alphabet` is the level above it, and judged by as well.
+Labels   the character; `alphabet` is the level above it, and evaluated by as well.
 """
 
 from pathlib import Path
 
 from unseen.data.base import Columns
-from unseen.data.official.benchmark import Benchmark, Counts, Listing
-from unseen.data.official.layouts import below
-from unseen.data.pictures.files import pictures_in
+from unseen.data.benchmarks.benchmark import Benchmark, Counts, Listing
+from unseen.data.benchmarks.layouts import below, needed
+from unseen.data.images.image_files import images_in
 
 _PARTS = {"images_background": "train", "images_evaluation": "test"}
 _UNPACKED = ("python", "omniglot", "omniglot-py", "omniglot/python")
@@ -27,18 +27,15 @@ class Omniglot(Benchmark):
 
     @classmethod
     def recognises(cls, root: Path) -> bool:
-        return any(below(root, part, _UNPACKED) for part in _PARTS)
+        return any(below(root, split_name, _UNPACKED) for split_name in _PARTS)
 
     def listing(self, root: Path) -> Listing:
         paths: list[Path] = []
         split: list[str] = []
-        for folder, part in _PARTS.items():
-            place = below(root, folder, _UNPACKED)
-            if place is None:
-                raise ValueError(f"{folder} is missing")
-            found = pictures_in(place)
-            paths += found
-            split += [part] * len(found)
+        for folder, split_name in _PARTS.items():
+            result = images_in(needed(root, folder, _UNPACKED))
+            paths += result
+            split += [split_name] * len(result)
         alphabets = [path.parent.parent.name for path in paths]
         labels = [f"{path.parent.parent.name}/{path.parent.name}" for path in paths]
         columns = Columns(labels, split=split, more={"alphabet": alphabets}, levels=["alphabet"])

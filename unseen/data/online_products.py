@@ -3,15 +3,15 @@
 Source   H. O. Song et al., Deep Metric Learning via Lifted Structured Feature Embedding, CVPR 2016,
          https://arxiv.org/abs/1511.06452
 Layout   `Ebay_train.txt` and `Ebay_test.txt` (`image_id class_id super_class_id path`) beside the
-         folders `bicycle_final` ...; lists may stand in `Info_Files`, pictures in `images`.
-Labels   the product; `super_class` is the level above it (judged by with `relevance.by`).
+         folders `bicycle_final` ...; lists may stand in `Info_Files`, images in `images`.
+Labels   the product; `super_class` is the level above it (evaluated by with `relevance.by`).
 """
 
 from pathlib import Path
 
 from unseen.data.base import Columns
-from unseen.data.official.benchmark import Benchmark, Counts, Listing
-from unseen.data.official.layouts import below, rows
+from unseen.data.benchmarks.benchmark import Benchmark, Counts, Listing
+from unseen.data.benchmarks.layouts import below, needed, rows
 
 _UNPACKED = ("Stanford_Online_Products", "Info_Files", "Stanford_Online_Products/Info_Files")
 _TRAIN, _TEST = "Ebay_train.txt", "Ebay_test.txt"
@@ -36,24 +36,21 @@ class OnlineProducts(Benchmark):
         classes: list[int] = []
         groups: list[str] = []
         split: list[str] = []
-        for file, part in ((_TRAIN, "train"), (_TEST, "test")):
-            place = below(root, file, _UNPACKED)
-            if place is None:
-                raise ValueError(f"{file} is missing")
-            listed = rows(place, 4, skip=1)
+        for file, split_name in ((_TRAIN, "train"), (_TEST, "test")):
+            listed = rows(needed(root, file, _UNPACKED), 4, skip=1)
             files += [path for *_, path in listed]
             classes += [int(number) for _, number, _, _ in listed]
             groups += [path.split("/")[0].removesuffix("_final") for *_, path in listed]
-            split += [part] * len(listed)
-        pictures = _pictures(root, files)
+            split += [split_name] * len(listed)
+        images = _images(root, files)
         columns = Columns(
             classes, split=split, more={"super_class": groups}, levels=["super_class"]
         )
-        return Listing([pictures / file for file in files], columns)
+        return Listing([images / file for file in files], columns)
 
 
-def _pictures(root: Path, files: list[str]) -> Path:
+def _images(root: Path, files: list[str]) -> Path:
     """Where the folders of the super classes stand."""
     places = ("images", "Stanford_Online_Products", "Stanford_Online_Products/images")
-    found = below(root, files[0].split("/")[0], places) if files else None
-    return found.parent if found else root
+    result = below(root, files[0].split("/")[0], places) if files else None
+    return result.parent if result else root

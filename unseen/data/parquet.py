@@ -1,4 +1,4 @@
-"""`parquet`: Parquet files with the pictures inside: a column of bytes, or of structs with `bytes`
+"""`parquet`: Parquet files with the images inside: a column of bytes, or of structs with `bytes`
 and `path` as Hugging Face writes them.
 
     label                     required; of several columns `data.label=species` names it
@@ -10,44 +10,44 @@ together and divided by class. Parquet cannot be read from the middle: it is cop
 cache folder, in Arrow's format, about as large. A Parquet table of paths is a `table`.
 """
 
-from unseen import addresses
-from unseen.addresses import Place
+from unseen.core import uris
+from unseen.core.uris import Place
 from unseen.data.base import PARTS
-from unseen.data.containers.contained import Contained, Part, files_of
-from unseen.data.containers.picture_rows import pictures_in
-from unseen.data.pictures.table_file import PARQUET, parquet_of
+from unseen.data.containers.contained import Contained, SplitFile, files_of
+from unseen.data.containers.image_rows import images_in
+from unseen.data.images.table_file import PARQUET, parquet_of
 
 
 class Parquet(Contained):
     """root: a file or a folder of files. label ... group: the names of columns."""
 
     @classmethod
-    def files(cls, root: Place) -> list[Part]:
-        found = parquets(root)
-        if not found:
+    def files(cls, root: Place) -> list[SplitFile]:
+        result = parquets(root)
+        if not result:
             raise FileNotFoundError(f"no Parquet files at {root}")
-        return [Part(file, _part(file)) for file in found]
+        return [SplitFile(file, _split_name(file)) for file in result]
 
     @classmethod
     def recognises(cls, root: Place) -> bool:
-        """By the first file: it has a column of pictures."""
-        found = parquets(root)
-        if not found:
+        """By the first file: it has a column of images."""
+        result = parquets(root)
+        if not result:
             return False
         try:
-            with parquet_of(found[0]) as file:
-                return bool(pictures_in(file.schema_arrow))
+            with parquet_of(result[0]) as file:
+                return bool(images_in(file.schema_arrow))
         except (OSError, ValueError):
             return False  # a table, which says what is wrong with it
 
 
 def parquets(root: Place) -> list[Place]:
     """The file itself, or those in a folder."""
-    if addresses.suffix(root) in PARQUET:
+    if uris.suffix(root) in PARQUET:
         return [root]
-    return sorted(file for file in files_of(root) if addresses.suffix(file) in PARQUET)
+    return sorted(file for file in files_of(root) if uris.suffix(file) in PARQUET)
 
 
-def _part(file: Place) -> str:
-    first = addresses.name_of(file).lower().replace(".", "-").replace("_", "-").split("-")[0]
+def _split_name(file: Place) -> str:
+    first = uris.name_of(file).lower().replace(".", "-").replace("_", "-").split("-")[0]
     return first if first in PARTS else ""

@@ -1,4 +1,4 @@
-"""`webdataset`: tar files of pictures, as WebDataset writes them: `shards/000.tar`.
+"""`webdataset`: tar files of images, as WebDataset writes them: `shards/000.tar`.
 
     a/17.jpg with a/17.cls       the class in a text of its own, a number or a word
     a/17.jpg with a/17.json      columns by their names: `label`, and `split`, `is_query` ... as in
@@ -6,7 +6,7 @@
     a/17.jpg alone               the folder is the class
 
 root is a tar, a folder of them, or a pattern: `shards/{000..099}.tar`, `shards/train-*.tar`, also
-at an address (`s3://...`). Where each picture lies is found once and kept in the cache folder; any
+at an address (`s3://...`). Where each image lies is found once and kept in the cache folder; any
 class is then drawn at random without unpacking. Compressed tars are refused: they can only be read
 from their beginning.
 """
@@ -14,9 +14,9 @@ from their beginning.
 import re
 from pathlib import Path
 
-from unseen import addresses
-from unseen.addresses import Place
-from unseen.data.containers.contained import Contained, Part, files_of
+from unseen.core import uris
+from unseen.core.uris import Place
+from unseen.data.containers.contained import Contained, SplitFile, files_of
 
 TAR = ".tar"
 _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
@@ -26,21 +26,21 @@ class Webdataset(Contained):
     """root: a tar, a folder of tars, or a pattern. label ... group: the names of columns."""
 
     @classmethod
-    def files(cls, root: Place) -> list[Part]:
-        return [Part(file) for file in shards(root)]
+    def files(cls, root: Place) -> list[SplitFile]:
+        return [SplitFile(file) for file in shards(root)]
 
     @classmethod
     def recognises(cls, root: Place) -> bool:
-        if addresses.suffix(root) == TAR:
+        if uris.suffix(root) == TAR:
             return True
-        return any(addresses.suffix(file) == TAR for file in files_of(root))
+        return any(uris.suffix(file) == TAR for file in files_of(root))
 
 
 def shards(root: Place) -> list[Place]:
     """The tars that are meant, sorted."""
     text = str(root)
-    if found := _RANGE.search(text):
-        first, last = found.groups()
+    if result := _RANGE.search(text):
+        first, last = result.groups()
         numbers = range(int(first), int(last) + 1)
         width = len(first)
         words = [_RANGE.sub(f"{number:0{width}d}", text, count=1) for number in numbers]
@@ -48,11 +48,11 @@ def shards(root: Place) -> list[Place]:
     if "*" in text:
         files = _matching(root)
     else:
-        files = [root] if addresses.suffix(root) == TAR else files_of(root)
-    kept = sorted(file for file in files if addresses.suffix(file) == TAR)
-    if not kept:
+        files = [root] if uris.suffix(root) == TAR else files_of(root)
+    tars = sorted(file for file in files if uris.suffix(file) == TAR)
+    if not tars:
         raise FileNotFoundError(f"no tars are found at {root}")
-    return kept
+    return tars
 
 
 def _as(root: Place, word: str) -> Place:
@@ -61,5 +61,5 @@ def _as(root: Place, word: str) -> Place:
 
 def _matching(root: Place) -> list[Place]:
     if isinstance(root, str):
-        return list(addresses.matching(root))
+        return list(uris.matching(root))
     return list(Path(root.anchor or ".").glob(str(root.relative_to(root.anchor))))

@@ -3,15 +3,15 @@
 import torch
 from torch import Tensor
 
-from unseen.neighbours.space import require_finite, to_sphere
-from unseen.relevance import AnyLabels, classes_of
+from unseen.core.relevance import AnyLabels, classes_of
+from unseen.neighbors.space import require_finite, to_sphere
 
 
-def prepared(embeddings: Tensor, normalise: bool = True) -> Tensor:  # [N, D] float64
+def prepared(embeddings: Tensor, normalize: bool = True) -> Tensor:  # [N, D] float64
     """Detached, finite, and of unit length if wanted."""
     require_finite(embeddings, "embeddings")
     x = embeddings.detach().double()
-    return to_sphere(x) if normalise else x
+    return to_sphere(x) if normalize else x
 
 
 def by_class(labels: AnyLabels, num_items: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,13 +1,4 @@
-"""Singular values inside classes: how many directions a class spreads in.
-
-Paper    K. Roth et al., Revisiting Training Strategies and Generalization Performance in Deep
-         Metric Learning, ICML 2020, https://arxiv.org/abs/2002.08473 (figure 10)
-Formula  for each class with at least 2 items: singular values of its rows (unit embeddings),
-         divided by their sum, zeros up to D; then the mean over classes.
-Values   not centred, as in the paper; `centred` takes the class mean away first.
-Use      on training embeddings. At most n values of a class of n items are not 0, so compare sets
-         with equal class sizes only.
-"""
+"""Singular values inside classes."""
 
 import math
 from typing import Any
@@ -15,22 +6,46 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from unseen.core.relevance import AnyLabels
 from unseen.diagnostics.base import by_class, class_sums, prepared
-from unseen.relevance import AnyLabels
 
 CHUNK = 2**24  # numbers decomposed at a time
 
 
 class ClassSpectrum:
-    """centred: take the class mean away. normalise: unit embeddings."""
+    """Singular values inside classes: how many directions a class spreads in.
 
-    def __init__(self, centred: bool = False, normalise: bool = True) -> None:
-        self.centred, self.normalise = centred, normalise
+    Formula:
+        for each class with at least 2 items: singular values of its rows (unit embeddings),
+        divided by their sum, zeros up to D; then the mean over classes.
+
+    Paper:
+        K. Roth et al., Revisiting Training Strategies and Generalization Performance in Deep
+        Metric Learning, ICML 2020, https://arxiv.org/abs/2002.08473 (figure 10)
+
+    Args:
+        centered: take the class mean away first; False, as in the paper.
+        normalize: unit embeddings.
+
+    Use:
+        on training embeddings. At most n values of a class of n items are not 0, so compare sets
+        with equal class sizes only.
+
+    Example:
+        >>> import torch
+        >>> from unseen.diagnostics import ClassSpectrum
+        >>> embeddings = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [0.6, 0.8]])
+        >>> sorted(ClassSpectrum()(embeddings, torch.tensor([0, 0, 1, 1])))
+        ['num_classes', 'spectrum']
+    """
+
+    def __init__(self, centered: bool = False, normalize: bool = True) -> None:
+        self.centered, self.normalize = centered, normalize
 
     def __call__(self, embeddings: Tensor, labels: AnyLabels) -> dict[str, Any]:
-        x = prepared(embeddings, self.normalise)
+        x = prepared(embeddings, self.normalize)
         _, item_class, sizes = by_class(labels, len(x))
-        if self.centred:
+        if self.centered:
             x = x - (class_sums(x, item_class, len(sizes)) / sizes[:, None])[item_class]
         by_size = torch.argsort(sizes, stable=True, descending=True)
         by_size = by_size[sizes[by_size] > 1]  # classes of like size share a padded batch

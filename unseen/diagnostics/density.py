@@ -1,25 +1,39 @@
-"""Density of each class: mean squared distance of its items from their mean.
-
-Paper    Y. Li et al., Deep Metric Learning with Density Adaptivity, IEEE TMM 2020 (the statistic
-         its regularizer steers: regularizers/density)
-Formula  D(c) = mean of |x - mean of c|^2 = mean of |x|^2 - |mean of c|^2, unit embeddings;
-         in [0, 1].
-Counts   classes with one item have no spread and are left out.
-Use      on training embeddings: classes far denser than the rest are overfitted, far wider ones are
-         hard or wrongly labelled.
-"""
+"""Density of each class."""
 
 import math
 from typing import Any
 
 from torch import Tensor
 
+from unseen.core.relevance import AnyLabels
 from unseen.diagnostics.base import by_class, class_sums, prepared
-from unseen.relevance import AnyLabels
 
 
 class Density:
-    """No parameters."""
+    """Density of each class: mean squared distance of its items from their mean.
+
+    Formula:
+        D(c) = mean of |x - mean of c|^2 = mean of |x|^2 - |mean of c|^2, unit embeddings;
+        in [0, 1].
+
+    Paper:
+        Y. Li et al., Deep Metric Learning with Density Adaptivity, IEEE TMM 2020 (the statistic
+        its regularizer steers: regularizers/density)
+
+    Counts:
+        classes with one item have no spread and are left out.
+
+    Use:
+        on training embeddings: classes far denser than the rest are overfitted, far wider ones are
+        hard or wrongly labelled.
+
+    Example:
+        >>> import torch
+        >>> from unseen.diagnostics import Density
+        >>> embeddings = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [0.6, 0.8]])
+        >>> sorted(Density()(embeddings, torch.tensor([0, 0, 1, 1])))
+        ['classes', 'density', 'mean']
+    """
 
     def __call__(self, embeddings: Tensor, labels: AnyLabels) -> dict[str, Any]:
         x = prepared(embeddings)

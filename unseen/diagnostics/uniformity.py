@@ -1,27 +1,45 @@
-"""Uniformity: how evenly the embeddings cover the sphere.
-
-Paper    T. Wang and P. Isola, Understanding Contrastive Representation Learning through Alignment
-         and Uniformity on the Hypersphere, ICML 2020, https://arxiv.org/abs/2005.10242
-Formula  log of the mean over pairs of exp(-2 |x - y|^2), unit embeddings.
-Values   at most 10,000 items, drawn with the seed. Random directions: -1.58 in 2 dimensions, -3.08
-         in 8, -3.94 in 128, never below -4; a collapsed space: 0.
-Use      with alignment: a good space has both small.
-"""
+"""Uniformity."""
 
 import math
 
 import torch
 from torch import Tensor
 
+from unseen.core.geometry import squared_distance
+from unseen.core.relevance import AnyLabels
 from unseen.diagnostics.base import prepared
-from unseen.geometry import squared_distance
-from unseen.relevance import AnyLabels
 
 ROWS = 1024
 
 
 class Uniformity:
-    """most: items looked at. seed: of the draw when there are more."""
+    """Uniformity: how evenly the embeddings cover the sphere.
+
+    Formula:
+        log of the mean over pairs of exp(-2 |x - y|^2), unit embeddings.
+
+    Paper:
+        T. Wang and P. Isola, Understanding Contrastive Representation Learning through Alignment
+        and Uniformity on the Hypersphere, ICML 2020, https://arxiv.org/abs/2005.10242
+
+    Args:
+        most: items that count; 10,000 are drawn where there are more.
+        seed: of the draw.
+
+    Values:
+        random directions: -1.58 in 2 dimensions, -3.08 in 8, -3.94 in 128, never below -4; a
+        collapsed space: 0.
+
+    Use:
+        with alignment: a good space has both small.
+
+    Example:
+        >>> import torch
+        >>> from unseen.diagnostics import Uniformity
+        >>> embeddings = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [0.6, 0.8]])
+        >>> sorted(Uniformity()(embeddings, torch.tensor([0, 0, 1, 1])))
+        ['uniformity']
+    """
 
     def __init__(self, most: int = 10_000, seed: int = 0) -> None:
         if most < 2:

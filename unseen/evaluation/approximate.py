@@ -1,8 +1,8 @@
-"""Retrieval metrics through a faiss index instead of all pairs, with the measured price of it.
+"""Retrieval metrics through a faiss index instead of all pairs, with the measured loss of accuracy.
 
 The gallery is cut into cells around about 4 sqrt(n) centres; a query looks into the nearest few.
 How often that finds the true nearest neighbour is measured on random queries by exact search and
-told with every result: an approximate score without that number means nothing.
+stands in every result: an approximate score without that number means nothing.
 """
 
 import math
@@ -15,13 +15,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unseen.contracts import Neighbours
-from unseen.evaluation.judges import ClassJudge
+from unseen.core.contracts import Neighbors
+from unseen.core.extras import install_command
 from unseen.evaluation.metric_names import parse_metric
+from unseen.evaluation.relevance_filters import ClassFilter
 from unseen.evaluation.retrieve import retrieve
-from unseen.extras import install_command
 from unseen.metrics.base import Retrieval
-from unseen.neighbours.space import Space, make_space, precise
+from unseen.neighbors.space import Space, make_space, precise
 
 TRAINED_ON = 64  # items per cell that the centres are fitted on
 DEEPEST = 1000
@@ -33,7 +33,7 @@ class Approximation:
 
     values: dict[str, float]
     per_query: dict[str, Tensor]  # [Q]
-    found_nearest: float
+    result_nearest: float
     checked: int
     index: str
 
@@ -45,7 +45,7 @@ def approximate(
     gallery_embeddings: Tensor | None = None,
     gallery_labels: Tensor | None = None,
     metrics: Sequence[str] = ("recall@1",),
-    normalise: bool = True,
+    normalize: bool = True,
     cells: int = 32,
     checked: int = 1000,
     seed: int = 0,
@@ -53,30 +53,32 @@ def approximate(
     """Scores of embeddings; `cells`: how many cells a query looks into."""
     wanted = {name: _shallow(name) for name in metrics}
     with precise(embeddings.device):
-        space = make_space(embeddings, gallery_embeddings, normalise)
-        judge = ClassJudge(space, labels, gallery_labels)
-        most = int(judge.num_relevant.max())
+        space = make_space(embeddings, gallery_embeddings, normalize)
+        relevance_filter = ClassFilter(space, labels, gallery_labels)
+        most = int(relevance_filter.num_relevant.max())
         depth = min(max(m.depth(most) for m in wanted.values()), DEEPEST, len(space.gallery) - 1)
         index, name = _index(space, cells, seed)
-        found = _neighbours(space, judge, index, depth)
-    per_query = {name: metric(found) for name, metric in wanted.items()}
-    asked = torch.randperm(len(embeddings), generator=torch.Generator().manual_seed(seed))[:checked]
+        result = _neighbors(space, relevance_filter, index, depth)
+    per_query = {name: metric(result) for name, metric in wanted.items()}
+    request = torch.randperm(len(embeddings), generator=torch.Generator().manual_seed(seed))[
+        :checked
+    ]
     exact = retrieve(
-        embeddings[asked],
-        labels[asked],
+        embeddings[request],
+        labels[request],
         1,
         gallery_embeddings=space.gallery,
-        gallery_labels=judge.gallery_labels,
-        positions=asked if space.symmetric else None,
-        normalise=normalise,
+        gallery_labels=relevance_filter.gallery_labels,
+        positions=request if space.symmetric else None,
+        normalize=normalize,
     )
     # a copy of the nearest item is as near
-    near = exact.similarities[:, 0] - found.similarities[asked, 0] <= space.tolerance
+    near = exact.similarities[:, 0] - result.similarities[request, 0] <= space.tolerance
     return Approximation(
         values={name: float(value.nanmean()) for name, value in per_query.items()},
         per_query=per_query,
-        found_nearest=float(near.double().mean()),
-        checked=len(asked),
+        result_nearest=float(near.double().mean()),
+        checked=len(request),
         index=name,
     )
 
@@ -93,9 +95,9 @@ def _index(space: Space, cells: int, seed: int) -> tuple[Any, str]:
         import faiss  # noqa: PLC0415 - optional
     except ModuleNotFoundError as error:
         raise ValueError(f"--approximate needs faiss: {install_command('search')}") from error
-    items = _rows(space.gallery if space.centre is not None else space.right)
+    items = _rows(space.gallery if space.center is not None else space.right)
     number = max(1, min(int(4 * math.sqrt(len(items))), len(items) // 39))  # faiss warns below 39
-    metric = faiss.METRIC_L2 if space.centre is not None else faiss.METRIC_INNER_PRODUCT
+    metric = faiss.METRIC_L2 if space.center is not None else faiss.METRIC_INNER_PRODUCT
     faiss.omp_set_num_threads(torch.get_num_threads())
     index: Any = faiss.index_factory(items.shape[1], f"IVF{number},Flat", metric)
     index.cp.seed = seed
@@ -106,18 +108,18 @@ def _index(space: Space, cells: int, seed: int) -> tuple[Any, str]:
     return index, f"faiss IVF{number},Flat, {index.nprobe} of {number} cells"
 
 
-def _neighbours(space: Space, judge: ClassJudge, index: Any, depth: int) -> Neighbours:
+def _neighbors(space: Space, relevance_filter: ClassFilter, index: Any, depth: int) -> Neighbors:
     """Lists without the query itself, -1 where the cells held too few."""
-    queries = _rows(space.queries if space.centre is not None else space.left)
+    queries = _rows(space.queries if space.center is not None else space.left)
     similarities, items = (torch.from_numpy(a) for a in index.search(queries, depth + 1))
-    if space.centre is not None:
+    if space.center is not None:
         similarities = -similarities
-    itself = items == judge.positions[:, None]
+    itself = items == relevance_filter.positions[:, None]
     itself[~itself.any(1), -1] = True  # not in its own list: the last one goes instead
-    kept = (~itself).nonzero()[:, 1].view(len(items), depth)
-    items, similarities = items.gather(1, kept), similarities.gather(1, kept)
-    matches = judge.matches(torch.arange(len(items)), items)
-    return Neighbours(items, similarities, matches, judge.num_relevant)
+    others = (~itself).nonzero()[:, 1].view(len(items), depth)
+    items, similarities = items.gather(1, others), similarities.gather(1, others)
+    matches = relevance_filter.matches(torch.arange(len(items)), items)
+    return Neighbors(items, similarities, matches, relevance_filter.num_relevant)
 
 
 def _rows(x: Tensor) -> NDArray[np.float32]:

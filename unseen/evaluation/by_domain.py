@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from unseen.core.statistics import RESAMPLES, bootstrap, class_average
 from unseen.evaluation.evaluate import Evaluation, Score
-from unseen.statistics import RESAMPLES, bootstrap, class_average
 
 MEAN = "mean of domains"
 
@@ -22,7 +22,7 @@ def by_domain(
     metrics = [name for name, values in scores.per_query.items() if len(values) == len(domains)]
     if not metrics:
         return {}
-    found: dict[str, Evaluation] = {}
+    result: dict[str, Evaluation] = {}
     table = torch.stack([scores.per_query[name] for name in metrics], dim=1)  # [Q, M]
     for code, name in enumerate(names):
         rows = domains == code
@@ -35,11 +35,11 @@ def by_domain(
             for metric, end, average in zip(metrics, ends, averages, strict=True)
         }
         own = dict(zip(metrics, table.masked_fill(~rows[:, None], math.nan).T, strict=True))
-        found[name] = _evaluation(scores, values, int((~table[rows, 0].isnan()).sum()), own)
-    each = list(found.values())
+        result[name] = _evaluation(scores, values, int((~table[rows, 0].isnan()).sum()), own)
+    each = list(result.values())
     means = {metric: _mean([one.values[metric] for one in each]) for metric in metrics}
     queries = sum(one.counts["queries"] for one in each)
-    return found | {MEAN: _evaluation(scores, means, queries, {})}
+    return result | {MEAN: _evaluation(scores, means, queries, {})}
 
 
 def _mean(scores: Sequence[Score]) -> Score:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from unseen.neighbours.certified import pays
+from unseen.neighbors.certified import pays
 
 ROWS, TRIES = 2048, 4
 

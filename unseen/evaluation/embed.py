@@ -1,4 +1,4 @@
-"""Pictures to raw embeddings, or to descriptors of several layers: batch by batch, in evaluation
+"""Images to raw embeddings, or to descriptors of several layers: batch by batch, in evaluation
 mode, without gradient."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -7,8 +7,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from unseen.contracts import Batch, Network, Progress
-from unseen.networks.network import Tappable, portions
+from unseen.core.contracts import Batch, Network, Progress
+from unseen.models.network import Hookable, portions
 
 
 def embed(
@@ -29,7 +29,7 @@ def embed(
 
 
 def embed_layers(
-    network: Tappable,
+    network: Hookable,
     layers: Sequence[str],
     batches: Iterable[Batch],
     total: int,
@@ -39,7 +39,7 @@ def embed_layers(
     """Unit descriptors of several layers from one forward pass."""
 
     def read(images: Tensor) -> dict[str, Tensor]:
-        return network.tapped(images, layers)
+        return network.layer_outputs(images, layers)
 
     return _collected(network, read, batches, total, device, progress)
 
@@ -61,8 +61,8 @@ def _collected(
         images = batch.images.to(device, non_blocking=True)
         if images.ndim == 4:
             images = images.contiguous(memory_format=torch.channels_last)
-        for part in portions(images):
-            for name, values in read(part).items():
+        for chunk in portions(images):
+            for name, values in read(chunk).items():
                 parts.setdefault(name, []).append(values.float().cpu())
         done += len(images)
         if progress is not None:

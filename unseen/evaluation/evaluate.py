@@ -10,10 +10,11 @@ interval   95 %, bootstrap over the queries, or over whole classes (intervals="c
 lone       queries without a relevant item have no value; they are counted
 missing    a query whose class the gallery does not have at all is an error: the files do not belong
            together; `missing="count"` counts it as a lone query
-broken     NaN or infinite embeddings score the worst of every metric (0; error rates 1) and are
-           counted: a diverged run is a bad score, not a crash; `retrieve` refuses them
+broken     rows with NaN or infinity are an error that names them; `non_finite="worst"` scores the
+           worst of every metric (0; error rates 1) and counts them: a diverged run is a bad
+           score, not a crash
 clusters   k-means with as many clusters as classes, several starts: mean over starts, and the
-           standard deviation over them
+           standard deviation over them; NaN where each item, or none, is a class of its own
 columns    `labels` may be a mapping of names to labels: one pass, scores `name/recall@1`
 """
 
@@ -25,17 +26,25 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from unseen.contracts import Progress, Shares
-from unseen.evaluation.given import Given, GivenLabels, as_labels, as_matrix
-from unseen.evaluation.judges import ClassJudge, judge_of
-from unseen.evaluation.measure import Effort, Judges, Measured, item_labels, measure, worst
+from unseen.core import custom_components
+from unseen.core.contracts import CpuProcesses, Progress
+from unseen.core.relevance import AnyLabels, classes_of
+from unseen.core.statistics import RESAMPLES, bootstrap, class_average
+from unseen.evaluation.compute_metrics import (
+    Effort,
+    Measured,
+    RelevanceFilters,
+    item_labels,
+    measure,
+    worst,
+)
 from unseen.evaluation.metric_names import USUAL as METRICS
 from unseen.evaluation.metric_names import Metric, metric_name, parse_metric
+from unseen.evaluation.relevance_filters import ClassFilter, filter_of
 from unseen.evaluation.retrieval_task import Labels
+from unseen.evaluation.user_embeddings import UserLabels, UserValues, as_labels, as_matrix
 from unseen.metrics.base import Clustering
-from unseen.neighbours.space import make_space, non_finite_rows, precise
-from unseen.relevance import AnyLabels, classes_of
-from unseen.statistics import RESAMPLES, bootstrap, class_average
+from unseen.neighbors.space import make_space, non_finite_rows, precise
 
 
 @dataclass(frozen=True)
@@ -100,33 +109,35 @@ class Evaluation:
     def __str__(self) -> str:
         """A line for each metric, in percent with its interval."""
         width = max(map(len, self.values), default=0)
-        return "\n".join(f"{name:{width}}  {score}" for name, score in self.values.items())
+        lines = [f"{name:{width}}  {score}" for name, score in self.values.items()]
+        return "\n".join([*lines, *why_undefined(self.counts)])
 
     def _repr_html_(self) -> str:
-        from unseen.pages import render  # noqa: PLC0415 - for notebooks alone
+        from unseen.core.html_templates import render  # noqa: PLC0415 - for notebooks alone
 
         return render("evaluation/scores", values=self.values, counts=self.counts)
 
 
 def evaluate(
-    embeddings: Given,
-    labels: GivenLabels,
+    embeddings: UserValues,
+    labels: UserLabels,
     *,
-    gallery_embeddings: Given | None = None,
-    gallery_labels: GivenLabels | None = None,
+    gallery_embeddings: UserValues | None = None,
+    gallery_labels: UserLabels | None = None,
     positions: Tensor | None = None,
     ignore_groups: Tensor | None = None,
     gallery_ignore_groups: Tensor | None = None,
     metrics: Sequence[str | Metric] = METRICS,
-    normalise: bool = True,
+    normalize: bool = True,
     missing: Literal["error", "count"] = "error",
+    non_finite: Literal["error", "worst"] = "error",
     intervals: Literal["queries", "classes"] = "queries",
     resamples: int = RESAMPLES,
     starts: int = 3,
     seed: int = 0,
     memory: int = 2**30,
     progress: Progress | None = None,
-    processes: Shares | None = None,
+    processes: CpuProcesses | None = None,
 ) -> Evaluation:
     """Scores of embeddings [Q, D] with labels [Q], tensors, arrays or lists, labels also words; the
     other arguments as in `retrieve`.
@@ -134,6 +145,7 @@ def evaluate(
     `metrics` are names, or objects of one's own (`metrics/base.py`). `starts` and `seed` are those
     of k-means, `seed` also of the bootstrap. `progress` hears of thousandths. `processes` seek the
     neighbours together, each of a part of the queries, and all get the same numbers.
+    `non_finite="worst"`: rows with NaN or infinity are no error, every metric scores its worst.
     """
     if intervals not in ("queries", "classes"):
         raise ValueError(f"intervals must be 'queries' or 'classes', got {intervals!r}")
@@ -141,6 +153,8 @@ def evaluate(
         raise ValueError("gallery_embeddings and gallery_labels must be given together")
     if missing not in ("error", "count"):
         raise ValueError(f"missing must be 'error' or 'count', got {missing!r}")
+    if non_finite not in ("error", "worst"):
+        raise ValueError(f"non_finite must be 'error' or 'worst', got {non_finite!r}")
     items = as_matrix(embeddings)
     if len(items) == 0:
         raise ValueError("embeddings must hold at least one item")
@@ -148,16 +162,19 @@ def evaluate(
         None if gallery_embeddings is None else as_matrix(gallery_embeddings, "gallery_embeddings")
     )
     names, gallery_names = as_labels(labels, gallery_labels)
+    custom_components.trust(list(metrics))  # those of a config were asked about when it was read
     wanted = {metric_name(m): parse_metric(m) if isinstance(m, str) else m for m in metrics}
-    non_finite = _num_non_finite(items) + _num_non_finite(gallery)
-    if non_finite:  # labels are still checked and counted
+    broken = 0
+    if non_finite == "worst":
+        broken = _num_non_finite(items) + _num_non_finite(gallery)
+    if broken:  # labels are still checked and counted
         items = torch.zeros_like(items)
         if gallery is not None:
             gallery = torch.zeros_like(gallery)
     with precise(items.device):
-        space = make_space(items, gallery, normalise)
-        judges = {
-            name: judge_of(
+        space = make_space(items, gallery, normalize)
+        relevance_filters = {
+            name: filter_of(
                 space,
                 *columns,
                 positions=positions,
@@ -167,17 +184,22 @@ def evaluate(
             for name, columns in _columns(names, gallery_names).items()
         }
         if missing == "error":
-            _refuse_missing_classes(judges)
+            _refuse_missing_classes(relevance_filters)
         _refuse_clusters_without_classes(names, wanted)
-        if non_finite:
-            measured = worst(judges, wanted)
+        if broken:
+            measured = worst(relevance_filters, wanted)
         else:
             measured = measure(
-                space, judges, wanted, Effort(starts, seed, memory, processes), progress
+                space, relevance_filters, wanted, Effort(starts, seed, memory, processes), progress
             )
-    counts = _counts(judges, measured) | {"gallery": len(space.gallery), "broken": non_finite}
+    counts = _counts(relevance_filters, measured) | {
+        "gallery": len(space.gallery),
+        "broken": broken,
+    }
     return Evaluation(
-        values=_scores(judges, measured, list(wanted), intervals == "classes", (resamples, seed)),
+        values=_scores(
+            relevance_filters, measured, list(wanted), intervals == "classes", (resamples, seed)
+        ),
         per_query={
             _full_name(*key): value.cpu()
             for key, value in (measured.per_query | measured.per_item).items()
@@ -185,16 +207,32 @@ def evaluate(
         counts=dict(sorted(counts.items())),
         intervals=intervals,
         resamples=resamples,
-        compared_twice=measured.tally.share,
+        compared_twice=measured.counter.fraction,
     )
 
 
-def _refuse_missing_classes(judges: Judges) -> None:
-    by_class = {c: judge for c, judge in judges.items() if isinstance(judge, ClassJudge)}
-    for column, judge in by_class.items():
-        missing = ~torch.isin(judge.labels, judge.gallery_labels)
+def why_undefined(counts: Mapping[str, int]) -> list[str]:
+    """A line for each label column by which some metrics have no value."""
+    lines = []
+    for name in (name for name in counts if name.rpartition("/")[2] == "queries"):
+        column = name.removesuffix("queries")
+        reason = "all items are of one class" * (counts[f"{column}classes"] == 1)
+        if counts[name] == 0:
+            reason = "no item has another of its class"
+        lines += [f"nan: undefined, {reason}" + f" ({column[:-1]})" * bool(column)] * bool(reason)
+    return lines
+
+
+def _refuse_missing_classes(relevance_filters: RelevanceFilters) -> None:
+    by_class = {
+        c: relevance_filter
+        for c, relevance_filter in relevance_filters.items()
+        if isinstance(relevance_filter, ClassFilter)
+    }
+    for column, relevance_filter in by_class.items():
+        missing = ~torch.isin(relevance_filter.labels, relevance_filter.gallery_labels)
         if missing.any():
-            labels = judge.labels[missing].unique()
+            labels = relevance_filter.labels[missing].unique()
             raise ValueError(
                 f"{int(missing.sum())} queries ask for {len(labels)} classes that the gallery does "
                 f"not have{f' ({column})' if column else ''}, such as {int(labels[0])}: "
@@ -209,27 +247,31 @@ def _refuse_clusters_without_classes(labels: Labels, wanted: Mapping[str, Metric
             classes_of(column, f"{', '.join(clusterings)} can be left out: clusterings go")
 
 
-def _counts(judges: Judges, measured: Measured) -> dict[str, int]:
+def _counts(relevance_filters: RelevanceFilters, measured: Measured) -> dict[str, int]:
     """What was asked, left out and decided against us."""
     counts = {}
-    for column, judge in judges.items():
-        lone = int((judge.num_relevant == 0).sum())
-        counts[_full_name(column, "queries")] = len(judge.labels) - lone
+    for column, relevance_filter in relevance_filters.items():
+        lone = int((relevance_filter.num_relevant == 0).sum())
+        counts[_full_name(column, "queries")] = len(relevance_filter.labels) - lone
         counts[_full_name(column, "lone_queries")] = lone
-        counts[_full_name(column, "classes")] = len(item_labels(judge).unique())
+        counts[_full_name(column, "classes")] = len(item_labels(relevance_filter).unique())
         counts[_full_name(column, "ties")] = measured.num_ties.get(column, 0)
     return counts
 
 
 def _scores(
-    judges: Judges, measured: Measured, names: list[str], by_class: bool, draws: tuple[int, int]
+    relevance_filters: RelevanceFilters,
+    measured: Measured,
+    names: list[str],
+    by_class: bool,
+    draws: tuple[int, int],
 ) -> dict[str, Score]:
     """Averages and intervals of every label column and metric."""
     scores = {key: Score(value) for key, value in measured.numbers.items()}
-    for column, judge in judges.items():
+    for column, relevance_filter in relevance_filters.items():
         for values, labels in (
-            (measured.per_query, judge.labels.cpu()),
-            (measured.per_item, item_labels(judge).cpu()),
+            (measured.per_query, relevance_filter.labels.cpu()),
+            (measured.per_item, item_labels(relevance_filter).cpu()),
         ):
             keys = [key for key in values if key[0] == column]
             if not keys:
@@ -243,7 +285,7 @@ def _scores(
             for key, end, average in zip(keys, ends, averages, strict=True):
                 std = measured.over_starts.get(key, math.nan)
                 scores[key] = Score(end.value, end.low, end.high, average, std)
-    return {_full_name(c, name): scores[c, name] for c in judges for name in names}
+    return {_full_name(c, name): scores[c, name] for c in relevance_filters for name in names}
 
 
 def _columns(

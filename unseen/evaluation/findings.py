@@ -17,8 +17,8 @@ HUBS = (1.0, 2.0)  # skewness of how often an item is somebody's neighbour
 GAP = 0.25  # recall@1 on training classes less that on unseen ones
 LEARNED = 0.6  # recall@1 on training classes from which they count as learned
 BETTER_LAYER = 0.01
-NOISY = 0.01  # share of suspects
-FEW = (10, 100)  # classes and pictures below which a recall is known to ten points at best
+NOISY = 0.01  # share of label issues
+FEW = (10, 100)  # classes and images below which a recall is known to ten points at best
 
 Level = Literal["good", "note", "warning"]
 Numbers = Mapping[str, float]
@@ -37,7 +37,7 @@ class Finding:
 def findings(train: Numbers, test: Numbers, layers: Numbers, descriptor: str) -> list[Finding]:
     """What stands out; `layers`: recall@1 by layer on classes to select on, if known."""
     if train.get("broken") or test.get("broken"):
-        remedy = "Lower lr, or clip gradients (optimiser.clip_norm=1)."
+        remedy = "Lower lr, or clip gradients (optimizer.clip_norm=1)."
         return [Finding("collapse", "warning", "Some embeddings are NaN or infinite.", remedy)]
     sentences = [
         _few(test),
@@ -56,8 +56,8 @@ def _few(test: Numbers) -> Finding | None:
     classes, items = test.get("classes", math.inf), test.get("items", math.inf)
     if classes >= FEW[0] and items >= FEW[1]:
         return None
-    text = f"Only {items:.0f} pictures of {classes:.0f} unseen classes: what follows is rough."
-    remedy = f"More classes: at least {FEW[0]} to test on, with {FEW[1]} pictures in all."
+    text = f"Only {items:.0f} images of {classes:.0f} unseen classes: what follows is rough."
+    remedy = f"More classes: at least {FEW[0]} to test on, with {FEW[1]} images in all."
     return Finding("sample", "warning", text, remedy)
 
 
@@ -98,13 +98,13 @@ def _hubness(test: Numbers) -> Finding | None:
         return None
     text = (
         f"Hubness on unseen classes: skewness {test['skewness']:.1f}; the largest hub is a near "
-        f"neighbour {test['largest']:.0f} times as often as an average picture, "
-        f"{test['orphans']:.0%} of pictures are never one."
+        f"neighbour {test['largest']:.0f} times as often as an average image, "
+        f"{test['orphans']:.0%} of images are never one."
     )
     if test["skewness"] <= HUBS[0]:
         return Finding("hubness", "good", text)
     remedy = (
-        "Look at the hubs (odd pictures, empty backgrounds); whitening or re-ranking of the search "
+        "Look at the hubs (odd images, empty backgrounds); whitening or re-ranking of the search "
         "index lowers it."
     )
     return Finding("hubness", "warning" if test["skewness"] > HUBS[1] else "note", text, remedy)
@@ -142,16 +142,16 @@ def _layer(layers: Numbers, descriptor: str) -> Finding | None:
     return Finding("layer", "note", text, "Train with descriptor=best.")
 
 
-def _noise(numbers: Numbers, part: str) -> Finding | None:
-    if "suspects" not in numbers:
+def _noise(numbers: Numbers, classes: str) -> Finding | None:
+    if "label_issues" not in numbers:
         return None
-    count = int(numbers["suspects"])
+    count = int(numbers["label_issues"])
     if not count:
-        return Finding("labels", "good", f"No suspected wrong labels in the {part} classes.")
+        return Finding("labels", "good", f"No suspected wrong labels in the {classes} classes.")
     text = (
-        f"Neighbours suggest another class for {count:,} of the {part} pictures "
-        f"({numbers['suspect_share']:.1%})."
+        f"Neighbours suggest another class for {count:,} of the {classes} images "
+        f"({numbers['label_issue_fraction']:.1%})."
     )
-    remedy = "Look through them: wrong labels, duplicates across classes, or hard pictures."
-    level: Level = "warning" if numbers["suspect_share"] > NOISY else "note"
+    remedy = "Look through them: wrong labels, duplicates across classes, or hard images."
+    level: Level = "warning" if numbers["label_issue_fraction"] > NOISY else "note"
     return Finding("labels", level, text, remedy)

@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
-from unseen import catalogue, outside
-from unseen.contracts import Neighbours
+from unseen.core import custom_components, registry
+from unseen.core.contracts import Neighbors
 from unseen.metrics.base import Clustering, Rejection, Retrieval, Verification
 
 _RECALLS = [f"recall@{k}" for k in (1, 2, 4, 8)]
@@ -31,14 +31,14 @@ Metric = Retrieval | Clustering | Verification
 class CallMetric(Retrieval):
     """A function of `Neighbours` as a metric: it looks as deep as the largest class reaches."""
 
-    def __init__(self, call: Callable[[Neighbours], Tensor]) -> None:
+    def __init__(self, call: Callable[[Neighbors], Tensor]) -> None:
         self.call = call
 
     def depth(self, max_relevant: int) -> int:
         return max(1, max_relevant)
 
-    def on_queries(self, neighbours: Neighbours) -> Tensor:
-        return self.call(neighbours).double()
+    def on_queries(self, neighbors: Neighbors) -> Tensor:
+        return self.call(neighbors).double()
 
 
 def metric_name(metric: str | Metric) -> str:
@@ -46,7 +46,7 @@ def metric_name(metric: str | Metric) -> str:
     if not isinstance(metric, str):
         return type(metric).__name__
     name, at, value = metric.partition("@")
-    return f"{outside.short_name(name)}{at}{value}"
+    return f"{custom_components.short_name(name)}{at}{value}"
 
 
 def parse_metric(text: str) -> Metric:
@@ -54,8 +54,8 @@ def parse_metric(text: str) -> Metric:
     made = _parsed(text)
     if isinstance(made, Rejection):
         raise ValueError(
-            f"{text} judges queries of classes that the gallery does not have: `unseen evaluate "
-            "RUN --open-set` measures it"
+            f"{text} evaluates queries of classes that the gallery does not have: `unseen "
+            "evaluate run RUN --open-set` measures it"
         )
     return made
 
@@ -70,7 +70,7 @@ def parse_rejection(text: str) -> Rejection:
 
 def _parsed(text: str) -> Metric | Rejection:
     name, at, value = text.rpartition("@") if "@" in text else (text, "", "")
-    metric: Any = catalogue.find("metrics", name)
+    metric: Any = registry.find("metrics", name)
     if isinstance(metric, Metric | Rejection):  # an object that was given
         return metric
     if inspect.isfunction(metric):

@@ -1,4 +1,5 @@
-"""Queries of classes that the gallery does not have: are they told apart, and can they be grouped?
+"""Queries of classes that the gallery does not have: are they recognised as unknown, and can they
+be grouped?
 
     found = open_set(embeddings, labels, unknown=some_labels, thresholds={"calibrated": 0.71})
     found.scores["unknown_auroc"], found.at["calibrated"].baus, found.groups.ari
@@ -10,7 +11,7 @@ answer     the nearest gallery item, itself excluded; believed where its similar
 curve      share of unknown queries believed (FAR), of known ones answered rightly and believed
            (DIR), and both by class (BAKS, BAUS), at thresholds from the highest to the lowest
 thresholds come from elsewhere: calibrated on validation classes, or `best_threshold` of an open set
-           made of those. Nothing is chosen on the queries that are judged
+           made of those. Nothing is chosen on the queries that are evaluated
 grouping   the unknown queries by average linkage, cut where validation classes come out best
            (`best_cut`), against their classes: how many groups, and the adjusted Rand index
 interval   95 %, known and unknown classes drawn with replacement
@@ -26,7 +27,8 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 from torch import Tensor
 
-from unseen.contracts import IntArray, Progress
+from unseen.core.contracts import IntArray, Progress
+from unseen.core.statistics import Interval
 from unseen.evaluation.metric_names import OPEN_SET, parse_rejection
 from unseen.evaluation.retrieval_task import RetrievalTask
 from unseen.evaluation.retrieve import retrieve
@@ -34,8 +36,7 @@ from unseen.metrics.ari import Ari
 from unseen.metrics.baks import Baks
 from unseen.metrics.base import OpenAnswers
 from unseen.metrics.baus import Baus
-from unseen.neighbours.space import to_sphere
-from unseen.statistics import Interval
+from unseen.neighbors.space import to_sphere
 
 RESAMPLES = 200
 POINTS = 200  # of the curve that are kept
@@ -62,10 +63,10 @@ class RejectionPoint:
 
 @dataclass(frozen=True)
 class Grouping:
-    """Unknown queries in groups of two or more: how many were found, how many classes the queries
+    """Unknown queries in groups of two or more: how many there are, how many classes the queries
     have."""
 
-    found: int
+    number: int
     classes: int
     items: int
     ari: float
@@ -98,7 +99,7 @@ def open_set(
     thresholds: Mapping[str, float] | None = None,
     cut: float | None = None,
     how: str = "",
-    normalise: bool = True,
+    normalize: bool = True,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> OpenSet:
@@ -106,7 +107,7 @@ def open_set(
     gallery: positions of who asks and who answers, all without them; groups: do not answer each
     other; thresholds, cut: chosen on other classes."""
     task = RetrievalTask(labels, query, without(labels, gallery, unknown), groups)
-    answers = nearest_answers(embeddings, task, normalise, progress)
+    answers = nearest_answers(embeddings, task, normalize, progress)
     if answers.known.all() or not answers.known.any():
         which = "unknown" if answers.known.all() else "known"
         raise ValueError(f"an open set needs known and unknown queries; there are no {which} ones")
@@ -121,7 +122,7 @@ def open_set(
         scores=_scores(answers, seed),
         curve=[every[i] for i in np.unique(np.linspace(0, len(every) - 1, POINTS).astype(int))],
         at={name: point_at(answers, value) for name, value in (thresholds or {}).items()},
-        groups=None if cut is None else _grouping(embeddings, task, answers, normalise, cut),
+        groups=None if cut is None else _grouping(embeddings, task, answers, normalize, cut),
     )
 
 
@@ -133,19 +134,19 @@ def without(labels: Tensor, gallery: Tensor | None, unknown: Tensor | None) -> T
     return everyone[~torch.isin(labels[everyone], unknown)]
 
 
-def draw_unknown(labels: Tensor, seed: int, share: float = UNKNOWN) -> Tensor:
+def draw_unknown(labels: Tensor, seed: int, fraction: float = UNKNOWN) -> Tensor:
     """Some of the classes, drawn: those that will not be in the gallery."""
     classes = labels.unique()
-    number = max(1, min(len(classes) - 1, round(share * len(classes))))
+    number = max(1, min(len(classes) - 1, round(fraction * len(classes))))
     generator = torch.Generator().manual_seed(seed)
     return classes[torch.randperm(len(classes), generator=generator)[:number]].sort().values
 
 
-def by_time(times: IntArray, share: float = 0.5) -> tuple[Tensor, Tensor]:
+def by_time(times: IntArray, fraction: float = 0.5) -> tuple[Tensor, Tensor]:
     """Positions of those that ask and those that answer: the later items and the earlier ones.
     Items of one moment stay together."""
     moments = np.sort(times)
-    last = moments[max(0, round(share * len(times)) - 1)]
+    last = moments[max(0, round(fraction * len(times)) - 1)]
     earlier = times <= last
     if earlier.all():
         earlier = times < last
@@ -155,15 +156,15 @@ def by_time(times: IntArray, share: float = 0.5) -> tuple[Tensor, Tensor]:
 
 
 def nearest_answers(
-    embeddings: Tensor, task: RetrievalTask, normalise: bool, progress: Progress | None = None
+    embeddings: Tensor, task: RetrievalTask, normalize: bool, progress: Progress | None = None
 ) -> OpenAnswers:
     """The nearest gallery item of every query that has one at all."""
-    found = retrieve(**task.arguments(embeddings), depth=1, normalise=normalise, progress=progress)
-    answered = found.indices[:, 0] >= 0
+    result = retrieve(**task.arguments(embeddings), depth=1, normalize=normalize, progress=progress)
+    answered = result.indices[:, 0] >= 0
     return OpenAnswers(
-        found.similarities[answered, 0].double(),
-        found.matches[answered, 0],
-        found.num_relevant[answered] > 0,
+        result.similarities[answered, 0].double(),
+        result.matches[answered, 0],
+        result.num_relevant[answered] > 0,
         task.query_labels()[answered],
     )
 
@@ -213,17 +214,17 @@ def best_threshold(answers: OpenAnswers) -> float:
 def _class_weights(answers: OpenAnswers) -> Tensor:  # [Q] float64
     """Of each query, so that classes count alike among the known and among the unknown."""
     weights = torch.zeros_like(answers.similarities)
-    for part in (answers.known, ~answers.known):
-        _, group = torch.unique(answers.labels[part], return_inverse=True)
+    for side in (answers.known, ~answers.known):
+        _, group = torch.unique(answers.labels[side], return_inverse=True)
         sizes = torch.bincount(group).double()
-        weights[part] = 1 / (sizes[group] * len(sizes))
+        weights[side] = 1 / (sizes[group] * len(sizes))
     return weights
 
 
 def _scores(answers: OpenAnswers, seed: int) -> dict[str, Interval]:
     metrics = {name: parse_rejection(name) for name in OPEN_SET}
     generator = np.random.default_rng([seed, 0x09E2])
-    members = [_by_class(answers.labels, part) for part in (answers.known, ~answers.known)]
+    members = [_by_class(answers.labels, side) for side in (answers.known, ~answers.known)]
     drawn = []
     for _ in range(RESAMPLES):
         parts = [m[c] for m in members for c in generator.integers(0, len(m), len(m))]
@@ -240,16 +241,16 @@ def _scores(answers: OpenAnswers, seed: int) -> dict[str, Interval]:
 _COLUMNS = ("similarities", "right", "known", "labels")
 
 
-def _by_class(labels: Tensor, part: Tensor) -> list[NDArray[np.int64]]:
-    """Positions of the queries of each class of a part."""
-    rows = part.nonzero()[:, 0].numpy()
-    own = labels[part].numpy()
+def _by_class(labels: Tensor, side: Tensor) -> list[NDArray[np.int64]]:
+    """Positions of the queries of each class on one side, known or unknown."""
+    rows = side.nonzero()[:, 0].numpy()
+    own = labels[side].numpy()
     order = np.argsort(own, kind="stable")
     return np.split(rows[order], np.flatnonzero(np.diff(own[order])) + 1)
 
 
 def _grouping(
-    embeddings: Tensor, task: RetrievalTask, answers: OpenAnswers, normalise: bool, cut: float
+    embeddings: Tensor, task: RetrievalTask, answers: OpenAnswers, normalize: bool, cut: float
 ) -> Grouping | None:
     """None where there are too few to group."""
     labels = task.query_labels()
@@ -259,22 +260,22 @@ def _grouping(
     if len(unknown) < 2:
         return None
     rows = unknown if task.query is None else task.query[unknown]
-    assigned = _cut_at(_tree(embeddings[rows], normalise), cut)
-    found = int((torch.bincount(assigned) > 1).sum())
+    assigned = _cut_at(_tree(embeddings[rows], normalize), cut)
+    result = int((torch.bincount(assigned) > 1).sum())
     own = labels[unknown]
-    return Grouping(found, len(own.unique()), len(rows), Ari()(assigned, own))
+    return Grouping(result, len(own.unique()), len(rows), Ari()(assigned, own))
 
 
-def best_cut(embeddings: Tensor, labels: Tensor, normalise: bool) -> float:
+def best_cut(embeddings: Tensor, labels: Tensor, normalize: bool) -> float:
     """The distance up to which groups of average linkage are joined so that they agree best with
     the classes; for validation classes alone."""
-    tree = _tree(embeddings, normalise)
+    tree = _tree(embeddings, normalize)
     heights = np.unique(np.quantile(tree[:, 2], np.linspace(0, 1, CUTS)))
     return float(max(heights, key=lambda height: Ari()(_cut_at(tree, height), labels)))
 
 
-def _tree(embeddings: Tensor, normalise: bool) -> NDArray[np.float64]:
-    rows = to_sphere(embeddings) if normalise else embeddings
+def _tree(embeddings: Tensor, normalize: bool) -> NDArray[np.float64]:
+    rows = to_sphere(embeddings) if normalize else embeddings
     tree: NDArray[np.float64] = linkage(rows.double().numpy(), "average")
     return tree
 

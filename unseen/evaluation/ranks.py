@@ -12,23 +12,23 @@ import math
 import torch
 from torch import Tensor
 
-from unseen.contracts import GradedRanks, Progress
-from unseen.evaluation.judges import ENTRIES, Judge
-from unseen.neighbours.space import Space
+from unseen.core.contracts import GradedRanks, Progress
+from unseen.evaluation.relevance_filters import ENTRIES, RelevanceFilter
+from unseen.neighbors.space import Space
 
 ROWS, COLUMNS = 1024, 4096
 
 
 def positive_ranks(
-    space: Space, judge: Judge, progress: Progress | None = None
+    space: Space, relevance_filter: RelevanceFilter, progress: Progress | None = None
 ) -> Tensor:  # [Q, R] int64
     """Ranks from 1 of each query's relevant items, rising; 0 where there are no more."""
-    most = int(judge.num_relevant.max()) if len(judge.num_relevant) else 0
-    ranks = judge.labels.new_zeros(len(judge.labels), most)
+    most = int(relevance_filter.num_relevant.max()) if len(relevance_filter.num_relevant) else 0
+    ranks = relevance_filter.labels.new_zeros(len(relevance_filter.labels), most)
     panels = torch.arange(len(ranks), device=ranks.device).split(ROWS)
     for done, query in enumerate(panels, start=1):
-        relevant = _relevant_values(space, judge, query)[:, :most]  # [B, R] falling
-        wrong = _wrong_at_least(space, judge, query, relevant)
+        relevant = _relevant_values(space, relevance_filter, query)[:, :most]  # [B, R] falling
+        wrong = _wrong_at_least(space, relevance_filter, query, relevant)
         rank = wrong + torch.arange(1, relevant.shape[1] + 1, device=ranks.device)
         ranks[query, : rank.shape[1]] = rank.masked_fill_(relevant == -math.inf, 0)
         if progress is not None:
@@ -36,9 +36,9 @@ def positive_ranks(
     return ranks
 
 
-def _relevant_values(space: Space, judge: Judge, query: Tensor) -> Tensor:
+def _relevant_values(space: Space, relevance_filter: RelevanceFilter, query: Tensor) -> Tensor:
     """Similarities of each query's relevant items, largest first, then -inf."""
-    items = judge.relevant_items(query)
+    items = relevance_filter.relevant_items(query)
     rows = max(1, 2**23 // max(1, items.shape[1] * space.queries.shape[1]))
     parts = [space.exact(q, i) for q, i in zip(query.split(rows), items.split(rows), strict=True)]
     values = torch.cat(parts).masked_fill_(items < 0, -math.inf)
@@ -46,7 +46,7 @@ def _relevant_values(space: Space, judge: Judge, query: Tensor) -> Tensor:
 
 
 def _wrong_at_least(
-    space: Space, judge: Judge, query: Tensor, relevant: Tensor
+    space: Space, relevance_filter: RelevanceFilter, query: Tensor, relevant: Tensor
 ) -> Tensor:  # [B, R] int64
     """How many wrong items are at least as similar as each relevant one."""
     rising = relevant.flip(1).contiguous()
@@ -55,30 +55,30 @@ def _wrong_at_least(
     offset = torch.arange(len(query), device=query.device)[:, None] * width
     for first in range(0, len(space.gallery), COLUMNS):
         sim = space.exact_rows(query, slice(first, first + COLUMNS))
-        judge.forbid(sim, query, first)
-        sim.masked_fill_(judge.right(query, slice(first, first + COLUMNS)), -math.inf)
+        relevance_filter.forbid(sim, query, first)
+        sim.masked_fill_(relevance_filter.right(query, slice(first, first + COLUMNS)), -math.inf)
         above = torch.searchsorted(rising, sim, right=True)  # relevant items it is as good as
         count += torch.bincount((above + offset).flatten(), minlength=len(count))
     per_gap = count.view(-1, width)[:, 1:]
     return per_gap.flip(1).cumsum(1)
 
 
-def graded_ranks(space: Space, judge: Judge) -> GradedRanks:
+def graded_ranks(space: Space, relevance_filter: RelevanceFilter) -> GradedRanks:
     """Of each query's items with a grade above 0."""
-    query = torch.arange(len(judge.labels), device=judge.labels.device)
+    query = torch.arange(len(relevance_filter.labels), device=relevance_filter.labels.device)
     rows = max(1, ENTRIES // max(1, len(space.gallery)))
-    parts = [_of_block(space, judge, q) for q in query.split(rows)]
-    most = max((part.ranks.shape[1] for part in parts), default=0)
-    wide = [part.padded(most) for part in parts]
+    parts = [_of_block(space, relevance_filter, q) for q in query.split(rows)]
+    most = max((block.ranks.shape[1] for block in parts), default=0)
+    wide = [block.padded(most) for block in parts]
     return GradedRanks(
-        torch.cat([part.ranks for part in wide]), torch.cat([part.grades for part in wide])
+        torch.cat([block.ranks for block in wide]), torch.cat([block.grades for block in wide])
     )
 
 
-def _of_block(space: Space, judge: Judge, query: Tensor) -> GradedRanks:
+def _of_block(space: Space, relevance_filter: RelevanceFilter, query: Tensor) -> GradedRanks:
     sim = space.exact_rows(query, slice(None))  # [R, G]
-    judge.forbid(sim, query, 0)
-    grades = judge.grades(query).double().masked_fill_(sim == -math.inf, 0)
+    relevance_filter.forbid(sim, query, 0)
+    grades = relevance_filter.grades(query).double().masked_fill_(sim == -math.inf, 0)
     order = grades.argsort(dim=1, stable=True)
     order = order.gather(1, sim.gather(1, order).argsort(dim=1, descending=True, stable=True))
     grades = grades.gather(1, order)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unseen.relevance import AnyLabels, Related
+from unseen.core.relevance import AnyLabels, Related
 
 Labels = AnyLabels | Mapping[str, AnyLabels]  # [n], or several columns of them by name
 

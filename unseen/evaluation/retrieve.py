@@ -4,16 +4,16 @@
                      position, never for being first (a copy of it may be first)
     query/gallery    `gallery_embeddings` answer; `positions` says where in the gallery a query
                      itself stands, if it does
-    ties             similarities equal on the grid of neighbours/space.py: wrong items come
+    ties             similarities equal on the grid of neighbors/space.py: wrong items come
                      first, also where the list ends, so that a collapsed embedding scores 0
     lone queries     no item of the same class in the gallery: num_relevant is 0
     ignore groups    gallery items of the query's group (same camera, same sequence) do not answer
                      and do not count as relevant; a negative group ignores nothing
 
-Neighbours are selected with fast products. The few lists whose order those cannot settle (items
-closer together than the tolerance, or a list that ends among near-equals) are settled in float64,
+Neighbours are selected with fast products. The few lists whose order those cannot resolve (items
+closer together than the tolerance, or a list that ends among near-equals) are resolved in float64,
 so neighbours depend neither on the size of blocks nor on the precision of the first pass. Memory is
-that of neighbours/select.py; never queries x gallery.
+that of neighbors/select.py; never queries x gallery.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,16 +22,16 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from unseen.contracts import Neighbours, Progress
-from unseen.evaluation.judges import Judge, judge_of
+from unseen.core.contracts import Neighbors, Progress
+from unseen.core.relevance import AnyLabels
 from unseen.evaluation.ranks import graded_ranks, positive_ranks
-from unseen.neighbours.product import Tally
-from unseen.neighbours.select import Precision, select
-from unseen.neighbours.settle import settle
-from unseen.neighbours.space import Space, make_space, precise
-from unseen.relevance import AnyLabels
+from unseen.evaluation.relevance_filters import RelevanceFilter, filter_of
+from unseen.neighbors.block_products import WorkCounter
+from unseen.neighbors.exact_order import resolve
+from unseen.neighbors.select import Precision, select
+from unseen.neighbors.space import Space, make_space, precise
 
-LIST_BYTES = 40  # a neighbour costs while lists are settled
+LIST_BYTES = 40  # a neighbour costs while lists are resolved
 
 
 def retrieve(
@@ -44,14 +44,14 @@ def retrieve(
     positions: Tensor | None = None,
     ignore_groups: Tensor | None = None,
     gallery_ignore_groups: Tensor | None = None,
-    normalise: bool = True,
+    normalize: bool = True,
     ranks: bool = False,
     grades: bool = False,
     block: int = 1024,
     memory: int = 2**30,
     progress: Progress | None = None,
     precision: Precision = "auto",
-) -> Neighbours:
+) -> Neighbors:
     """The `depth` nearest gallery items of each query; `ranks` also ranks every relevant one,
     `grades` every item that is related at all.
 
@@ -63,8 +63,8 @@ def retrieve(
     if depth < 0:
         raise ValueError(f"depth must be at least 0, got {depth}")
     with precise(embeddings.device):
-        space = make_space(embeddings, gallery_embeddings, normalise)
-        judge = judge_of(
+        space = make_space(embeddings, gallery_embeddings, normalize)
+        relevance_filter = filter_of(
             space,
             labels,
             gallery_labels,
@@ -72,83 +72,98 @@ def retrieve(
             groups=ignore_groups,
             gallery_groups=gallery_ignore_groups,
         )
-        found = _nothing(judge)
-        if kept := _kept(space, depth):
+        result = _nothing(relevance_filter)
+        if _width(space, depth):
             values, items = select(
                 space,
-                kept,
-                exclude=judge.exclude,
+                _width(space, depth),
+                exclude=relevance_filter.exclude,
                 block=block,
                 memory=memory,
                 progress=progress,
                 precision=precision,
             )
-            found = _judged(space, judge, values, items, depth)
+            result = _evaluated(space, relevance_filter, values, items, depth)
         if ranks:
-            found = replace(found, ranks=positive_ranks(space, judge))
-        return replace(found, graded=graded_ranks(space, judge)) if grades else found
+            result = replace(result, ranks=positive_ranks(space, relevance_filter))
+        return replace(result, graded=graded_ranks(space, relevance_filter)) if grades else result
 
 
-def in_parts(
+def in_chunks(
     space: Space,
-    every_judge: Sequence[Judge],
+    filters: Sequence[RelevanceFilter],
     depth: int,
     *,
     ranks: bool,
     grades: bool = False,
     memory: int,
     progress: Progress,
-    tally: Tally | None = None,
-    share: slice | None = None,
-) -> Iterator[list[Neighbours]]:
-    """Neighbours of consecutive queries, for each kind of label, in parts that fit into memory.
+    counter: WorkCounter | None = None,
+    fraction: slice | None = None,
+) -> Iterator[list[Neighbors]]:
+    """Neighbours of consecutive queries, by each relevance filter, in chunks that fit into memory.
 
-    All at once where possible, for only that uses the symmetry of self-retrieval. share: of these
-    queries alone.
+    All at once where possible, for only that uses the symmetry of self-retrieval. fraction: of
+    these queries alone.
     """
-    total, kept = len(space.queries), _kept(space, depth)
-    step = max(1, memory // (LIST_BYTES * (kept + 1) * len(every_judge)))
-    wanted = slice(0, total) if share is None else share
+    total, width = len(space.queries), _width(space, depth)
+    step = max(1, memory // (LIST_BYTES * (width + 1) * len(filters)))
+    wanted = slice(0, total) if fraction is None else fraction
     for start in range(wanted.start, wanted.stop, step):
         rows = slice(start, min(start + step, wanted.stop))
-        part, judges = space, list(every_judge)
+        chunk, of_chunk = space, list(filters)
         if rows != slice(0, total):
-            part, judges = space.part(rows), [judge.part(rows) for judge in every_judge]
+            chunk, of_chunk = space.of_queries(rows), [each.of_queries(rows) for each in filters]
 
         def advance(done: int, blocks: int, rows: slice = rows) -> None:
             before, now = rows.start - wanted.start, rows.stop - rows.start
             progress(before * blocks + now * done, (wanted.stop - wanted.start) * blocks)
 
-        found = [_nothing(judge) for judge in judges]
-        if kept:
-            exclude = judges[0].exclude  # the same for all: labels have no part in it
+        result = [_nothing(each) for each in of_chunk]
+        if width:
             values, items = select(
-                part, kept, exclude=exclude, memory=memory, progress=advance, tally=tally
+                chunk,
+                width,
+                exclude=of_chunk[0].exclude,  # the same for all: labels do not matter to it
+                memory=memory,
+                progress=advance,
+                counter=counter,
             )
-            found = [_judged(part, judge, values, items, depth) for judge in judges]
+            result = [_evaluated(chunk, each, values, items, depth) for each in of_chunk]
         if ranks:
-            every = [positive_ranks(part, judge) for judge in judges]
-            found = [replace(f, ranks=r) for f, r in zip(found, every, strict=True)]
+            result = [
+                replace(neighbors, ranks=positive_ranks(chunk, each))
+                for neighbors, each in zip(result, of_chunk, strict=True)
+            ]
         if grades:
-            graded = [graded_ranks(part, judge) for judge in judges]
-            found = [replace(f, graded=g) for f, g in zip(found, graded, strict=True)]
-        yield found
+            result = [
+                replace(neighbors, graded=graded_ranks(chunk, each))
+                for neighbors, each in zip(result, of_chunk, strict=True)
+            ]
+        yield result
 
 
-def _kept(space: Space, depth: int) -> int:
+def _width(space: Space, depth: int) -> int:
     """One neighbour more than wanted, to see whether a list ends in a tie."""
     return min(depth + 1, len(space.gallery)) if depth and len(space.queries) else 0
 
 
-def _nothing(judge: Judge) -> Neighbours:
-    items = judge.labels.new_zeros(len(judge.labels), 0)
-    return Neighbours(items, items.float(), items.bool(), judge.num_relevant)
+def _nothing(relevance_filter: RelevanceFilter) -> Neighbors:
+    items = relevance_filter.labels.new_zeros(len(relevance_filter.labels), 0)
+    return Neighbors(items, items.float(), items.bool(), relevance_filter.num_relevant)
 
 
-def _judged(space: Space, judge: Judge, values: Tensor, items: Tensor, depth: int) -> Neighbours:
+def _evaluated(
+    space: Space, relevance_filter: RelevanceFilter, values: Tensor, items: Tensor, depth: int
+) -> Neighbors:
     """Lists as selected [Q, depth + 1] become lists as defined [Q, depth]: ties against us."""
-    values, items, tied = settle(
-        space, values, items, depth, forbidden=judge.forbidden, later=judge.matches
+    values, items, tied = resolve(
+        space,
+        values,
+        items,
+        depth,
+        forbidden=relevance_filter.forbidden,
+        later=relevance_filter.matches,
     )
-    matches = judge.matches(torch.arange(len(items), device=items.device), items)
-    return Neighbours(items, values, matches, judge.num_relevant, None, tied)
+    matches = relevance_filter.matches(torch.arange(len(items), device=items.device), items)
+    return Neighbors(items, values, matches, relevance_filter.num_relevant, None, tied)

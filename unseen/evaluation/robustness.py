@@ -1,8 +1,8 @@
-"""HORDE's robustness test: recall when only a part of each picture's local features is left.
+"""HORDE's robustness test: recall when only a part of each image's local features is left.
 
 Paper    P. Jacob et al., Metric Learning with HORDE: High-Order Regularizer for Deep Embeddings,
          ICCV 2019, https://arxiv.org/abs/1908.02735
-Test     of the h x w vectors of the last map keep a random part, rounded up, of each picture; pool,
+Test     of the h x w vectors of the last map keep a random part, rounded up, of each image; pool,
          embed and retrieve with them. Several draws: mean and standard deviation.
 """
 
@@ -14,14 +14,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from unseen.contracts import Batch, Progress
+from unseen.core.contracts import Batch, Progress
 from unseen.diagnostics.scatter import Scatter
 from unseen.evaluation.retrieve import retrieve
 from unseen.metrics.recall import Recall
-from unseen.networks.network import EmbeddingNetwork
+from unseen.models.network import EmbeddingNetwork
 
 FRACTIONS = (1.0, 1 / 2, 1 / 3, 1 / 6, 1 / 12)
-SCATTERED = 400  # pictures whose features the scatter ratio looks at
+SCATTERED = 400  # images whose features the scatter ratio looks at
 
 
 @dataclass(frozen=True)
@@ -45,16 +45,16 @@ def robustness(
     *,
     fractions: tuple[float, ...] = FRACTIONS,
     draws: int = 5,
-    normalise: bool = True,
+    normalize: bool = True,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Robustness:
-    """Retrieval among the pictures of the batches, each against all others."""
+    """Retrieval among the images of the batches, each against all others."""
     if not all(0 < fraction <= 1 for fraction in fractions) or draws < 1:
         raise ValueError(f"fractions must lie in (0, 1], draws from 1, got {fractions}, {draws}")
     generator = torch.Generator(device).manual_seed(seed)
     fractions = tuple(dict.fromkeys((1.0, *fractions)))
-    found: dict[tuple[float, int], list[Tensor]] = {}
+    result: dict[tuple[float, int], list[Tensor]] = {}
     labels: list[Tensor] = []
     local: list[Tensor] = []
     was_training = network.training
@@ -66,20 +66,22 @@ def robustness(
         features = maps.flatten(2)  # [N, C, P]
         for fraction in fractions:
             for draw in range(1 if fraction == 1 else draws):
-                kept = _part(features, fraction, generator)
-                embeddings = network.head(network.backbone.pooling(kept[..., None]))
-                found.setdefault((fraction, draw), []).append(embeddings.float().cpu())
+                some = _some_places(features, fraction, generator)
+                embeddings = network.head(network.backbone.pooling(some[..., None]))
+                result.setdefault((fraction, draw), []).append(embeddings.float().cpu())
         labels.append(batch.labels)
         if sum(map(len, local)) < SCATTERED:
             local.append(features.transpose(1, 2).float().cpu())  # [N, P, C]
         if progress is not None:
             progress(sum(map(len, labels)), total)
     network.train(was_training)
-    return _summary(found, torch.cat(labels), torch.cat(local)[:SCATTERED], normalise)
+    return _summary(result, torch.cat(labels), torch.cat(local)[:SCATTERED], normalize)
 
 
-def _part(features: Tensor, fraction: float, generator: torch.Generator) -> Tensor:  # [N, C, k]
-    """Random places of each picture, its own for each."""
+def _some_places(
+    features: Tensor, fraction: float, generator: torch.Generator
+) -> Tensor:  # [N, C, k]
+    """Random places of each image, its own for each."""
     num_places = features.shape[2]
     count = math.ceil(fraction * num_places)
     if count == num_places:
@@ -90,14 +92,14 @@ def _part(features: Tensor, fraction: float, generator: torch.Generator) -> Tens
 
 
 def _summary(
-    found: dict[tuple[float, int], list[Tensor]], labels: Tensor, local: Tensor, normalise: bool
+    result: dict[tuple[float, int], list[Tensor]], labels: Tensor, local: Tensor, normalize: bool
 ) -> Robustness:
     recalls: dict[float, list[float]] = {}
-    for (fraction, _), parts in found.items():
-        neighbours = retrieve(torch.cat(parts), labels, 1, normalise=normalise)
-        recalls.setdefault(fraction, []).append(float(Recall(1)(neighbours).nanmean()))
-    picture = torch.arange(len(local)).repeat_interleave(local.shape[1])
+    for (fraction, _), parts in result.items():
+        neighbors = retrieve(torch.cat(parts), labels, 1, normalize=normalize)
+        recalls.setdefault(fraction, []).append(float(Recall(1)(neighbors).nanmean()))
+    image = torch.arange(len(local)).repeat_interleave(local.shape[1])
     return Robustness(
         recall={f: (statistics.fmean(r), statistics.pstdev(r)) for f, r in recalls.items()},
-        scatter_ratio=Scatter()(local.flatten(0, 1), picture)["ratio"],
+        scatter_ratio=Scatter()(local.flatten(0, 1), image)["ratio"],
     )

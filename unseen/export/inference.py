@@ -1,4 +1,4 @@
-"""What is exported: pictures as they come out of a decoder to vectors as they are compared.
+"""What is exported: images as they come out of a decoder to vectors as they are compared.
 
 Input is uint8 [N, 3, size, size], RGB; the channels' mean and deviation, the network at the run's
 descriptor and the unit length of the vectors are inside. Resizing and cropping are not: `describe`
@@ -10,9 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from unseen.experiment.trained import Picture, Trained
+from unseen.data.images.small_transform import SmallEvaluation
+from unseen.data.images.transforms import UserTransform
+from unseen.runs.trained_run import ImageLike, Trained
 
-INPUT, OUTPUT = "pictures", "vectors"
+INPUT, OUTPUT = "images", "vectors"
 TOLERANCE = 1e-4
 
 
@@ -23,18 +25,23 @@ class Inference(nn.Module):
         super().__init__()
         if trained.transform is None:
             raise ValueError(f"{trained.folder.path} was trained on features: export has no use")
+        if isinstance(trained.transform, UserTransform):
+            raise ValueError(
+                f"{trained.folder.path} was trained on tensors of a data set's own transform, "
+                "which it does not know: train without one to export"
+            )
         self.network = trained.network
-        self.normalise = trained.config.normalise
+        self.normalize = trained.config.normalize
         mean, std = (255 * torch.tensor(v) for v in (trained.transform.mean, trained.transform.std))
         self.channel_mean: Tensor  # the exporter confuses `mean` with the operation
         self.channel_std: Tensor
         self.register_buffer("channel_mean", mean.view(3, 1, 1), persistent=False)
         self.register_buffer("channel_std", std.view(3, 1, 1), persistent=False)
 
-    def forward(self, pictures: Tensor) -> Tensor:  # uint8 [N, 3, s, s] -> [N, d]
-        images = (pictures.float() - self.channel_mean) / self.channel_std
-        vectors: Tensor = self.network(images).embeddings
-        if not self.normalise:
+    def forward(self, images: Tensor) -> Tensor:  # [N, 3, s, s] -> [N, d]
+        scaled = (images.float() - self.channel_mean) / self.channel_std
+        vectors: Tensor = self.network(scaled).embeddings
+        if not self.normalize:
             return vectors
         return vectors / torch.linalg.vector_norm(vectors, dim=1, keepdim=True).clamp(min=1e-12)
 
@@ -44,29 +51,33 @@ def inference(trained: Trained) -> Inference:
     return Inference(trained).cpu().eval()
 
 
-def example(trained: Trained, count: int = 2) -> Tensor:  # uint8 [N, 3, s, s]
-    """Grey noise of the right shape."""
+def example(trained: Trained) -> Tensor:  # [2, 3, s, s]
+    """What an exporter traces the network with."""
     size = trained.transform.size
-    generator = torch.Generator().manual_seed(0)
-    shape = (count, 3, size, size)
-    return torch.randint(0, 256, shape, generator=generator, dtype=torch.uint8)
+    return torch.zeros(2, 3, size, size, dtype=input_dtype(trained))
 
 
-def as_input(trained: Trained, pictures: list[Picture]) -> Tensor:  # uint8 [N, 3, s, s]
-    """Pictures resized and cropped as in evaluation, in 8 bits."""
+def input_dtype(trained: Trained) -> torch.dtype:
+    """Levels are floats where evaluation resizes without rounding, else 8-bit integers."""
+    return torch.float32 if isinstance(trained.transform, SmallEvaluation) else torch.uint8
+
+
+def as_input(trained: Trained, images: list[ImageLike]) -> Tensor:  # [N, 3, s, s]
+    """Images resized and cropped as in evaluation, as levels from 0 to 255."""
     mean, std = (
         torch.tensor(v).view(3, 1, 1) for v in (trained.transform.mean, trained.transform.std)
     )
-    made = [255 * (trained.prepared(picture) * std + mean) for picture in pictures]
-    return torch.stack(made).round().clamp(0, 255).to(torch.uint8)
+    levels = torch.stack([255 * (trained.prepared(image) * std + mean) for image in images])
+    dtype = input_dtype(trained)
+    return levels if dtype.is_floating_point else levels.round().clamp(0, 255).to(dtype)
 
 
 def describe(trained: Trained) -> dict[str, Any]:
-    """How pictures become the input, in words and numbers that need no code of ours."""
+    """How images become the input, in words and numbers that need no code of ours."""
     transform = trained.transform
-    size = transform.size
+    size, dtype = transform.size, str(input_dtype(trained)).removeprefix("torch.")
     whole: dict[str, Any] = {"resize": "both sides", "to": size, "crop": None}
-    if hasattr(transform, "crop"):  # the others squeeze a picture to the size
+    if hasattr(transform, "crop"):  # the others squeeze an image to the size
         squeezes = len(set(transform.crop(300, 200).size)) == 1
         side = min(transform.crop(300, 200).size)
         resize = "both sides" if squeezes else "short side"
@@ -76,9 +87,10 @@ def describe(trained: Trained) -> dict[str, Any]:
         "size": size,
         "interpolation": f"{kind}, antialiased",
         "channels": "RGB",
-        "input": f"{INPUT}: uint8 [N, 3, {size}, {size}], 0 to 255",
+        "dtype": dtype,
+        "input": f"{INPUT}: {dtype} [N, 3, {size}, {size}], 0 to 255",
         "output": f"{OUTPUT}: float32 [N, {trained.network.embedding_size}]",
-        "compare": "dot product (unit vectors)" if trained.config.normalise else "distance",
+        "compare": "dot product (unit vectors)" if trained.config.normalize else "distance",
         "inside": {"mean": list(transform.mean), "std": list(transform.std)},
     }
 

@@ -1,4 +1,4 @@
-"""An ONNX file of a run, for any number of pictures at once, checked with onnxruntime."""
+"""An ONNX file of a run, for any number of images at once, checked with onnxruntime."""
 
 import json
 import warnings
@@ -10,23 +10,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unseen.experiment.calibration import read_calibration
-from unseen.experiment.trained import Trained
-from unseen.export.inference import (
-    INPUT,
-    OUTPUT,
-    describe,
-    example,
-    inference,
-    require_close,
-)
-from unseen.extras import install_command
-from unseen.files import replacing
+from unseen.core.extras import install_command
+from unseen.core.files import replacing
+from unseen.export.inference import INPUT, OUTPUT, describe, example, inference, require_close
+from unseen.runs.calibrate_run import read_calibration
+from unseen.runs.trained_run import Trained
 
 
-def write_onnx(trained: Trained, out: Path, pictures: Tensor) -> float:
+def write_onnx(trained: Trained, out: Path, images: Tensor) -> float:
     """Writes the file if it says what PyTorch says; returns the largest difference of any number
-    of a vector of `pictures` [N, 3, s, s] uint8, asked one by one and all at once."""
+    of a vector of `images` [N, 3, s, s] uint8, asked one by one and all at once."""
     try:
         import onnx  # noqa: PLC0415
         import onnxruntime  # noqa: F401, PLC0415
@@ -50,12 +43,12 @@ def write_onnx(trained: Trained, out: Path, pictures: Tensor) -> float:
         model = onnx.load(str(aside))
         onnx.helper.set_model_props(model, _metadata(trained))
         onnx.save(model, str(aside))
-        difference = compared(aside, module, pictures)
+        difference = compared(aside, module, images)
         require_close(difference, "the ONNX file")
     return difference
 
 
-def compared(path: Path, module: torch.nn.Module, pictures: Tensor) -> float:
+def compared(path: Path, module: torch.nn.Module, images: Tensor) -> float:
     """The largest difference between onnxruntime and PyTorch."""
     import onnxruntime  # noqa: PLC0415
 
@@ -63,15 +56,15 @@ def compared(path: Path, module: torch.nn.Module, pictures: Tensor) -> float:
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     with torch.inference_mode():
-        expected = module(pictures).numpy()
-    whole = session.run([OUTPUT], {INPUT: pictures.numpy()})[0]
-    first = session.run([OUTPUT], {INPUT: pictures[:1].numpy()})[0]
+        expected = module(images).numpy()
+    whole = session.run([OUTPUT], {INPUT: images.numpy()})[0]
+    first = session.run([OUTPUT], {INPUT: images[:1].numpy()})[0]
     return float(max(np.abs(whole - expected).max(), np.abs(first - expected[:1]).max()))
 
 
 def _metadata(trained: Trained) -> dict[str, str]:
     calibration = read_calibration(trained)
-    facts = {
+    metadata = {
         "made_by": "unseen",
         "model": trained.fingerprint,
         "backbone": trained.config.backbone,
@@ -79,5 +72,5 @@ def _metadata(trained: Trained) -> dict[str, str]:
         "preprocessing": json.dumps(describe(trained)),
     }
     if calibration is not None:
-        facts["calibration"] = json.dumps(calibration.to_dict())
-    return facts
+        metadata["calibration"] = json.dumps(calibration.to_dict())
+    return metadata

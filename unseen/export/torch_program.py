@@ -6,13 +6,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from unseen.experiment.trained import Trained
+from unseen.core.files import replacing
 from unseen.export.inference import example, inference, require_close
-from unseen.files import replacing
+from unseen.runs.trained_run import Trained
 
 
-def write_program(trained: Trained, out: Path, pictures: Tensor) -> float:
-    """Writes the file if it says what PyTorch says; returns the largest difference on `pictures`
+def write_program(trained: Trained, out: Path, images: Tensor) -> float:
+    """Writes the file if it says what PyTorch says; returns the largest difference on `images`
     [N, 3, s, s] uint8."""
     module = inference(trained)
     with replacing(out) as aside:
@@ -23,8 +23,8 @@ def write_program(trained: Trained, out: Path, pictures: Tensor) -> float:
             torch.export.save(program, str(aside))
             opened = torch.export.load(str(aside)).module()
         with torch.inference_mode():
-            expected = module(pictures)
-            parts = [(opened(pictures), expected), (opened(pictures[:1]), expected[:1])]
+            expected = module(images)
+            parts = [(opened(images), expected), (opened(images[:1]), expected[:1])]
         difference = max(float((made - known).abs().max()) for made, known in parts)
         require_close(difference, "the torch program")
     return difference

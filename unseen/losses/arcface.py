@@ -1,23 +1,4 @@
-"""ArcFace: softmax over class directions, the own class's angle made harder by a margin.
-
-Paper    J. Deng et al., ArcFace: Additive Angular Margin Loss for Deep Face Recognition, CVPR 2019,
-         https://arxiv.org/abs/1801.07698
-Formula  theta[i,c] the angle between embedding i and class vector c, y the class of i:
-
-             L = cross entropy of logits  scale * cos(theta[i,y] + margin)  for c = y,
-                                          scale * cos(theta[i,c])           elsewhere
-
-         averaged over the batch. cos(theta + margin) = cos theta cos margin - sin theta sin margin
-         needs no arccos. Beyond theta = pi - margin the cosine would rise again: there the own
-         logit is scale * (cos theta - margin sin margin), which keeps falling. (Equation 6 of Roth
-         et al. takes the cosine of a cosine and sums over the batch's items instead of classes.)
-Values   scale 64, margin 0.5 radians (paper), class vectors at 5e-4 (Roth et al. 2020, with scale
-         16; their code clamps all cosines to be positive (`clamp`), and before February 2021 its
-         margin cancelled, so that their printed scores are probably those of margin 0). Psomas'
-         thesis: 28.6 degrees, at 1e-4; its code has scale 220 and never trains the class vectors.
-Classes  `sample_rate` compares with a share of them in each step (losses/class_centres).
-Use      any sampler, no miner.
-"""
+"""ArcFace."""
 
 import math
 from typing import Any, ClassVar
@@ -26,16 +7,57 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from unseen.contracts import Shards
-from unseen.derivatives import Back, differentiable
-from unseen.geometry import scaled_cosine
-from unseen.losses.class_centres.base import CentreLoss
-from unseen.losses.class_centres.sampling import Drawn
+from unseen.core.contracts import Shards
+from unseen.core.derivatives import Back, differentiable
+from unseen.core.geometry import scaled_cosine
+from unseen.losses.class_centers.base import CenterLoss
+from unseen.losses.class_centers.sampling import Drawn
 
 
-class Arcface(CentreLoss):
-    """margin in radians, 0 to pi. clamp: cosines below 0 count as 0, as in the code of Roth.
-    sample_rate: the share of the classes that a step compares with, none for all at once."""
+class ArcfaceLoss(CenterLoss):
+    """ArcFace: softmax over class directions, the own class's angle made harder by a margin.
+
+    Formula:
+        theta[i,c] the angle between embedding i and class vector c, y the class of i:
+
+            L = cross entropy of logits  scale * cos(theta[i,y] + margin)  for c = y,
+                                         scale * cos(theta[i,c])           elsewhere
+
+        averaged over the batch. cos(theta + margin) = cos theta cos margin - sin theta sin margin
+        needs no arccos. Beyond theta = pi - margin the cosine would rise again: there the own
+        logit is scale * (cos theta - margin sin margin), which keeps falling. (Equation 6 of Roth
+        et al. takes the cosine of a cosine and sums over the batch's items instead of classes.)
+
+    Paper:
+        J. Deng et al., ArcFace: Additive Angular Margin Loss for Deep Face Recognition, CVPR 2019,
+        https://arxiv.org/abs/1801.07698
+
+    Args:
+        num_classes: number of training classes; a run fills it in.
+        embedding_size: dimensions of the embeddings; a run fills it in.
+        scale: of the cosines; 64 (paper), 16 (Roth et al. 2020), 220 (the code of Psomas' thesis).
+        margin: in radians, 0 to pi; 0.5 (paper), 28.6 degrees (Psomas' thesis). In the code of Roth
+            et al. the margin cancelled before February 2021, so that their printed scores are
+            probably those of margin 0.
+        clamp: cosines below 0 count as 0, as in the code of Roth et al.
+        sample_rate: the share of the classes that a step compares with (losses/class_centers);
+            None: all.
+        lr: of the class vectors; 5e-4 (Roth et al. 2020), 1e-4 (Psomas' thesis, whose code never
+            trains them). None: the run's.
+        seed: of the drawing of classes by `sample_rate`.
+        shards: processes that share the classes; a run fills it in.
+
+    Use:
+        any sampler, no miner.
+
+    Example:
+        >>> import torch
+        >>> from unseen.losses import ArcfaceLoss
+        >>> loss = ArcfaceLoss(num_classes=2, embedding_size=4)
+        >>> loss(torch.eye(4), torch.tensor([0, 0, 1, 1])).backward()
+        >>> [tuple(each.shape) for each in loss.parameters()]
+        [(2, 4)]
+    """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "revisit": {"scale": 16.0, "margin": 0.5, "lr": 5e-4},
@@ -63,12 +85,12 @@ class Arcface(CentreLoss):
             raise ValueError(f"margin is an angle in radians, 0 to pi, got {margin}")
         self.scale, self.margin, self.clamp = scale, margin, clamp
         bound = embedding_size**-0.5
-        self.weight = self.centres(lambda rows: rows.uniform_(-bound, bound))
+        self.weight = self.centers(lambda rows: rows.uniform_(-bound, bound))
 
     def on_labels(self, embeddings: Tensor, labels: Tensor) -> Tensor:  # [N, D], [N]
         if self.sampling is not None:
             drawn: Drawn = self.sampling(self.weight, embeddings, labels)
-            logits = self._logits(drawn.embeddings, drawn.centres)  # [N, S]
+            logits = self._logits(drawn.embeddings, drawn.centers)  # [N, S]
             if len(drawn.item):
                 own = drawn.item.new_zeros(len(labels), 1)
                 own[drawn.item, 0] = drawn.place
@@ -80,8 +102,8 @@ class Arcface(CentreLoss):
             with_margin(logits, labels[:, None], self.scale, self.margin), labels
         )
 
-    def _logits(self, embeddings: Tensor, centres: Tensor) -> Tensor:
-        logits = scaled_cosine(embeddings, centres, self.scale)
+    def _logits(self, embeddings: Tensor, centers: Tensor) -> Tensor:
+        logits = scaled_cosine(embeddings, centers, self.scale)
         return logits.clamp(min=self.scale * 1e-10) if self.clamp else logits
 
 

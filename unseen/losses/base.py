@@ -1,34 +1,29 @@
-"""The door every loss shares, and the two abstract shapes most losses have.
+"""The abstract classes of losses, sums of losses, and checks of what a loss is called with."""
 
-`Loss.forward` has the one signature of contracts.Loss: it raises half precision, switches autocast
-off, names bare index tuples and hands a `Comparison` to the loss's own `price`. A loss is either
-final or abstract: a file in this folder fills in exactly one abstract method and overrides nothing
-else.
-"""
-
+import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from unseen import geometry
-from unseen.comparison import Comparison
-from unseen.geometry import Measure, full_precision
-from unseen.relevance import AnyLabels, Related, keys_of
-from unseen.tuples import (
-    Pairs,
-    Triplets,
-    check_lengths,
-    check_within,
-    from_indices,
-)
+from unseen.core import geometry
+from unseen.core.comparison import Comparison
+from unseen.core.geometry import Measure, full_precision
+from unseen.core.relevance import AnyLabels, Related, keys_of
+from unseen.core.tuples import Pairs, Triplets, check_lengths, check_within, from_indices
 
 
 class Loss(nn.Module, ABC):
-    """Abstract: one scalar from embeddings and labels. PRESETS holds the values of the sources."""
+    """Abstract: one scalar from embeddings and labels. PRESETS holds the values of the sources.
+
+    `forward` has the one signature of contracts.Loss: it raises half precision, switches autocast
+    off, names bare index tuples and hands a `Comparison` to `on_comparison`. A loss is either final
+    or abstract: a file in this folder fills in exactly one abstract method and overrides nothing
+    else.
+    """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {}
 
@@ -40,15 +35,16 @@ class Loss(nn.Module, ABC):
     # on the class or, when an argument decides, on the instance.
     scale_invariant: bool = True  # the length of an embedding does not matter
     rotation_invariant: bool = True  # nor the axes, class vectors being turned along
-    one_sided: bool = False  # positives alone, or negatives alone, already have a price
+    one_sided: bool = False  # positives alone, or negatives alone, already have a loss
     exact_gradient: bool = True  # the gradient is the value's; not so where weights are detached
     # it has parameters of each class: where the same is more than a class it cannot be used
     needs_classes: bool = False
     # arguments that weigh terms which need no tuples: with these at 0 an empty batch costs 0
     batch_free_weights: ClassVar[tuple[str, ...]] = ()
 
-    # it compares raw embeddings, so they are judged by their Euclidean distance, not by the cosine
-    judged_raw: bool = False
+    # it compares raw embeddings, so they are evaluated by their Euclidean distance, not by the
+    # cosine
+    compares_raw: bool = False
 
     # of the loss's parameters, whatever the run's; None: the run's. A rate of Adam or AdamW
     own_lr: float | None = None
@@ -72,16 +68,16 @@ class Loss(nn.Module, ABC):
         device = embeddings.device.type
         try:
             if not torch.is_autocast_enabled(device):
-                return self.price(batch)
+                return self.on_comparison(batch)
             with torch.autocast(device, enabled=False):
-                return self.price(batch)
+                return self.on_comparison(batch)
         except (IndexError, RuntimeError):
             if tuples is not None:  # the likely cause, looked at only now: it takes time
                 check_within(tuples, labels, ref_labels)
             raise
 
     @abstractmethod
-    def price(self, batch: Comparison) -> Tensor:
+    def on_comparison(self, batch: Comparison) -> Tensor:
         """The scalar; 0, attached to the graph, when nothing counts."""
 
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
@@ -100,8 +96,8 @@ class MatrixLoss(Loss):
 
     measure: Measure = staticmethod(geometry.cosine)
 
-    def price(self, batch: Comparison) -> Tensor:
-        return batch.priced(self.measure, self.on_matrix, getattr(self, "slope", None))
+    def on_comparison(self, batch: Comparison) -> Tensor:
+        return batch.matrix_loss(self.measure, self.on_matrix, getattr(self, "slope", None))
 
     @abstractmethod
     def on_matrix(self, sim: Tensor, pos: Tensor, neg: Tensor) -> Tensor:  # three [N, M]
@@ -113,7 +109,7 @@ class GradedLoss(Loss):
 
     measure: Measure = staticmethod(geometry.cosine)
 
-    def price(self, batch: Comparison) -> Tensor:
+    def on_comparison(self, batch: Comparison) -> Tensor:
         return self.on_grades(batch.matrix(self.measure), *batch.grades())
 
     @abstractmethod
@@ -140,7 +136,7 @@ class LabelLoss(Loss):
             raise ValueError(f"lr must be None or not negative, got {lr}")
         self.num_classes, self.embedding_size, self.own_lr = num_classes, embedding_size, lr
 
-    def price(self, batch: Comparison) -> Tensor:
+    def on_comparison(self, batch: Comparison) -> Tensor:
         if batch.tuples is not None or batch.ref_embeddings is not None:
             raise ValueError(
                 f"{type(self).__name__} compares embeddings with class parameters: it takes "
@@ -164,17 +160,17 @@ class LabelLoss(Loss):
         """The scalar from embeddings and 0..C-1 labels."""
 
 
-def penalised(price: Tensor, embeddings: Tensor, nu: float, power: str) -> Tensor:
-    """The price and nu times the mean length of raw embeddings ("norm") or its square ("squared"):
+def penalized(loss: Tensor, embeddings: Tensor, nu: float, power: str) -> Tensor:
+    """The loss and nu times the mean length of raw embeddings ("norm") or its square ("squared"):
     keeps those of un-normalised losses from growing."""
     if nu == 0:
-        return price
+        return loss
     squares = embeddings.square().sum(dim=1)
     lengths = squares if power == "squared" else geometry.safe_sqrt(squares)
-    return price + nu * lengths.sum() / max(1, len(lengths))
+    return loss + nu * lengths.sum() / max(1, len(lengths))
 
 
-def told_apart(grades: Tensor, counted: Tensor) -> Tensor:  # bool [N]
+def differs_significantly(grades: Tensor, counted: Tensor) -> Tensor:  # bool [N]
     """Which anchors have a related item, and others that are less related [N, M]."""
     if not grades.shape[1]:
         return counted.new_zeros(len(grades))
@@ -183,11 +179,11 @@ def told_apart(grades: Tensor, counted: Tensor) -> Tensor:  # bool [N]
     return (most > 0) & (least < most)
 
 
-def class_labels(labels: AnyLabels, part: nn.Module) -> Tensor:
+def class_labels(labels: AnyLabels, loss: nn.Module) -> Tensor:
     """Labels that are classes, or an explanation why there are none."""
     if isinstance(labels, Related):
         raise ValueError(
-            f"{type(part).__name__} has parameters of each class, and {labels.relevance.kind} are "
+            f"{type(loss).__name__} has parameters of each class, and {labels.relevance.kind} are "
             "no classes: use a loss on pairs or triplets, such as multi_similarity"
         )
     return labels
@@ -247,3 +243,133 @@ def check_batch(
             f"references have {ref_embeddings.shape[1]} dimensions, "
             f"the batch has {embeddings.shape[1]}"
         )
+
+
+class Call(nn.Module):
+    """A function as a module, or a module that takes two tensors where three might come."""
+
+    def __init__(self, call: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.call = call
+
+    def forward(self, batch: Any, labels: Tensor, tuples: None = None) -> Tensor:
+        return self.call(batch, labels)
+
+
+class LossSum(nn.Module):
+    """The sum of losses, each times its weight: `loss=[a, (0.5, b)]` in a run.
+
+    Tuples of a miner go to those of the losses that take them.
+
+    Args:
+        losses: modules, or functions of embeddings and labels.
+        weights: one for each; none: all 1.
+
+    Example:
+        >>> import torch
+        >>> from unseen.losses import ContrastiveLoss, TripletLoss
+        >>> from unseen.losses.base import LossSum
+        >>> both = LossSum([TripletLoss(), ContrastiveLoss()], weights=[1.0, 0.5])
+        >>> both(torch.eye(4), torch.tensor([0, 0, 1, 1]))
+        tensor(0.9071)
+    """
+
+    def __init__(self, losses: Sequence[Callable[..., Any]], weights: Sequence[float] = ()) -> None:
+        super().__init__()
+        self.weights = list(weights) or [1.0] * len(losses)
+        if len(self.weights) != len(losses):
+            raise ValueError(f"{len(losses)} losses need as many weights, got {len(self.weights)}")
+        self.losses = nn.ModuleList([as_module(loss, 3) for loss in losses])
+
+    def forward(
+        self, embeddings: Tensor, labels: AnyLabels, tuples: Any = None, *references: Any
+    ) -> Tensor:
+        total = embeddings.new_zeros(())
+        for weight, loss in zip(self.weights, self.losses, strict=True):
+            mined = tuples if takes_tuples(loss) else None
+            total = total + weight * call_loss(loss, embeddings, labels, mined, *references)
+        return total
+
+
+def as_module(call: Callable[..., Any], number: int) -> nn.Module:
+    """What is called with so many arguments: a module that takes them as it is, a function
+    or a module that takes fewer wrapped."""
+    return call if isinstance(call, nn.Module) and takes(call, number) else Call(call)
+
+
+def _as_scalar(result: Any, loss: Any, embeddings: Tensor) -> Tensor:
+    """The number that a loss gave; a 0 that hangs on nothing has no gradient, and needs none."""
+    if isinstance(result, int | float):
+        result = embeddings.new_tensor(float(result))
+    if not isinstance(result, Tensor) or (result.ndim and result.shape != embeddings.shape[:1]):
+        got = list(result.shape) if isinstance(result, Tensor) else type(result).__name__
+        raise ValueError(
+            f"{name_of(loss)} must give one number, or one for each item, got {got} for "
+            f"{len(embeddings)} items"
+        )
+    value = result.mean() if result.ndim else result
+    if torch.is_grad_enabled() and embeddings.requires_grad and not value.requires_grad:
+        if value != 0:
+            raise ValueError(
+                f"{name_of(loss)} gives a number without a gradient: leave out detach(), item(), "
+                "numpy() and torch.no_grad() between the embeddings and its result"
+            )
+        return value + 0 * embeddings.sum()
+    return value
+
+
+def call_loss(loss: Any, embeddings: Tensor, *arguments: Any) -> Tensor:
+    """The scalar of any loss, called with labels, tuples and perhaps references; losses of other
+    origin may give one number for each item."""
+    try:
+        result = loss(embeddings, *arguments)
+    except TypeError as error:
+        if isinstance(loss, Loss | LossSum):
+            raise
+        raise _other_arguments(loss, f" ({error})") from error
+    return _as_scalar(result, loss, embeddings)
+
+
+def _other_arguments(loss: Any, why: str = "") -> ValueError:
+    call = getattr(loss, "call", loss)
+    return ValueError(
+        f"{name_of(loss)} cannot be called with (embeddings, labels, tuples=None){why}; it takes "
+        f"{inspect.signature(getattr(call, 'forward', call))}: wrap it in a function of embeddings "
+        "and labels"
+    )
+
+
+def takes(call: Callable[..., Any], number: int) -> bool:
+    """Whether a call takes so many arguments by place."""
+    try:
+        inspect.signature(getattr(call, "forward", call)).bind(*[None] * number)
+    except TypeError:
+        return False
+    return True
+
+
+def takes_tuples(loss: Any) -> bool:
+    """Whether a loss takes the tuples of a miner."""
+    return not isinstance(loss, LabelLoss | Call) and takes(loss, 3)
+
+
+def check_takes_tuples(loss: Any, has_miner: bool) -> None:
+    """Stops a loss that cannot be called, and a miner before one that takes no tuples."""
+    name = name_of(loss)
+    if not takes(loss, 2) and not takes(loss, 3):
+        raise _other_arguments(loss)
+    if has_miner and isinstance(loss, LabelLoss):
+        raise ValueError(
+            f"{name} compares with class parameters and takes no tuples: leave the "
+            "miner out (miner=none), or choose a loss on pairs or triplets"
+        )
+    if has_miner and not takes_tuples(loss):
+        raise ValueError(
+            f"{name} takes embeddings and labels alone: leave the miner out (miner=none), "
+            "or give it a third argument, tuples=None"
+        )
+
+
+def name_of(loss: Any) -> str:
+    call = getattr(loss, "call", loss)
+    return getattr(call, "__name__", type(call).__name__)

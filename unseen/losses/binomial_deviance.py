@@ -1,29 +1,47 @@
-"""Binomial deviance: a logistic price on every pair's cosine, negatives much steeper.
-
-Paper    D. Yi, Z. Lei, S. Li, Deep Metric Learning for Practical Person Re-Identification, 2014,
-         https://arxiv.org/abs/1407.4979
-Formula  cosines S:
-
-             L = mean over positive pairs of log(1 + exp(-alpha (S - beta)))
-               + mean over negative pairs of log(1 + exp(alpha * cost * (S - beta)))
-
-         `reduction="sum_anchors"`: the two means of each anchor, summed over anchors.
-Values   alpha 2, beta 0.5, cost 25 (Jacob et al., summed over anchors; other code has cost 10).
-Use      samples_per_class sampler; no miner.
-"""
+"""Binomial deviance loss."""
 
 from typing import Any, ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor
 
-from unseen.comparison import Comparison, Side
-from unseen.geometry import cosine, weighted_mean
+from unseen.core.comparison import Comparison, Side
+from unseen.core.geometry import cosine, weighted_mean
 from unseen.losses.base import Loss, check_choice, check_positive
 
 
-class BinomialDeviance(Loss):
-    """alpha: steepness. beta: the cosine in the middle. cost: how much steeper negatives are."""
+class BinomialDevianceLoss(Loss):
+    """Binomial deviance: a logistic loss on every pair's cosine, negatives much steeper.
+
+    Formula:
+        cosines S:
+
+            L = mean over positive pairs of log(1 + exp(-alpha (S - beta)))
+              + mean over negative pairs of log(1 + exp(alpha * cost * (S - beta)))
+
+        `reduction="sum_anchors"`: the two means of each anchor, summed over anchors.
+
+    Paper:
+        D. Yi, Z. Lei, S. Li, Deep Metric Learning for Practical Person Re-Identification, 2014,
+        https://arxiv.org/abs/1407.4979
+
+    Args:
+        alpha: steepness; 2 (Jacob et al.).
+        beta: the cosine in the middle; 0.5 (Jacob et al.).
+        cost: how much steeper negatives are; 25 (Jacob et al.), 10 in other code.
+        reduction: "mean" of all pairs, or "sum_anchors" (Jacob et al.).
+
+    Use:
+        m_per_class sampler; no miner.
+
+    Example:
+        >>> import torch
+        >>> from unseen.losses import BinomialDevianceLoss
+        >>> embeddings = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [0.6, 0.8]])
+        >>> loss = BinomialDevianceLoss()(embeddings, torch.tensor([0, 0, 1, 1]))
+        >>> round(loss.item(), 3)
+        8.691
+    """
 
     one_sided = True
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"horde": {"reduction": "sum_anchors"}}
@@ -42,7 +60,7 @@ class BinomialDeviance(Loss):
             raise ValueError(f"beta is a cosine, -1 to 1, got {beta}")
         self.alpha, self.beta, self.cost, self.reduction = alpha, beta, cost, reduction
 
-    def price(self, batch: Comparison) -> Tensor:
+    def on_comparison(self, batch: Comparison) -> Tensor:
         positive, negative = batch.sides(cosine)
         num_anchors = len(batch.labels)
         return self._mean(positive, -self.alpha, num_anchors) + self._mean(

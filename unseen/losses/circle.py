@@ -1,28 +1,44 @@
-"""Circle: pairs far from their ideal similarity move faster than those already near it.
-
-Paper    Y. Sun et al., Circle Loss: A Unified Perspective of Pair Similarity Optimization, CVPR
-         2020, https://arxiv.org/abs/2002.10857
-Formula  for an anchor a, positives P(a), negatives N(a), cosine similarities S, m the margin; the
-         weights [1 + m - S]+ and [S + m]+ count as constants in the gradient:
-
-             L(a) = log(1 + sum over p of exp(-gamma * [1 + m - S[a,p]]+ * (S[a,p] - (1 - m)))
-                          * sum over n of exp( gamma * [S[a,n] + m]+     * (S[a,n] - m)) )
-
-         averaged over anchors that have a positive and a negative.
-Values   margin 0.4, gamma 80 for retrieval (paper); 0.25, 256 for faces.
-Use      samples_per_class sampler with at least 2 per class.
-"""
+"""Circle loss."""
 
 import torch.nn.functional as F
 from torch import Tensor
 
-from unseen.geometry import OFF, among, log_sum_exp, masked_mean, soft_maximum
+from unseen.core.geometry import OFF, among, log_sum_exp, masked_mean, soft_maximum
+from unseen.core.tuples import complete
 from unseen.losses.base import MatrixLoss
-from unseen.tuples import complete
 
 
-class Circle(MatrixLoss):
-    """margin: the relaxation of both ideals, 1 and 0. gamma: sharpness."""
+class CircleLoss(MatrixLoss):
+    """Circle: pairs far from their ideal similarity move faster than those already near it.
+
+    Formula:
+        for an anchor a, positives P(a), negatives N(a), cosine similarities S, m the margin; the
+        weights [1 + m - S]+ and [S + m]+ count as constants in the gradient:
+
+            L(a) = log(1 + sum over p of exp(-gamma * [1 + m - S[a,p]]+ * (S[a,p] - (1 - m)))
+                         * sum over n of exp( gamma * [S[a,n] + m]+     * (S[a,n] - m)) )
+
+        averaged over anchors that have a positive and a negative.
+
+    Paper:
+        Y. Sun et al., Circle Loss: A Unified Perspective of Pair Similarity Optimization, CVPR
+        2020, https://arxiv.org/abs/2002.10857
+
+    Args:
+        margin: the relaxation of both ideals, 1 and 0; 0.4 for retrieval (paper), 0.25 for faces.
+        gamma: sharpness; 80 for retrieval (paper), 256 for faces.
+
+    Use:
+        m_per_class sampler with at least 2 per class.
+
+    Example:
+        >>> import torch
+        >>> from unseen.losses import CircleLoss
+        >>> embeddings = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [0.6, 0.8]])
+        >>> loss = CircleLoss()(embeddings, torch.tensor([0, 0, 1, 1]))
+        >>> round(loss.item(), 3)
+        28.865
+    """
 
     exact_gradient = False  # the weights are detached
 

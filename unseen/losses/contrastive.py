@@ -1,41 +1,58 @@
-"""Contrastive: positive pairs closer than one margin, negative pairs farther than another.
-
-Paper    R. Hadsell, S. Chopra, Y. LeCun, Dimensionality Reduction by Learning an Invariant Mapping,
-         CVPR 2006, https://doi.org/10.1109/CVPR.2006.100
-Formula  distance D of unit embeddings: Euclidean, its square, or `cosine` = 1 - cos:
-
-             L = factor * ( reduce over positives of [D - pos_margin]+ ^ positive_power
-                          + reduce over negatives of [neg_margin - D]+ )
-
-         `reduction`: "mean" of each side; "active", the mean of each side's terms above 0;
-         "active_negatives", positives by the first and negatives by the second; "anchors", the sum
-         of both sides over the number of anchors. (Equation 1 of Roth et al. prints one minus the
-         second indicator; Li et al. call the squared distance Euclidean.)
-Values   margins 0 and 1 on mined triplets (Roth et al.); 1 on the square (Li et al., who print a
-         sum); cosine threshold 0.5 (Psomas; his code: Euclidean 0.5, active terms); 0.5 with
-         squared positives and factor 1/2 (Jacob et al.). A threshold m on the cosine is neg_margin
-         1 - m here.
-Use      samples_per_class sampler; distance_weighted miner, with or without the switch, or none.
-"""
+"""Contrastive loss."""
 
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from unseen.comparison import Comparison, Side
-from unseen.geometry import UNIT_DISTANCES
-from unseen.hinges import hinge_sum
-from unseen.losses.base import (
-    Loss,
-    check_choice,
-    check_not_negative,
-    check_positive,
-)
+from unseen.core.comparison import Comparison, Side
+from unseen.core.geometry import UNIT_DISTANCES
+from unseen.core.hinges import hinge_sum
+from unseen.losses.base import Loss, check_choice, check_not_negative, check_positive
 
 
-class Contrastive(Loss):
-    """distance: euclidean, squared or cosine; the margins are measured in it."""
+class ContrastiveLoss(Loss):
+    """Contrastive: positive pairs closer than one margin, negative pairs farther than another.
+
+    Formula:
+        distance D of unit embeddings: Euclidean, its square, or `cosine` = 1 - cos:
+
+            L = factor * ( reduce over positives of [D - pos_margin]+ ^ positive_power
+                         + reduce over negatives of [neg_margin - D]+ )
+
+        `reduction`: "mean" of each side; "active", the mean of each side's terms above 0;
+        "active_negatives", positives by the first and negatives by the second; "anchors", the sum
+        of both sides over the number of anchors. (Equation 1 of Roth et al. prints one minus the
+        second indicator; Li et al. call the squared distance Euclidean.)
+
+    Paper:
+        R. Hadsell, S. Chopra, Y. LeCun, Dimensionality Reduction by Learning an Invariant Mapping,
+        CVPR 2006, https://doi.org/10.1109/CVPR.2006.100
+
+    Args:
+        distance: euclidean, squared or cosine; the margins are measured in it. Squared (Li et al.,
+            who print a sum); cosine (Psomas; his code: Euclidean). A threshold m on the cosine is
+            neg_margin 1 - m here.
+        pos_margin: positives nearer than this cost nothing; 0 (Roth et al.).
+        neg_margin: negatives farther than this cost nothing; 1 on mined triplets (Roth et al.), 1
+            on the square (Li et al.), cosine threshold 0.5 (Psomas; his code: Euclidean 0.5), 0.5
+            (Jacob et al.).
+        reduction: mean, active, active_negatives or anchors, see the formula; "active" in the code
+            of Psomas.
+        positive_power: 2 squares the positives' hinge (Jacob et al.).
+        factor: of the whole; 1/2 (Jacob et al.).
+
+    Use:
+        m_per_class sampler; distance_weighted miner, with or without the switch, or none.
+
+    Example:
+        >>> import torch
+        >>> from unseen.losses import ContrastiveLoss
+        >>> embeddings = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [0.6, 0.8]])
+        >>> loss = ContrastiveLoss()(embeddings, torch.tensor([0, 0, 1, 1]))
+        >>> round(loss.item(), 3)
+        0.865
+    """
 
     one_sided = True
     usual_miner = "distance_weighted"
@@ -79,9 +96,9 @@ class Contrastive(Loss):
         self.pos_margin, self.neg_margin = pos_margin, neg_margin
         self.positive_power, self.factor = positive_power, factor
 
-    def price(self, batch: Comparison) -> Tensor:
+    def on_comparison(self, batch: Comparison) -> Tensor:
         if batch.tuples is None and self.positive_power == 1:
-            return batch.priced(self.measure, self._on_matrix, self._slope)
+            return batch.matrix_loss(self.measure, self._on_matrix, self._slope)
         return self._on_sides(*batch.sides(self.measure), len(batch.labels))
 
     def _on_matrix(self, dist: Tensor, pos: Tensor, neg: Tensor) -> Tensor:  # three [N, M]

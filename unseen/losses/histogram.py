@@ -1,30 +1,46 @@
-"""Histogram: the chance that a random negative pair is more similar than a random positive pair.
-
-Paper    E. Ustinova, V. Lempitsky, Learning Deep Embeddings with Histogram Loss, NIPS 2016,
-         https://arxiv.org/abs/1611.00822
-Formula  nodes t(r) from -1 to 1 with spacing D; each pair's cosine is shared between its two
-         nearest nodes in proportion to closeness, giving histograms h+ and h-, each of sum 1:
-
-             L = sum over r of h-(r) * (h+(1) + ... + h+(r))
-
-         0 without positive or without negative pairs. (Roth et al. describe it the other way
-         around, as the chance that a positive pair is more similar; their formula is this one.)
-Values   65 nodes (Roth et al. on CUB and Cars, 11 on SOP; their code is defective at 11).
-Use      samples_per_class sampler, large batches, no miner.
-"""
+"""Histogram loss."""
 
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from unseen.comparison import Comparison, Side
-from unseen.geometry import cosine
+from unseen.core.comparison import Comparison, Side
+from unseen.core.geometry import cosine
 from unseen.losses.base import Loss
 
 
-class Histogram(Loss):
-    """nodes: how many values of the cosine the histograms have, both ends included."""
+class HistogramLoss(Loss):
+    """Histogram: the chance that a random negative pair is more similar than a positive one.
+
+    Formula:
+        nodes t(r) from -1 to 1 with spacing D; each pair's cosine is shared between its two
+        nearest nodes in proportion to closeness, giving histograms h+ and h-, each of sum 1:
+
+            L = sum over r of h-(r) * (h+(1) + ... + h+(r))
+
+        0 without positive or without negative pairs. (Roth et al. describe it the other way
+        around, as the chance that a positive pair is more similar; their formula is this one.)
+
+    Paper:
+        E. Ustinova, V. Lempitsky, Learning Deep Embeddings with Histogram Loss, NIPS 2016,
+        https://arxiv.org/abs/1611.00822
+
+    Args:
+        nodes: how many values of the cosine the histograms have, both ends included; 65 (Roth et
+            al. on CUB and Cars; 11 on SOP, where their code is defective).
+
+    Use:
+        m_per_class sampler, large batches, no miner.
+
+    Example:
+        >>> import torch
+        >>> from unseen.losses import HistogramLoss
+        >>> embeddings = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [0.6, 0.8]])
+        >>> loss = HistogramLoss()(embeddings, torch.tensor([0, 0, 1, 1]))
+        >>> round(loss.item(), 3)
+        0.25
+    """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"revisit": {}, "revisit_code": {}}
 
@@ -34,9 +50,9 @@ class Histogram(Loss):
             raise ValueError(f"nodes must be at least 2, the ends of the histogram; got {nodes}")
         self.nodes = nodes
 
-    def price(self, batch: Comparison) -> Tensor:
+    def on_comparison(self, batch: Comparison) -> Tensor:
         if batch.tuples is None:
-            return batch.priced(cosine, self._on_matrix, self._slope)
+            return batch.matrix_loss(cosine, self._on_matrix, self._slope)
         return self._on_sides(*batch.sides(cosine))
 
     def _on_matrix(self, sim: Tensor, pos: Tensor, neg: Tensor) -> Tensor:  # three [N, M]

@@ -1,26 +1,4 @@
-"""Lifted structure: every positive pair against all negatives of both its ends.
-
-Paper    H. Oh Song et al., Deep Metric Learning via Lifted Structured Feature Embedding, CVPR 2016,
-         https://arxiv.org/abs/1511.06452
-Formula  Euclidean distances d; P the positive pairs, N(i) the negatives of i; LSE = log sum exp:
-
-             pairs    J(i,j) = log( sum over k in N(i) of exp(margin - d(i,k))
-                                  + sum over l in N(j) of exp(margin - d(j,l)) ) + d(i,j)
-                      L      = mean over (i,j) in P of [J(i,j)]+ ^2 / 2
-
-         and two forms on cosines S, averaged over anchors (Psomas' thesis, its text and its code):
-
-             hinge    L(i) = [ LSE over P(i) of (margin - S) + LSE over N(i) of S ]+
-             sharp    L(i) = 2/beta  * LSE over P(i) of (-beta S)
-                           + 2/alpha * LSE over N(i) of (alpha S),     may be negative
-
-         An anchor without positives or without negatives has no price; hinge averages over the
-         others, sharp over all anchors. Beside references the negatives of j are the anchors in its
-         column.
-Values   margin 1 (paper, on raw embeddings: normalise=False); margin 0.5 with hinge; alpha 40, beta
-         2 with sharp, on the pairs the multi_similarity miner keeps.
-Use      samples_per_class sampler; no miner, or multi_similarity.
-"""
+"""Lifted structure loss."""
 
 import math
 from functools import partial
@@ -29,7 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from unseen.geometry import (
+from unseen.core.geometry import (
     among,
     cosine,
     distance,
@@ -39,12 +17,52 @@ from unseen.geometry import (
     soft_maximum,
     unit_distance,
 )
+from unseen.core.tuples import complete
 from unseen.losses.base import Comparison, Loss, check_choice, check_positive
-from unseen.tuples import complete
 
 
-class LiftedStructure(Loss):
-    """form: pairs, hinge or sharp. margin is for the first two, alpha and beta are for the last."""
+class LiftedStructureLoss(Loss):
+    """Lifted structure: every positive pair against all negatives of both its ends.
+
+    Formula:
+        Euclidean distances d; P the positive pairs, N(i) the negatives of i; LSE = log sum exp:
+
+            pairs    J(i,j) = log( sum over k in N(i) of exp(margin - d(i,k))
+                                 + sum over l in N(j) of exp(margin - d(j,l)) ) + d(i,j)
+                     L      = mean over (i,j) in P of [J(i,j)]+ ^2 / 2
+
+        and two forms on cosines S, averaged over anchors (Psomas' thesis, its text and its code):
+
+            hinge    L(i) = [ LSE over P(i) of (margin - S) + LSE over N(i) of S ]+
+            sharp    L(i) = 2/beta  * LSE over P(i) of (-beta S)
+                          + 2/alpha * LSE over N(i) of (alpha S),     may be negative
+
+        An anchor without positives or without negatives does not count; hinge averages over the
+        others, sharp over all anchors. Beside references the negatives of j are the anchors in its
+        column.
+
+    Paper:
+        H. Oh Song et al., Deep Metric Learning via Lifted Structured Feature Embedding, CVPR 2016,
+        https://arxiv.org/abs/1511.06452
+
+    Args:
+        form: pairs (paper), hinge or sharp (Psomas' thesis, its text and its code).
+        margin: for the forms pairs and hinge; 1 with pairs (paper), 0.5 with hinge.
+        normalize: unit embeddings; the paper takes raw ones (False).
+        alpha: for the form sharp, on negatives; 40, on the pairs the multi_similarity miner keeps.
+        beta: for the form sharp, on positives; 2, likewise.
+
+    Use:
+        m_per_class sampler; no miner, or multi_similarity.
+
+    Example:
+        >>> import torch
+        >>> from unseen.losses import LiftedStructureLoss
+        >>> embeddings = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [0.6, 0.8]])
+        >>> loss = LiftedStructureLoss()(embeddings, torch.tensor([0, 0, 1, 1]))
+        >>> round(loss.item(), 3)
+        2.483
+    """
 
     preset_miners: ClassVar[dict[str, tuple[str, str | None] | None]] = {
         "thesis": ("multi_similarity", "thesis"),
@@ -59,7 +77,7 @@ class LiftedStructure(Loss):
         self,
         form: str = "pairs",
         margin: float = 1.0,
-        normalise: bool = True,
+        normalize: bool = True,
         alpha: float = 40.0,
         beta: float = 2.0,
     ) -> None:
@@ -68,18 +86,18 @@ class LiftedStructure(Loss):
         check_positive(alpha=alpha, beta=beta)
         if not math.isfinite(margin):
             raise ValueError(f"margin must be a finite number, got {margin}")
-        if form != "pairs" and not normalise:
-            raise ValueError("normalise=False is for form='pairs': the other forms are on cosines")
+        if form != "pairs" and not normalize:
+            raise ValueError("normalize=False is for form='pairs': the other forms are on cosines")
         self.form, self.margin, self.alpha, self.beta = form, margin, alpha, beta
-        self.measure = unit_distance if normalise else distance
-        self.scale_invariant = normalise
-        self.judged_raw = not normalise
+        self.measure = unit_distance if normalize else distance
+        self.scale_invariant = normalize
+        self.compares_raw = not normalize
 
-    def price(self, batch: Comparison) -> Tensor:
+    def on_comparison(self, batch: Comparison) -> Tensor:
         if self.form == "pairs":
             formula = partial(self._on_pairs, batch)
             slope = self._slope if batch.tuples is None else None
-            return batch.priced(self.measure, formula, slope)
+            return batch.matrix_loss(self.measure, formula, slope)
         sim = batch.matrix(cosine)  # [N, M]
         pos, neg = batch.masks()
         valid = complete(pos, neg)  # [N]
@@ -108,7 +126,7 @@ class LiftedStructure(Loss):
     def _slope(self, dist: Tensor, pos: Tensor, neg: Tensor) -> tuple[Tensor, Tensor]:
         """The value of all positive pairs, and its gradient by the distances."""
         pair, anchor = positive_pairs(pos)  # [P]
-        ends, shares = soft_maximum(among(neg).sub_(dist))  # [N, 1], [N, M]
+        ends, fractions = soft_maximum(among(neg).sub_(dist))  # [N, 1], [N, M]
         of_anchor = ends[:, 0].index_select(0, anchor)
         of_positive = ends[:, 0].index_select(0, pair % len(dist))
         near = dist.flatten().index_select(0, pair)
@@ -118,6 +136,6 @@ class LiftedStructure(Loss):
         # (i, j) and (j, i) cost the same, so an anchor's share counts twice
         on_ends = on_pair * of_anchor.sub_(of_positive).sigmoid_()
         on_ends = torch.zeros_like(ends).index_add_(0, anchor, on_ends[:, None], alpha=-2)
-        slope = shares.mul_(on_ends)
+        slope = fractions.mul_(on_ends)
         slope.view(-1).index_add_(0, pair, on_pair)
         return costs.square().sum() / (2 * num), slope

@@ -1,24 +1,4 @@
-"""N-pair: an anchor's positive against many negatives at once, on inner products.
-
-Paper    K. Sohn, Improved Deep Metric Learning with Multi-class N-pair Loss Objective, NIPS 2016,
-         https://papers.nips.cc/paper/6200
-Formula  inner products G of raw embeddings x (cosines with `normalise=True`), over positive pairs
-         (a, p):
-
-             L = mean over (a, p) of log(1 + sum over n in N(a) of exp(G[a,n] - G[a,p]))
-               + nu * mean of |x|^2
-
-         `negatives="batch"`: N(a) are the negatives of a; `"positives"`: the positives of the pairs
-         of other classes, which is Sohn's cross-entropy. `symmetric=True` averages it with the same
-         on p's column (the anchors of other pairs). `penalty="norm"` takes |x| instead of its
-         square. (Equation 4 of Roth et al. marks one factor as normalised: all are raw. Equation
-         2.22 of Psomas sums over positives and negatives at once: the positive is held.)
-Values   nu 0.005, all negatives (Roth et al.; their code: norm, embeddings over 4 for BN-Inception:
-         prescale 0.25); unit embeddings, no penalty (Li et al.; Psomas' code); nu 0.02 (Psomas'
-         text); cosines and all positives (Jacob et al.).
-Use      n_pair miner (one positive per anchor, or one pair per class); without it all positive
-         pairs. A run judges raw embeddings by Euclidean distance.
-"""
+"""N-pair loss."""
 
 import math
 from typing import Any, ClassVar
@@ -27,20 +7,61 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from unseen.derivatives import Back, differentiable
-from unseen.geometry import cosine, dot, log_sum_exp, to_unit, unit
+from unseen.core.derivatives import Back, differentiable
+from unseen.core.geometry import cosine, dot, log_sum_exp, to_unit, unit
 from unseen.losses.base import (
     Comparison,
     Loss,
     check_choice,
     check_not_negative,
     check_positive,
-    penalised,
+    penalized,
 )
 
 
-class NPair(Loss):
-    """negatives: batch or positives. nu: weight of the penalty on the lengths of embeddings."""
+class NPairLoss(Loss):
+    """N-pair: an anchor's positive against many negatives at once, on inner products.
+
+    Formula:
+        inner products G of raw embeddings x (cosines with `normalize=True`), over positive pairs
+        (a, p):
+
+            L = mean over (a, p) of log(1 + sum over n in N(a) of exp(G[a,n] - G[a,p]))
+              + nu * mean of |x|^2
+
+        `negatives="batch"`: N(a) are the negatives of a; `"positives"`: the positives of the pairs
+        of other classes, which is Sohn's cross-entropy. `symmetric=True` averages it with the same
+        on p's column (the anchors of other pairs). `penalty="norm"` takes |x| instead of its
+        square. (Equation 4 of Roth et al. marks one factor as normalised: all are raw. Equation
+        2.22 of Psomas sums over positives and negatives at once: the positive is held.)
+
+    Paper:
+        K. Sohn, Improved Deep Metric Learning with Multi-class N-pair Loss Objective, NIPS 2016,
+        https://papers.nips.cc/paper/6200
+
+    Args:
+        negatives: "batch", all negatives (Roth et al.), or "positives" of the other pairs (Sohn;
+            Jacob et al.).
+        normalize: unit embeddings, so cosines (Li et al.; Psomas' code; Jacob et al.).
+        nu: weight of the penalty on the lengths of embeddings; 0.005 (Roth et al.), 0.02 (Psomas'
+            text), 0 on unit embeddings.
+        penalty: "squared" takes |x|^2, "norm" takes |x| (the code of Roth et al.).
+        symmetric: averages with the same on the positive's column.
+        prescale: a factor on embeddings; 0.25 for BN-Inception in the code of Roth et al.
+            (embeddings over 4).
+
+    Use:
+        n_pair miner (one positive per anchor, or one pair per class); without it all positive
+        pairs. A run evaluates raw embeddings by Euclidean distance.
+
+    Example:
+        >>> import torch
+        >>> from unseen.losses import NPairLoss
+        >>> embeddings = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [0.6, 0.8]])
+        >>> loss = NPairLoss()(embeddings, torch.tensor([0, 0, 1, 1]))
+        >>> round(loss.item(), 3)
+        0.962
+    """
 
     batch_free_weights = ("nu",)
     usual_miner = "n_pair"
@@ -48,16 +69,16 @@ class NPair(Loss):
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "revisit": {},
         "revisit_code": {"penalty": "norm"},
-        "thesis": {"negatives": "positives", "normalise": True, "nu": 0.02},
-        "thesis_code": {"negatives": "positives", "normalise": True, "nu": 0.0},
-        "density": {"negatives": "positives", "normalise": True, "nu": 0.0},
-        "horde": {"normalise": True, "nu": 0.0},
+        "thesis": {"negatives": "positives", "normalize": True, "nu": 0.02},
+        "thesis_code": {"negatives": "positives", "normalize": True, "nu": 0.0},
+        "density": {"negatives": "positives", "normalize": True, "nu": 0.0},
+        "horde": {"normalize": True, "nu": 0.0},
     }
 
     def __init__(
         self,
         negatives: str = "batch",
-        normalise: bool = False,
+        normalize: bool = False,
         nu: float = 0.005,
         penalty: str = "squared",
         symmetric: bool = False,
@@ -72,23 +93,23 @@ class NPair(Loss):
             raise ValueError("symmetric=True needs negatives='positives': pairs on both sides")
         self.negatives, self.symmetric = negatives, symmetric
         self.nu, self.penalty, self.prescale = nu, penalty, prescale
-        self.normalise = normalise
-        self.scale_invariant = normalise and nu == 0
-        self.judged_raw = not normalise
+        self.normalize = normalize
+        self.scale_invariant = normalize and nu == 0
+        self.compares_raw = not normalize
 
-    def price(self, batch: Comparison) -> Tensor:
+    def on_comparison(self, batch: Comparison) -> Tensor:
         if self.prescale != 1:
             batch = batch.scaled(self.prescale)
         anchor, positive = batch.positive_pairs()  # [P]
         if self.negatives == "batch":
-            sim = batch.matrix(cosine if self.normalise else dot)  # [N, M]
+            sim = batch.matrix(cosine if self.normalize else dot)  # [N, M]
             across = log_sum_exp(sim, batch.masks()[1]).index_select(0, anchor)
             near = sim.flatten().index_select(0, anchor * sim.shape[1] + positive)
             total = F.softplus(across - near).sum()
         else:
             total = self._against_pairs(batch, anchor, positive)
-        price = total / max(1, len(anchor))
-        return penalised(price, batch.embeddings, self.nu, self.penalty)
+        loss = total / max(1, len(anchor))
+        return penalized(loss, batch.embeddings, self.nu, self.penalty)
 
     def _against_pairs(self, batch: Comparison, anchor: Tensor, positive: Tensor) -> Tensor:
         """Each pair against the pairs of other classes."""
@@ -120,12 +141,12 @@ class NPair(Loss):
         own = torch.arange(len(anchor), device=anchor.device)
 
         def formula(x: Tensor) -> Tensor:
-            rows = unit(x) if self.normalise else x
+            rows = unit(x) if self.normalize else x
             sim = rows.index_select(0, anchor) @ rows.index_select(0, positive).T
             return F.cross_entropy(sim.masked_fill(same, -math.inf), own, reduction="sum")
 
         def written(x: Tensor) -> tuple[Tensor, Back]:
-            rows, back_to_x = to_unit(x) if self.normalise else (x, lambda grad: (grad,))
+            rows, back_to_x = to_unit(x) if self.normalize else (x, lambda grad: (grad,))
             left, right = rows.index_select(0, anchor), rows.index_select(0, positive)
             logits = (left @ right.T).masked_fill_(same, -math.inf)
             slope = torch.softmax(logits, dim=1)
@@ -146,7 +167,7 @@ class NPair(Loss):
     ) -> tuple[Tensor, Tensor]:  # two [A, B]
         """Similarities of anchors and positives, and which of them are of one class."""
         rows, references = batch.embeddings, batch.ref_embeddings
-        if self.normalise:
+        if self.normalize:
             rows, references = unit(rows), None if references is None else unit(references)
         references = rows if references is None else references
         sim = dot(rows.index_select(0, anchor), references.index_select(0, positive))

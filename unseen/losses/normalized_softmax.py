@@ -1,34 +1,55 @@
-"""Normalised softmax: classification by the cosine to one learned direction per class.
-
-Paper    A. Zhai, H.-Y. Wu, Classification is a Strong Baseline for Deep Metric Learning, BMVC 2019,
-         https://arxiv.org/abs/1811.12649
-Formula  unit embeddings x, unit class vectors w, y the class of i:
-
-             L = mean over i of -log( exp(x[i].w[y] / temperature)
-                                      / sum over c of exp(x[i].w[c] / temperature) )
-
-         `layer_norm` standardises each embedding over its coordinates first, as the paper does.
-         (Equation 19 of Roth et al. leaves c = y out of the sum, and sums over the batch.)
-Values   temperature 0.05 (paper). Class vectors at 2e-3 (Roth et al. 2020 on Online Products; on
-         CUB and Cars 1e-5, in 150 epochs; measured in docs/choosing.md).
-Classes  `sample_rate` compares with a share of them in each step (losses/class_centres).
-Use      any sampler, no miner.
-"""
+"""Normalised softmax loss."""
 
 from typing import Any, ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor
 
-from unseen.contracts import Shards
-from unseen.geometry import scaled_cosine
-from unseen.losses.class_centres.base import CentreLoss
-from unseen.losses.class_centres.sampling import Drawn
+from unseen.core.contracts import Shards
+from unseen.core.geometry import scaled_cosine
+from unseen.losses.class_centers.base import CenterLoss
+from unseen.losses.class_centers.sampling import Drawn
 
 
-class NormalizedSoftmax(CentreLoss):
-    """temperature: divides the cosines. layer_norm: standardise embeddings first. sample_rate: the
-    share of the classes that a step compares with, none for all at once."""
+class NormalizedSoftmaxLoss(CenterLoss):
+    """Normalised softmax: classification by the cosine to one learned direction per class.
+
+    Formula:
+        unit embeddings x, unit class vectors w, y the class of i:
+
+            L = mean over i of -log( exp(x[i].w[y] / temperature)
+                                     / sum over c of exp(x[i].w[c] / temperature) )
+
+        `layer_norm` standardises each embedding over its coordinates first, as the paper does.
+        (Equation 19 of Roth et al. leaves c = y out of the sum, and sums over the batch.)
+
+    Paper:
+        A. Zhai, H.-Y. Wu, Classification is a Strong Baseline for Deep Metric Learning, BMVC 2019,
+        https://arxiv.org/abs/1811.12649
+
+    Args:
+        num_classes: number of training classes; a run fills it in.
+        embedding_size: dimensions of the embeddings; a run fills it in.
+        temperature: divides the cosines; 0.05 (paper).
+        layer_norm: standardise each embedding over its coordinates first, as the paper does.
+        sample_rate: the share of the classes that a step compares with (losses/class_centers);
+            None: all.
+        lr: of the class vectors; 2e-3 (Roth et al. 2020 on Online Products; on CUB and Cars 1e-5,
+            in 150 epochs; measured in docs/choosing.md). None: the run's.
+        seed: of the drawing of classes by `sample_rate`.
+        shards: processes that share the classes; a run fills it in.
+
+    Use:
+        any sampler, no miner.
+
+    Example:
+        >>> import torch
+        >>> from unseen.losses import NormalizedSoftmaxLoss
+        >>> loss = NormalizedSoftmaxLoss(num_classes=2, embedding_size=4)
+        >>> loss(torch.eye(4), torch.tensor([0, 0, 1, 1])).backward()
+        >>> [tuple(each.shape) for each in loss.parameters()]
+        [(2, 4)]
+    """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "revisit": {"temperature": 0.05, "lr": 1e-5},
@@ -53,7 +74,7 @@ class NormalizedSoftmax(CentreLoss):
         # removing the mean over coordinates depends on the axes
         self.rotation_invariant = not layer_norm
         bound = embedding_size**-0.5
-        self.weight = self.centres(lambda rows: rows.uniform_(-bound, bound))
+        self.weight = self.centers(lambda rows: rows.uniform_(-bound, bound))
 
     def on_labels(self, embeddings: Tensor, labels: Tensor) -> Tensor:  # [N, D], [N]
         if self.layer_norm:
@@ -61,6 +82,6 @@ class NormalizedSoftmax(CentreLoss):
         scale = 1 / self.temperature
         if self.sampling is not None:
             drawn: Drawn = self.sampling(self.weight, embeddings, labels)
-            return drawn.cross_entropy(scaled_cosine(drawn.embeddings, drawn.centres, scale))
+            return drawn.cross_entropy(scaled_cosine(drawn.embeddings, drawn.centers, scale))
         logits = scaled_cosine(embeddings, self.weight.to(embeddings.dtype), scale)  # [N, C]
         return F.cross_entropy(logits, labels)

@@ -1,19 +1,4 @@
-"""ProxyNCA: each item near its class's proxy, compared with the proxies of the other classes.
-
-Paper    Y. Movshovitz-Attias et al., No Fuss Distance Metric Learning Using Proxies, ICCV 2017,
-         https://arxiv.org/abs/1703.07464
-Formula  q[i,c] the squared distance between unit embedding i and unit proxy c, y the class of i:
-
-             L = mean over i of  scale * q[i,y] + log sum over c != y of exp(-scale * q[i,c])
-
-         which has no lower bound at 0: negative values are normal. `include_positive` lets c = y
-         into the sum, a cross entropy that is never negative. (Equation 13 of Roth et al. has
-         neither the square nor the length 3 of its code; Psomas' sums over the batch are means.)
-Values   scale 9 (Roth et al. 2020: vectors of length 3), proxies at 5e-4. Psomas' thesis prints
-         inner products (scale 0.5, proxies at 1e-5); its code includes the positive at scale 32 and
-         never trains the proxies.
-Use      any sampler, no miner.
-"""
+"""ProxyNCA loss."""
 
 import math
 from typing import Any, ClassVar
@@ -22,12 +7,46 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from unseen.geometry import scaled_cosine
+from unseen.core.geometry import scaled_cosine
 from unseen.losses.base import LabelLoss
 
 
-class ProxyNca(LabelLoss):
-    """scale: of squared distances. include_positive: the own proxy is in the sum too."""
+class ProxyNcaLoss(LabelLoss):
+    """ProxyNCA: each item near its class's proxy, compared with the proxies of the other classes.
+
+    Formula:
+        q[i,c] the squared distance between unit embedding i and unit proxy c, y the class of i:
+
+            L = mean over i of  scale * q[i,y] + log sum over c != y of exp(-scale * q[i,c])
+
+        which has no lower bound at 0: negative values are normal. `include_positive` lets c = y
+        into the sum, a cross entropy that is never negative. (Equation 13 of Roth et al. has
+        neither the square nor the length 3 of its code; Psomas' sums over the batch are means.)
+
+    Paper:
+        Y. Movshovitz-Attias et al., No Fuss Distance Metric Learning Using Proxies, ICCV 2017,
+        https://arxiv.org/abs/1703.07464
+
+    Args:
+        num_classes: number of training classes; a run fills it in.
+        embedding_size: dimensions of the embeddings; a run fills it in.
+        scale: of squared distances; 9 (Roth et al. 2020: vectors of length 3). Psomas' thesis
+            prints inner products (scale 0.5); its code has 32.
+        include_positive: the own proxy is in the sum too (Psomas' code).
+        lr: of the proxies; 5e-4 (Roth et al. 2020), 1e-5 (Psomas' thesis, whose code never trains
+            them). None: the run's.
+
+    Use:
+        any sampler, no miner.
+
+    Example:
+        >>> import torch
+        >>> from unseen.losses import ProxyNcaLoss
+        >>> loss = ProxyNcaLoss(num_classes=2, embedding_size=4)
+        >>> loss(torch.eye(4), torch.tensor([0, 0, 1, 1])).backward()
+        >>> [tuple(each.shape) for each in loss.parameters()]
+        [(2, 4)]
+    """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "revisit": {"scale": 9.0, "lr": 5e-4},

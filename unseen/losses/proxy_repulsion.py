@@ -1,22 +1,4 @@
-"""Proxy repulsion: proxies pull the items of their class and push each other apart.
-
-Paper    B. Psomas, Metric Learning: A Deep Dive, Master's thesis, National and Kapodistrian
-         University of Athens, 2020, chapter 6
-Formula  S[i,c] the cosine between item i and proxy c, C all classes, C+ those present in the batch:
-
-             L = mean over c in C+ of log(1 + sum over i in c of exp(-alpha * (S[i,c] - delta)))
-               + 1/|C| * sum over c of log(1 + sum over c' != c of exp(alpha * (G[c,c'] + delta)))
-
-         variant 1: G[c,c'] is the cosine of two proxies. variant 2: G[c,c'] = sum over i of S[i,c]
-         S[i,c'], so proxies part whose similarities to the batch agree; `normalise` divides that
-         sum by the batch's size. `negatives="absent"` is the literal reading of equations 6.1 and
-         6.2, in which only the classes W- that are not in the batch push; the thesis' code takes
-         all. Variant 1 then has 1/|W-| * sum over c in W-, variant 2 still 1/|C| * sum over all c.
-         (6.1 prints X+ without its class and lets c' = c in: both are corrected here.)
-Values   alpha 32, delta 0.1, proxies at 1e-2 and decayed by 1e-4 (code of the thesis, whose scores
-         are those of variant 2).
-Use      any sampler, no miner.
-"""
+"""Proxy repulsion loss."""
 
 import math
 from typing import Any, ClassVar
@@ -26,15 +8,56 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from unseen.geometry import dot, unit
+from unseen.core.geometry import dot, unit
 from unseen.losses.base import LabelLoss
 from unseen.losses.proxy_anchor import attraction
 
 _ENTRIES = 2**22  # of a block of rows of the class-by-class matrix, which may not fit as a whole
 
 
-class ProxyRepulsion(LabelLoss):
-    """variant: compare proxies (1) or their similarities to the batch (2). alpha: sharpness."""
+class ProxyRepulsionLoss(LabelLoss):
+    """Proxy repulsion: proxies pull the items of their class and push each other apart.
+
+    Formula:
+        S[i,c] the cosine between item i and proxy c, C all classes, C+ those present in the batch:
+
+            L = mean over c in C+ of log(1 + sum over i in c of exp(-alpha * (S[i,c] - delta)))
+              + 1/|C| * sum over c of log(1 + sum over c' != c of exp(alpha * (G[c,c'] + delta)))
+
+        variant 1: G[c,c'] is the cosine of two proxies. variant 2: G[c,c'] = sum over i of S[i,c]
+        S[i,c'], so proxies part whose similarities to the batch agree; `normalize` divides that
+        sum by the batch's size. `negatives="absent"` is the literal reading of equations 6.1 and
+        6.2, in which only the classes W- that are not in the batch push; the thesis' code takes
+        all. Variant 1 then has 1/|W-| * sum over c in W-, variant 2 still 1/|C| * sum over all c.
+        (6.1 prints X+ without its class and lets c' = c in: both are corrected here.)
+
+    Paper:
+        B. Psomas, Metric Learning: A Deep Dive, Master's thesis, National and Kapodistrian
+        University of Athens, 2020, chapter 6
+
+    Args:
+        num_classes: number of training classes; a run fills it in.
+        embedding_size: dimensions of the embeddings; a run fills it in.
+        variant: compare proxies (1) or their similarities to the batch (2); 2 gave the scores of
+            the thesis.
+        alpha: sharpness; 32 (code of the thesis).
+        delta: the margin on both sides; 0.1 (code of the thesis).
+        negatives: "all" classes push (code of the thesis), or those that are "absent" from the
+            batch.
+        normalize: variant 2 divides the sum over the batch by the batch's size.
+        lr: of the proxies, decayed by 1e-4; 1e-2 (code of the thesis). None: the run's.
+
+    Use:
+        any sampler, no miner.
+
+    Example:
+        >>> import torch
+        >>> from unseen.losses import ProxyRepulsionLoss
+        >>> loss = ProxyRepulsionLoss(num_classes=2, embedding_size=4)
+        >>> loss(torch.eye(4), torch.tensor([0, 0, 1, 1])).backward()
+        >>> [tuple(each.shape) for each in loss.parameters()]
+        [(2, 4)]
+    """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"thesis": {}, "thesis_code": {}}
 
@@ -48,7 +71,7 @@ class ProxyRepulsion(LabelLoss):
         alpha: float = 32.0,
         delta: float = 0.1,
         negatives: str = "all",
-        normalise: bool = False,
+        normalize: bool = False,
         lr: float | None = 1e-2,
     ) -> None:
         super().__init__(num_classes, embedding_size, lr)
@@ -59,7 +82,7 @@ class ProxyRepulsion(LabelLoss):
         if alpha <= 0:
             raise ValueError(f"alpha must be positive, got {alpha}")
         self.variant, self.alpha, self.delta = variant, alpha, delta
-        self.negatives, self.normalise = negatives, normalise
+        self.negatives, self.normalize = negatives, normalize
         self.proxies = nn.Parameter(torch.empty(num_classes, embedding_size))
         nn.init.kaiming_normal_(self.proxies, mode="fan_out")
 
@@ -69,7 +92,7 @@ class ProxyRepulsion(LabelLoss):
         own = (embeddings * proxies[labels]).sum(dim=1)  # [N], each item with its own proxy
         # G is the Gram matrix of these rows
         profiles = proxies if self.variant == 1 else dot(proxies, embeddings)  # [C, D] or [C, N]
-        if self.normalise and self.variant == 2:
+        if self.normalize and self.variant == 2:
             profiles = profiles / math.sqrt(max(1, len(labels)))
         silent = None
         if self.negatives == "absent":

@@ -1,20 +1,4 @@
-"""Quadruplet: a triplet, and the positive pair also closer than two items of two other classes.
-
-Paper    W. Chen et al., Beyond Triplet Loss: A Deep Quadruplet Network for Person
-         Re-Identification, CVPR 2017, https://arxiv.org/abs/1704.01719
-Formula  Euclidean distances d of unit embeddings, l of a class that is neither a's nor n's:
-
-             L = mean over (a, p, n) of   [d(a,p) - d(a,n) + margin]+
-                                        + [d(a,p) - d(n,l) + fourth_margin]+
-
-         `fourth="all"` averages the second term over every such l, which is what drawing one at
-         `"random"` comes to on average. With fewer than three classes the second term is 0.
-         (Equation 14 of Roth et al. has d(a,n) in the second hinge, where d(a,p) is meant; their
-         code lets l share a class with a or n and compares each n with every l.)
-Values   margins 1 and 0.5 (Roth et al.; 0.2 and 0.2 in their code).
-Use      samples_per_class sampler; distance_weighted miner. Without a miner the time grows with the
-         number of triplets times the batch size.
-"""
+"""Quadruplet loss."""
 
 from typing import Any, ClassVar
 
@@ -22,18 +6,52 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from unseen.geometry import unit_distance
+from unseen.core.geometry import unit_distance
+from unseen.core.relevance import differ
 from unseen.losses.base import Comparison, Loss, check_choice, check_not_negative
 from unseen.miners.base import draw_per_row
-from unseen.relevance import differ
 
 # entries of [triplets, references] at a time; where there are more, they are computed again for the
 # gradient instead of kept
 BLOCK = 1 << 22
 
 
-class Quadruplet(Loss):
-    """margin: of the triplet. fourth_margin: against the pair (n, l). fourth: all or random."""
+class QuadrupletLoss(Loss):
+    """Quadruplet: a triplet, and the positive pair also closer than two items of two other classes.
+
+    Formula:
+        Euclidean distances d of unit embeddings, l of a class that is neither a's nor n's:
+
+            L = mean over (a, p, n) of   [d(a,p) - d(a,n) + margin]+
+                                       + [d(a,p) - d(n,l) + fourth_margin]+
+
+        `fourth="all"` averages the second term over every such l, which is what drawing one at
+        `"random"` comes to on average. With fewer than three classes the second term is 0.
+        (Equation 14 of Roth et al. has d(a,n) in the second hinge, where d(a,p) is meant; their
+        code lets l share a class with a or n and compares each n with every l.)
+
+    Paper:
+        W. Chen et al., Beyond Triplet Loss: A Deep Quadruplet Network for Person
+        Re-Identification, CVPR 2017, https://arxiv.org/abs/1704.01719
+
+    Args:
+        margin: of the triplet; 1 (Roth et al.; 0.2 in their code).
+        fourth_margin: against the pair (n, l); 0.5 (Roth et al.; 0.2 in their code).
+        fourth: "all" averages over every fourth item, "random" draws one.
+        seed: of the drawing.
+
+    Use:
+        m_per_class sampler; distance_weighted miner. Without a miner the time grows with the
+        number of triplets times the batch size.
+
+    Example:
+        >>> import torch
+        >>> from unseen.losses import QuadrupletLoss
+        >>> embeddings = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [0.6, 0.8]])
+        >>> loss = QuadrupletLoss()(embeddings, torch.tensor([0, 0, 1, 1]))
+        >>> round(loss.item(), 3)
+        0.761
+    """
 
     usual_miner = "distance_weighted"
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
@@ -50,7 +68,7 @@ class Quadruplet(Loss):
         self.margin, self.fourth_margin, self.fourth = margin, fourth_margin, fourth
         self.generator = torch.Generator().manual_seed(seed)
 
-    def price(self, batch: Comparison) -> Tensor:
+    def on_comparison(self, batch: Comparison) -> Tensor:
         near, far = batch.triplet_sides(unit_distance)  # [T]
         anchor, _, negative = batch.triplets()
         references = batch.embeddings if batch.ref_embeddings is None else batch.ref_embeddings
@@ -63,11 +81,11 @@ class Quadruplet(Loss):
         size = max(1, BLOCK // max(1, len(references)))
         for block in torch.arange(len(anchor), device=anchor.device).split(size):
             fourth = self._fourth(batch, anchor[block], negative[block])
-            given = (rows, row[block], near[block], fourth)
+            arguments = (rows, row[block], near[block], fourth)
             if len(anchor) <= size:
-                total = total + self._against_fourth(*given)
+                total = total + self._against_fourth(*arguments)
             else:
-                total = total + checkpoint(self._against_fourth, *given, use_reentrant=False)
+                total = total + checkpoint(self._against_fourth, *arguments, use_reentrant=False)
         return total / max(1, len(anchor))
 
     def _fourth(self, batch: Comparison, anchor: Tensor, negative: Tensor) -> Tensor:  # [T, M]

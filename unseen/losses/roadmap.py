@@ -1,46 +1,64 @@
-"""ROADMAP: an upper bound of one minus the average precision, and a calibration of similarities.
-
-Paper    E. Ramzi et al., Robust and Decomposable Average Precision for Image Retrieval, NeurIPS
-         2021, https://arxiv.org/abs/2110.01445
-Formula  for a query i, positives P(i), negatives N(i), cosine similarities S, sig(z) = 1 / (1 +
-         exp(-z)), a step that no negative can pass unpunished
-
-             H(t) = sig(t / temperature)                     t <= 0
-                    sig(t / temperature) + 1/2               0 < t <= delta
-                    H(delta) + rho (t - delta)               t > delta
-
-             r(p)  = 1 + number of other positives q with S[i,q] >= S[i,p]      (no gradient)
-             AP(i) = mean over p of r(p) / (r(p) + sum over n in N(i) of H(S[i,n] - S[i,p]))
-
-             L = 1 - mean of AP over queries that have a positive and a negative
-               + calibration * ( mean over positive pairs of [pos_margin - S]+
-                               + mean over negative pairs of [S - neg_margin]+ )
-
-         each of the last two over the pairs that cost something; the query is in no sum. H is
-         never below the true step, so the first term bounds 1 - AP from above (but for ties); the
-         second makes similarities of different batches comparable.
-Values   temperature 0.01, rho 100, delta 0.05, margins 0.9 and 0.6, both terms with weight 1
-         (authors' code; the paper writes them as 1 - lambda and lambda with lambda 1/2, which is
-         half of this). The code lets H go on from 1.44 at delta, 0.05 below where it stands; here
-         it has no such fall.
-Use      samples_per_class sampler with at least 4 per class, large batches.
-"""
+"""ROADMAP loss."""
 
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from unseen.derivatives import Back, differentiable
-from unseen.geometry import masked_mean
+from unseen.core.derivatives import Back, differentiable
+from unseen.core.geometry import masked_mean
+from unseen.core.tuples import complete
 from unseen.losses.base import MatrixLoss, check_not_negative, check_positive
 from unseen.losses.smooth_ap import blocks, mean_per_query
-from unseen.tuples import complete
 
 
-class Roadmap(MatrixLoss):
-    """temperature, rho, delta: of the step. pos_margin, neg_margin: similarities that positives are
-    to reach and negatives not. calibration: the weight of both."""
+class RoadmapLoss(MatrixLoss):
+    """ROADMAP: an upper bound of one minus average precision, and calibrated similarities.
+
+    Formula:
+        for a query i, positives P(i), negatives N(i), cosine similarities S, sig(z) = 1 / (1 +
+        exp(-z)), a step that no negative can pass unpunished
+
+            H(t) = sig(t / temperature)                     t <= 0
+                   sig(t / temperature) + 1/2               0 < t <= delta
+                   H(delta) + rho (t - delta)               t > delta
+
+            r(p)  = 1 + number of other positives q with S[i,q] >= S[i,p]      (no gradient)
+            AP(i) = mean over p of r(p) / (r(p) + sum over n in N(i) of H(S[i,n] - S[i,p]))
+
+            L = 1 - mean of AP over queries that have a positive and a negative
+              + calibration * ( mean over positive pairs of [pos_margin - S]+
+                              + mean over negative pairs of [S - neg_margin]+ )
+
+        each of the last two over the pairs that cost something; the query is in no sum. H is
+        never below the true step, so the first term bounds 1 - AP from above (but for ties); the
+        second makes similarities of different batches comparable.
+
+    Paper:
+        E. Ramzi et al., Robust and Decomposable Average Precision for Image Retrieval, NeurIPS
+        2021, https://arxiv.org/abs/2110.01445
+
+    Args:
+        temperature: of the step; 0.01 (authors' code, as all below).
+        rho: slope of the step beyond delta; 100.
+        delta: where the slope begins; 0.05. The code lets H go on from 1.44 at delta, 0.05 below
+            where it stands; here it has no such fall.
+        pos_margin: the similarity that positives are to reach; 0.9.
+        neg_margin: the similarity that negatives are not to reach; 0.6.
+        calibration: the weight of both; 1, as the first term has (the paper writes the weights as 1
+            - lambda and lambda with lambda 1/2, which is half of this).
+
+    Use:
+        m_per_class sampler with at least 4 per class, large batches.
+
+    Example:
+        >>> import torch
+        >>> from unseen.losses import RoadmapLoss
+        >>> embeddings = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [0.6, 0.8]])
+        >>> loss = RoadmapLoss()(embeddings, torch.tensor([0, 0, 1, 1]))
+        >>> round(loss.item(), 3)
+        0.923
+    """
 
     one_sided = True
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"roadmap": {}, "sup_ap": {"calibration": 0.0}}
@@ -66,17 +84,17 @@ class Roadmap(MatrixLoss):
         among_positives = self._ranks(sim.detach(), pos, query, positive)  # [P]
         above = self._negatives_above(sim, neg, query, positive)  # [P]
         precision = mean_per_query(among_positives / (among_positives + above), query, pos)  # [N]
-        price = masked_mean(1 - precision, where=complete(pos, neg))
+        loss = masked_mean(1 - precision, where=complete(pos, neg))
         near, far = (self.pos_margin - sim).clamp(min=0), (sim - self.neg_margin).clamp(min=0)
         active = masked_mean(near, pos & (near > 0)) + masked_mean(far, neg & (far > 0))
-        return price + self.calibration * active
+        return loss + self.calibration * active
 
     def _ranks(self, sim: Tensor, pos: Tensor, query: Tensor, positive: Tensor) -> Tensor:  # [P]
         """Of each positive among the query's positives, itself counted."""
-        found = sim.new_empty(len(query))
+        result = sim.new_empty(len(query))
         for block, i, p in blocks(query, positive, sim.shape[1]):
-            found[block] = ((sim[i] >= sim[i, p][:, None]) & pos[i]).sum(dim=1).to(sim.dtype)
-        return found
+            result[block] = ((sim[i] >= sim[i, p][:, None]) & pos[i]).sum(dim=1).to(sim.dtype)
+        return result
 
     def _negatives_above(
         self, sim: Tensor, neg: Tensor, query: Tensor, positive: Tensor
@@ -88,10 +106,10 @@ class Roadmap(MatrixLoss):
             return (height * neg[query]).sum(dim=1)
 
         def written(sim: Tensor) -> tuple[Tensor, Back]:  # nothing of size P x M is kept
-            found = sim.new_empty(len(query))
+            result = sim.new_empty(len(query))
             for block, i, p in blocks(query, positive, sim.shape[1]):
                 height, _ = self._step(sim[i] - sim[i, p][:, None])
-                found[block] = (height * neg[i]).sum(dim=1)
+                result[block] = (height * neg[i]).sum(dim=1)
 
             def back(grad: Tensor) -> tuple[Tensor]:  # [P]
                 on_sim = torch.zeros_like(sim)
@@ -102,7 +120,7 @@ class Roadmap(MatrixLoss):
                     on_sim[i, p] -= slope.sum(dim=1)
                 return (on_sim,)
 
-            return found, back
+            return result, back
 
         above: Tensor = differentiable(formula, written, sim)
         return above

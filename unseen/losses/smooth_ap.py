@@ -1,35 +1,50 @@
-"""Smooth-AP: one minus a differentiable average precision of every item's ranking of the batch.
-
-Paper    A. Brown et al., Smooth-AP: Smoothing the Path Towards Large-Scale Image Retrieval, ECCV
-         2020, https://arxiv.org/abs/2007.12163
-Formula  for a query i, positives P(i), cosine similarities S, sig(z) = 1 / (1 + exp(-z /
-         temperature)):
-
-             AP(i) = mean over p in P(i) of (1 + sum over other positives q of sig(S[i,q] - S[i,p]))
-                                          / (1 + sum over all others j of sig(S[i,j] - S[i,p]))
-
-         L = 1 - mean of AP over queries that have a positive and a negative; the query itself is in
-         no sum.
-Values   temperature 0.01 (paper).
-Use      samples_per_class sampler with at least 4 per class, large batches. Any class sizes, any
-         order.
-"""
+"""Smooth-AP loss."""
 
 from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
-from unseen.derivatives import Back, differentiable
-from unseen.geometry import masked_mean
+from unseen.core.derivatives import Back, differentiable
+from unseen.core.geometry import masked_mean
+from unseen.core.tuples import complete
 from unseen.losses.base import MatrixLoss
-from unseen.tuples import complete
 
 _ENTRIES = 2**18  # of one block of pairs by references: bounds the memory and stays in the cache
 
 
-class SmoothAp(MatrixLoss):
-    """temperature: how sharply the sigmoid counts who ranks higher."""
+class SmoothApLoss(MatrixLoss):
+    """Smooth-AP: one minus a differentiable average precision of every item's ranking of the batch.
+
+    Formula:
+        for a query i, positives P(i), cosine similarities S, sig(z) = 1 / (1 + exp(-z /
+        temperature)):
+
+            AP(i) = mean over p in P(i) of (1 + sum over other positives q of sig(S[i,q] - S[i,p]))
+                                         / (1 + sum over all others j of sig(S[i,j] - S[i,p]))
+
+        L = 1 - mean of AP over queries that have a positive and a negative; the query itself is in
+        no sum.
+
+    Paper:
+        A. Brown et al., Smooth-AP: Smoothing the Path Towards Large-Scale Image Retrieval, ECCV
+        2020, https://arxiv.org/abs/2007.12163
+
+    Args:
+        temperature: how sharply the sigmoid counts who ranks higher; 0.01 (paper).
+
+    Use:
+        m_per_class sampler with at least 4 per class, large batches. Any class sizes, any
+        order.
+
+    Example:
+        >>> import torch
+        >>> from unseen.losses import SmoothApLoss
+        >>> embeddings = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [0.6, 0.8]])
+        >>> loss = SmoothApLoss()(embeddings, torch.tensor([0, 0, 1, 1]))
+        >>> round(loss.item(), 3)
+        0.25
+    """
 
     def __init__(self, temperature: float = 0.01) -> None:
         super().__init__()
@@ -58,11 +73,11 @@ def positive_ranks(
         return (above * masks).sum(dim=2) + 0.5
 
     def written(sim: Tensor) -> tuple[Tensor, Back]:  # nothing of size P x M is kept
-        found = sim.new_empty(2, len(query))
+        result = sim.new_empty(2, len(query))
         for block, i, p in blocks(query, positive, sim.shape[1]):
             above = _above(sim, i, p, temperature)  # [B, M]
-            found[0, block] = (above * pos[i]).sum(dim=1)
-            found[1, block] = (above * counted[i]).sum(dim=1)
+            result[0, block] = (above * pos[i]).sum(dim=1)
+            result[1, block] = (above * counted[i]).sum(dim=1)
 
         def back(grad: Tensor) -> tuple[Tensor]:  # [2, P]
             on_sim = torch.zeros_like(sim)
@@ -74,7 +89,7 @@ def positive_ranks(
                 on_sim[i, p] -= slope.sum(dim=1)
             return (on_sim / temperature,)
 
-        return found.add_(0.5), back
+        return result.add_(0.5), back
 
     ranks: Tensor = differentiable(formula, written, sim)
     return query, ranks[0], ranks[1]

@@ -1,30 +1,47 @@
-"""Triplet: the positive closer than the negative, by a margin.
-
-Paper    F. Schroff et al., FaceNet: A Unified Embedding for Face Recognition and Clustering, CVPR
-         2015, https://arxiv.org/abs/1503.03832
-Formula  distance D of unit embeddings: `squared` Euclidean, `euclidean`, or `cosine` = 1 - cos:
-
-             L = reduce over triplets (a, p, n) of [D(a,p) - D(a,n) + margin]+
-
-         `reduction`: "mean" over the triplets, or over the "active" ones, those above 0. A margin g
-         on the square is a margin g/2 on the cosine. (Section 3.1 of Roth et al. turns the sign
-         around: a triplet is active while D(a,n) - D(a,p) is below the margin.)
-Values   margin 0.2 on the Euclidean distance (Roth et al.; their code: on its square); 1 on the
-         square (Li et al., who print a sum); 0.1 on the cosine (Psomas; his code: Euclidean, active
-         ones; Jacob et al.: active ones).
-Use      samples_per_class sampler; any triplet miner, with or without the switch, or none.
-"""
+"""Triplet loss."""
 
 from typing import Any, ClassVar
 
 from torch import Tensor
 
-from unseen.geometry import UNIT_DISTANCES
+from unseen.core.geometry import UNIT_DISTANCES
 from unseen.losses.base import Comparison, Loss, check_choice, check_not_negative
 
 
-class Triplet(Loss):
-    """margin: by how much, in the chosen distance, the negative is to be farther."""
+class TripletLoss(Loss):
+    """Triplet: the positive closer than the negative, by a margin.
+
+    Formula:
+        distance D of unit embeddings: `squared` Euclidean, `euclidean`, or `cosine` = 1 - cos:
+
+            L = reduce over triplets (a, p, n) of [D(a,p) - D(a,n) + margin]+
+
+        `reduction`: "mean" over the triplets, or over the "active" ones, those above 0. A margin g
+        on the square is a margin g/2 on the cosine. (Section 3.1 of Roth et al. turns the sign
+        around: a triplet is active while D(a,n) - D(a,p) is below the margin.)
+
+    Paper:
+        F. Schroff et al., FaceNet: A Unified Embedding for Face Recognition and Clustering, CVPR
+        2015, https://arxiv.org/abs/1503.03832
+
+    Args:
+        margin: by how much, in the chosen distance, the negative is to be farther; 0.2 (Roth et
+            al.), 1 on the square (Li et al., who print a sum), 0.1 on the cosine (Psomas).
+        distance: squared (the code of Roth et al.; Li et al.), euclidean (Roth et al.; the code of
+            Psomas) or cosine (Psomas).
+        reduction: mean, or active (the code of Psomas; Jacob et al.).
+
+    Use:
+        m_per_class sampler; any triplet miner, with or without the switch, or none.
+
+    Example:
+        >>> import torch
+        >>> from unseen.losses import TripletLoss
+        >>> embeddings = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [0.6, 0.8]])
+        >>> loss = TripletLoss()(embeddings, torch.tensor([0, 0, 1, 1]))
+        >>> round(loss.item(), 3)
+        0.13
+    """
 
     usual_miner = "distance_weighted"
     preset_miners: ClassVar[dict[str, tuple[str, str | None] | None]] = {
@@ -52,5 +69,5 @@ class Triplet(Loss):
         self.margin, self.reduction = margin, reduction
         self.measure = UNIT_DISTANCES[distance]
 
-    def price(self, batch: Comparison) -> Tensor:
+    def on_comparison(self, batch: Comparison) -> Tensor:
         return batch.triplet_mean(self.measure, self.margin, of_active=self.reduction == "active")

@@ -1,13 +1,4 @@
-"""Adjusted mutual information: mutual information beyond what chance gives.
-
-Paper    N. Vinh et al., Information Theoretic Measures for Clusterings Comparison, JMLR 2010,
-         https://jmlr.org/papers/v11/vinh10a.html
-Formula  AMI = (I - E) / ((H(clusters) + H(classes)) / 2 - E), E being the expectation of I over all
-         tables with the same cluster and class sizes (hypergeometric cells).
-Items    as in nmi, with E held fixed.
-Use      instead of NMI whenever numbers of classes differ: 0 is chance, 1 is perfect.
-Cost     E depends on sizes only, so clusters of equal size and classes of equal size share a term.
-"""
+"""Adjusted mutual information."""
 
 import torch
 from torch import Tensor
@@ -16,7 +7,32 @@ from unseen.metrics.base import Clustering, contingency
 
 
 class Ami(Clustering):
-    """No parameters."""
+    """Adjusted mutual information: mutual information beyond what chance gives.
+
+    Formula:
+        AMI = (I - E) / ((H(clusters) + H(classes)) / 2 - E), E being the expectation of I over all
+        tables with the same cluster and class sizes (hypergeometric cells).
+
+    Paper:
+        N. Vinh et al., Information Theoretic Measures for Clusterings Comparison, JMLR 2010,
+        https://jmlr.org/papers/v11/vinh10a.html
+
+    Items:
+        as in nmi, with E held fixed.
+
+    Cost:
+        E depends on sizes only, so clusters of equal size and classes of equal size share a term.
+
+    Use:
+        instead of NMI whenever numbers of classes differ: 0 is chance, 1 is perfect.
+
+    Example:
+        >>> import unseen
+        >>> embeddings = [[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9]]
+        >>> scores = unseen.evaluate(embeddings, [0, 0, 1, 1], metrics=["ami"])
+        >>> round(scores.values["ami"].value, 3)
+        1.0
+    """
 
     def on_items(self, assignments: Tensor, labels: Tensor) -> Tensor:  # [N]
         cell, cluster, label, total = contingency(assignments, labels)

@@ -1,13 +1,4 @@
-"""What the four kinds of metric share.
-
-    Retrieval      reads neighbour lists (or ranks), gives one value per query; NaN for lone queries
-    Clustering     reads cluster and class of each item, gives a number and a value per item
-    Verification   reads the similarities of all right and all wrong pairs, gives a number
-    Rejection      reads the nearest answer to queries, also of classes that the gallery does not
-                   have, gives a number (`evaluation/open_set.py`)
-
-Every metric lies in [0, 1] (AMI may fall below 0). Larger is better unless its page says otherwise.
-"""
+"""The four kinds of metric: retrieval, clustering, verification and rejection."""
 
 import math
 from abc import ABC, abstractmethod
@@ -17,11 +8,15 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from unseen.contracts import GradedRanks, Neighbours
+from unseen.core.contracts import GradedRanks, Neighbors
 
 
 class Retrieval(ABC):
-    """One value per query from its neighbours; `needs_ranks`: from the rank of every relevant."""
+    """One value per query from its neighbours; NaN for lone queries.
+
+    `needs_ranks`: from the rank of every relevant item. Every metric of this and the other kinds
+    lies in [0, 1] (AMI may fall below 0); larger is better unless its docstring says otherwise.
+    """
 
     needs_ranks: ClassVar[bool] = False
     needs_grades: ClassVar[bool] = False  # from the rank and grade of everything related to it
@@ -31,16 +26,16 @@ class Retrieval(ABC):
         """How many neighbours it looks at when no query has more than that many relevant."""
 
     @abstractmethod
-    def on_queries(self, neighbours: Neighbours) -> Tensor:
+    def on_queries(self, neighbors: Neighbors) -> Tensor:
         """One value per query [Q] float64; those of lone queries are ignored."""
 
-    def __call__(self, neighbours: Neighbours) -> Tensor:
-        values = self.on_queries(neighbours)
-        return values.masked_fill(neighbours.num_relevant == 0, math.nan)
+    def __call__(self, neighbors: Neighbors) -> Tensor:
+        values = self.on_queries(neighbors)
+        return values.masked_fill(neighbors.num_relevant == 0, math.nan)
 
 
 class Clustering(ABC):
-    """A number from clusters and classes, and how it splits into values per item."""
+    """A number from the cluster and class of each item, and how it splits into values per item."""
 
     @abstractmethod
     def on_items(self, assignments: Tensor, labels: Tensor) -> Tensor:
@@ -100,7 +95,8 @@ class OpenAnswers:
 
 
 class Rejection(ABC):
-    """A number from the nearest answers to queries of known and of unknown classes."""
+    """A number from the nearest answers to queries, also of classes that the gallery does not have
+    (`evaluation/open_set.py`)."""
 
     @abstractmethod
     def __call__(self, answers: OpenAnswers) -> float: ...
@@ -115,36 +111,36 @@ def by_class(values: Tensor, labels: Tensor) -> float:
     return float((sums / torch.bincount(group)).mean())
 
 
-def precision_sums(neighbours: Neighbours, depth: int | Tensor) -> Tensor:  # [Q] float64
+def precision_sums(neighbors: Neighbors, depth: int | Tensor) -> Tensor:  # [Q] float64
     """Sum over the right neighbours among the first `depth` of the precision at their rank."""
-    matches = neighbours.matches
+    matches = neighbors.matches
     rank = torch.arange(1, matches.shape[1] + 1, device=matches.device)
     inside = matches & (rank <= _limit(depth))
     return (inside.cumsum(1).double() / rank * inside).sum(1)
 
 
-def hits(neighbours: Neighbours, depth: int | Tensor) -> Tensor:  # [Q] int64
+def hits(neighbors: Neighbors, depth: int | Tensor) -> Tensor:  # [Q] int64
     """Right neighbours among the first `depth`."""
-    rank = torch.arange(1, neighbours.matches.shape[1] + 1, device=neighbours.matches.device)
-    return (neighbours.matches & (rank <= _limit(depth))).sum(1)
+    rank = torch.arange(1, neighbors.matches.shape[1] + 1, device=neighbors.matches.device)
+    return (neighbors.matches & (rank <= _limit(depth))).sum(1)
 
 
-def ranks_of(neighbours: Neighbours) -> Tensor:  # [Q, R]
+def ranks_of(neighbors: Neighbors) -> Tensor:  # [Q, R]
     """The ranks of all relevant items, or an explanation why there are none."""
-    if neighbours.ranks is None:
+    if neighbors.ranks is None:
         raise ValueError(
             "this metric needs the rank of every relevant item: retrieve(..., ranks=True)"
         )
-    return neighbours.ranks
+    return neighbors.ranks
 
 
-def graded_of(neighbours: Neighbours) -> GradedRanks:
+def graded_of(neighbors: Neighbors) -> GradedRanks:
     """The ranks and grades of all related items, or an explanation why there are none."""
-    if neighbours.graded is None:
+    if neighbors.graded is None:
         raise ValueError(
             "this metric needs the grade of every related item: retrieve(..., grades=True)"
         )
-    return neighbours.graded
+    return neighbors.graded
 
 
 def contingency(

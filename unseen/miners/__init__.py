@@ -1,5 +1,5 @@
-"""Which tuples of a batch count: `miners.SemiHard()`. One file, one class, one name."""
+"""Which tuples of a batch count: `miners.SemiHardMiner()`. One file, one class, one name."""
 
-from unseen.names import classes_of, lazy
+from unseen.core.names import classes_of, lazy
 
-__getattr__, __dir__, __all__ = lazy(__name__, classes_of(__path__))
+__getattr__, __dir__, __all__ = lazy(__name__, classes_of(__name__, __path__))

@@ -1,9 +1,4 @@
-"""The door every miner shares, drawing by rows, and the rho switch of triplet miners.
-
-A miner sees embeddings without gradient and gives index tuples. It draws from a generator of its
-own on the CPU, so that every device and every process draws alike; `state_dict` keeps the
-generator's place.
-"""
+"""The abstract classes of miners, and drawing by rows."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -12,14 +7,22 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from unseen import tuples
-from unseen.geometry import OFF, full_precision
-from unseen.relevance import AnyLabels
-from unseen.tuples import Pairs, Triplets
+from unseen.core import tuples
+from unseen.core.geometry import OFF, full_precision
+from unseen.core.relevance import AnyLabels
+from unseen.core.tuples import Pairs, Triplets
 
 
 class Miner(ABC):
-    """Abstract: chooses which tuples of a batch count. PRESETS holds the values of the sources."""
+    """Abstract: chooses which tuples of a batch count. PRESETS holds the values of the sources.
+
+    A miner sees embeddings without gradient and gives index tuples. It draws from a generator of
+    its own on the CPU, so that every device and every process draws alike; `state_dict` keeps the
+    generator's place.
+
+    Args:
+        seed: of the generator.
+    """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {}
 

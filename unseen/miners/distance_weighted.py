@@ -1,36 +1,58 @@
-"""Distance-weighted: negatives drawn so that their distances come out spread evenly.
-
-Paper    C.-Y. Wu et al., Sampling Matters in Deep Embedding Learning, ICCV 2017,
-         https://arxiv.org/abs/1706.07567
-Formula  distances d of random points on the unit sphere in D dimensions have density proportional
-         to d^(D-2) * (1 - d^2/4)^((D-3)/2). A negative is drawn with the inverse of that as its
-         weight, in logarithms (the weights span hundreds of powers of e):
-
-             log w(d) = (2 - D) log d - (D - 3)/2 * log(1 - d^2/4),   d clamped to [lower, 2 - 1e-4]
-
-         among negatives with d <= upper; an anchor that has none draws uniformly among all its
-         negatives (stranded="uniform") or makes no triplet ("drop").
-         The positive is uniform. `per_anchor` triplets for each anchor, drawn independently.
-         (Equation 23 of Roth et al. lost the square in 1 - d^2/4; the lambda of 24 looks like a
-         bound on weights and is `lower`, one on distances.)
-Values   lower 0.5, upper 1.4 (paper); one triplet per anchor. The code of Roth et al. has no upper
-         limit; Psomas' code draws as many triplets per anchor as its class has items (per_anchor
-         None) and drops stranded anchors.
-Use      margin, triplet, contrastive, SNR or any loss on triplets; `switch` for rho-regularisation.
-"""
+"""Distance-weighted miner."""
 
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from unseen.geometry import unit_squared_distance
+from unseen.core.geometry import unit_squared_distance
+from unseen.core.tuples import Triplets
 from unseen.miners.base import TripletMiner, draw_per_row, valid_anchors
-from unseen.tuples import Triplets
 
 
-class DistanceWeighted(TripletMiner):
-    """lower, upper: below the one weights stop growing, beyond the other no negative is drawn."""
+class DistanceWeightedMiner(TripletMiner):
+    """Distance-weighted: negatives drawn so that their distances come out spread evenly.
+
+    Formula:
+        distances d of random points on the unit sphere in D dimensions have density proportional
+        to d^(D-2) * (1 - d^2/4)^((D-3)/2). A negative is drawn with the inverse of that as its
+        weight, in logarithms (the weights span hundreds of powers of e):
+
+            log w(d) = (2 - D) log d - (D - 3)/2 * log(1 - d^2/4),   d clamped to [lower, 2 - 1e-4]
+
+        among negatives with d <= upper; an anchor that has none draws uniformly among all its
+        negatives (stranded="uniform") or makes no triplet ("drop").
+        The positive is uniform. `per_anchor` triplets for each anchor, drawn independently.
+        (Equation 23 of Roth et al. lost the square in 1 - d^2/4; the lambda of 24 looks like a
+        bound on weights and is `lower`, one on distances.)
+
+    Paper:
+        C.-Y. Wu et al., Sampling Matters in Deep Embedding Learning, ICCV 2017,
+        https://arxiv.org/abs/1706.07567
+
+    Args:
+        lower: distances below it weigh as this one; 0.5 (paper).
+        upper: no negative is drawn beyond it; 1.4 (paper). None: no limit (the code of Roth et
+            al.).
+        per_anchor: triplets for each anchor; 1. None: as many as its class has items (Psomas'
+            code).
+        stranded: what an anchor without a negative below upper does: "uniform" or "drop" (Psomas'
+            code).
+        switch: probability that a triplet becomes (a, a, j), j another item of a's class (the rho
+            switch of Roth et al. 2020).
+        seed: of the draws.
+
+    Use:
+        margin, triplet, contrastive, SNR or any loss on triplets; `switch` for rho-regularisation.
+
+    Example:
+        >>> import torch
+        >>> from unseen.miners import DistanceWeightedMiner
+        >>> embeddings = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [0.6, 0.8]])
+        >>> triplets = DistanceWeightedMiner()(embeddings, torch.tensor([0, 0, 1, 1]))
+        >>> len(triplets.anchor)
+        4
+    """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "revisit": {},

@@ -1,17 +1,4 @@
-"""Multi-similarity pairs: keep the pairs that are hard beside the anchor's hardest opposite pair.
-
-Paper    X. Wang et al., Multi-Similarity Loss with General Pair Weighting for Deep Metric
-         Learning, CVPR 2019, https://arxiv.org/abs/1904.06627
-Formula  on cosine similarities S, for an anchor i:
-
-             keep positive (i, p)  if  S[i,p] - epsilon < max over negatives n of S[i,n]
-             keep negative (i, n)  if  S[i,n] + epsilon > min over positives p of S[i,p]
-
-         An anchor without positives or without negatives keeps nothing. (Equation 11 of Roth et al.
-         does not say which condition is for which pairs.)
-Values   epsilon 0.1 (paper); 0.4 tuned on a validation split in Psomas' thesis.
-Use      multi_similarity, lifted_structure or any other pair loss.
-"""
+"""Multi-similarity miner."""
 
 import math
 from typing import Any, ClassVar
@@ -19,13 +6,43 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from unseen.geometry import cosine
+from unseen.core.geometry import cosine
+from unseen.core.tuples import Pairs, all_pairs
 from unseen.miners.base import Miner
-from unseen.tuples import Pairs, all_pairs
 
 
-class MultiSimilarity(Miner):
-    """epsilon: how much easier than the hardest opposite pair a kept pair may be."""
+class MultiSimilarityMiner(Miner):
+    """Multi-similarity: the pairs that are hard beside the anchor's hardest opposite pair.
+
+    Formula:
+        on cosine similarities S, for an anchor i:
+
+            keep positive (i, p)  if  S[i,p] - epsilon < max over negatives n of S[i,n]
+            keep negative (i, n)  if  S[i,n] + epsilon > min over positives p of S[i,p]
+
+        An anchor without positives or without negatives keeps nothing. (Equation 11 of Roth et al.
+        does not say which condition is for which pairs.)
+
+    Paper:
+        X. Wang et al., Multi-Similarity Loss with General Pair Weighting for Deep Metric
+        Learning, CVPR 2019, https://arxiv.org/abs/1904.06627
+
+    Args:
+        epsilon: how much easier than the hardest opposite pair a kept pair may be; 0.1 (paper), 0.4
+            tuned on a validation split in Psomas' thesis.
+        seed: unused, nothing is random.
+
+    Use:
+        multi_similarity, lifted_structure or any other pair loss.
+
+    Example:
+        >>> import torch
+        >>> from unseen.miners import MultiSimilarityMiner
+        >>> embeddings = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [0.6, 0.8]])
+        >>> pairs = MultiSimilarityMiner()(embeddings, torch.tensor([0, 0, 1, 1]))
+        >>> [each.tolist() for each in pairs]
+        [[1, 3], [0, 2], [1, 3], [3, 1]]
+    """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "revisit": {},

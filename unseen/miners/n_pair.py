@@ -1,26 +1,42 @@
-"""N-pair: each anchor with one positive and every negative of the batch.
-
-Paper    K. Sohn, Improved Deep Metric Learning with Multi-class N-pair Loss Objective, NeurIPS
-         2016, https://papers.nips.cc/paper/6200
-Formula  each anchor gets one uniform positive and all items of other classes. With `per_class`,
-         each class gives one random anchor with one random positive, and its negatives are the
-         positives of the other classes, as in the paper.
-Values   all anchors in the code of Roth et al. 2020; one pair per class in the paper and in Psomas'
-         code.
-Use      n_pair and angular losses.
-"""
+"""N-pair miner."""
 
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from unseen.core.tuples import Pairs, complete
 from unseen.miners.base import Miner, draw_per_row, valid_anchors
-from unseen.tuples import Pairs, complete
 
 
-class NPair(Miner):
-    """per_class: one pair for each class instead of one for each anchor."""
+class NPairMiner(Miner):
+    """N-pair: each anchor with one positive and every negative of the batch.
+
+    Formula:
+        each anchor gets one uniform positive and all items of other classes. With `per_class`,
+        each class gives one random anchor with one random positive, and its negatives are the
+        positives of the other classes, as in the paper.
+
+    Paper:
+        K. Sohn, Improved Deep Metric Learning with Multi-class N-pair Loss Objective, NeurIPS
+        2016, https://papers.nips.cc/paper/6200
+
+    Args:
+        per_class: one pair for each class (the paper and Psomas' code) instead of one for each
+            anchor (the code of Roth et al. 2020).
+        seed: of the draws.
+
+    Use:
+        n_pair and angular losses.
+
+    Example:
+        >>> import torch
+        >>> from unseen.miners import NPairMiner
+        >>> embeddings = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [0.6, 0.8]])
+        >>> pairs = NPairMiner()(embeddings, torch.tensor([0, 0, 1, 1]))
+        >>> len(pairs.anchor)
+        4
+    """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "revisit": {},

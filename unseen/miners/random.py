@@ -1,25 +1,44 @@
-"""Random: triplets drawn uniformly, the baseline every other miner is measured against.
-
-Paper    K. Roth et al., Revisiting Training Strategies and Generalization Performance in Deep
-         Metric Learning, ICML 2020, https://arxiv.org/abs/2002.08473
-Formula  as many distinct triplets (a, p, n) as the batch has items, uniform among all valid ones
-         (all of them if there are fewer); anchors may repeat. With `per_anchor`, that many
-         independent draws for each anchor, positive and negative uniform.
-Values   per_anchor None in the code of Roth et al., 1 in their text.
-Use      triplet, margin and other losses on triplets, as the control.
-"""
+"""Random triplets."""
 
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from unseen.core.tuples import Triplets
 from unseen.miners.base import Members, TripletMiner, draw_per_row, valid_anchors
-from unseen.tuples import Triplets
 
 
-class Random(TripletMiner):
-    """per_anchor: None draws among all triplets, a number draws that many for each anchor."""
+class RandomMiner(TripletMiner):
+    """Random: triplets drawn uniformly, the baseline every other miner is measured against.
+
+    Formula:
+        as many distinct triplets (a, p, n) as the batch has items, uniform among all valid ones
+        (all of them if there are fewer); anchors may repeat. With `per_anchor`, that many
+        independent draws for each anchor, positive and negative uniform.
+
+    Paper:
+        K. Roth et al., Revisiting Training Strategies and Generalization Performance in Deep
+        Metric Learning, ICML 2020, https://arxiv.org/abs/2002.08473
+
+    Args:
+        per_anchor: that many triplets for each anchor (1 in the text of Roth et al.); None: among
+            all triplets of the batch (their code).
+        switch: probability that a triplet becomes (a, a, j), j another item of a's class (the rho
+            switch of Roth et al. 2020).
+        seed: of the draws.
+
+    Use:
+        triplet, margin and other losses on triplets, as the control.
+
+    Example:
+        >>> import torch
+        >>> from unseen.miners import RandomMiner
+        >>> embeddings = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [0.6, 0.8]])
+        >>> triplets = RandomMiner()(embeddings, torch.tensor([0, 0, 1, 1]))
+        >>> len(triplets.anchor)
+        4
+    """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "revisit": {"per_anchor": 1},

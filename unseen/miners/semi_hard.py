@@ -1,21 +1,4 @@
-"""Semi-hard: negatives farther than the positive, but not by more than a margin.
-
-Paper    F. Schroff et al., FaceNet: A Unified Embedding for Face Recognition and Clustering, CVPR
-         2015, https://arxiv.org/abs/1503.03832
-Formula  with distances d of unit embeddings (raised to `power`), by `definition`:
-
-             revisit  for each anchor, p uniform; n uniform among d(a,p) < d(a,n) < d(a,p) + margin,
-                      among all negatives if there is none
-             facenet  for each pair (a, p), the nearest negative with d(a,n) > d(a,p); pairs without
-                      one give no triplet; neither margin nor upper plays a part
-             window   every triplet with 0 < d(a,n) - d(a,p) <= margin
-
-         `upper=False` leaves out the upper bound, as equation 20 of Roth et al. 2020 prints it (and
-         2.20 of Psomas); the code of both has it.
-Values   margin 0.2 on plain distances (code of Roth et al.); window of 0.1 (code of Psomas'
-         thesis); FaceNet itself states its window on squared distances: power 2.
-Use      triplet loss with the same margin.
-"""
+"""Semi-hard miner."""
 
 import math
 from typing import Any, ClassVar
@@ -23,15 +6,53 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from unseen.geometry import unit_distance, unit_squared_distance
+from unseen.core.geometry import unit_distance, unit_squared_distance
+from unseen.core.tuples import Triplets
 from unseen.miners.base import TripletMiner, draw_per_row, valid_anchors
-from unseen.tuples import Triplets
 
 _ENTRIES = 2**20  # of a chunk's matrix: bounds the memory, whatever the class sizes
 
 
-class SemiHard(TripletMiner):
-    """definition: which of the three. margin: the window's width. power: of the distance."""
+class SemiHardMiner(TripletMiner):
+    """Semi-hard: negatives farther than the positive, but not by more than a margin.
+
+    Formula:
+        with distances d of unit embeddings (raised to `power`), by `definition`:
+
+            revisit  for each anchor, p uniform; n uniform among d(a,p) < d(a,n) < d(a,p) + margin,
+                     among all negatives if there is none
+            facenet  for each pair (a, p), the nearest negative with d(a,n) > d(a,p); pairs without
+                     one give no triplet; neither margin nor upper plays a part
+            window   every triplet with 0 < d(a,n) - d(a,p) <= margin
+
+        `upper=False` leaves out the upper bound, as equation 20 of Roth et al. 2020 prints it (and
+        2.20 of Psomas); the code of both has it.
+
+    Paper:
+        F. Schroff et al., FaceNet: A Unified Embedding for Face Recognition and Clustering, CVPR
+        2015, https://arxiv.org/abs/1503.03832
+
+    Args:
+        definition: revisit (code of Roth et al.), facenet or window (code of Psomas' thesis).
+        margin: the window's width; 0.2 on plain distances (code of Roth et al.), 0.1 (code of
+            Psomas' thesis).
+        power: of the distance; 2 for FaceNet itself, which states its window on squared distances.
+        upper: False leaves out the upper bound.
+        switch: probability that a triplet becomes (a, a, j), j another item of a's class (the rho
+            switch of Roth et al. 2020).
+        seed: of the draws.
+
+    Use:
+        triplet loss with the same margin.
+
+    Example:
+        >>> import torch
+        >>> from unseen.miners import SemiHardMiner
+        >>> embeddings = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [0.6, 0.8]])
+        >>> triplets = SemiHardMiner()(embeddings, torch.tensor([0, 0, 1, 1]))
+        >>> len(triplets.anchor)
+        4
+    """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "revisit": {"upper": False},
@@ -70,8 +91,8 @@ class SemiHard(TripletMiner):
         rows = max(1, _ENTRIES // neg.shape[1])
         chunks = zip(anchor.split(rows), positive.split(rows), strict=True)
         select = self._nearest if self.definition == "facenet" else self._window
-        found = [select(dist, neg, *chunk) for chunk in chunks]
-        return Triplets(*(torch.cat(parts) for parts in zip(*found, strict=True)))
+        result = [select(dist, neg, *chunk) for chunk in chunks]
+        return Triplets(*(torch.cat(parts) for parts in zip(*result, strict=True)))
 
     def _one_per_anchor(self, dist: Tensor, pos: Tensor, neg: Tensor) -> Triplets:
         positive = draw_per_row(pos, self.generator)  # [N, 1]

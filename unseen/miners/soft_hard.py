@@ -1,18 +1,4 @@
-"""Soft-hard: hard positives and hard negatives, drawn at random among all that are hard.
-
-Paper    K. Roth et al., Revisiting Training Strategies and Generalization Performance in Deep
-         Metric Learning, ICML 2020, https://arxiv.org/abs/2002.08473
-Formula  for each anchor a, distances d of unit embeddings:
-
-             p uniform among positives with d(a,p) > smallest d(a,n)
-             n uniform among negatives with d(a,n) < largest d(a,p)
-
-         independently; an empty set falls back to all positives, all negatives of the anchor.
-         (Equations 21 and 22 print arg max and arg min of distances, where the distances themselves
-         are meant, and call the set of positives one of negatives.)
-Values   none.
-Use      triplet and margin losses; gentler than batch_hard on mislabelled items.
-"""
+"""Soft-hard miner."""
 
 import math
 from typing import Any, ClassVar
@@ -20,13 +6,44 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from unseen.geometry import unit_squared_distance
+from unseen.core.geometry import unit_squared_distance
+from unseen.core.tuples import Triplets
 from unseen.miners.base import TripletMiner, draw_per_row, valid_anchors
-from unseen.tuples import Triplets
 
 
-class SoftHard(TripletMiner):
-    """One triplet for each anchor."""
+class SoftHardMiner(TripletMiner):
+    """Soft-hard: hard positives and hard negatives, drawn at random among all that are hard.
+
+    Formula:
+        for each anchor a, distances d of unit embeddings:
+
+            p uniform among positives with d(a,p) > smallest d(a,n)
+            n uniform among negatives with d(a,n) < largest d(a,p)
+
+        independently; an empty set falls back to all positives, all negatives of the anchor.
+        (Equations 21 and 22 print arg max and arg min of distances, where the distances themselves
+        are meant, and call the set of positives one of negatives.)
+
+    Paper:
+        K. Roth et al., Revisiting Training Strategies and Generalization Performance in Deep
+        Metric Learning, ICML 2020, https://arxiv.org/abs/2002.08473
+
+    Args:
+        switch: probability that a triplet becomes (a, a, j), j another item of a's class (the rho
+            switch of Roth et al. 2020).
+        seed: of the draws.
+
+    Use:
+        triplet and margin losses; gentler than batch_hard on mislabelled items.
+
+    Example:
+        >>> import torch
+        >>> from unseen.miners import SoftHardMiner
+        >>> embeddings = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [0.6, 0.8]])
+        >>> triplets = SoftHardMiner()(embeddings, torch.tensor([0, 0, 1, 1]))
+        >>> len(triplets.anchor)
+        4
+    """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"revisit": {}, "revisit_code": {}}
 

@@ -1,58 +1,69 @@
-"""Half split: train on one half of the classes, test on the other, select on classes set aside.
-
-Where the data set's authors named test classes, those are the test half. Otherwise half of the
-classes are drawn at random. Validation classes are drawn from the training half; at random, because
-neighbouring class names are often related; where the authors named them too, theirs are taken.
-Classes with one image have no partner: they are neither
-trained on nor drawn for testing. Where the authors named one for testing, it stays in the gallery.
-
-Of n training classes 15 % select, or min(8, n // 3) where that is more (`enough_share`): an epoch
-that two or three classes choose is chosen by chance.
-"""
+"""Half of the classes train, half are tested."""
 
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from unseen.contracts import DOMAIN, Dataset, IntArray, Split, annotations_of, domains_of
-from unseen.names import known
+from unseen.core.contracts import DOMAIN, Dataset, IntArray, Split, annotations_of, domains_of
+from unseen.core.names import known
 
 ENOUGH = 8  # classes to select on, where there are three times as many
 
 
 @dataclass(frozen=True)
 class HalfSplit:
-    """validation_share: the share of training classes set aside to select on."""
+    """Half split: train on one half of the classes, test on the other, select on classes set aside.
 
-    validation_share: float = 0.15
+    Where the data set's authors named test classes, those are the test half. Otherwise half of the
+    classes are drawn at random. Validation classes are drawn from the training half; at random,
+    because neighbouring class names are often related; where the authors named them too, theirs are
+    taken. Classes with one image have no partner: they are neither trained on nor drawn for
+    testing. Where the authors named one for testing, it stays in the gallery.
+
+    Of n training classes 15 % select, or min(8, n // 3) where that is more (`enough_fraction`): an
+    epoch that two or three classes choose is chosen by chance.
+
+    Args:
+        validation_fraction: the share of training classes set aside to select on; 0.15.
+
+    Example:
+        >>> import torch
+        >>> from unseen.protocols import HalfSplit
+        >>> from unseen.data.in_memory.user_data import as_dataset
+        >>> dataset = as_dataset((torch.randn(80, 4), torch.arange(80) // 4))
+        >>> [len(split.train) for split in HalfSplit()(dataset, seed=0)]
+        [32]
+    """
+
+    validation_fraction: float = 0.15
 
     def __post_init__(self) -> None:
-        if not 0 < self.validation_share < 1:
+        if not 0 < self.validation_fraction < 1:
             raise ValueError(
-                f"validation_share must lie between 0 and 1, got {self.validation_share}"
+                f"validation_fraction must lie between 0 and 1, got {self.validation_fraction}"
             )
 
     def __call__(self, dataset: Dataset, seed: int) -> list[Split]:
         test, rest = cut_test_classes(dataset, seed)
-        validates = np.arange(len(rest)) < num_aside(self.validation_share, len(rest))
+        validates = np.arange(len(rest)) < num_aside(self.validation_fraction, len(rest))
         official = annotations_of(dataset).validation_classes
         if official is not None:
             validates = np.isin(rest, official)
         if validates.sum() < 2 or (~validates).sum() < 2:
             raise ValueError(
-                f"{len(rest)} classes with two or more pictures are left for training and "
+                f"{len(rest)} classes with two or more images are left for training and "
                 f"validation, {len(test)} are kept for the test; at least 4 are needed, two for "
-                "each. Add classes, or pictures to the small ones."
+                "each. Add classes, or images to the small ones."
             )
         return [split_of(dataset, rest[~validates], rest[validates], test)]
 
 
-def num_aside(share: float, classes: int) -> int:
+def num_aside(fraction: float, classes: int) -> int:
     """How many of the training classes are set aside to select on."""
-    return max(2, round(share * classes))
+    return max(2, round(fraction * classes))
 
 
-def enough_share(usual: float, classes: int) -> float:
+def enough_fraction(usual: float, classes: int) -> float:
     """The usual share, or the one that sets min(8, n // 3) of n training classes aside where that
     is more; three digits give the number back."""
     least = min(ENOUGH, classes // 3)
@@ -74,7 +85,7 @@ def cut_test_classes(dataset: Dataset, seed: int) -> tuple[IntArray, IntArray]:
 
 def split_of(dataset: Dataset, train: IntArray, validation: IntArray, test: IntArray) -> Split:
     """The items of train, validation and test classes, and which of the last ask and answer."""
-    parts = [items_of(dataset.labels, part) for part in (train, validation, test)]
+    parts = [items_of(dataset.labels, each) for each in (train, validation, test)]
     annotations = annotations_of(dataset)
     flags = [
         None if f is None else np.flatnonzero(f[parts[2]])
@@ -83,11 +94,11 @@ def split_of(dataset: Dataset, train: IntArray, validation: IntArray, test: IntA
     for positions, name in zip(flags, ("query", "gallery"), strict=True):
         if positions is not None and not len(positions):
             raise ValueError(f"no test item of {dataset.name} is marked as {name}")
-    asked, answering = (
+    request, answering = (
         np.arange(len(parts[2])) if positions is None else positions for positions in flags
     )
     labels = dataset.labels[parts[2]]
-    lost = np.setdiff1d(labels[asked], labels[answering])
+    lost = np.setdiff1d(labels[request], labels[answering])
     if len(lost):
         name = dataset.label_names[int(lost[0])]
         raise ValueError(
@@ -117,6 +128,6 @@ def of_domain(dataset: Dataset, split: Split, domain: str) -> Split:
     if min(counts) < 2:
         raise ValueError(
             f"{domain} has {counts[0]} classes to train on and {counts[1]} to select on, and each "
-            "needs 2: choose another validation_share"
+            "needs 2: choose another validation_fraction"
         )
     return replace(split, train=train, validation=validation)

@@ -1,5 +1,6 @@
-"""A price on the embedding space: `regularizers.Entropy()`. One file, one class, one name."""
+"""Terms beside the loss: `regularizers.EntropyRegularizer()`. One file, one class, one
+name."""
 
-from unseen.names import classes_of, lazy
+from unseen.core.names import classes_of, lazy
 
-__getattr__, __dir__, __all__ = lazy(__name__, classes_of(__path__))
+__getattr__, __dir__, __all__ = lazy(__name__, classes_of(__name__, __path__))

@@ -1,9 +1,4 @@
-"""The door every regularizer shares: half precision raised, autocast off, labels checked.
-
-`Regularizer.forward` has the one signature of contracts.Regularizer. A file in this folder fills in
-`price`; what a user wants to see of it in the journal it notes there. One that needs the initial
-network's descriptors of all training items has `prepare(pooled, labels)` and says `is_prepared`.
-"""
+"""The abstract class of regularizers."""
 
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
@@ -11,15 +6,20 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from unseen.contracts import Output
-from unseen.geometry import full_precision
+from unseen.core.contracts import Output
+from unseen.core.geometry import full_precision
+from unseen.core.relevance import AnyLabels
 from unseen.losses.base import check_batch
-from unseen.relevance import AnyLabels
 
 
 class Regularizer(nn.Module, ABC):
-    """Abstract: one unweighted scalar from a network's output. PRESETS holds the sources'
-    values."""
+    """Abstract: one unweighted scalar from a network's output. PRESETS holds the sources' values.
+
+    `forward` has the one signature of contracts.Regularizer: it raises half precision, switches
+    autocast off and checks labels. A file in this folder fills in `on_output`; what a user wants to
+    see of it in the event log it notes there. One that needs the initial network's descriptors of
+    all training items has `prepare(pooled, labels)` and says `is_prepared`.
+    """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {}
 
@@ -39,7 +39,7 @@ class Regularizer(nn.Module, ABC):
     def forward(self, output: Output, labels: AnyLabels) -> Tensor:
         check_batch(output.embeddings, labels, None, None)
         with torch.autocast(output.embeddings.device.type, enabled=False):
-            return self.price(
+            return self.on_output(
                 Output(
                     full_precision(output.embeddings),
                     full_precision(output.pooled),
@@ -50,7 +50,7 @@ class Regularizer(nn.Module, ABC):
             )
 
     @abstractmethod
-    def price(self, output: Output, labels: AnyLabels) -> Tensor:
+    def on_output(self, output: Output, labels: AnyLabels) -> Tensor:
         """The scalar; 0, attached to the graph, when the batch leaves it undefined."""
 
     def note(self, **values: Tensor) -> None:

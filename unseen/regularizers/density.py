@@ -1,46 +1,63 @@
-"""Density: every class learns how densely it may lie, and is held at that (density adaptivity, DA).
-
-Paper    Y. Li et al., Deep Metric Learning with Density Adaptivity, IEEE TMM 2020,
-         https://arxiv.org/abs/1909.03909
-Formula  spread D of a class in the batch: mean squared distance of its unit embeddings to their
-         mean; a learned target alpha per class; q = D0^eta, D0 the spread before the embedding:
-
-             L = mean (D - alpha)^2 - mean alpha
-                 + 1/C^2 sum over i, j of (q_j alpha_i - q_i alpha_j)^2
-
-         over the C classes with two images or more in the batch (equation 8 prints C for the whole
-         set, Algorithm 1 has a batch). The last term keeps targets in proportion to the data and
-         equals 2 [(sum q^2)(sum alpha^2) - (sum q alpha)^2] / C^2.
-         Without it alpha tends to D + 1/2: a constant pull outwards that the loss must hold.
-Values   weight 10, alpha from 0.5, eta 0.5 (paper). d0="initial": D0 of the raw pooled descriptors
-         of the initial network over the whole training set, divided by its mean over classes (our
-         choice, the paper is silent); "batch": of the batch at hand, as it is; "none": no last
-         term.
-         lr_factor: alpha's learning rate over the run's; at 1e-5 alpha hardly moves, try 10 to 100.
-Use      10 images per class: a spread of n images comes out (n - 1)/n of the true one (`unbiased`
-         corrects that). whole_classes sampler on small classes. Targets take no weight decay;
-         Adam's momentum moves them a little after their class has left the batch.
-"""
+"""Density adaptivity."""
 
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from unseen.contracts import Output
-from unseen.geometry import unit
-from unseen.losses.base import (
-    check_choice,
-    check_not_negative,
-    check_positive,
-    class_labels,
-)
+from unseen.core.contracts import Output
+from unseen.core.geometry import unit
+from unseen.core.relevance import AnyLabels
+from unseen.losses.base import check_choice, check_not_negative, check_positive, class_labels
 from unseen.regularizers.base import Regularizer, check_labels
-from unseen.relevance import AnyLabels
 
 
-class Density(Regularizer):
-    """start: first value of the targets. floor: a target below 0 counts as 0."""
+class DensityRegularizer(Regularizer):
+    """Density adaptivity (DA): each class learns how densely it may lie, and is held at that.
+
+    Formula:
+        spread D of a class in the batch: mean squared distance of its unit embeddings to their
+        mean; a learned target alpha per class; q = D0^eta, D0 the spread before the embedding:
+
+            L = mean (D - alpha)^2 - mean alpha
+                + 1/C^2 sum over i, j of (q_j alpha_i - q_i alpha_j)^2
+
+        over the C classes with two images or more in the batch (equation 8 prints C for the whole
+        set, Algorithm 1 has a batch). The last term keeps targets in proportion to the data and
+        equals 2 [(sum q^2)(sum alpha^2) - (sum q alpha)^2] / C^2.
+        Without it alpha tends to D + 1/2: a constant pull outwards that the loss must hold.
+
+    Paper:
+        Y. Li et al., Deep Metric Learning with Density Adaptivity, IEEE TMM 2020,
+        https://arxiv.org/abs/1909.03909
+
+    Args:
+        num_classes: number of training classes; a run fills it in.
+        eta: power of the spread before the embedding; 0.5 (paper).
+        start: first value of the targets; 0.5 (paper).
+        d0: "initial": D0 of the raw pooled descriptors of the initial network over the whole
+            training set, divided by its mean over classes (our choice, the paper is silent);
+            "batch": of the batch at hand, as it is; "none": no last term.
+        unbiased: corrects the spread of n images, which comes out (n - 1)/n of the true one.
+        floor: a target below 0 counts as 0.
+        lr_factor: alpha's learning rate over the run's; at 1e-5 alpha hardly moves, try 10 to 100.
+
+    Weight:
+        10 (paper).
+
+    Use:
+        10 images per class: a spread of n images comes out (n - 1)/n of the true one (`unbiased`
+        corrects that). whole_classes sampler on small classes. Targets take no weight decay;
+        Adam's momentum moves them a little after their class has left the batch.
+
+    Example:
+        >>> import torch
+        >>> from unseen.core.contracts import Output
+        >>> from unseen.regularizers import DensityRegularizer
+        >>> output = Output(embeddings=torch.eye(4), pooled=torch.eye(4))
+        >>> DensityRegularizer(num_classes=2, d0="batch")(output, torch.tensor([0, 0, 1, 1])).item()
+        -0.5
+    """
 
     usual_weight = 10.0
     needs_classes = True
@@ -81,7 +98,7 @@ class Density(Regularizer):
             relative[classes[counts > 1]] = measured / measured.mean()
         self.q.copy_(relative**self.eta)
 
-    def price(self, output: Output, labels: AnyLabels) -> Tensor:
+    def on_output(self, output: Output, labels: AnyLabels) -> Tensor:
         labels = class_labels(labels, self)
         check_labels(labels, len(self.alpha))
         spread, classes, counts = spreads(unit(output.embeddings), labels)
@@ -93,12 +110,12 @@ class Density(Regularizer):
         if self.floor:  # the value is cut, the gradient is not: a target can come back
             target = target + (target.clamp(min=0) - target).detach()
         alpha, number = target[classes], max(1, len(classes))
-        held = (spread - alpha).square().sum() / number - alpha.sum() / number
+        adapted = (spread - alpha).square().sum() / number - alpha.sum() / number
         balance = self._balance(alpha, output.pooled, labels, classes)
         low, high = target.aminmax()
         self.note(alpha_min=low, alpha_median=target.median(), alpha_max=high)
         self.note(mean_spread=spread.sum() / number, balance=balance)
-        return held + balance
+        return adapted + balance
 
     def _balance(self, alpha: Tensor, pooled: Tensor, labels: Tensor, classes: Tensor) -> Tensor:
         """The last term, over pairs of classes, in one pass over the classes."""

@@ -1,26 +1,4 @@
-"""HORDE: the loss also on high-order moments of the last map, which are dropped after training.
-
-Paper    P. Jacob et al., Metric Learning with HORDE: High-Order Regularizer for Deep Embeddings,
-         ICCV 2019, https://arxiv.org/abs/1908.02735
-Formula  for the vectors x at the places of a map and projectors W, elementwise products *:
-
-             phi_2 = (W_1 x) * (W_2 x),    phi_k = phi_(k-1) * (W_k x)    up to num_orders
-             m_k = mean of phi_k over the places,    e_k = unit(E_k m_k),    L = sum of loss(e_k)
-
-         Order 1 is the network's own embedding. With cascade=False order k has k projectors of its
-         own. With trained=False projectors are fixed random signs and there is no E_k: <phi_k(x),
-         phi_k(y)> / dimension is then <x, y>^k on average.
-Values   orders 1 to 5 on birds and cars, 1 to 4 on products; dimension 8192; weight 1, in an
-         ensemble 1 / (num_orders - 1), on the learners' maps together after `reduce` to the
-         channels of one (1024 of GoogLeNet). Fewer dimensions make high orders noise. Projectors
-         start uniform (Glorot), or +-1; sizes cancel in unit(), so signs see maps divided by their
-         mean length, whose fifth power would be large. (Algorithm 1 starts every projector from
-         +-1 / sqrt(dimension); the authors' code as here. The text's "5 high-order moments" are
-         orders 1 to 5.)
-Use      any loss and miner on any network with maps; each order has a loss, and its parameters, of
-         its own. `concatenated` gives all orders as one descriptor (reduce it by principal
-         components fitted on training items).
-"""
+"""HORDE, high-order moments."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
@@ -29,18 +7,69 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from unseen.contracts import Miner, Network, Output
-from unseen.geometry import full_precision
+from unseen.core.contracts import Miner, Network, Output
+from unseen.core.geometry import full_precision
+from unseen.core.relevance import AnyLabels
+from unseen.core.tuples import from_indices
 from unseen.regularizers.base import Regularizer
 from unseen.regularizers.high_order.descriptor import OrdersDescriptor
 from unseen.regularizers.high_order.moments import Moments, glorot
-from unseen.relevance import AnyLabels
-from unseen.tuples import from_indices
 
 
-class Horde(Regularizer):
-    """make_loss(embedding_size) gives one order's loss; miner serves all. columns: dimensions
-    computed at a time, and again in the backward pass: memory falls as columns / dimension."""
+class HordeRegularizer(Regularizer):
+    """HORDE: the loss also on high-order moments of the last map, which are dropped after training.
+
+    Formula:
+        for the vectors x at the places of a map and projectors W, elementwise products *:
+
+            phi_2 = (W_1 x) * (W_2 x),    phi_k = phi_(k-1) * (W_k x)    up to num_orders
+            m_k = mean of phi_k over the places,    e_k = unit(E_k m_k),    L = sum of loss(e_k)
+
+        Order 1 is the network's own embedding. With cascade=False order k has k projectors of its
+        own. With trained=False projectors are fixed random signs and there is no E_k: <phi_k(x),
+        phi_k(y)> / dimension is then <x, y>^k on average.
+
+    Paper:
+        P. Jacob et al., Metric Learning with HORDE: High-Order Regularizer for Deep Embeddings,
+        ICCV 2019, https://arxiv.org/abs/1908.02735
+
+    Args:
+        make_loss: make_loss(embedding_size) gives one order's loss; a run fills it in.
+        miner: of tuples for all orders; a run fills it in.
+        num_channels: of the last map; a run fills it in.
+        embedding_size: dimensions of an order's embedding; a run fills it in.
+        num_orders: 5 on birds and cars, 4 on products (orders 1 to 5, 1 to 4).
+        dimension: of the moments; 8192. Fewer dimensions make high orders noise.
+        cascade: order k goes on from order k - 1; False: k projectors of its own.
+        trained: learned projectors, which start uniform (Glorot), or +-1; False: fixed random
+            signs.
+        reduce: of an ensemble's maps: to the channels of one learner (1024 of GoogLeNet), on the
+            learners' maps together; None: as they are.
+        columns: dimensions computed at a time, and again in the backward pass: memory falls as
+            columns / dimension. None: all.
+        seed: of the projectors.
+
+    Weight:
+        1, in an ensemble 1 / (num_orders - 1).
+
+    Notes:
+        sizes cancel in unit(), so signs see maps divided by their mean length, whose fifth power
+        would be large. (Algorithm 1 starts every projector from +-1 / sqrt(dimension); the authors'
+        code as here. The text's "5 high-order moments" are orders 1 to 5.)
+
+    Use:
+        any loss and miner on any network with maps; each order has a loss, and its parameters, of
+        its own. `concatenated` gives all orders as one descriptor (reduce it by principal
+        components fitted on training items).
+
+    Example:
+        >>> from unseen.losses import TripletLoss
+        >>> from unseen.regularizers import HordeRegularizer
+        >>> make_loss = lambda size: TripletLoss()
+        >>> horde = HordeRegularizer(make_loss, None, num_channels=4, embedding_size=2, dimension=8)
+        >>> [tuple(embedding.shape) for embedding in horde.embeddings]
+        [(8, 2), (8, 2), (8, 2), (8, 2)]
+    """
 
     own_weight_decay = None
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
@@ -86,15 +115,15 @@ class Horde(Regularizer):
         """What a config that names no weight means: the orders together weigh as much as one."""
         return 1 / max(1, int(values["num_orders"]) - 1)
 
-    def price(self, output: Output, labels: AnyLabels) -> Tensor:
+    def on_output(self, output: Output, labels: AnyLabels) -> Tensor:
         return self.global_half(self.local_half(output), labels)
 
     def local_half(self, output: Output) -> Tensor:  # [N, orders - 1, size]
-        """What a process computes from its own pictures."""
+        """What a process computes from its own images."""
         return self.order_embeddings(output).movedim(1, 0)
 
     def global_half(self, vectors: Tensor, labels: AnyLabels) -> Tensor:
-        """The price of all pictures' vectors [N, orders - 1, size]."""
+        """The loss of all images' vectors [N, orders - 1, size]."""
         return self.on_orders(vectors.movedim(0, 1), labels)
 
     def order_embeddings(self, output: Output) -> Tensor:  # [orders - 1, N, size]

@@ -1,24 +1,4 @@
-"""S2SD: larger embeddings, trained beside the network's own and dropped after it, teach it.
-
-Paper    K. Roth et al., Simultaneous Similarity-based Self-Distillation for Deep Metric Learning,
-         ICML 2021, https://arxiv.org/abs/2009.08348
-Formula  g_i: two linear layers with a ReLU between from the pooled descriptor p to sizes[i]; S(x)
-         the cosines of a batch's rows x; softmax over each row, its own entry among them:
-
-             KL(x) = temperature^2 mean over rows of
-                     sum of q log(q / softmax(S(z) / temperature)),  q = softmax(S(x) / temperature)
-
-             R = mean over i of loss(g_i) + 2 distillation mean over i of KL(g_i)
-               + 2 feature_distillation KL(p)
-
-         z are the network's embeddings; the teachers x get no gradient from KL. The loss and R
-         together are twice the paper's sum, (loss(z) + mean loss(g_i)) / 2 + ...
-Values   sizes 512, 1024, 1536 and 2048, temperature 1, distillation 50, feature_distillation 50 (5
-         on products), from step 1000 on (paper and code: 1000 steps of Adam; `delay`). The authors
-         pool by avg+max for the teachers: set the network's pooling to it.
-Use      any loss and miner; each teacher has a loss, and its parameters, of its own. Gains most for
-         small embeddings.
-"""
+"""S2SD, self-distillation."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
@@ -27,17 +7,59 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from unseen.contracts import Miner, Output
-from unseen.geometry import cosine
+from unseen.core.contracts import Miner, Output
+from unseen.core.geometry import cosine
+from unseen.core.relevance import AnyLabels
+from unseen.core.tuples import from_indices
 from unseen.losses.base import check_not_negative, check_positive
 from unseen.regularizers.base import Regularizer
-from unseen.relevance import AnyLabels
-from unseen.tuples import from_indices
 
 
-class S2sd(Regularizer):
-    """make_loss(size) gives one teacher's loss; miner serves all. num_features: of the pooled
-    descriptor. sizes: of the teachers."""
+class S2sdRegularizer(Regularizer):
+    """S2SD: larger embeddings, trained beside the network's own and dropped after it, teach it.
+
+    Formula:
+        g_i: two linear layers with a ReLU between from the pooled descriptor p to sizes[i]; S(x)
+        the cosines of a batch's rows x; softmax over each row, its own entry among them:
+
+            KL(x) = temperature^2 mean over rows of
+                    sum of q log(q / softmax(S(z) / temperature)),  q = softmax(S(x) / temperature)
+
+            R = mean over i of loss(g_i) + 2 distillation mean over i of KL(g_i)
+              + 2 feature_distillation KL(p)
+
+        z are the network's embeddings; the teachers x get no gradient from KL. The loss and R
+        together are twice the paper's sum, (loss(z) + mean loss(g_i)) / 2 + ...
+
+    Paper:
+        K. Roth et al., Simultaneous Similarity-based Self-Distillation for Deep Metric Learning,
+        ICML 2021, https://arxiv.org/abs/2009.08348
+
+    Args:
+        make_loss: make_loss(size) gives one teacher's loss; a run fills it in.
+        miner: of tuples for all teachers; a run fills it in.
+        num_features: of the pooled descriptor; a run fills it in.
+        sizes: of the teachers; 512, 1024, 1536 and 2048 (paper).
+        temperature: of the softmax over similarities; 1 (paper).
+        distillation: weight of the teachers' divergence; 50 (paper).
+        feature_distillation: weight of the descriptor's divergence; 50, 5 on products (paper).
+        delay: steps before the descriptor's divergence counts; 1000 (paper and code: 1000 steps of
+            Adam).
+
+    Notes:
+        the authors pool by avg+max for the teachers: set the network's pooling to it.
+
+    Use:
+        any loss and miner; each teacher has a loss, and its parameters, of its own. Gains most for
+        small embeddings.
+
+    Example:
+        >>> from unseen.losses import TripletLoss
+        >>> from unseen.regularizers import S2sdRegularizer
+        >>> s2sd = S2sdRegularizer(lambda size: TripletLoss(), None, num_features=8, sizes=[16])
+        >>> sum(parameter.numel() for parameter in s2sd.parameters())
+        416
+    """
 
     own_weight_decay = None
     exact_gradient = False  # what the student learns from is detached
@@ -76,22 +98,22 @@ class S2sd(Regularizer):
         self.losses = nn.ModuleList(make_loss(size) for size in sizes)
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
 
-    def price(self, output: Output, labels: AnyLabels) -> Tensor:
+    def on_output(self, output: Output, labels: AnyLabels) -> Tensor:
         if output.pooled.shape[1] != self.num_features:
             raise ValueError(
                 f"s2sd was made for pooled descriptors of {self.num_features} values, "
                 f"got {output.pooled.shape[1]}"
             )
         student = cosine(output.embeddings)
-        prices, divergences = [], []
+        loss_values, divergences = [], []
         for teacher, loss in zip(self.teachers, self.losses, strict=True):
             rows = teacher(output.pooled)
             tuples = None if self.miner is None else from_indices(self.miner(rows, labels))
-            prices.append(loss(rows, labels, tuples))
+            loss_values.append(loss(rows, labels, tuples))
             divergences.append(self._divergence(student, rows))
-        price, divergence = torch.stack(prices).mean(), torch.stack(divergences).mean()
-        self.note(loss=price, divergence=divergence)
-        total = price + 2 * self.distillation * divergence
+        loss_mean, divergence = torch.stack(loss_values).mean(), torch.stack(divergences).mean()
+        self.note(loss=loss_mean, divergence=divergence)
+        total = loss_mean + 2 * self.distillation * divergence
         if self.feature_distillation and int(self.steps) >= self.delay:
             of_features = self._divergence(student, output.pooled)
             self.note(feature_divergence=of_features)

@@ -1,4 +1,4 @@
-"""What a transform makes of some pictures, side by side on one sheet."""
+"""What a transform makes of some images, side by side on one sheet."""
 
 from collections.abc import Sequence
 
@@ -6,8 +6,8 @@ import numpy as np
 from PIL import Image, ImageDraw
 from torch import Tensor
 
-from unseen.contracts import Dataset
-from unseen.data.pictures.normalising import Normalising
+from unseen.core.contracts import Dataset
+from unseen.data.images.crops import Normalization
 
 _GAP, _LINE = 6, 16
 _BACKGROUND, _INK = (255, 255, 255), (60, 60, 60)
@@ -16,14 +16,14 @@ _BACKGROUND, _INK = (255, 255, 255), (60, 60, 60)
 def contact_sheet(
     dataset: Dataset,
     items: Sequence[int],
-    training: Normalising,
-    evaluation: Normalising,
-    views: int = 6,
+    training: Normalization,
+    evaluation: Normalization,
+    augmentations: int = 6,
     seed: int = 0,
 ) -> Image.Image:
-    """One row per picture: the picture, what is judged, and `views` of what is trained on."""
+    """One row per image: the image, what is evaluated, and `views` of what is trained on."""
     side = max(96, training.size)
-    columns = ["picture", "judged", *(f"trained {k + 1}" for k in range(views))]
+    columns = ["image", "evaluated", *(f"trained {k + 1}" for k in range(augmentations))]
     width = len(columns) * (side + _GAP) + _GAP
     sheet = Image.new("RGB", (width, _LINE + len(items) * (side + _LINE + _GAP)), _BACKGROUND)
     draw = ImageDraw.Draw(sheet)
@@ -31,17 +31,17 @@ def contact_sheet(
         draw.text((_GAP + column * (side + _GAP), 2), title, fill=_INK)
     for row, item in enumerate(items):
         top = _LINE + row * (side + _LINE + _GAP)
-        picture = dataset.picture(item)
-        shown = [picture, _seen(evaluation, picture, (seed, item))]
-        shown += [_seen(training, picture, (seed, view, item)) for view in range(views)]
-        for column, image in enumerate(shown):
-            image.thumbnail((side, side))
-            sheet.paste(image, (_GAP + column * (side + _GAP), top))
+        image = dataset.image(item)
+        shown = [image, _seen(evaluation, image, (seed, item))]
+        shown += [_seen(training, image, (seed, view, item)) for view in range(augmentations)]
+        for column, thumbnail in enumerate(shown):
+            thumbnail.thumbnail((side, side))
+            sheet.paste(thumbnail, (_GAP + column * (side + _GAP), top))
         draw.text((_GAP, top + side + 1), str(dataset.label_names[dataset.labels[item]]), fill=_INK)
     return sheet
 
 
-def _seen(transform: Normalising, picture: Image.Image, seed: tuple[int, ...]) -> Image.Image:
+def _seen(transform: Normalization, image: Image.Image, seed: tuple[int, ...]) -> Image.Image:
     """What the network gets, brought back to colours."""
-    seen: Tensor = transform(picture, np.random.default_rng(seed))  # type: ignore[operator]
-    return transform.colours(seen)
+    seen: Tensor = transform(image, np.random.default_rng(seed))  # type: ignore[operator]
+    return transform.colors(seen)

@@ -1,4 +1,4 @@
-"""A diagnosis for the terminal and for the page: sentences with remedies, numbers, pictures."""
+"""A diagnosis for the terminal and for the page: sentences with remedies, numbers, images."""
 
 from typing import Any
 
@@ -6,9 +6,9 @@ from rich.console import Group
 from rich.table import Column, Table
 from rich.text import Text
 
-from unseen.contracts import Dataset, FiledDataset
-from unseen.files import shown
-from unseen.pages import Part
+from unseen.core.contracts import Dataset, FiledDataset
+from unseen.core.files import shown
+from unseen.core.html_templates import PageSection
 from unseen.reports.thumbnails import tile
 
 Json = dict[str, Any]
@@ -26,13 +26,13 @@ NUMBERS = {
     "rho": "spectral decay rho",
     "effective_rank": "effective rank, centred",
     "skewness": "hubness (skewness)",
-    "orphans": "share of pictures nobody's neighbour",
-    "suspects": "suspected wrong labels",
+    "orphans": "share of images nobody's neighbour",
+    "label_issues": "suspected wrong labels",
 }
 
 
 def printed(diagnosis: Json, dataset: Dataset) -> Group:
-    """Sentences, numbers, then the pictures they speak of."""
+    """Sentences, numbers, then the images they speak of."""
     lines: list[Any] = []
     for finding in diagnosis["findings"]:
         sign, style = SIGNS[finding["level"]]
@@ -42,22 +42,27 @@ def printed(diagnosis: Json, dataset: Dataset) -> Group:
     table = Table(Column("", overflow="fold"), "training classes", "unseen classes")
     for title, *cells in _rows(diagnosis):
         table.add_row(Text(title), *cells)
-    return Group(*lines, table, *_robustness_lines(diagnosis), *_suspect_lines(diagnosis, dataset))
+    return Group(
+        *lines, table, *_robustness_lines(diagnosis), *_label_issue_lines(diagnosis, dataset)
+    )
 
 
-def section(diagnosis: Json, dataset: Dataset) -> Part:
-    """For the page; suspects are pictures whose neighbours agree on another class."""
-    return Part.of(
+def section(diagnosis: Json, dataset: Dataset) -> PageSection:
+    """For the page; label issues are images whose neighbours agree on another class."""
+    return PageSection.of(
         "reports/diagnosis",
         "Diagnosis",
         findings=diagnosis["findings"],
         signs={level: sign for level, (sign, _) in SIGNS.items()},
         robustness=_robustness_lines(diagnosis),
         numbers=_rows(diagnosis),
-        suspects=[
-            (title, [tile(item, dataset, "suspect", suggested) for item, suggested in some[:SHOWN]])
-            for part, title in (("train", "training"), ("test", "unseen"))
-            if (some := diagnosis["suspects"].get(part))
+        label_issues=[
+            (
+                title,
+                [tile(item, dataset, "label issue", suggested) for item, suggested in some[:SHOWN]],
+            )
+            for split, title in (("train", "training"), ("test", "unseen"))
+            if (some := diagnosis["label_issues"].get(split))
         ],
     )
 
@@ -68,8 +73,8 @@ def _rows(diagnosis: Json) -> list[tuple[str, str, str]]:
         (title, _number(diagnosis, "train", name), _number(diagnosis, "test", name))
         for name, title in NUMBERS.items()
     ]
-    for name, told in diagnosis.get("more", {}).items():
-        seen, unseen = told.get("train", {}), told.get("test", {})
+    for name, message in diagnosis.get("more", {}).items():
+        seen, unseen = message.get("train", {}), message.get("test", {})
         keys = [key for key in {**seen, **unseen} if not isinstance(seen.get(key), list)]
         rows += [(f"{name}: {key}", _short(seen.get(key)), _short(unseen.get(key))) for key in keys]
     return rows
@@ -79,12 +84,12 @@ def _short(value: float | None) -> str:
     return "–" if value is None else f"{value:.3g}"
 
 
-def _suspect_lines(diagnosis: Json, dataset: Dataset) -> list[Text]:
-    """Which pictures may have wrong labels, by file where there is one."""
+def _label_issue_lines(diagnosis: Json, dataset: Dataset) -> list[Text]:
+    """Which images may have wrong labels, by file where there is one."""
     lines = []
-    for part, title in (("train", "training"), ("test", "unseen")):
-        some = diagnosis["suspects"].get(part, [])
-        number = diagnosis["numbers"].get(part, {}).get("suspects") or len(some)
+    for split, title in (("train", "training"), ("test", "unseen")):
+        some = diagnosis["label_issues"].get(split, [])
+        number = diagnosis["numbers"].get(split, {}).get("label_issues") or len(some)
         lines += [Text(f"Neighbours suggest another class, {title} classes:")] if some else []
         for item, suggested in some[:SHOWN]:
             name = f"item {item}"
@@ -98,22 +103,22 @@ def _suspect_lines(diagnosis: Json, dataset: Dataset) -> list[Text]:
 
 
 def _robustness_lines(diagnosis: Json) -> list[str]:
-    found = diagnosis.get("robustness")
-    if not found:
+    result = diagnosis.get("robustness")
+    if not result:
         return []
     parts = [
         f"{fraction:.0%} of the places {100 * mean:.1f} ± {100 * std:.1f}"
-        for fraction, mean, std in found["recall"]
+        for fraction, mean, std in result["recall"]
     ]
-    ratio = found["scatter_ratio"]
+    ratio = result["scatter_ratio"]
     scatter = f" Scatter ratio {ratio:.2f}." if ratio is not None else ""
-    return [f"Recall@1 with a part of the local features: {', '.join(parts)}.{scatter}"]
+    return [f"Recall@1 with a split of the local features: {', '.join(parts)}.{scatter}"]
 
 
-def _number(diagnosis: Json, part: str, name: str) -> str:
-    value = diagnosis["numbers"].get(part, {}).get(name)
+def _number(diagnosis: Json, split: str, name: str) -> str:
+    value = diagnosis["numbers"].get(split, {}).get(name)
     if value is None:
         return "–"
     if name in ("recall@1", "orphans"):
         return f"{100 * value:.1f} %"
-    return f"{value:,.0f}" if name == "suspects" else f"{value:.3g}"
+    return f"{value:,.0f}" if name == "label_issues" else f"{value:.3g}"

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from openTSNE import TSNE
 
-from unseen.contracts import Dataset, FeatureDataset
-from unseen.reports.queries import FoundItems
+from unseen.core.contracts import Dataset, FeatureDataset
+from unseen.reports.queries import ResultItems
 from unseen.reports.stored_run import TestEmbeddings
 from unseen.reports.thumbnails import sheet
 
@@ -42,10 +42,10 @@ def sample(labels: NDArray[np.int64], most: int = MOST_POINTS) -> NDArray[np.int
     return chosen
 
 
-def flatten(embeddings: NDArray[np.float32], normalise: bool) -> NDArray[np.float64]:
+def flatten(embeddings: NDArray[np.float32], normalize: bool) -> NDArray[np.float64]:
     """Two coordinates per item, [n, 2]."""
     x = embeddings.astype(np.float64)
-    if normalise:
+    if normalize:
         x /= np.linalg.norm(x, axis=1, keepdims=True) + 1e-12
     x -= x.mean(axis=0)
     left, scale, right = np.linalg.svd(x, full_matrices=False)
@@ -68,22 +68,22 @@ def flatten(embeddings: NDArray[np.float32], normalise: bool) -> NDArray[np.floa
     return np.asarray(tsne.fit(x))
 
 
-def class_colours(count: int) -> list[str]:
+def class_colors(count: int) -> list[str]:
     """One colour per class, of middling lightness so that it shows on white and on black."""
     return [_oklch((0.55, 0.72, 0.63)[c % 3], 0.15, 2.39996 * c) for c in range(count)]
 
 
 def map_data(
-    test: TestEmbeddings, found: FoundItems, dataset: Dataset, normalise: bool
+    test: TestEmbeddings, result: ResultItems, dataset: Dataset, normalize: bool
 ) -> dict[str, Any] | None:
     """What the page's script draws; None when there are too few items."""
     if len(test) < FEWEST_POINTS:
         return None
     points = sample(test.labels)
-    place = flatten(test.embeddings[points], normalise)
+    place = flatten(test.embeddings[points], normalize)
     place -= (place.max(axis=0) + place.min(axis=0)) / 2
     place /= np.abs(place).max() or 1.0
-    nearest = found.positions[points, 0]
+    nearest = result.positions[points, 0]
     classes, of_point = np.unique(test.labels[points], return_inverse=True)
     uri, columns = None, 1
     if not isinstance(dataset, FeatureDataset):
@@ -93,9 +93,9 @@ def map_data(
         "y": np.round(place[:, 1], 3).tolist(),
         "classOf": of_point.tolist(),
         "names": [str(dataset.label_names[c]) for c in classes],
-        "colours": class_colours(len(classes)),
-        "right": found.matches[points, 0].astype(int).tolist(),
-        "alone": (~found.askable[points]).astype(int).tolist(),
+        "colors": class_colors(len(classes)),
+        "right": result.matches[points, 0].astype(int).tolist(),
+        "alone": (~result.askable[points]).astype(int).tolist(),
         "nearest": [str(dataset.label_names[c]) for c in test.labels[nearest]],
         "sheet": uri,
         "columns": columns,

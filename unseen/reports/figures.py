@@ -14,8 +14,8 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from unseen.contracts import Dataset
-from unseen.files import replace_bytes
+from unseen.core.contracts import Dataset
+from unseen.core.files import replace_bytes
 from unseen.reports import queries, stored_run
 from unseen.reports.stored_run import StoredRun
 from unseen.training.events import Epoch, Start
@@ -23,7 +23,7 @@ from unseen.training.events import Epoch, Start
 Json = dict[str, Any]
 
 MOST_LOSS_POINTS = 200
-PARTS = {  # of the data, in the journal: name on the page, colour, line in plotly and in CSS
+SPLITS = {  # of the data, in the event log: name on the page, colour, line in plotly and in CSS
     "train": ("training classes", "var(--muted)", "dot", "dotted"),
     "validation": ("validation classes, not trained on", "var(--accent)", "solid", "solid"),
     "test": ("test classes, watched in training", "var(--wrong)", "dash", "dashed"),
@@ -35,7 +35,7 @@ class Line:
     """Of a figure, in words beside it: there they wrap on a narrow screen. style: in CSS."""
 
     title: str
-    colour: str
+    color: str
     style: str = "solid"
 
 
@@ -75,14 +75,14 @@ def loss_figure(run: StoredRun) -> Json | None:
 def recall_figure(run: StoredRun, metric: str = "recall@1") -> Json | None:
     """Recall before training and after each epoch, on training and on validation classes."""
     traces = []
-    looks: list[Start | Epoch] = [*([run.start] if run.start else []), *run.epochs]
-    for part, (title, colour, dash, _) in PARTS.items():
-        scores = {event.epoch + 1: getattr(event, part) or {} for event in looks}
-        values = {epoch: found[metric] for epoch, found in scores.items() if metric in found}
+    validations: list[Start | Epoch] = [*([run.start] if run.start else []), *run.epochs]
+    for split, (title, color, dash, _) in SPLITS.items():
+        scores = {event.epoch + 1: getattr(event, split) or {} for event in validations}
+        values = {epoch: result[metric] for epoch, result in scores.items() if metric in result}
         if not values:
             continue
         x, y = list(values), _readable([100 * value for value in values.values()])
-        trace = _trace(title, x, y, {"color": colour, "width": 2, "dash": dash})
+        trace = _trace(title, x, y, {"color": color, "width": 2, "dash": dash})
         drawn = {"mode": "lines+markers", "marker": {"size": 5}, "cliponaxis": False}
         traces.append(trace | drawn)
     if not traces:
@@ -98,20 +98,20 @@ def retrieval_grid_png(run: Path, dataset: Dataset, out: Path, num_queries: int 
     folder = stored_run.read(run)
     if folder.test is None:
         raise FileNotFoundError(f"{run} has no embeddings/test.npz yet: let the run finish")
-    found = queries.find(folder.test, bool(folder.config.get("normalise", True)))
-    rows = queries.random_draw(found, num_queries)
+    result = queries.find(folder.test, bool(folder.config.get("normalize", True)))
+    rows = queries.random_draw(result, num_queries)
     if not rows:
-        raise ValueError(f"{run} has no test class with two pictures: nothing to retrieve")
-    columns = found.positions.shape[1]
+        raise ValueError(f"{run} has no test class with two images: nothing to retrieve")
+    columns = result.positions.shape[1]
     with matplotlib.rc_context({"font.family": "DejaVu Sans", "font.size": 9}):
         figure = Figure(figsize=(1.0 * (columns + 1) + 0.5, 1.18 * len(rows) + 0.4), dpi=150)
         grid = figure.subplots(
             len(rows), columns + 2, squeeze=False, width_ratios=[1, 0.2] + [1] * columns
         )
         for axes, query in zip(grid, rows, strict=True):
-            _draw_row(axes, query, folder.test, found, dataset)
+            _draw_row(axes, query, folder.test, result, dataset)
         grid[0, 0].set_title("query", fontsize=10, loc="left")
-        grid[0, 2].set_title("nearest pictures, nearest first", fontsize=10, loc="left")
+        grid[0, 2].set_title("nearest images, nearest first", fontsize=10, loc="left")
         figure.subplots_adjust(
             left=0.01, right=0.99, top=0.94, bottom=0.04, wspace=0.08, hspace=0.3
         )
@@ -123,24 +123,24 @@ def _draw_row(
     axes: Any,
     query: int,
     test: stored_run.TestEmbeddings,
-    found: queries.FoundItems,
+    result: queries.ResultItems,
     dataset: Dataset,
 ) -> None:
     for ax in axes:
         ax.set_xticks([])
         ax.set_yticks([])
         ax.spines[:].set_visible(False)
-    axes[0].imshow(dataset.picture(int(test.indices[query])))
+    axes[0].imshow(dataset.image(int(test.indices[query])))
     for rank, ax in enumerate(axes[2:]):
-        position = found.positions[query, rank]
+        position = result.positions[query, rank]
         if position < 0:
             continue
-        right = bool(found.matches[query, rank])
-        ax.imshow(dataset.picture(int(test.indices[position])))
+        right = bool(result.matches[query, rank])
+        ax.imshow(dataset.image(int(test.indices[position])))
         ax.spines[:].set(visible=True, linewidth=3, color="#1a7f4b" if right else "#bf2f29")
         if not right:
             ax.spines[:].set(linestyle=(0, (2, 1)), capstyle="butt")
-        ax.set_xlabel(f"{'✓' if right else '✗'} {found.closeness(query, rank)}", labelpad=3)
+        ax.set_xlabel(f"{'✓' if right else '✗'} {result.closeness(query, rank)}", labelpad=3)
 
 
 def _save(figure: Figure, out: Path) -> None:
@@ -156,8 +156,8 @@ def _epochs_of(run: StoredRun, steps: np.ndarray) -> np.ndarray:
     if len(ends) < 2:
         return steps
     pace = (count[-1] - count[-2]) / max(ends[-1] - ends[-2], 1.0)
-    beyond = np.maximum(steps - ends[-1], 0.0) * pace
-    fractions: np.ndarray = np.interp(steps, ends, count) + beyond
+    after_last = np.maximum(steps - ends[-1], 0.0) * pace
+    fractions: np.ndarray = np.interp(steps, ends, count) + after_last
     return fractions
 
 

@@ -64,8 +64,8 @@ function mapTraces(map) {
   const wrong = all.filter((i) => !map.right[i] && !map.alone[i]);
   const right = all.filter((i) => map.right[i] || map.alone[i]);
   return [
-    trace("● nearest picture is of the same class", right, "circle", 6 - small),
-    trace("✕ nearest picture is of another class", wrong, "x", 7 - small),
+    trace("● nearest image is of the same class", right, "circle", 6 - small),
+    trace("✕ nearest image is of another class", wrong, "x", 7 - small),
   ];
 }
 
@@ -100,15 +100,15 @@ function light(classNumber) {
 function fillTip(tip, item) {
   const map = data.map;
   const thumb = tip.querySelector(".thumb");
-  thumb.hidden = !map.sheet; // features have no pictures
+  thumb.hidden = !map.sheet; // features have no images
   const side = thumb.clientWidth;
   const [column, row] = [item % map.columns, Math.floor(item / map.columns)];
   thumb.style.backgroundSize = `${map.columns * side}px ${map.rows * side}px`;
   thumb.style.backgroundPosition = `${-column * side}px ${-row * side}px`;
   tip.querySelector("b").textContent = map.names[map.classOf[item]];
-  const verdict = tip.querySelector("span");
-  verdict.className = map.alone[item] ? "" : map.right[item] ? "right" : "wrong";
-  verdict.textContent = map.alone[item]
+  const conclusion = tip.querySelector("span");
+  conclusion.className = map.alone[item] ? "" : map.right[item] ? "right" : "wrong";
+  conclusion.textContent = map.alone[item]
     ? "asks nothing: no other of its class, or no query"
     : map.right[item] ? "✓ nearest: same class" : `✗ nearest: ${map.nearest[item]}`;
 }

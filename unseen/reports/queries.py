@@ -2,7 +2,7 @@
 
 Three views, because each alone misleads: a random draw (what to expect), random mistakes (what goes
 wrong) and the hardest ones (how bad it gets). Hardest: fewest right of those possible, then
-the surest of its wrong first answer. Queries without another picture of their class are left out.
+the surest of its wrong first answer. Queries without another image of their class are left out.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from unseen.contracts import Neighbours
+from unseen.core.contracts import Neighbors
 from unseen.evaluation.retrieval_task import RetrievalTask
 from unseen.evaluation.retrieve import retrieve
 from unseen.reports.stored_run import TestEmbeddings
@@ -22,7 +22,7 @@ SEED = 0
 
 
 @dataclass(frozen=True)
-class FoundItems:
+class ResultItems:
     """The nearest test items of every test item. Positions count within the test items."""
 
     positions: NDArray[np.int64]  # [n, K]; -1 where there are no more items
@@ -32,7 +32,7 @@ class FoundItems:
     cosine: bool  # False: minus the squared distance
 
     @classmethod
-    def empty(cls, num_items: int, depth: int, cosine: bool) -> "FoundItems":
+    def empty(cls, num_items: int, depth: int, cosine: bool) -> "ResultItems":
         """Nobody has found anything yet."""
         return cls(
             positions=np.full((num_items, depth), -1),
@@ -55,41 +55,41 @@ class FoundItems:
         return f"{value:.2f}" if value < 0.995 else f"{value:.4f}"  # a collapse shows
 
 
-def find(test: TestEmbeddings, normalise: bool) -> FoundItems:
+def find(test: TestEmbeddings, normalize: bool) -> ResultItems:
     """Retrieval among the test items, each without itself; what is no query has no neighbours."""
     some = [
         None if a is None else torch.from_numpy(a) for a in (test.query, test.gallery, test.groups)
     ]
-    asked = RetrievalTask(test.same, *some).arguments(torch.from_numpy(test.embeddings))
-    nearest: Neighbours = retrieve(**asked, depth=NEAREST, normalise=normalise)
+    request = RetrievalTask(test.same, *some).arguments(torch.from_numpy(test.embeddings))
+    nearest: Neighbors = retrieve(**request, depth=NEAREST, normalize=normalize)
     rows = np.arange(len(test)) if test.query is None else test.query
     items = np.arange(len(test)) if test.gallery is None else test.gallery
     places = nearest.indices.numpy()
-    found = FoundItems.empty(len(test), places.shape[1], normalise)
-    found.positions[rows] = np.where(places < 0, -1, items[places])
-    found.similarities[rows] = nearest.similarities.double().numpy()
-    found.matches[rows] = nearest.matches.numpy()
-    found.num_relevant[rows] = nearest.num_relevant.numpy()
-    return found
+    result = ResultItems.empty(len(test), places.shape[1], normalize)
+    result.positions[rows] = np.where(places < 0, -1, items[places])
+    result.similarities[rows] = nearest.similarities.double().numpy()
+    result.matches[rows] = nearest.matches.numpy()
+    result.num_relevant[rows] = nearest.num_relevant.numpy()
+    return result
 
 
-def random_draw(found: FoundItems, count: int = SHOWN) -> list[int]:
+def random_draw(result: ResultItems, count: int = SHOWN) -> list[int]:
     """What to expect: any queries."""
-    return _draw(np.flatnonzero(found.askable), count)
+    return _draw(np.flatnonzero(result.askable), count)
 
 
-def mistakes(found: FoundItems, count: int = SHOWN) -> list[int]:
+def mistakes(result: ResultItems, count: int = SHOWN) -> list[int]:
     """Queries whose first answer is wrong."""
-    return _draw(np.flatnonzero(found.askable & ~found.matches[:, 0]), count)
+    return _draw(np.flatnonzero(result.askable & ~result.matches[:, 0]), count)
 
 
-def hardest(found: FoundItems, count: int = SHOWN) -> list[int]:
+def hardest(result: ResultItems, count: int = SHOWN) -> list[int]:
     """The smallest share of right answers first, then the highest similarity of a wrong one."""
-    possible = np.clip(found.num_relevant, 1, found.matches.shape[1])
-    share = found.matches.sum(axis=1) / possible
-    wrong_first = np.where(found.matches[:, 0], -np.inf, found.similarities[:, 0])
-    order = np.lexsort((-wrong_first, share))
-    return [int(query) for query in order[found.askable[order]][:count]]
+    possible = np.clip(result.num_relevant, 1, result.matches.shape[1])
+    fraction = result.matches.sum(axis=1) / possible
+    wrong_first = np.where(result.matches[:, 0], -np.inf, result.similarities[:, 0])
+    order = np.lexsort((-wrong_first, fraction))
+    return [int(query) for query in order[result.askable[order]][:count]]
 
 
 def _draw(queries: NDArray[np.int64], count: int) -> list[int]:

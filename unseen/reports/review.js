@@ -1,13 +1,13 @@
-// Decides on suspects one by one, by key or by click. Decisions stay in this browser (localStorage) until the
+// Decides on label issues one by one, by key or by click. Decisions stay in this browser (localStorage) until the
 // table is downloaded; nothing is sent or loaded.
 "use strict";
 
 const data = JSON.parse(document.getElementById("review-data").textContent);
-const { suspects, classes } = data;
+const { label_issues: labelIssues, classes } = data;
 const store = `unseen-labels-${data.key}`;
 const decisions = new Map(stored()); // item -> class number, or null: dropped
 const $ = (id) => document.getElementById(id);
-let place = Math.max(0, suspects.findIndex(({ item }) => !decisions.has(item)));
+let place = Math.max(0, labelIssues.findIndex(({ item }) => !decisions.has(item)));
 
 function stored() {
   try {
@@ -31,33 +31,33 @@ function element(tag, properties, ...children) {
   return made;
 }
 
-function kind(suspect) {
-  if (!decisions.has(suspect.item)) return "";
-  const to = decisions.get(suspect.item);
-  return to === null ? "drop" : to === suspect.label ? "keep" : "move";
+function kind(labelIssue) {
+  if (!decisions.has(labelIssue.item)) return "";
+  const to = decisions.get(labelIssue.item);
+  return to === null ? "drop" : to === labelIssue.label ? "keep" : "move";
 }
 
-// ---- one suspect ----
+// ---- one label issue ----
 
 function choice(key, what, detail, examples, to) {
-  const suspect = suspects[place];
-  const chosen = decisions.has(suspect.item) && decisions.get(suspect.item) === to;
-  const pictures = examples.map((item) => element("img", { src: data.small[item], alt: "", decoding: "async" }));
+  const labelIssue = labelIssues[place];
+  const chosen = decisions.has(labelIssue.item) && decisions.get(labelIssue.item) === to;
+  const images = examples.map((item) => element("img", { src: data.small[item], alt: "", decoding: "async" }));
   const made = element(
     "button",
     { type: "button", className: `choice${to === null ? " drop" : ""}${chosen ? " chosen" : ""}`, onclick: () => decide(to) },
     element("kbd", { textContent: key }),
     element("span", { className: "what" }, element("bdi", { textContent: what }), element("small", { textContent: detail })),
-    element("span", { className: "examples" }, ...pictures),
+    element("span", { className: "examples" }, ...images),
   );
   made.setAttribute("aria-pressed", chosen);
   return made;
 }
 
 function otherClass() {
-  const suspect = suspects[place];
-  const to = decisions.get(suspect.item);
-  const isOther = to !== undefined && to !== null && ![suspect.label, ...suspect.suggested].includes(to);
+  const labelIssue = labelIssues[place];
+  const to = decisions.get(labelIssue.item);
+  const isOther = to !== undefined && to !== null && ![labelIssue.label, ...labelIssue.suggested].includes(to);
   const input = element("input", { id: "other", placeholder: "another class …", value: isOther ? classes[to] : "" });
   input.setAttribute("list", "classes");
   input.setAttribute("aria-label", "Move to another class");
@@ -77,42 +77,42 @@ function otherClass() {
 }
 
 function show() {
-  const suspect = suspects[place];
-  $("picture").src = suspect.picture;
-  $("picture").alt = `labelled ${classes[suspect.label]}`;
-  $("name").textContent = suspect.name;
-  $("why").textContent = `number ${place + 1} · suspicion ${suspect.suspicion.toFixed(2)}`;
-  const moves = suspect.suggested.map((to, number) =>
-    choice(String(number + 1), classes[to], number ? "or to this class" : "move to this class", suspect.near[number], to));
+  const labelIssue = labelIssues[place];
+  $("image").src = labelIssue.image;
+  $("image").alt = `labelled ${classes[labelIssue.label]}`;
+  $("name").textContent = labelIssue.name;
+  $("why").textContent = `number ${place + 1} · issue score ${labelIssue.issue_score.toFixed(2)}`;
+  const moves = labelIssue.suggested.map((to, number) =>
+    choice(String(number + 1), classes[to], number ? "or to this class" : "move to this class", labelIssue.near[number], to));
   $("choices").replaceChildren(
-    choice("k", classes[suspect.label], "keep the label", suspect.own, suspect.label),
+    choice("k", classes[labelIssue.label], "keep the label", labelIssue.own, labelIssue.label),
     ...moves,
     otherClass(),
-    choice("d", "drop the picture", "it stays on the disk, and out of the table", [], null),
+    choice("d", "drop the image", "it stays on the disk, and out of the table", [], null),
   );
   [...$("strip").children].forEach((button, number) => {
-    button.className = kind(suspects[number]);
+    button.className = kind(labelIssues[number]);
     button.toggleAttribute("aria-current", number === place);
   });
-  const kinds = suspects.map(kind);
+  const kinds = labelIssues.map(kind);
   const count = (one) => kinds.filter((each) => each === one).length;
   $("progress").textContent =
-    `${suspects.length - count("")} of ${suspects.length} decided: ${count("keep")} kept, ${count("move")} moved, ${count("drop")} dropped`;
+    `${labelIssues.length - count("")} of ${labelIssues.length} decided: ${count("keep")} kept, ${count("move")} moved, ${count("drop")} dropped`;
 }
 
 function go(step) {
-  place = Math.min(suspects.length - 1, Math.max(0, place + step));
+  place = Math.min(labelIssues.length - 1, Math.max(0, place + step));
   show();
 }
 
 function decide(to) {
-  decisions.set(suspects[place].item, to);
+  decisions.set(labelIssues[place].item, to);
   keep();
   go(1);
 }
 
 function forget() {
-  decisions.delete(suspects[place].item);
+  decisions.delete(labelIssues[place].item);
   keep();
   show();
 }
@@ -151,9 +151,9 @@ function table() {
 
 function decided() {
   const words = { keep: "keep", move: "move", drop: "drop", "": "" };
-  const rows = suspects.map((suspect) => {
-    const to = decisions.get(suspect.item) ?? suspect.label;
-    return [suspect.name, classes[suspect.label], words[kind(suspect)], classes[to]];
+  const rows = labelIssues.map((labelIssue) => {
+    const to = decisions.get(labelIssue.item) ?? labelIssue.label;
+    return [labelIssue.name, classes[labelIssue.label], words[kind(labelIssue)], classes[to]];
   });
   return csv([["item", "label", "decision", "new_label"], ...rows]);
 }
@@ -171,7 +171,7 @@ function download() {
 // ---- keys ----
 
 const KEYS = {
-  k: () => decide(suspects[place].label),
+  k: () => decide(labelIssues[place].label),
   d: () => decide(null),
   u: forget,
   c: () => $("other").focus(),
@@ -182,7 +182,7 @@ const KEYS = {
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.id === "other") return;
-  const suggested = suspects[place].suggested[Number(event.key) - 1];
+  const suggested = labelIssues[place].suggested[Number(event.key) - 1];
   if (suggested !== undefined) decide(suggested);
   else if (Object.hasOwn(KEYS, event.key)) KEYS[event.key]();
   else return;
@@ -190,10 +190,10 @@ document.addEventListener("keydown", (event) => {
 });
 
 document.body.append(element("datalist", { id: "classes" }, ...classes.map((name) => element("option", { value: name }))));
-suspects.forEach((suspect, number) => {
-  const picture = element("img", { src: data.small[suspect.item], alt: "", loading: "lazy" });
-  const button = element("button", { type: "button", onclick: () => go(number - place) }, picture);
-  button.setAttribute("aria-label", `Suspect ${number + 1}`);
+labelIssues.forEach((labelIssue, number) => {
+  const image = element("img", { src: data.small[labelIssue.item], alt: "", loading: "lazy" });
+  const button = element("button", { type: "button", onclick: () => go(number - place) }, image);
+  button.setAttribute("aria-label", `Label issue ${number + 1}`);
   $("strip").append(button);
 });
 $("download").addEventListener("click", download);

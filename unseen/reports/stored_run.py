@@ -14,16 +14,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from unseen.core import read_limits
+from unseen.core.files import refuse_links
+from unseen.core.names import near_path
+from unseen.core.relevance import AnyLabels, GradedPairs, KnownPairs, LabelSets, Relevance
 from unseen.evaluation.open_set import OpenSet
-from unseen.experiment.few_shots import FewShots, read_few_shots
-from unseen.experiment.open_set import read_open_set
-from unseen.experiment.retention import Retention, read_retention
-from unseen.names import near_path
-from unseen.relevance import AnyLabels, GradedPairs, KnownPairs, LabelSets, Relevance
-from unseen.training import journal
+from unseen.runs.few_shots import FewShots, read_few_shots
+from unseen.runs.forgetting import Forgetting, read_forgetting
+from unseen.runs.open_set_of_run import read_open_set
+from unseen.training import event_log
 from unseen.training.checksums import checked, must_exist
 from unseen.training.events import Epoch, Start, Step
-from unseen.training.manifest import Manifest, parsed
+from unseen.training.manifest import VERSION, Manifest, parsed
 from unseen.training.result import Result, result_of
 from unseen.training.run_folder import RunFolder
 
@@ -63,7 +65,7 @@ class TestEmbeddings:
                     relevance = KnownPairs(known, grades > 0, len(self))
         if relevance is None:
             return torch.from_numpy(self.labels)
-        return relevance.divided(self.labels).of(torch.arange(len(self)))
+        return relevance.sharded(self.labels).of(torch.arange(len(self)))
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -85,18 +87,18 @@ class LayerAnswers:
 
 
 @dataclass(frozen=True)
-class Beyond:
-    """What a run was judged by beside its scores; None and nothing where it was not."""
+class ExtraEvaluations:
+    """What a run was evaluated by beside its scores; None and nothing where it was not."""
 
     shots: Mapping[str, FewShots] = field(default_factory=dict)
-    retention: Retention | None = None
+    forgetting: Forgetting | None = None
     open_set: OpenSet | None = None
 
 
 @dataclass(frozen=True)
 class StoredRun:
-    """What the files of `runs/<name>/` say. `steps` and `epochs` are the journal's events, in
-    order; config and events are those of the kept rung where a ladder was climbed."""
+    """What the files of `runs/<name>/` say. `steps` and `epochs` are the event log's events, in
+    order; config and events are those of the kept stage where stages was climbed."""
 
     name: str
     config: Json
@@ -111,25 +113,29 @@ class StoredRun:
     diagnosis: Json | None = None
     calibration: Json | None = None
     start: Start | None = None
-    beyond: Beyond = Beyond()
+    extra: ExtraEvaluations = ExtraEvaluations()
 
 
 def read(folder: Path) -> StoredRun:
     """Reads a run folder; a folder that is no run is an error."""
     if not folder.is_dir():
         raise FileNotFoundError(f"no run folder at {folder}{near_path(folder)}")
-    if not any((folder / name).exists() for name in ("config.toml", "journal.jsonl")):
-        raise FileNotFoundError(f"{folder} is no run: it has neither config.toml nor journal.jsonl")
+    refuse_links(folder)
+    if not any((folder / name).exists() for name in ("config.toml", "events.jsonl")):
+        raise FileNotFoundError(f"{folder} is no run: it has neither config.toml nor events.jsonl")
     config_text = _text(folder, "config.toml")
-    manifest = parsed(_text(folder, "manifest.json") or "{}", str(folder / "manifest.json"))
-    _refuse_cut_journal(folder / "journal.jsonl", manifest)
+    message = _text(folder, "manifest.json")
+    manifest = (
+        parsed(message, str(folder / "manifest.json")) if message else Manifest(version=VERSION)
+    )
+    _refuse_cut_event_log(folder / "events.jsonl", manifest)
     config, result = tomllib.loads(config_text), result_of(folder)
-    rung = _kept_rung(config, result)
-    trained = folder / "rungs" / str(rung["name"]) if rung else folder
-    events = journal.read(trained / "journal.jsonl")
+    stage = _selected_stage(config, result)
+    trained = folder / "stages" / str(stage["name"]) if stage else folder
+    events = event_log.read(trained / "events.jsonl")
     return StoredRun(
         name=folder.resolve().name,
-        config=config | rung,
+        config=config | stage,
         config_text=config_text,
         manifest=manifest,
         steps=_latest({event.step: event for event in events if isinstance(event, Step)}),
@@ -141,21 +147,21 @@ def read(folder: Path) -> StoredRun:
         diagnosis=json.loads(_text(folder, "diagnosis.json") or "null"),
         calibration=json.loads(_text(folder, "calibration.json") or "null"),
         start=next((event for event in events if isinstance(event, Start)), None),
-        beyond=_beyond(RunFolder(folder)),
+        extra=_extra(RunFolder(folder)),
     )
 
 
-def _beyond(folder: RunFolder) -> Beyond:
-    return Beyond(read_few_shots(folder), read_retention(folder), read_open_set(folder))
+def _extra(folder: RunFolder) -> ExtraEvaluations:
+    return ExtraEvaluations(read_few_shots(folder), read_forgetting(folder), read_open_set(folder))
 
 
-def _kept_rung(config: Json, result: Result | None) -> Json:
-    """What the kept rung of a ladder trained with; nothing where it is the first, the run's own."""
-    ladder = result.selection.ladder if result and result.selection else None
-    if ladder is None:
+def _selected_stage(config: Json, result: Result | None) -> Json:
+    """What the kept stage of stages trained with; nothing where it is the first, the run's own."""
+    stages = result.selection.stages if result and result.selection else None
+    if stages is None:
         return {}
-    rungs: list[Json] = config.get("ladder", [])
-    return next((dict(rung) for rung in rungs if rung["name"] == ladder.kept), {})
+    every: list[Json] = config.get("stages", [])
+    return next((dict(stage) for stage in every if stage["name"] == stages.selected), {})
 
 
 def _text(folder: Path, name: str) -> str:
@@ -164,9 +170,9 @@ def _text(folder: Path, name: str) -> str:
     return checked(folder, name).read_text(encoding="utf-8")
 
 
-def _refuse_cut_journal(path: Path, manifest: Manifest) -> None:
+def _refuse_cut_event_log(path: Path, manifest: Manifest) -> None:
     """A last line that is cut off is a crash's, but not in a run that came to its end."""
-    if path.exists() and path.stat().st_size < (manifest.journal_bytes or 0):
+    if path.exists() and path.stat().st_size < (manifest.event_log_bytes or 0):
         raise ValueError(f"{path} is cut short: put a copy of it back, or delete it")
 
 
@@ -178,7 +184,7 @@ def _latest(by_place: dict[int, T]) -> list[T]:
 def _embeddings(folder: Path, name: str) -> TestEmbeddings | None:
     if not (folder / name).exists():
         return None
-    with np.load(checked(folder, name)) as arrays:
+    with read_limits.load(checked(folder, name)) as arrays:
         known = [field.name for field in fields(TestEmbeddings)]
         return TestEmbeddings(**{name: arrays[name] for name in known if name in arrays})
 
@@ -186,6 +192,6 @@ def _embeddings(folder: Path, name: str) -> TestEmbeddings | None:
 def _layer_answers(folder: Path, name: str) -> LayerAnswers | None:
     if not (folder / name).exists():
         return None
-    with np.load(checked(folder, name)) as arrays:
+    with read_limits.load(checked(folder, name)) as arrays:
         names = [str(name) for name in arrays["names"]]
         return LayerAnswers(names, arrays["right"], arrays["nearest"], arrays["indices"])

@@ -1,4 +1,4 @@
-"""Why two pictures are alike, as a picture and a page: heat on both, lines between the places that
+"""Why two images are alike, as an image and a page: heat on both, lines between the places that
 pull most."""
 
 from pathlib import Path
@@ -7,10 +7,10 @@ import numpy as np
 from PIL import Image, ImageDraw
 from torch import Tensor
 
-from unseen.experiment.explain import Explanation, Grid
-from unseen.files import replace_bytes
-from unseen.pages import render
+from unseen.core.files import replace_bytes
+from unseen.core.html_templates import render
 from unseen.reports.thumbnails import Explained, data_uri
+from unseen.runs.explain import Explanation, Grid
 
 SIDE = 360
 PAIRS = 5
@@ -21,7 +21,7 @@ KEY = (
 _GAP = 12
 _PULL, _PUSH = (255, 140, 0), (30, 100, 255)
 _STRONGEST = 0.75  # opacity of the hottest place
-_FADED = 0.3  # of the picture, so that heat shows on dark places too
+_FADED = 0.3  # of the image, so that heat shows on dark places too
 _INK, _PAPER = (20, 20, 20), (255, 255, 255)
 
 
@@ -39,14 +39,14 @@ def write(out: Path, why: Explanation, names: tuple[str, str]) -> None:
 
 
 def draw(why: Explanation, side: int = SIDE) -> Image.Image:
-    """Both pictures side by side under their heat, with the strongest pairs."""
+    """Both images side by side under their heat, with the strongest pairs."""
     hottest = max(float(heat.abs().max()) for heat in why.heat)
     sheet = Image.new("RGB", (2 * side + _GAP, side), _PAPER)
-    for place, (picture, heat) in enumerate(zip(why.pictures, why.heat, strict=True)):
-        sheet.paste(_heated(picture, heat, hottest, side), (place * (side + _GAP), 0))
+    for place, (image, heat) in enumerate(zip(why.images, why.heat, strict=True)):
+        sheet.paste(_heated(image, heat, hottest, side), (place * (side + _GAP), 0))
     pen, (one, two) = ImageDraw.Draw(sheet), why.grids
     ends = [
-        (_centre(pair.first, one, side, 0), _centre(pair.second, two, side, side + _GAP))
+        (_center(pair.first, one, side, 0), _center(pair.second, two, side, side + _GAP))
         for pair in why.strongest(PAIRS)
     ]
     for first, second in ends:
@@ -59,11 +59,11 @@ def draw(why: Explanation, side: int = SIDE) -> Image.Image:
     return sheet
 
 
-def _heated(picture: Image.Image, heat: Tensor, hottest: float, side: int) -> Image.Image:
-    """The picture in grey, coloured where places pull or push."""
+def _heated(image: Image.Image, heat: Tensor, hottest: float, side: int) -> Image.Image:
+    """The image in grey, coloured where places pull or push."""
     levels = Image.fromarray(heat.float().numpy() / max(hottest, 1e-12))
     strength = np.asarray(levels.resize((side, side), Image.Resampling.BICUBIC))[..., None]
-    grey = picture.convert("L").convert("RGB").resize((side, side), Image.Resampling.BICUBIC)
+    grey = image.convert("L").convert("RGB").resize((side, side), Image.Resampling.BICUBIC)
     ink = np.where(strength > 0, np.array(_PULL), np.array(_PUSH))
     opacity = _STRONGEST * np.abs(strength).clip(0, 1)
     light = _FADED * 255 + (1 - _FADED) * np.asarray(grey)
@@ -71,6 +71,6 @@ def _heated(picture: Image.Image, heat: Tensor, hottest: float, side: int) -> Im
     return Image.fromarray(mixed.round().astype(np.uint8))
 
 
-def _centre(place: int, grid: Grid, side: int, left: int) -> tuple[float, float]:
+def _center(place: int, grid: Grid, side: int, left: int) -> tuple[float, float]:
     row, column = divmod(place, grid[1])
     return left + (column + 0.5) * side / grid[1], (row + 0.5) * side / grid[0]

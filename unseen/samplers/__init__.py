@@ -1,5 +1,5 @@
-"""Which items make a batch: `samplers.SamplesPerClass(...)`. One file, one class, one name."""
+"""Which items make a batch: `samplers.MPerClassSampler(...)`. One file, one class, one name."""
 
-from unseen.names import classes_of, lazy
+from unseen.core.names import classes_of, lazy
 
-__getattr__, __dir__, __all__ = lazy(__name__, classes_of(__path__))
+__getattr__, __dir__, __all__ = lazy(__name__, classes_of(__name__, __path__))

@@ -1,11 +1,4 @@
-"""What all batch samplers share: classes, decks, epochs that repeat, a description of them.
-
-A sampler is a true batch sampler: `DataLoader(dataset, batch_sampler=sampler)` gets lists of data
-set positions. The batches of an epoch depend on the seed and the epoch alone, so a resumed run sees
-the same ones: a sampler that remembers earlier epochs replays them. Samplers that look at
-embeddings stand in `embedded/`; their state also holds the memory bank and the batches of the epoch
-under way.
-"""
+"""Base class of the batch samplers: classes, decks, repeatable epochs, a description of them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from unseen.contracts import IntArray
+from unseen.core.contracts import IntArray
 from unseen.samplers.embedded.background import Background
 from unseen.samplers.embedded.bank import MemoryBank
 
@@ -93,7 +86,20 @@ def distinct(
 
 
 class BatchSampler(ABC):
-    """Abstract: lists of positions, the same for the same seed and epoch."""
+    """Abstract: lists of data set positions, for `DataLoader(dataset, batch_sampler=sampler)`.
+
+    The batches of an epoch depend on the seed and the epoch alone, so that a resumed run sees the
+    same ones: a sampler that remembers earlier epochs replays them. Samplers that read embeddings
+    stand in `embedded/`; their state also holds the memory bank and the batches of the epoch under
+    way.
+
+    Args:
+        items: data set positions to draw from.
+        labels: the class of each item.
+        batch_size: items in a batch.
+        seed: of all draws.
+        steps: batches in an epoch; None: items / batch_size.
+    """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {}
 

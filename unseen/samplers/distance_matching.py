@@ -1,35 +1,59 @@
-"""Distance matching: the batch whose distances are spread most like those of a large pool (DDM).
-
-Source   K. Roth et al., Revisiting Training Strategies and Generalization Performance in Deep
-         Metric Learning, ICML 2020, https://arxiv.org/abs/2002.08473
-Formula  histograms of all pairwise Euclidean distances, 50 equal bins over the pool's range; of
-         some random candidates the one with the smallest earth mover's distance to the pool's
-         histogram,
-
-             W = bin width * sum over bins of |cumulated candidate - cumulated pool|
-
-         plus, with `moments` > 0, that many times |mean - pool mean| + |deviation - pool
-         deviation|, vectors over the dimensions. (The released code hands bin heights to the earth
-         mover's distance as if they were samples, which makes it blind to where the bins lie.)
-Values   per_class 2, pool 1024 (paper), 10 candidates (code), moments 0. The code has a pool of 512
-         and adds the moments; its weights belong to its own distance, ours start at 1.
-Use      a study of batches; see embedded/base.py for pool and candidates.
-"""
+"""Distance-matching sampler (DDM)."""
 
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from unseen.contracts import IntArray
-from unseen.geometry import distance
+from unseen.core.contracts import IntArray
+from unseen.core.geometry import distance
 from unseen.samplers.embedded.base import MatchingSampler
 
 NUM_BINS = 50
 
 
-class DistanceMatching(MatchingSampler):
-    """moments: what differences of mean and deviation weigh beside the earth mover's distance."""
+class DistanceMatchingSampler(MatchingSampler):
+    """Distance matching (DDM): the batch whose distances spread most like those of a large pool.
+
+    Formula:
+        histograms of all pairwise Euclidean distances, 50 equal bins over the pool's range; of
+        some random candidates the one with the smallest earth mover's distance to the pool's
+        histogram,
+
+            W = bin width * sum over bins of |cumulated candidate - cumulated pool|
+
+        plus, with `moments` > 0, that many times |mean - pool mean| + |deviation - pool
+        deviation|, vectors over the dimensions. (The released code hands bin heights to the earth
+        mover's distance as if they were samples, which makes it blind to where the bins lie.)
+
+    Paper:
+        K. Roth et al., Revisiting Training Strategies and Generalization Performance in Deep
+        Metric Learning, ICML 2020, https://arxiv.org/abs/2002.08473
+
+    Args:
+        items: data set positions to draw from.
+        labels: the class of each item.
+        batch_size: items in a batch.
+        per_class: items of a class in a batch; 2 (paper).
+        pool_size: rows of the pool; 1024 (paper), 512 (code).
+        num_candidates: random batches to choose from; 10 (code).
+        moments: weight of the differences of mean and deviation; 0. The code adds them; its weights
+            belong to its own distance, ours start at 1.
+        refresh_every: epochs between full passes through the network; 0: the first only.
+        normalize: compare unit embeddings.
+        seed: of all draws.
+
+    Use:
+        a study of batches; pool and candidates as in `embedded/base.py`.
+
+    Example:
+        >>> import numpy as np, torch
+        >>> from unseen.samplers import DistanceMatchingSampler
+        >>> sampler = DistanceMatchingSampler(np.arange(40), np.arange(40) // 4, 8, pool_size=16)
+        >>> sampler.fill(torch.randn(40, 3))
+        >>> [len(batch) for batch in sampler]
+        [8, 8, 8, 8, 8]
+    """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "revisit": {},
@@ -46,7 +70,7 @@ class DistanceMatching(MatchingSampler):
         num_candidates: int = 10,
         moments: float = 0.0,
         refresh_every: int = 0,
-        normalise: bool = True,
+        normalize: bool = True,
         seed: int = 0,
     ) -> None:
         super().__init__(
@@ -57,7 +81,7 @@ class DistanceMatching(MatchingSampler):
             pool_size,
             num_candidates,
             refresh_every,
-            normalise,
+            normalize,
             seed,
         )
         if moments < 0:

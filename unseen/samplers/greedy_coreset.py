@@ -1,34 +1,57 @@
-"""Greedy coreset: images that cover a large random pool of the embedding space evenly.
-
-Source   K. Roth et al., Revisiting Training Strategies and Generalization Performance in Deep
-         Metric Learning, ICML 2020, https://arxiv.org/abs/2002.08473 (GC; after O. Sener, S.
-         Savarese, Active Learning for Convolutional Neural Networks, ICLR 2018)
-Rule     from pool_size random rows of the memory bank, farthest-first: a random one, then each time
-         the one farthest from all taken so far; within a factor of 2 of the smallest possible
-         covering radius. Each of these batch_size / per_class anchors is joined by per_class - 1
-         other images of its class, not yet in the batch as far as there are any.
-         (The released code looks up the positions found in one pool in another, so that its batches
-         are close to random; here there is one pool.)
-Values   per_class 2, pool 1024 (paper; 512 in the code). `soft` takes a random one of the farthest
-         3 % instead of the farthest. `distinct_classes` lets each class give one anchor only.
-Use      a study of batches: differences to samples_per_class are small in the paper.
-"""
+"""Greedy-coreset sampler (GC)."""
 
 from typing import Any, ClassVar
 
 import numpy as np
 from torch import Tensor
 
-from unseen.contracts import IntArray
-from unseen.geometry import squared_distance
+from unseen.core.contracts import IntArray
+from unseen.core.geometry import squared_distance
 from unseen.samplers.base import check_enough_classes
 from unseen.samplers.embedded.base import PooledSampler
 
 SOFT = 0.97  # the share of the pool that is nearer than the candidates of a soft pick
 
 
-class GreedyCoreset(PooledSampler):
-    """pool_size: rows the batch is to cover. refresh_every: epochs between full passes."""
+class GreedyCoresetSampler(PooledSampler):
+    """Greedy coreset (GC): images that cover a large random pool of the embedding space evenly.
+
+    Rule:
+        from pool_size random rows of the memory bank, farthest-first: a random one, then each time
+        the one farthest from all taken so far; within a factor of 2 of the smallest possible
+        covering radius. Each of these batch_size / per_class anchors is joined by per_class - 1
+        other images of its class, not yet in the batch as far as there are any.
+        (The released code looks up the positions of one pool in another, so that its batches are
+        close to random; here there is one pool.)
+
+    Paper:
+        K. Roth et al., Revisiting Training Strategies and Generalization Performance in Deep
+        Metric Learning, ICML 2020, https://arxiv.org/abs/2002.08473; after O.
+        Sener, S. Savarese, Active Learning for Convolutional Neural Networks, ICLR 2018
+
+    Args:
+        items: data set positions to draw from.
+        labels: the class of each item.
+        batch_size: items in a batch.
+        per_class: items of a class in a batch; 2 (paper).
+        pool_size: rows the batch is to cover; 1024 (paper), 512 (code).
+        soft: take a random one of the farthest 3 % instead of the farthest.
+        distinct_classes: each class gives one anchor only.
+        refresh_every: epochs between full passes through the network; 0: the first only.
+        normalize: compare unit embeddings.
+        seed: of all draws.
+
+    Use:
+        a study of batches: differences to m_per_class are small in the paper.
+
+    Example:
+        >>> import numpy as np, torch
+        >>> from unseen.samplers import GreedyCoresetSampler
+        >>> sampler = GreedyCoresetSampler(np.arange(40), np.arange(40) // 4, 8, pool_size=16)
+        >>> sampler.fill(torch.randn(40, 3))
+        >>> [len(batch) for batch in sampler]
+        [8, 8, 8, 8, 8]
+    """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "revisit": {},
@@ -45,11 +68,11 @@ class GreedyCoreset(PooledSampler):
         soft: bool = False,
         distinct_classes: bool = False,
         refresh_every: int = 0,
-        normalise: bool = True,
+        normalize: bool = True,
         seed: int = 0,
     ) -> None:
         super().__init__(
-            items, labels, batch_size, per_class, pool_size, refresh_every, normalise, seed
+            items, labels, batch_size, per_class, pool_size, refresh_every, normalize, seed
         )
         self.soft, self.distinct_classes = soft, distinct_classes
         sizes = self.index.sizes
@@ -70,7 +93,7 @@ class GreedyCoreset(PooledSampler):
         size = min(self.pool_size, len(self._eligible))
         pool = generator.choice(self._eligible, size, replace=False)
         groups = self._class_of[pool] if self.distinct_classes else np.arange(size)
-        rows = self.bank.read(pool, self.normalise)
+        rows = self.bank.read(pool, self.normalize)
         picks = farthest_first(rows, groups, self.num_groups, generator, self.soft)
         return self._completed(pool[picks], generator)
 

@@ -1,20 +1,38 @@
-"""Random: the images shuffled once per epoch and cut into batches; an incomplete one is dropped.
-
-Source   B. Psomas, thesis on deep metric learning: used with the losses that have no sampling rule.
-Rule     no image comes twice in an epoch; fewer than a batch of images is not seen in it, others
-         each epoch. Classes are as frequent as in the data.
-Use      classification and proxy losses. With many classes most images of a batch have no positive
-         in it: losses on pairs want samples_per_class.
-"""
+"""Random sampler."""
 
 import numpy as np
 
-from unseen.contracts import IntArray
+from unseen.core.contracts import IntArray
 from unseen.samplers.base import BatchSampler
 
 
-class Random(BatchSampler):
-    """Every image at most once per epoch, in random order."""
+class RandomSampler(BatchSampler):
+    """Random: the images shuffled once per epoch and split into batches; the rest is dropped.
+
+    Rule:
+        no image comes twice in an epoch; the images of the incomplete batch are not seen in it,
+        others each epoch. Classes are as frequent as in the data.
+
+    Paper:
+        B. Psomas, thesis on deep metric learning: used with the losses that have no sampling rule.
+
+    Args:
+        items: data set positions to draw from.
+        labels: the class of each item.
+        batch_size: items in a batch.
+        seed: of all draws.
+
+    Use:
+        classification and proxy losses. With many classes most images of a batch have no positive
+        in it: losses on pairs need m_per_class.
+
+    Example:
+        >>> import numpy as np
+        >>> from unseen.samplers import RandomSampler
+        >>> sampler = RandomSampler(np.arange(20), np.arange(20) // 5, batch_size=8)
+        >>> [len(batch) for batch in sampler]
+        [8, 8]
+    """
 
     def __init__(self, items: IntArray, labels: IntArray, batch_size: int, seed: int = 0) -> None:
         super().__init__(items, labels, batch_size, seed)

@@ -1,25 +1,46 @@
-"""Random with a pair: random images, and one more that shares its class with one of them (SPC-R).
-
-Source   K. Roth et al., Revisiting Training Strategies and Generalization Performance in Deep
-         Metric Learning, ICML 2020, https://arxiv.org/abs/2002.08473
-Rule     b - 1 different images, uniformly; the last one is another image of the class of a random
-         earlier one. If no earlier one has another image left, one of them makes way for an image
-         that has. With `class_uniform` a class is drawn first and then its image, as the released
-         code does (which may also take the same image twice; here all images are different).
-Use      the control that shows what a class-balanced batch is worth: with many classes (Stanford
-         Online Products) losses on pairs lose ten points of recall, classification loses none.
-"""
+"""Random-with-pair sampler (SPC-R)."""
 
 from typing import Any, ClassVar
 
 import numpy as np
 
-from unseen.contracts import IntArray
+from unseen.core.contracts import IntArray
 from unseen.samplers.base import BatchSampler, ClassIndex
 
 
-class RandomWithPair(BatchSampler):
-    """class_uniform: small classes are as frequent as large ones. steps: batches in an epoch."""
+class RandomWithPairSampler(BatchSampler):
+    """Random with a pair (SPC-R): random images, and one more of the class of one of them.
+
+    Rule:
+        b - 1 different images, uniformly; the last one is another image of the class of a random
+        earlier one. If no earlier one has another image left, one of them makes way for an image
+        that has.
+
+    Paper:
+        K. Roth et al., Revisiting Training Strategies and Generalization Performance in Deep
+        Metric Learning, ICML 2020, https://arxiv.org/abs/2002.08473
+
+    Args:
+        items: data set positions to draw from.
+        labels: the class of each item.
+        batch_size: items in a batch.
+        class_uniform: a class is drawn first and then its image, so that small classes are as
+            frequent as large ones, as the released code does (which may also take the same image
+            twice; here all images are different).
+        steps: batches in an epoch; None: items / batch_size.
+        seed: of all draws.
+
+    Use:
+        the control that shows what a class-balanced batch is worth: with many classes (Stanford
+        Online Products) losses on pairs lose ten points of recall, classification loses none.
+
+    Example:
+        >>> import numpy as np
+        >>> from unseen.samplers import RandomWithPairSampler
+        >>> sampler = RandomWithPairSampler(np.arange(20), np.arange(20) // 2, batch_size=5)
+        >>> [len(set(batch)) for batch in sampler]
+        [5, 5, 5, 5]
+    """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "revisit": {},

@@ -1,28 +1,47 @@
-"""Whole classes: all images of one class after another until the batch is full.
-
-Source   Y. Li et al., Deep Metric Learning with Density Adaptivity, IEEE TMM 2020,
-         https://arxiv.org/abs/1909.03909: their batches on Stanford Online Products (5.3 images per
-         class, batch 100: about 18 classes); the rule for the last class is ours, they give none.
-Rule     classes come from a shuffled list that goes on over the epochs, so all come equally often.
-         overflow="skip": the class that would not fit begins the next batch; no class is ever
-             split, a batch may be smaller than batch_size by up to one class less one image.
-         overflow="truncate": that class gives as many random images as fit, or none if only one
-             does.
-         Classes with one image are left out, as are, with "skip", those larger than a batch.
-Use      statistics of whole classes, such as the density regularizer's, on data with small classes.
-"""
+"""Whole-classes sampler."""
 
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
 
-from unseen.contracts import IntArray
+from unseen.core.contracts import IntArray
 from unseen.samplers.base import BatchSampler, ClassIndex, Replayed
 
 
-class WholeClasses(BatchSampler):
-    """overflow: what becomes of the class that does not fit, 'skip' or 'truncate'."""
+class WholeClassesSampler(BatchSampler):
+    """Whole classes: all images of one class after another until the batch is full.
+
+    Rule:
+        classes come from a shuffled list that goes on over the epochs, so all come equally often.
+        overflow="skip": the class that would not fit begins the next batch; no class is ever
+        split, a batch may be smaller than batch_size by up to one class less one image.
+        overflow="truncate": that class gives as many random images as fit, or none if only one
+        does. Classes with one image are left out, as are, with "skip", those larger than a batch.
+
+    Paper:
+        Y. Li et al., Deep Metric Learning with Density Adaptivity, IEEE TMM 2020,
+        https://arxiv.org/abs/1909.03909: their batches on Stanford Online Products (5.3 images per
+        class, batch 100: about 18 classes); the rule for the last class is ours, they give none.
+
+    Args:
+        items: data set positions to draw from.
+        labels: the class of each item.
+        batch_size: at most so many items in a batch.
+        overflow: "skip" or "truncate" the class that does not fit.
+        steps: batches in an epoch; None: items / batch_size.
+        seed: of all draws.
+
+    Use:
+        statistics of whole classes, such as the density regularizer's, on data with small classes.
+
+    Example:
+        >>> import numpy as np
+        >>> from unseen.samplers import WholeClassesSampler
+        >>> sampler = WholeClassesSampler(np.arange(20), np.arange(20) // 4, batch_size=10)
+        >>> [len(batch) for batch in sampler]
+        [8, 8]
+    """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"density": {}}
 
@@ -49,7 +68,7 @@ class WholeClasses(BatchSampler):
         if len(smallest) < 2 or (not self._cuts and smallest.sum() > batch_size):
             raise ValueError(
                 f"no two classes of at least two images fit into a batch of {batch_size}: "
-                "raise batch_size, or use samples_per_class"
+                "raise batch_size, or use m_per_class"
             )
         self._walked = Replayed(self._walk)
 
@@ -68,7 +87,7 @@ class WholeClasses(BatchSampler):
     def _batch(self, waiting: list[int], generator: np.random.Generator) -> IntArray:
         """Takes classes off the list's end; a list that runs out is renewed."""
         taken: list[int] = []
-        parts: list[IntArray] = []
+        chunks: list[IntArray] = []
         room = self.batch_size
         while len(taken) < len(self._eligible):
             if not waiting:  # those of this batch come last, for none may come twice
@@ -79,9 +98,9 @@ class WholeClasses(BatchSampler):
             if len(members) > room:
                 if self._cuts and room > 1:
                     taken.append(waiting.pop())
-                    parts.append(generator.choice(members, room, replace=False))
+                    chunks.append(generator.choice(members, room, replace=False))
                 break
             taken.append(waiting.pop())
-            parts.append(members)
+            chunks.append(members)
             room -= len(members)
-        return np.concatenate(parts)
+        return np.concatenate(chunks)

@@ -1,1 +1,1 @@
-"""A trained model at work: an index of pictures that survives crashes, and what it answers."""
+"""A trained model at work: an index of images that survives crashes, and what it answers."""

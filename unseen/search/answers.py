@@ -3,10 +3,10 @@
     answer = ask(index, model.embed(["query.jpg"]), k=10, calibration=read_calibration(model))[0]
     answer.decision        # a label, "unlabelled", or "unknown": nothing reaches the threshold
 
-A picture is matched when its similarity reaches the calibrated threshold; the decision is the
-label of the nearest matched picture. Threshold and probability answer two questions (how often are
+An image is matched when its similarity reaches the calibrated threshold; the decision is the
+label of the nearest matched image. Threshold and probability answer two questions (how often are
 wrong pairs so similar; how often is what is found so near of the same class), so they may differ:
-the verdict is one word for both, `reason` the sentence behind it.
+the conclusion is one word for both, `reason` the sentence behind it.
 """
 
 from collections.abc import Collection
@@ -17,19 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unseen.evaluation.calibrate import Calibration
+from unseen.evaluation.calibration import Calibration
 from unseen.search.index import Ids, Index
 
 UNKNOWN = "unknown"
 UNLABELLED = "unlabelled"
-MATCH, MAYBE, NO_MATCH, MAPPED = "match", "maybe", "no match", "mapped"
-UNJUDGED = "Its vector is an older model's, mapped: no verdict until it is embedded again."
+MATCH, MAYBE, NO_MATCH, COMPATIBLE = "match", "maybe", "no match", "compatible"
+NO_CONCLUSION = "Its vector comes from an older model: no conclusion until it is embedded again."
 
 
 @dataclass(frozen=True)
 class Hit:
-    """A picture that was found. Without a calibration there is no probability and no verdict, nor
-    for a vector that is mapped from an older model: the calibration is not of such."""
+    """An image that was found. Without a calibration there is no probability and no conclusion, nor
+    for one that comes from an older model: the calibration is not of such."""
 
     id: int
     path: str
@@ -37,14 +37,14 @@ class Hit:
     similarity: float
     probability: float | None = None
     matched: bool | None = None
-    mapped: bool = False
+    compatible: bool = False
 
     @property
-    def verdict(self) -> str | None:
-        """One word for threshold and probability together: "maybe" where they disagree; "mapped"
-        where neither holds."""
-        if self.mapped:
-            return MAPPED
+    def conclusion(self) -> str | None:
+        """One word for threshold and probability together: "maybe" where they disagree;
+        "compatible" where neither holds."""
+        if self.compatible:
+            return COMPATIBLE
         if self.matched is None or self.probability is None:
             return None
         if self.matched != (self.probability >= 0.5):
@@ -54,7 +54,7 @@ class Hit:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a query found, nearest first. compared_twice: share of the pictures (of the pairs, where
+    """What a query found, nearest first. compared_twice: share of the images (of the pairs, where
     several ask together), first in integers, then in floats."""
 
     hits: list[Hit]
@@ -62,8 +62,8 @@ class Answer:
 
     @property
     def decision(self) -> str | None:
-        """The label of the nearest matched picture; None without a calibration, or where the
-        nearest one is mapped."""
+        """The label of the nearest matched image; None without a calibration, or where the
+        nearest one is compatible."""
         if not self.hits:
             return UNKNOWN
         first = self.hits[0]
@@ -80,15 +80,15 @@ class Answer:
 
 
 def reason(hit: Hit, calibration: Calibration) -> str:
-    """Why a picture that was found has its verdict, in a sentence."""
-    if hit.mapped:
-        return UNJUDGED
+    """Why an image that was found has its conclusion, in a sentence."""
+    if hit.compatible:
+        return NO_CONCLUSION
     assert hit.probability is not None
     reaches = "reaches" if hit.matched else "is below"
     return (
         f"Similarity {hit.similarity:.3f} {reaches} the threshold {calibration.threshold:.3f}, "
         f"which at most {100 * calibration.bound:.3g} % of pairs of different classes reach; of "
-        f"pictures found so near, about {100 * hit.probability:.0f} % are of the same class."
+        f"images found so near, about {100 * hit.probability:.0f} % are of the same class."
     )
 
 
@@ -101,26 +101,26 @@ def ask(
     label: str | None = None,
 ) -> list[Answer]:
     """One answer per vector [Q, D]; filter, label: as `Index.search` takes them."""
-    found = index.search(vectors, k, filter, label)
-    said: Any = None
+    result = index.search(vectors, k, filter, label)
+    probabilities: Any = None
     if calibration is not None:
-        said = calibration.probability(found.similarities, len(index))
+        probabilities = calibration.probability(result.similarities, len(index))
     return [
         Answer(
             [
                 _hit(
                     index,
                     int(id),
-                    float(found.similarities[query, rank]),
-                    None if said is None else float(said[query, rank]),
+                    float(result.similarities[query, rank]),
+                    None if probabilities is None else float(probabilities[query, rank]),
                     calibration,
                 )
                 for rank, id in enumerate(ids)
                 if id >= 0
             ],
-            found.compared_twice,
+            result.compared_twice,
         )
-        for query, ids in enumerate(found.ids)
+        for query, ids in enumerate(result.ids)
     ]
 
 
@@ -131,8 +131,8 @@ def _hit(
     probability: float | None,
     calibration: Calibration | None,
 ) -> Hit:
-    picture = index.picture(id)
-    if calibration is None or picture.mapped:
-        return Hit(id, picture.path, picture.label, similarity, mapped=picture.mapped)
+    image = index.image(id)
+    if calibration is None or image.compatible:
+        return Hit(id, image.path, image.label, similarity, compatible=image.compatible)
     matched = similarity >= calibration.threshold
-    return Hit(id, picture.path, picture.label, similarity, probability, matched)
+    return Hit(id, image.path, image.label, similarity, probability, matched)

@@ -1,6 +1,7 @@
-"""Pictures to rows of an index: vector, facts, thumbnail; prepared in threads while the network
+"""Images to rows of an index: vector, metadata, thumbnail; prepared in threads while the network
 computes. What cannot be read is told, not raised."""
 
+import hashlib
 import io
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -11,29 +12,30 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from unseen.data.containers import places
-from unseen.data.pictures.boxes import inside
-from unseen.data.pictures.decode import Box, UnreadablePictureError, decode
-from unseen.data.pictures.prefetch import prefetch
-from unseen.experiment.trained import BoxedPicture, Trained
-from unseen.files import shown
+from unseen.core.files import shown
+from unseen.data.containers import locations
+from unseen.data.images.boxes import inside
+from unseen.data.images.decode import Box, UnreadableImageError, decode
+from unseen.data.images.prefetch import prefetch
 from unseen.reports.thumbnails import fitted
+from unseen.runs.trained_run import BoxedImage, Trained
+from unseen.search.file_states import digest_of
+from unseen.search.image_sources import Source
 from unseen.search.manifest import ModelEntry
-from unseen.search.segment import NO_PLACE, Facts, NewPicture, are_places
-from unseen.search.sources import Source
+from unseen.search.segment import NO_PLACE, Metadata, NewImage, are_places
 
-BATCH = 32  # pictures through the network at once
+BATCH = 32  # images through the network at once
 THUMBNAIL = 128
 QUALITY = 75
-_TOGETHER = 8  # pictures that a thread prepares in one go
+_GROUP = 8  # images that a thread prepares in one go
 _AHEAD = 16  # such groups, at most
 
-Wanted = tuple[Source, int | None]  # a picture, and its id if it has one
+Wanted = tuple[Source, int | None]  # an image, and its id if it has one
 
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A picture without a vector, and why."""
+    """An image without a vector, and why."""
 
     wanted: Wanted
     reason: str
@@ -46,8 +48,8 @@ class Unreadable:
 @dataclass(frozen=True)
 class _Prepared:
     wanted: Wanted
-    image: Tensor
-    picture: NewPicture  # without its vector
+    pixels: Tensor
+    image: NewImage  # without its vector
 
 
 def model_entry(model: Trained) -> ModelEntry:
@@ -56,7 +58,7 @@ def model_entry(model: Trained) -> ModelEntry:
         run=str(model.folder.path.resolve()),
         fingerprint=model.fingerprint,
         size=model.network.embedding_size,
-        normalise=model.config.normalise,
+        normalize=model.config.normalize,
     )
 
 
@@ -66,18 +68,17 @@ def embedded(
     lost: Callable[[Unreadable], None],
     batch: int = BATCH,
     thumbnails: bool = True,
-) -> Iterator[list[NewPicture]]:
-    """Batches of pictures with their vectors, in their order. `lost` is told of those that have
-    none."""
+) -> Iterator[list[NewImage]]:
+    """Batches of images with their vectors, in their order. `lost` gets those that have none."""
     waiting: list[_Prepared] = []
     entry = model_entry(model)
 
-    def computed() -> list[NewPicture]:
-        vectors = model.vectors(torch.stack([item.image for item in waiting])).numpy()
+    def computed() -> list[NewImage]:
+        vectors = model.vectors(torch.stack([item.pixels for item in waiting])).numpy()
         made = []
         for item, vector, right in zip(waiting, vectors, are_places(vectors, entry), strict=True):
             if right:
-                made.append(replace(item.picture, vector=vector))
+                made.append(replace(item.image, vector=vector))
             else:
                 lost(Unreadable(item.wanted, NO_PLACE))
         waiting.clear()
@@ -87,9 +88,9 @@ def embedded(
         return [_prepared(model, one, thumbnails) for one in some]
 
     every = iter(wanted)
-    groups = iter(lambda: tuple(islice(every, _TOGETHER)), ())
-    for found in prefetch(prepared, groups, model.threads, _AHEAD):
-        for item in found:
+    groups = iter(lambda: tuple(islice(every, _GROUP)), ())
+    for result in prefetch(prepared, groups, model.threads, _AHEAD):
+        for item in result:
             if isinstance(item, Unreadable):
                 lost(item)
                 continue
@@ -101,28 +102,42 @@ def embedded(
 
 
 def _prepared(model: Trained, wanted: Wanted, thumbnails: bool) -> _Prepared | Unreadable:
-    """What the network takes, facts and thumbnail; or what is wrong with the file."""
+    """What the network takes, metadata and thumbnail; or what is wrong with the file."""
     source, id = wanted
     try:
-        num_bytes, modified, _ = places.state(source.path)
+        state = locations.state(source.path)
         # what lies elsewhere is fetched once
-        content = places.read(source.path) if isinstance(source.path, str) else source.path
-        picture = content if source.box is None else BoxedPicture(content, source.box)
-        image = model.prepared(picture)
+        content = locations.read(source.path) if isinstance(source.path, str) else source.path
+        image = content if source.box is None else BoxedImage(content, source.box)
+        pixels = model.prepared(image)
         small = _thumbnail(content, source.box) if thumbnails else b""
-    except UnreadablePictureError as error:
+        if isinstance(content, bytes):
+            digest = hashlib.sha256(content).hexdigest()
+        else:
+            digest = digest_of(content)
+            if locations.state(content) != state:
+                digest = ""  # it may not be of what was decoded
+    except UnreadableImageError as error:
         return Unreadable(wanted, error.reason)
     except OSError as error:
         return Unreadable(wanted, str(error.strerror or error))
-    facts = Facts(str(source.path), source.label, num_bytes, modified, source.box)
-    return _Prepared(wanted, image, NewPicture(facts, torch.empty(0).numpy(), small, id))
+    metadata = Metadata(
+        str(source.path),
+        source.label,
+        state.num_bytes,
+        state.modified,
+        source.box,
+        mark=state.mark,
+        digest=digest,
+    )
+    return _Prepared(wanted, pixels, NewImage(metadata, torch.empty(0).numpy(), small, id))
 
 
 def _thumbnail(content: Path | bytes, box: Box | None) -> bytes:
     if box is None:
-        picture = decode(content, THUMBNAIL)
+        image = decode(content, THUMBNAIL)
     else:
-        picture = Image.fromarray(inside(content, box).pixels())
+        image = Image.fromarray(inside(content, box).pixels())
     file = io.BytesIO()
-    fitted(picture, THUMBNAIL).save(file, "WEBP", quality=QUALITY)
+    fitted(image, THUMBNAIL).save(file, "WEBP", quality=QUALITY)
     return file.getvalue()

@@ -1,13 +1,13 @@
-"""An index of pictures, opened for reading: nearest pictures, their facts and thumbnails.
+"""An index of images, opened for reading: nearest images, their metadata and thumbnails.
 
     index = Index.open("birds.index")
-    found = index.search(model.embed("query.jpg"), k=10)
-    index.picture(found.ids[0, 0]).path
+    matches = index.search(model.embed("query.jpg"), k=10)
+    index.image(matches.ids[0, 0]).path
 
 Opening maps files into memory and reads next to nothing. Any number of processes may read while
 one writes (`writer.py`): a reader keeps the index it opened, `newer()` says if there is a later
-one. Exact up to 200,000 pictures; above, faiss (`stores/approximate.py`); or a store outside the
-folder: Milvus, LanceDB (`stores/outside.py`).
+one. Exact up to 200,000 images; above, faiss (`backends/approximate.py`); or a vector
+backend outside the folder: Milvus, LanceDB (`backends/external.py`).
 """
 
 from bisect import bisect_right
@@ -22,37 +22,37 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unseen.neighbours.product import Tally
-from unseen.neighbours.space import require_finite, to_sphere
+from unseen.neighbors.block_products import WorkCounter
+from unseen.neighbors.space import require_finite, to_sphere
 from unseen.search import manifest as manifests
+from unseen.search.backends.approximate import Approximate
+from unseen.search.backends.by_name import external_backend
+from unseen.search.backends.exact import Exact, Mask, Nearest, best_of
+from unseen.search.backends.external import Choice, ExternalBackend
+from unseen.search.backends.int8_only import Rounded
 from unseen.search.manifest import DamagedError, Manifest
-from unseen.search.segment import ID, SERIAL, Facts, NewPicture, RoundedVectors, Segment
-from unseen.search.stores.approximate import Approximate
-from unseen.search.stores.exact import Exact, Mask, Nearest, best_of
-from unseen.search.stores.named import outside
-from unseen.search.stores.outside import Choice, Outside
-from unseen.search.stores.rounded import Rounded
+from unseen.search.segment import ID, SERIAL, Metadata, NewImage, RoundedVectors, Segment
 
-FEW = 16_384  # pictures that are searched exactly whatever the store
+FEW = 16_384  # images that are searched exactly whatever the store
 TRIES = 5  # a writer may tidy away what the manifest just read still named
 
 Ids = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A picture in an index. `label` is None where nobody said; mapped: its vector is an older
-    model's, mapped (`upgrade.py`)."""
+class IndexedImage:
+    """An image in an index. `label` is None where nobody said; compatible: its vector
+    comes from an older model (`upgrade.py`)."""
 
     id: int
     path: str
     label: str | None
-    mapped: bool = False
+    compatible: bool = False
 
 
 @dataclass(frozen=True)
-class Neighbours:
-    """The nearest pictures of each query, nearest first; id -1 where there are no more.
+class Neighbors:
+    """The nearest images of each query, nearest first; id -1 where there are no more.
     compared_twice: share of pairs, first in integers, then in floats."""
 
     ids: Ids  # [Q, k]
@@ -68,7 +68,7 @@ class Index:
         self.segments = [Segment(path, entry) for entry in manifest.segments]
         rows = [segment.rows for segment in self.segments]
         self._rows = np.concatenate([np.zeros((0, 4), dtype=np.int64), *rows])
-        self._starts = np.cumsum([0, *(len(part) for part in rows)])
+        self._starts = np.cumsum([0, *(len(each) for each in rows)])
         self._bounds = self._starts.tolist()
         for segment, start in zip(self.segments, self._starts.tolist(), strict=False):
             segment.rows = self._rows[start : start + len(segment.rows)]  # held once
@@ -77,9 +77,9 @@ class Index:
         alive = [segment.alive for segment in self.segments]
         self.alive: Mask = np.concatenate(alive) if alive else np.zeros(0, dtype=bool)
         vectors = [segment.vectors for segment in self.segments]
-        rounded = [part.codes for part in vectors if isinstance(part, RoundedVectors)]
-        floats = [part for part in vectors if not isinstance(part, RoundedVectors)]
-        self.exact: Exact | Rounded = Exact(floats, manifest.model.normalise)
+        rounded = [each.codes for each in vectors if isinstance(each, RoundedVectors)]
+        floats = [each for each in vectors if not isinstance(each, RoundedVectors)]
+        self.exact: Exact | Rounded = Exact(floats, manifest.model.normalize)
         if manifest.precision == "int8":
             self.exact = Rounded(rounded)
 
@@ -113,7 +113,7 @@ class Index:
 
     @property
     def ids(self) -> Ids:
-        """Of all pictures, in the order in which they came."""
+        """Of all images, in the order in which they came."""
         return self._rows[self.alive, ID]
 
     def search(
@@ -122,80 +122,81 @@ class Index:
         k: int = 10,
         filter: Collection[int] | Ids | None = None,
         label: str | None = None,
-    ) -> Neighbours:
-        """The k nearest pictures of each vector [Q, D]: all, those whose ids `filter` holds, those
+    ) -> Neighbors:
+        """The k nearest images of each vector [Q, D]: all, those whose ids `filter` holds, those
         with a label, or both."""
         self.require_whole()
         queries = self._queries(vectors)
         if k < 1:
             raise ValueError(f"k must be at least 1, got {k}")
         allowed, choice = self._chosen(filter, label)
-        tally = Tally()
-        values, rows = self._nearest(queries, k, allowed, choice, tally)
+        counter = WorkCounter()
+        values, rows = self._nearest(queries, k, allowed, choice, counter)
         if not len(self._rows):
-            return Neighbours(rows.numpy(), values.numpy())
+            return Neighbors(rows.numpy(), values.numpy())
         ids = np.where(rows < 0, -1, self._rows[rows.numpy(), ID])
-        return Neighbours(ids, values.numpy(), tally.share)
+        return Neighbors(ids, values.numpy(), counter.fraction)
 
-    def picture(self, id: int) -> Picture:
-        """What is known of a picture."""
-        facts = self.facts(id)
-        return Picture(int(id), facts.path, facts.label, facts.mapped)
+    def image(self, id: int) -> IndexedImage:
+        """What is known of an image."""
+        metadata = self.metadata(id)
+        return IndexedImage(int(id), metadata.path, metadata.label, metadata.compatible)
 
     def thumbnail(self, id: int) -> bytes:
-        """A small WebP picture, the bytes of a file."""
+        """A small WebP image, the bytes of a file."""
         segment, row = self._place(id)
         return segment.thumbnail(row)
 
     def vectors(self, ids: Collection[int] | Ids | None = None) -> NDArray[np.float32]:
-        """Vectors [n, D] of some pictures, or of all in the order of `ids`."""
+        """Vectors [n, D] of some images, or of all in the order of `ids`."""
         self.require_whole()
         if ids is None:
-            parts = [s.vectors[s.alive] for s in self.segments]
+            live = [s.vectors[s.alive] for s in self.segments]
             empty = np.zeros((0, self.manifest.model.size), dtype=np.float32)
-            return np.concatenate([empty, *parts])
+            return np.concatenate([empty, *live])
         places = [self._place(id) for id in ids]
         return np.stack([segment.vectors[row] for segment, row in places])
 
-    def facts(self, id: int) -> Facts:
+    def metadata(self, id: int) -> Metadata:
         segment, row = self._place(id)
-        return segment.facts(row)
+        return segment.metadata(row)
 
-    def row(self, id: int) -> NewPicture:
-        """All that is known of a picture, to be put in again under its id."""
+    def row(self, id: int) -> NewImage:
+        """All that is known of an image, to be put in again under its id."""
         segment, row = self._place(id)
         segment.require_whole()
         vector, rest = segment.vectors[row], float(segment.rest[row])
-        return NewPicture(segment.facts(row), vector, segment.thumbnail(row), int(id), rest)
+        return NewImage(segment.metadata(row), vector, segment.thumbnail(row), int(id), rest)
 
-    def every(self) -> Iterator[tuple[int, Facts]]:
-        """Id and facts of all pictures, in the order of `ids`."""
+    def every(self) -> Iterator[tuple[int, Metadata]]:
+        """Id and metadata of all images, in the order of `ids`."""
         for segment in self.segments:
-            facts = segment.every_facts()
+            metadata = segment.every_metadata()
             for row in np.flatnonzero(segment.alive).tolist():
-                yield int(segment.rows[row, ID]), facts[row]
+                yield int(segment.rows[row, ID]), metadata[row]
 
     def where(self, label: str | None = None, path: str | None = None) -> Ids:
-        """Ids of pictures with that label, and with that text in their path."""
-        found = [
+        """Ids of images with that label, and with that text in their path."""
+        result = [
             id
-            for id, facts in self.every()
-            if (label is None or facts.label == label) and (path is None or path in facts.path)
+            for id, metadata in self.every()
+            if (label is None or metadata.label == label)
+            and (path is None or path in metadata.path)
         ]
-        return np.array(found, dtype=np.int64)
+        return np.array(result, dtype=np.int64)
 
     @cached_property
     def by_label(self) -> dict[str, Ids]:
-        """Labels, sorted, and the ids of the pictures that have them."""
-        found: dict[str, list[int]] = {}
-        for id, facts in self.every():
-            if facts.label is not None:
-                found.setdefault(facts.label, []).append(id)
-        return {label: np.array(found[label]) for label in sorted(found)}
+        """Labels, sorted, and the ids of the images that have them."""
+        result: dict[str, list[int]] = {}
+        for id, metadata in self.every():
+            if metadata.label is not None:
+                result.setdefault(metadata.label, []).append(id)
+        return {label: np.array(result[label]) for label in sorted(result)}
 
     @property
     def labels(self) -> dict[str, int]:
-        """Labels and how many pictures have them."""
+        """Labels and how many images have them."""
         return {label: len(ids) for label, ids in self.by_label.items()}
 
     def _chosen(
@@ -217,27 +218,27 @@ class Index:
         k: int,
         allowed: Mask | None,
         choice: Choice | None,
-        tally: Tally,
+        counter: WorkCounter,
     ) -> Nearest:
         """By the store where there is one; what it does not hold, and small choices, exactly."""
         few = allowed is not None and int(allowed.sum()) <= FEW
-        if few or not (self.manifest.outside or self.manifest.approximate):
-            return self.exact.search(queries, k, allowed, tally)
+        if few or not (self.manifest.external or self.manifest.approximate):
+            return self.exact.search(queries, k, allowed, counter)
         live = self.alive if allowed is None else allowed
-        if self.manifest.outside:
-            asked = self._outside.search(self, queries, k, live, choice)
-            if asked is None:
-                return self.exact.search(queries, k, allowed, tally)
-            found, last = asked, self._outside.entry.last_serial
+        if self.manifest.external:
+            request = self._external.search(self, queries, k, live, choice)
+            if request is None:
+                return self.exact.search(queries, k, allowed, counter)
+            result, last = request, self._external.entry.last_serial
         else:
-            found = self._approximate.search(queries, k, allowed)
+            result = self._approximate.search(queries, k, allowed)
             last = self._approximate.entry.last_serial
         covered = int(np.searchsorted(self.serials, last, side="right"))
         if covered == len(self.serials):
-            return best_of([found], len(queries), k)
+            return best_of([result], len(queries), k)
         rest = live.copy()
         rest[:covered] = False
-        return best_of([found, self.exact.search(queries, k, rest, tally)], len(queries), k)
+        return best_of([result, self.exact.search(queries, k, rest, counter)], len(queries), k)
 
     @cached_property
     def _approximate(self) -> Approximate:
@@ -245,14 +246,14 @@ class Index:
         return Approximate(self, self.manifest.approximate)
 
     @cached_property
-    def _outside(self) -> Outside:
-        assert self.manifest.outside is not None
-        return outside(self.manifest.outside, self.manifest.model)
+    def _external(self) -> ExternalBackend:
+        assert self.manifest.external is not None
+        return external_backend(self.manifest.external, self.manifest.model)
 
-    def row_facts(self, row: int) -> Facts:
+    def row_metadata(self, row: int) -> Metadata:
         """Of a row, counted through all segments, dead ones too."""
         number = int(np.searchsorted(self._starts, row, side="right")) - 1
-        return self.segments[number].facts(row - int(self._starts[number]))
+        return self.segments[number].metadata(row - int(self._starts[number]))
 
     def row_vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:  # [*rows.shape, D]
         """Vectors of rows, counted through all segments, dead ones too."""
@@ -271,7 +272,7 @@ class Index:
             raise ValueError(
                 f"vectors must have {self.manifest.model.size} numbers, got {queries.shape[1]}"
             )
-        return to_sphere(queries) if self.manifest.model.normalise else queries
+        return to_sphere(queries) if self.manifest.model.normalize else queries
 
     @cached_property
     def _row_of(self) -> dict[int, int]:
@@ -281,7 +282,7 @@ class Index:
     def _place(self, id: int) -> tuple[Segment, int]:
         row = self._row_of.get(int(id))
         if row is None:
-            raise ValueError(f"{self.path} holds no picture with the id {id}")
+            raise ValueError(f"{self.path} holds no image with the id {id}")
         number = bisect_right(self._bounds, row) - 1
         return self.segments[number], row - self._bounds[number]
 

@@ -1,4 +1,4 @@
-"""Keeping an index: which model, which pictures, in line with the files, made anew."""
+"""Keeping an index: which model, which images, in line with the files, made anew."""
 
 import os
 import shutil
@@ -8,15 +8,15 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from unseen.contracts import Progress
-from unseen.data.containers import places
-from unseen.experiment.trained import Trained
+from unseen.core.contracts import Progress
+from unseen.data.containers import locations
+from unseen.runs.trained_run import Trained
 from unseen.search import manifest as manifests
+from unseen.search.image_sources import Source, source_of
 from unseen.search.index import Index
 from unseen.search.ingest import Ingested, ingest, model_entry
 from unseen.search.manifest import ApproximateEntry, ModelEntry, SegmentEntry
-from unseen.search.segment import Facts
-from unseen.search.sources import Source, source_of
+from unseen.search.segment import Metadata
 from unseen.search.verify import verify
 from unseen.search.writer import ASIDE, Writer
 
@@ -35,34 +35,34 @@ def model_of(index: Path, run: Path | None = None) -> Trained:
 
 
 def named(index: Index, words: Sequence[str]) -> list[int]:
-    """Ids of pictures by id, path, or folder above them; every word must mean something."""
-    by_path: dict[str, list[int]] = defaultdict(list)  # parts of one picture share it
-    for id, facts in index.every():
-        by_path[facts.path].append(id)
+    """Ids of images by id, path, or folder above them; every word must mean something."""
+    by_path: dict[str, list[int]] = defaultdict(list)  # parts of one image share it
+    for id, metadata in index.every():
+        by_path[metadata.path].append(id)
     known = set(index.ids.tolist())
-    found: list[int] = []
+    result: list[int] = []
     for word in words:
         path = word if word in by_path else str(Path(word).resolve())
         above = path + os.sep
         inside = [id for name, ids in by_path.items() if name.startswith(above) for id in ids]
         if path in by_path:
-            found += by_path[path]
+            result += by_path[path]
         elif word.isdigit() and int(word) in known:
-            found.append(int(word))
+            result.append(int(word))
         elif inside:
-            found += inside
+            result += inside
         else:
-            raise ValueError(f"{index.path} holds no picture {word}")
-    return found
+            raise ValueError(f"{index.path} holds no image {word}")
+    return result
 
 
 def relabel(writer: Writer, ids: Collection[int], label: str | None) -> int:
-    """Gives pictures a label, or takes it from them (None); returns how many had another. Vectors,
+    """Gives images a label, or takes it from them (None); returns how many had another. Vectors,
     thumbnails and files stay as they are."""
     index = writer.index()
-    changed = [id for id in dict.fromkeys(ids) if index.facts(id).label != label]
+    changed = [id for id in dict.fromkeys(ids) if index.metadata(id).label != label]
     rows = [index.row(id) for id in changed]
-    rows = [replace(row, facts=replace(row.facts, label=label)) for row in rows]
+    rows = [replace(row, metadata=replace(row.metadata, label=label)) for row in rows]
     writer.add(rows)
     return len(rows)
 
@@ -70,16 +70,16 @@ def relabel(writer: Writer, ids: Collection[int], label: str | None) -> int:
 def require_files(paths: Sequence[str], index: Path) -> None:
     """Raises ValueError when so many files are gone that a disk may not be mounted: more than a
     tenth, or all below a folder that is now empty."""
-    gone = [path for path in paths if not places.exists(path)]
-    here = [Path(path) for path in gone if not places.is_elsewhere(path)]
+    missing = [path for path in paths if not locations.exists(path)]
+    here = [Path(path) for path in missing if not locations.is_elsewhere(path)]
     empty = next(
         (folder for folder in map(_nearest_folder, here) if not any(folder.iterdir())), None
     )
-    if len(gone) <= MOST_MISSING * len(paths) and empty is None:
+    if len(missing) <= MOST_MISSING * len(paths) and empty is None:
         return
-    where = f"{empty} is empty" if empty is not None else f"{gone[0]} is one"
+    where = f"{empty} is empty" if empty is not None else f"{missing[0]} is one"
     raise ValueError(
-        f"{len(gone):,} of {len(paths):,} files of {index} are gone ({where}): is a disk not "
+        f"{len(missing):,} of {len(paths):,} files of {index} are gone ({where}): is a disk not "
         "mounted? If they are meant to go, --remove-missing"
     )
 
@@ -95,69 +95,72 @@ def update(
     progress: Progress | None = None,
     *,
     remove_missing: bool = False,
+    thorough: bool = False,
 ) -> tuple[int, Ingested]:
-    """Removes pictures whose file is gone, renews those whose file or label changed, adds new
-    ones; returns how many were removed and what became of the rest."""
-    known = [(id, source_of(facts)) for id, facts in writer.index().every()]
+    """Removes images whose file is gone, renews those whose file or label changed, adds new
+    ones; returns how many were removed and what became of the rest. thorough: every file's content
+    is compared."""
+    known = [(id, source_of(metadata)) for id, metadata in writer.index().every()]
     if not remove_missing:
         require_files([str(source.path) for _, source in known], writer.path)
-    lost = {source.path for _, source in known if not places.exists(source.path)}
-    gone = [id for id, source in known if source.path in lost]
+    lost = {source.path for _, source in known if not locations.exists(source.path)}
+    removed = [id for id, source in known if source.path in lost]
     sources = {source.name: source for _, source in known if source.path not in lost}
     for source in new:
         if source.label is not None or source.name not in sources:
             sources[source.name] = source
-    done = ingest(writer, model, list(sources.values()), progress, replace_changed=True)
-    return writer.remove(gone, vanished=True) if gone else 0, done
+    every = list(sources.values())
+    done = ingest(writer, model, every, progress, replace_changed=True, thorough=thorough)
+    return writer.remove(removed, vanished=True) if removed else 0, done
 
 
 def rebuild(
     path: Path, model: Trained, progress: Progress | None = None, *, remove_missing: bool = False
 ) -> Ingested:
-    """The same pictures with the vectors of another model, under their old ids: made aside, then
+    """The same images with the vectors of another model, under their old ids: made aside, then
     put in the place of the old ones at once. Goes on where a stopped rebuild was."""
     with Writer.open(path) as writer:  # nobody else writes meanwhile
-        pictures = list(writer.index().every())
+        images = list(writer.index().every())
         if not remove_missing:
-            require_files([facts.path for _, facts in pictures], path)
-        return remake(writer, model, pictures, progress)
+            require_files([metadata.path for _, metadata in images], path)
+        return remake(writer, model, images, progress)
 
 
 def remake(
     writer: Writer,
     model: Trained,
-    pictures: Sequence[tuple[int, Facts]],
+    images: Sequence[tuple[int, Metadata]],
     progress: Progress | None = None,
     *,
     keep: Sequence[SegmentEntry] = (),
     vanished: dict[str, int] | None = None,
     approximate: ApproximateEntry | None = None,
 ) -> Ingested:
-    """Embeds pictures aside, under these ids; they and the segments to keep are then the index."""
+    """Embeds images aside, under these ids; they and the segments to keep are then the index."""
     aside, entry = writer.path / ASIDE, model_entry(model)
-    if not (begun := _is_begun(aside, entry, writer.manifest.next_serial if keep else 0)):
+    if not (resumes := _can_resume(aside, entry, writer.manifest.next_serial if keep else 0)):
         shutil.rmtree(aside, ignore_errors=True)
-    open_aside = Writer.open(aside) if begun else None
+    open_aside = Writer.open(aside) if resumes else None
     create = partial(Writer.create, aside, entry, writer.manifest.next_serial)
     with open_aside or create(precision=writer.manifest.precision) as other:
-        wanted = {id: (facts.name, facts.label) for id, facts in pictures}
-        made = [(id, (facts.name, facts.label)) for id, facts in other.index().every()]
+        wanted = {id: (metadata.name, metadata.label) for id, metadata in images}
+        made = [(id, (metadata.name, metadata.label)) for id, metadata in other.index().every()]
         # removed, or put in anew, since this was begun: it stays so
-        if stale := [id for id, told in made if wanted.get(id) != told]:
+        if stale := [id for id, message in made if wanted.get(id) != message]:
             other.remove(stale)
-        sources = [source_of(facts) for _, facts in pictures]
-        ids = {facts.name: id for id, facts in pictures}
+        sources = [source_of(metadata) for _, metadata in images]
+        ids = {metadata.name: id for id, metadata in images}
         done = ingest(other, model, sources, progress, replace_changed=True, ids=ids)
         there = set(other.index().ids.tolist())
-    left_out = {facts.name: id for id, facts in pictures if id not in there}
+    left_out = {metadata.name: id for id, metadata in images if id not in there}
     vanished = writer.vanished() if vanished is None else vanished
     writer.take(aside, keep, vanished | left_out, approximate)
-    writer.refresh_store()
+    writer.refresh_backend()
     shutil.rmtree(aside)
     return done
 
 
-def _is_begun(aside: Path, entry: ModelEntry, first_serial: int) -> bool:
+def _can_resume(aside: Path, entry: ModelEntry, first_serial: int) -> bool:
     """Whether a stopped one left rows that can be used: whole, of this model, and after those
     that are kept."""
     if not (aside / manifests.NAME).exists() or verify(aside):

@@ -1,5 +1,5 @@
 """The manifest of an index: which files make it up, and their checksums. What it does not name is
-not in the index, so replacing this one file is what adds and removes pictures.
+not in the index, so replacing this one file is what adds and removes images.
 
 It is JSON in one fixed spelling that holds the hash of the rest of itself: a flipped byte changes
 the content, the spelling, or makes it no JSON at all, and each is noticed.
@@ -9,17 +9,18 @@ import hashlib
 import json
 import shlex
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_serializer
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from unseen.files import replace_bytes
-from unseen.names import near_path
+from unseen.core.files import refuse_links, replace_bytes
+from unseen.core.names import near_path
 
 NAME = "manifest.json"
 COPY = "manifest.copy.json"  # for repair, should the first be damaged
 
 Precision = Literal["float32", "int8"]
+FileName = Annotated[str, Field(pattern=r"^[\w-][\w.-]*$")]  # of one folder: it cannot lead out
 
 
 class DamagedError(ValueError):
@@ -31,26 +32,16 @@ class DamagedError(ValueError):
 
 class Entry(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-    newer: ClassVar[tuple[str, ...]] = ()  # fields that came later: unset, they are not spelled
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, spell: Any) -> dict[str, Any]:
-        known = type(self).model_fields
-        return {
-            key: value
-            for key, value in spell(self).items()
-            if key not in self.newer or value != known[key].default
-        }
 
 
 class SegmentEntry(Entry):
     """A folder of rows. `dead` names the file of rows that no longer count."""
 
-    name: str
+    name: FileName
     rows: int
     num_dead: int = 0
-    dead: str | None = None
-    files: dict[str, str]  # name -> SHA-256
+    dead: FileName | None = None
+    files: dict[FileName, str]  # name -> SHA-256
 
 
 class ModelEntry(Entry):
@@ -59,77 +50,58 @@ class ModelEntry(Entry):
     run: str
     fingerprint: str
     size: int
-    normalise: bool
+    normalize: bool
 
 
 class ApproximateEntry(Entry):
-    """A faiss index over the rows up to a serial number, and how it was judged."""
+    """A faiss index over the rows up to a serial number, and how it was evaluated."""
 
-    name: str  # of its folder
+    name: FileName  # of its folder
     kind: Literal["hnsw", "ivf_pq", "binary"]
     why: str
     last_serial: int
     effort: int  # efSearch, nprobe, or how many candidates
     recall: float  # share of the 10 nearest by exact search that it finds
     num_queries: int
-    files: dict[str, str]
+    files: dict[FileName, str]
 
 
-class OutsideEntry(Entry):
+class ExternalEntry(Entry):
     """A store outside the folder, which holds the live rows up to a serial number. Approximate, it
     has an effort (`ef` or `nprobes`), and how many of the ten nearest of exact search it found."""
 
-    newer: ClassVar[tuple[str, ...]] = ("effort", "recall", "num_queries")
+    kind: Literal["milvus", "lance"]
     uri: str
+    table: str  # a collection, as Milvus says
+    words: list[str] = []  # that the table may be marked with (`backends/owner_marks.py`)
     last_serial: int = 0
     effort: int = 0  # none: exact
     recall: float = 0.0
     num_queries: int = 0
 
 
-class MilvusEntry(OutsideEntry):
-    """A collection of Milvus. labels: whether it holds them too."""
-
-    newer: ClassVar[tuple[str, ...]] = (*OutsideEntry.newer, "labels")
-    collection: str
-    labels: bool = False
-
-
-class LanceEntry(OutsideEntry):
-    """A table of LanceDB."""
-
-    table: str
-
-
 class VanishedEntry(Entry):
-    """A file of the ids of pictures whose files went away, for when they come back."""
+    """A file of the ids of images whose files went away, for when they come back."""
 
-    name: str
+    name: FileName
     sha256: str
 
 
 class Manifest(Entry):
     """Everything an index consists of."""
 
-    newer = ("identity", "vanished", "lance", "precision", "first_stage")
     format: Literal[1] = 1
-    identity: str = ""  # random: an index deleted and built anew is another. None in version 0.1
+    identity: str  # random: an index deleted and built anew is another
     generation: int = 0
     next_id: int = 1
     next_serial: int = 1
     model: ModelEntry
     segments: list[SegmentEntry] = []
     approximate: ApproximateEntry | None = None
-    milvus: MilvusEntry | None = None
-    lance: LanceEntry | None = None
+    external: ExternalEntry | None = None
     vanished: VanishedEntry | None = None
     precision: Precision = "float32"  # of the vectors that are kept
     first_stage: Literal["binary"] | None = None  # of a large index, where one was asked for
-
-    @property
-    def outside(self) -> MilvusEntry | LanceEntry | None:
-        """The store outside the folder, if there is one."""
-        return self.milvus or self.lance
 
 
 def write(folder: Path, manifest: Manifest) -> None:
@@ -138,14 +110,15 @@ def write(folder: Path, manifest: Manifest) -> None:
 
 
 def read(folder: Path, name: str = NAME) -> Manifest:
-    """Raises ValueError when the file is not what was once written."""
+    """Raises ValueError when the file is not what was once written, or the folder holds links."""
+    refuse_links(folder)
     path = folder / name
     if (folder / "config.toml").exists():  # a run's manifest has the same name
         raise ValueError(
-            f"{folder} is a run, no index: `unseen index build {shlex.quote(str(folder))} PICTURES "
+            f"{folder} is a run, no index: `unseen index build {shlex.quote(str(folder))} IMAGES "
             "--out my.index`"
         )
-    if not path.exists() and not (folder / COPY).exists():
+    if not any((folder / each).exists() for each in (NAME, COPY)):
         build = f": `unseen index build RUN IMAGES --out {shlex.quote(str(folder))}`"
         raise ValueError(f"{folder} is no index{near_path(folder) or build}")
     content = path.read_bytes() if path.exists() else b""

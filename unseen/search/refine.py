@@ -5,7 +5,7 @@
                    (moved by `shrinkage` to their mean), then unit length; labels are not used
     expansion      F. Radenovic et al., TPAMI 2019: a query becomes the sum of itself and its `top`
                    neighbours, each times its similarity (at least 0) to the power of `power`
-    augmentation   the same for every picture of the collection
+    augmentation   the same for every image of the collection
     k-reciprocal   Z. Zhong et al., CVPR 2017, https://arxiv.org/abs/1701.08398: neighbours count
                    that have each other among their `k1` nearest; sets of them, weighted by
                    exp(-distance) and averaged over the `k2` nearest, are compared by Jaccard's
@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from unseen.neighbours.nearest import nearest
-from unseen.neighbours.space import make_space, precise, to_sphere
+from unseen.neighbors.nearest import nearest
+from unseen.neighbors.space import make_space, precise, to_sphere
 
 BLOCK = 64  # queries whose candidates are compared at a time
 
@@ -64,11 +64,11 @@ def expanded(vectors: Tensor, near: Tensor, sim: Tensor, power: float = 3.0) -> 
 
 def augmented(vectors: Tensor, top: int = 3, power: float = 3.0) -> Tensor:
     """Every unit vector [n, D] drawn to its nearest others."""
-    sim, found = neighbours(vectors, top)
-    return expanded(vectors, vectors[found], sim, power)
+    sim, result = neighbors(vectors, top)
+    return expanded(vectors, vectors[result], sim, power)
 
 
-def neighbours(vectors: Tensor, top: int) -> tuple[Tensor, Tensor]:
+def neighbors(vectors: Tensor, top: int) -> tuple[Tensor, Tensor]:
     """Similarities and positions, two [n, top], of the nearest others of unit vectors [n, D]."""
     if not 1 <= top < len(vectors):
         raise ValueError(f"top must lie in [1, {len(vectors) - 1}], got {top}")
@@ -84,23 +84,23 @@ def reranked(
         raise ValueError(f"1 <= k2 <= k1 < {len(vectors)} must hold, got k1 {k1}, k2 {k2}")
     if not 0 <= original <= 1:
         raise ValueError(f"original must lie in [0, 1], got {original}")
-    _, found = neighbours(vectors, k1)
-    nearby = np.concatenate([np.arange(len(vectors))[:, None], found.numpy()], axis=1)
+    _, result = neighbors(vectors, k1)
+    nearby = np.concatenate([np.arange(len(vectors))[:, None], result.numpy()], axis=1)
     features = _features(vectors, nearby, k1, k2)
-    asked = candidates.numpy()
-    order = np.empty_like(asked)
-    for start in range(0, len(asked), BLOCK):
+    request = candidates.numpy()
+    order = np.empty_like(request)
+    for start in range(0, len(request), BLOCK):
         rows = slice(start, start + BLOCK)
         sim = torch.einsum("qd,qkd->qk", vectors[rows], vectors[candidates[rows]])
-        jaccard = _jaccard(features, np.arange(len(asked))[rows], asked[rows])
+        jaccard = _jaccard(features, np.arange(len(request))[rows], request[rows])
         distance = (1 - original) * jaccard + original * (1 - sim.double().numpy())
         best = np.argsort(distance, axis=1, kind="stable")
-        order[rows] = np.take_along_axis(asked[rows], best, axis=1)
+        order[rows] = np.take_along_axis(request[rows], best, axis=1)
     return torch.from_numpy(order)
 
 
 def _features(vectors: Tensor, nearby: NDArray[np.int64], k1: int, k2: int) -> sparse.csr_matrix:
-    """Weights of each picture's reciprocal neighbours [n, n], rows that sum to 1."""
+    """Weights of each image's reciprocal neighbours [n, n], rows that sum to 1."""
     mutual, half = _reciprocal(nearby, k1), _reciprocal(nearby, round(k1 / 2))
     shared = (mutual @ half.T).multiply(mutual).tocoo()  # of R(p) and R(q, k1/2), for q in R(p)
     sizes = np.asarray(half.sum(axis=1)).ravel()

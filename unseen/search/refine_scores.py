@@ -20,9 +20,9 @@ def reranked_scores(
     made = {name: parse_metric(name) for name in metrics}
     most = int(labels.bincount().max())
     depths = [m.depth(most) for m in made.values() if isinstance(m, Retrieval)]
-    found = retrieve(vectors, labels, min(len(labels) - 1, max(depths) + SPARE))
-    order = reranked(vectors, found.indices, k1, k2)
-    lists = replace(found, indices=order, matches=labels[order] == labels[:, None], tied=None)
+    result = retrieve(vectors, labels, min(len(labels) - 1, max(depths) + SPARE))
+    order = reranked(vectors, result.indices, k1, k2)
+    lists = replace(result, indices=order, matches=labels[order] == labels[:, None], tied=None)
     return {
         name: float(metric(lists).nanmean())
         for name, metric in made.items()

@@ -4,10 +4,10 @@
     codes.npy       int8 [n, D], the vectors rounded, and
     roundings.npy   float32 [n, 2]: each one's scale, and what rounding took at most (its length)
     rows.npy        int64 [n, 4]: serial number, id, where its line and its thumbnail begin
-    pictures.jsonl  one line per picture: path, label, state of the file
-    thumbnails.bin  WebP pictures one after the other
+    images.jsonl  one line per image: path, label, state of the file
+    thumbnails.bin  WebP images one after the other
 
-An id belongs to a picture for ever; a serial number to one row: a picture that changed gets a new
+An id belongs to an image for ever; a serial number to one row: an image that changed gets a new
 row under its old id. Serial numbers rise from row to row and from segment to segment.
 
 Vectors are mapped into memory, the rest is read; each file is compared with its checksum when it is
@@ -23,16 +23,19 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic_core import from_json
 
-from unseen.data.pictures.boxes import mark
-from unseen.files import CHUNK, flush_folder, new_folder, sha256, write_bytes
-from unseen.neighbours.codes import Codes
+from unseen.core import read_limits
+from unseen.core.files import CHUNK, flush_folder, new_folder, sha256, write_bytes
+from unseen.data.images.boxes import mark
+from unseen.neighbors.int8_codes import Codes
 from unseen.search.manifest import DamagedError, ModelEntry, Precision, SegmentEntry
 
 FOLDER = "segments"
@@ -40,6 +43,8 @@ FLOATS, ROUNDED = ("vectors.npy",), ("codes.npy", "roundings.npy")
 SERIAL, ID, LINE, THUMBNAIL = range(4)
 LONGEST = 1.001  # a unit vector, rounded
 DIFFERS = "its checksum does not match"
+# what numpy raises for bytes that are no array; other errors are not of the file
+NO_ARRAY = (ValueError, TypeError, SyntaxError, EOFError, OverflowError, TokenError, BadZipFile)
 NO_PLACE = "its vector is not finite, or far too long"
 
 Rows = NDArray[np.int64]
@@ -48,43 +53,45 @@ _WHOLE: set[tuple[str, int, int, int]] = set()  # states of files that were comp
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What an index knows of a picture beside its vector."""
+class Metadata:
+    """What an index knows of an image beside its vector."""
 
     path: str
     label: str | None
-    num_bytes: int  # of the file, and when it was changed: tells whether it is still the same
+    num_bytes: int  # of the file, with `modified` and `mark` its state (`addresses.State`)
     modified: int  # nanoseconds
     box: tuple[int, int, int, int] | None = None  # left, top, right, bottom; None: all of it
-    mapped: bool = False  # its vector is an older model's, mapped into the space of this one
+    compatible: bool = False  # its vector comes from an older model, by a map (`upgrade.py`)
+    mark: int = 0
+    digest: str = ""  # SHA-256 of what was embedded; none where it changed meanwhile
 
     @property
     def name(self) -> str:
-        """The picture, or the part of it: what an index holds once."""
+        """The image, or the part of it: what an index holds once."""
         return self.path + mark(self.box)
 
     @classmethod
-    def parsed(cls, line: bytes) -> "Facts":
-        facts = from_json(line)  # several times as fast as json's
-        if "box" in facts:
-            facts["box"] = tuple(facts["box"]) if facts["box"] else None
-        return cls(**facts)
+    def parsed(cls, line: bytes) -> "Metadata":
+        metadata = from_json(line)  # several times as fast as json's
+        if "box" in metadata:
+            metadata["box"] = tuple(metadata["box"]) if metadata["box"] else None
+        return cls(**metadata)
 
     def line(self) -> bytes:
-        """Without box and map as version 0.1 wrote it."""
-        facts = asdict(self)
-        for name in ("box", "mapped"):
-            if not facts[name]:
-                del facts[name]
-        return json.dumps(facts, ensure_ascii=False).encode() + b"\n"
+        """What is not known of an image is not written."""
+        metadata = asdict(self)
+        for name in ("box", "compatible", "mark", "digest"):
+            if not metadata[name]:
+                del metadata[name]
+        return json.dumps(metadata, ensure_ascii=False).encode() + b"\n"
 
 
 @dataclass(frozen=True)
-class NewPicture:
-    """A picture on its way into the index. `id` None: it gets a new one. rest: the length of what
+class NewImage:
+    """An image on its way into the index. `id` None: it gets a new one. rest: the length of what
     an earlier rounding took from its vector."""
 
-    facts: Facts
+    metadata: Metadata
     vector: NDArray[np.float32]  # [D]
     thumbnail: bytes
     id: int | None = None
@@ -102,8 +109,8 @@ class RoundedVectors:
 
     def __getitem__(self, rows: Any) -> NDArray[np.float32]:
         whole, scale = self.codes.whole.numpy()[rows], self.codes.scale.numpy()[rows]
-        found: NDArray[np.float32] = whole * np.expand_dims(scale, -1)
-        return found
+        result: NDArray[np.float32] = whole * np.expand_dims(scale, -1)
+        return result
 
 
 class Segment:
@@ -113,8 +120,8 @@ class Segment:
         self.folder, self.entry = index / FOLDER / entry.name, entry
         names = ROUNDED if ROUNDED[0] in entry.files else FLOATS
         *self._vectors, self._lines, self._thumbnails = (
-            Held(self.folder / name, entry.files[name])
-            for name in (*names, "pictures.jsonl", "thumbnails.bin")
+            CheckedFile(self.folder / name, entry.files[name])
+            for name in (*names, "images.jsonl", "thumbnails.bin")
         )
         # copy on write: torch refuses to look at what it may not write to
         self.stored = {name: self._array(name, 2, mmap_mode="c") for name in names}
@@ -137,8 +144,8 @@ class Segment:
         for file in self._vectors:
             file.require_whole()
 
-    def facts(self, row: int) -> Facts:
-        return self._facts(self.line(row))
+    def metadata(self, row: int) -> Metadata:
+        return self._metadata(self.line(row))
 
     def line(self, row: int) -> bytes:
         return self._slice(self._lines, row, LINE)
@@ -146,20 +153,20 @@ class Segment:
     def thumbnail(self, row: int) -> bytes:
         return self._slice(self._thumbnails, row, THUMBNAIL)
 
-    def every_facts(self) -> list[Facts]:
+    def every_metadata(self) -> list[Metadata]:
         """Of all rows, dead ones too."""
         lines = self._lines.read(0, self._lines.size).splitlines()
         if len(lines) != self.entry.rows:
             raise DamagedError(self._lines.path)
-        return [self._facts(line) for line in lines]
+        return [self._metadata(line) for line in lines]
 
-    def _facts(self, line: bytes) -> Facts:
+    def _metadata(self, line: bytes) -> Metadata:
         try:
-            return Facts.parsed(line)
+            return Metadata.parsed(line)
         except (ValueError, TypeError) as error:
             raise DamagedError(self._lines.path) from error
 
-    def _slice(self, file: "Held", row: int, column: int) -> bytes:
+    def _slice(self, file: "CheckedFile", row: int, column: int) -> bytes:
         starts = self.rows[row : row + 2, column]
         end = int(starts[1]) if len(starts) > 1 else file.size
         return file.read(int(starts[0]), end)
@@ -169,17 +176,18 @@ class Segment:
         try:
             if not how and sha256(path) != self.entry.files[name]:
                 raise DamagedError(path, DIFFERS)
-            array = np.load(path, **how)
-        except (FileNotFoundError, DamagedError):
-            raise
-        except Exception as error:  # of bytes that are no array, nearly anything
-            raise DamagedError(path) from error
+            array = read_limits.load(path, **how)
+        except NO_ARRAY as error:
+            if isinstance(error, DamagedError):
+                raise
+            why = f"it holds no array ({type(error).__name__}: {error})"
+            raise DamagedError(path, why) from error
         if array.ndim != ndim or (ndim == 2 and len(array) != self.entry.rows):
             raise DamagedError(path)
         return array
 
 
-class Held:
+class CheckedFile:
     """An open file that is read in pieces, each of them whole. digest: what its SHA-256 must be."""
 
     def __init__(self, path: Path, digest: str) -> None:
@@ -195,10 +203,10 @@ class Held:
         return content
 
     def require_whole(self) -> None:
-        found = os.fstat(self._file)
-        if found.st_size < self.size:
+        result = os.fstat(self._file)
+        if result.st_size < self.size:
             raise DamagedError(self.path, "it is shorter than it was")
-        state = (self.digest, found.st_dev, found.st_ino, found.st_mtime_ns)
+        state = (self.digest, result.st_dev, result.st_ino, result.st_mtime_ns)
         if state not in _WHOLE:
             if self._sha256() != self.digest:
                 raise DamagedError(self.path, DIFFERS)
@@ -206,49 +214,49 @@ class Held:
 
     def _sha256(self) -> str:
         """Of what is open: the name may be gone already."""
-        found = hashlib.sha256()
+        result = hashlib.sha256()
         for start in range(0, self.size, CHUNK):
-            found.update(os.pread(self._file, CHUNK, start))
-        return found.hexdigest()
+            result.update(os.pread(self._file, CHUNK, start))
+        return result.hexdigest()
 
 
 def are_places(vectors: NDArray[Any], model: ModelEntry) -> NDArray[np.bool_]:  # [n, D] -> [n]
     """Whether vectors can be searched for. One that is not finite, or lies far outside the sphere
     of the others, would be found first by every search."""
     squares = np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64)
-    longest = LONGEST if model.normalise else np.sqrt(np.finfo(np.float32).max) / 4
-    found: NDArray[np.bool_] = squares <= longest**2  # of NaN neither
-    return found
+    longest = LONGEST if model.normalize else np.sqrt(np.finfo(np.float32).max) / 4
+    result: NDArray[np.bool_] = squares <= longest**2  # of NaN neither
+    return result
 
 
 def write(
     index: Path,
     name: str,
-    pictures: Sequence[NewPicture],
+    images: Sequence[NewImage],
     ids: Sequence[int],
     first_serial: int,
     precision: Precision = "float32",
 ) -> SegmentEntry:
     """A new segment, whole on the disk before anybody hears of it."""
-    lines = [p.facts.line() for p in pictures]
+    lines = [p.metadata.line() for p in images]
     rows = np.stack(
         [
-            np.arange(first_serial, first_serial + len(pictures)),
+            np.arange(first_serial, first_serial + len(images)),
             np.asarray(ids, dtype=np.int64),
             _starts(lines),
-            _starts([p.thumbnail for p in pictures]),
+            _starts([p.thumbnail for p in images]),
         ],
         axis=1,
     )
-    vectors = np.stack([p.vector for p in pictures]).astype(np.float32)
+    vectors = np.stack([p.vector for p in images]).astype(np.float32)
     stored = {FLOATS[0]: vectors}
     if precision == "int8":
         codes = Codes.of(torch.from_numpy(vectors))
-        before = torch.tensor([p.rest for p in pictures])
+        before = torch.tensor([p.rest for p in images])
         rest = torch.nextafter(codes.rest + before, torch.tensor(torch.inf))
         roundings = torch.stack([codes.scale, rest], dim=1)
         stored = {ROUNDED[0]: codes.whole.numpy(), ROUNDED[1]: roundings.numpy()}
-    return _write(index, name, stored, rows, b"".join(lines), [p.thumbnail for p in pictures])
+    return _write(index, name, stored, rows, b"".join(lines), [p.thumbnail for p in images])
 
 
 def merge(index: Path, name: str, segments: Sequence[Segment]) -> SegmentEntry:
@@ -271,7 +279,7 @@ def bury(index: Path, entry: SegmentEntry, dead: Rows, generation: int) -> Segme
     """The segment with these rows, and those already dead, no longer counting."""
     folder = index / FOLDER / entry.name
     name = f"dead-{generation:08d}.npy"
-    names = (name, copy_of(name))  # or damage to it would bring removed pictures back
+    names = (name, copy_of(name))  # or damage to it would bring removed images back
     new = {each: write_bytes(folder / each, _npy(np.sort(dead))) for each in names}
     flush_folder(folder)
     old = () if entry.dead is None else (entry.dead, copy_of(entry.dead))
@@ -305,7 +313,7 @@ def _write(
     contents = {
         **{file: _npy(array) for file, array in stored.items()},
         "rows.npy": _npy(rows),
-        "pictures.jsonl": lines,
+        "images.jsonl": lines,
         "thumbnails.bin": b"".join(thumbnails),
     }
     with new_folder(index / FOLDER / name) as aside:
@@ -313,8 +321,8 @@ def _write(
     return SegmentEntry(name=name, rows=len(rows), files=files)
 
 
-def _starts(parts: Sequence[bytes]) -> Rows:
-    ends = np.cumsum([len(part) for part in parts], dtype=np.int64)
+def _starts(contents: Sequence[bytes]) -> Rows:
+    ends = np.cumsum([len(content) for content in contents], dtype=np.int64)
     starts: Rows = np.concatenate([[0], ends[:-1]]).astype(np.int64)
     return starts
 

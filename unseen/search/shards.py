@@ -1,11 +1,11 @@
-"""Vectors of many pictures as Parquet files, one a shard, made by one process or many:
+"""Vectors of many images as Parquet files, one a shard, made by one process or many:
 
-    vectors/job.json              model, number of pictures, size of shards and batches
-    vectors/listing.parquet       path, label and box of every picture, a row group a shard
-    vectors/shard-00017.parquet   id, path, label, num_bytes, modified, box, vector
+    vectors/job.json              model, number of images, size of shards and batches
+    vectors/listing.parquet       path, label and box of every image, a row group a shard
+    vectors/shard-00017.parquet   id, path, label, num_bytes, modified, mark, digest, box, vector
     vectors/unreadable.parquet    id, path, reason
 
-`id` is the place of a picture in the listing. A shard is written whole, and from the same pictures
+`id` is the place of an image in the listing. A shard is written whole, and from the same images
 in the same batches whoever makes it: a job that was killed goes on with the shards that are not
 there, and its files are the same. The folder may be an address (`s3://bucket/vectors`).
 """
@@ -23,22 +23,23 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from unseen import addresses
-from unseen.addresses import Place
-from unseen.contracts import Progress
-from unseen.data.containers import places
-from unseen.data.pictures.table_file import arrow, parquet_of
-from unseen.experiment.engines import Engine
-from unseen.experiment.trained import Trained
+from unseen.core import uris
+from unseen.core.contracts import Progress
+from unseen.core.files import refuse_links
+from unseen.core.uris import Place
+from unseen.data.containers import locations
+from unseen.data.images.table_file import arrow, parquet_of
+from unseen.runs.job_engines import Engine
+from unseen.runs.trained_run import Trained
 from unseen.search.embedding import Unreadable, Wanted, embedded, model_entry
 from unseen.search.exchange.arrow import from_batch, schema_of, to_batch
 from unseen.search.exchange.rows import Header, Rows
+from unseen.search.image_sources import Source
 from unseen.search.manifest import Entry, ModelEntry
-from unseen.search.segment import NewPicture
-from unseen.search.sources import Source
+from unseen.search.segment import NewImage
 
 JOB, LISTING, UNREADABLE = "job.json", "listing.parquet", "unreadable.parquet"
-SHARD = 4096  # pictures in a file
+SHARD = 4096  # images in a file
 BATCHES = (16, 32, 64, 128, 256)  # that are tried; of equal ones the smallest
 _ENOUGH = 0.95  # of the best rate
 _SLOW = 2.0  # seconds that a batch may take
@@ -49,7 +50,7 @@ class Job(Entry):
     """What is embedded how."""
 
     model: ModelEntry
-    listing: str  # a hash of every picture's place, label and box
+    listing: str  # a hash of every image's place, label and box
     count: int
     shard: int
     batch: int
@@ -74,7 +75,7 @@ def begin(
     if (known := job_in(out)) is not None:
         same = known.model.fingerprint == model.fingerprint and known.thumbnails == thumbnails
         if not same or known.listing != listing:
-            raise ValueError(f"{out} holds vectors of another model or of other pictures")
+            raise ValueError(f"{out} holds vectors of another model or of other images")
         return known
     job = Job(
         model=model_entry(model),
@@ -84,17 +85,19 @@ def begin(
         batch=batch or fastest_batch(model, sources),
         thumbnails=thumbnails,
     )
-    _write_listing(addresses.inside(out, LISTING), sources, shard)
-    addresses.write(addresses.inside(out, JOB), job.model_dump_json(indent=1).encode())
+    _write_listing(uris.inside(out, LISTING), sources, shard)
+    uris.write(uris.inside(out, JOB), job.model_dump_json(indent=1).encode())
     return job
 
 
 def job_in(out: Place) -> Job | None:
-    place = addresses.inside(out, JOB)
-    if not addresses.exists(place):
+    if isinstance(out, Path):
+        refuse_links(out)
+    place = uris.inside(out, JOB)
+    if not uris.exists(place):
         return None
     try:
-        return Job.model_validate_json(addresses.read(place))
+        return Job.model_validate_json(uris.read(place))
     except ValidationError as error:
         raise ValueError(f"{place} was not written by this version of unseen") from error
 
@@ -102,8 +105,8 @@ def job_in(out: Place) -> Job | None:
 def complete(
     job: Job, out: Place, engine: Engine, size: int | None, progress: Progress | None = None
 ) -> list[tuple[int, str, str]]:
-    """Makes the shards that are not there; returns the pictures without a vector: id, path, why."""
-    there = [shard for shard in job.shards if addresses.exists(_file(out, shard))]
+    """Makes the shards that are not there; returns the images without a vector: id, path, why."""
+    there = [shard for shard in job.shards if uris.exists(_file(out, shard))]
     todo = [shard for shard in job.shards if shard not in set(there)]
     done = sum(min(job.shard, job.count - shard * job.shard) for shard in there)
     for more in engine.run(partial(Worker, out, size), todo):
@@ -113,7 +116,7 @@ def complete(
     lost = [row for shard in job.shards for row in _lost(_file(out, shard))]
     columns = zip(*lost, strict=True) if lost else ([], [], [])
     names = zip(("id", "path", "reason"), columns, strict=True)
-    addresses.write(addresses.inside(out, UNREADABLE), _parquet_of({n: list(c) for n, c in names}))
+    uris.write(uris.inside(out, UNREADABLE), _parquet_of({n: list(c) for n, c in names}))
     return lost
 
 
@@ -129,28 +132,28 @@ class Worker:
             raise ValueError(f"{job.model.run} has changed since {out} was begun")
 
     def __call__(self, shard: int) -> int:
-        """The number of pictures of the shard, which is then on the disk."""
+        """The number of images of the shard, which is then on the disk."""
         lost: list[Unreadable] = []
         first = shard * self.job.shard
         wanted: list[Wanted] = [
             (source, first + row)
-            for row, source in enumerate(_listed(addresses.inside(self.out, LISTING), shard))
+            for row, source in enumerate(_listed(uris.inside(self.out, LISTING), shard))
         ]
         batches = embedded(self.model, wanted, lost.append, self.job.batch, self.job.thumbnails)
-        pictures = [picture for batch in batches for picture in batch]
-        told = [(item.wanted[1], str(item.wanted[0].path), item.reason) for item in lost]
-        addresses.write(_file(self.out, shard), self._content(pictures, sorted(told)))
+        images = [image for batch in batches for image in batch]
+        message = [(item.wanted[1], str(item.wanted[0].path), item.reason) for item in lost]
+        uris.write(_file(self.out, shard), self._content(images, sorted(message)))
         return len(wanted)
 
-    def _content(self, pictures: list[NewPicture], lost: list[Any]) -> bytes:
+    def _content(self, images: list[NewImage], lost: list[Any]) -> bytes:
         size = self.job.model.size
-        header = Header(model=self.job.model, count=len(pictures), next_id=self.job.count)
-        vectors = np.array([picture.vector for picture in pictures], np.float32).reshape(-1, size)
-        ids = np.array([picture.id for picture in pictures], dtype=np.int64)
-        facts, small = [p.facts for p in pictures], [p.thumbnail for p in pictures]
+        header = Header(model=self.job.model, count=len(images), next_id=self.job.count)
+        vectors = np.array([image.vector for image in images], np.float32).reshape(-1, size)
+        ids = np.array([image.id for image in images], dtype=np.int64)
+        metadata, small = [p.metadata for p in images], [p.thumbnail for p in images]
         schema = schema_of(header)
         schema = schema.with_metadata({_LOST: json.dumps(lost).encode(), **schema.metadata})
-        batch = to_batch(Rows(ids, vectors, facts, small), schema)
+        batch = to_batch(Rows(ids, vectors, metadata, small), schema)
         if not self.job.thumbnails:
             batch = batch.drop_columns(["thumbnail"])
         file = io.BytesIO()
@@ -169,9 +172,9 @@ def embedded_by(
     engine: Engine,
     size: int | None,
     progress: Progress | None = None,
-) -> Iterator[list[NewPicture]]:
+) -> Iterator[list[NewImage]]:
     """As `embedding.embedded`, by an engine: shards lie aside until the block after the last one,
-    and what a stopped one has made of these pictures is taken up."""
+    and what a stopped one has made of these images is taken up."""
     known = job_in(aside) if wanted else None
     names = {source.name: row for row, (source, _) in enumerate(wanted)}
     if known is None or not names.keys() <= {source.name for source in _every(known, aside)}:
@@ -182,18 +185,18 @@ def embedded_by(
         if (why := reasons.get(str(one[0].path))) is not None:
             lost(Unreadable(one, why))
     for rows in _rows(known, aside):
-        columns = zip(rows.facts, rows.vectors, rows.thumbnails, strict=True)
+        columns = zip(rows.metadata, rows.vectors, rows.thumbnails, strict=True)
         yield [
-            NewPicture(facts, vector, small, wanted[names[facts.name]][1])
-            for facts, vector, small in columns
-            if facts.name in names
+            NewImage(metadata, vector, small, wanted[names[metadata.name]][1])
+            for metadata, vector, small in columns
+            if metadata.name in names
         ]
     shutil.rmtree(aside)
 
 
 def _every(job: Job, out: Place) -> Iterator[Source]:
     for shard in job.shards:
-        yield from _listed(addresses.inside(out, LISTING), shard)
+        yield from _listed(uris.inside(out, LISTING), shard)
 
 
 def _rows(job: Job, out: Place) -> Iterator[Rows]:
@@ -205,11 +208,11 @@ def _rows(job: Job, out: Place) -> Iterator[Rows]:
 
 
 def fastest_batch(model: Trained, sources: Sequence[Source]) -> int:
-    """How many pictures at once go fastest through the network here, on the first ones."""
+    """How many images at once go fastest through the network here, on the first ones."""
     some: list[Any] = []
     for source in sources[: 2 * BATCHES[-1]]:
         try:
-            some.append(model.prepared(source.picture))
+            some.append(model.prepared(source.image))
         except (ValueError, OSError):
             continue
         if len(some) == BATCHES[-1]:
@@ -231,7 +234,7 @@ def fastest_batch(model: Trained, sources: Sequence[Source]) -> int:
 
 
 def _file(out: Place, shard: int) -> Place:
-    return addresses.inside(out, f"shard-{shard:05d}.parquet")
+    return uris.inside(out, f"shard-{shard:05d}.parquet")
 
 
 def _digest(sources: Sequence[Source]) -> str:
@@ -247,23 +250,23 @@ def _write_listing(place: Place, sources: Sequence[Source], shard: int) -> None:
         "label": [source.label for source in sources],
         "box": [None if source.box is None else list(source.box) for source in sources],
     }
-    addresses.write(place, _parquet_of(columns, shard))
+    uris.write(place, _parquet_of(columns, shard))
 
 
 def _listed(place: Place, shard: int) -> Iterator[Source]:
     with parquet_of(place) as file:
         rows = file.read_row_group(shard).to_pylist()
     for row in rows:
-        path = addresses.as_place(row["path"])
-        if places.is_elsewhere(row["path"]):
+        path = uris.as_place(row["path"])
+        if locations.is_elsewhere(row["path"]):
             path = row["path"]
         yield Source(path, row["label"], tuple(row["box"]) if row["box"] else None)
 
 
 def _lost(place: Place) -> list[tuple[int, str, str]]:
     with parquet_of(place) as file:
-        told = json.loads((file.schema_arrow.metadata or {}).get(_LOST, b"[]"))
-    return [(int(id), str(path), str(why)) for id, path, why in told]
+        message = json.loads((file.schema_arrow.metadata or {}).get(_LOST, b"[]"))
+    return [(int(id), str(path), str(why)) for id, path, why in message]
 
 
 def _parquet_of(columns: dict[str, list[Any]], row_group: int | None = None) -> bytes:

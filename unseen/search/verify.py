@@ -1,17 +1,19 @@
-"""Is every byte of an index as it was written? Reads all of it."""
+"""Is every byte of an index as it was written, and every image what was embedded?"""
 
 from pathlib import Path
 
 import numpy as np
 
-from unseen.contracts import Progress
+from unseen.core.contracts import Progress
+from unseen.core.uris import is_uri
 from unseen.search import manifest as manifests
 from unseen.search import segment as segments
+from unseen.search.backends import approximate
+from unseen.search.backends.by_name import external_backend
+from unseen.search.backends.external import UnavailableError
+from unseen.search.file_states import unchanged
 from unseen.search.index import Index
 from unseen.search.manifest import DamagedError, Manifest
-from unseen.search.stores import approximate
-from unseen.search.stores.named import outside
-from unseen.search.stores.outside import UnavailableError
 from unseen.search.writer import ASIDE, LOCK
 
 
@@ -19,12 +21,11 @@ def verify(path: Path, progress: Progress | None = None) -> list[str]:
     """What is wrong, one sentence each; nothing when all is well."""
     try:
         manifest = manifests.read(path)
-        if (path / manifests.COPY).exists():  # version 0.1 made none
-            manifests.read(path, manifests.COPY)
+        manifests.read(path, manifests.COPY)
     except ValueError as error:
         return [str(error)]
     problems = []
-    folders = parts(path, manifest)
+    folders = checksums(path, manifest)
     for done, (folder, files) in enumerate(folders.items(), start=1):
         for name, digest in files.items():
             try:
@@ -39,23 +40,38 @@ def verify(path: Path, progress: Progress | None = None) -> list[str]:
         return [str(error)]
 
 
-def parts(path: Path, manifest: Manifest) -> dict[Path, dict[str, str]]:
+def changed_images(
+    index: Index, thorough: bool = False, progress: Progress | None = None
+) -> list[str]:
+    """Paths of images that are no longer what was embedded; those that are gone do not count.
+    thorough: by the content of every one, and also of those at addresses."""
+    result, every = [], list(index.every())
+    for done, (_, metadata) in enumerate(every, start=1):
+        request = thorough or not is_uri(metadata.path)
+        if request and unchanged(metadata, thorough) is None:
+            result.append(metadata.path)
+        if progress is not None:
+            progress(done, len(every))
+    return list(dict.fromkeys(result))
+
+
+def checksums(path: Path, manifest: Manifest) -> dict[Path, dict[str, str]]:
     """The folders of an index, the files in them and their checksums."""
-    found = {path / segments.FOLDER / entry.name: entry.files for entry in manifest.segments}
+    result = {path / segments.FOLDER / entry.name: entry.files for entry in manifest.segments}
     if manifest.approximate is not None:
-        found[path / approximate.FOLDER / manifest.approximate.name] = manifest.approximate.files
+        result[path / approximate.FOLDER / manifest.approximate.name] = manifest.approximate.files
     if manifest.vanished is not None:
-        found[path] = {manifest.vanished.name: manifest.vanished.sha256}
-    return found
+        result[path] = {manifest.vanished.name: manifest.vanished.sha256}
+    return result
 
 
 def leftovers(path: Path) -> list[Path]:
     """Files that the manifest does not name: of a writer that was killed. The next one tidies."""
-    folders = parts(path, manifests.read(path))
+    folders = checksums(path, manifests.read(path))
     known = {folder / name for folder, files in folders.items() for name in files}
     known |= {path / manifests.NAME, path / manifests.COPY, path / LOCK}
-    found = {file for file in path.rglob("*") if not file.is_dir()} - known
-    return sorted(file for file in found if path / ASIDE not in file.parents)
+    result = {file for file in path.rglob("*") if not file.is_dir()} - known
+    return sorted(file for file in result if path / ASIDE not in file.parents)
 
 
 def _inconsistencies(index: Index) -> list[str]:
@@ -63,28 +79,29 @@ def _inconsistencies(index: Index) -> list[str]:
     problems = []
     ids = index.ids.tolist()
     if len(set(ids)) < len(ids):
-        problems.append("an id belongs to two pictures")
+        problems.append("an id belongs to two images")
     if (index.serials[1:] <= index.serials[:-1]).any():
         problems.append("serial numbers do not rise")
     if ids and max(ids) >= index.manifest.next_id:
         problems.append("an id is higher than the manifest allows")
     for segment in index.segments:
-        facts = segment.every_facts()
+        metadata = segment.every_metadata()
         wrong = segment.alive & ~segments.are_places(segment.vectors[:], index.manifest.model)
-        problems += [f"{facts[row].path}: {segments.NO_PLACE}" for row in np.flatnonzero(wrong)]
-    return problems + _outside(index)
+        problems += [f"{metadata[row].path}: {segments.NO_PLACE}" for row in np.flatnonzero(wrong)]
+    return problems + _external(index)
 
 
-def _outside(index: Index) -> list[str]:
+def _external(index: Index) -> list[str]:
     """Vectors that a store outside the folder holds otherwise than the folder does."""
-    entry = index.manifest.outside
+    entry = index.manifest.external
     if entry is None:
         return []
     rows = np.flatnonzero(index.alive & (index.serials <= entry.last_serial))
-    store = outside(entry, index.manifest.model)
+    backend = external_backend(entry, index.manifest.model)
     try:
-        held = store.vectors(index.serials[rows])
+        backend.require_own_state(index.path, index.manifest.identity)
+        stored = backend.vectors(index.serials[rows])
     except UnavailableError as error:
         return [f"{error}: its vectors were not compared"]
-    wrong = int((held != index.row_vectors(rows)).any(axis=1).sum())
-    return [f"{store.name} at {entry.uri} lacks {wrong} of {len(rows)} vectors"] if wrong else []
+    wrong = int((stored != index.row_vectors(rows)).any(axis=1).sum())
+    return [f"{backend.name} at {entry.uri} lacks {wrong} of {len(rows)} vectors"] if wrong else []

@@ -1,55 +1,63 @@
 """Changing an index: one writer at a time, each change whole or not at all.
 
     with Writer.open("birds.index") as writer:
-        writer.add(pictures)          # on the disk when it returns
+        writer.add(images)          # on the disk when it returns
         writer.remove([4, 7])
 
 A change writes new files first and then replaces the manifest; what no manifest names any more is
 tidied away. A crash in between leaves files that nobody reads; the next writer removes them.
-Segments are merged eight at a time, so their number grows with the logarithm of the pictures.
+Segments are merged eight at a time, so their number grows with the logarithm of the images.
 """
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 from uuid import uuid4
 
 import numpy as np
 
-from unseen.contracts import Progress
-from unseen.files import Lock, flush_folder, is_aside, write_bytes
+from unseen.core import read_limits
+from unseen.core.contracts import Progress
+from unseen.core.files import Lock, flush_folder, is_aside, refuse_links, write_bytes
 from unseen.search import manifest as manifests
 from unseen.search import segment as segments
+from unseen.search.backends import approximate
+from unseen.search.backends.by_name import external_backend, renewed
+from unseen.search.backends.external import (
+    ExternalBackend,
+    ForeignTableError,
+    UnavailableError,
+    log,
+)
 from unseen.search.index import Index
 from unseen.search.manifest import (
     ApproximateEntry,
+    ExternalEntry,
     Manifest,
     ModelEntry,
-    OutsideEntry,
     Precision,
     SegmentEntry,
     VanishedEntry,
 )
-from unseen.search.segment import ID, NewPicture, Segment
-from unseen.search.stores import approximate
-from unseen.search.stores.named import field_of, outside, renewed
-from unseen.search.stores.outside import Outside, UnavailableError, log
+from unseen.search.segment import ID, NewImage, Segment
 
 LOCK = "lock"
 ASIDE = "rebuild"  # the folder of what will take the place of rows
 VANISHED = "vanished-"
-APPROXIMATE_ABOVE = 200_000  # pictures; up to here every search compares with all of them
+# what may be tidied away where no manifest names it; anything else is somebody else's
+OLD_FILE = re.compile(rf"{VANISHED}\d{{8,}}\.json|dead-\d{{8,}}(\.copy)?\.npy")
+OLD_FOLDER = re.compile(r"\d{8,}(-\d+)?|\.\d{8,}(-\d+)?\.part")
+APPROXIMATE_ABOVE = 200_000  # images; up to here every search compares with all of them
 FIRST_TIER = 1024  # rows; segments up to this size count as equally small
 FANOUT = 8
 MOST_ROWS = 2**18  # of a merged segment: merging holds it in memory
 MOST_DEAD = 0.2  # share of dead rows above which a segment is written anew
-NOT_ROUNDED = (
-    "--precision int8 is for unit vectors, and this run's are not normalised: leave it out"
-)
+NOT_ROUNDED = "precision int8 is for unit vectors, and this run's are not normalised: leave it out"
 
 
 class Writer:
@@ -78,15 +86,16 @@ class Writer:
         precision: Precision = "float32",
     ) -> Iterator["Writer"]:
         """An empty index in a new or empty folder."""
-        if precision == "int8" and not model.normalise:
+        if precision == "int8" and not model.normalize:
             raise ValueError(NOT_ROUNDED)
+        refuse_links(path)
         path.mkdir(parents=True, exist_ok=True)
         with Lock(path / LOCK):
             names = {entry.name for entry in path.iterdir()} - {LOCK}
             if manifests.NAME not in names:  # the first one was stopped between the two
                 names -= {manifests.COPY}
             if not all(is_aside(name) for name in names):
-                raise ValueError(f"{path} is not empty and no index: choose another --out")
+                raise ValueError(f"{path} is not empty and no index: choose another folder")
             empty = Manifest(
                 identity=uuid4().hex,
                 model=model,
@@ -101,40 +110,40 @@ class Writer:
         """The index as it is now."""
         return Index(self.path, self.manifest)
 
-    def add(self, pictures: Sequence[NewPicture]) -> list[int]:
-        """Adds pictures; those that bring an id take the place of the one that had it. Returns
+    def add(self, images: Sequence[NewImage]) -> list[int]:
+        """Adds images; those that bring an id take the place of the one that had it. Returns
         their ids once everything is on the disk."""
-        if not pictures:
+        if not images:
             return []
-        require_places(pictures, self.manifest.model)
+        require_places(images, self.manifest.model)
         known, next_id = self.manifest, self.manifest.next_id
-        fresh = iter(range(next_id, next_id + len(pictures)))
-        ids = [next(fresh) if p.id is None else p.id for p in pictures]
+        fresh = iter(range(next_id, next_id + len(images)))
+        ids = [next(fresh) if p.id is None else p.id for p in images]
         entry = segments.write(
-            self.path, self._new_name(), pictures, ids, known.next_serial, known.precision
+            self.path, self._new_name(), images, ids, known.next_serial, known.precision
         )
-        replaced = {p.id for p in pictures if p.id is not None}
+        replaced = {p.id for p in images if p.id is not None}
         self._commit(
             segments=[*self._without(replaced), entry],
-            next_id=max(next(fresh, next_id + len(pictures)), *(id + 1 for id in ids)),
-            next_serial=known.next_serial + len(pictures),
+            next_id=max(next(fresh, next_id + len(images)), *(id + 1 for id in ids)),
+            next_serial=known.next_serial + len(images),
         )
         self._merge()
         return ids
 
     def remove(self, ids: Collection[int], vanished: bool = False) -> int:
-        """Takes pictures out; returns how many there were. vanished: their files went away, and
+        """Takes images out; returns how many there were. vanished: their files went away, and
         should these come back, they get their ids again."""
-        before, gone = self._num_alive(), set(ids)
-        known = {path: id for path, id in self.vanished().items() if id not in gone}
+        before, removed = self._num_alive(), set(ids)
+        known = {path: id for path, id in self.vanished().items() if id not in removed}
         if vanished:
-            known |= {facts.name: id for id, facts in self.index().every() if id in gone}
-        self._commit(segments=self._without(gone), vanished=self._remembered(known))
+            known |= {metadata.name: id for id, metadata in self.index().every() if id in removed}
+        self._commit(segments=self._without(removed), vanished=self._remembered(known))
         self._merge()
         return before - self._num_alive()
 
     def vanished(self) -> dict[str, int]:
-        """Ids of pictures whose files went away, by their paths."""
+        """Ids of images whose files went away, by their paths."""
         entry = self.manifest.vanished
         if entry is None:
             return {}
@@ -162,7 +171,7 @@ class Writer:
             flush_folder(target)
             entries.append(entry.model_copy(update={"name": name}))
         flush_folder(self.path / segments.FOLDER)
-        old = known.outside
+        old = known.external
         self._commit(
             segments=[*keep, *entries],
             model=taken.model,
@@ -171,11 +180,10 @@ class Writer:
             next_serial=max(known.next_serial, taken.next_serial),
             approximate=approximate,
             vanished=self._remembered(vanished),
-            **field_of(old if old is None or keep else renewed(old)),
+            external=old if old is None or keep else renewed(old),
         )
         if old is not None and not keep:
-            with suppress(UnavailableError):  # then it stays, and nothing reads it
-                self._outside(old).drop()
+            self._drop(old)
 
     def keep(
         self,
@@ -187,23 +195,23 @@ class Writer:
         remembered = self._remembered(vanished)
         self._commit(segments=list(entries), vanished=remembered, approximate=approximate)
 
-    def use_store(self, entry: OutsideEntry) -> None:
+    def use_backend(self, entry: ExternalEntry) -> None:
         """Searches go to Milvus or LanceDB from now on; one that cannot be reached is refused."""
-        self._outside(entry).connect()
-        self._commit(approximate=None, **field_of(entry))
+        self._external(entry).connect()
+        self._commit(approximate=None, external=entry)
 
     def use_first_stage(self, kind: Literal["binary"] | None) -> None:
         """What chooses the vectors that are compared once the index is large; None: the usual."""
         self._commit(first_stage=kind, approximate=None)
 
-    def refresh_store(
+    def refresh_backend(
         self, progress: Progress | None = None, approximate_above: int = APPROXIMATE_ABOVE
     ) -> None:
         """Brings the store outside, or the faiss index of a large collection, in line with the
         rows."""
         index, known = self.index(), self.manifest.approximate
-        if self.manifest.outside is not None:
-            self._bring(index, self._outside(self.manifest.outside), progress)
+        if self.manifest.external is not None:
+            self._bring(self.manifest.external, progress)
         elif len(index) <= approximate_above:
             if known is not None:
                 self._commit(approximate=None)
@@ -212,28 +220,51 @@ class Writer:
             made = approximate.make(index, self._new_name(), kind, progress)
             self._commit(approximate=made)
 
-    def _bring(self, index: Index, store: Outside, progress: Progress | None) -> None:
-        """What cannot be brought now stays in the folder alone, where it is searched exactly."""
+    def _drop(self, entry: ExternalEntry) -> None:
+        """What is not this index's, or cannot be reached, stays, and nothing reads it."""
+        backend = self._external(entry)
         try:
-            entry = store.bring(index, progress)
+            if not backend.is_a_copys(self.path, self.manifest.identity):
+                backend.drop()
+        except ForeignTableError as error:
+            log.warning("%s: it stays as it is", error)
+        except UnavailableError:
+            return
+
+    def _bring(self, entry: ExternalEntry, progress: Progress | None) -> None:
+        """What cannot be brought now stays in the folder alone, where it is searched exactly."""
+        backend, identity = self._external(entry), self.manifest.identity
+        try:
+            if backend.is_a_copys(self.path, identity):
+                backend, identity = self._external(renewed(entry)), uuid4().hex
+                log.warning(
+                    "%s is a copy: %s stays with the other, and this one has %s from now on",
+                    *(self.path, entry.table, backend.entry.table),
+                )
+            claimed = backend.claimed(self.path, identity)
+            self._commit(identity=identity, external=claimed)
+            entry = backend.bring(self.index(), progress)
+        except ForeignTableError as error:
+            log.warning("%s: it stays as it is, searches are exact", error)
+            return
         except UnavailableError as error:
             log.warning(
-                "%s: the index has changed, %s follows with its next change", error, store.name
+                "%s: the index has changed, %s follows with its next change", error, backend.name
             )
             return
-        self._commit(**field_of(entry))
+        self._commit(external=entry)
 
     def _drifted(self, index: Index, known: ApproximateEntry) -> bool:
         """So much was added or removed since the faiss index was made that it is worth anew."""
         folder = self.path / approximate.FOLDER / known.name
         segments.check(folder, {"serials.npy": known.files["serials.npy"]})
-        covered = np.load(folder / "serials.npy")
+        covered = read_limits.load(folder / "serials.npy")
         live = index.serials[index.alive]
         still = np.isin(covered, live).sum()
         return bool(len(live) - still > MOST_DEAD * len(live) or still < 0.8 * len(covered))
 
-    def _outside(self, entry: OutsideEntry) -> Outside:
-        return outside(entry, self.manifest.model)
+    def _external(self, entry: ExternalEntry) -> ExternalBackend:
+        return external_backend(entry, self.manifest.model)
 
     def _without(self, ids: set[int]) -> list[SegmentEntry]:
         """The segments with the rows of these ids dead."""
@@ -243,11 +274,11 @@ class Writer:
         entries = []
         for entry in self.manifest.segments:
             segment = Segment(self.path, entry)
-            gone = np.isin(segment.rows[:, ID], wanted) & segment.alive
-            if not gone.any():
+            removed = np.isin(segment.rows[:, ID], wanted) & segment.alive
+            if not removed.any():
                 entries.append(entry)
                 continue
-            dead = np.flatnonzero(~segment.alive | gone)
+            dead = np.flatnonzero(~segment.alive | removed)
             entries.append(segments.bury(self.path, entry, dead, self.manifest.generation + 1))
         return entries
 
@@ -256,9 +287,9 @@ class Writer:
         while (run := _mergeable(self.manifest.segments)) is not None:
             old = self.manifest.segments[run]
             merged = segments.merge(self.path, self._new_name(), self._opened(old))
-            kept = list(self.manifest.segments)
-            kept[run] = [merged] if merged.rows else []
-            self._commit(segments=kept)
+            segments_now = list(self.manifest.segments)
+            segments_now[run] = [merged] if merged.rows else []
+            self._commit(segments=segments_now)
 
     def _remembered(self, vanished: dict[str, int]) -> VanishedEntry | None:
         if not vanished:
@@ -275,12 +306,13 @@ class Writer:
         self._tidy()
 
     def _tidy(self) -> None:
-        """Removes what the manifest does not name: replaced files, and those of a crash."""
+        """Removes what the manifest does not name, if it has a name of ours: replaced files, and
+        those of a crash."""
         known = {entry.name: entry.files for entry in self.manifest.segments}
         faiss = self.manifest.approximate
-        gone = self.manifest.vanished
+        vanished = self.manifest.vanished
         for file in self.path.iterdir():
-            old = file.name.startswith(VANISHED) and (gone is None or file.name != gone.name)
+            old = OLD_FILE.fullmatch(file.name) and (vanished is None or file.name != vanished.name)
             if old or is_aside(file.name):
                 file.unlink()
         self._tidy_folder(segments.FOLDER, known)
@@ -291,12 +323,12 @@ class Writer:
         if not folder.exists():
             return
         for place in folder.iterdir():
-            if place.name not in known:
+            if place.name in known:
+                for file in place.iterdir():
+                    if file.name not in known[place.name] and OLD_FILE.fullmatch(file.name):
+                        file.unlink()
+            elif OLD_FOLDER.fullmatch(place.name):
                 shutil.rmtree(place)
-                continue
-            for file in place.iterdir():
-                if file.name not in known[place.name]:
-                    file.unlink()
         flush_folder(folder)
 
     def _new_name(self) -> str:
@@ -309,13 +341,13 @@ class Writer:
         return sum(entry.rows - entry.num_dead for entry in self.manifest.segments)
 
 
-def require_places(pictures: Sequence[NewPicture], model: ModelEntry) -> None:
+def require_places(images: Sequence[NewImage], model: ModelEntry) -> None:
     """Raises ValueError for a vector that cannot be searched for."""
-    vectors = np.stack([picture.vector for picture in pictures])
+    vectors = np.stack([image.vector for image in images])
     if vectors.shape[1:] != (model.size,):
         raise ValueError(f"vectors must have {model.size} numbers, got {vectors.shape[1:]}")
     for place in np.flatnonzero(~segments.are_places(vectors, model))[:1]:
-        raise ValueError(f"{pictures[place].facts.path}: {segments.NO_PLACE}")
+        raise ValueError(f"{images[place].metadata.path}: {segments.NO_PLACE}")
 
 
 def _link_or_copy(source: str, target: str) -> None:

@@ -44,8 +44,8 @@ def pearson(first: Sequence[float], second: Sequence[float]) -> Correlation:
     low, high = nan, nan
     if len(x) > 3:
         half = stats.norm.ppf(0.975) / math.sqrt(len(x) - 3)
-        centre = math.atanh(min(max(r, -1 + 1e-15), 1 - 1e-15))
-        low, high = math.tanh(centre - half), math.tanh(centre + half)
+        center = math.atanh(min(max(r, -1 + 1e-15), 1 - 1e-15))
+        low, high = math.tanh(center - half), math.tanh(center + half)
     return Correlation(
         r, low, high, float(line.pvalue), float(line.slope), float(line.intercept), len(x)
     )

@@ -3,7 +3,8 @@
     results = read(Path("studies/losses"))
     results.rows()        one dict per run: labels, seed, state, every metric
     standings(results)    one row per method and experiment: mean and spread
-    results.comparisons() each method against the best, with its gates and verdict: see `gates.py`
+    results.comparisons() each method against the best, with its validity checks and conclusion: see
+    `validity_checks.py`
 
 A run that failed is a row that says so.
 """
@@ -18,38 +19,39 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from unseen import config as configs
+from unseen.config import schema as configs
+from unseen.config.stages import FIRST
+from unseen.core.files import refuse_links
+from unseen.core.names import near_path
+from unseen.core.statistics import Effect, Spread, crossed, over_seeds
 from unseen.evaluation.evaluate import Score
-from unseen.names import near_path
-from unseen.nested import AT
-from unseen.reports.tables import ON_TEST, incomplete
-from unseen.rungs import FIRST
-from unseen.statistics import Effect, Spread, crossed, over_seeds
-from unseen.studies import plan as plans
-from unseen.studies.plan import Cell, Plan
-from unseen.studies.run_files import CELL, PER_CLASS, STATE, PerClass, State, StoredCell
-from unseen.studies.search import Outcome, known_cells, search_cells
-from unseen.training import journal, result, selection, stored
+from unseen.reports.score_tables import ON_TEST, incomplete
+from unseen.studies import study_file as plans
+from unseen.studies.run_files import PER_CLASS, PLANNED, STATE, PerClass, State, StoredPlan
+from unseen.studies.study_file import Plan, PlannedRun
+from unseen.studies.tuning import Outcome, known_runs, tuning_runs
+from unseen.training import event_log, json_files, result, selected_weights
 from unseen.training.checksums import checked, must_exist
 from unseen.training.events import Epoch, Scores
+from unseen.training.nested import AT
 from unseen.training.result import Result, Row
-from unseen.training.selection import Selection
+from unseen.training.selected_weights import Selection
 
 if TYPE_CHECKING:
-    from unseen.studies.gates import Compared
+    from unseen.studies.validity_checks import Compared
 
 Json = dict[str, Any]
 T = TypeVar("T")
 REMEDY = "`unseen study run`, given again, restores it from the study's storage"
-MUST_BEAT = ("untrained", "principal")  # see `gates.py`
+MUST_BEAT = ("untrained", "principal")  # see `validity_checks.py`
 BASELINES = (*MUST_BEAT, "pixels", "features")  # rows without training, in the order of tables
 
 
 @dataclass(frozen=True)
 class Run:
-    """One cell and what its folder holds; `state` is "open" when there is none yet."""
+    """A run and what its folder holds; `state` is "open" when there is none yet."""
 
-    cell: Cell
+    planned: PlannedRun
     folder: Path
     state: Literal["open", "done", "failed", "pruned"]
     error: str = ""
@@ -62,54 +64,54 @@ class Run:
     @property
     def replicate(self) -> tuple[int, int]:
         """Seed and fold: what runs of different methods are paired by."""
-        return int(self.cell.values["seed"]), int(self.cell.values.get("fold") or 0)
+        return int(self.planned.values["seed"]), int(self.planned.values.get("fold") or 0)
 
     @property
     def epoch(self) -> int | None:
-        """The epoch that was kept, counted from 1."""
+        """The selected epoch, counted from 1."""
         return None if self.selection is None else self.selection.epoch + 1
 
     def score(self, metric: str, row: str = "trained") -> float:
         """A test score; NaN where there is none."""
-        found = self.result.score(row, metric) if self.result else None
-        return math.nan if found is None else found.value
+        result = self.result.score(row, metric) if self.result else None
+        return math.nan if result is None else result.value
 
     def by_class(self, metric: str, row: str = "trained") -> "ByClass | None":
-        """A test score class by class; None where it was not kept so."""
-        kept = self.per_class
-        if kept is None or kept.metric != metric:
+        """A test score class by class; None where only their mean is stored."""
+        stored = self.per_class
+        if stored is None or stored.metric != metric:
             return None
-        sums = kept.sums if row == "trained" else kept.baselines.get(row)
+        sums = stored.sums if row == "trained" else stored.baselines.get(row)
         if not sums:
             return None
-        return ByClass(tuple(kept.classes), tuple(kept.counts), np.asarray(sums))
+        return ByClass(tuple(stored.classes), tuple(stored.counts), np.asarray(sums))
 
     def at(self, layer: str) -> "Run":
-        """The same network read at another layer; no number where it was not judged there."""
-        kept, found = self.per_class, self.result
-        rows = None if kept is None else kept.layers.get(layer)
-        if kept is None or found is None or rows is None:
+        """The same network read at another layer; no number where it was not evaluated there."""
+        stored, result = self.per_class, self.result
+        rows = None if stored is None else stored.layers.get(layer)
+        if stored is None or result is None or rows is None:
             return replace(self, result=None, per_class=None)
-        queries = sum(kept.counts)
+        queries = sum(stored.counts)
         scores = {
-            name: Row({kept.metric: Score(sum(sums) / queries)}) for name, sums in rows.items()
+            name: Row({stored.metric: Score(sum(sums) / queries)}) for name, sums in rows.items()
         }
         others = {name: sums for name, sums in rows.items() if name != "trained"}
-        there = replace(kept, sums=rows["trained"], baselines=others, layers={})
-        there_too = replace(found, scores=scores, gain=None, thirds=None)
+        there = replace(stored, sums=rows["trained"], baselines=others, layers={})
+        there_too = replace(result, scores=scores, gain=None, thirds=None)
         return replace(self, result=there_too, per_class=there)
 
     def curve(self, metric: str) -> list[float]:
-        """The metric, or recall@1, on the classes to select on, of each epoch looked at."""
-        return [scores.get(metric, scores["recall@1"]) for scores in self._looks]
+        """The metric, or recall@1, on the classes to select on, of each validated epoch."""
+        return [scores.get(metric, scores["recall@1"]) for scores in self._validations]
 
     @cached_property
-    def _looks(self) -> list[Scores]:
-        """Of the rung that was kept, where there are several."""
-        ladder = self.selection.ladder if self.selection else None
-        kept = FIRST if ladder is None else ladder.kept
-        folder = self.folder if kept == FIRST else self.folder / "rungs" / kept
-        events = [e for e in journal.read(folder / "journal.jsonl") if isinstance(e, Epoch)]
+    def _validations(self) -> list[Scores]:
+        """Of the selected stage, where there are several."""
+        stages = self.selection.stages if self.selection else None
+        stage = FIRST if stages is None else stages.selected
+        folder = self.folder if stage == FIRST else self.folder / "stages" / stage
+        events = [e for e in event_log.read(folder / "events.jsonl") if isinstance(e, Epoch)]
         return [scores for event in events if (scores := event.validation or event.test)]
 
 
@@ -141,18 +143,18 @@ class Results:
     def warnings(self) -> list[str]:
         """What every table and page of it must say: chosen on test classes, data that lack some."""
         lacking = {incomplete(run.result): None for run in self.runs if run.result}
-        return [ON_TEST] * self.on_test + [said for said in lacking if said]
+        return [ON_TEST] * self.on_test + [text for text in lacking if text]
 
     def metrics(self) -> list[str]:
         """Every metric of any run in the order of the settings, the plan's first."""
-        asked = configs.make(self.runs[0].cell.values).metrics if self.runs else []
-        found = {metric for run in self.runs for metric in _metrics(run)}
-        known = [m for m in asked if m in found] + sorted(found - set(asked))
+        request = configs.make(self.runs[0].planned.values).metrics if self.runs else []
+        result = {metric for run in self.runs for metric in _metrics(run)}
+        known = [m for m in request if m in result] + sorted(result - set(request))
         return [self.plan.metric, *(metric for metric in known if metric != self.plan.metric)]
 
     def methods(self) -> list[str]:
         """Those that were run, then those that are another's network read at another layer."""
-        run = list(dict.fromkeys(run.cell.labels[self.plan.compared] for run in self.runs))
+        run = list(dict.fromkeys(run.planned.labels[self.plan.compared] for run in self.runs))
         return run + [f"{name}{AT}{layer}" for name in run for layer in self.plan.layers_of(name)]
 
     def experiments(self) -> list[str]:
@@ -160,28 +162,28 @@ class Results:
 
     def experiment(self, run: Run) -> str:
         """The values of the factors that are not compared; a bare number with its factor."""
-        rest = {k: v for k, v in run.cell.labels.items() if k != self.plan.compared}
+        rest = {k: v for k, v in run.planned.labels.items() if k != self.plan.compared}
         return ", ".join(f"{k} {v}" if v[:1].isdigit() else v for k, v in rest.items())
 
     def of(self, experiment: str, method: str) -> list[Run]:
         own = [run for run in self.runs if self.experiment(run) == experiment]
-        found = [run for run in own if run.cell.labels[self.plan.compared] == method]
-        if found:
-            return found
+        result = [run for run in own if run.planned.labels[self.plan.compared] == method]
+        if result:
+            return result
         name, _, layer = method.rpartition(AT)
-        return [run.at(layer) for run in own if run.cell.labels[self.plan.compared] == name]
+        return [run.at(layer) for run in own if run.planned.labels[self.plan.compared] == name]
 
     def comparisons(self) -> "list[Compared]":
         """Each method against the best of its experiment, or the plan's reference."""
-        from unseen.studies.gates import comparisons  # noqa: PLC0415 - made of results
+        from unseen.studies.validity_checks import comparisons  # noqa: PLC0415 - made of results
 
         return comparisons(self)
 
     def rows(self) -> list[Json]:
-        """One flat row per run: labels, seed, fold, state, folder, kept epoch, scores in 0..1."""
+        """A flat row per run: labels, seed, fold, state, folder, selected epoch, scores in 0..1."""
         return [
-            run.cell.labels
-            | run.cell.parameters
+            run.planned.labels
+            | run.planned.parameters
             | {"seed": run.replicate[0], "fold": run.replicate[1], "state": run.state}
             | {"folder": str(run.folder), "seconds": run.seconds, "epoch": run.epoch}
             | {metric: run.score(metric) for metric in self.metrics()}
@@ -206,24 +208,25 @@ class Standing:
 
 def read(out: Path) -> Results:
     """The results in a study folder."""
+    refuse_links(out)
     if not (out / "study.toml").exists():
         near = near_path(out) or ". `unseen study run` makes one."
         raise ValueError(f"{out} is no study: it has no study.toml{near}")
     plan = plans.load(checked(out, "study.toml", REMEDY))
     outcomes = {}
-    for variant in plan.variants():
-        for cell in search_cells(plan, variant):
-            run = _read_run(out, cell)
+    for configuration in plan.configurations():
+        for planned in tuning_runs(plan, configuration):
+            run = _read_run(out, planned)
             if run.state != "open":
                 value = math.nan if run.selection is None else run.selection.value
-                outcomes[cell.key] = Outcome(run.state, value, run.parameters)
-    cells = known_cells(plan, outcomes)
-    runs = [_read_run(out, cell) for cell in cells]
+                outcomes[planned.key] = Outcome(run.state, value, run.parameters)
+    planned_runs = known_runs(plan, outcomes)
+    runs = [_read_run(out, planned) for planned in planned_runs]
     return Results(
         plan,
         out,
-        tuple(run for run in runs if run.cell.stage == "final"),
-        tuple(run for run in runs if run.cell.stage == "search"),
+        tuple(run for run in runs if run.planned.stage == "final"),
+        tuple(run for run in runs if run.planned.stage == "search"),
     )
 
 
@@ -250,7 +253,7 @@ def _ranked(results: Results, experiment: str, groups: dict[str, list[Run]]) -> 
     for method in order:
         runs = groups[method]
         done = [run for run in runs if run.state == "done"]
-        searched = [run for run in results.searches if run.cell.labels == runs[0].cell.labels]
+        searched = [run for run in results.searches if run.planned.labels == runs[0].planned.labels]
         rows.append(
             Standing(
                 experiment,
@@ -266,9 +269,7 @@ def _ranked(results: Results, experiment: str, groups: dict[str, list[Run]]) -> 
     return rows
 
 
-def effect(
-    first: Sequence[Run], second: Sequence[Run], metric: str, level: float = 0.95
-) -> Effect | None:
+def effect(first: Sequence[Run], second: Sequence[Run], metric: str) -> Effect | None:
     """What the second runs add to the first, paired by seed and fold; None without a pair."""
     others = {run.replicate: run for run in second if run.state == "done"}
     pairs = [
@@ -277,7 +278,7 @@ def effect(
         if run.state == "done" and run.replicate in others
     ]
     scores = [(one.score(metric), two.score(metric)) for one, two in pairs]
-    return _effect([(a.by_class(metric), b.by_class(metric)) for a, b in pairs], scores, level)
+    return _effect([(a.by_class(metric), b.by_class(metric)) for a, b in pairs], scores)
 
 
 def gain(runs: Sequence[Run], row: str, metric: str) -> Effect | None:
@@ -290,17 +291,16 @@ def gain(runs: Sequence[Run], row: str, metric: str) -> Effect | None:
 def _effect(
     pairs: Sequence[tuple[ByClass | None, ByClass | None]],
     scores: Sequence[tuple[float, float]],
-    level: float = 0.95,
 ) -> Effect | None:
     """Over seeds and classes; over seeds alone where scores are not known by the same classes."""
     if not scores:
         return None
     tables = [(a, b) for a, b in pairs if a is not None and b is not None]
-    asked = {(each.classes, each.counts) for pair in tables for each in pair}
-    if len(tables) < len(pairs) or len(asked) != 1:
-        return crossed([[after - before] for before, after in scores], level=level)
-    ((_, counts),) = asked
-    return crossed([(b.sums - a.sums) / counts for a, b in tables], counts, level)
+    request = {(each.classes, each.counts) for pair in tables for each in pair}
+    if len(tables) < len(pairs) or len(request) != 1:
+        return crossed([[after - before] for before, after in scores])
+    ((_, counts),) = request
+    return crossed([(b.sums - a.sums) / counts for a, b in tables], counts)
 
 
 def _baselines(results: Results, experiment: str, runs: list[Run]) -> list[Standing]:
@@ -321,8 +321,8 @@ def _baselines(results: Results, experiment: str, runs: list[Run]) -> list[Stand
 
 def _spreads(runs: list[Run], metrics: list[str], row: str = "trained") -> dict[str, Spread]:
     values = {metric: [run.score(metric, row) for run in runs] for metric in metrics}
-    known = {m: [v for v in found if not math.isnan(v)] for m, found in values.items()}
-    return {metric: over_seeds(found) for metric, found in known.items() if found}
+    known = {m: [v for v in result if not math.isnan(v)] for m, result in values.items()}
+    return {metric: over_seeds(result) for metric, result in known.items() if result}
 
 
 def _metrics(run: Run) -> Sequence[str]:
@@ -330,22 +330,22 @@ def _metrics(run: Run) -> Sequence[str]:
     return [] if trained is None else list(trained.metrics)
 
 
-def _read_run(out: Path, cell: Cell) -> Run:
-    folder = out / "runs" / cell.name
+def _read_run(out: Path, planned: PlannedRun) -> Run:
+    folder = out / "runs" / planned.name
     state = _file(folder, STATE, State)
     if state is None:
-        return Run(cell, folder, "open")
-    stored_cell = _file(folder, CELL, StoredCell)
+        return Run(planned, folder, "open")
+    stored_planned = _file(folder, PLANNED, StoredPlan)
     return Run(
-        cell,
+        planned,
         folder,
         state.state,
         state.error,
         state.seconds,
         _file(folder, result.FILE, Result),
-        _file(folder, selection.FILE, Selection),
+        _file(folder, selected_weights.FILE, Selection),
         _file(folder, PER_CLASS, PerClass),
-        stored_cell.parameters if stored_cell else None,
+        stored_planned.parameters if stored_planned else None,
     )
 
 
@@ -354,4 +354,4 @@ def _file(folder: Path, name: str, kind: type[T]) -> T | None:
     if not (folder / name).exists() and not must_exist(folder, name):
         return None
     text = checked(folder, name, REMEDY).read_text()
-    return stored.parsed(kind, text, str(folder / name), f"delete it; {REMEDY}")
+    return json_files.parsed(kind, text, str(folder / name), f"delete it; {REMEDY}")

@@ -3,25 +3,24 @@
 In this order they are written: a run has ended when it has a state.
 """
 
-from dataclasses import field
 from typing import Any, Literal
 
 from pydantic.dataclasses import dataclass
 
 from unseen.evaluation.open_set import OpenSet
-from unseen.experiment import few_shots, open_set
-from unseen.training import result, selection
+from unseen.runs import few_shots, open_set_of_run
+from unseen.training import result, selected_weights
+from unseen.training.json_files import CHECKED
 from unseen.training.manifest import Manifest
-from unseen.training.stored import CHECKED
 
 Ended = Literal["done", "failed", "pruned"]
 
-CELL, PER_CLASS, STATE = "cell.json", "per_class.json", "state.json"
+PLANNED, PER_CLASS, STATE = "planned.json", "per_class.json", "state.json"
 
 
 @dataclass(frozen=True, config=CHECKED)
-class StoredCell:
-    """Which cell of the plan a run is. parameters: those that were tuned."""
+class StoredPlan:
+    """Which run of the plan it is. parameters: those that were tuned."""
 
     key: str
     stage: str
@@ -41,8 +40,8 @@ class PerClass:
     classes: list[int]
     sums: list[float]
     counts: list[int]
-    baselines: dict[str, list[float]] = field(default_factory=dict)  # version 0.1 had none
-    layers: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    baselines: dict[str, list[float]]
+    layers: dict[str, dict[str, list[float]]]
 
 
 @dataclass(frozen=True, config=CHECKED)
@@ -55,12 +54,12 @@ class State:
 
 
 KINDS: dict[str, type[Any]] = {
-    CELL: StoredCell,
+    PLANNED: StoredPlan,
     "manifest.json": Manifest,
-    selection.FILE: selection.Selection,
+    selected_weights.FILE: selected_weights.Selection,
     result.FILE: result.Result,
     few_shots.FILE: few_shots.StoredShots,
-    open_set.FILE: OpenSet,
+    open_set_of_run.FILE: OpenSet,
     PER_CLASS: PerClass,
     STATE: State,
 }

@@ -6,7 +6,7 @@ Ranks      1 is best; equal values share the mean of their ranks; a method that 
            last, several of them share the last ranks
 Totals     sum, mean and sample standard deviation (n - 1) of a method's ranks over experiments
 Tests      Friedman: do the methods differ at all? Nemenyi: mean ranks closer than the critical
-           difference q sqrt(k (k + 1) / 6 N) are not told apart by N experiments
+           difference q sqrt(k (k + 1) / 6 N) are not significantly different by N experiments
 Paper      Demsar, Statistical comparisons of classifiers over multiple data sets, JMLR 2006
 """
 
@@ -42,7 +42,8 @@ class Tournament:
     critical_difference: float
 
     def groups(self) -> list[tuple[int, int]]:
-        """First and last place of every longest row of methods that are not told apart."""
+        """First and last place of every longest row of methods that are no significant
+        difference."""
         means = [place.mean for place in self.places]
         rows: list[tuple[int, int]] = []
         for first, mean in enumerate(means):
@@ -79,7 +80,7 @@ def tournament(scores: Mapping[str, Mapping[str, float]]) -> Tournament:
 
 
 def critical_difference(num_methods: int, num_experiments: int, level: float = LEVEL) -> float:
-    """How far apart two mean ranks must lie to be told apart (Nemenyi)."""
+    """How far apart two mean ranks must lie to be significantly different (Nemenyi)."""
     q = float(stats.studentized_range.ppf(1 - level, num_methods, np.inf)) / math.sqrt(2)
     return q * math.sqrt(num_methods * (num_methods + 1) / (6 * num_experiments))
 

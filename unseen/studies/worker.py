@@ -1,4 +1,4 @@
-"""A worker: claims one cell after the other and runs it, until the study is at its end.
+"""A worker: claims one run after the other and runs it, until the study is at its end.
 
 It keeps what runs share: the data, opened once, and the scores of baselines. A run it takes over
 from a dead worker goes on from its last checkpoint, if the run folder is on the same disk; one that
@@ -17,44 +17,45 @@ import optuna
 import torch
 from optuna.trial import FrozenTrial
 
-from unseen import assemble, find_data
-from unseen import config as configs
-from unseen.contracts import Dataset, FloatArray
+from unseen.config import build, find_data
+from unseen.config import schema as configs
+from unseen.core import read_limits
+from unseen.core.contracts import Dataset, FloatArray
 from unseen.evaluation.evaluate import Evaluation
-from unseen.experiment.items import changes_since
-from unseen.experiment.judge import judge_at
-from unseen.experiment.ladder import kept_context
-from unseen.experiment.run import train, train_and_judge
-from unseen.experiment.run_context import RunContext, Watch, prepare
-from unseen.networks.descriptor import described
-from unseen.studies.plan import Cell, Parameter, Plan, Values
-from unseen.studies.queue import GRACE, Queue
+from unseen.models.descriptor import described
+from unseen.runs.evaluate_run import evaluate_at
+from unseen.runs.prepare import Callbacks, RunContext, prepare
+from unseen.runs.run import train, train_and_evaluate
+from unseen.runs.run_items import changes_since
+from unseen.runs.run_stages import selected_context
 from unseen.studies.results import MUST_BEAT
 from unseen.studies.run_files import (
-    CELL,
     KINDS,
     PER_CLASS,
+    PLANNED,
     STATE,
     Ended,
     PerClass,
     State,
-    StoredCell,
+    StoredPlan,
 )
-from unseen.studies.search import (
+from unseen.studies.run_queue import GRACE, Queue
+from unseen.studies.study_file import Parameter, Plan, PlannedRun, Values
+from unseen.studies.trial_notes import note
+from unseen.studies.tuning import (
     Outcome,
     all_tuned,
-    known_cells,
+    known_runs,
     parameters_of,
-    search_cells,
-    total_cells,
+    total_runs,
+    tuning_runs,
 )
-from unseen.studies.stored_notes import note
-from unseen.training import journal
+from unseen.training import event_log
 from unseen.training.checkpoint import Checkpoints
 from unseen.training.events import Epoch, Event
 from unseen.training.run_folder import RunFolder
-from unseen.training.selection import FILE as SELECTION
-from unseen.training.selection import read_selection
+from unseen.training.selected_weights import FILE as SELECTION
+from unseen.training.selected_weights import read_selection
 
 IDLE_SECONDS = 0.5
 
@@ -64,19 +65,19 @@ class Worker:
 
     def __init__(self, plan: Plan, storage: str, out: Path, grace: int = GRACE) -> None:
         self.plan, self.out = plan, out
-        self.variants = {_place(v.labels): v for v in plan.variants()}
-        self.total = total_cells(plan)
+        self.configurations = {_place(v.labels): v for v in plan.configurations()}
+        self.total = total_runs(plan)
         self.queues = {"": Queue(storage, plan.name, plan.retries, grace)}
-        for place, variant in self.variants.items():
-            if search_cells(plan, variant):
+        for place, configuration in self.configurations.items():
+            if tuning_runs(plan, configuration):
                 name = f"{plan.name} / {place}"
                 self.queues[place] = Queue(storage, name, plan.retries, grace)
-        self.cells: dict[str, Cell] = {}
+        self.planned_runs: dict[str, PlannedRun] = {}
         self.data: dict[str, Dataset] = {}
         self.known_scores: dict[bytes, Evaluation] = {}
 
     def work(self) -> None:
-        """Runs cells until all have ended; waits for those of other workers, to take them over."""
+        """Trains runs until all have ended; waits for those of other workers, to take them over."""
         torch.set_num_threads(1)
         while True:
             for queue in self.queues.values():
@@ -85,59 +86,65 @@ class Worker:
                     self._run(queue, trial)
                     break
             else:
-                if self.settle():
+                if self.resolve():
                     return
                 time.sleep(IDLE_SECONDS)
 
-    def settle(self) -> bool:
-        """Enqueues what is due, takes cells of dead workers back; True when every cell ended."""
+    def resolve(self) -> bool:
+        """Enqueues what is due, takes runs of dead workers back; True when every run ended."""
         for queue in self.queues.values():
             queue.release_dead()
         outcomes = self.outcomes()
         for place, queue in self.queues.items():
-            queue.enqueue([cell for cell in self.cells.values() if _queue_of(cell) == place])
-        return all_tuned(self.plan, outcomes) and all(key in outcomes for key in self.cells)
+            queue.enqueue(
+                [planned for planned in self.planned_runs.values() if _queue_of(planned) == place]
+            )
+        return all_tuned(self.plan, outcomes) and all(key in outcomes for key in self.planned_runs)
 
     def retry(self) -> None:
-        """Gives every failed cell another chance."""
+        """Gives every failed run another chance."""
         self.outcomes()
         for place, queue in self.queues.items():
-            queue.retry([cell for cell in self.cells.values() if _queue_of(cell) == place])
+            queue.retry(
+                [planned for planned in self.planned_runs.values() if _queue_of(planned) == place]
+            )
 
     def refuse_changed_data(self) -> None:
         """Runs are compared with each other: a ValueError says what has changed since one of them
-        began. One run of each data set is looked at."""
-        looked = set()
-        for cell in self.cells.values():
-            folder = RunFolder(self.out / "runs" / cell.name)
-            name, config = _data_of(cell.values)
-            if name in looked or not folder.is_started or not folder.has("manifest.json"):
+        began. One run of each data set is checked."""
+        checked = set()
+        for planned in self.planned_runs.values():
+            folder = RunFolder(self.out / "runs" / planned.name)
+            name, config = _data_of(planned.values)
+            if name in checked or not folder.is_started or not folder.has("manifest.json"):
                 continue
-            looked.add(name)
-            if told := changes_since(folder, find_data.open_data(config.data, None, config.strict)):
-                raise ValueError(f"{told}. Put them back, or compare anew in another folder")
+            checked.add(name)
+            if message := changes_since(
+                folder, find_data.open_data(config.data, None, config.strict)
+            ):
+                raise ValueError(f"{message}. Put them back, or compare anew in another folder")
 
     def outcomes(self) -> dict[str, Outcome]:
-        """How cells ended so far; `cells` then holds those that are known."""
+        """How runs ended so far; `planned_runs` then holds those that are known."""
         outcomes: dict[str, Outcome] = {}
         for queue in self.queues.values():
             outcomes |= queue.outcomes()
-        self.cells = {cell.key: cell for cell in known_cells(self.plan, outcomes)}
+        self.planned_runs = {planned.key: planned for planned in known_runs(self.plan, outcomes)}
         return outcomes
 
     def _run(self, queue: Queue, trial: FrozenTrial) -> None:
-        key = note(trial).cell
-        if key not in self.cells:
+        key = note(trial).planned
+        if key not in self.planned_runs:
             self.outcomes()
-        if key not in self.cells:
+        if key not in self.planned_runs:
             queue.fail(trial, None)  # of an older plan
             return
-        cell = self.cells[key]
-        folder = RunFolder(self.out / "runs" / cell.name)
+        planned = self.planned_runs[key]
+        folder = RunFolder(self.out / "runs" / planned.name)
         began = time.monotonic()
         with queue.beating(trial):
             try:
-                outcome = self._outcome(queue, trial, cell, folder)
+                outcome = self._outcome(queue, trial, planned, folder)
             except Exception as error:  # whatever a run dies of is recorded, and the study goes on
                 message = f"{type(error).__name__}: {error}"
                 self._note_end(folder, "failed", began, message)
@@ -146,49 +153,53 @@ class Worker:
         self._note_end(folder, outcome.state, began)
         queue.finish(trial, outcome, small_files(folder))
 
-    def _outcome(self, queue: Queue, trial: FrozenTrial, cell: Cell, folder: RunFolder) -> Outcome:
-        """Trains and values a cell, unless its folder says that this was done."""
-        values, tuned, asked = cell.values, cell.parameters, None
-        if cell.stage == "search" and self.plan.search and self.plan.search.mode == "tpe":
-            asked = self._asked(queue, trial, cell)
-            variant = self.variants[_place(cell.labels)]
-            tuned = {p.key: suggest(asked, p) for p in parameters_of(self.plan, variant)}
+    def _outcome(
+        self, queue: Queue, trial: FrozenTrial, planned: PlannedRun, folder: RunFolder
+    ) -> Outcome:
+        """Trains and values a run, unless its folder says that this was done."""
+        values, tuned, request = planned.values, planned.parameters, None
+        if planned.stage == "search" and self.plan.search and self.plan.search.mode == "tpe":
+            request = self._request(queue, trial, planned)
+            configuration = self.configurations[_place(planned.labels)]
+            tuned = {p.key: suggest(request, p) for p in parameters_of(self.plan, configuration)}
             for name, value in tuned.items():
                 values = configs.put(values, name, value)
-            asked.set_user_attr("parameters", json.dumps(tuned))
+            request.set_user_attr("parameters", json.dumps(tuned))
         if _state(folder) == "done" and folder.holds(SELECTION):  # it died before it told
             return Outcome("done", _selected(folder), tuned)
-        facts = (cell.key, cell.stage, cell.labels, dict(tuned))
-        folder.write_json(CELL, StoredCell(*facts, values["seed"], values.get("fold")))
+        metadata = (planned.key, planned.stage, planned.labels, dict(tuned))
+        folder.write_json(PLANNED, StoredPlan(*metadata, values["seed"], values.get("fold")))
         try:
-            self._train(cell, values, folder, _reporting(asked, self.plan))
+            self._train(planned, values, folder, _reporting(request, self.plan))
         except optuna.TrialPruned:
             return Outcome("pruned", parameters=tuned)
         return Outcome("done", _selected(folder), tuned)
 
-    def _train(self, cell: Cell, values: Values, folder: RunFolder, watch: Watch) -> None:
+    def _train(
+        self, planned: PlannedRun, values: Values, folder: RunFolder, callbacks: Callbacks
+    ) -> None:
         name, config = _data_of(values)
-        prepared = prepare(config, watch, self.data.get(name), is_named=True)
+        prepared = prepare(config, callbacks, self.data.get(name), is_named=True)
         self.data[name] = prepared.dataset
         context = replace(prepared, known_scores=self.known_scores)
-        command = f"unseen study: {self.plan.name}, {cell.title}"
-        if cell.stage == "search":
-            train(context, folder.path, command, watch)
+        command = f"unseen study: {self.plan.name}, {planned.title}"
+        if planned.stage == "search":
+            train(context, folder.path, command, callbacks)
             folder.note_end()
             return
-        layers = self.plan.layers_of(cell.labels[self.plan.compared])
+        layers = self.plan.layers_of(planned.labels[self.plan.compared])
         for layer in layers:  # a misspelt one is an error before any training
-            described(assemble.network(context.config), layer)
-        train_and_judge(context, folder.path, command, watch)
-        kept = kept_context(context, read_selection(folder))
-        folder.write_json(PER_CLASS, per_class(kept, folder, self.plan.metric, layers))
+            described(build.network(context.config), layer)
+        train_and_evaluate(context, folder.path, command, callbacks)
+        selected = selected_context(context, read_selection(folder))
+        folder.write_json(PER_CLASS, per_class(selected, folder, self.plan.metric, layers))
 
-    def _asked(self, queue: Queue, trial: FrozenTrial, cell: Cell) -> optuna.Trial:
+    def _request(self, queue: Queue, trial: FrozenTrial, planned: PlannedRun) -> optuna.Trial:
         """The trial with a sampler that depends on nothing but the plan and the trials before."""
         search = self.plan.search
         assert search is not None
         queue.study.sampler = optuna.samplers.TPESampler(
-            n_startup_trials=max(3, search.trials // 4), seed=1000 * search.seed + cell.number
+            n_startup_trials=max(3, search.trials // 4), seed=1000 * search.seed + planned.number
         )
         queue.study.pruner = optuna.pruners.NopPruner()
         if search.prune:
@@ -210,21 +221,21 @@ def per_class(
 ) -> PerClass:
     """What paired comparisons need of a run, and small enough for the storage."""
     split, beside = context.split, ("trained", *MUST_BEAT)
-    asked = split.test if split.query is None else split.test[split.query]
-    labels = context.dataset.labels[asked]
-    with np.load(folder.checked("embeddings/per_query.npz")) as arrays:
+    request = split.test if split.query is None else split.test[split.query]
+    labels = context.dataset.labels[request]
+    with read_limits.load(folder.checked("embeddings/per_query.npz")) as arrays:
         rows = {row: f"{row}/{metric}" for row in beside}
         values = {row: arrays[name] for row, name in rows.items() if name in arrays.files}
     if len(values.get("trained", ())) != len(labels):
-        return PerClass(metric, classes=[], sums=[], counts=[])
+        return PerClass(metric, classes=[], sums=[], counts=[], baselines={}, layers={})
     known = ~np.isnan(values["trained"])
     classes, place = np.unique(labels[known], return_inverse=True)
 
-    def sums(found: Mapping[str, FloatArray]) -> dict[str, list[float]]:
+    def sums(result: Mapping[str, FloatArray]) -> dict[str, list[float]]:
         return {
-            row: np.bincount(place, found[row][known], len(classes)).round(9).tolist()
+            row: np.bincount(place, result[row][known], len(classes)).round(9).tolist()
             for row in beside
-            if row in found
+            if row in result
         }
 
     own = sums(values)
@@ -234,7 +245,7 @@ def per_class(
         sums=own.pop("trained"),
         counts=np.bincount(place, minlength=len(classes)).tolist(),
         baselines=own,
-        layers={layer: sums(judge_at(context, folder, layer, metric)) for layer in layers},
+        layers={layer: sums(evaluate_at(context, folder, layer, metric)) for layer in layers},
     )
 
 
@@ -252,18 +263,18 @@ def suggest(trial: optuna.Trial, parameter: Parameter) -> Any:
 
 
 def small_files(folder: RunFolder) -> dict[str, str]:
-    """What other machines need of a run: its small files, and the journal's epochs."""
+    """What other machines need of a run: its small files, and the event log's epochs."""
     names = ("config.toml", *KINDS)
     files = {n: folder.file(n).read_text() for n in names if folder.holds(n)}
-    events = journal.read(folder.file("journal.jsonl"))
+    events = event_log.read(folder.file("events.jsonl"))
     epochs = [event for event in events if isinstance(event, Epoch)]
-    return files | {"journal.jsonl": journal.text_of(epochs)}
+    return files | {"events.jsonl": event_log.text_of(epochs)}
 
 
-def _reporting(trial: optuna.Trial | None, plan: Plan) -> Watch:
+def _reporting(trial: optuna.Trial | None, plan: Plan) -> Callbacks:
     """Tells Optuna the value after each epoch, and stops a run that it finds hopeless."""
     if trial is None or plan.search is None or not plan.search.prune:
-        return Watch()
+        return Callbacks()
 
     def listen(event: Event) -> None:
         if isinstance(event, Epoch) and (scores := event.validation or event.test):
@@ -271,7 +282,7 @@ def _reporting(trial: optuna.Trial | None, plan: Plan) -> Watch:
             if trial.should_prune():
                 raise optuna.TrialPruned
 
-    return Watch([listen])
+    return Callbacks([listen])
 
 
 def _state(folder: RunFolder) -> str:
@@ -292,5 +303,5 @@ def _place(labels: dict[str, str]) -> str:
     return ", ".join(labels.values())
 
 
-def _queue_of(cell: Cell) -> str:
-    return _place(cell.labels) if cell.stage == "search" else ""
+def _queue_of(planned: PlannedRun) -> str:
+    return _place(planned.labels) if planned.stage == "search" else ""

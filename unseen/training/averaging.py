@@ -1,10 +1,4 @@
-"""The running average of a network's weights (EMA): smoother than any single step.
-
-    average <- d average + (1 - d) weights after every step,   d = min(decay, (1 + t) / (10 + t))
-
-t counts steps: early averages forget the start soon. What batch norm keeps is averaged alike;
-counters are taken as they are. The averaged weights are judged and saved, the others go on.
-"""
+"""The running average of a network's weights (EMA): smoother than any single step."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,7 +8,16 @@ from torch import Tensor, nn
 
 
 class Averaging:
-    """decay: what stays of the average at a step in the long run; 0.999 is about 1,000 steps."""
+    """The running average of a network's weights (EMA): smoother than any single step.
+
+    decay: what stays of the average at a step in the long run; 0.999 is about 1,000 steps.
+
+        average <- d average + (1 - d) weights after every step,   d = min(decay, (1 + t) / (10 +
+        t))
+
+    t counts steps: early averages forget the start soon. What batch norm keeps is averaged alike;
+    counters are taken as they are. The averaged weights are evaluated and saved, the others go on.
+    """
 
     def __init__(self, network: nn.Module, decay: float) -> None:
         if not 0 < decay < 1:
@@ -32,7 +35,7 @@ class Averaging:
         current = self._current()
         floats = [name for name, value in current.items() if value.is_floating_point()]
         weight = 1 - min(self.decay, (1 + step) / (10 + step))
-        averages, values = ([kept[name] for name in floats] for kept in (self.average, current))
+        averages, values = ([state[name] for name in floats] for state in (self.average, current))
         torch._foreach_lerp_(averages, values, weight)
         for name in current.keys() - set(floats):
             self.average[name].copy_(current[name])

@@ -1,9 +1,4 @@
-"""Checkpoints that survive a crash at any moment, and are never trusted blindly.
-
-A checkpoint is one file: a checksum line and a torch archive of tensors and plain values, read back
-with `weights_only`. The one before is kept. A damaged file is named and skipped. Where several
-processes hold class centres in parts each writes a file, and a checkpoint is whole if all are.
-"""
+"""Checkpoints that survive a crash at any moment, and are never trusted blindly."""
 
 import hashlib
 import io
@@ -15,37 +10,45 @@ from typing import Any
 
 import torch
 
-from unseen.files import replace_bytes
-from unseen.training.processes import Processes
+from unseen.core import read_limits
+from unseen.core.files import replace_bytes
+from unseen.training.distributed import Processes
 
-KEPT = 2
-PARTS = "parts"  # in the state: how many processes have written a part
+NUM_CHECKPOINTS = 2
+NUM_PROCESSES = "processes"  # in the state: how many processes have each written a file
 _DIGEST_BYTES = 32
 
 
 class Checkpoints:
     """The checkpoint files of a run, newest first by their number. Of several processes, which are
-    in the same state, the first writes; each does where they are divided."""
+    in the same state, the first writes; each does where they are divided.
+
+    A checkpoint is one file: a checksum line and a torch archive of tensors and plain values, read
+    back with `weights_only`. The one before is kept. A damaged file is named and skipped. Where
+    several processes hold class centres in parts each writes a file, and a checkpoint is whole if
+    all are.
+    """
 
     def __init__(
-        self, folder: Path, processes: Processes | None = None, divided: bool = False
+        self, folder: Path, processes: Processes | None = None, sharded: bool = False
     ) -> None:
         self.folder, self.processes = folder, processes or Processes()
-        self.divided = divided
+        self.sharded = sharded
         rank = self.processes.rank
-        self.ending = f"-{rank}.part" if divided and rank else ".pt"
+        self.ending = f"-{rank}.part" if sharded and rank else ".pt"
 
     def save(self, number: int, state: dict[str, Any]) -> None:
         """Writes checkpoint `number` (the step it was taken at), forgets all but the last ones."""
-        if not (self.processes.is_first or self.divided):
+        if not (self.processes.is_first or self.sharded):
             return
-        parts = {PARTS: self.processes.count} if self.divided else {}
+        if self.sharded:
+            state = state | {NUM_PROCESSES: self.processes.count}
         stream = io.BytesIO()
-        torch.save(state | parts, stream)
+        torch.save(state, stream)
         content = stream.getvalue()
         place = self._place(number)
         replace_bytes(place, hashlib.sha256(content).digest() + content)
-        for old in self._files()[KEPT:]:
+        for old in self._files()[NUM_CHECKPOINTS:]:
             old.unlink()
 
     def newest(self, warn: Callable[[str], None]) -> dict[str, Any] | None:
@@ -53,19 +56,19 @@ class Checkpoints:
         `warn` and skipped."""
         for number in self.processes.agreed(lambda: [int(place.stem) for place in self._files()]):
             read = partial(self._read, self._place(number), warn)
-            state = read() if self.divided else self.processes.agreed(read)
-            self._refuse_other_parts(state)
+            state = read() if self.sharded else self.processes.agreed(read)
+            self._refuse_other_count(state)
             if all(self.processes.lengths(int(state is not None), torch.device("cpu"))):
                 return state
         return None
 
-    def _refuse_other_parts(self, state: dict[str, Any] | None) -> None:
-        own = self.processes.count if self.divided else 1
-        parts = self.processes.agreed(lambda: own if state is None else state.get(PARTS, 1))
-        if parts != own:
+    def _refuse_other_count(self, state: dict[str, Any] | None) -> None:
+        own = self.processes.count if self.sharded else 1
+        saved = self.processes.agreed(lambda: own if state is None else state.get(NUM_PROCESSES, 1))
+        if saved != own:
             raise ValueError(
-                f"the class centres of this run are divided among {parts} processes, and "
-                f"{self.processes.count} are started: go on with {parts}"
+                f"the class centres of this run are sharded over {saved} processes, and "
+                f"{self.processes.count} are started: resume with {saved}"
             )
 
     def _read(self, place: Path, warn: Callable[[str], None]) -> dict[str, Any] | None:
@@ -78,7 +81,8 @@ class Checkpoints:
             warn(f"{place} is damaged: it is skipped, and the one before it is used")
             return None
         try:
-            state: dict[str, Any] = torch.load(io.BytesIO(content), weights_only=True)
+            read_limits.check_zip(stream := io.BytesIO(content), place)
+            state: dict[str, Any] = torch.load(stream, weights_only=True)
         except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
             warn(f"{place} cannot be read ({error}): it is skipped")
             return None
@@ -86,8 +90,8 @@ class Checkpoints:
 
     def clear(self) -> None:
         """A finished run needs none."""
-        kept = ("[0-9]*.pt", "[0-9]*.part", "*.safetensors")
-        for place in (place for pattern in kept for place in self.folder.glob(pattern)):
+        patterns = ("[0-9]*.pt", "[0-9]*.part", "*.safetensors")
+        for place in (place for pattern in patterns for place in self.folder.glob(pattern)):
             place.unlink()
         if self.folder.exists() and not any(self.folder.iterdir()):
             self.folder.rmdir()

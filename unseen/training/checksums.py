@@ -7,29 +7,29 @@ score is an error, and not another score.
 
 For each file the list holds the SHA-256 of what it will be and of what it is ("": there is none),
 because it is written before: a crash between the two leaves one of both. Files that no list names
-(of version 0.1) are read as they are.
+are read as they are.
 """
 
 import hashlib
 import json
 from pathlib import Path
 
-from unseen.files import Lock, replace_bytes, sha256
+from unseen.core.files import Lock, replace_bytes, sha256
 
 NAME = "checksums.json"
 TRIES = 3  # somebody may write between two looks
 BY_COMMAND = {
     "calibration.json": "`unseen calibrate` makes it again",
-    "diagnosis.json": "`unseen diagnose` makes it again",
-    "layers.json": "`unseen evaluate --layers all` makes it again",
-    "few_shots.json": "`unseen evaluate RUN --shots 5` makes it again",
-    "retention.json": "`unseen evaluate RUN --also DATA` makes it again",
-    "open_set.json": "`unseen evaluate RUN --open-set` makes it again",
-    "embeddings/layers.npz": "`unseen evaluate --layers all` makes it again",
+    "diagnosis.json": "`unseen inspect diagnose` makes it again",
+    "layers.json": "`unseen evaluate run --layers all` makes it again",
+    "few_shots.json": "`unseen evaluate run RUN --shots 5` makes it again",
+    "forgetting.json": "`unseen evaluate run RUN --also DATA` makes it again",
+    "open_set.json": "`unseen evaluate run RUN --open-set` makes it again",
+    "embeddings/layers.npz": "`unseen evaluate run --layers all` makes it again",
 }
 AGAIN = "the command of the run (in manifest.json), given again, restores it or trains anew"
 RESTORED = ("result.json", "selection.json", "embeddings/test.npz", "embeddings/per_query.npz")
-OTHERS = "put a copy of it back, or start anew with another --out"
+OTHERS = "put a copy of it back, or start anew in another folder"
 
 Known = dict[str, list[str]]
 
@@ -62,8 +62,8 @@ def checked(root: Path, name: str, remedy: str | None = None) -> Path:
     for _ in range(TRIES):
         if not path.exists():
             raise ValueError(f"{path} is missing: {remedy}")
-        found = sha256(path)
-        if found in _known(root).get(name, [found]):
+        result = sha256(path)
+        if result in _known(root).get(name, [result]):
             return path
     raise ValueError(
         f"{path} is damaged, its checksum differs: {remedy}. If you changed it yourself, "

@@ -1,11 +1,4 @@
-"""What happens in a run, told as it happens: to the journal, the sinks and the terminal.
-
-    spelled(Step(step=1, epoch=0, terms={"total": 0.5}, images_per_second=90.0))
-    event_of({"event": "step", "step": 1, ...})    the same object back
-
-A journal's line is the kind under "event" and the fields that have a value. Fields that version 0.1
-did not write have defaults here; anything else that does not fit is a ValueError of one line.
-"""
+"""What happens in a run: events for the event log, the loggers and the terminal."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,14 +7,16 @@ from pydantic import ValidationError
 from pydantic.dataclasses import dataclass
 
 import unseen
-from unseen.training.stored import CHECKED, first_error
+from unseen.training import json_files
+from unseen.training.json_files import CHECKED, first_error
 
 Scores = dict[str, float]  # metric -> value
 
 
 @dataclass(frozen=True, config=CHECKED)
 class Start:
-    """The network before its first step, judged like an epoch. best: it is the best so far."""
+    """The network before its first step, evaluated like an epoch. best: it is the best so far, by:
+    this score."""
 
     epoch: int = -1
     step: int = 0
@@ -29,6 +24,7 @@ class Start:
     validation: Scores | None = None
     test: Scores | None = None
     best: bool | None = None
+    by: str | None = None
 
 
 @dataclass(frozen=True, config=CHECKED)
@@ -44,7 +40,7 @@ class Step:
 @dataclass(frozen=True, config=CHECKED)
 class Epoch:
     """train: the mean loss and, like the classes that were looked at, scores. layers: part ->
-    layer -> recall@1, where they were compared."""
+    layer -> recall@1, where they were compared. by: the score that makes it the best so far."""
 
     epoch: int
     step: int
@@ -56,11 +52,12 @@ class Epoch:
     test: Scores | None = None
     layers: dict[str, Scores] | None = None
     best: bool | None = None
+    by: str | None = None
 
 
 @dataclass(frozen=True, config=CHECKED)
 class Warned:
-    """Something the user was told about."""
+    """A warning the user saw."""
 
     step: int
     text: str
@@ -68,7 +65,7 @@ class Warned:
 
 @dataclass(frozen=True, config=CHECKED)
 class Unreadable:
-    """A picture that could be read when the run began."""
+    """An image that could be read when the run started, and cannot any more."""
 
     path: str
     reason: str
@@ -79,9 +76,14 @@ class Unreadable:
 
 @dataclass(frozen=True, config=CHECKED)
 class StoppedEarly:
-    """Nothing got better for too long. epochs: done; best: the one that is kept; full: its recall
-    is 100 % and no patience was asked for; short: it got better, but not enough for what there is
-    to surpass."""
+    """Training stops before its last epoch.
+
+    Args:
+        epochs: how many are done.
+        best: the selected one.
+        full: its recall is 100 %, and `patience` is not set.
+        short: it improves too slowly to surpass the best stage.
+    """
 
     epochs: int
     best: int
@@ -90,15 +92,15 @@ class StoppedEarly:
 
     def __str__(self) -> str:
         if self.short:
-            return f"after {self.epochs} epochs not on its way to surpass the best rung: stopped"
+            return f"after {self.epochs} epochs not on its way to surpass the best stage: stopped"
         since = f"epoch {self.best + 1}" if self.best >= 0 else "the start"
-        told = f"nothing better since {since}: stopped"
-        return f"recall@1 is 100 %, {told} (`patience` says when)" if self.full else told
+        message = f"nothing better since {since}: stopped"
+        return f"recall@1 is 100 %, {message} (`patience` says when)" if self.full else message
 
 
 @dataclass(frozen=True, config=CHECKED)
 class Refitted:
-    """A second training begins, on all training classes. steps: of one epoch."""
+    """The refit starts: a second training, on all training classes. steps: of one epoch."""
 
     epochs: int
     train_classes: int
@@ -107,20 +109,31 @@ class Refitted:
 
 
 @dataclass(frozen=True, config=CHECKED)
-class RungBegun:
-    """One more training of a ladder. steps: of one epoch."""
+class StageStarted:
+    """A stage starts. steps: of one epoch."""
 
     name: str
-    start: str  # the rung it starts from; "": it begins anew
+    start: str  # the stage whose weights it starts from; "": none
     epochs: int
     steps: int
 
 
 @dataclass(frozen=True, config=CHECKED)
-class RungEnded:
-    """recall: its recall@1 on the validation classes; the gain over the best before it, with its
-    95 % interval and its standard error, both over classes. ranked: the gain in mAP@R, which
-    decides where recall@1 cannot tell, and its error; None in older runs."""
+class StageEnded:
+    """A stage is validated.
+
+    Args:
+        name: of the stage.
+        over: the best stage before it.
+        recall: its recall@1 on the validation classes.
+        gain: over the best stage before it, in recall@1.
+        low: of the 95 % interval of the gain, over classes.
+        high: of the same interval.
+        error: standard error of the gain, over classes.
+        selected: it becomes the best stage.
+        ranked: the gain in mAP@R, which decides where recall@1 is inconclusive.
+        ranked_error: its standard error.
+    """
 
     name: str
     over: str
@@ -129,40 +142,48 @@ class RungEnded:
     low: float
     high: float
     error: float
-    kept: bool
-    ranked: float | None = None
-    ranked_error: float | None = None
+    selected: bool
+    ranked: float
+    ranked_error: float
 
     def __str__(self) -> str:
-        by_ranks = ""
-        if self.ranked is not None and self.ranked_error is not None:
-            by_ranks = f", mAP@R {100 * self.ranked:+.1f} (error {100 * self.ranked_error:.1f})"
         return (
-            f"rung {self.name}: recall@1 {100 * self.recall:.1f} on validation classes, "
+            f"stage {self.name}: recall@1 {100 * self.recall:.1f} on validation classes, "
             f"{100 * self.gain:+.1f} over {self.over} (95 % interval over classes "
             f"{100 * self.low:+.1f} … {100 * self.high:+.1f}, error "
-            f"{100 * self.error:.1f}){by_ranks}: {'kept' if self.kept else 'not kept'}"
+            f"{100 * self.error:.1f}), mAP@R {100 * self.ranked:+.1f} (error "
+            f"{100 * self.ranked_error:.1f}): {'selected' if self.selected else 'not selected'}"
         )
 
 
 @dataclass(frozen=True, config=CHECKED)
-class ClockDecided:
-    """What the minutes of a run did not allow: a number of epochs, or whether something begins."""
+class BudgetDecided:
+    """The time budget shortens or skips a training.
 
-    what: str
-    decided: bool | int
+    Args:
+        training: a stage, or the refit.
+        epochs: how many it has; 0: it is skipped.
+        done: epochs done when this was decided.
+        discarded: a shorter training is of no use: its weights are not taken.
+    """
+
+    training: str
+    epochs: int
+    done: int = 0
+    discarded: bool | None = None
 
     def __str__(self) -> str:
-        if isinstance(self.decided, bool):
-            return f"{self.what.removesuffix(' begins')}: not begun, the minutes do not last"
-        if self.what.startswith("epochs of refit"):
-            return "refit: given up, the minutes do not last; the weights before it are kept"
-        return f"{self.decided} {self.what.partition(' after ')[0]}: the minutes last for no more"
+        if not self.epochs:
+            return f"{self.training} skipped: too little is left of the time budget"
+        if self.discarded:
+            return "refit stopped: too little is left of the time budget; earlier weights stay"
+        epochs = "epoch" if self.epochs == 1 else "epochs"
+        return f"{self.epochs} {epochs} of {self.training}: the time budget allows no more"
 
 
 @dataclass(frozen=True, config=CHECKED)
 class Resumed:
-    """A run goes on where it was stopped; the journal does not keep that."""
+    """A run resumes; not in the event log."""
 
     epoch: int
     step: int
@@ -170,7 +191,7 @@ class Resumed:
 
 @dataclass(frozen=True, config=CHECKED)
 class DescriptorChosen:
-    """The best of several layers; kept in selection.json."""
+    """The best of several layers; selection.json has it, too."""
 
     layer: str
     on: str  # whose classes
@@ -185,24 +206,24 @@ class DescriptorChosen:
 
 
 @dataclass(frozen=True, config=CHECKED)
-class FrozenLayersPlanned:
-    """What of the network runs once; not kept."""
+class Note:
+    """A message while work goes on; not logged."""
 
-    plan: str
+    text: str
 
 
 @dataclass(frozen=True, config=CHECKED)
-class Judged:
-    """Training is over and the test classes are about to be read; the manifest keeps that."""
+class Evaluated:
+    """Training is over and the test classes are about to be read; the manifest logs that."""
 
     classes: int
     items: int
 
     def __str__(self) -> str:
-        return f"judging on {self.items:,} items of {self.classes:,} unseen classes"
+        return f"evaluation on {self.items:,} items of {self.classes:,} unseen classes"
 
 
-Kept = (
+LoggedEvent = (
     Start
     | Step
     | Epoch
@@ -210,13 +231,13 @@ Kept = (
     | Unreadable
     | StoppedEarly
     | Refitted
-    | RungBegun
-    | RungEnded
-    | ClockDecided
+    | StageStarted
+    | StageEnded
+    | BudgetDecided
 )
-Event = Kept | Resumed | DescriptorChosen | FrozenLayersPlanned | Judged
+Event = LoggedEvent | Resumed | DescriptorChosen | Note | Evaluated
 
-KINDS: dict[str, type[Kept]] = {
+KINDS: dict[str, type[LoggedEvent]] = {
     "start": Start,
     "step": Step,
     "epoch": Epoch,
@@ -224,9 +245,9 @@ KINDS: dict[str, type[Kept]] = {
     "unreadable": Unreadable,
     "stopped_early": StoppedEarly,
     "refit": Refitted,
-    "rung": RungBegun,
-    "rung_end": RungEnded,
-    "clock": ClockDecided,
+    "stage": StageStarted,
+    "stage_end": StageEnded,
+    "time_budget": BudgetDecided,
 }
 _NAMES = {kind: name for name, kind in KINDS.items()}
 
@@ -235,14 +256,18 @@ class UnknownEventError(ValueError):
     """An event of a kind that this version does not know."""
 
 
-def spelled(event: Kept) -> dict[str, Any]:
-    """As the journal keeps it."""
-    facts = {name: value for name, value in vars(event).items() if value is not None}
-    return {"event": _NAMES[type(event)]} | facts
+def spelled(event: LoggedEvent) -> dict[str, Any]:
+    """A line of the event log: the kind under "event", and the fields that have a value.
+
+    Example:
+        >>> spelled(StageStarted("head", start="", epochs=9, steps=40))
+        {'event': 'stage', 'name': 'head', 'start': '', 'epochs': 9, 'steps': 40}
+    """
+    return {"event": _NAMES[type(event)]} | json_files.spelled(event)
 
 
-def event_of(content: Mapping[str, Any]) -> Kept:
-    """What a line of a journal says."""
+def event_of(content: Mapping[str, Any]) -> LoggedEvent:
+    """The event of a line of an event log; what does not fit is a ValueError of one line."""
     values = dict(content)
     name = values.pop("event", None)
     if name is None:

@@ -1,16 +1,4 @@
-"""The gradient of the objective on the whole batch where the batch is computed in parts.
-
-    in chunks          micro_batch pictures at a time: large batches fit a small memory
-    several processes  each with its share of the batch
-
-Both cut the way at the rows the objective needs of each picture. The rows of all pictures
-come first, in chunks without a graph; the objective on all of them gives the gradient of every row;
-each chunk then runs again, with the same random state, and takes the gradient of its rows back
-through the network (GradCache: L. Gao et al., Scaling Deep Contrastive Learning Batch Size under
-Memory Limited Setup, RepL4NLP 2021, https://arxiv.org/abs/2101.06983). Pair losses, whose terms
-reach across chunks, get the gradient of the trainer's plain step: no other way of accumulating does
-that.
-"""
+"""The gradient of the objective on the whole batch where the batch is computed in parts."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -20,17 +8,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from unseen.contracts import Batch, Network, Output
-from unseen.geometry import full_precision
-from unseen.networks.frozen_batch_norm import batch_norms
-from unseen.objective import MinedObjective
-from unseen.training.processes import Processes
+from unseen.core.contracts import Batch, Network, Output
+from unseen.core.geometry import full_precision
+from unseen.models.frozen_batch_norm import batch_norms
+from unseen.training.distributed import Processes
+from unseen.training.objective import MinedObjective
 
 Rows = dict[str, Tensor]  # [N, ...] each, by name
 
 
 class Outcome(NamedTuple):
-    """The terms of the whole batch, and its pictures' positions and embeddings."""
+    """The terms of the whole batch, and its images' positions and embeddings."""
 
     terms: dict[str, Tensor]
     indices: Tensor  # [N]
@@ -38,9 +26,21 @@ class Outcome(NamedTuple):
 
 
 class WholeBatch:
-    """Fills in the gradients of network and objective. micro_batch: pictures that pass the network
+    """Fills in the gradients of network and objective. micro_batch: images that pass the network
     at a time, None for all. backward, autocast: how the total is taken back, and what the network
-    runs under, for half precision."""
+    runs under, for half precision.
+
+        in chunks          micro_batch images at a time: large batches fit a small memory
+        several processes  each with its share of the batch
+
+    Both cut the way at the rows the objective needs of each image. The rows of all images come
+    first, in chunks without a graph; the objective on all of them gives the gradient of every row;
+    each chunk then runs again, with the same random state, and takes the gradient of its rows back
+    through the network (GradCache: L. Gao et al., Scaling Deep Contrastive Learning Batch Size
+    under Memory Limited Setup, RepL4NLP 2021, https://arxiv.org/abs/2101.06983). Pair losses, whose
+    terms reach across chunks, get the gradient of the trainer's plain step: no other way of
+    accumulating does that.
+    """
 
     def __init__(
         self,
@@ -56,8 +56,8 @@ class WholeBatch:
         self.processes, self.micro_batch = processes or Processes(), micro_batch
         if micro_batch is not None and micro_batch < 1:
             raise ValueError(f"micro_batch must be at least 1, got {micro_batch}")
-        self.is_in_parts = self.processes.are_several or micro_batch is not None
-        if self.is_in_parts:
+        self.is_chunked = self.processes.are_several or micro_batch is not None
+        if self.is_chunked:
             refuse_batch_statistics(network, micro_batch)
 
     def __call__(self, images: Tensor, labels: Tensor, indices: Tensor, seed: int) -> Outcome:
@@ -68,28 +68,28 @@ class WholeBatch:
             first = [self._rows(chunk, seed, number) for number, chunk in enumerate(chunks)]
         own = {name: torch.cat([rows[name] for rows in first]) for name in first[0]}
         outcome, gradients = self._objective(own, labels, indices, seed)
-        parts = {name: gradient.split(size) for name, gradient in gradients.items()}
+        split = {name: gradient.split(size) for name, gradient in gradients.items()}
         for number, chunk in enumerate(chunks):
             rows = first[0] if len(chunks) == 1 else self._rows(chunk, seed, number)
             reached = [name for name in gradients if rows[name].requires_grad]
             torch.autograd.backward(
-                [rows[name] for name in reached], [parts[name][number] for name in reached]
+                [rows[name] for name in reached], [split[name][number] for name in reached]
             )
         self._sum()
         return outcome
 
     def takes_at_once(self, num_images: int) -> bool:
-        """Whether a batch of so many pictures is one part: the trainer's plain step does."""
+        """Whether a batch of so many images is one part: the trainer's plain step does."""
         return not self.processes.are_several and (self.micro_batch or num_images) >= num_images
 
     def gathered(self, batch: Batch) -> Batch:
         """The batch of all processes."""
         lengths = self.processes.lengths(len(batch.labels), batch.labels.device)
-        parts = (part.to(batch.labels.device) for part in batch)
-        return Batch(*(self.processes.gather(part, lengths) for part in parts))
+        tensors = (tensor.to(batch.labels.device) for tensor in batch)
+        return Batch(*(self.processes.gather(tensor, lengths) for tensor in tensors))
 
     def _rows(self, images: Tensor, seed: int, number: int) -> Rows:
-        """What the objective needs of each picture of a chunk."""
+        """What the objective needs of each image of a chunk."""
         # every process and chunk draws its own, and the same when a chunk runs again
         mixed = np.random.SeedSequence([seed, self.processes.rank, number])
         reseed(int(mixed.generate_state(1, np.uint64)[0]), images.device)
@@ -113,7 +113,7 @@ class WholeBatch:
         output = Output(leaves["embeddings"], leaves["pooled"], heads=leaves.get("heads"))
         reseed(seed, labels.device)  # every process draws alike
         with self.autocast():
-            terms = self.objective.price(output, leaves, labels, indices)
+            terms = self.objective.terms(output, leaves, labels, indices)
         self.backward(terms["total"])
         start = sum(lengths[: self.processes.rank])
         place = slice(start, start + lengths[self.processes.rank])
@@ -125,11 +125,11 @@ class WholeBatch:
     def _sum(self) -> None:
         local = list(self.objective.local_parameters())
         known = {id(parameter) for parameter in local}
-        divided = self.objective.divided()  # each process has the gradient of its own rows
+        sharded = self.objective.sharded()  # each process has the gradient of its own rows
         whole = [
             p
             for name, p in self.objective.named_parameters()
-            if id(p) not in known and name not in divided
+            if id(p) not in known and name not in sharded
         ]
         self.processes.sum_gradients([*self.network.parameters(), *local], whole)
 

@@ -1,9 +1,4 @@
-"""What stops a run that has gone wrong, and what warns of one that learns nothing.
-
-A step breaks when its loss or gradient is not finite, or its loss beyond all measure. It breaks
-before the weights move: with the batch, the random states and the weights of that moment it can be
-repeated (`unseen replay`).
-"""
+"""What stops a run that has gone wrong, and what warns of one that learns nothing."""
 
 import math
 from collections.abc import Mapping
@@ -12,15 +7,20 @@ from typing import Any
 from torch import Tensor
 from torch.nn import functional as F
 
-from unseen.contracts import Batch
+from unseen.core.contracts import Batch
 
 EXPLODED = 1e8  # no loss of the catalogue comes near it while it learns
 COLLAPSED = 1e-4  # spread of unit embeddings below which they count as alike
 
 
 class NonFiniteStepError(FloatingPointError):
-    """A step that must not be taken. `batch`: its pictures, training classes and positions in the
-    data set; `miners`: the state they drew from; `terms`: of the objective."""
+    """A step that must not be taken. `batch`: its images, training classes and positions in the
+    data set; `miners`: the state they drew from; `terms`: of the objective.
+
+    A step breaks when its loss or gradient is not finite, or its loss beyond all measure. It breaks
+    before the weights move: with the batch, the random states and the weights of that moment it can
+    be repeated (`unseen inspect replay`).
+    """
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class NonFiniteStepError(FloatingPointError):
     ) -> None:
         shown = ", ".join(map(str, batch.indices.tolist()[:8]))
         super().__init__(
-            f"{why} at step {step}: lower lr, or look at the pictures of that batch ({shown}, ...)"
+            f"{why} at step {step}: lower lr, or look at the images of that batch ({shown}, ...)"
         )
         self.why, self.step, self.batch, self.miners = why, step, batch, dict(miners)
         self.terms = dict(terms)
@@ -56,7 +56,8 @@ def collapse(embeddings: Tensor) -> str | None:  # [n, D]
     if spread > COLLAPSED:  # not a number is no collapse: the loss's guard stops at that
         return None
     return (
-        f"all embeddings are alike (spread {spread:.1e}): nothing can be told apart. Lower lr, "
+        f"all embeddings are alike (spread {spread:.1e}): nothing can be significantly "
+        "different. Lower lr, "
         "choose a miner that is less hard (semi_hard, distance_weighted), or warm up the head "
         "first (schedule.warm_up=1)"
     )

@@ -1,9 +1,4 @@
-"""Notices when another process of a run falls silent: a machine without power breaks no connection.
-
-Every process counts upwards in a store they share and looks at the others' counts. A process whose
-count stands still for `LOOKS` looks is lost, and this one ends: what it waits for will never come.
-Looks are counted, not seconds, so that a run that was suspended as a whole is not mistaken.
-"""
+"""Notices when another process of a run falls silent."""
 
 import os
 import sys
@@ -11,8 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-SECONDS = 4.0  # between two looks
-LOOKS = 10
+SECONDS = 4.0  # between two checks
+CHECKS = 10
 LOST = "another process of this run has ended; the same command goes on from the last checkpoint"
 
 
@@ -23,7 +18,14 @@ def end(message: str) -> None:
 
 
 class Heartbeat:
-    """store: `set(key, text)` and `get(key)`, seen by all processes (torch's TCPStore)."""
+    """Notices when another process of a run falls silent.
+
+    store: `set(key, text)` and `get(key)`, seen by all processes (torch's TCPStore).
+
+    Every process counts upwards in a store they share and reads the others' counts. A process whose
+    count stands still for `CHECKS` checks is lost, and this one ends: what it waits for will never
+    come. Checks are counted, not seconds, so that a suspended run is not mistaken.
+    """
 
     def __init__(
         self,
@@ -61,7 +63,7 @@ class Heartbeat:
             for other in self.others:
                 still[other] = still[other] + 1 if now[other] == seen[other] else 0
             seen = now
-            if max(still.values()) >= LOOKS:
+            if max(still.values()) >= CHECKS:
                 return self.on_loss(LOST)
         return None
 

@@ -1,26 +1,21 @@
-"""What a run is: `manifest.json` of its folder, and the version that the whole folder has.
-
-    version 1    by unseen 0.1, which stored no number, no items.npz, no checksums, and not how long
-                 a finished journal is
-    version 2    all of these; later versions add to it
-
-Folders of both are read; one of a later version is refused with what to do.
-"""
+"""What a run is: `manifest.json` of its folder, and the version that the whole folder has. One of a
+later version is refused with what to do."""
 
 import json
 from contextlib import suppress
 from dataclasses import field
-from typing import Any
+from typing import Any, Final, Literal
 
 from pydantic.dataclasses import dataclass
 
 import unseen
-from unseen.training import stored
+from unseen.core.reason import Reason
+from unseen.training import json_files
 from unseen.training.checksums import OTHERS
-from unseen.training.stored import CHECKED, OPEN
+from unseen.training.json_files import CHECKED, OPEN
 
-VERSION = 2
-ACROSS = "exact copies across the split"  # a count that DataFacts may have
+VERSION: Final = 2
+ACROSS = "duplicates across the split"  # a count that DataMetadata may have
 
 
 @dataclass(frozen=True, config=CHECKED)
@@ -32,7 +27,7 @@ class StoredItems:
 
 
 @dataclass(frozen=True, config=OPEN)
-class DataFacts:
+class DataMetadata:
     """A data set by its name, fingerprint and counts; further counts of its own are kept with them.
     incomplete: what a known data set lacks, in a sentence; features: numbers of an item."""
 
@@ -42,13 +37,14 @@ class DataFacts:
     classes: int | None = None
     features: int | None = None
     incomplete: str | None = None
+    normalisation: str | None = None  # of images, in words
 
 
 @dataclass(frozen=True, config=CHECKED)
-class SplitFacts:
+class SplitMetadata:
     """How many are in each part, and the hash of who. query, gallery: where not all test items ask
-    or answer. shift, shift_step: of a split of a ladder of shifts, the distance of training and
-    test features and its number. changed_labels: of training items, wrong on purpose."""
+    or answer. shift, shift_step: of a split of splits of growing shift, the distance of training
+    and test features and its number. changed_labels: of training items, wrong on purpose."""
 
     hash: str = ""
     train_items: int | None = None
@@ -66,17 +62,18 @@ class SplitFacts:
 
 @dataclass(frozen=True, config=CHECKED)
 class Data:
-    """What was trained on and judged. place: where the data lie, in full and seen from the run."""
+    """What was trained on and evaluated. place: where the data lie, in full and seen from the
+    run."""
 
-    data: DataFacts = field(default_factory=DataFacts)
-    split: SplitFacts = field(default_factory=SplitFacts)
-    items: StoredItems | None = None  # None: of version 1
+    data: DataMetadata = field(default_factory=DataMetadata)
+    split: SplitMetadata = field(default_factory=SplitMetadata)
+    items: StoredItems | None = None
     place: list[str] | None = None
 
 
 @dataclass(frozen=True, config=CHECKED)
 class TestRead:
-    """A look at the test classes."""
+    """One access to the test classes."""
 
     time: str
     purpose: str
@@ -85,8 +82,9 @@ class TestRead:
 
 @dataclass(frozen=True, config=CHECKED)
 class Manifest:
-    """As it is without a file: nothing is known. refit: of the second training; parts: where those
-    from outside came from; both with their time. plan: of the run's minutes, in words."""
+    """As it is without a file: nothing is known. refit: of the second training; custom_components:
+    where they came from; both with their time. plan: how the time budget is
+    to be used."""
 
     command: str = ""
     config_hash: str = ""
@@ -94,34 +92,34 @@ class Manifest:
     started: str = ""
     ended: str | None = None
     finished: bool = False
-    journal_bytes: int | None = None  # known at the end
+    event_log_bytes: int | None = None  # known at the end
     test_reads: list[TestRead] = field(default_factory=list)
     refit: dict[str, Any] | None = None
-    parts: dict[str, Any] | None = None
-    plan: list[str] | None = None
+    custom_components: dict[str, Any] | None = None
+    plan: list[Reason] | None = None
     platform: str = ""
     python: str = ""
     unseen: str = ""
     versions: dict[str, str] = field(default_factory=dict)
-    version: int = 1
+    version: Literal[2] = field(kw_only=True)
 
     def spelled(self) -> dict[str, Any]:
         """As the file has it."""
-        facts: dict[str, Any] = stored.spelled(self)
-        return facts
+        metadata: dict[str, Any] = json_files.spelled(self)
+        return metadata
 
 
 def parsed(text: str, name: str) -> Manifest:
     """The content of a manifest; ValueError: it is of a later version, or none at all."""
     refuse_later_version(text, name)
-    return stored.parsed(Manifest, text, name, OTHERS)
+    return json_files.parsed(Manifest, text, name, OTHERS)
 
 
 def refuse_later_version(text: str, name: str) -> None:
     """Before anything else in a folder is misread; who needs a damaged manifest will say so."""
     with suppress(json.JSONDecodeError, AttributeError):
         content = json.loads(text)
-        version = content.get("version", 1)
+        version = content.get("version")
         if isinstance(version, int) and version > VERSION:
             raise ValueError(
                 f"{name}: written by unseen {content.get('unseen')}, whose run folders unseen "

@@ -1,23 +1,4 @@
-"""Manifold mixup: a step that mixes activations of two pictures somewhere on the way.
-
-Paper    V. Verma et al., Manifold Mixup: Better Representations by Interpolating Hidden States,
-         ICML 2019, https://arxiv.org/abs/1806.05236; for metric learning in the supplement of K.
-         Roth et al., Revisiting Training Strategies, ICML 2020, https://arxiv.org/abs/2002.08473
-Formula  per batch a share s from Beta(2, 2), a permutation and a layer; there h becomes
-         s h + (1 - s) h[permutation]. Then, y being the labels,
-
-             L = s objective(output, y) + (1 - s) objective(output, y[permutation])
-
-         each with its own mined tuples; where both labels agree the weights add up to 1.
-Values   Beta(2, 2); places: the input, and every layer of the body through which all that is known
-         of a picture passes, but for the last (`passages` of `networks/split.py`; our choice): a
-         layer inside a branch would leave the others unmixed under mixed labels. In an ensemble
-         these are the layers up to where its masks act.
-Use      a control: it compresses the space more and lowers recall (the supplement calls stronger
-         decay a lower rho; as defined it is a higher one). Pass it to the trainer in place of its
-         plain step. Draws depend on seed and step alone, so a resumed run repeats them. Samplers
-         that remember embeddings are told those of the pictures themselves.
-"""
+"""Manifold mixup: a step that mixes activations of two images somewhere on the way."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,16 +7,44 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from unseen.networks.network import LayeredNetwork
-from unseen.networks.split import passages, split_body
-from unseen.networks.taps import check_names
+from unseen.models.freezing import passages, split_body
+from unseen.models.layer_outputs import check_names
+from unseen.models.network import LayeredNetwork
 
 INPUT = "input"
 
 
 class ManifoldMixup:
-    """layers: `input`, or names of layers of the network's body; None: chosen as the docstring
-    says."""
+    """Manifold mixup: a step that mixes activations of two images somewhere on the way.
+
+    layers: `input`, or names of layers of the network's body; None: chosen as the docstring
+    says.
+
+    Paper:
+        V. Verma et al., Manifold Mixup: Better Representations by Interpolating Hidden States,
+        ICML 2019, https://arxiv.org/abs/1806.05236; for metric learning in the supplement of K.
+        Roth et al., Revisiting Training Strategies, ICML 2020, https://arxiv.org/abs/2002.08473
+
+    Formula:
+        per batch a share s from Beta(2, 2), a permutation and a layer; there h becomes
+        s h + (1 - s) h[permutation]. Then, y being the labels,
+
+            L = s objective(output, y) + (1 - s) objective(output, y[permutation])
+
+        each with its own mined tuples; where both labels agree the weights add up to 1.
+
+    Values:
+        Beta(2, 2); places: the input, and every layer of the body through which all that is known
+        of an image passes, but for the last (`passages` of `models/freezing.py`; our choice): a
+        layer inside a branch would leave the others unmixed under mixed labels. In an ensemble
+        these are the layers up to where its masks act.
+
+    Use:
+        a control: it compresses the space more and lowers recall (the supplement calls stronger
+        decay a lower rho; as defined it is a higher one). Pass it to the trainer in place of its
+        plain step. Draws depend on seed and step alone, so a resumed run repeats them. Samplers
+        that remember embeddings are told those of the images themselves.
+    """
 
     def __init__(
         self,
@@ -54,28 +63,28 @@ class ManifoldMixup:
     def __call__(
         self, objective: nn.Module, images: Tensor, labels: Tensor, step: int
     ) -> dict[str, Tensor]:
-        """The objective's terms, mixed; `mixup` is the share of the first pictures."""
+        """The objective's terms, mixed; `mixup` is the share of the first images."""
         generator = np.random.default_rng([self.seed, step])
-        share = float(generator.beta(self.concentration, self.concentration))
+        fraction = float(generator.beta(self.concentration, self.concentration))
         partner = torch.from_numpy(generator.permutation(len(images))).to(images.device)
         layer = str(generator.choice(self.layers))
-        return mixed_terms(self.network, objective, images, labels, share, partner, layer)
+        return mixed_terms(self.network, objective, images, labels, fraction, partner, layer)
 
 
 def usual_places(network: LayeredNetwork) -> list[str]:
     """The input and the layers everything passes through."""
-    found = passages(network)
-    if not found:
+    result = passages(network)
+    if not result:
         raise ValueError(
             "manifold_mixup finds no layer that everything passes through: name some with "
-            'manifold_mixup.layers, ["input"] mixes the pictures alone'
+            'manifold_mixup.layers, ["input"] mixes the images alone'
         )
-    return [INPUT, *found]
+    return [INPUT, *result]
 
 
 def checked(network: LayeredNetwork, layers: Sequence[str]) -> list[str]:
     """The layers as given; one that does not mix everything is refused."""
-    body, method = network.first_part()
+    body, method = network.leading_layers()
     try:
         check_names(layers, [INPUT, *(name for name, _ in body.named_modules() if name)])
         for layer in layers:
@@ -91,14 +100,14 @@ def mixed_terms(
     objective: nn.Module,
     images: Tensor,
     labels: Tensor,
-    share: float,
-    partner: Tensor,  # [N] whom each picture is mixed with
+    fraction: float,
+    partner: Tensor,  # [N] whom each image is mixed with
     layer: str,
 ) -> dict[str, Tensor]:
     """One step's terms, given what is drawn."""
 
     def mix(x: Tensor) -> Tensor:
-        return share * x + (1 - share) * x[partner]
+        return fraction * x + (1 - fraction) * x[partner]
 
     if layer == INPUT:
         output = network(mix(images))
@@ -110,5 +119,5 @@ def mixed_terms(
         finally:
             hook.remove()
     own, other = objective(output, labels), objective(output, labels[partner])
-    terms = {name: share * own[name] + (1 - share) * other[name] for name in own}
-    return terms | {"mixup": torch.tensor(share)}
+    terms = {name: fraction * own[name] + (1 - fraction) * other[name] for name in own}
+    return terms | {"mixup": torch.tensor(fraction)}

@@ -1,9 +1,9 @@
 """A run on disk. A crash leaves the old file or the new one, never half of one; one process writes;
-every file has a checksum: tensors and journal inside, the others in checksums.json.
+every file has a checksum: tensors and event log inside, the others in checksums.json.
 
-    config.toml      the settled config          weights.safetensors  the selected network
+    config.toml      the resolved config          weights.safetensors  the selected network
     manifest.json    what, when, with what       objective.safetensors  the loss's own parameters
-    journal.jsonl    one event per line          embeddings/  the test embeddings, per-query values
+    events.jsonl    one event per line          embeddings/  the test embeddings, per-query values
     result.json      the scores: no times or     report/      the page
                      paths, so it can be compared byte for byte
     items.npz        what it is about: names,    readings/    judgements after the training
@@ -26,12 +26,13 @@ import torch
 from torch import Tensor, nn
 
 import unseen
-from unseen.files import Lock, now, replace_bytes, replacing, sha256
-from unseen.networks.weights import fill, is_whole, packed, read_tensors
-from unseen.training import checksums, stored
+from unseen.core.files import Lock, now, refuse_links, replace_bytes, replacing, sha256
+from unseen.core.reason import Reason
+from unseen.models.weights import fill, is_whole, packed, read_tensors
+from unseen.training import checksums, json_files
 from unseen.training.checksums import AGAIN
+from unseen.training.distributed import Processes
 from unseen.training.manifest import VERSION, Data, Manifest, TestRead, parsed, refuse_later_version
-from unseen.training.processes import Processes
 
 _VERSIONED = ("torch", "torchvision", "timm", "numpy", "scikit-learn", "pillow", "matplotlib")
 
@@ -46,6 +47,7 @@ class RunFolder:
 
     def __init__(self, path: Path, processes: Processes | None = None) -> None:
         self.path, self.processes = path, processes or Processes()
+        self._has_no_links = False
 
     @property
     def writes(self) -> bool:
@@ -57,7 +59,8 @@ class RunFolder:
 
     @property
     def is_finished(self) -> bool:
-        """Trained to the end and judged; a run that was stopped can be judged too, and goes on."""
+        """Trained to the end and evaluated; a run that was stopped can be evaluated too, and goes
+        on."""
         return self.is_started and self.manifest().finished
 
     def lock(self, purpose: str = "") -> AbstractContextManager[Any]:
@@ -70,27 +73,32 @@ class RunFolder:
 
         def whole() -> bool:
             tensors = ("weights.safetensors", "objective.safetensors")
-            kept = [name for name in checksums.RESTORED if self.file(name).exists()]
+            restored = [name for name in checksums.RESTORED if self.file(name).exists()]
             return all(is_whole(self.file(name)) for name in tensors) and all(
                 checksums.is_whole(self.path, name)
-                for name in ("result.json", "selection.json", *kept)
+                for name in ("result.json", "selection.json", *restored)
             )
 
         return self.processes.agreed(whole)
 
     def file(self, name: str) -> Path:
+        """The path of a file, in a folder without links (`refuse_links`)."""
+        if not self._has_no_links:
+            refuse_links(self.path)
+            self._has_no_links = True
         return self.path / name
 
     def checked(self, name: str) -> Path:
         """The path of a file that was compared with its checksum; ValueError: it is not whole."""
-        return checksums.checked(self.path, name)
+        return checksums.checked(self.file("."), name)
 
     def holds(self, name: str) -> bool:
         """Whether a file is there, and whole."""
         return self.processes.agreed(lambda: checksums.is_whole(self.path, name))
 
     def has(self, name: str) -> bool:
-        return self.processes.agreed(lambda: self.file(name).exists())
+        """Whether a file is there; the folder may be no run at all."""
+        return self.processes.agreed((self.path / name).exists)
 
     def read_json(self, name: str) -> dict[str, Any]:
         text = self.processes.agreed(lambda: self.checked(name).read_text())
@@ -100,7 +108,7 @@ class RunFolder:
     def read(self, name: str, kind: type[T]) -> T:
         """A dataclass, as `write_json` has written it; ValueError: it is damaged, or of later."""
         text = self.processes.agreed(lambda: self.checked(name).read_text())
-        return stored.parsed(kind, text, str(self.file(name)), checksums.unreadable(name))
+        return json_files.parsed(kind, text, str(self.file(name)), checksums.unreadable(name))
 
     def manifest(self) -> Manifest:
         """What the run is; ValueError: a later version of unseen has written it."""
@@ -121,7 +129,7 @@ class RunFolder:
 
     def write_json(self, name: str, content: Any) -> None:
         """A dataclass of `stored`, or a mapping."""
-        self.write_text(name, stored.text_of(content))
+        self.write_text(name, json_files.text_of(content))
 
     def write_tensors(self, name: str, tensors: Mapping[str, Tensor]) -> None:
         self.write_bytes(name, packed(tensors))
@@ -162,7 +170,7 @@ class RunFolder:
 
         def read() -> dict[str, Tensor]:
             try:
-                return read_tensors(self.file(name))
+                return read_tensors(self.file(name), is_ours=True)
             except FileNotFoundError as error:
                 raise ValueError(f"{self.file(name)} is missing: {AGAIN}") from error
             except ValueError as error:
@@ -182,7 +190,7 @@ class RunFolder:
         self._write(name, write)
 
     def start_manifest(
-        self, command: str, data: Data, config_hash: str, plan: Sequence[str] = ()
+        self, command: str, data: Data, config_hash: str, plan: Sequence[Reason] = ()
     ) -> None:
         """Further processes do not know the plan, and need not: the first one writes."""
         manifest = Manifest(
@@ -200,24 +208,25 @@ class RunFolder:
         self.write_json("manifest.json", manifest)
 
     def note_test_read(self, purpose: str, config_hash: str) -> None:
-        """Every look at the test classes is written down, before it is taken."""
+        """Every test-set access is logged, before it happens."""
         read = TestRead(now(), purpose, config_hash)
         self._note(lambda manifest: replace(manifest, test_reads=[*manifest.test_reads, read]))
 
     def note_refit(self, message: Mapping[str, Any]) -> None:
         self._note(lambda manifest: replace(manifest, refit={"time": now(), **message}))
 
-    def note_parts(self, message: Mapping[str, Any]) -> None:
-        """Where parts from outside came from."""
-        self._note(lambda manifest: replace(manifest, parts={"time": now(), **message}))
+    def note_custom_components(self, origins: Mapping[str, Any]) -> None:
+        """Where custom components came from."""
+        noted = {"time": now(), **origins}
+        self._note(lambda manifest: replace(manifest, custom_components=noted))
 
     def note_end(self) -> None:
-        written = self.file("journal.jsonl")
+        written = self.file("events.jsonl")
         size = written.stat().st_size if self.writes and written.exists() else 0
-        self._note(lambda m: replace(m, finished=True, ended=now(), journal_bytes=size))
+        self._note(lambda m: replace(m, finished=True, ended=now(), event_log_bytes=size))
 
     def _note(self, changed: Callable[[Manifest], Manifest]) -> None:
-        """A run may be judged while it trains: whoever notes something waits for the other. Of
+        """A run may be evaluated while it trains: whoever notes something waits for the other. Of
         several processes, none goes on before it is written."""
         if self.writes:
             with Lock(self.file(".manifest.lock"), wait=True):

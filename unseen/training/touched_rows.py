@@ -1,13 +1,4 @@
-"""An optimiser's step that touches only the rows of a parameter that have a gradient.
-
-    with touched_rows(optimiser):
-        optimiser.step()
-
-A parameter with a sparse gradient (of rows: `F.embedding(..., sparse=True)`) is replaced by those
-rows while the block runs, and so is its state: any optimiser of torch moves and decays them as it
-would a parameter of that size. The other rows and their state stay as they are (X. An et al.,
-Partial FC, https://arxiv.org/abs/2203.15565); the count of steps is the parameter's.
-"""
+"""An optimiser's step that touches only the rows of a parameter that have a gradient."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,31 +9,40 @@ from torch import Tensor, nn
 
 
 @contextmanager
-def touched_rows(optimiser: torch.optim.Optimizer) -> Iterator[None]:
-    """In the block parameters with sparse gradients are their touched rows, with dense ones."""
+def touched_rows(optimizer: torch.optim.Optimizer) -> Iterator[None]:
+    """In the block parameters with sparse gradients are their touched rows, with dense ones.
+
+        with touched_rows(optimiser):
+            optimiser.step()
+
+    A parameter with a sparse gradient (of rows: `F.embedding(..., sparse=True)`) is replaced by
+    those rows while the block runs, and so is its state: any optimiser of torch moves and decays
+    them as it would a parameter of that size. The other rows and their state stay as they are (X.
+    An et al., Partial FC, https://arxiv.org/abs/2203.15565); the count of steps is the parameter's.
+    """
     replaced = []
-    for group in optimiser.param_groups:
+    for group in optimizer.param_groups:
         for place, whole in enumerate(group["params"]):
             if whole.grad is not None and whole.grad.is_sparse:
                 gradient = whole.grad.coalesce()
                 rows = gradient.indices()[0]
-                part = nn.Parameter(whole.detach().index_select(0, rows))
-                part.grad = gradient.values()
-                state = optimiser.state.pop(whole, {})
+                touched = nn.Parameter(whole.detach().index_select(0, rows))
+                touched.grad = gradient.values()
+                state = optimizer.state.pop(whole, {})
                 if state:
-                    optimiser.state[part] = _rows_of(state, whole, rows)
-                group["params"][place] = part
-                replaced.append((group["params"], place, whole, part, rows, state))
+                    optimizer.state[touched] = _rows_of(state, whole, rows)
+                group["params"][place] = touched
+                replaced.append((group["params"], place, whole, touched, rows, state))
     try:
         yield
     finally:
-        for params, place, whole, part, rows, state in replaced:
+        for params, place, whole, touched, rows, state in replaced:
             params[place] = whole
-            moved = optimiser.state.pop(part, {})
+            moved = optimizer.state.pop(touched, {})
             if moved:
-                optimiser.state[whole] = _with_rows(state, moved, whole, rows)
+                optimizer.state[whole] = _with_rows(state, moved, whole, rows)
             with torch.no_grad():
-                whole.index_copy_(0, rows, part)
+                whole.index_copy_(0, rows, touched)
 
 
 def _rows_of(state: dict[str, Any], whole: Tensor, rows: Tensor) -> dict[str, Any]:

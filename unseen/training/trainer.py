@@ -1,10 +1,4 @@
-"""The training loop: one step after another, each told to whoever listens.
-
-The trainer knows nothing of files, configs or evaluation. It owns what changes while training:
-network, objective, optimiser, learning rate and the place in the epoch. Everything random in a step
-comes from (seed, step), so a trainer loaded from its state goes on as if it had never stopped, bit
-for bit.
-"""
+"""The training loop: one step after another, each told to whoever listens."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -15,15 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from unseen.contracts import Batch, Network
-from unseen.geometry import full_precision
-from unseen.objective import MinedObjective
+from unseen.core.contracts import Batch, Network
+from unseen.core.geometry import full_precision
 from unseen.training.averaging import Averaging
+from unseen.training.distributed import Processes
 from unseen.training.events import Epoch, Step
 from unseen.training.gradients import Outcome, WholeBatch, reseed
 from unseen.training.guards import NonFiniteStepError, trouble_with
-from unseen.training.optimisers import Descent
-from unseen.training.processes import Processes
+from unseen.training.objective import MinedObjective
+from unseen.training.optimizers import ScheduledOptimizer
 
 Mixup = Callable[[nn.Module, Tensor, Tensor, int], dict[str, Tensor]]  # see `manifold_mixup.py`
 
@@ -39,13 +33,19 @@ class Place:
 
 
 class Trainer:
-    """Descends on the network's and the objective's parameters, batch by batch."""
+    """Descends on the network's and the objective's parameters, batch by batch.
+
+    The trainer knows nothing of files, configs or evaluation. It owns what changes while training:
+    network, objective, optimiser, learning rate and the place in the epoch. Everything random in a
+    step comes from (seed, step), so a trainer loaded from its state goes on as if it had never
+    stopped, bit for bit.
+    """
 
     def __init__(
         self,
         network: Network,
         objective: MinedObjective,
-        descent: Descent,
+        scheduled_optimizer: ScheduledOptimizer,
         device: torch.device,
         seed: int,
         mixup: Mixup | None = None,
@@ -57,7 +57,7 @@ class Trainer:
         self.layout = _layout(network, device)
         self.network: Network = movable.to(device, memory_format=self.layout)
         self.objective = objective.to(device)
-        self.descent, self.place = descent, Place()
+        self.scheduled_optimizer, self.place = scheduled_optimizer, Place()
         self.average = None if ema is None else Averaging(self.network, ema)
         self.device, self.seed, self.mixup = device, seed, mixup
         self.whole_batch = WholeBatch(
@@ -65,18 +65,18 @@ class Trainer:
             self.objective,
             processes,
             micro_batch,
-            descent.backward,
-            descent.autocast,
+            scheduled_optimizer.backward,
+            scheduled_optimizer.autocast,
         )
         remembers = objective.memory is not None or objective.label_filter is not None
-        if mixup is not None and (self.whole_batch.is_in_parts or remembers):
+        if mixup is not None and (self.whole_batch.is_chunked or remembers):
             raise ValueError(
-                "manifold_mixup mixes any two pictures of the batch inside the network: it needs "
+                "manifold_mixup mixes any two images of the batch inside the network: it needs "
                 "one process, micro_batch=none, memory=none and label_filter=none"
             )
         if mixup is not None and objective.relevance is not None:
             raise ValueError(
-                f"manifold_mixup mixes pictures of classes, and {objective.relevance.kind} are "
+                f"manifold_mixup mixes images of classes, and {objective.relevance.kind} are "
                 "none: leave one of them out"
             )
         self.embedded: list[Callable[[Tensor, Tensor], None]] = []  # told (indices, embeddings)
@@ -100,7 +100,7 @@ class Trainer:
             epoch=place.epoch,
             step=place.step,
             train={"loss": place.loss_sum / max(1, place.step_in_epoch)},
-            lr=self.descent.lr(place.step),
+            lr=self.scheduled_optimizer.lr(place.step),
             seconds=round(seconds, 2),
             images_per_second=round(images / seconds, 1),
         )
@@ -112,16 +112,20 @@ class Trainer:
         images = batch.images.to(self.device, non_blocking=True, memory_format=layout)
         batch = Batch(images, class_of[batch.labels].to(self.device), batch.indices)
         step, miners = self.place.step, self.objective.miner_state()
-        self.descent.zero()
+        self.scheduled_optimizer.zero()
         terms = self._backward(batch)
-        facts = {name: term.item() for name, term in terms.items()}
-        self._check(facts, 0.0, batch, miners)
-        norm = self.descent.step(step)
-        if not self.descent.scaler.is_enabled():  # a scale that is too high mends itself
-            self._check(facts, norm, batch, miners)
+        metadata = {name: term.item() for name, term in terms.items()}
+        self._check(metadata, 0.0, batch, miners)
+        norm = self.scheduled_optimizer.step(step)
+        if (
+            not self.scheduled_optimizer.scaler.is_enabled()
+        ):  # a scale that is too high mends itself
+            self._check(metadata, norm, batch, miners)
         if self.average is not None:
             self.average.update(step)
-        return {name: round(value, 6) for name, value in {**facts, "gradient_norm": norm}.items()}
+        return {
+            name: round(value, 6) for name, value in {**metadata, "gradient_norm": norm}.items()
+        }
 
     def _check(
         self, terms: Mapping[str, float], norm: float, batch: Batch, miners: Mapping[str, Any]
@@ -148,40 +152,40 @@ class Trainer:
     def _plain_backward(self, batch: Batch, seed: int) -> Outcome:
         """Network, objective, backward."""
         reseed(seed, self.device)
-        with self.descent.autocast():
+        with self.scheduled_optimizer.autocast():
             output = self.network(batch.images)
             terms = self.objective(output, batch.labels, batch.indices)
-        self.descent.backward(terms["total"])
+        self.scheduled_optimizer.backward(terms["total"])
         return Outcome(terms, batch.indices, full_precision(output.embeddings.detach()))
 
     def _mixed_backward(self, mixup: Mixup, batch: Batch, seed: int) -> Outcome:
-        """What is told of a picture is its own embedding: it passes the network once more."""
+        """What is told of an image is its own embedding: it passes the network once more."""
         reseed(seed, self.device)
-        with self.descent.autocast():
+        with self.scheduled_optimizer.autocast():
             terms = mixup(self.objective, batch.images, batch.labels, self.place.step)
-        self.descent.backward(terms["total"])
+        self.scheduled_optimizer.backward(terms["total"])
         embeddings = batch.images.new_zeros(0)
         if self.embedded:
             self.network.eval()  # statistics of batch norms see each batch once
-            with torch.no_grad(), self.descent.autocast():
+            with torch.no_grad(), self.scheduled_optimizer.autocast():
                 embeddings = full_precision(self.network(batch.images).embeddings)
             self.network.train()
         return Outcome(terms, batch.indices, embeddings)
 
     @property
-    def is_divided(self) -> bool:
+    def is_sharded(self) -> bool:
         """Whether each process has a state of its own: rows of class centres."""
-        return bool(self.objective.divided())
+        return bool(self.objective.sharded())
 
     def objective_state(self) -> dict[str, Tensor]:
         """That of the objective; at the first process with the rows of all."""
         state: dict[str, Tensor] = self.objective.state_dict()
-        for name in self.objective.divided():
+        for name in self.objective.sharded():
             state[name] = self.whole_batch.processes.collected(state[name])
         return state
 
     def averaged(self) -> AbstractContextManager[None]:
-        """While the block runs the network has the weights to judge and to keep."""
+        """While the block runs the network has the weights to evaluate and to keep."""
         return nullcontext() if self.average is None else self.average.applied()
 
     def state_dict(self) -> dict[str, Any]:
@@ -189,7 +193,7 @@ class Trainer:
             "network": self.network.state_dict(),
             "objective": self.objective.state_dict(),
             "miner": self.objective.miner_state(),
-            "descent": self.descent.state_dict(),
+            "scheduled_optimizer": self.scheduled_optimizer.state_dict(),
             "average": None if self.average is None else self.average.state_dict(),
             "place": dict(vars(self.place)),
         }
@@ -198,7 +202,7 @@ class Trainer:
         self.network.load_state_dict(state["network"])
         self.objective.load_state_dict(state["objective"])
         self.objective.load_miner_state(state["miner"])
-        self.descent.load_state_dict(state["descent"])
+        self.scheduled_optimizer.load_state_dict(state["scheduled_optimizer"])
         if self.average is not None:
             self.average.load_state_dict(state["average"])
         self.place = Place(**state["place"])

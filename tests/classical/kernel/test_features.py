@@ -1,11 +1,12 @@
-"""Kernel features: distances by the kernel, and the picture that no linear metric can solve."""
+"""Kernel features: distances by the kernel, and the image that no linear metric can solve."""
 
 import pytest
 import torch
 from torch import Tensor
 
-from unseen import catalogue, evaluate
+from unseen import evaluate
 from unseen.classical.kernel.features import KernelFeatures
+from unseen.core import registry
 
 
 def exclusive_or(num: int = 40) -> tuple[Tensor, Tensor]:
@@ -37,12 +38,12 @@ def test_no_linear_metric_makes_one_cluster_of_opposite_corners(name: str) -> No
     kernel = KernelFeatures(size=8).fit(features)
 
     def together(space: Tensor) -> float:
-        score = evaluate(space, labels, metrics=("r_precision",), normalise=False, resamples=0)
+        score = evaluate(space, labels, metrics=("r_precision",), normalize=False, resamples=0)
         return score.values["r_precision"].value
 
-    plain = catalogue.create("classical", name).fit(features, labels).transform(features)
+    plain = registry.create("classical", name).fit(features, labels).transform(features)
     lifted = kernel.transform(features)
-    moved = catalogue.create("classical", name).fit(lifted, labels).transform(lifted)
+    moved = registry.create("classical", name).fit(lifted, labels).transform(lifted)
     assert together(plain) < 0.8
     if name in ("mcml", "rca"):
         assert together(moved) > 0.95

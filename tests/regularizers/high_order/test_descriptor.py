@@ -6,10 +6,10 @@ import torch
 from sklearn.decomposition import PCA
 from torch import Tensor, nn
 
-from unseen.contracts import Output
-from unseen.losses.multi_similarity import MultiSimilarity
+from unseen.core.contracts import Output
+from unseen.losses.multi_similarity import MultiSimilarityLoss
 from unseen.regularizers.high_order.descriptor import OrdersDescriptor
-from unseen.regularizers.horde import Horde
+from unseen.regularizers.horde import HordeRegularizer
 
 
 class Maps(nn.Module):
@@ -21,7 +21,7 @@ class Maps(nn.Module):
 
 
 def orders(size: int = 6) -> OrdersDescriptor:
-    horde = Horde(lambda _: MultiSimilarity(), None, 5, 4, num_orders=3, dimension=8)
+    horde = HordeRegularizer(lambda _: MultiSimilarityLoss(), None, 5, 4, num_orders=3, dimension=8)
     return OrdersDescriptor(Maps(), horde, size)
 
 
@@ -31,9 +31,9 @@ def images(number: int = 40) -> Tensor:
 
 @torch.no_grad()
 def test_before_fitting_all_orders_side_by_side() -> None:
-    found = orders()(images()).embeddings  # 4 values for each of 3 orders
-    assert found.shape == (40, 12)
-    assert torch.allclose(found.view(40, 3, 4).norm(dim=2), torch.ones(40, 3), atol=1e-5)
+    result = orders()(images()).embeddings  # 4 values for each of 3 orders
+    assert result.shape == (40, 12)
+    assert torch.allclose(result.view(40, 3, 4).norm(dim=2), torch.ones(40, 3), atol=1e-5)
 
 
 @torch.no_grad()
@@ -41,10 +41,10 @@ def test_equals_principal_components() -> None:
     descriptor = orders()
     everything = descriptor(images()).embeddings
     descriptor.fit(everything)
-    found = descriptor(images()).embeddings.double().numpy()
+    result = descriptor(images()).embeddings.double().numpy()
     expected = PCA(6).fit_transform(everything.double().numpy())
-    signs = np.sign((found * expected).sum(axis=0))
-    assert found == pytest.approx(signs * expected, abs=1e-5)
+    signs = np.sign((result * expected).sum(axis=0))
+    assert result == pytest.approx(signs * expected, abs=1e-5)
 
 
 @torch.no_grad()

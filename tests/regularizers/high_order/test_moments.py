@@ -1,4 +1,4 @@
-"""Moments by projection: the Random Maclaurin facts, cascade and blocks."""
+"""Moments by projection: the Random Maclaurin metadata, cascade and blocks."""
 
 import pytest
 import torch
@@ -44,11 +44,11 @@ def test_cosine_of_moments_is_a_power_of_the_cosine(
     order: int, dimension: int, expected: float, deviation: float
 ) -> None:
     """64 channels, cosine 0.8: mean and spread over draws of the projectors, as computed."""
-    maps, found = at_cosine(0.8, 64), []
+    maps, result = at_cosine(0.8, 64), []
     for seed in range(12):
         first, second = make(64, dimension, order, cascade=True, seed=seed)(maps)[order - 2]
-        found.append(float(F.cosine_similarity(first, second, dim=0)))
-    values = torch.tensor(found)
+        result.append(float(F.cosine_similarity(first, second, dim=0)))
+    values = torch.tensor(result)
     assert abs(float(values.mean()) - expected) < 4 * deviation / 12**0.5 + 0.02 * (order == 5)
     assert deviation / 2.5 < float(values.std()) < deviation * 2
 
@@ -68,8 +68,8 @@ def test_sizes_of_moments_are_as_computed() -> None:
     x = torch.randn(8, 1024, generator=torch.Generator().manual_seed(0)).relu()
     maps = (23 * F.normalize(x, dim=1))[:, :, None, None]
     signs = make(1024, 512, 5, cascade=True)(maps)
-    for found, expected in zip(signs, (516, 1.2e4, 2.6e5, 6.3e6), strict=True):
-        assert float(found.square().mean().sqrt()) == pytest.approx(expected, rel=0.25)
+    for result, expected in zip(signs, (516, 1.2e4, 2.6e5, 6.3e6), strict=True):
+        assert float(result.square().mean().sqrt()) == pytest.approx(expected, rel=0.25)
     glorot = make(1024, 8192, 2, cascade=True, trained=True)(maps)
     assert float(glorot[0].detach().square().mean().sqrt()) == pytest.approx(0.11, rel=0.1)
 
@@ -116,7 +116,7 @@ def test_blocks_of_columns_give_the_same_values_and_gradients(cascade: bool) -> 
 
 
 def test_blocks_keep_less_for_the_backward_pass() -> None:
-    """Of a block only its result stays: num_orders - 1 numbers per picture and dimension."""
+    """Of a block only its result stays: num_orders - 1 numbers per image and dimension."""
 
     def kept(columns: int | None) -> int:
         sizes: list[int] = []

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from unseen.contracts import IntArray
+from unseen.core.contracts import IntArray
 from unseen.samplers.embedded import nearest_classes as module
 from unseen.samplers.embedded.nearest_classes import nearest_classes
 
@@ -34,10 +34,10 @@ def test_equals_a_slow_search(raw: bool, entries: int, monkeypatch: pytest.Monke
     monkeypatch.setattr(module, "_ENTRIES", entries)
     rows = torch.randn(17, 3, generator=torch.Generator().manual_seed(2))
     seeds: IntArray = np.array([16, 0, 3, 9, 9, 5])
-    found = nearest_classes(rows, SIZES, seeds, 5, not raw)
-    assert found.tolist() == [slow(rows, int(seed), raw) for seed in seeds]
+    result = nearest_classes(rows, SIZES, seeds, 5, not raw)
+    assert result.tolist() == [slow(rows, int(seed), raw) for seed in seeds]
     fewer = nearest_classes(rows, SIZES, seeds, 2, not raw)
-    assert fewer.tolist() == found[:, :2].tolist()
+    assert fewer.tolist() == result[:, :2].tolist()
 
 
 @pytest.mark.parametrize("integers", [True, False])
@@ -45,8 +45,8 @@ def test_equals_a_slow_search(raw: bool, entries: int, monkeypatch: pytest.Monke
 def test_integers_change_nothing(
     integers: bool, noise: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("unseen.neighbours.select.SMALL", 0)
-    monkeypatch.setattr("unseen.neighbours.certified._faster", lambda size, dtype: integers)
+    monkeypatch.setattr("unseen.neighbors.select.SMALL", 0)
+    monkeypatch.setattr("unseen.neighbors.certified._faster", lambda size, dtype: integers)
     draw = torch.Generator().manual_seed(3)
     sizes = 1 + np.arange(120) % 7
     owner = np.repeat(np.arange(120), sizes)
@@ -54,15 +54,15 @@ def test_integers_change_nothing(
     x += noise * torch.randn(len(owner), 24, generator=draw)
     seeds: IntArray = np.arange(0, len(owner), 11)
     unit = (x.double() / x.double().norm(dim=1, keepdim=True)).numpy()
-    found = nearest_classes(x, sizes, seeds, 20)
-    for seed, listed in zip(seeds, found.tolist(), strict=True):
+    result = nearest_classes(x, sizes, seeds, 20)
+    for seed, listed in zip(seeds, result.tolist(), strict=True):
         near = np.round(unit @ unit[seed] * 2**20)
         best = [(-near[owner == c].max(), c) for c in range(120) if c != owner[seed]]
         assert listed == [c for _, c in sorted(best)[:20]]
 
 
 @pytest.mark.parametrize("value", [0.0, 0.3])
-def test_a_collapsed_network_has_neighbours_still(value: float) -> None:
+def test_a_collapsed_network_has_neighbors_still(value: float) -> None:
     rows, sizes = torch.full((60, 8), value), np.full(12, 5)
-    found = nearest_classes(rows, sizes, np.array([0, 7]), 3, normalise=False)
-    assert found.tolist() == [[1, 2, 3], [0, 2, 3]]
+    result = nearest_classes(rows, sizes, np.array([0, 7]), 3, normalize=False)
+    assert result.tolist() == [[1, 2, 3], [0, 2, 3]]

@@ -1,4 +1,4 @@
-"""An index goes elsewhere and comes back: the same ids, facts, thumbnails and bits."""
+"""An index goes elsewhere and comes back: the same ids, metadata, thumbnails and bits."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -8,25 +8,19 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from unseen.search.exchange import (
-    array_folder,
-    lance_table,
-    milvus_collection,
-    parquet_file,
-    rows,
-)
+from unseen.search.exchange import array_folder, lance_table, milvus_collection, parquet_file, rows
 from unseen.search.exchange.rows import Exported, Rows, header_of, import_index, rows_of
 from unseen.search.index import Index
 from unseen.search.manifest import ModelEntry
-from unseen.search.segment import NewPicture
+from unseen.search.segment import NewImage
 from unseen.search.verify import verify
 from unseen.search.writer import Writer
 
 FORMATS = {
-    "parquet": (parquet_file, "out.parquet", "pyarrow"),
-    "npy": (array_folder, "out", "numpy"),
-    "milvus": (milvus_collection, "out.db", "milvus_lite"),
-    "lance": (lance_table, "out.lance", "lancedb"),
+    "parquet": (parquet_file, "out.parquet"),
+    "npy": (array_folder, "out"),
+    "milvus": (milvus_collection, "out.db"),
+    "lance": (lance_table, "out.lance"),
 }
 
 
@@ -38,13 +32,13 @@ def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def index(tmp_path: Path, entry: ModelEntry, rows: Callable[..., list[NewPicture]]) -> Index:
-    """With what an index can have: a removed last picture, a renewed one that lies at the end, a
-    box, a mapped vector, a label of odd letters, an empty thumbnail, the smallest of numbers."""
+def index(tmp_path: Path, entry: ModelEntry, rows: Callable[..., list[NewImage]]) -> Index:
+    """With what an index can have: a removed last image, a renewed one that lies at the end, a
+    box, a compatible vector, a label of odd letters, an empty thumbnail, tiny numbers."""
     some = rows(50)
-    odd = replace(some[7].facts, label="Ā'\"\\ 'x", box=(1, 2, 30, 40), mapped=True)
+    odd = replace(some[7].metadata, label="Ā'\"\\ 'x", box=(1, 2, 30, 40), compatible=True)
     tiny = np.full(8, 1e-45, dtype=np.float32)
-    some[7] = replace(some[7], facts=odd, vector=tiny, thumbnail=b"")
+    some[7] = replace(some[7], metadata=odd, vector=tiny, thumbnail=b"")
     with Writer.create(tmp_path / "index", entry) as writer:
         writer.add(some[:30])
         writer.add(some[30:])
@@ -56,15 +50,14 @@ def index(tmp_path: Path, entry: ModelEntry, rows: Callable[..., list[NewPicture
 def content(index: Index) -> list[object]:
     """Everything a reader can learn."""
     ids = index.ids.tolist()
-    told = [index.thumbnail(id) for id in ids], list(index.every()), index.manifest.model
-    return [ids, index.vectors().tobytes(), *told, index.manifest.next_id]
+    message = [index.thumbnail(id) for id in ids], list(index.every()), index.manifest.model
+    return [ids, index.vectors().tobytes(), *message, index.manifest.next_id]
 
 
 def written(index: Index, name: str, folder: Path) -> tuple[ModuleType, str]:
-    module, place, needed = FORMATS[name]
-    pytest.importorskip(needed)
+    module, place = FORMATS[name]
     out = str(folder / place)
-    module.write(out, header_of(index), rows_of(index), "pictures")
+    module.write(out, header_of(index), rows_of(index), "images")
     return module, out
 
 
@@ -73,13 +66,13 @@ def written(index: Index, name: str, folder: Path) -> tuple[ModuleType, str]:
 )
 def test_the_way_there_and_back_changes_no_bit(index: Index, tmp_path: Path, name: str) -> None:
     module, out = written(index, name, tmp_path)
-    made = import_index(module.read(out, "pictures"), tmp_path / "again")
+    made = import_index(module.read(out, "images"), tmp_path / "again")
     assert content(made) == content(index)
     assert made.ids.tolist()[-1] == 4
     assert verify(tmp_path / "again") == []
     if name in ("milvus", "lance"):
-        with pytest.raises(ValueError, match=r"has a collection pictures|already exists"):
-            module.write(out, header_of(index), rows_of(index), "pictures")
+        with pytest.raises(ValueError, match=r"has a collection images|already exists"):
+            module.write(out, header_of(index), rows_of(index), "images")
 
 
 def test_an_import_that_was_stopped_goes_on(index: Index, tmp_path: Path) -> None:
@@ -103,8 +96,7 @@ def test_what_is_not_whole_or_not_ours_is_refused(index: Index, tmp_path: Path) 
     with pytest.raises(ValueError, match="is another index"):
         import_index(Exported(other, rows_of(index)), tmp_path / "part")
     with pytest.raises(ValueError, match="was not written by"):
-        array_folder.read(str(tmp_path), "pictures")
-    pytest.importorskip("pyarrow")
+        array_folder.read(str(tmp_path), "images")
     (tmp_path / "x.parquet").write_bytes(b"no")
     with pytest.raises(ValueError, match="not a whole Parquet file"):
-        parquet_file.read(str(tmp_path / "x.parquet"), "pictures")
+        parquet_file.read(str(tmp_path / "x.parquet"), "images")

@@ -11,48 +11,48 @@ import pytest
 import uvicorn
 from starlette.testclient import TestClient
 
-from unseen.evaluation.calibrate import Calibration
-from unseen.experiment.trained import Trained
+from unseen.evaluation.calibration import Calibration
+from unseen.runs.trained_run import Trained
 from unseen.search.ingest import find, ingest, model_entry
-from unseen.search.service import start
+from unseen.search.service import start_service
 from unseen.search.service.app import create_app
-from unseen.search.service.guard import Limits
-from unseen.search.service.library import Library
+from unseen.search.service.index_registry import IndexRegistry
+from unseen.search.service.middleware import Limits
 from unseen.search.writer import Writer
 
 HOSTS = ("testserver", "127.0.0.1", "localhost")
 
 
 @pytest.fixture(scope="session")
-def index_folder(model: Trained, pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def index_folder(model: Trained, images: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("served") / "tiny.index"
     with Writer.create(folder, model_entry(model)) as writer:
-        ingest(writer, model, find([pictures]))
+        ingest(writer, model, find([images]))
     return folder
 
 
 @pytest.fixture(scope="session")
-def library(index_folder: Path) -> Library:
-    return Library(index_folder)
+def registry(index_folder: Path) -> IndexRegistry:
+    return IndexRegistry(index_folder)
 
 
 @pytest.fixture
-def client(library: Library) -> Iterator[TestClient]:
-    app = create_app(library, None, Limits(hosts=HOSTS, per_minute=0))
+def client(registry: IndexRegistry) -> Iterator[TestClient]:
+    app = create_app(registry, None, Limits(hosts=HOSTS, per_minute=0))
     with TestClient(app) as opened:
         yield opened
 
 
 @pytest.fixture(scope="session")
-def address(library: Library) -> Iterator[str]:
+def address(registry: IndexRegistry) -> Iterator[str]:
     """A real server, with what changed against itself."""
     limits = Limits(hosts=HOSTS, per_minute=0, max_bytes=2_000_000, seconds=3.0)
-    with serving(create_app(library, library, limits)) as url:
+    with serving(create_app(registry, registry, limits)) as url:
         yield url
 
 
 def calibration(threshold: float, weights: list[float]) -> Calibration:
-    """Made up; weights: of 1, the similarity and the logarithm of the number of pictures."""
+    """Made up; weights: of 1, the similarity and the logarithm of the number of images."""
     return Calibration(
         fmr=0.001,
         threshold=threshold,
@@ -60,7 +60,7 @@ def calibration(threshold: float, weights: list[float]) -> Calibration:
         bound=0.01,
         confidence=0.95,
         fnmr=0.5,
-        strangers=0.1,
+        images_with_false_match=0.1,
         gallery=30,
         classes=6,
         wrong_pairs=375,
@@ -77,7 +77,7 @@ class serving:  # noqa: N801  (reads as a verb)
     def __init__(self, app: object, **options: Any) -> None:
         self.socket = socket.socket()
         self.socket.bind(("127.0.0.1", 0))
-        given = {**start.options(), "log_level": "critical", **options}
+        given = {**start_service.options(), "log_level": "critical", **options}
         config = uvicorn.Config(app, **given)  # type: ignore[arg-type]
         self.server = uvicorn.Server(config)
         self.thread = threading.Thread(

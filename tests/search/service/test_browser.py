@@ -23,8 +23,8 @@ from selenium.webdriver.support.ui import WebDriverWait
 from tests.search.service.conftest import HOSTS, calibration, serving
 from unseen.search.index import Index
 from unseen.search.service.app import create_app
-from unseen.search.service.guard import Limits
-from unseen.search.service.library import Library
+from unseen.search.service.index_registry import IndexRegistry
+from unseen.search.service.middleware import Limits
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = pytest.mark.skipif(
@@ -42,7 +42,7 @@ VIEWS = [
     "#/random/3",
     "#/labels",
     "#/label/class%202",
-    "#/picture/8",
+    "#/image/8",
     "#/like/8",
     "#/like/8,9?right=10&wrong=3,4",
     "#/like/8?box=0.2,0.2,0.5,0.5&label=class+2",
@@ -57,7 +57,7 @@ BURST_CARDS = (
 )
 DROPPED = """
     const done = arguments[arguments.length - 1];
-    Promise.all(arguments[1].map((id) => fetch(`/api/pictures/${id}`).then((r) => r.blob()))).then((blobs) => {
+    Promise.all(arguments[1].map((id) => fetch(`/api/images/${id}`).then((r) => r.blob()))).then((blobs) => {
       const data = new DataTransfer();
       blobs.forEach((blob, place) => data.items.add(new File([blob], `${place}.jpg`, { type: "image/jpeg" })));
       document.dispatchEvent(arguments[0] === "paste"
@@ -130,8 +130,8 @@ def cards(driver: Driver) -> list[Any]:
 
 
 def ids(driver: Driver) -> list[int]:
-    found = "return [...document.querySelectorAll('.card')].map((card) => Number(card.dataset.id))"
-    return list(driver.execute_script(found))
+    result = "return [...document.querySelectorAll('.card')].map((card) => Number(card.dataset.id))"
+    return list(driver.execute_script(result))
 
 
 def labels(driver: Driver) -> list[str]:
@@ -140,11 +140,11 @@ def labels(driver: Driver) -> list[str]:
 
 def bring(driver: Driver, *paths: Path) -> None:
     by(driver, "#file").send_keys("\n".join(map(str, paths)))
-    until(driver, lambda d: "nearest pictures" in status(d))
+    until(driver, lambda d: "nearest images" in status(d))
 
 
-def picture(pictures: Path, label: int = 0) -> Path:
-    return pictures / f"class {label}" / "0.png"
+def image(images: Path, label: int = 0) -> Path:
+    return images / f"class {label}" / "0.png"
 
 
 def no_errors(driver: Driver) -> None:
@@ -152,44 +152,44 @@ def no_errors(driver: Driver) -> None:
     assert not messages, messages
 
 
-def test_the_start_shows_the_index_and_its_pictures(page: Driver, address: str) -> None:
-    facts = by(page, "dl.facts").text
+def test_the_start_shows_the_index_and_its_images(page: Driver, address: str) -> None:
+    metadata = by(page, "dl.metadata").text
     for fact in ("30", "tiny", "16 numbers", "float32", "exact", "Calibrated\nno"):
-        assert fact in facts
-    newest = httpx.get(f"{address}/api/pictures?count=7").json()["pictures"]
-    assert ids(page)[:7] == [picture["id"] for picture in newest]
+        assert fact in metadata
+    newest = httpx.get(f"{address}/api/images?count=7").json()["images"]
+    assert ids(page)[:7] == [image["id"] for image in newest]
     before = ids(page)[7:14]
     by(page, "#shuffle").click()
     until(page, lambda d: ids(d)[7:14] != before)
     assert "seed=1" in page.current_url
-    page.find_element(By.LINK_TEXT, "class 4\n5 pictures").click()
+    page.find_element(By.LINK_TEXT, "class 4\n5 images").click()
     until(page, lambda d: heading(d) == "class 4")
     assert len(cards(page)) == 5
     no_errors(page)
 
 
-def test_from_an_upload_to_a_large_picture_and_on_and_back(page: Driver, pictures: Path) -> None:
-    bring(page, picture(pictures))
+def test_from_an_upload_to_a_large_image_and_on_and_back(page: Driver, images: Path) -> None:
+    bring(page, image(images))
     assert len(cards(page)) == 24
     assert labels(page)[0] == "class 0"
-    found = ids(page)
+    result = ids(page)
     by(page, "#card-1").click()
     until(page, lambda d: d.find_elements(By.ID, "like"))
-    assert "Similarity" in by(page, "dl.facts").text
+    assert "Similarity" in by(page, "dl.metadata").text
     by(page, "#next").click()
-    until(page, lambda d: d.current_url.endswith(f"#/picture/{found[2]}") and is_shown(d))
+    until(page, lambda d: d.current_url.endswith(f"#/image/{result[2]}") and is_shown(d))
     by(page, "#like").click()
-    until(page, lambda d: d.current_url.endswith(f"#/like/{found[2]}") and is_shown(d))
-    assert found[2] not in ids(page)
+    until(page, lambda d: d.current_url.endswith(f"#/like/{result[2]}") and is_shown(d))
+    assert result[2] not in ids(page)
     for _ in range(3):
         page.back()
-    until(page, lambda d: ids(d) == found)  # the upload is still known
+    until(page, lambda d: ids(d) == result)  # the upload is still known
     assert page.execute_script(FOCUS) == "card-1"  # where it was left
     no_errors(page)
 
 
-def test_labels_are_found_while_one_types(page: Driver, pictures: Path) -> None:
-    bring(page, picture(pictures))
+def test_labels_are_result_while_one_types(page: Driver, images: Path) -> None:
+    bring(page, image(images))
     field = by(page, "#only")
     field.send_keys("S 3")
     until(page, lambda d: by(d, "#only-list [role=option]").text == "class 3 (5)")
@@ -204,12 +204,12 @@ def test_labels_are_found_while_one_types(page: Driver, pictures: Path) -> None:
 
 
 @pytest.mark.parametrize("way", ["paste", pytest.param("drop", marks=pytest.mark.slow)])
-def test_several_pictures_dropped_or_pasted_ask_together(
+def test_several_images_dropped_or_pasted_ask_together(
     page: Driver, address: str, way: str
 ) -> None:
     page.execute_async_script(DROPPED, way, [7, 9])
-    until(page, lambda d: "nearest pictures" in status(d))
-    assert heading(page) == "Pictures like these"
+    until(page, lambda d: "nearest images" in status(d))
+    assert heading(page) == "Images like these"
     assert labels(page)[0] == "class 1"
     no_errors(page)
 
@@ -218,8 +218,8 @@ def test_not_this_one(page: Driver, address: str) -> None:
     first = ids(opened(page, address, "#/like/8"))
     by(page, f"[data-id='{first[0]}'] [data-call=wrong]").click()
     until(page, lambda d: ids(d) and first[0] not in ids(d))
-    asked = httpx.get(f"{address}/api/search?ids=8&wrong={first[0]}").json()["hits"]
-    assert ids(page) == [hit["id"] for hit in asked]
+    request = httpx.get(f"{address}/api/search?ids=8&wrong={first[0]}").json()["hits"]
+    assert ids(page) == [hit["id"] for hit in request]
     by(page, f"[data-id='{first[3]}'] [data-call=right]").click()
     until(page, lambda d: "1 called right, 1 called wrong" in by(d, "#called").text)
     page.back()
@@ -228,16 +228,16 @@ def test_not_this_one(page: Driver, address: str) -> None:
     no_errors(page)
 
 
-def test_why_a_result_is_alike(page: Driver, address: str, pictures: Path) -> None:
-    """By a picture of the index and by one that was brought; several together are not explained."""
+def test_why_a_result_is_alike(page: Driver, address: str, images: Path) -> None:
+    """By an image of the index and by one that was brought; several together are not explained."""
     first = ids(opened(page, address, "#/like/8"))[0]
     by(page, f"[data-id='{first}'] [data-call=why]").click()
     until(page, lambda d: by(d, "dialog img").get_property("naturalWidth") > 600)
-    said = httpx.get(f"{address}/api/why/{first}?asked=8").json()["sentences"]
+    said = httpx.get(f"{address}/api/why/{first}?query=8").json()["sentences"]
     assert all(sentence in by(page, "dialog").text for sentence in said)
     page.find_element(By.XPATH, "//dialog//button[text()='Close']").click()
     until(page, lambda d: not d.find_elements(By.TAG_NAME, "dialog"))
-    bring(page, picture(pictures))
+    bring(page, image(images))
     by(page, ".card [data-call=why]").click()
     until(page, lambda d: "Similarity" in by(d, "dialog").text)
     opened(page, address, "#/like/8,9")
@@ -256,8 +256,8 @@ def test_results_come_in_pages(page: Driver, address: str) -> None:
     no_errors(page)
 
 
-def test_a_region_by_pointer(page: Driver, pictures: Path) -> None:
-    bring(page, picture(pictures))
+def test_a_region_by_pointer(page: Driver, images: Path) -> None:
+    bring(page, image(images))
     canvas = by(page, "#crop")
     ActionChains(page).move_to_element_with_offset(
         canvas, -50, -50
@@ -290,7 +290,7 @@ def test_the_map_has_a_legend_and_a_lasso(page: Driver, address: str) -> None:
     ActionChains(page).move_to_element_with_offset(canvas, -x, -y).click_and_hold().move_by_offset(
         2 * x, 0
     ).move_by_offset(0, 2 * y).move_by_offset(-2 * x, 0).release().perform()
-    until(page, lambda d: "30 pictures within the lasso" in status(d))
+    until(page, lambda d: "30 images within the lasso" in status(d))
     by(page, "#selection-link").click()
     until(page, lambda d: heading(d) == "Selection")
     assert page.current_url.endswith("#/selection/1-30")
@@ -306,13 +306,13 @@ def test_the_map_has_a_legend_and_a_lasso(page: Driver, address: str) -> None:
 def test_what_changed_is_shown(page: Driver) -> None:
     page.find_element(By.LINK_TEXT, "What changed").click()
     until(page, lambda d: len(d.find_elements(By.CLASS_NAME, "change")) == 6)
-    assert "30 pictures are in both" in by(page, "#changes-summary").text
+    assert "30 images are in both" in by(page, "#changes-summary").text
     no_errors(page)
 
 
-def test_with_the_keyboard_alone(page: Driver, pictures: Path, address: str) -> None:
+def test_with_the_keyboard_alone(page: Driver, images: Path, address: str) -> None:
     """Everything that can be done is reached by Tab, what has the focus is seen, keys go on."""
-    bring(page, picture(pictures))
+    bring(page, image(images))
     reached = []
     page.execute_script("document.getElementById('skip').focus()")
     for _ in range(14):
@@ -331,14 +331,14 @@ def test_with_the_keyboard_alone(page: Driver, pictures: Path, address: str) -> 
     by(page, "#crop").send_keys(Keys.ESCAPE)
     until(page, lambda d: not d.find_elements(By.ID, "whole") and is_shown(d))
     opened(page, address, "#/like/8")
-    found = ids(page)
+    result = ids(page)
     by(page, "#card-0").send_keys(Keys.ARROW_RIGHT)
     ActionChains(page).send_keys("x").perform()
     assert "Selection (1)" in by(page, "#selection-link").text
     ActionChains(page).send_keys("l").perform()
-    until(page, lambda d: d.current_url.endswith(f"#/like/{found[1]}") and is_shown(d))
+    until(page, lambda d: d.current_url.endswith(f"#/like/{result[1]}") and is_shown(d))
     ActionChains(page).send_keys(Keys.ESCAPE).perform()
-    until(page, lambda d: ids(d) == found)
+    until(page, lambda d: ids(d) == result)
     ActionChains(page).send_keys("?").perform()
     assert "not this one" in until(page, lambda d: by(d, "#keys").text)
     ActionChains(page).send_keys(Keys.ESCAPE).perform()
@@ -346,11 +346,11 @@ def test_with_the_keyboard_alone(page: Driver, pictures: Path, address: str) -> 
     no_errors(page)
 
 
-def test_an_upload_that_is_no_picture(page: Driver, tmp_path: Path) -> None:
+def test_an_upload_that_is_no_image(page: Driver, tmp_path: Path) -> None:
     wrong = tmp_path / "notes.png"
-    wrong.write_text("not a picture")
+    wrong.write_text("not an image")
     by(page, "#file").send_keys(str(wrong))
-    until(page, lambda d: "no picture" in status(d))
+    until(page, lambda d: "no image" in status(d))
     assert "failed" in by(page, "#status").get_attribute("class")
 
 
@@ -365,7 +365,7 @@ def test_an_upload_that_is_no_picture(page: Driver, tmp_path: Path) -> None:
 )
 def test_phone_and_dark(page: Driver, address: str, width: int, dark: bool) -> None:
     with looking(page, width, dark):
-        for view in ("#/", "#/like/8", "#/picture/8", "#/map", "#/selection/1-9"):
+        for view in ("#/", "#/like/8", "#/image/8", "#/map", "#/selection/1-9"):
             opened(page, address, view)
             wide = page.execute_script("return document.documentElement.scrollWidth")
             assert wide <= width, view  # nothing sticks out
@@ -401,8 +401,10 @@ class looking:  # noqa: N801  (reads as a verb)
         self.driver.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": touch})
 
 
-def test_the_service_stops_in_the_middle(browser: Driver, library: Library, pictures: Path) -> None:
-    server = serving(create_app(library, None, Limits(hosts=HOSTS, per_minute=0)))
+def test_the_service_stops_in_the_middle(
+    browser: Driver, registry: IndexRegistry, images: Path
+) -> None:
+    server = serving(create_app(registry, None, Limits(hosts=HOSTS, per_minute=0)))
     with server as url:
         opened(browser, url, "#/like/8")
         browser.get_log("browser")
@@ -414,7 +416,7 @@ def test_the_service_stops_in_the_middle(browser: Driver, library: Library, pict
 def test_the_interface_is_described(browser: Driver, address: str) -> None:
     browser.get(f"{address}/docs")
     until(browser, lambda d: "POST /api/search" in d.find_element(By.ID, "routes").text)
-    assert "curl -F file=@picture.jpg" in browser.find_element(By.ID, "routes").text
+    assert "curl -F file=@image.jpg" in browser.find_element(By.ID, "routes").text
     no_errors(browser)
 
 
@@ -423,12 +425,12 @@ def violations(driver: Driver) -> list[str]:
     if not driver.execute_script("return 'axe' in window"):
         driver.execute_script((resources.files("axe_core_python") / "axe.min.js").read_text())
     rules = {"label-content-name-mismatch": {"enabled": True}}
-    found = driver.execute_async_script(
+    result = driver.execute_async_script(
         "axe.run(arguments[0]).then(arguments[1])", {"rules": rules}
     )
     return [
         f"{fault['id']}: {node['html'][:200]}"
-        for fault in found["violations"]
+        for fault in result["violations"]
         if fault["impact"] in ("serious", "critical")
         for node in fault["nodes"]
     ]
@@ -478,14 +480,14 @@ def test_an_address_opened_anew_shows_the_same(page: Driver, address: str, view:
 
 
 @pytest.mark.slow
-def test_many_pictures_are_labelled_taken_and_removed(
+def test_many_images_are_labelled_taken_and_removed(
     browser: Driver, index_folder: Path, tmp_path: Path
 ) -> None:
     """With a token; a label that is markup stays text."""
     served = Path(shutil.copytree(index_folder, tmp_path / "my.index"))
     markup = '<img src=x onerror="window.harmed = 1">&amp;'
     limits = Limits(hosts=HOSTS, per_minute=0, token=TOKEN)
-    with serving(create_app(Library(served), None, limits)) as url:
+    with serving(create_app(IndexRegistry(served), None, limits)) as url:
         browser.get(f"{url}/?token={TOKEN}")
         until(browser, is_shown)
         browser.get_log("browser")
@@ -493,9 +495,9 @@ def test_many_pictures_are_labelled_taken_and_removed(
         by(browser, "#give").send_keys(markup, Keys.ENTER)
         by(browser, "#relabel").click()
         until(browser, lambda d: heading(d) == markup)
-        assert "3 pictures moved to" in status(browser)
+        assert "3 images moved to" in status(browser)
         assert labels(browser) == [markup] * 3
-        for view in ("#/", "#/labels", "#/picture/4", "#/like/4", "#/map"):
+        for view in ("#/", "#/labels", "#/image/4", "#/like/4", "#/map"):
             opened(browser, url, view)
             assert markup in by(browser, "#view").text, view
         by(browser, "#label").send_keys("<img")
@@ -508,7 +510,7 @@ def test_many_pictures_are_labelled_taken_and_removed(
         assert len(table.splitlines()) == 4
         by(browser, "#remove").click()
         by(browser, "#really").click()
-        until(browser, lambda d: "3 pictures removed" in status(d))
+        until(browser, lambda d: "3 images removed" in status(d))
         no_errors(browser)
         opened(browser, url, "#/selection/3-9")  # an address from before
         assert "not in the index any more" in by(browser, "#view").text
@@ -518,22 +520,22 @@ def test_many_pictures_are_labelled_taken_and_removed(
 
 
 @pytest.mark.slow
-def test_the_verdict_and_its_reason_are_told(
-    browser: Driver, library: Library, monkeypatch: pytest.MonkeyPatch
+def test_the_conclusion_and_its_reason_are_message(
+    browser: Driver, registry: IndexRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In one word under the picture, whole for the pointer and for a screen reader."""
-    judged = replace(library.shelf, calibration=calibration(0.9, [-5.0, 10.0, 0.0]))
-    monkeypatch.setattr(library, "_shelf", judged)
-    with serving(create_app(library, None, Limits(hosts=HOSTS, per_minute=0))) as url:
+    """In one word under the image, whole for the pointer and for a screen reader."""
+    evaluated = replace(registry.snapshot, calibration=calibration(0.9, [-5.0, 10.0, 0.0]))
+    monkeypatch.setattr(registry, "_snapshot", evaluated)
+    with serving(create_app(registry, None, Limits(hosts=HOSTS, per_minute=0))) as url:
         opened(browser, url, "#/like/8")
         hits = httpx.get(f"{url}/api/search?ids=8").json()["hits"]
         for place, hit in enumerate(hits):
             card = by(browser, f"#card-{place}")
-            assert card.text.endswith(f"{hit['verdict']} · {hit['similarity']:.3f}")
+            assert card.text.endswith(f"{hit['conclusion']} · {hit['similarity']:.3f}")
             assert card.get_attribute("title") == hit["reason"]
             assert hit["reason"] in card.accessible_name
-        assert by(browser, "#decision").text == "class 1: the nearest picture is a match."
+        assert by(browser, "#decision").text == "class 1: the nearest image is a match."
         by(browser, "#card-0").click()
         until(browser, lambda d: d.find_elements(By.ID, "like"))
-        assert hits[0]["reason"] in by(browser, "dl.facts").text
+        assert hits[0]["reason"] in by(browser, "dl.metadata").text
         assert not violations(browser)

@@ -15,7 +15,7 @@ import pytest
 
 from tests.search.service.conftest import serving
 from unseen.search.service.connections import Connection
-from unseen.search.service.guard import Guard, Limits
+from unseen.search.service.middleware import AccessControl, Limits
 
 ATTACKER, HOLDER = "127.0.0.2", "127.0.0.1"
 TOKEN = "a-secret-word"
@@ -40,13 +40,13 @@ async def large(scope: Any, receive: Any, send: Any) -> None:
 
 
 @pytest.fixture
-def guard() -> Guard:
-    return Guard(large, Limits(token=TOKEN, per_minute=0, at_once=4))
+def access_control() -> AccessControl:
+    return AccessControl(large, Limits(token=TOKEN, per_minute=0, at_once=4))
 
 
 @pytest.fixture
-def url(guard: Guard) -> Iterator[str]:
-    with serving(guard, http=Quick) as address:
+def url(access_control: AccessControl) -> Iterator[str]:
+    with serving(access_control, http=Quick) as address:
         yield address
 
 
@@ -106,9 +106,9 @@ def test_a_letter_now_and_then_does_not_help(connect: Callable[..., socket.socke
 
 def test_nor_does_it_after_a_whole_request(connect: Callable[..., socket.socket]) -> None:
     slow = connect(WHOLE)
-    told = b""
-    while not told.endswith(b"here\r\n0\r\n\r\n"):
-        told += slow.recv(4096)
+    message = b""
+    while not message.endswith(b"here\r\n0\r\n\r\n"):
+        message += slow.recv(4096)
     slow.sendall(HALF)
     assert ended(slow)
 
@@ -146,44 +146,48 @@ def test_a_forwarded_address_is_believed_of_a_named_proxy_only() -> None:
         ({}, 2),
         ({"proxy_headers": True, "forwarded_allow_ips": [HOLDER]}, 6),
     ]:
-        guard = Guard(who, Limits(per_minute=2))
-        with serving(guard, **proxies, lifespan="off") as url:
-            told = [
+        access_control = AccessControl(who, Limits(per_minute=2))
+        with serving(access_control, **proxies, lifespan="off") as url:
+            message = [
                 httpx.get(url, headers={"x-forwarded-for": f"10.0.0.{turn}"}).status_code
                 for turn in range(6)
             ]
-        assert told.count(200) == believed
+        assert message.count(200) == believed
 
 
 def test_processes_count_together(tmp_path: Any) -> None:
-    from unseen.search.service.tally import Tally
+    from unseen.search.service.rate_limiter import RateLimiter
 
-    file = Tally.create(tmp_path / "tally")
-    several = [Guard(large, Limits(hosts=None, per_minute=4), Tally(file)) for _ in range(3)]
+    file = RateLimiter.create(tmp_path / "rate_limiter")
+    several = [
+        AccessControl(large, Limits(hosts=None, per_minute=4), RateLimiter(file)) for _ in range(3)
+    ]
 
-    async def asked(guard: Guard) -> int:
-        told: list[int] = []
+    async def request(access_control: AccessControl) -> int:
+        said: list[int] = []
 
         async def send(message: Any) -> None:
-            told.append(message.get("status", 0))
+            said.append(message.get("status", 0))
 
         async def receive() -> Any:
             return {"type": "http.request", "body": b"", "more_body": False}
 
         scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": []}
-        await guard({**scope, "client": ("10.0.0.9", 1)}, receive, send)
-        return told[0]
+        await access_control({**scope, "client": ("10.0.0.9", 1)}, receive, send)
+        return said[0]
 
-    told = [asyncio.run(asked(several[turn % 3])) for turn in range(8)]
-    assert told == [200] * 4 + [429] * 4
+    said = [asyncio.run(request(several[turn % 3])) for turn in range(8)]
+    assert said == [200] * 4 + [429] * 4
 
 
 class Patient(Connection):
     last_seconds = 60.0
 
 
-def test_who_has_just_connected_is_answered_by_a_process_that_ends(guard: Guard) -> None:
-    service = serving(guard, http=Patient)
+def test_who_has_just_connected_is_answered_by_a_process_that_ends(
+    access_control: AccessControl,
+) -> None:
+    service = serving(access_control, http=Patient)
     with service as url:
         place = urlsplit(url)
         with socket.create_connection((place.hostname, place.port), timeout=60) as asking:

@@ -18,16 +18,16 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from tests.faults.hostile import KINDS, may_be_told
+from tests.faults.hostile import KINDS, may_be_message
 from tests.search.service.conftest import HOSTS, serving
 from unseen.search.service.app import create_app
-from unseen.search.service.guard import Limits
-from unseen.search.service.library import Library
+from unseen.search.service.index_registry import IndexRegistry
+from unseen.search.service.middleware import Limits
 
 ROOT = Path(__file__).parents[3]
 
 
-def test_nothing_gets_in_or_out(address: str, pictures: Path) -> None:
+def test_nothing_gets_in_or_out(address: str, images: Path) -> None:
     r = random.Random(210)
     begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with httpx.Client(base_url=address, timeout=20) as client:
@@ -42,8 +42,8 @@ def test_nothing_gets_in_or_out(address: str, pictures: Path) -> None:
                 continue
             assert response.status_code != 500, (method, path[:200])
             assert response.status_code < 500 or response.status_code == 503
-            assert may_be_told(path, response), path[:200]
-        assert client.get("/api/health").json()["pictures"] == 30
+            assert may_be_message(path, response), path[:200]
+        assert client.get("/api/health").json()["images"] == 30
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - begun) / 1024
     assert grown < 400  # megabytes
 
@@ -70,7 +70,7 @@ def test_every_route_keeps_to_its_description(
 ) -> None:
     """Schemathesis makes requests from openapi.json and compares the answers with it. Some change
     the index: it is a copy."""
-    own = Library(Path(shutil.copytree(index_folder, tmp_path / "own.index")))
+    own = IndexRegistry(Path(shutil.copytree(index_folder, tmp_path / "own.index")))
     limits = Limits(hosts=HOSTS, per_minute=0, max_bytes=2_000_000, seconds=3.0)
     with serving(create_app(own, own, limits)) as address:
         keeps_to_its_description(address, number)
@@ -81,8 +81,8 @@ def keeps_to_its_description(address: str, number: int) -> None:
 
     schema = schemathesis.openapi.from_url(f"{address}/openapi.json")
     allowed = (200, 202, 400, 401, 403, 404, 405, 408, 413, 422, 429, 503)
-    for found in schema.get_all_operations():
-        operation = found.ok()
+    for result in schema.get_all_operations():
+        operation = result.ok()
 
         @given(case=operation.as_strategy())
         @settings(
@@ -103,9 +103,9 @@ def keeps_to_its_description(address: str, number: int) -> None:
 def test_ten_thousand_requests_at_once_keep_nobody_waiting(index_folder: Path) -> None:
     """Of 300 connections, half of which know the token; memory as the system counts it."""
     words = [sys.executable, "-m", "tests.faults.hostile", str(index_folder), "10000", "300"]
-    told = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    found = json.loads(told)
-    assert set(found["answers"]) & {"500", "told a secret"} == set()
-    assert set(found["holder is told"]) == {"200"}  # though others with the token take most places
-    assert found["holder waits, seconds"]["p95"] < 1
-    assert found["server peak, MB"] < 1500
+    message = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    result = json.loads(message)
+    assert set(result["answers"]) & {"500", "told a secret"} == set()
+    assert set(result["holder is told"]) == {"200"}  # though others with the token take most places
+    assert result["holder waits, seconds"]["p95"] < 1
+    assert result["server peak, MB"] < 1500

@@ -1,23 +1,22 @@
-"""Searching by several pictures, by forms, with what was called right or wrong, in pages."""
+"""Searching by several images, by forms, with what was called right or wrong, in pages."""
 
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
 from tests.search.service.conftest import HOSTS, calibration
 from unseen.search.feedback import mean, rocchio
 from unseen.search.service.app import create_app
-from unseen.search.service.guard import Limits
-from unseen.search.service.library import Library
+from unseen.search.service.index_registry import IndexRegistry
+from unseen.search.service.middleware import Limits
 from unseen.search.service.parameters import Wanted
-from unseen.search.service.searches import _found
+from unseen.search.service.searches import _result
 
 
-def contents(pictures: Path, count: int) -> list[bytes]:
-    return [path.read_bytes() for path in sorted(pictures.glob("*/*.png"))[::7][:count]]
+def contents(images: Path, count: int) -> list[bytes]:
+    return [path.read_bytes() for path in sorted(images.glob("*/*.png"))[::7][:count]]
 
 
 def form(sent: list[bytes]) -> list[tuple[str, tuple[str, bytes]]]:
@@ -28,43 +27,43 @@ def ids(response: object) -> list[int]:
     return [hit["id"] for hit in response.json()["hits"]]  # type: ignore[attr-defined]
 
 
-def test_a_form_is_searched_as_the_bytes_are(client: TestClient, pictures: Path) -> None:
+def test_a_form_is_searched_as_the_bytes_are(client: TestClient, images: Path) -> None:
     """`curl -F file=@x.jpg`, whatever the field is called."""
-    (content,) = contents(pictures, 1)
+    (content,) = contents(images, 1)
     expected = client.post("/api/search?k=5", content=content).json()
     assert client.post("/api/search?k=5", files=form([content])).json() == expected
-    assert client.post("/api/search?k=5", files={"picture": content}).json() == expected
+    assert client.post("/api/search?k=5", files={"image": content}).json() == expected
 
 
-def test_several_pictures_ask_by_their_mean(
-    client: TestClient, library: Library, pictures: Path
+def test_several_images_ask_by_their_mean(
+    client: TestClient, registry: IndexRegistry, images: Path
 ) -> None:
-    sent, shelf = contents(pictures, 3), library.shelf
-    query = mean(np.concatenate([shelf.embed([content]) for content in sent]))
-    found = client.post("/api/search?k=9", files=form(sent))
-    assert ids(found) == [hit.id for hit in shelf.by_vector(query, 9, None).hits]
-    assert found.json()["decision"] is None
+    sent, snapshot = contents(images, 3), registry.snapshot
+    query = mean(snapshot.model.embed(sent).numpy())
+    result = client.post("/api/search?k=9", files=form(sent))
+    assert ids(result) == [hit.id for hit in snapshot.by_vector(query, 9, None).hits]
+    assert result.json()["decision"] is None
 
 
-def test_several_pictures_of_the_index_ask_by_their_mean(
-    client: TestClient, library: Library
+def test_several_images_of_the_index_ask_by_their_mean(
+    client: TestClient, registry: IndexRegistry
 ) -> None:
-    shelf = library.shelf
-    query = mean(shelf.index.vectors([3, 17]))
-    expected = shelf.by_vector(query, 8, None, without=[3, 17])
+    snapshot = registry.snapshot
+    query = mean(snapshot.index.vectors([3, 17]))
+    expected = snapshot.by_vector(query, 8, None, without=[3, 17])
     assert ids(client.get("/api/search?ids=3,17&k=8")) == [hit.id for hit in expected.hits]
     one = client.get("/api/search?ids=3&k=8").json()
     assert one == client.get("/api/search/3?k=8").json()
 
 
 def test_what_was_called_right_or_wrong_moves_the_query(
-    client: TestClient, library: Library
+    client: TestClient, registry: IndexRegistry
 ) -> None:
-    index = library.shelf.index
+    index = registry.snapshot.index
     query = rocchio(index.vectors([3]), index.vectors([8, 9]), index.vectors([20]))
-    expected = library.shelf.by_vector(query, 8, None, without=[3, 20])
-    found = client.get("/api/search?ids=3&k=8&right=8,9&wrong=20")
-    assert ids(found) == [hit.id for hit in expected.hits]
+    expected = registry.snapshot.by_vector(query, 8, None, without=[3, 20])
+    result = client.get("/api/search?ids=3&k=8&right=8,9&wrong=20")
+    assert ids(result) == [hit.id for hit in expected.hits]
     assert 20 not in ids(client.get("/api/search?ids=3&k=30&wrong=20"))
     assert client.get("/api/search?ids=3&wrong=999").status_code == 404
 
@@ -76,22 +75,26 @@ def test_pages_join_to_the_whole(client: TestClient) -> None:
     assert {page.json()["total"] for page in pages} == {29}
 
 
-def test_a_box_of_a_picture_of_the_index_is_a_box_of_its_file(
-    client: TestClient, library: Library, pictures: Path
+def test_a_box_of_a_image_of_the_index_is_a_box_of_its_file(
+    client: TestClient, registry: IndexRegistry, images: Path
 ) -> None:
-    content = Path(library.shelf.index.picture(3).path).read_bytes()
+    content = Path(registry.snapshot.index.image(3).path).read_bytes()
     box = "box=0.25,0.5,0.5,0.5"
     sent = [id for id in ids(client.post(f"/api/search?{box}&k=30", content=content)) if id != 3]
     assert ids(client.get(f"/api/search?ids=3&{box}&k=29")) == sent
     assert client.get(f"/api/search?ids=3,4&{box}").status_code == 422
-    assert client.post(f"/api/search?{box}", files=form(contents(pictures, 2))).status_code == 422
+    assert client.post(f"/api/search?{box}", files=form(contents(images, 2))).status_code == 422
 
 
 @pytest.mark.parametrize(
-    "asked", ["", "x", "1,,b", "-3", "1-99999999", "1-2-3", "1e3", "٣", "1," * 5000, "9" * 40]
+    "text", ["", "x", "1,,b", "-3", "1-99999999", "1-2-3", "1e3", "٣", "1," * 5000, "9" * 40]
 )
-def test_ids_that_are_none(asked: str, client: TestClient) -> None:
-    for path in (f"ids={asked}", f"ids=1&wrong={asked or 'x'}", f"ids=1&right={asked or 'x'}"):
+def test_ids_that_are_none(text: str, client: TestClient) -> None:
+    for path in (
+        f"ids={text}",
+        f"ids=1&wrong={text or 'x'}",
+        f"ids=1&right={text or 'x'}",
+    ):
         assert client.get(f"/api/search?{path}").status_code in (200, 404, 422), path
     assert client.get("/api/search").status_code == 422
 
@@ -105,27 +108,29 @@ def test_forms_that_are_none(kind: str, client: TestClient) -> None:
         assert response.status_code == 400
 
 
-def test_at_most_eight_pictures_and_each_counts(library: Library, pictures: Path) -> None:
+def test_at_most_eight_images_and_each_counts(registry: IndexRegistry, images: Path) -> None:
     limits = Limits(hosts=HOSTS, per_minute=12)
-    client = TestClient(create_app(library, None, limits))
-    (content,) = contents(pictures, 1)
+    client = TestClient(create_app(registry, None, limits))
+    (content,) = contents(images, 1)
     assert client.post("/api/search", files=form([content] * 9)).status_code == 400
     assert client.post("/api/search", files=form([content] * 8)).status_code == 200  # 9 of 12
     assert client.post("/api/search", files=form([content] * 4)).status_code == 429
 
 
-def test_one_verdict_with_its_reason(library: Library) -> None:
+def test_one_conclusion_with_its_reason(registry: IndexRegistry) -> None:
     """Below the threshold but probable, or the other way round: maybe, never both words."""
-    shelf = replace(library.shelf, calibration=calibration(threshold=0.9, weights=[-5.0, 10.0, 0]))
-    found = _found(shelf, shelf.index.vectors([3]), Wanted(k=29), [3]).hits
+    snapshot = replace(
+        registry.snapshot, calibration=calibration(threshold=0.9, weights=[-5.0, 10.0, 0])
+    )
+    result = _result(snapshot, snapshot.index.vectors([3]), Wanted(k=29), [3]).hits
     expected = {True: "match", False: "no match"}
-    for hit in found:
+    for hit in result:
         probable = hit.similarity >= 0.5  # where -5 + 10 s is 0
         agree = probable == (hit.similarity >= 0.9)
-        assert hit.verdict == (expected[probable] if agree else "maybe")
+        assert hit.conclusion == (expected[probable] if agree else "maybe")
         assert hit.reason is not None
         assert f"Similarity {hit.similarity:.3f}" in hit.reason
-    assert {"match", "maybe"} <= {hit.verdict for hit in found}
-    together = _found(shelf, shelf.index.vectors([3, 4]), Wanted())
-    assert together.decision is None  # verdicts hold for one picture as it is
-    assert {hit.verdict for hit in together.hits} == {None}
+    assert {"match", "maybe"} <= {hit.conclusion for hit in result}
+    together = _result(snapshot, snapshot.index.vectors([3, 4]), Wanted())
+    assert together.decision is None  # conclusions hold for one image as it is
+    assert {hit.conclusion for hit in together.hits} == {None}

@@ -1,4 +1,4 @@
-"""Many pictures at once: changes only with a token, and whole."""
+"""Many images at once: changes only with a token, and whole."""
 
 import io
 import shutil
@@ -12,8 +12,8 @@ from starlette.testclient import TestClient
 from tests.search.service.conftest import HOSTS
 from unseen.search.index import Index
 from unseen.search.service.app import create_app
-from unseen.search.service.guard import Limits
-from unseen.search.service.library import Library
+from unseen.search.service.index_registry import IndexRegistry
+from unseen.search.service.middleware import Limits
 from unseen.search.verify import verify
 from unseen.search.writer import Writer
 
@@ -29,7 +29,7 @@ def served(index_folder: Path, tmp_path: Path) -> Path:
 def holder(served: Path) -> Iterator[TestClient]:
     """Somebody who knows the token."""
     limits = Limits(hosts=HOSTS, per_minute=0, token=TOKEN)
-    with TestClient(create_app(Library(served), None, limits)) as client:
+    with TestClient(create_app(IndexRegistry(served), None, limits)) as client:
         client.headers["authorization"] = f"Bearer {TOKEN}"
         yield client
 
@@ -38,7 +38,7 @@ def test_a_label_is_given_and_seen_at_once(holder: TestClient, served: Path) -> 
     before = Index.open(served)
     changed = holder.post("/api/label", json={"ids": [1, 2, 30, 1], "label": " new "})
     assert changed.json() == {"changed": 3}
-    assert [p["id"] for p in holder.get("/api/pictures?label=new").json()["pictures"]] == [30, 2, 1]
+    assert [p["id"] for p in holder.get("/api/images?label=new").json()["images"]] == [30, 2, 1]
     after = Index.open(served)
     assert (after.vectors([1, 2, 30]) == before.vectors([1, 2, 30])).all()
     assert after.thumbnail(2) == before.thumbnail(2)
@@ -47,25 +47,25 @@ def test_a_label_is_given_and_seen_at_once(holder: TestClient, served: Path) -> 
     again = holder.post("/api/label", json={"ids": [1, 2, 30], "label": "new"})
     assert again.json() == {"changed": 0}
     assert holder.post("/api/label", json={"ids": [1], "label": None}).json() == {"changed": 1}
-    assert Index.open(served).picture(1).label is None
+    assert Index.open(served).image(1).label is None
 
 
-def test_removed_pictures_are_gone_from_the_index_not_from_the_disk(
+def test_removed_images_are_gone_from_the_index_not_from_the_disk(
     holder: TestClient, served: Path
 ) -> None:
-    path = Path(Index.open(served).picture(4).path)
+    path = Path(Index.open(served).image(4).path)
     assert holder.post("/api/remove", json={"ids": [4, 5, 999]}).json() == {"changed": 2}
     assert holder.get("/api/search/4").status_code == 404
-    assert holder.get("/api/index").json()["pictures"] == 28
+    assert holder.get("/api/index").json()["images"] == 28
     assert path.exists()
 
 
 def test_files_are_taken_out_as_they_are(holder: TestClient, served: Path) -> None:
     content = holder.get("/api/export.zip?ids=3-5").content
     with zipfile.ZipFile(io.BytesIO(content)) as unpacked:
-        found = {unpacked.read(name) for name in unpacked.namelist() if name != "pictures.csv"}
+        result = {unpacked.read(name) for name in unpacked.namelist() if name != "images.csv"}
     index = Index.open(served)
-    assert found == {Path(index.picture(id).path).read_bytes() for id in (3, 4, 5)}
+    assert result == {Path(index.image(id).path).read_bytes() for id in (3, 4, 5)}
 
 
 def test_too_many_bytes_are_refused(holder: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,6 +116,6 @@ def test_orders_that_are_none(holder: TestClient) -> None:
     assert holder.post("/api/label", content=b'{"ids":[1],"label":"\\ud800"}').status_code == 422
 
 
-def test_an_unknown_picture_changes_nothing(holder: TestClient, served: Path) -> None:
+def test_an_unknown_image_changes_nothing(holder: TestClient, served: Path) -> None:
     assert holder.post("/api/label", json={"ids": [1, 999], "label": "x"}).status_code == 404
-    assert Index.open(served).picture(1).label == "class 0"
+    assert Index.open(served).image(1).label == "class 0"

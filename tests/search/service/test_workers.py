@@ -58,7 +58,7 @@ def served(index: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
 
 def children(pid: int) -> set[str]:
     """Processes that serve; Python's tracker of shared things is not one."""
-    found = set()
+    result = set()
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             parent = stat.read_text().rpartition(")")[2].split()[1]
@@ -66,22 +66,22 @@ def children(pid: int) -> set[str]:
         except OSError:  # it has ended
             continue
         if int(parent) == pid and b"resource_tracker" not in words:
-            found.add(stat.parent.name)
-    return found
+            result.add(stat.parent.name)
+    return result
 
 
 def test_processes_count_together_and_are_replaced_one_by_one(index_folder: Path) -> None:
     with served(index_folder) as (process, url):
         assert read(f"{url}/health") == "ok\n"
         before, failed, done = children(process.pid), [], threading.Event()
-        asked = 0
+        request = 0
 
         def ask() -> None:
-            nonlocal asked
+            nonlocal request
             while not done.is_set():
                 try:
                     assert json.loads(read(f"{url}/api/search/3?k=2"))["hits"]
-                    asked += 1
+                    request += 1
                 except Exception as error:
                     failed.append(error)
                 time.sleep(0.02)
@@ -99,5 +99,5 @@ def test_processes_count_together_and_are_replaced_one_by_one(index_folder: Path
         assert not children(process.pid) & before
         assert failed == []
         for _ in range(6):
-            found = values(read(f"{url}/metrics"))
-            assert found['unseen_requests_total{route="/api/search/{id}",status="2xx"}'] == asked
+            result = values(read(f"{url}/metrics"))
+            assert result['unseen_requests_total{route="/api/search/{id}",status="2xx"}'] == request

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unseen.studies import plan as plans
-from unseen.studies.published import items, objectives
-from unseen.studies.published import study as published_studies
-from unseen.studies.published.page import Section
+from unseen.studies import study_file as plans
+from unseen.studies.published import objectives, source_items
+from unseen.studies.published import published_study as published_studies
+from unseen.studies.published.published_page import Section
 from unseen.studies.results import read
 from unseen.studies.worker import Worker
 from unseen.training.run_folder import RunFolder
@@ -21,8 +21,8 @@ def features(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """12 classes of 10 features in 16 dimensions, half of them for testing."""
     generator = np.random.default_rng(0)
     labels = np.repeat(np.arange(12), 10)
-    centres = generator.normal(size=(12, 16))
-    values = centres[labels] + 2.0 * generator.normal(size=(120, 16))
+    centers = generator.normal(size=(12, 16))
+    values = centers[labels] + 2.0 * generator.normal(size=(120, 16))
     file = tmp_path_factory.mktemp("features") / "tiny.npz"
     np.savez(file, features=values.astype(np.float32), labels=labels, of="cub200")
     return file
@@ -33,8 +33,8 @@ def many_classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """164 classes of 3 features in 16 dimensions: enough for batches of 144, two of a class."""
     generator = np.random.default_rng(0)
     labels = np.repeat(np.arange(164), 3)
-    centres = generator.normal(size=(164, 16))
-    values = centres[labels] + generator.normal(size=(len(labels), 16))
+    centers = generator.normal(size=(164, 16))
+    values = centers[labels] + generator.normal(size=(len(labels), 16))
     file = tmp_path_factory.mktemp("features") / "many.npz"
     np.savez(file, features=values.astype(np.float32), labels=labels, of="cub200")
     return file
@@ -55,12 +55,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
         words = ("epochs=1", "batch_size=8", "lr=0.01", *settings)
         ask = published_studies.Ask(str(data), "quick", words, seeds=1, of=of)
         with pytest.MonkeyPatch.context() as patch:  # pages of studies have tests of their own
-            patch.setattr(published_studies.report, "write", lambda results: results.out)
+            patch.setattr(published_studies.study_report, "write", lambda results: results.out)
             patch.setattr("unseen.studies.engine._supervise", work_here)  # so have its processes
             page = published_studies.run(published_studies.find(name), ask, out)
-        told = (page.parent / "findings.md").read_text()
-        for item in items.of(name):
-            assert f"### {item.section}\n" in told, f"{item.item} is not shown"
+        message = (page.parent / "findings.md").read_text()
+        for item in source_items.of(name):
+            assert f"### {item.section}\n" in message, f"{item.item} is not shown"
         return page.parent
 
     return make
@@ -71,15 +71,15 @@ def unpublished() -> Callable[[Path], str]:
     """What a finished study would say of data that no source has: its words and tables."""
 
     def show(folder: Path) -> str:
-        told = json.loads((folder / "published.json").read_text())
-        values = told["ask"] | {"settings": tuple(told["ask"]["settings"]), "of": "others"}
-        study, ask = published_studies.find(told["name"]), published_studies.Ask(**values)
+        message = json.loads((folder / "published.json").read_text())
+        values = message["ask"] | {"settings": tuple(message["ask"]["settings"]), "of": "others"}
+        study, ask = published_studies.find(message["name"]), published_studies.Ask(**values)
         studies = {plan.name: folder.parent / "studies" / plan.name for plan in study.plans(ask)}
         results = {name: read(place) for name, place in studies.items()}
         measured = json.loads((folder / "measured.json").read_text())["values"]
         sections = study.sections(ask, results, measured)
         tables = [line for each in sections for table in each.tables for line in table.markdown()]
-        return "\n".join([*(text for each in sections for text in each.found), *tables])
+        return "\n".join([*(text for each in sections for text in each.result), *tables])
 
     return show
 

@@ -6,27 +6,27 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unseen.studies.published.named.classical import _at_most
-from unseen.studies.published.page import Section
+from unseen.studies.published.papers.classical import _at_most
+from unseen.studies.published.published_page import Section
 
 
 def test_page(features: Path, made: Callable[..., Path]) -> None:
     folder = made("classical", features)
-    told = (folder / "findings.md").read_text()
+    message = (folder / "findings.md").read_text()
     for row in ("| given | no metric |", "| plain | lmnn |", "| gaussian | mcml |"):
-        assert row in told
-    assert "is the best of 15 fitted metrics" in told
-    assert "No linear metric brings opposite corners together" in told
-    assert "there is no published column" in told
+        assert row in message
+    assert "is the best of 15 fitted metrics" in message
+    assert "No linear metric brings opposite corners together" in message
+    assert "there is no published column" in message
     assert (folder / "figures" / "exclusive_or.png").exists()
     assert (folder / "figures" / "metrics.pdf").exists()
 
 
 def test_nothing_fitted(features: Path, unrun: Callable[..., list[Section]]) -> None:
-    assert unrun("classical", features)[0].found == ["Nothing has been fitted yet."]
+    assert unrun("classical", features)[0].result == ["Nothing has been fitted yet."]
 
 
-def test_pictures_become_features(
+def test_images_become_features(
     made: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("UNSEEN_CACHE", str(tmp_path / "cache"))

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from unseen.studies.published.named.correlation import Correlation
-from unseen.studies.published.named.losses import objectives_plan
-from unseen.studies.published.page import Section
-from unseen.studies.published.study import Ask
+from unseen.studies.published.papers.correlation import Correlation
+from unseen.studies.published.papers.losses import objectives_plan
+from unseen.studies.published.published_page import Section
+from unseen.studies.published.published_study import Ask
 
 
 @pytest.mark.slow
@@ -17,15 +17,15 @@ def test_page(
     features: Path, made: Callable[..., Path], unpublished: Callable[[Path], str]
 ) -> None:
     folder = made("correlation", features)
-    told = (folder / "findings.md").read_text()
-    assert "over 7 objectives (published -0.80)" in told
-    assert "| R@1 and R@4 |" in told
-    assert "| inside over between |" in told
-    assert "0.79" in told  # its published r
+    message = (folder / "findings.md").read_text()
+    assert "over 7 objectives (published -0.80)" in message
+    assert "| R@1 and R@4 |" in message
+    assert "| inside over between |" in message
+    assert "0.79" in message  # its published r
     assert "over 7 objectives (published –)" in unpublished(folder)
     for name in ("space", "metric_correlation"):
         assert (folder / "figures" / f"{name}.pdf").exists()
-    (line,) = [line for line in told.splitlines() if line.startswith("| NMI and F1 |")]
+    (line,) = [line for line in message.splitlines() if line.startswith("| NMI and F1 |")]
     printed, again = (float(cell) for cell in line.split("|")[4:6])
     assert printed == 0.99
     assert again > 0.9  # from their tables, over the same seven
@@ -38,6 +38,6 @@ def test_shares_the_runs_of_losses() -> None:
 
 def test_nothing_finished(features: Path, unrun: Callable[..., list[Section]]) -> None:
     space, metrics = unrun("correlation", features)
-    assert "nothing to correlate" in space.found[0]
-    assert "metrics cannot be correlated" in metrics.found[0]
+    assert "nothing to correlate" in space.result[0]
+    assert "metrics cannot be correlated" in metrics.result[0]
     assert not space.figures

@@ -10,21 +10,21 @@ import pytest
 from PIL import Image
 
 from unseen.studies.published import maps
-from unseen.studies.published.page import Section
+from unseen.studies.published.published_page import Section
 
 
 @pytest.mark.slow
 def test_page(features: Path, made: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(maps, "flatten", lambda rows, normalise: rows[:, :2])  # no t-SNE
+    monkeypatch.setattr(maps, "flatten", lambda rows, normalize: rows[:, :2])  # no t-SNE
     folder = made("density", features, "batch_size=20")
-    told = (folder / "findings.md").read_text()
-    assert "failed" not in told
-    assert "| n_pair | nmi |" in told
-    assert "57.4 | 59.7 | +2.3" in told  # published
-    assert "entropy < orthogonal < density" in told
-    assert "contrastive, without:" in told
-    assert "| hdc | – | 60.8 | – | 52.5 |" in told  # published only
-    assert re.search(r"\| lifted_structure \| [\d.]+ \| 56.5 \|", told)  # run as well
+    message = (folder / "findings.md").read_text()
+    assert "failed" not in message
+    assert "| n_pair | nmi |" in message
+    assert "57.4 | 59.7 | +2.3" in message  # published
+    assert "entropy < orthogonal < density" in message
+    assert "contrastive, without:" in message
+    assert "| hdc | – | 60.8 | – | 52.5 |" in message  # published only
+    assert re.search(r"\| lifted_structure \| [\d.]+ \| 56.5 \|", message)  # run as well
     for name in (
         "ranks_triplet",
         "weight",
@@ -39,15 +39,15 @@ def test_page(features: Path, made: Callable[..., Path], monkeypatch: pytest.Mon
 
 def test_nothing_finished(features: Path, unrun: Callable[..., list[Section]]) -> None:
     sections = unrun("density", features)
-    assert "contrastive – (published +3.6: cannot be judged)" in sections[0].found[0]
+    assert "contrastive – (published +3.6: inconclusive)" in sections[0].result[0]
     assert [section.title for section in sections][-1] == "Training and unseen classes"
 
 
-def test_pictures_are_drawn() -> None:
+def test_images_are_drawn() -> None:
     generator = np.random.default_rng(0)
     shown = generator.integers(0, 255, (12, 20, 20, 3), dtype=np.uint8)
-    data = SimpleNamespace(picture=lambda i: Image.fromarray(shown[i]))
+    data = SimpleNamespace(image=lambda i: Image.fromarray(shown[i]))
     uri, columns = maps.sheet(data, list(range(12)), maps.TILE)  # type: ignore[arg-type]
     places = generator.normal(size=(12, 2)).tolist()
-    found = {"places": places, "classes": [0] * 12, "sheet": uri, "columns": columns}
-    assert len(maps.test_figure("map", found).figure.axes[0].images) == 12
+    result = {"places": places, "classes": [0] * 12, "sheet": uri, "columns": columns}
+    assert len(maps.test_figure("map", result).figure.axes[0].images) == 12

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from unseen.studies.published import horde_tables, local_features
-from unseen.studies.published import study as published_studies
-from unseen.studies.published.named import horde
-from unseen.studies.published.page import Section
+from unseen.studies.published import published_study as published_studies
+from unseen.studies.published.papers import horde
+from unseen.studies.published.published_page import Section
 
 pytestmark = pytest.mark.usefixtures("narrow_network")
-TINY = ("data.max_classes=16", "data.size=32", "picture_size=32", "lr=0.001", "batch_size=16")
+TINY = ("data.max_classes=16", "data.size=32", "image_size=32", "lr=0.001", "batch_size=16")
 
 
 @pytest.mark.slow
@@ -24,17 +24,17 @@ def test_page(
 ) -> None:
     monkeypatch.setenv("UNSEEN_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(horde, "QUICK_DIMENSION", 32)
-    monkeypatch.setattr(local_features, "flatten", lambda rows, normalise: rows[:, :2])
+    monkeypatch.setattr(local_features, "flatten", lambda rows, normalize: rows[:, :2])
     folder = made("horde", "glyphs", *TINY, of="cub200")
-    told = (folder / "findings.md").read_text()
-    assert "failed" not in told
-    assert "| fixed_random | 1 to 3 |" in told
-    assert "| 56.8 |" in told  # published, fixed, 3 orders, tested at the first
-    assert "contrastive, ensemble" in told
-    assert "| R@8 % at order 1 | published |" in told  # tables 3 to 5, at every rank
-    assert "| triplet + HORDE |" in told
-    assert "published +2.7" in told  # the ensemble's
-    assert "of the 4 places" in told
+    message = (folder / "findings.md").read_text()
+    assert "failed" not in message
+    assert "| fixed_random | 1 to 3 |" in message
+    assert "| 56.8 |" in message  # published, fixed, 3 orders, tested at the first
+    assert "contrastive, ensemble" in message
+    assert "| R@8 % at order 1 | published |" in message  # tables 3 to 5, at every rank
+    assert "| triplet + HORDE |" in message
+    assert "published +2.7" in message  # the ensemble's
+    assert "of the 4 places" in message
     assert "| 56.8 |" not in unpublished(folder)
     for name in ("orders", "missing", "scattering"):
         assert (folder / "figures" / f"{name}.png").exists()
@@ -42,12 +42,12 @@ def test_page(
 
 def test_nothing_finished(unrun: Callable[..., list[Section]]) -> None:
     sections = unrun("horde", "glyphs")
-    assert "is – % without HORDE" in sections[0].found[0]
-    assert "have not both finished" in sections[2].found[0]
+    assert "is – % without HORDE" in sections[0].result[0]
+    assert "have not both finished" in sections[2].result[0]
 
 
 def test_features_have_no_maps(features: Path) -> None:
-    with pytest.raises(ValueError, match="give pictures"):
+    with pytest.raises(ValueError, match="give images"):
         published_studies.find("horde").plans(published_studies.Ask(str(features)))
 
 
@@ -56,7 +56,7 @@ def test_discrepancy_against_a_loop() -> None:
     x, y = torch.nn.functional.normalize(
         torch.randn(2, 3, 4, 5, generator=generator, dtype=torch.float64), dim=3
     )
-    found = local_features._discrepancy(x, y, 0.7)
+    result = local_features._discrepancy(x, y, 0.7)
     for pair in range(3):
         means = [0.0, 0.0, 0.0]
         for i in range(4):
@@ -64,7 +64,7 @@ def test_discrepancy_against_a_loop() -> None:
                 for place, (a, b) in enumerate(((x, x), (y, y), (x, y))):
                     gap = (a[pair, i] - b[pair, j]).square().sum()
                     means[place] += float(torch.exp(-0.7 * gap)) / 16
-        assert found[pair].item() == pytest.approx(means[0] + means[1] - 2 * means[2], abs=1e-12)
+        assert result[pair].item() == pytest.approx(means[0] + means[1] - 2 * means[2], abs=1e-12)
     assert local_features._discrepancy(x, x, 0.7).abs().max() < 1e-12
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from unseen.studies.published import study as published_studies
-from unseen.studies.published.page import Section
+from unseen.studies.published import published_study as published_studies
+from unseen.studies.published.published_page import Section
 
 pytestmark = pytest.mark.usefixtures("narrow_network")
 
@@ -20,26 +20,26 @@ def test_page(
 ) -> None:
     monkeypatch.setenv("UNSEEN_CACHE", str(tmp_path / "cache"))
     folder = made("layers", "glyphs", "data.max_classes=16", "data.size=32", of="cub200")
-    told = (folder / "findings.md").read_text()
-    assert "failed" not in told
-    assert "NetA, trained on fc6" in told
-    assert "published +4.7" in told
-    assert "| NetE | head.fc1 (fc6) | 512 |" in told
-    assert "published: lifted-64 | penultimate | 1024 | 67.2 | 49.3 |" in told
-    assert "NetB and NetC differ from NetA in what starts pretrained" in told
-    assert "on unseen classes:" in told
+    message = (folder / "findings.md").read_text()
+    assert "failed" not in message
+    assert "NetA, trained on fc6" in message
+    assert "published +4.7" in message
+    assert "| NetE | head.fc1 (fc6) | 512 |" in message
+    assert "published: lifted-64 | penultimate | 1024 | 67.2 | 49.3 |" in message
+    assert "NetB and NetC differ from NetA in what starts pretrained" in message
+    assert "on unseen classes:" in message
     assert "49.3" not in unpublished(folder)
-    assert "| published | 66.4 | 77.5 | 85.4 | 91.3 | 95.2 | 97.1 |" in told  # table 1
+    assert "| published | 66.4 | 77.5 | 85.4 | 91.3 | 95.2 | 97.1 |" in message  # table 1
     for name in ("layers_neta", "nets", "over_time", "over_time_classification"):
         assert (folder / "figures" / f"{name}.png").exists()
 
 
 def test_nothing_finished(unrun: Callable[..., list[Section]]) -> None:
-    assert "not finished" in unrun("layers", "glyphs")[0].found[0]
+    assert "not finished" in unrun("layers", "glyphs")[0].result[0]
 
 
 def test_features_have_no_layers(features: Path) -> None:
-    with pytest.raises(ValueError, match="give pictures"):
+    with pytest.raises(ValueError, match="give images"):
         published_studies.find("layers").plans(published_studies.Ask(str(features)))
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from unseen.studies.published.named.losses import objectives_plan
-from unseen.studies.published.named.rho import Rho
-from unseen.studies.published.page import Section
-from unseen.studies.published.study import Ask
+from unseen.studies.published.papers.losses import objectives_plan
+from unseen.studies.published.papers.rho import Rho
+from unseen.studies.published.published_page import Section
+from unseen.studies.published.published_study import Ask
 
 
 @pytest.mark.usefixtures("few_objectives")
@@ -16,16 +16,16 @@ def test_page(
     features: Path, made: Callable[..., Path], unpublished: Callable[[Path], str]
 ) -> None:
     folder = made("rho", features)
-    told = (folder / "findings.md").read_text()
-    assert "Of 5 published gains of the rho switch on cub200: 5 cannot be judged." in told
-    assert "| +2.4 | cannot be judged: 1 of 3 seeds" in told  # Margin, beta 0.6, on CUB-200
-    assert "| no: not tuned |" in told
-    assert "- epochs: 1; the source has 150." in told
-    assert "| 0.375 |" in told
+    message = (folder / "findings.md").read_text()
+    assert "Of 5 published gains of the rho switch on cub200: 5 inconclusive." in message
+    assert "| +2.4 | inconclusive: 1 of 3 seeds" in message  # Margin, beta 0.6, on CUB-200
+    assert "| no: not tuned |" in message
+    assert "- epochs: 1; the source has 150." in message
+    assert "| 0.375 |" in message
     others = unpublished(folder)
     assert "Of 0 published gains of the rho switch on no published data set" in others
     assert "+2.4" not in others
-    assert "0.31 | 0.20" in told  # its published rho, without and with
+    assert "0.31 | 0.20" in message  # its published rho, without and with
     for name in ("chance", "spectra", "decay"):
         assert (folder / "figures" / f"{name}.pdf").exists()
 
@@ -35,13 +35,13 @@ def test_shares_the_runs_of_losses() -> None:
     ask = Ask("glyphs")
     first, second = Rho().plans(ask)
     assert first == objectives_plan(ask)
-    assert len(second.variants()) * len(second.seeds) == 15
+    assert len(second.configurations()) * len(second.seeds) == 15
 
 
 def test_nothing_finished(features: Path, unrun: Callable[..., list[Section]]) -> None:
     gains, chances, spectra, decay = unrun("rho", features)
-    assert gains.found == ["No pair of runs with and without the switch has finished."]
-    assert "nothing to compare with" in chances.found[0]
+    assert gains.result == ["No pair of runs with and without the switch has finished."]
+    assert "nothing to compare with" in chances.result[0]
     assert not chances.figures
-    assert "No pair of runs left weights" in spectra.found[0]
-    assert "Too few runs" in decay.found[0]
+    assert "No pair of runs left weights" in spectra.result[0]
+    assert "Too few runs" in decay.result[0]

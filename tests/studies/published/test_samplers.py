@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unseen.studies.published.named import samplers
-from unseen.studies.published.named.samplers import OBJECTIVES, SAMPLERS, Samplers, published
-from unseen.studies.published.page import Section
-from unseen.studies.published.study import METRICS, Ask
+from unseen.studies.published.papers import samplers
+from unseen.studies.published.papers.samplers import OBJECTIVES, SAMPLERS, Samplers, published
+from unseen.studies.published.published_page import Section
+from unseen.studies.published.published_study import METRICS, Ask
 from unseen.studies.relative_performance import relative
 
 
@@ -18,24 +18,24 @@ def test_page(
 ) -> None:
     monkeypatch.setattr(samplers, "QUICK", 2)
     folder = made("samplers", many_classes, "batch_size=16")
-    told = (folder / "findings.md").read_text()
-    assert "of the best sampler's score on average" in told
-    assert "Published on cub200: FRD and" in told
-    assert "63.19" in told  # published: multi-similarity with FRD
-    assert "failed" not in told
-    assert "One seed" in told
+    message = (folder / "findings.md").read_text()
+    assert "of the best sampler's score on average" in message
+    assert "Published on cub200: FRD and" in message
+    assert "63.19" in message  # published: multi-similarity with FRD
+    assert "failed" not in message
+    assert "One seed" in message
     assert (folder / "figures" / "relative_performance.pdf").exists()
 
 
 def test_quick_budget() -> None:
     (plan,) = Samplers().plans(Ask("glyphs"))
-    assert len(plan.variants()) * len(plan.seeds) == 28
+    assert len(plan.configurations()) * len(plan.seeds) == 28
 
 
 def test_nothing_finished(features: Path, unrun: Callable[..., list[Section]]) -> None:
     compared, recall = unrun("samplers", features)
-    assert compared.found == ["Fewer than two samplers have finished runs."]
-    assert "no run has finished" in recall.found[0]
+    assert compared.result == ["Fewer than two samplers have finished runs."]
+    assert "no run has finished" in recall.result[0]
 
 
 def test_published_values_put_spc_2_and_frd_on_top() -> None:

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from unseen import config as configs
-from unseen.studies import plan as plans
-from unseen.studies.plan import Cell, Values
+from unseen.config import schema as configs
+from unseen.studies import study_file as plans
 from unseen.studies.published import source_values
+from unseen.studies.published.published_study import PUBLISHED
 from unseen.studies.published.source_values import (
     JACOB,
     LI,
@@ -17,18 +17,18 @@ from unseen.studies.published.source_values import (
     Each,
     differing,
     resolved,
-    settled,
+    resolved_configs,
     trained,
 )
-from unseen.studies.published.study import PUBLISHED
 from unseen.studies.results import Results, Run
+from unseen.studies.study_file import PlannedRun, Values
 from unseen.training.run_folder import RunFolder
 
 ALIKE: Values = {
     "backbone": "resnet50", "weights": "imagenet", "freeze_until": None, "frozen_bn": "stats",
-    "picture_size": 224, "embedding_size": 128, "optimiser": {"name": "adam"}, "lr": 1e-5,
+    "image_size": 224, "embedding_size": 128, "optimizer": {"name": "adam"}, "lr": 1e-5,
     "weight_decay": 4e-4, "schedule": {"name": "constant"}, "batch_size": 112, "select": "test",
-    "sampler": {"name": "samples_per_class", "preset": "revisit"}, "epochs": 150,
+    "sampler": {"name": "m_per_class", "preset": "revisit"}, "epochs": 150,
     "transform": "revisit", "head": {"start": "default"},
 }  # fmt: skip
 
@@ -40,44 +40,44 @@ def results(out: Path, *given: Values) -> Results:
     for number, values in enumerate(given):
         folder = RunFolder(out / str(number))
         folder.write_text("config.toml", configs.make(values).to_toml())
-        runs.append(Run(Cell("final", {"loss": "margin"}, {"seed": 0}), folder.path, "done"))
+        runs.append(Run(PlannedRun("final", {"loss": "margin"}, {"seed": 0}), folder.path, "done"))
     return Results(plan, out, tuple(runs), ())
 
 
-def told(source: Values, data: str, out: Path, *given: Values) -> list[str]:
-    return differing(source, data, settled([results(out, *given)]))
+def message(source: Values, data: str, out: Path, *given: Values) -> list[str]:
+    return differing(source, data, resolved_configs([results(out, *given)]))
 
 
 def test_a_run_as_the_source_made_it_differs_in_nothing(tmp_path: Path) -> None:
-    assert told(ROTH, "cub200", tmp_path, ALIKE) == []
-    assert told(ROTH, "online_products", tmp_path, ALIKE) == ["epochs: 150; the source has 100."]
+    assert message(ROTH, "cub200", tmp_path, ALIKE) == []
+    assert message(ROTH, "online_products", tmp_path, ALIKE) == ["epochs: 150; the source has 100."]
 
 
 def test_a_key_is_listed_where_no_run_has_the_sources_value(tmp_path: Path) -> None:
-    other = {"lr": 1e-3, "sampler": {"name": "samples_per_class"}, "freeze_until": "pooled"}
+    other = {"lr": 1e-3, "sampler": {"name": "m_per_class"}, "freeze_until": "pooled"}
     short = [ALIKE | other | {"epochs": epochs} for epochs in (8, 40)]
-    assert told(ROTH, "cub200", tmp_path, *short) == [
+    assert message(ROTH, "cub200", tmp_path, *short) == [
         "freeze_until: pooled; the source has none.",
         "sampler: 4 of a class; the source has 2 of a class.",
         "lr: 0.001; the source has 1e-05.",
         "epochs: 8, 40; the source has 150.",
     ]
-    assert told(ROTH, "cub200", tmp_path, ALIKE, *short) == []
+    assert message(ROTH, "cub200", tmp_path, ALIKE, *short) == []
 
 
 def test_without_a_finished_run_nothing_is_known_to_differ(tmp_path: Path) -> None:
-    assert told(ROTH, "cub200", tmp_path) == []
+    assert message(ROTH, "cub200", tmp_path) == []
 
 
 def test_of_a_part_only_what_the_source_says_is_compared(tmp_path: Path) -> None:
-    alike = {"optimiser": {"name": "sgd", "momentum": 0.9, "clip_norm": 1.0}}
-    assert told({"optimiser": VO_HAYS["optimiser"]}, "", tmp_path, alike) == []
-    other = {"optimiser": {"name": "sgd", "momentum": 0.5}}
-    assert told({"optimiser": VO_HAYS["optimiser"]}, "", tmp_path, other) == [
-        "optimiser: sgd momentum 0.5; the source has sgd momentum 0.9."
+    alike = {"optimizer": {"name": "sgd", "momentum": 0.9, "clip_norm": 1.0}}
+    assert message({"optimizer": VO_HAYS["optimizer"]}, "", tmp_path, alike) == []
+    other = {"optimizer": {"name": "sgd", "momentum": 0.5}}
+    assert message({"optimizer": VO_HAYS["optimizer"]}, "", tmp_path, other) == [
+        "optimizer: sgd momentum 0.5; the source has sgd momentum 0.9."
     ]
-    few = {"sampler": {"name": "samples_per_class", "preset": "horde", "steps": 7}}
-    assert told({"sampler": JACOB["sampler"]}, "inshop", tmp_path, few) == [
+    few = {"sampler": {"name": "m_per_class", "preset": "horde", "steps": 7}}
+    assert message({"sampler": JACOB["sampler"]}, "inshop", tmp_path, few) == [
         "sampler: 8 of a class, 7 batches an epoch; the source has 2 of a class, 200 batches an "
         "epoch."
     ]
@@ -89,7 +89,7 @@ def test_what_was_trained_is_read_off_the_runs(tmp_path: Path) -> None:
     features = ALIKE | {"backbone": "features:16", "weights": None}
     nothing = ALIKE | {"weights": None}
     given = [ALIKE, ALIKE, nothing, head, last, features, ALIKE | {"adapter": {"name": "lora"}}]
-    assert trained(settled([results(tmp_path, *given)])) == [
+    assert trained(resolved_configs([results(tmp_path, *given)])) == [
         "2 runs trained the whole of resnet50 from imagenet weights.",
         "1 run trained the whole of resnet50 from random weights.",
         "1 run trained a head on frozen efficientnet_lite0 (imagenet weights).",

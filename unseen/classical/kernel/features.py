@@ -9,7 +9,7 @@ import torch
 from sklearn.decomposition import KernelPCA
 from torch import Tensor
 
-from unseen.geometry import squared_distance
+from unseen.core.geometry import squared_distance
 
 KERNELS = ("gaussian", "polynomial")
 

@@ -1,1 +1,1 @@
-"""What frozen layers give for each picture, kept on disk and loaded in place of pictures."""
+"""What frozen layers give for each image, kept on disk and loaded in place of images."""

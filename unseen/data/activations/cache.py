@@ -1,30 +1,28 @@
-"""Frozen layers run once: the activations at a cut, on disk, for every picture and augmented view.
+"""Frozen layers run once: the activations at a cut, on disk, for every image and augmented view.
 
-    cut = cut_network(network, "blocks.5")
-    cache = ActivationCache(folder, cut.prefix, Views(dataset, training_transform, count=4))
+    cut = split_network(network, "blocks.5")
+    cache = ActivationCache(folder, cut.frozen, Augmentations(dataset, training_transform, count=4))
     print(cache.plan(items))                  # size and time before anything starts
     cache.build(items, workers=2)             # goes on where it was stopped
     for batch in cache.training_batches(sampler, epoch, seed):
         output = cut.rest(batch.images)
 
 Each view is a file in a folder named after a hash of everything it depends on: weights before the
-cut, data, transform, view and precision. Other weights or pictures have another name, so a stale
+cut, data, transform, view and precision. Other weights or images have another name, so a stale
 file is never found; what lies under the right name but does not fit is made again, and so is what
 is found damaged or deleted while it is read. Runs that differ after the cut only (loss, head,
-split, seed) share their files, and so do processes that fill them at the same time. Pictures are
+split, seed) share their files, and so do processes that fill them at the same time. Images are
 computed in fixed blocks of the data set, so what is kept does not depend on who asked first.
 
-A picture that cannot be read is reported (`on_unreadable`) and another one is kept in its place, as
-the loader does; its block is tried again by every build, so that each run hears of it and a picture
+An image that cannot be read is reported (`on_unreadable`) and another one is kept in its place, as
+the loader does; its block is tried again by every build, so that each run hears of it and an image
 that comes back is taken. Without `on_unreadable` it ends the build.
 
-Precision: float32 keeps what the prefix gives; against an uncached run only the order of sums may
-differ, since convolutions round otherwise in batches of another size. int16 halves the file: whole
-numbers with one scale per picture and channel. Their error is several times below float16's, which
-matters behind ReLU, where rounding flips gates whose input is nearly 0. Change of the whole
-gradient, EfficientNet-Lite0 on CUB pictures, the largest of 4 batches of 16, cut at blocks.3,
-blocks.4, blocks.5: 0.5, 0.3, 0.6 %; float16 1.7, 1.8, 1.1 %; at pooled 0.003 and 0.04 %
-(benchmarks/activation_cache.py --gradients).
+Precision: float32 keeps what the frozen layers give; an uncached run differs in rounding alone.
+int16 halves the file: whole numbers with one scale per image and channel, with errors several
+times below float16's. Change of the whole gradient, EfficientNet-Lite0 on CUB images, the largest
+of 4 batches of 16, cut at blocks.3, blocks.4, blocks.5: 0.5, 0.3, 0.6 %; float16 1.7, 1.8, 1.1 %;
+at pooled 0.003 and 0.04 % (benchmarks/activation_cache.py --gradients).
 
 Maps are kept with their channels last, as the convolutions after the cut want them.
 """
@@ -47,7 +45,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from unseen.contracts import Batch, Dataset, FrozenLayers, IntArray, Progress, Sampler
+from unseen.core.contracts import Batch, Dataset, FrozenLayers, IntArray, Progress, Sampler
 from unseen.data.activations.file import (
     ATTEMPTS,
     BLOCK,
@@ -56,16 +54,15 @@ from unseen.data.activations.file import (
     ActivationFile,
     blocks_of,
 )
-from unseen.data.pictures.crops import Picture
-from unseen.data.pictures.decode import UnreadablePictureError
-from unseen.data.pictures.loader import OnUnreadable, StandIn, evaluation_batches
-from unseen.data.pictures.prefetch import in_order
-from unseen.data.pictures.prefetch import workers as worker_threads
-from unseen.data.pictures.transforms import Transform
+from unseen.data.images import prefetch
+from unseen.data.images.crops import LazyImage
+from unseen.data.images.decode import UnreadableImageError
+from unseen.data.images.loader import OnUnreadable, StandIn, evaluation_batches
+from unseen.data.images.transforms import Transform
 
 AHEAD = 2  # batches read while one is computed on
-GROUP = 16  # blocks handed to the loader at once; between groups we look what others have done
-TRIED, TRIALS = 8, 3  # pictures of a batch and batches that a time is estimated from
+GROUP = 16  # blocks handed to the loader at once
+TRIED, TRIALS = 8, 3  # images of a batch and batches that a time is estimated from
 LAYOUT = 3  # raise when the files change their meaning
 DTYPES = ("int16", "float32")
 Order = tuple[IntArray, IntArray]  # items, and the view of each
@@ -73,9 +70,9 @@ _LARGEST = np.iinfo(np.int16).max
 
 
 @dataclass(frozen=True)
-class Views:
-    """What is kept: the pictures of a data set under a transform, `count` times drawn anew.
-    stand_in: what is kept for a broken picture; None: a blank one."""
+class Augmentations:
+    """What is kept: the images of a data set under a transform, `count` times drawn anew.
+    stand_in: what is kept for a broken image; None: a blank one."""
 
     dataset: Dataset
     transform: Transform
@@ -84,7 +81,7 @@ class Views:
 
     def __post_init__(self) -> None:
         if self.count < 1:
-            raise ValueError(f"views must be at least 1, got {self.count}")
+            raise ValueError(f"cached_augmentations must be at least 1, got {self.count}")
 
     def key(self) -> dict[str, Any]:
         transform = f"{type(self.transform).__module__}.{self.transform!r}"
@@ -93,12 +90,12 @@ class Views:
 
 @dataclass(frozen=True)
 class Plan:
-    """What building a cache costs. num_pictures: that are asked for; num_missing: those of them
+    """What building a cache costs. num_images: that are asked for; num_missing: those of them
     that lack some view; the rest counts what is computed and kept with them, block by block."""
 
     folder: Path
     num_bytes: int
-    num_pictures: int
+    num_images: int
     num_missing: int
     seconds: float
 
@@ -106,11 +103,11 @@ class Plan:
         digits = 0 if self.num_bytes > 1e7 else 1
         size = f"{self.num_bytes / 1e6:,.{digits}f} MB in {self.folder} (safe to delete)"
         if not self.num_missing:
-            return f"all {self.num_pictures:,} pictures have been through the frozen layers; {size}"
-        done = self.num_pictures - self.num_missing
+            return f"all {self.num_images:,} images have been through the frozen layers; {size}"
+        done = self.num_images - self.num_missing
         time_left = f"{self.seconds / 60:.0f} min" if self.seconds > 90 else f"{self.seconds:.0f} s"
         return (
-            f"{done:,} of {self.num_pictures:,} pictures have been through the frozen layers, "
+            f"{done:,} of {self.num_images:,} images have been through the frozen layers, "
             f"about {time_left} for the others; {size}"
         )
 
@@ -122,24 +119,25 @@ class ActivationCache:
         self,
         root: Path,
         prefix: FrozenLayers,
-        views: Views,
+        augmentations: Augmentations,
         dtype: str = "int16",
         warn: Callable[[str], None] = lambda text: None,
     ) -> None:
         if dtype not in DTYPES:
             raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
-        self.root, self.prefix, self.views, self.dtype = root, prefix, views, dtype
-        self.warn = warn
+        self.root, self.prefix, self.augmentations = root, prefix, augmentations
+        self.dtype, self.warn = dtype, warn
         self.on_unreadable: OnUnreadable | None = None  # given to the last build
         record = _record(tuple(_to_file(prefix.run(self._few(1))).shape[1:]), dtype)
-        key = views.key() | {"weights": prefix.fingerprint(), "layout": LAYOUT, "dtype": dtype}
+        key = {"weights": prefix.fingerprint(), "layout": LAYOUT, "dtype": dtype}
+        key |= augmentations.key()
         self.files: list[ActivationFile] = []
-        for view in range(views.count):
+        for view in range(augmentations.count):
             own_key = key | {"view": view}
             digest = hashlib.sha256(json.dumps(own_key, sort_keys=True).encode()).hexdigest()
-            file = ActivationFile(root / digest[:24], own_key, len(views.dataset), record)
+            file = ActivationFile(root / digest[:24], own_key, len(augmentations.dataset), record)
             self.files.append(file)
-        self.built = np.zeros((views.count, self.files[0].num_blocks), dtype=bool)
+        self.built = np.zeros((augmentations.count, self.files[0].num_blocks), dtype=bool)
 
     def missing(self, items: IntArray) -> list[tuple[int, int]]:
         """(view, block) of what some items need and is not there yet, or not whole."""
@@ -156,15 +154,15 @@ class ActivationCache:
         return all(bool(file.done()[wanted].all()) for file in self.files)
 
     def plan(self, items: IntArray, processes: int = 1) -> Plan:
-        """Size, and time for what is missing, from a trial with a few pictures; processes: that
+        """Size, and time for what is missing, from a trial with a few images; processes: that
         share the work."""
-        missing, asked = self.missing(items), np.unique(items)
-        lacking = np.isin(asked // BLOCK, [block for _, block in missing])
+        missing, wanted = self.missing(items), np.unique(items)
+        lacking = np.isin(wanted // BLOCK, [block for _, block in missing])
         to_run = sum(len(self._items_of(block)) for _, block in missing)
-        seconds = to_run * self._seconds_per_picture() / processes if to_run else 0.0
-        kept = len(self.files) * self._num_pictures(items)
-        num_bytes = kept * self.files[0].record.itemsize
-        return Plan(self.root, num_bytes, len(asked), int(lacking.sum()), seconds)
+        seconds = to_run * self._seconds_per_image() / processes if to_run else 0.0
+        num_records = len(self.files) * self._num_images(items)
+        num_bytes = num_records * self.files[0].record.itemsize
+        return Plan(self.root, num_bytes, len(wanted), int(lacking.sum()), seconds)
 
     def build(
         self,
@@ -173,14 +171,14 @@ class ActivationCache:
         progress: Progress | None = None,
         on_unreadable: OnUnreadable | None = None,
     ) -> None:
-        """Computes what is missing, block by block, and tells (done, all), in pictures of those
+        """Computes what is missing, block by block, and tells (done, all), in images of those
         blocks, once per view."""
         self.on_unreadable = on_unreadable
         missing, tried = self.missing(items), set[tuple[int, int]]()
         if not missing:
             return
         self._refuse_full_disk(sum(len(self._items_of(block)) for _, block in missing))
-        prefix, total = self._fast_prefix(), len(self.files) * self._num_pictures(items)
+        prefix, total = self._fast_prefix(), len(self.files) * self._num_images(items)
         while missing:
             done = total - sum(len(self._items_of(block)) for _, block in missing)
             view, blocks = missing[0][0], [b for v, b in missing if v == missing[0][0]]
@@ -199,19 +197,19 @@ class ActivationCache:
         epoch: int,
         seed: int,
         skip: int = 0,
-        share: Callable[[int], slice] = slice,
+        fraction: Callable[[int], slice] = slice,
     ) -> Iterator[Batch]:
         """One epoch of the sampler's batches, less the first `skip`; (seed, epoch, batch) draws the
-        view of each picture. `share`: the wanted part of a batch of so many pictures."""
+        view of each image. `share`: the wanted part of a batch of so many images."""
         sampler.set_epoch(epoch)
 
         def orders() -> Iterator[tuple[IntArray, IntArray]]:
             for number, indices in enumerate(sampler):
                 if number >= skip:
                     rng = np.random.default_rng((seed, epoch, number))
-                    views = rng.integers(len(self.files), size=len(indices))
-                    own = share(len(indices))
-                    yield np.array(indices)[own], views[own]
+                    augmentations = rng.integers(len(self.files), size=len(indices))
+                    own = fraction(len(indices))
+                    yield np.array(indices)[own], augmentations[own]
 
         return self._read_ahead(orders())
 
@@ -229,12 +227,12 @@ class ActivationCache:
         workers: int,
         on_unreadable: OnUnreadable | None,
     ) -> Iterator[int]:
-        """Writes rising blocks of one view; yields how many pictures each has."""
-        errors: list[UnreadablePictureError] = []  # of the block that has just been read
+        """Writes rising blocks of one view; yields how many images each has."""
+        errors: list[UnreadableImageError] = []  # of the block that has just been read
         note = None if on_unreadable is None else errors.append
         self.files[view].prepare()
         items = np.concatenate([self._items_of(block) for block in blocks])
-        for block, batch in zip(blocks, self._pictures(view, items, workers, note), strict=True):
+        for block, batch in zip(blocks, self._images(view, items, workers, note), strict=True):
             mark = WITH_STAND_INS if errors else WHOLE
             self.files[view].write(block, self._packed(prefix.run(batch.images)), mark)
             while errors and on_unreadable is not None:
@@ -243,7 +241,7 @@ class ActivationCache:
 
     def _read_ahead(self, orders: Iterable[Order]) -> Iterator[Batch]:
         self.built |= np.stack([file.done() for file in self.files])
-        with worker_threads(1) as start:
+        with prefetch.workers(1) as start:
 
             def begin(order: Order) -> Callable[[], Batch]:
                 if not self.built[order[1], order[0] // BLOCK].all():
@@ -251,20 +249,20 @@ class ActivationCache:
                     raise ValueError(message)
                 return partial(self._whole, order, start(partial(self._read, *order)))
 
-            yield from in_order(begin, orders, AHEAD)
+            yield from prefetch.in_order(begin, orders, AHEAD)
 
     def _whole(self, order: Order, read: Callable[[], Batch | None]) -> Batch:
         batch = read()
         return self._mended(*order) if batch is None else batch
 
-    def _mended(self, indices: IntArray, views: IntArray) -> Batch:
+    def _mended(self, indices: IntArray, augmentations: IntArray) -> Batch:
         """A batch some of whose blocks were lost or damaged since they were built: they, and what
         else is gone, are made again as they were."""
         for _ in range(ATTEMPTS):
-            for view in np.unique(views).tolist():
-                _, lost = self.files[view].read(indices[views == view])
-                gone = np.flatnonzero(self.built[view] & ~self.files[view].done())
-                if blocks := sorted({*lost, *gone.tolist()}):
+            for view in np.unique(augmentations).tolist():
+                _, lost = self.files[view].read(indices[augmentations == view])
+                missing = np.flatnonzero(self.built[view] & ~self.files[view].done())
+                if blocks := sorted({*lost, *missing.tolist()}):
                     self.warn(
                         f"{len(blocks)} of {int(self.built[view].sum())} blocks of activations in "
                         f"{self.files[view].folder} were lost or damaged: they are made again"
@@ -273,21 +271,21 @@ class ActivationCache:
                         self._fill(view, blocks, self._fast_prefix(), 0, self.on_unreadable),
                         maxlen=0,
                     )
-            batch = self._read(indices, views)
+            batch = self._read(indices, augmentations)
             if batch is not None:
                 return batch
-        raise OSError(f"what is written to {self.root} does not stay: choose another --cache")
+        raise OSError(f"what is written to {self.root} does not stay: UNSEEN_CACHE names another")
 
-    def _read(self, indices: IntArray, views: IntArray) -> Batch | None:
+    def _read(self, indices: IntArray, augmentations: IntArray) -> Batch | None:
         """None if something of it is lost or damaged."""
-        found = np.empty(len(indices), dtype=self.files[0].record)
-        for view in np.unique(views):
-            here = views == view
-            found[here], lost = self.files[view].read(indices[here])
+        result = np.empty(len(indices), dtype=self.files[0].record)
+        for view in np.unique(augmentations):
+            here = augmentations == view
+            result[here], lost = self.files[view].read(indices[here])
             if lost:
                 return None
-        labels = torch.from_numpy(self.views.dataset.labels[indices])
-        return Batch(_unpacked(found), labels, torch.from_numpy(indices))
+        labels = torch.from_numpy(self.augmentations.dataset.labels[indices])
+        return Batch(_unpacked(result), labels, torch.from_numpy(indices))
 
     def _packed(self, activations: Tensor) -> NDArray[Any]:  # [n] records
         values = _to_file(activations).float().cpu().numpy()
@@ -304,48 +302,47 @@ class ActivationCache:
         return records
 
     def _items_of(self, block: int) -> IntArray:
-        return np.arange(block * BLOCK, min((block + 1) * BLOCK, len(self.views.dataset)))
+        return np.arange(block * BLOCK, min((block + 1) * BLOCK, len(self.augmentations.dataset)))
 
-    def _num_pictures(self, items: IntArray) -> int:
+    def _num_images(self, items: IntArray) -> int:
         """Of the blocks in which the items lie."""
         return sum(len(self._items_of(int(block))) for block in blocks_of(items))
 
-    def _pictures(
+    def _images(
         self, view: int, items: IntArray, workers: int, on_unreadable: OnUnreadable | None
     ) -> Iterator[Batch]:
-        kept, transform = self.views, OneView(self.views.transform, view)
         return evaluation_batches(
-            kept.dataset,
+            self.augmentations.dataset,
             items,
-            transform,
+            OneAugmentation(self.augmentations.transform, view),
             BLOCK,
             workers=workers,
             on_unreadable=on_unreadable,
-            stand_in=kept.stand_in,
+            stand_in=self.augmentations.stand_in,
         )
 
     def _few(self, count: int) -> Tensor:
-        """The first pictures, for shapes and times: a broken one matters only in the build."""
-        some = np.arange(min(count, len(self.views.dataset)))
-        return next(self._pictures(0, some, 0, lambda error: None)).images
+        """The first images, for shapes and times: a broken one matters only in the build."""
+        some = np.arange(min(count, len(self.augmentations.dataset)))
+        return next(self._images(0, some, 0, lambda error: None)).images
 
     def _fast_prefix(self) -> FrozenLayers:
         """Where rounding does not matter: float32 is to be exact."""
         return self.prefix if self.dtype == "float32" else self.prefix.faster(self._few(2))
 
-    def _seconds_per_picture(self) -> float:
+    def _seconds_per_image(self) -> float:
         """A few batches, read and computed, after one that allocates and warms up. On a CPU
         processor time counts: whatever else the machine does at the moment does not."""
         prefix = self._fast_prefix()
         on_cpu = prefix.run(self._few(TRIED)).device.type == "cpu"
-        clock = time.process_time if on_cpu else time.perf_counter
-        began = clock()
+        time_budget = time.process_time if on_cpu else time.perf_counter
+        began = time_budget()
         tried = [len(prefix.run(self._few(TRIED)).cpu()) for _ in range(TRIALS)]
-        return (clock() - began) / sum(tried) / (torch.get_num_threads() if on_cpu else 1)
+        return (time_budget() - began) / sum(tried) / (torch.get_num_threads() if on_cpu else 1)
 
-    def _refuse_full_disk(self, num_pictures: int) -> None:
+    def _refuse_full_disk(self, num_images: int) -> None:
         self.root.mkdir(parents=True, exist_ok=True)
-        needed = num_pictures * self.files[0].record.itemsize
+        needed = num_images * self.files[0].record.itemsize
         free = shutil.disk_usage(self.root).free
         if needed > free:
             raise OSError(
@@ -356,30 +353,30 @@ class ActivationCache:
 
 @dataclass(frozen=True)
 class ActivationLoader:
-    """The batches of a run, from a cache. share: as of `PictureLoader`."""
+    """The batches of a run, from a cache. share: as of `ImageLoader`."""
 
     cache: ActivationCache
     seed: int
-    share: Callable[[int], slice]
+    fraction: Callable[[int], slice]
 
     def training_batches(self, sampler: Sampler, epoch: int, skip: int) -> Iterator[Batch]:
-        return self.cache.training_batches(sampler, epoch, self.seed, skip, self.share)
+        return self.cache.training_batches(sampler, epoch, self.seed, skip, self.fraction)
 
 
 @dataclass(frozen=True)
-class OneView:
-    """A transform whose random choices depend on picture and view alone: runs share them."""
+class OneAugmentation:
+    """A transform whose random choices depend on image and view alone: runs share them."""
 
     transform: Transform
     view: int
 
-    def __call__(self, picture: Picture | Image.Image, rng: np.random.Generator) -> Tensor:
-        of_picture = rng.integers(2**32, size=4).tolist()
-        return self.transform(picture, np.random.default_rng([self.view, *of_picture]))
+    def __call__(self, image: LazyImage | Image.Image, rng: np.random.Generator) -> Tensor:
+        of_image = rng.integers(2**32, size=4).tolist()
+        return self.transform(image, np.random.default_rng([self.view, *of_image]))
 
 
 def _record(shape: tuple[int, ...], dtype: str) -> np.dtype[Any]:
-    """One picture's values; as whole numbers with a scale per channel (a vector has one)."""
+    """One image's values; as whole numbers with a scale per channel (a vector has one)."""
     if dtype == "float32":
         return np.dtype([("values", "<f4", shape)])
     scales = (shape[-1],) if len(shape) > 1 else (1,)

@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unseen.contracts import IntArray
+from unseen.core.contracts import IntArray
+from unseen.core.files import refuse_links
 
 BLOCK = 64  # items that are written together
 WHOLE, WITH_STAND_INS = b"\x01", b"\x02"
@@ -38,7 +39,7 @@ class ActivationFile:
     key: dict[str, Any]
     num_items: int
     record: np.dtype[Any]
-    _mapped: NDArray[Any] | None = None  # `records` as it was found last
+    _memmap: NDArray[Any] | None = None  # `records` as it was found last
     _state: os.stat_result | None = None
     _compared: set[int] = field(default_factory=set)
     _reading: threading.Lock = field(default_factory=threading.Lock)
@@ -78,11 +79,11 @@ class ActivationFile:
     def write(self, block: int, records: NDArray[Any], mark: bytes = WHOLE) -> None:
         """The block first, then, when it is safe on disk, the mark that it is there."""
         content = records.tobytes()
-        told = _MARK.pack(mark, zlib.crc32(content, zlib.crc32(mark)))
+        marked = _MARK.pack(mark, zlib.crc32(content, zlib.crc32(mark)))
         for attempt in range(ATTEMPTS):
             try:
                 self._put("records", block * BLOCK * self.record.itemsize, content)
-                self._put("done", block * _MARK.size, told)
+                self._put("done", block * _MARK.size, marked)
                 return
             except FileNotFoundError:
                 if attempt == ATTEMPTS - 1:
@@ -114,9 +115,9 @@ class ActivationFile:
             state = place.stat()
             if self._state is None or not os.path.samestat(state, self._state):
                 self._compared.clear()
-                self._mapped = np.memmap(place, self.record, "r", shape=(self.num_items,))
+                self._memmap = np.memmap(place, self.record, "r", shape=(self.num_items,))
                 self._state = state
-            return self._mapped if state.st_size == self.num_bytes else None
+            return self._memmap if state.st_size == self.num_bytes else None
         except (FileNotFoundError, ValueError):  # gone; or cut short
             return None
 
@@ -132,6 +133,7 @@ class ActivationFile:
 
     def _fits(self) -> bool:
         try:
+            refuse_links(self.folder)
             stored = json.loads((self.folder / "key.json").read_text())
             sizes = [(self.folder / name).stat().st_size for name in ("done", "records")]
         except (OSError, ValueError):

@@ -1,1 +1,1 @@
-"""Files that hold many pictures: what is in them, and the bytes of any one."""
+"""Files that hold many images: what is in them, and the bytes of any one."""

@@ -1,21 +1,21 @@
-"""Data sets whose pictures lie in a few large files: their columns and the places of their pictures
+"""Data sets whose images lie in a few large files: their columns and the places of their images
 as one table, which `table` reads like any other."""
 
 from abc import abstractmethod
 from typing import NamedTuple
 
-from unseen import addresses
-from unseen.addresses import Place
-from unseen.data.containers import places
+from unseen.core import uris
+from unseen.core.uris import Place
+from unseen.data.containers import locations
 from unseen.data.folder import repeated
-from unseen.data.pictures.table_file import Columns
+from unseen.data.images.table_file import Columns
 from unseen.data.table import Listed
 
 PATH, LABEL, SPLIT = "path", "label", "split"
 
 
-class Part(NamedTuple):
-    """A file of pictures, and the part of the data it is called (train, test), if it is."""
+class SplitFile(NamedTuple):
+    """A file of images, and the part of the data it is called (train, test), if it is."""
 
     file: Place
     name: str = ""
@@ -29,28 +29,30 @@ class Contained(Listed):
 
     @classmethod
     @abstractmethod
-    def files(cls, root: Place) -> list[Part]:
-        """The files that hold the pictures, in their order."""
+    def files(cls, root: Place) -> list[SplitFile]:
+        """The files that hold the images, in their order."""
 
 
-def listing(files: list[Part]) -> tuple[Columns, list[str]]:
-    """The columns of all files one below the other, with the places of the pictures as `path`; and
+def listing(files: list[SplitFile]) -> tuple[Columns, list[str]]:
+    """The columns of all files one below the other, with the places of the images as `path`; and
     what there is to say of their parts."""
-    held: list[tuple[int, Columns]] = []
-    for file, part in files:
-        container = places.container(file)
+    tables: list[tuple[int, Columns]] = []
+    for file, split in files:
+        container = locations.container(file)
         columns = dict(container.columns())
-        outside = container.outside
-        columns[PATH] = [outside.get(name) or places.item(file, name) for name in container.names]
-        if part and SPLIT not in columns:
-            columns[SPLIT] = [part] * len(container.names)
-        held.append((len(container.names), columns))
-    names = dict.fromkeys(name for _, columns in held for name in columns)
+        external_paths = container.external_paths
+        columns[PATH] = [
+            external_paths.get(name) or locations.item(file, name) for name in container.names
+        ]
+        if split and SPLIT not in columns:
+            columns[SPLIT] = [split] * len(container.names)
+        tables.append((len(container.names), columns))
+    names = dict.fromkeys(name for _, columns in tables for name in columns)
     joined = {
-        name: [word for rows, columns in held for word in columns.get(name) or [""] * rows]
+        name: [word for rows, columns in tables for word in columns.get(name) or [""] * rows]
         for name in names
     }
-    named = all(part for _, part in files) and LABEL in joined
+    named = all(split for _, split in files) and LABEL in joined
     note = repeated(joined[LABEL], joined[SPLIT]) if named else None
     if note is None:
         return joined, []
@@ -61,8 +63,8 @@ def listing(files: list[Part]) -> tuple[Columns, list[str]]:
 def files_of(root: Place) -> list[Place]:
     """What lies in a folder of files; nothing of one with folders in it, which may be classes."""
     if isinstance(root, str):
-        found = addresses.below(root)
-        return list(found) if all(addresses.parent(f) == root.rstrip("/") for f in found) else []
+        result = uris.below(root)
+        return list(result) if all(uris.parent(f) == root.rstrip("/") for f in result) else []
     if not root.is_dir():
         return []
     entries = [entry for entry in root.iterdir() if not entry.name.startswith(".")]

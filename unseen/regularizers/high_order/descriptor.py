@@ -12,7 +12,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from unseen.contracts import Network, Output
+from unseen.core.contracts import Network, Output
 
 
 class Orders(Protocol):
@@ -44,15 +44,15 @@ class OrdersDescriptor(Network):
         """Principal directions of the orders of training items."""
         rows = orders.double()
         self.mean = rows.mean(dim=0)
-        centred = rows - self.mean
-        _, vectors = torch.linalg.eigh(centred.T @ centred)  # rising
+        centered = rows - self.mean
+        _, vectors = torch.linalg.eigh(centered.T @ centered)  # rising
         self.components = vectors.flip(1)[:, : self.embedding_size].T.contiguous().to(orders)
         self.mean, self.embedding_size = self.mean.to(orders), len(self.components)
 
     def own_state(self) -> dict[str, Tensor]:
         """What the network's weights do not hold: components, projectors and order embeddings."""
-        kept = self.state_dict()
-        return {n: v for n, v in kept.items() if not n.startswith(("network.", "horde.losses."))}
+        state = self.state_dict()
+        return {n: v for n, v in state.items() if not n.startswith(("network.", "horde.losses."))}
 
     def load_own_state(self, state: dict[str, Tensor]) -> None:
         self.mean, self.components = state["mean"], state["components"]

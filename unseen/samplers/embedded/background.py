@@ -1,24 +1,27 @@
-"""Batches of an epoch that are drawn while it goes on, in a thread beside the training.
-
-When they are drawn, and when they count, are functions of the step, never of the clock: after every
-`every` steps one draw begins, from the embeddings of that moment, and its batches count from
-`every` steps later on. Whoever comes to them before they are ready waits. So a run repeats, a
-resumed run goes on and several processes agree bit for bit, however long a draw takes.
-"""
+"""Batches of an epoch that are drawn while it goes on, in a thread beside the training."""
 
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from unseen.contracts import IntArray
+from unseen.core.contracts import IntArray
 
 Draw = Callable[[], list[IntArray]]
 
 
 class Background:
-    """begin: given the number of the first batch to draw, takes what the draw needs as it is now
-    and returns the draw itself, which runs beside the training; None where the epoch ends before
-    that batch."""
+    """Draws later batches beside the training.
+
+    When they are drawn, and when they count, depends on the step alone, never on time: after every
+    `every` steps one draw begins, from the embeddings of that moment, and its batches count from
+    `every` steps later on. Training waits for a draw that is not ready. So a run repeats, a resumed
+    run goes on and several processes agree bit for bit, however long a draw takes.
+
+    Args:
+        every: steps between draws.
+        begin: takes the number of the first batch to draw, copies what the draw needs and returns
+            the draw, which runs beside the training; None where the epoch ends before that batch.
+    """
 
     def __init__(self, every: int, begin: Callable[[int], Draw | None]) -> None:
         self.every, self.begin = every, begin

@@ -1,9 +1,4 @@
-"""The memory bank of embedded samplers: the latest known embedding of every training item.
-
-Filled before the first epoch by one pass in evaluation mode; after each step the rows of the batch
-are overwritten with the embeddings just computed. Costs 4 n D bytes: 30 MB for 60,000 items of 128
-numbers.
-"""
+"""The memory bank of embedded samplers: the latest known embedding of every training item."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,14 +8,22 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unseen.contracts import IntArray
-from unseen.geometry import unit
+from unseen.core.contracts import IntArray
+from unseen.core.geometry import unit
 
 _EMPTY = "the sampler has no embeddings yet: call fill(embeddings) before the first epoch"
 
 
 class MemoryBank:
-    """One row per item; items are named by their data set positions."""
+    """One row per item; items are named by their data set positions.
+
+    One pass in evaluation mode fills it before the first epoch; after each step the rows of the
+    batch are overwritten with the embeddings just computed. It takes 4 n D bytes: 30 MB for 60,000
+    items of 128 numbers.
+
+    Args:
+        items: data set positions of the rows.
+    """
 
     def __init__(self, items: IntArray) -> None:
         self._order = np.argsort(items)
@@ -45,16 +48,16 @@ class MemoryBank:
         wanted = indices.cpu().numpy()
         place = np.minimum(np.searchsorted(self._sorted, wanted), len(self._sorted) - 1)
         if (self._sorted[place] != wanted).any():
-            strangers = wanted[self._sorted[place] != wanted]
-            raise ValueError(f"these items are not among the sampler's: {strangers[:5].tolist()}")
+            unknown = wanted[self._sorted[place] != wanted]
+            raise ValueError(f"these items are not among the sampler's: {unknown[:5].tolist()}")
         self.rows[self._order[place]] = embeddings.detach().cpu().float().numpy()
 
-    def read(self, places: IntArray, normalise: bool) -> Tensor:  # [P, D]
+    def read(self, places: IntArray, normalize: bool) -> Tensor:  # [P, D]
         """Rows by place among the items."""
         if self.rows is None:
             raise ValueError(_EMPTY)
         rows = torch.from_numpy(self.rows[places])
-        return unit(rows) if normalise else rows
+        return unit(rows) if normalize else rows
 
     def state_dict(self) -> dict[str, Any]:
         rows = None if self.rows is None else torch.from_numpy(self.rows.copy())

@@ -1,9 +1,4 @@
-"""What embedded samplers share: the bank's life beside training, batches from a pool of its rows,
-and candidates matched to such a pool.
-
-Source   K. Roth et al., Revisiting Training Strategies and Generalization Performance in Deep
-         Metric Learning, ICML 2020, https://arxiv.org/abs/2002.08473
-"""
+"""Base classes of the samplers that read embeddings: memory bank, pool, candidates."""
 
 from abc import abstractmethod
 
@@ -11,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unseen.contracts import IntArray
+from unseen.core.contracts import IntArray
 from unseen.samplers.base import (
     BatchSampler,
     ClassIndex,
@@ -40,7 +35,7 @@ class EmbeddedSampler(BatchSampler):
         batch_size: int,
         per_class: int,
         refresh_every: int,
-        normalise: bool,
+        normalize: bool,
         seed: int,
     ) -> None:
         super().__init__(items, labels, batch_size, seed)
@@ -48,7 +43,7 @@ class EmbeddedSampler(BatchSampler):
         if refresh_every < 0:
             raise ValueError(f"refresh_every must be 0 (never) or more epochs, got {refresh_every}")
         self.per_class = per_class
-        self.refresh_every, self.normalise = refresh_every, normalise
+        self.refresh_every, self.normalize = refresh_every, normalize
         self.num_groups = batch_size // per_class
         # places among the items, not data set positions: they index the bank's rows
         self.index = ClassIndex(np.arange(len(self.items)), self.labels)
@@ -83,10 +78,10 @@ class PooledSampler(EmbeddedSampler):
         per_class: int,
         pool_size: int,
         refresh_every: int,
-        normalise: bool,
+        normalize: bool,
         seed: int,
     ) -> None:
-        super().__init__(items, labels, batch_size, per_class, refresh_every, normalise, seed)
+        super().__init__(items, labels, batch_size, per_class, refresh_every, normalize, seed)
         if pool_size < batch_size:
             raise ValueError(f"pool_size must be at least batch_size={batch_size}, got {pool_size}")
         self.pool_size = pool_size
@@ -101,7 +96,8 @@ class PooledSampler(EmbeddedSampler):
 
 
 class MatchingSampler(PooledSampler):
-    """Abstract: of some random candidates for a batch, the one most like a large pool.
+    """Abstract: of some random candidates for a batch, the one most like a large pool (K. Roth et
+    al., Revisiting Training Strategies, ICML 2020, https://arxiv.org/abs/2002.08473).
 
     The pool: pool_size / per_class draws of a class, each with per_class of its images, and each
     image once; the first draws take different classes, so that every candidate finds enough of
@@ -117,11 +113,11 @@ class MatchingSampler(PooledSampler):
         pool_size: int = 1024,
         num_candidates: int = 10,
         refresh_every: int = 0,
-        normalise: bool = True,
+        normalize: bool = True,
         seed: int = 0,
     ) -> None:
         super().__init__(
-            items, labels, batch_size, per_class, pool_size, refresh_every, normalise, seed
+            items, labels, batch_size, per_class, pool_size, refresh_every, normalize, seed
         )
         if num_candidates < 1:
             raise ValueError(f"num_candidates must be at least 1, got {num_candidates}")
@@ -138,7 +134,7 @@ class MatchingSampler(PooledSampler):
     def select(self, generator: np.random.Generator) -> IntArray:
         pool, sizes = self._pool(generator)
         candidates = self._candidates(sizes, generator)  # [m, b]
-        rows = self.bank.read(self._flat[pool], self.normalise)
+        rows = self.bank.read(self._flat[pool], self.normalize)
         costs = self.costs(rows, torch.from_numpy(candidates))
         best = candidates[int(costs.argmin())]
         return self._flat[pool[best]]

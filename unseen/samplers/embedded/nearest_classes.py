@@ -1,13 +1,4 @@
-"""The nearest other classes of some items among all items, exactly, a block of items at a time.
-
-A class is as near as its nearest member. A list of nearest items would not do: among many pictures
-of few classes it holds the same class over and over.
-
-Products with all items say how near each class may be, in 8-bit integers where these are faster
-(neighbours/certified.py); what cannot belong to the nearest classes is left out with proof. The
-others are compared in floats, and near-equals in float64, on the grid of neighbours/space.py;
-equals by the number of the class. So lists do not depend on the precision of the first pass.
-"""
+"""The nearest other classes of some items among all items, exactly, a block of items at a time."""
 
 from dataclasses import dataclass
 
@@ -16,14 +7,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unseen.contracts import IntArray
-from unseen.neighbours.certified import LEAST, Integers, pair_products
-from unseen.neighbours.ordering import kth_largest
-from unseen.neighbours.select import in_integers
-from unseen.neighbours.settle import exact_pairs
-from unseen.neighbours.space import Space, make_space
+from unseen.core.contracts import IntArray
+from unseen.neighbors.certified import LEAST, Integers, pair_products
+from unseen.neighbors.exact_order import exact_pairs
+from unseen.neighbors.row_sort import kth_largest
+from unseen.neighbors.select import in_integers
+from unseen.neighbors.space import Space, make_space
 
-_ENTRIES = 2**24  # of the similarities held at a time
+_ENTRIES = 2**24  # of the similarities integers at a time
 _TOO_MANY = 5  # more than one pair in so many left by integers: floats are cheaper
 
 Floats = NDArray[np.float64]
@@ -46,36 +37,44 @@ def nearest_classes(
     sizes: IntArray,  # [C] how many each class has
     seeds: IntArray,  # [Q] places among the rows
     keep: int,
-    normalise: bool = True,
+    normalize: bool = True,
 ) -> IntArray:  # [Q, keep]
     """For each seed the numbers of the nearest classes but its own, nearest first: by cosine, or by
-    the distance of raw embeddings."""
+    the distance of raw embeddings.
+
+    A class is as near as its nearest member. (A list of nearest items would not do: among many
+    images of few classes it holds the same class over and over.) Products with all items bound how
+    near each class may be, in 8-bit integers where these are faster (neighbors/certified.py); what
+    cannot belong to the nearest classes is left out with proof. The others are compared in floats,
+    near-equals in float64 on the grid of neighbors/space.py, equals by the number of the class: the
+    result does not depend on the precision of the first pass.
+    """
     if keep == 0:  # a single class has no neighbours
         return np.empty((len(seeds), 0), dtype=np.int64)
     starts = np.cumsum(sizes) - sizes
     owner = np.repeat(np.arange(len(sizes)), sizes)
-    whole = make_space(rows[torch.from_numpy(seeds)], rows, normalise)
-    held = Integers.of(whole.right) if in_integers(whole) else None
-    found = np.empty((len(seeds), keep), dtype=np.int64)
+    whole = make_space(rows[torch.from_numpy(seeds)], rows, normalize)
+    integers = Integers.of(whole.right) if in_integers(whole) else None
+    result = np.empty((len(seeds), keep), dtype=np.int64)
     block = max(1, _ENTRIES // max(1, len(rows)))
     for first in range(0, len(seeds), block):
         some = slice(first, first + block)
-        space, own = whole.part(some), owner[seeds[some]]
-        pairs = None if held is None else _by_integers(space, held, starts, own, keep)
+        space, own = whole.of_queries(some), owner[seeds[some]]
+        pairs = None if integers is None else _by_integers(space, integers, starts, own, keep)
         if pairs is None:
             pairs = _by_floats(space, starts, own, keep)
         pairs = pairs[owner[pairs.item] != own[pairs.seed]]
-        found[some] = _listed(space, pairs, owner, keep)
-    return found
+        result[some] = _listed(space, pairs, owner, keep)
+    return result
 
 
 def _by_integers(
-    space: Space, held: Integers, starts: IntArray, own: IntArray, keep: int
+    space: Space, integers: Integers, starts: IntArray, own: IntArray, keep: int
 ) -> _Pairs | None:
     """None: too many pairs are left."""
     mine = Integers.of(space.left)
-    bound = mine.bound(held, space.left.dtype)
-    near = torch._int_mm(mine.whole, held.whole.T)  # [B, n]
+    bound = mine.bound(integers, space.left.dtype)
+    near = torch._int_mm(mine.whole, integers.whole.T)  # [B, n]
     last = _last_class(near, starts, own, keep, LEAST).double()
     low = last - (2 * (bound.error + space.tolerance) / bound.unit + 2)
     seed, item = _above(near, low.clamp_(min=LEAST).int())
@@ -114,7 +113,7 @@ def _listed(space: Space, pairs: _Pairs, owner: IntArray, keep: int) -> IntArray
     last = kth_largest(torch.from_numpy(table), keep).numpy()  # [B]
     stays = top >= last[tops.seed] - 2 * space.tolerance
     near_best = pairs.value >= top[of_class] - space.tolerance
-    pairs = _settled(space, pairs[stays[of_class] & near_best])
+    pairs = _resolved(space, pairs[stays[of_class] & near_best])
     top, of_class = _class_best(pairs, owner)
     tops = pairs[_is_first(of_class)]
     order = np.lexsort((owner[tops.item], -top, tops.seed))
@@ -122,7 +121,7 @@ def _listed(space: Space, pairs: _Pairs, owner: IntArray, keep: int) -> IntArray
     return listed.reshape(-1, keep)
 
 
-def _settled(space: Space, pairs: _Pairs) -> _Pairs:
+def _resolved(space: Space, pairs: _Pairs) -> _Pairs:
     """Similarities in grid units, of near-equals those of float64."""
     order = np.lexsort((-pairs.value, pairs.seed))
     value, seed = pairs.value[order], pairs.seed[order]
@@ -130,7 +129,7 @@ def _settled(space: Space, pairs: _Pairs) -> _Pairs:
     doubtful = np.zeros(len(order), dtype=bool)
     doubtful[order[:-1][near]] = doubtful[order[1:][near]] = True
     exact = pairs.value / space.grid
-    some = (torch.from_numpy(part[doubtful]) for part in (pairs.seed, pairs.item))
+    some = (torch.from_numpy(column[doubtful]) for column in (pairs.seed, pairs.item))
     exact[doubtful] = exact_pairs(space, *some).numpy()
     return _Pairs(pairs.seed, pairs.item, exact)
 

@@ -3,7 +3,7 @@
     header.json     model, number of rows
     vectors.npy     float32 [n, D]
     ids.npy         int64 [n]
-    pictures.jsonl  n lines: path, label, state of the file
+    images.jsonl  n lines: path, label, state of the file
     thumbnails.bin  WebP files one after the other
     ends.npy        int64 [n]: where each ends
 
@@ -16,9 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
-from unseen.files import new_folder, write_bytes
+from unseen.core import read_limits
+from unseen.core.files import new_folder, refuse_links, write_bytes
 from unseen.search.exchange.rows import CHUNK, Exported, Header, Rows
-from unseen.search.segment import Facts
+from unseen.search.segment import Metadata
 
 
 def write(out: str, header: Header, chunks: Iterator[Rows], table: str) -> None:
@@ -35,12 +36,12 @@ def _fill(folder: Path, header: Header, chunks: Iterator[Rows]) -> None:
     )
     ids, lengths, place = [], [], 0
     with (
-        (folder / "pictures.jsonl").open("wb") as lines,
+        (folder / "images.jsonl").open("wb") as lines,
         (folder / "thumbnails.bin").open("wb") as small,
     ):
         for rows in chunks:
             vectors[place : place + len(rows.ids)] = rows.vectors
-            lines.writelines(facts.line() for facts in rows.facts)
+            lines.writelines(metadata.line() for metadata in rows.metadata)
             small.writelines(rows.thumbnails)
             ids.append(rows.ids)
             lengths += [len(content) for content in rows.thumbnails]
@@ -55,6 +56,7 @@ def _fill(folder: Path, header: Header, chunks: Iterator[Rows]) -> None:
 
 def read(source: str, table: str) -> Exported:
     folder = Path(source)
+    refuse_links(folder)
     if not (folder / "header.json").is_file():
         raise ValueError(f"{folder} was not written by `unseen index export --to npy`")
     header = Header.read((folder / "header.json").read_bytes(), folder)
@@ -62,15 +64,15 @@ def read(source: str, table: str) -> Exported:
 
 
 def _chunks(folder: Path) -> Iterator[Rows]:
-    vectors = np.load(folder / "vectors.npy", mmap_mode="r")
-    ids, ends = np.load(folder / "ids.npy"), np.load(folder / "ends.npy")
+    vectors = read_limits.load(folder / "vectors.npy", mmap_mode="r")
+    ids, ends = read_limits.load(folder / "ids.npy"), read_limits.load(folder / "ends.npy")
     starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)
     with (
-        (folder / "pictures.jsonl").open("rb") as lines,
+        (folder / "images.jsonl").open("rb") as lines,
         (folder / "thumbnails.bin").open("rb") as small,
     ):
         for first in range(0, len(ids), CHUNK):
             some = slice(first, first + CHUNK)
-            facts = [Facts.parsed(line) for _, line in zip(ids[some], lines, strict=False)]
+            metadata = [Metadata.parsed(line) for _, line in zip(ids[some], lines, strict=False)]
             sizes = (ends[some] - starts[some]).tolist()
-            yield Rows(ids[some], vectors[some], facts, [small.read(size) for size in sizes])
+            yield Rows(ids[some], vectors[some], metadata, [small.read(size) for size in sizes])

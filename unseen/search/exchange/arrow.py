@@ -3,9 +3,10 @@
     id         int64
     path       string
     label      string, null where nobody said
-    num_bytes  int64, and `modified` (nanoseconds): the state of the file
-    box        list of four int64, null for the whole picture
-    mapped     bool: the vector is an old model's, mapped (docs/upgrade.md)
+    num_bytes  int64, with `modified` (nanoseconds) and `mark` (int64): the state of the file
+    digest     string, SHA-256 of what was embedded
+    box        list of four int64, null for the whole image
+    compatible bool: the vector comes from an older model, by a map (docs/upgrade.md)
     vector     float32 [D], a list of fixed size
     thumbnail  binary, a WebP file
 
@@ -17,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from unseen.data.pictures.table_file import arrow
+from unseen.data.images.table_file import arrow
 from unseen.search.exchange.rows import Header, Rows
-from unseen.search.segment import Facts
+from unseen.search.segment import Metadata
 
 KEY = b"unseen"
 
@@ -32,8 +33,10 @@ def schema_of(header: Header) -> Any:
         pa.field("label", pa.string()),
         pa.field("num_bytes", pa.int64()),
         pa.field("modified", pa.int64()),
+        pa.field("mark", pa.int64()),
+        pa.field("digest", pa.string()),
         pa.field("box", pa.list_(pa.int64())),
-        pa.field("mapped", pa.bool_()),
+        pa.field("compatible", pa.bool_()),
         pa.field("vector", pa.list_(pa.float32(), header.model.size)),
         pa.field("thumbnail", pa.binary()),
     ]
@@ -47,10 +50,11 @@ def header_in(schema: Any, source: object) -> Header:
 def to_batch(rows: Rows, schema: Any) -> Any:
     pa, _ = arrow()
     flat = pa.array(np.ascontiguousarray(rows.vectors).ravel())
-    told = {
-        field.name: [getattr(facts, field.name) for facts in rows.facts] for field in fields(Facts)
+    message = {
+        field.name: [getattr(metadata, field.name) for metadata in rows.metadata]
+        for field in fields(Metadata)
     }
-    columns = told | {
+    columns = message | {
         "id": rows.ids,
         "vector": pa.FixedSizeListArray.from_arrays(flat, rows.vectors.shape[1]),
         "thumbnail": list(rows.thumbnails),
@@ -62,6 +66,8 @@ def to_batch(rows: Rows, schema: Any) -> Any:
 def from_batch(batch: Any) -> Rows:
     ids = batch["id"].to_numpy(zero_copy_only=False)
     flat = batch["vector"].flatten().to_numpy(zero_copy_only=False)
-    told = batch.select([field.name for field in fields(Facts)]).to_pylist()
-    facts = [Facts(**row | {"box": tuple(row["box"]) if row["box"] else None}) for row in told]
-    return Rows(ids, flat.reshape(len(ids), -1), facts, batch["thumbnail"].to_pylist())
+    message = batch.select([field.name for field in fields(Metadata)]).to_pylist()
+    metadata = [
+        Metadata(**row | {"box": tuple(row["box"]) if row["box"] else None}) for row in message
+    ]
+    return Rows(ids, flat.reshape(len(ids), -1), metadata, batch["thumbnail"].to_pylist())

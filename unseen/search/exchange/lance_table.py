@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from unseen.search.backends.lance import connect
 from unseen.search.exchange.arrow import from_batch, header_in, schema_of, to_batch
 from unseen.search.exchange.rows import CHUNK, Exported, Header, Rows
-from unseen.search.stores.lance import connect
 
 
 def write(out: str, header: Header, chunks: Iterator[Rows], table: str) -> None:

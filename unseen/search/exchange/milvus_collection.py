@@ -1,6 +1,6 @@
 """An index as a collection of Milvus, ready to be searched, and one of a single row beside it.
 
-NAME         place (of the row in the index), id, path, label, facts, thumbnail (base64), vector
+NAME         place (of the row in the index), id, path, label, metadata, thumbnail (base64), vector
 NAME_header  the header
 """
 
@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from unseen.search.backends.milvus import MOST_TEXT, connect, index_parameters
 from unseen.search.exchange.rows import CHUNK, Exported, Header, Rows
-from unseen.search.segment import Facts
-from unseen.search.stores.milvus import MOST_TEXT, connect, index_parameters
+from unseen.search.segment import Metadata
 
 BATCH = CHUNK // 4  # rows of one message
 
@@ -43,8 +43,8 @@ def read(source: str, table: str) -> Exported:
         raise ValueError(f"Milvus at {source} has no whole export with the name {table}")
     for name in (table, _header(table)):
         client.load_collection(name)
-    told = client.get(_header(table), ids=[0])[0]["header"]
-    header = Header.model_validate(told)
+    message = client.get(_header(table), ids=[0])[0]["header"]
+    header = Header.model_validate(message)
     return Exported(header, _chunks(client, table, header.count))
 
 
@@ -52,12 +52,12 @@ def _chunks(client: Any, table: str, count: int) -> Iterator[Rows]:
     """In the order of the index, which `place` holds."""
     for start in range(0, count, BATCH):
         wanted = f"place >= {start} and place < {start + BATCH}"
-        told = client.query(table, filter=wanted, limit=BATCH, output_fields=["*"])
-        some = sorted(told, key=lambda row: int(row["place"]))
+        message = client.query(table, filter=wanted, limit=BATCH, output_fields=["*"])
+        some = sorted(message, key=lambda row: int(row["place"]))
         yield Rows(
             np.array([row["id"] for row in some], dtype=np.int64),
             np.array([row["vector"] for row in some], dtype=np.float32),
-            [_facts(row) for row in some],
+            [_metadata(row) for row in some],
             [base64.b64decode(row["thumbnail"]) for row in some],
         )
 
@@ -70,30 +70,30 @@ def _create(client: Any, name: str, header: Header) -> None:
     schema.add_field("id", DataType.INT64)
     schema.add_field("path", DataType.VARCHAR, max_length=MOST_TEXT)
     schema.add_field("label", DataType.VARCHAR, max_length=MOST_TEXT, nullable=True)
-    schema.add_field("facts", DataType.JSON)
+    schema.add_field("metadata", DataType.JSON)
     schema.add_field("thumbnail", DataType.VARCHAR, max_length=MOST_TEXT)
     schema.add_field("vector", DataType.FLOAT_VECTOR, dim=header.model.size)
-    parameters = index_parameters(header.count, header.model.normalise)
+    parameters = index_parameters(header.count, header.model.normalize)
     client.create_collection(name, schema=schema, index_params=parameters)
 
 
 def _entity(place: int, rows: Rows, row: int) -> dict[str, Any]:
-    facts = asdict(rows.facts[row])
+    metadata = asdict(rows.metadata[row])
     return {
         "place": place,
         "id": int(rows.ids[row]),
-        "path": facts.pop("path"),
-        "label": facts.pop("label"),
-        "facts": facts,
+        "path": metadata.pop("path"),
+        "label": metadata.pop("label"),
+        "metadata": metadata,
         "thumbnail": base64.b64encode(rows.thumbnails[row]).decode(),
         "vector": rows.vectors[row].tolist(),
     }
 
 
-def _facts(row: dict[str, Any]) -> Facts:
-    facts = row["facts"]
-    box = tuple(facts["box"]) if facts["box"] else None
-    return Facts(**facts | {"path": row["path"], "label": row["label"], "box": box})
+def _metadata(row: dict[str, Any]) -> Metadata:
+    metadata = row["metadata"]
+    box = tuple(metadata["box"]) if metadata["box"] else None
+    return Metadata(**metadata | {"path": row["path"], "label": row["label"], "box": box})
 
 
 def _header(table: str) -> str:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from unseen.data.pictures.table_file import arrow, parquet_of
-from unseen.files import replacing
+from unseen.core.files import replacing
+from unseen.data.images.table_file import arrow, parquet_of
 from unseen.search.exchange.arrow import from_batch, header_in, schema_of, to_batch
 from unseen.search.exchange.rows import CHUNK, Exported, Header, Rows
 

@@ -1,7 +1,7 @@
 """What goes from an index to elsewhere and comes back: a header, and rows by the thousand.
 
-Every format writes and reads these two; ids, paths, labels, facts, thumbnails and the bits of the
-vectors are the same after the way there and back. What was removed from the index is not in it.
+Every format writes and reads these two; ids, paths, labels, metadata, thumbnails and the bits of
+the vectors are the same after the way there and back. What was removed from the index is not in it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from unseen.contracts import Progress
+from unseen.core.contracts import Progress
 from unseen.search import manifest as manifests
 from unseen.search.index import Ids, Index
 from unseen.search.manifest import Entry, ModelEntry
-from unseen.search.segment import Facts, NewPicture
+from unseen.search.segment import Metadata, NewImage
 from unseen.search.writer import Writer
 
 CHUNK = 1024  # rows at once
@@ -41,11 +41,11 @@ class Header(Entry):
 
 @dataclass(frozen=True)
 class Rows:
-    """Some pictures, in the order of the index."""
+    """Some images, in the order of the index."""
 
     ids: Ids  # [n]
     vectors: NDArray[np.float32]  # [n, D]
-    facts: Sequence[Facts]
+    metadata: Sequence[Metadata]
     thumbnails: Sequence[bytes]
 
 
@@ -67,8 +67,10 @@ def rows_of(index: Index, progress: Progress | None = None) -> Iterator[Rows]:
     every, ids = index.every(), index.ids
     for start in range(0, len(ids), CHUNK):
         some = ids[start : start + CHUNK]
-        facts = [facts for _, (_, facts) in zip(some, every, strict=False)]
-        yield Rows(some, index.vectors(some), facts, [index.thumbnail(id) for id in some.tolist()])
+        metadata = [metadata for _, (_, metadata) in zip(some, every, strict=False)]
+        yield Rows(
+            some, index.vectors(some), metadata, [index.thumbnail(id) for id in some.tolist()]
+        )
         if progress is not None:
             progress(start + len(some), len(ids))
 
@@ -82,7 +84,7 @@ def import_index(exported: Exported, out: Path, progress: Progress | None = None
             raise ValueError(f"{out} is another index: choose another --out")
         known, done = set(writer.index().ids.tolist()), 0
         for rows in exported.chunks:
-            writer.add([picture for picture in pictures_of(rows) if picture.id not in known])
+            writer.add([image for image in images_of(rows) if image.id not in known])
             done += len(rows.ids)
             if progress is not None:
                 progress(done, header.count)
@@ -92,12 +94,12 @@ def import_index(exported: Exported, out: Path, progress: Progress | None = None
                 f"{done:,} rows came and {header.count:,} were exported: it is not whole, export "
                 "it again"
             )
-        writer.refresh_store()
+        writer.refresh_backend()
     return Index.open(out)
 
 
-def pictures_of(rows: Rows) -> list[NewPicture]:
+def images_of(rows: Rows) -> list[NewImage]:
     columns: Iterable[tuple[Any, ...]] = zip(
-        rows.ids.tolist(), rows.vectors, rows.facts, rows.thumbnails, strict=True
+        rows.ids.tolist(), rows.vectors, rows.metadata, rows.thumbnails, strict=True
     )
-    return [NewPicture(facts, vector, small, id) for id, vector, facts, small in columns]
+    return [NewImage(metadata, vector, small, id) for id, vector, metadata, small in columns]

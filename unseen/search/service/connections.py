@@ -3,7 +3,8 @@
 An application hears of a request once its headers are complete, and so never of connections that
 stay silent or send a letter a minute. Here they end: headers must be complete ten seconds after the
 connection, or the answer before, and an answer must be read. One address holds so many connections;
-when all places are taken, the connection that has waited longest for a request gives way.
+when all places are taken, the one that has sent least for its time gives way, be it silent, idle or
+in the middle of an upload: only requests that have arrived whole are safe.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from unseen.search.service.tally import home
+from unseen.search.service.rate_limiter import home
 
 
 class Connection(H11Protocol):
@@ -22,10 +23,12 @@ class Connection(H11Protocol):
     last_seconds = 1.0  # for the first request of a connection when the process is to end
     most = 512
     most_per_address = 48
+    head_start = 10_000  # bytes that a new connection counts as having sent
 
     _deadline: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
     _since = 0.0
+    _received = 0  # bytes since then
     _home = ""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -37,6 +40,10 @@ class Connection(H11Protocol):
         if len(self.connections) > self.most:
             self._make_room()
         self._expect_request()
+
+    def data_received(self, data: bytes) -> None:
+        self._received += len(data)
+        super().data_received(data)
 
     def handle_events(self) -> None:
         super().handle_events()
@@ -75,12 +82,20 @@ class Connection(H11Protocol):
 
     def _expect_request(self) -> None:
         _cancel(self._deadline)
-        self._since = self.loop.time()
+        self._since, self._received = self.loop.time(), 0
         self._deadline = self.loop.call_later(self.header_seconds, self.transport.abort)
 
     def _is_waiting(self) -> bool:
         """No request is being answered."""
         return self.cycle is None or self.cycle.response_complete
+
+    def _is_unfinished(self) -> bool:
+        """No whole request has arrived."""
+        return self._is_waiting() or self.cycle.more_body
+
+    def _pace(self) -> float:
+        """Bytes a second since a request was expected."""
+        return (self.head_start + self._received) / (self.loop.time() - self._since + 1)
 
     def _of_address(self) -> int:
         return sum(getattr(other, "_home", None) == self._home for other in self.connections)
@@ -93,10 +108,13 @@ class Connection(H11Protocol):
         others = [
             other
             for other in self.connections
-            if isinstance(other, Connection) and other is not self and other._is_waiting()
+            if isinstance(other, Connection)
+            and other is not self
+            and not other.transport.is_closing()
+            and other._is_unfinished()
         ]
         if others:
-            min(others, key=lambda other: other._since).transport.abort()
+            min(others, key=lambda other: other._pace()).transport.abort()
         else:
             self.transport.abort()
 

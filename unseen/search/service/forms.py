@@ -1,4 +1,4 @@
-"""Files of a form (`curl -F file=@picture.jpg`), taken from a body that has arrived whole: nothing
+"""Files of a form (`curl -F file=@image.jpg`), taken from a body that has arrived whole: nothing
 of it is written to the disk."""
 
 from python_multipart.multipart import MultipartParser, parse_options_header
@@ -10,20 +10,20 @@ def files_in(body: bytes, content_type: str, most: int) -> list[bytes]:
     boundary = parse_options_header(content_type)[1].get(b"boundary")
     if not boundary:
         raise ValueError("its parts have no boundary")
-    found = _Files(most)
+    result = _Files(most)
     parser = MultipartParser(
         boundary,
         {
-            "on_part_begin": found.begin,
-            "on_header_field": found.field,
-            "on_header_value": found.value,
-            "on_part_data": found.data,
-            "on_part_end": found.end,
+            "on_part_begin": result.begin,
+            "on_header_field": result.field,
+            "on_header_value": result.value,
+            "on_part_data": result.data,
+            "on_part_end": result.end,
         },
     )
     parser.write(body)
     parser.finalize()
-    return found.files
+    return result.files
 
 
 class _Files:

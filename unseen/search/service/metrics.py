@@ -4,7 +4,7 @@
     unseen_request_seconds_bucket{route="/api/search",le="0.1"} 11
 
 Processes of one service count together, in a file of numbers that all of them map into memory:
-whichever is asked tells of all. No address, picture or query is counted.
+whichever is asked tells of all. No address, image or query is counted.
 """
 
 import bisect
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from unseen.search.service.tally import locked
+from unseen.search.service.rate_limiter import locked
 
 STATUSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
 EDGES = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)  # seconds; above is the last bucket
@@ -32,8 +32,8 @@ class Metrics:
         self._file = None if path is None else os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         if self._file is not None:
             os.ftruncate(self._file, size)  # zeros, once
-        self._held = mmap.mmap(-1 if self._file is None else self._file, size)
-        self._numbers = np.frombuffer(self._held, dtype=np.float64).reshape(-1, width)
+        self._memory = mmap.mmap(-1 if self._file is None else self._file, size)
+        self._numbers = np.frombuffer(self._memory, dtype=np.float64).reshape(-1, width)
 
     def count(self, route: str, status: int, seconds: float) -> None:
         """One request that was answered."""

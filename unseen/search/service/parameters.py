@@ -9,60 +9,70 @@ from typing import Annotated, Any
 from fastapi import HTTPException, Path, Query
 from pydantic import BaseModel, Field
 
-from unseen.evaluation.calibrate import Calibration
+from unseen.evaluation.calibration import Calibration
 from unseen.search.answers import Answer, reason
 from unseen.search.manifest import DamagedError
 from unseen.search.service.decoding import Box
 
-MOST = 100  # pictures of one answer
+MOST = 100  # images of one answer
 DEEPEST = 1000  # results of one search, in pages
-MOST_IDS = 1000  # pictures named in one request
-MOST_CALLED = 50  # pictures called right, and wrong
+MOST_IDS = 1000  # images named in one request
+MOST_CALLED = 50  # images called right, and wrong
 RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
 
 Responses = dict[int | str, dict[str, Any]]
-Id = Annotated[int, Path(ge=0, le=2**62, description="of a picture of the index")]
-K = Annotated[int, Query(ge=1, le=MOST, description="how many pictures")]
+
+
+class DetailBody(BaseModel):
+    """Why a request is refused."""
+
+    detail: str
+
+
+Id = Annotated[int, Path(ge=0, le=2**62, description="of an image of the index")]
+K = Annotated[int, Query(ge=1, le=MOST, description="how many images")]
 Start = Annotated[int, Query(ge=0, le=2**31, description="how many to pass over first")]
-Label = Annotated[str | None, Query(max_length=500, description="only pictures with this label")]
+Label = Annotated[str | None, Query(max_length=500, description="only images with this label")]
 IdList = Annotated[str, Query(max_length=20_000, description="ids, such as 3,8,20-24")]
-MISSING: Responses = {404: {"description": "no such picture or label"}}
+WRONG: Responses = {422: {"model": DetailBody, "description": "a wrong value"}}
+MISSING: Responses = {404: {"description": "no such image or label"}}
 
 
 class Wanted(BaseModel):
-    """Which of the nearest pictures."""
+    """Which of the nearest images."""
 
-    k: int = Field(24, ge=1, le=MOST, description="how many pictures")
+    k: int = Field(24, ge=1, le=MOST, description="how many images")
     start: int = Field(0, ge=0, lt=DEEPEST, description="how many to pass over first")
-    label: str | None = Field(None, max_length=500, description="only pictures with this label")
+    label: str | None = Field(None, max_length=500, description="only images with this label")
     box: str | None = Field(
-        None, max_length=100, description="left,top,width,height, shares of the picture"
+        None, max_length=100, description="left,top,width,height, shares of the image"
     )
-    right: str = Field("", max_length=1000, description="ids of pictures that are called right")
-    wrong: str = Field("", max_length=1000, description="ids of pictures that are called wrong")
+    right: str = Field("", max_length=1000, description="ids of images that are called right")
+    wrong: str = Field("", max_length=1000, description="ids of images that are called wrong")
 
 
-class PictureBody(BaseModel):
+class ImageBody(BaseModel):
     id: int
     name: str
     label: str | None
 
 
-class HitBody(PictureBody):
-    """A picture that was found; without a calibration no probability and no verdict. reason: why
-    the verdict is what it is. mapped: its vector is an older model's, mapped, without a verdict."""
+class HitBody(ImageBody):
+    """An image that was found; without a calibration no probability and no conclusion. reason: why
+    the conclusion is what it is. compatible: its vector comes from an older model, without a
+    conclusion."""
 
     similarity: float
     probability: float | None
     matched: bool | None
-    verdict: str | None
+    conclusion: str | None
     reason: str | None
-    mapped: bool
+    compatible: bool
 
 
 class AnswerBody(BaseModel):
-    """Nearest pictures first. decision: a label, "unlabelled", "unknown", or null without a
-    calibration, or where several pictures ask together. total: how many can be asked for."""
+    """Nearest images first. decision: a label, "unlabelled", "unknown", or null without a
+    calibration, or where several images ask together. total: how many can be asked for."""
 
     decision: str | None
     total: int
@@ -75,15 +85,10 @@ def answer_body(
     """The decision is that of all that was found, the hits those from `start` on."""
     hits = [
         HitBody(
-            id=hit.id,
+            **vars(hit),
             name=name_of(hit.path),
-            label=hit.label,
-            similarity=hit.similarity,
-            probability=hit.probability,
-            matched=hit.matched,
-            verdict=hit.verdict,
-            reason=reason(hit, calibration) if hit.verdict and calibration else None,
-            mapped=hit.mapped,
+            conclusion=hit.conclusion,
+            reason=reason(hit, calibration) if hit.conclusion and calibration else None,
         )
         for hit in answer.hits[start:]
     ]
@@ -96,17 +101,17 @@ def name_of(path: str) -> str:
 
 def ids_in(text: str, most: int = MOST_IDS) -> list[int]:
     """3,8,20-24 as numbers, each once."""
-    found: dict[int, None] = {}
+    result: dict[int, None] = {}
     for word in filter(None, text.split(",")):
         known = RANGE.fullmatch(word)
         if known is None:
             raise HTTPException(422, "ids must be numbers, such as 3,8,20-24")
         first, last = int(known[1]), int(known[2] or known[1])
         if last - first < most:
-            found.update(dict.fromkeys(range(first, last + 1)))
-        if last - first >= most or len(found) > most:
-            raise HTTPException(422, f"at most {most} pictures at once")
-    return list(found)
+            result.update(dict.fromkeys(range(first, last + 1)))
+        if last - first >= most or len(result) > most:
+            raise HTTPException(422, f"at most {most} images at once")
+    return list(result)
 
 
 def box_in(text: str | None) -> Box | None:
@@ -119,18 +124,18 @@ def box_in(text: str | None) -> Box | None:
     if not all(map(math.isfinite, (left, top, width, height))) or not (
         0 <= left < 1 and 0 <= top < 1 and width > 0 and height > 0
     ):
-        raise HTTPException(422, "box must lie within the picture, as shares from 0 to 1")
+        raise HTTPException(422, "box must lie within the image, as shares from 0 to 1")
     return left, top, min(width, 1 - left), min(height, 1 - top)
 
 
-def or_404(look_up: Callable[[], Any]) -> Any:
+def or_404(read: Callable[[], Any]) -> Any:
     try:
-        return look_up()
+        return read()
     except DamagedError:
         raise
     except ValueError as error:
-        raise not_found() from error
+        raise missing() from error
 
 
-def not_found() -> HTTPException:
-    return HTTPException(404, "no such picture or label")
+def missing() -> HTTPException:
+    return HTTPException(404, "no such image or label")

@@ -1,4 +1,4 @@
-"""Routes that search: by pictures that are sent, by pictures of the index, with what was called
+"""Routes that search: by images that are sent, by images of the index, with what was called
 right or wrong."""
 
 from collections.abc import Sequence
@@ -6,15 +6,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import torch
 from fastapi import FastAPI, HTTPException, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from numpy.typing import NDArray
 
-from unseen.data.pictures.decode import UnreadablePictureError
+from unseen.data.images.decode import UnreadableImageError
 from unseen.search.service.decoding import Box, Reader
 from unseen.search.service.forms import files_in
-from unseen.search.service.guard import COUNT
-from unseen.search.service.library import Library, Neighbour, Shelf
+from unseen.search.service.index_registry import IndexRegistry, Neighbor, Snapshot
+from unseen.search.service.middleware import COUNT
 from unseen.search.service.parameters import (
     MISSING,
     MOST_CALLED,
@@ -28,13 +29,13 @@ from unseen.search.service.parameters import (
     answer_body,
     box_in,
     ids_in,
-    not_found,
+    missing,
     or_404,
 )
-from unseen.search.service.together import Together
+from unseen.search.service.request_batching import RequestBatcher
 
-MOST_PICTURES = 8  # that ask together
-ONE_BOX = "a box belongs to one picture: send one"
+MOST_IMAGES = 8  # that ask together
+ONE_BOX = "a box belongs to one image: send one"
 BINARY = {"type": "string", "format": "binary"}
 UPLOAD = {
     "required": True,
@@ -53,104 +54,111 @@ UPLOAD = {
 }
 
 
-def add_searches(app: FastAPI, library: Library, reader: Reader) -> None:
-    refused: Responses = {400: {"description": "not a picture"}, **MISSING}
+def add_searches(app: FastAPI, registry: IndexRegistry, reader: Reader) -> None:
+    refused: Responses = {400: {"description": "not an image"}, **MISSING}
 
     @app.post("/api/search", openapi_extra={"requestBody": UPLOAD}, responses=refused)
     async def search(request: Request, wanted: Annotated[Wanted, Query()]) -> AnswerBody:
-        """The pictures nearest to the one in the request's body, or to a box of it. As a form
-        (multipart/form-data) up to eight pictures ask together: their mean is searched."""
+        """The images nearest to the one in the request's body, or to a box of it. As a form
+        (multipart/form-data) up to eight images ask together: their mean is searched."""
         box, sent = box_in(wanted.box), await _sent(request)
         if box is not None and len(sent) > 1:
             raise HTTPException(422, ONE_BOX)
 
-        def asked() -> AnswerBody:
-            shelf = library.shelf  # one model and one index for the whole request
-            return _found(shelf, _embedded(shelf, reader, sent, box), wanted)
+        def answer() -> AnswerBody:
+            snapshot = registry.snapshot  # one model and one index for the whole request
+            return _result(snapshot, _embedded(snapshot, reader, sent, box), wanted)
 
-        return await run_in_threadpool(asked)
+        return await run_in_threadpool(answer)
 
     @app.get("/api/search", responses=refused)
     def search_by_ids(ids: IdList, wanted: Annotated[Wanted, Query()]) -> AnswerBody:
-        """The other pictures nearest to pictures of the index: to one, to a box of it, or to the
+        """The other images nearest to images of the index: to one, to a box of it, or to the
         mean of several."""
-        shelf, asked, box = library.shelf, ids_in(ids), box_in(wanted.box)
-        if not asked or (box is not None and len(asked) > 1):
-            raise HTTPException(422, ONE_BOX if asked else "ids must name a picture")
-        vectors = or_404(lambda: shelf.index.vectors(asked))
+        snapshot, request, box = registry.snapshot, ids_in(ids), box_in(wanted.box)
+        if not request or (box is not None and len(request) > 1):
+            raise HTTPException(422, ONE_BOX if request else "ids must name an image")
+        vectors = or_404(lambda: snapshot.index.vectors(request))
         if box is not None:
-            path = Path(shelf.index.picture(asked[0]).path)
+            path = Path(snapshot.index.image(request[0]).path)
             try:
-                vectors = _embedded(shelf, reader, [path.read_bytes()], box)
+                vectors = _embedded(snapshot, reader, [path.read_bytes()], box)
             except OSError as error:
-                raise HTTPException(404, "the file of this picture is gone") from error
-        return _found(shelf, vectors, wanted, asked)
+                raise HTTPException(404, "the file of this image is gone") from error
+        return _result(snapshot, vectors, wanted, request)
 
-    add_nearest(app, library)
+    add_nearest(app, registry)
 
 
-def add_nearest(app: FastAPI, library: Library, prefix: str = "") -> None:
-    together = Together[Neighbour, Response](lambda asked: _nearest(library.shelf, asked))
+def add_nearest(app: FastAPI, registry: IndexRegistry, prefix: str = "") -> None:
+    batcher = RequestBatcher[Neighbor, Response](
+        lambda request: _nearest(registry.snapshot, request)
+    )
 
     @app.get(f"{prefix}/api/search/{{id}}", responses=MISSING, response_model=AnswerBody)
     async def search_by_id(id: Id, k: K = 24, label: Label = None) -> Response:
-        """The other pictures nearest to a picture of the index."""
-        return await together.ask(Neighbour(id, k, label))
+        """The other images nearest to an image of the index."""
+        return await batcher.ask(Neighbor(id, k, label))
 
 
-def _nearest(shelf: Shelf, asked: Sequence[Neighbour]) -> list[Response | Exception]:
+def _nearest(snapshot: Snapshot, request: Sequence[Neighbor]) -> list[Response | Exception]:
     """Written here, in the thread that searched."""
     made: list[Response | Exception] = []
-    for one, answer in zip(asked, shelf.by_ids(asked), strict=True):
+    for one, answer in zip(request, snapshot.by_ids(request), strict=True):
         if isinstance(answer, Exception):
-            made.append(not_found())
+            made.append(missing())
             continue
-        total = shelf.num_pictures(one.label, [one.id])
-        body = answer_body(answer, shelf.calibration, total)
+        total = snapshot.num_images(one.label, [one.id])
+        body = answer_body(answer, snapshot.calibration, total)
         made.append(Response(body.model_dump_json(), media_type="application/json"))
     return made
 
 
 async def _sent(request: Request) -> list[bytes]:
-    """The pictures of a request: its body, or the files of a form. Each of them counts as a request
+    """The images of a request: its body, or the files of a form. Each of them counts as a request
     of its address."""
     body, kind = await request.body(), request.headers.get("content-type", "")
     if not kind.lower().startswith("multipart/form-data"):
         return [body]
     try:
-        sent = files_in(body, kind, MOST_PICTURES)
+        sent = files_in(body, kind, MOST_IMAGES)
     except ValueError as error:
         raise HTTPException(400, f"this form cannot be read: {error}") from error
     if not sent:
-        raise HTTPException(400, "no picture in the form: curl -F file=@picture.jpg")
+        raise HTTPException(400, "no image in the form: curl -F file=@image.jpg")
     if not request.scope[COUNT](len(sent) - 1):
-        raise HTTPException(429, "too many pictures a minute", {"retry-after": "2"})
+        raise HTTPException(429, "too many images a minute", {"retry-after": "2"})
     return sent
 
 
 def _embedded(
-    shelf: Shelf, reader: Reader, contents: Sequence[bytes], box: Box | None
+    snapshot: Snapshot, reader: Reader, contents: Sequence[bytes], box: Box | None
 ) -> NDArray[np.float32]:  # [n, D]
-    """One picture is decoded after the other: several take no more memory than one."""
+    """Read as the files of the index were, one after the other: several take no more memory."""
+    images = []
     try:
-        parts = [shelf.embed([reader.upload(content, box)]) for content in contents]
-    except UnreadablePictureError as error:
-        raise HTTPException(400, f"this is no picture: {error.reason}") from error
-    return np.concatenate(parts)
+        for content in contents:
+            with reader.opened(content, box) as image:
+                images.append(snapshot.model.prepared(image))
+    except UnreadableImageError as error:
+        raise HTTPException(400, f"this is no image: {error.reason}") from error
+    return snapshot.vectors(torch.stack(images))
 
 
-def _found(
-    shelf: Shelf, vectors: NDArray[np.float32], wanted: Wanted, asked: Sequence[int] = ()
+def _result(
+    snapshot: Snapshot, vectors: NDArray[np.float32], wanted: Wanted, request: Sequence[int] = ()
 ) -> AnswerBody:
-    """Pictures that ask, or were called wrong, are not found."""
+    """Images that ask, or were called wrong, are not found."""
     right, wrong = (ids_in(text, MOST_CALLED) for text in (wanted.right, wanted.wrong))
-    judged = len(vectors) == 1 and not right and not wrong
+    evaluated = len(vectors) == 1 and not right and not wrong
 
     def answered() -> Any:
-        query = shelf.query(vectors, right, wrong)
-        without = {*asked, *wrong}
-        answer = shelf.by_vector(query, wanted.start + wanted.k, wanted.label, without, judged)
-        return answer, shelf.num_pictures(wanted.label, without)
+        query = snapshot.query(vectors, right, wrong)
+        without = {*request, *wrong}
+        answer = snapshot.by_vector(
+            query, wanted.start + wanted.k, wanted.label, without, evaluated
+        )
+        return answer, snapshot.num_images(wanted.label, without)
 
     answer, total = or_404(answered)
-    return answer_body(answer, shelf.calibration, total, wanted.start)
+    return answer_body(answer, snapshot.calibration, total, wanted.start)

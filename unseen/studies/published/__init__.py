@@ -4,5 +4,5 @@ beside ours. The engine (`unseen/studies`) knows nothing of them.
     study.py      what a published study is; run, remake
     named/        the studies, one file each: `unseen study published NAME`
     numbers/      the tables of the sources as CSV
-    comparison.py, page.py, and what several of them measure or draw
+    core/comparison.py, page.py, and what several of them measure or draw
 """

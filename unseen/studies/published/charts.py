@@ -13,12 +13,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter, MaxNLocator
 from numpy.typing import NDArray
 
-from unseen.reports.embedding_map import class_colours
-from unseen.statistics import over_seeds
-from unseen.studies.figures import ACCENT, LINE, MUTED
+from unseen.core.statistics import over_seeds
+from unseen.reports.embedding_map import class_colors
 from unseen.studies.results import Run
+from unseen.studies.study_figures import ACCENT, LINE, MUTED
 
-COLOURS = (ACCENT, "#e0a030", "#54a24b", "#b279a2", "#9d755d", MUTED)
+COLORS = (ACCENT, "#e0a030", "#54a24b", "#b279a2", "#9d755d", MUTED)
 
 
 class Point(NamedTuple):
@@ -39,8 +39,8 @@ class Cloud(NamedTuple):
 
 def point(x: Any, runs: Sequence[Run], metric: str) -> Point:
     """The mean score of finished runs with its interval over seeds; NaN without one."""
-    found = [run.score(metric) for run in runs if run.state == "done"]
-    known = [value for value in found if not math.isnan(value)]
+    result = [run.score(metric) for run in runs if run.state == "done"]
+    known = [value for value in result if not math.isnan(value)]
     if not known:
         return Point(x, math.nan)
     spread = over_seeds(known)
@@ -62,10 +62,10 @@ def bars(series: Mapping[str, Mapping[str, Point]], y_title: str) -> Figure:
             for i, _ in known
         ]
         halves = [0.0 if math.isnan(p.half) else p.half for _, p in known]
-        colour = COLOURS[place % len(COLOURS)]
+        color = COLORS[place % len(COLORS)]
         ax.bar(
             x, [p.value for _, p in known], 0.92 * width, yerr=halves if any(halves) else None,
-            color=colour, label=title, capsize=2, ecolor="#1b2026",
+            color=color, label=title, capsize=2, ecolor="#1b2026",
         )  # fmt: skip
     turned = max(map(len, names), default=0) * len(names) > 70
     turn: Any = {"rotation": 30, "ha": "right"} if turned else {}
@@ -87,14 +87,14 @@ def lines(
     for name, points in series.items():
         known = [point for point in points if _is_known(point)]
         order = solid if name in solid else list(dashed)
-        colour = COLOURS[order.index(name) % len(COLOURS)]
+        color = COLORS[order.index(name) % len(COLORS)]
         x, y = [p.x for p in known], [p.value for p in known]
         style: Any = "o-" if name in solid else "D--"
-        ax.plot(x, y, style, color=colour, ms=4, lw=1.5, label=name,
-                mfc=colour if name in solid else "none")  # fmt: skip
+        ax.plot(x, y, style, color=color, ms=4, lw=1.5, label=name,
+                mfc=color if name in solid else "none")  # fmt: skip
         halves = [0.0 if math.isnan(p.half) else p.half for p in known]
         if any(halves):
-            ax.errorbar(x, y, yerr=halves, fmt="none", ecolor=colour, capsize=3, lw=1)
+            ax.errorbar(x, y, yerr=halves, fmt="none", ecolor=color, capsize=3, lw=1)
     if all(isinstance(p.x, int) for points in series.values() for p in points):
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set(xlabel=x_title, ylabel=y_title)
@@ -115,16 +115,16 @@ def clouds(panels: Sequence[Cloud], columns: int = 0) -> Figure:
     for ax, panel in zip(axes, panels, strict=False):
         places, classes = np.asarray(panel.places), np.asarray(panel.classes)
         kinds, of_point = np.unique(classes, return_inverse=True)
-        colours = np.array(class_colours(len(kinds)))
+        colors = np.array(class_colors(len(kinds)))
         size = 7 if len(places) > 400 else 14
-        ax.scatter(places[:, 0], places[:, 1], s=size, c=colours[of_point], lw=0)
+        ax.scatter(places[:, 0], places[:, 1], s=size, c=colors[of_point], lw=0)
         ax.set_title(panel.title, fontsize=9, loc="left")
         bare(ax)
     return figure
 
 
-def pictures(places: NDArray[np.float64], tiles: Sequence[NDArray[np.uint8]]) -> Figure:
-    """A map of small pictures: those that would cover another by more than half are left out."""
+def images(places: NDArray[np.float64], tiles: Sequence[NDArray[np.uint8]]) -> Figure:
+    """A map of small images: those that would cover another by more than half are left out."""
     low, high = places.min(axis=0), places.max(axis=0)
     spots = (places - low) / np.maximum(high - low, 1e-12)
     side = 0.022

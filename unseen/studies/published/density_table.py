@@ -3,11 +3,11 @@ beside three other methods, of which lifted structure is run too."""
 
 from collections.abc import Mapping
 
-from unseen.studies.document import Table
+from unseen.reports.tables import Table
+from unseen.studies.published.against_source import number
 from unseen.studies.published.charts import point
-from unseen.studies.published.comparison import number
-from unseen.studies.published.page import Section
-from unseen.studies.published.study import Ask
+from unseen.studies.published.published_page import Section
+from unseen.studies.published.published_study import Ask
 from unseen.studies.results import Results
 
 LIFTED, OTHERS = "lifted_structure", "density_others"
@@ -47,5 +47,5 @@ def section(
             cells += [number(value), number(theirs.get(name, {}).get(metric))]
         rows.append([name.replace("da_", "density, "), *cells])
     not_run = [name for name, ours in ROWS.items() if ours is None]
-    told = f"{' and '.join(not_run)} are not in the catalogue: their published values only."
-    return Section("Table 1", [told], [Table(heads, rows)])
+    message = f"{' and '.join(not_run)} are not in the catalogue: their published values only."
+    return Section("Table 1", [message], [Table(heads, rows)])

@@ -9,17 +9,17 @@ import numpy as np
 from matplotlib.figure import Figure
 from PIL import Image
 
-from unseen.contracts import Dataset
+from unseen.core.contracts import Dataset
 from unseen.reports.stored_run import LayerAnswers
 from unseen.reports.thumbnails import sheet
+from unseen.studies.published.against_source import drawn
 from unseen.studies.published.charts import bare
-from unseen.studies.published.comparison import drawn
-from unseen.studies.published.page import Section
+from unseen.studies.published.published_page import Section
 
 SHOWN, TILE, SEED = 5, 64, 0
 
 
-def found(answers: LayerAnswers, dataset: Dataset) -> dict[str, Any] | None:
+def result(answers: LayerAnswers, dataset: Dataset) -> dict[str, Any] | None:
     """Some queries right at one layer and wrong at another, both ways: the last layer and the best
     of the others. None where the run has one layer."""
     last = len(answers.names) - 1
@@ -63,7 +63,7 @@ def section(stored: dict[str, Any] | None) -> list[Section]:
             partial(_figure, kind),
         )
         for kind in stored["kinds"]
-        if kind["shown"] and kind["sheet"]  # pictures of a kept study stay where they were
+        if kind["shown"] and kind["sheet"]  # images of an archived study stay where they were
     ]
     caption = f"NetA, of {stored['queries']:,} queries on unseen classes: {words}."
     return [Section("Where layers disagree", [caption], [], figures)]

@@ -8,19 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from unseen.studies.document import Table
-from unseen.studies.effects import effects_drawn
-from unseen.studies.gates import Arm, compared, effect_text
+from unseen.reports.tables import Table
+from unseen.studies.effect_figure import effects_drawn
+from unseen.studies.published.against_source import drawn, number, seeds_message, signed
 from unseen.studies.published.charts import Point, lines, point
-from unseen.studies.published.comparison import drawn, number, seeds_told, signed
 from unseen.studies.published.numbers import table
-from unseen.studies.published.page import Section
-from unseen.studies.published.study import Ask
+from unseen.studies.published.published_page import Section
+from unseen.studies.published.published_study import Ask
 from unseen.studies.results import Results, effect
-from unseen.studies.tables import judged_tables
+from unseen.studies.study_tables import evaluated_tables
+from unseen.studies.validity_checks import MethodRuns, compared, effect_text
 
 PLAIN, WITH = "plain", "with HORDE"
-VARIANTS = {"cascade": "horde", "all_trained": "all_trained", "fixed_random": "random_maclaurin"}
+CONFIGURATIONS = {
+    "cascade": "horde",
+    "all_trained": "all_trained",
+    "fixed_random": "random_maclaurin",
+}
 RANKS = {  # of the columns v1 to v6 of their tables
     "online_products": (1, 10, 100, 1000),
     "inshop": (1, 10, 20, 30, 40, 50),
@@ -44,21 +48,21 @@ def ranks(ask: Ask) -> tuple[int, ...]:
     return RANKS.get(ask.published_data, (1, 2, 4, 8, 16, 32))
 
 
-def name(variant: str, count: int) -> str:
-    return f"{variant}, orders 1 to {count}"
+def name(configuration: str, count: int) -> str:
+    return f"{configuration}, orders 1 to {count}"
 
 
-def _arms(plan: str, best: str) -> tuple[str, str]:
+def _methods(plan: str, best: str) -> tuple[str, str]:
     """The methods without and with HORDE."""
     others = {"horde_orders": (PLAIN, best), "horde_ensemble": ("ensemble", "ensemble with HORDE")}
     return others.get(plan, (PLAIN, WITH))
 
 
-def _tested(found: Results, measured: Mapping[str, Any], method: str, k: int) -> dict[str, float]:
+def _tested(result: Results, measured: Mapping[str, Any], method: str, k: int) -> dict[str, float]:
     """Recall@k in percent by tested order, the mean over runs."""
     if method == PLAIN:
-        return {"1": point(0, found.of("", PLAIN), f"recall@{k}").value}
-    rows = [measured.get(run.cell.key, {}).get("orders", {}) for run in found.of("", method)]
+        return {"1": point(0, result.of("", PLAIN), f"recall@{k}").value}
+    rows = [measured.get(run.planned.key, {}).get("orders", {}) for run in result.of("", method)]
     values: dict[str, list[float]] = {}
     for row in rows:
         for order, at in row.items():
@@ -78,20 +82,23 @@ def _published_orders(ask: Ask) -> dict[tuple[str, int, int, int], float]:
     }  # fmt: skip
 
 
-def orders(found: Results, measured: Mapping[str, Any], ask: Ask, best: str) -> Section:
+def orders(result: Results, measured: Mapping[str, Any], ask: Ask, best: str) -> Section:
     theirs = _published_orders(ask)
-    counts = [int(m.rpartition(" ")[2]) for m in found.methods() if m != PLAIN]
+    counts = [int(m.rpartition(" ")[2]) for m in result.methods() if m != PLAIN]
     most = max(counts)
     shown = [k for k in OF_ORDERS if k in ranks(ask)]
-    tables = [_orders_table(found, measured, theirs, k, most) for k in shown]
+    tables = [_orders_table(result, measured, theirs, k, most) for k in shown]
     series = {}
-    for variant in VARIANTS:
-        series[variant] = [
-            Point(str(n), _tested(found, measured, _method(variant, n), 1).get("1", math.nan))
+    for configuration in CONFIGURATIONS:
+        series[configuration] = [
+            Point(
+                str(n), _tested(result, measured, _method(configuration, n), 1).get("1", math.nan)
+            )
             for n in range(1, most + 1)
         ]
-        series[f"{variant}, published"] = [
-            Point(str(n), theirs.get((variant, n, 1, 1), math.nan)) for n in range(1, most + 1)
+        series[f"{configuration}, published"] = [
+            Point(str(n), theirs.get((configuration, n, 1, 1), math.nan))
+            for n in range(1, most + 1)
         ]
     figure = drawn(
         "orders",
@@ -101,30 +108,33 @@ def orders(found: Results, measured: Mapping[str, Any], ask: Ask, best: str) -> 
                       [title for title in series if "published" in title]),
     )  # fmt: skip
     return Section(
-        "Orders trained by order tested", _orders_told(found, measured, ask, best), tables, [figure]
+        "Orders trained by order tested",
+        _orders_message(result, measured, ask, best),
+        tables,
+        [figure],
     )
 
 
-def _method(variant: str, count: int) -> str:
+def _method(configuration: str, count: int) -> str:
     """With two orders `all_trained` is the cascade, so these are the same runs."""
-    twin = "cascade" if variant == "all_trained" and count == 2 else variant
+    twin = "cascade" if configuration == "all_trained" and count == 2 else configuration
     return PLAIN if count == 1 else name(twin, count)
 
 
 def _orders_table(
-    found: Results, measured: Mapping[str, Any], theirs: Mapping[Any, float], k: int, most: int
+    result: Results, measured: Mapping[str, Any], theirs: Mapping[Any, float], k: int, most: int
 ) -> Table:
     rows = []
-    for variant in VARIANTS:
+    for configuration in CONFIGURATIONS:
         for count in range(1, most + 1):
-            tested = _tested(found, measured, _method(variant, count), k)
+            tested = _tested(result, measured, _method(configuration, count), k)
             cells = []
             for order in range(1, most + 1):
-                known = theirs.get((variant, count, order, k))
+                known = theirs.get((configuration, count, order, k))
                 pair = [number(tested.get(str(order))), number(known)]
                 cells += pair if order <= count else ["", ""]
             span = f"1 to {count}" if count > 1 else "1"
-            rows.append([variant, span, *cells, number(tested.get("all"))])
+            rows.append([configuration, span, *cells, number(tested.get("all"))])
     heads = ["variant", "orders trained"]
     for order in range(1, most + 1):
         heads += [f"R@{k} % at order {order}", "published"]
@@ -136,16 +146,18 @@ def _float(value: Any) -> float:
     return value if isinstance(value, float) else math.nan
 
 
-def _orders_told(found: Results, measured: Mapping[str, Any], ask: Ask, best: str) -> list[str]:
-    plain, theirs = found.of("", PLAIN), _published(ask)
+def _orders_message(result: Results, measured: Mapping[str, Any], ask: Ask, best: str) -> list[str]:
+    plain, theirs = result.of("", PLAIN), _published(ask)
     network, *rows = THEIRS["horde_orders"][1:4]
     known = [number(theirs.get((network, row), [math.nan])[0]) for row in rows]
     words = []
-    for method in found.methods():
+    for method in result.methods():
         if method != PLAIN:
-            words.append(f"{method} {effect_text(effect(plain, found.of('', method), 'recall@1'))}")
+            words.append(
+                f"{method} {effect_text(effect(plain, result.of('', method), 'recall@1'))}"
+            )
     base = point(0, plain, "recall@1").value
-    tested = _tested(found, measured, best, 1)
+    tested = _tested(result, measured, best, 1)
     all_of = tested.get("all", math.nan) - tested.get("1", math.nan)
     higher = [tested[str(i)] for i in range(2, 7) if str(i) in tested]
     falls = bool(higher) and higher == sorted(higher, reverse=True) and tested["1"] >= higher[0]
@@ -159,7 +171,7 @@ def _orders_told(found: Results, measured: Mapping[str, Any], ask: Ask, best: st
         f"({best}: {listed or '–'} %; published on CUB-200 with 3: 57.9, 56.1, 54.2).",
         f"All orders together, reduced to the embedding's size, change recall@1 by {all_of:+.1f} "
         "points against the first order (published +0.5 to +2.3).",
-        seeds_told(found),
+        seeds_message(result),
     ]
 
 
@@ -176,26 +188,26 @@ def losses(
     results: Mapping[str, Results], measured: Mapping[str, Any], ask: Ask, best: str
 ) -> Section:
     theirs = _published(ask)
-    rows, judged = [], []
+    rows, evaluated = [], []
     for plan, (title, network, *known) in THEIRS.items():
         if plan not in results:
             continue
-        arms = [Arm(results[plan], "", method) for method in _arms(plan, best)]
+        sides = [MethodRuns(results[plan], "", method) for method in _methods(plan, best)]
         old, new = (theirs.get((network, row), [math.nan])[0] for row in known[:2])
-        found = compared(arms[0], arms[1], new - old)
-        judged.append(replace(found, experiment=title))
-        scores = [number(point(0, arm.runs, "recall@1").value) for arm in arms]
-        rows.append([title, *scores, effect_text(found.effect), number(old), number(new),
-                     signed(new - old), found.word])  # fmt: skip
+        result = compared(sides[0], sides[1], new - old)
+        evaluated.append(replace(result, experiment=title))
+        scores = [number(point(0, side.runs, "recall@1").value) for side in sides]
+        rows.append([title, *scores, effect_text(result.effect), number(old), number(new),
+                     signed(new - old), result.word])  # fmt: skip
     caption = f"HORDE ({best}) adds to recall@1: " + "; ".join(
         f"{row[0]} {row[3]}, published {row[6]}: {row[7]}" for row in rows
     )
     heads = ["loss", "without %", "with %", "gain", "published without", "published with",
-             "published gain", "verdict"]  # fmt: skip
+             "published gain", "conclusion"]  # fmt: skip
     shown = [Table(heads, rows), _ranks_table(results, measured, ask, best, theirs)]
     return Section(
-        "Losses and ensemble", [f"{caption}."], [*shown, *judged_tables(judged)],
-        effects_drawn(judged),
+        "Losses and ensemble", [f"{caption}."], [*shown, *evaluated_tables(evaluated)],
+        effects_drawn(evaluated),
     )  # fmt: skip
 
 
@@ -214,15 +226,15 @@ def _ranks_table(
     for plan, (title, network, *known) in THEIRS.items():
         if plan not in results:
             continue
-        found, methods = results[plan], _arms(plan, best)
+        result, methods = results[plan], _methods(plan, best)
         titles = (title, f"{title} + HORDE", f"{title} + HORDE, all orders")
         for place, (shown, row) in enumerate(zip(titles, known, strict=True)):
             cells = []
             for column, k in enumerate(ranks(ask)):
                 if place == 2:
-                    ours = _tested(found, measured, methods[1], k).get("all")
+                    ours = _tested(result, measured, methods[1], k).get("all")
                 else:
-                    ours = point(0, found.of("", methods[place]), f"recall@{k}").value
+                    ours = point(0, result.of("", methods[place]), f"recall@{k}").value
                 values = theirs.get((network, row), ())
                 cells += [number(ours), number(values[column] if values else None)]
             rows.append([shown, *cells])
@@ -231,12 +243,13 @@ def _ranks_table(
 
 def course(results: Mapping[str, Results], measured: Mapping[str, Any]) -> Section:
     rows = []
-    for found in results.values():
-        for run in found.runs:
-            course = measured.get(run.cell.key, {}).get("course")
+    for result in results.values():
+        for run in result.runs:
+            course = measured.get(run.planned.key, {}).get("course")
             if course and course["steps"]:
                 best = int(np.nanargmax(course["recall"]))
-                rows.append([", ".join(run.cell.labels.values()), found.plan.config["loss"]["name"],
+                rows.append([", ".join(run.planned.labels.values()),
+                             result.plan.config["loss"]["name"],
                              f"{course['steps'][best]}", f"{100 * course['recall'][best]:.1f}",
                              number(_jitter(course["recall"]), 2)])  # fmt: skip
     caption = (

@@ -6,9 +6,9 @@ Values are those of their paper (`preset = "revisit"`). In short runs class para
 
 import re
 
-from unseen.studies.plan import Values
 from unseen.studies.published.numbers import table
 from unseen.studies.published.source_values import THREE
+from unseen.studies.study_file import Values
 
 CLASS_LR = 1e-2
 UNTRAINED = "Imagenet"  # the source's name of the network before training
@@ -44,13 +44,13 @@ def objectives(is_short: bool = True) -> dict[str, Values]:
 def switched(data: str, is_short: bool = True) -> dict[str, tuple[str, Values]]:
     """Published name with the rho switch on one of their data sets (CUB-200 for any other) -> (its
     name without, settings): "R-SNR (D, p = 0.3)" -> "SNR (D)" with the chance they took there."""
-    found = {}
+    result = {}
     for name in published(data if data in THREE else THREE[0]):
-        told = re.fullmatch(r"R-(.+), p = ([\d.]+)\)", name)
-        if told:
-            plain, chance = f"{told[1]})", float(told[2])
-            found[name] = (plain, with_switch(objectives(is_short)[plain], chance))
-    return found
+        message = re.fullmatch(r"R-(.+), p = ([\d.]+)\)", name)
+        if message:
+            plain, chance = f"{message[1]})", float(message[2])
+            result[name] = (plain, with_switch(objectives(is_short)[plain], chance))
+    return result
 
 
 def with_switch(settings: Values, chance: float) -> Values:
@@ -61,7 +61,7 @@ def published(data: str) -> dict[str, dict[str, float]]:
     """Approach -> metric -> percent, of one of their data sets; the untrained row as ours is
     called."""
     rows = [row for row in table("revisit_objectives") if row["dataset"] == data]
-    found = {
+    result = {
         tidy(str(row["approach"])): {
             metric: value
             for metric, column in COLUMNS.items()
@@ -69,7 +69,7 @@ def published(data: str) -> dict[str, dict[str, float]]:
         }
         for row in rows
     }
-    return found | {"untrained": found.get(UNTRAINED, {})}
+    return result | {"untrained": result.get(UNTRAINED, {})}
 
 
 def tidy(name: str) -> str:

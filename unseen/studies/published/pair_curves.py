@@ -13,14 +13,14 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from unseen import assemble
-from unseen.contracts import Output
+from unseen.config import build
+from unseen.core.contracts import Output
 from unseen.diagnostics.pair_weights import PairWeights
-from unseen.experiment.run_context import stored_config
 from unseen.losses.base import LabelLoss
-from unseen.studies.figures import LINE
-from unseen.studies.published.charts import COLOURS, logarithmic
+from unseen.runs.prepare import stored_config
+from unseen.studies.published.charts import COLORS, logarithmic
 from unseen.studies.results import Run
+from unseen.studies.study_figures import LINE
 from unseen.training.run_folder import RunFolder
 
 CLASSES, PER_CLASS, BINS = 20, 5, 12
@@ -40,22 +40,22 @@ def curves(runs: Sequence[Run], batch: dict[str, Any]) -> Curves:
     """Mean weight by similarity for the loss and miner of each run."""
     embeddings = torch.tensor(batch["embeddings"], dtype=torch.float64)
     labels = torch.unique(torch.tensor(batch["labels"]), return_inverse=True)[1]
-    found: Curves = {}
+    result: Curves = {}
     for run in runs:
         folder = RunFolder(run.folder)
         if not folder.is_started:
             continue
-        objective = assemble.objective(stored_config(folder), int(labels.max()) + 1)
+        objective = build.objective(stored_config(folder), int(labels.max()) + 1)
         if isinstance(objective.loss, LabelLoss):
             continue
 
-        def price(rows: Tensor, of: Tensor, made: Any = objective) -> Tensor:
+        def loss_of(rows: Tensor, of: Tensor, made: Any = objective) -> Tensor:
             total: Tensor = made(Output(rows, rows), of)["total"]
             return total
 
-        weights = PairWeights(price)(embeddings, labels)
-        found[run.cell.labels["loss"]] = {side: _binned(weights, side) for side in SIDES}
-    return found
+        weights = PairWeights(loss_of)(embeddings, labels)
+        result[run.planned.labels["loss"]] = {side: _binned(weights, side) for side in SIDES}
+    return result
 
 
 def _binned(weights: dict[str, Tensor], side: str) -> list[list[float]]:
@@ -73,14 +73,14 @@ def _binned(weights: dict[str, Tensor], side: str) -> list[list[float]]:
     return points
 
 
-def figure(found: Curves) -> Figure:
+def figure(result: Curves) -> Figure:
     """Pairs of one class at the left, of two classes at the right."""
     made = Figure(figsize=(9, 3.6), layout="constrained")
     for ax, side in zip(made.subplots(1, 2), SIDES, strict=True):
-        for place, (loss, sides) in enumerate(found.items()):
+        for place, (loss, sides) in enumerate(result.items()):
             points = np.array(sides[side]).reshape(-1, 2)
             label = loss if side == SIDES[0] else None
-            ax.plot(*points.T, "o-", ms=3, color=COLOURS[place % len(COLOURS)], label=label)
+            ax.plot(*points.T, "o-", ms=3, color=COLORS[place % len(COLORS)], label=label)
         same = "pairs of one class" if side == "positive" else "pairs of two classes"
         ax.set_title(same, fontsize=9, loc="left")
         logarithmic(ax, "symlog", linthresh=0.01)

@@ -2,10 +2,10 @@
 was really trained.
 
     set_up(ROTH, "cub200", OF_NETWORK)    the values that a plan on features takes over
-    differing(ROTH, "cub200", settled)    ["epochs: 8; the source has 150.", ...]
-    trained(settled)                      ["24 runs trained a head on frozen efficientnet_lite0."]
+    differing(ROTH, "cub200", resolved)    ["epochs: 8; the source has 150.", ...]
+    trained(resolved)                      ["24 runs trained a head on frozen efficientnet_lite0."]
 
-The same tables make the plans and judge them: a difference is read off the settled configs of
+The same tables make the plans and evaluate them: a difference is read off the resolved configs of
 finished runs (or off a plan), never written down. What a source does not say is left out.
 
 ROTH      K. Roth et al. 2020, supplement A: Adam at a constant 1e-5, decay 4e-4, SPC-2, batches of
@@ -24,13 +24,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from unseen import config as configs
-from unseen.networks import bn_inception
-from unseen.networks.backbone import FEATURES, create_backbone, has_weights
-from unseen.networks.taps import POOLED
-from unseen.samplers.samples_per_class import SamplesPerClass
-from unseen.studies.plan import Plan, Values
+from unseen.config import schema as configs
+from unseen.models import bn_inception
+from unseen.models.backbone import FEATURES, create_backbone, has_weights
+from unseen.models.layer_outputs import POOLED
+from unseen.samplers.m_per_class import MPerClassSampler
 from unseen.studies.results import Results
+from unseen.studies.study_file import Plan, Values
 from unseen.training.checksums import checked
 
 THREE = ("cub200", "cars196", "online_products")  # data sets that most sources have tables of
@@ -45,7 +45,7 @@ class Each(dict[str, Any]):
 
 
 def _spc(preset: str, **values: int) -> Values:
-    return {"name": "samples_per_class", "preset": preset} | values
+    return {"name": "m_per_class", "preset": preset} | values
 
 
 def steps(every: int, until: int = 100, gamma: float = 0.1, warm_up: int = 0) -> Values:
@@ -56,17 +56,17 @@ def steps(every: int, until: int = 100, gamma: float = 0.1, warm_up: int = 0) ->
 
 WHOLE: Values = {"weights": "imagenet", "freeze_until": None}
 ROTH = WHOLE | {
-    "backbone": "resnet50", "frozen_bn": "stats", "transform": "revisit", "picture_size": 224,
+    "backbone": "resnet50", "frozen_bn": "stats", "transform": "revisit", "image_size": 224,
     "embedding_size": 128, "head": {"start": "default"}, "sampler": _spc("revisit"),
-    "batch_size": 112, "optimiser": {"name": "adam"}, "lr": 1e-5, "weight_decay": 4e-4,
+    "batch_size": 112, "optimizer": {"name": "adam"}, "lr": 1e-5, "weight_decay": 4e-4,
     "schedule": {"name": "constant"}, "select": "test",
     "epochs": Each(cub200=150, cars196=150, online_products=100),
 }  # fmt: skip
 PSOMAS = WHOLE | {
-    "backbone": "resnet50", "transform": "thesis", "picture_size": 224, "pooling": "avg+max",
+    "backbone": "resnet50", "transform": "thesis", "image_size": 224, "pooling": "avg+max",
     "frozen_bn": Each(cub200="full", cars196="full", online_products="off"),
     "head": {"start": "kaiming"}, "sampler": _spc("thesis"), "batch_size": 100,
-    "optimiser": {"name": "adamw"}, "weight_decay": 1e-4, "epochs": 100, "select": "test",
+    "optimizer": {"name": "adamw"}, "weight_decay": 1e-4, "epochs": 100, "select": "test",
     "lr": Each(cub200=1e-4, cars196=1e-4, online_products=6e-4),
     "schedule": Each(
         cub200=steps(5, warm_up=5), cars196=steps(10, warm_up=5),
@@ -74,13 +74,13 @@ PSOMAS = WHOLE | {
     ),
 }  # fmt: skip
 LI = WHOLE | {
-    "backbone": "googlenet", "transform": "density", "picture_size": 227, "embedding_size": 128,
+    "backbone": "googlenet", "transform": "density", "image_size": 227, "embedding_size": 128,
     "head": {"start": "default"}, "sampler": _spc("density", steps=300), "batch_size": 100,
-    "optimiser": {"name": "adam"}, "lr": Each(cub200=1e-5, cars196=5e-4, online_products=3e-5),
+    "optimizer": {"name": "adam"}, "lr": Each(cub200=1e-5, cars196=5e-4, online_products=3e-5),
     "weight_decay": 0.0, "schedule": {"name": "constant"}, "epochs": 100,
 }  # fmt: skip
 JACOB = WHOLE | {
-    "backbone": "googlenet", "transform": "horde", "picture_size": 256, "pooling": "avg",
+    "backbone": "googlenet", "transform": "horde", "image_size": 256, "pooling": "avg",
     "embedding_size": 512, "head": {"start": "default", "bias": False},
     "sampler": Each(
         cub200=_spc("horde", steps=200), cars196=_spc("horde", steps=200),
@@ -88,22 +88,22 @@ JACOB = WHOLE | {
         inshop=_spc("horde", steps=200, per_class=2),
     ),
     "batch_size": Each(cub200=40, cars196=40, online_products=80, inshop=80),
-    "optimiser": {"name": "adam"}, "lr": 1e-5, "weight_decay": 0.0,
+    "optimizer": {"name": "adam"}, "lr": 1e-5, "weight_decay": 0.0,
     "schedule": {"name": "constant"}, "epochs": 40,
 }  # fmt: skip
 VO_HAYS = WHOLE | {
-    "backbone": "vgg16_bn", "transform": "vo_hays", "picture_size": 224, "embedding_size": 512,
+    "backbone": "vgg16_bn", "transform": "vo_hays", "image_size": 224, "embedding_size": 512,
     "sampler": _spc("vo_hays", steps=100), "batch_size": 32,
-    "optimiser": {"name": "sgd", "momentum": 0.9}, "lr": 0.01, "weight_decay": 5e-4,
+    "optimizer": {"name": "sgd", "momentum": 0.9}, "lr": 0.01, "weight_decay": 5e-4,
     "schedule": Each(
         cub200=steps(100, 200, warm_up=1), cars196=steps(100, 200, warm_up=1),
         online_products=steps(100, 201, warm_up=1),
     ),
     "epochs": Each(cub200=200, cars196=200, online_products=2000),
 }  # fmt: skip
-OF_NETWORK = ("backbone", "weights", "freeze_until", "frozen_bn", "transform", "picture_size",
+OF_NETWORK = ("backbone", "weights", "freeze_until", "frozen_bn", "transform", "image_size",
               "pooling")  # fmt: skip
-OF_LENGTH = ("optimiser", "lr", "weight_decay", "schedule", "epochs", "select")
+OF_LENGTH = ("optimizer", "lr", "weight_decay", "schedule", "epochs", "select")
 OF_BATCHES = ("batch_size", "embedding_size")
 BN_INCEPTION = "bn_inception"
 SHOWN = 4  # values of a key that runs have
@@ -141,22 +141,22 @@ def _missing(theirs: Iterable[str]) -> list[str]:
 
 def check_weights(ours: Iterable[Values]) -> None:
     """ValueError before any run where a network's weights cannot be had."""
-    asked = {(str(config["backbone"]), config["weights"]) for config in ours}
-    for backbone, weights in asked:
+    request = {(str(config["backbone"]), config["weights"]) for config in ours}
+    for backbone, weights in request:
         if weights not in (None, "auto") and not has_weights(backbone):
             create_backbone(backbone, weights=str(weights))
 
 
-def settled(results: Iterable[Results]) -> list[Values]:
-    """The settled configs of finished runs."""
-    done = [run for found in results for run in found.runs if run.state == "done"]
+def resolved_configs(results: Iterable[Results]) -> list[Values]:
+    """The resolved configs of finished runs."""
+    done = [run for result in results for run in result.runs if run.state == "done"]
     return [configs.load(checked(run.folder, "config.toml")) for run in done]
 
 
 def planned(plans: Iterable[Plan]) -> list[Values]:
-    """The configs of the runs that plans would make, with all that the data settle open."""
-    variants = [variant for plan in plans for variant in plan.variants()]
-    return [configs.make(variant.values).model_dump() for variant in variants]
+    """The configs of the runs that plans would make, with all that the data resolve open."""
+    configurations = [configuration for plan in plans for configuration in plan.configurations()]
+    return [configs.make(configuration.values).model_dump() for configuration in configurations]
 
 
 def differing(source: Values, data: str, ours: Sequence[Values]) -> list[str]:
@@ -186,11 +186,11 @@ def _trained(config: Values) -> str:
         return f"adapters in {backbone} ({start}), whose own layers stay as they are, and a head"
     if cut == POOLED:
         return f"a head on frozen {backbone} ({start})"
-    deeper = [_plain(rung["name"]) for rung in config["ladder"]]
-    further = f", then deeper where that gained ({', '.join(deeper)})" if deeper else ""
+    deeper = [_plain(stage["name"]) for stage in config["stages"]]
+    deeper_text = f", then deeper where that gained ({', '.join(deeper)})" if deeper else ""
     if cut == "none":
-        return f"the whole of {backbone} from {start}{further}"
-    return f"{backbone} ({start}) from {cut} on, the layers before it frozen{further}"
+        return f"the whole of {backbone} from {start}{deeper_text}"
+    return f"{backbone} ({start}) from {cut} on, the layers before it frozen{deeper_text}"
 
 
 def _is(key: str, ours: Any, theirs: Any) -> bool:
@@ -213,8 +213,8 @@ def _text(key: str, value: Any, theirs: Any) -> str:
         return f"{value:g}"
     if not isinstance(value, Mapping):
         return str(value)
-    if key == "sampler" and value["name"] == "samples_per_class":
-        usual = {"per_class": 4} | SamplesPerClass.PRESETS.get(value.get("preset") or "", {})
+    if key == "sampler" and value["name"] == "m_per_class":
+        usual = {"per_class": 4} | MPerClassSampler.PRESETS.get(value.get("preset") or "", {})
         steps = value.get("steps")
         count = f"{value.get('per_class', usual['per_class'])} of a class"
         return count + (f", {steps} batches an epoch" if steps else "")

@@ -7,16 +7,16 @@ from typing import Any
 import matplotlib
 import numpy as np
 
-from unseen.studies import figures
-from unseen.studies.document import Table
-from unseen.studies.gates import interval_text
-from unseen.studies.plan import Values
+from unseen.reports.tables import Table
+from unseen.studies import study_figures
+from unseen.studies.published.against_source import drawn, number, seeds_message
 from unseen.studies.published.charts import Point, lines, point
-from unseen.studies.published.comparison import drawn, number, seeds_told
 from unseen.studies.published.numbers import table
-from unseen.studies.published.page import Section
-from unseen.studies.published.study import Ask
+from unseen.studies.published.published_page import Section
+from unseen.studies.published.published_study import Ask
 from unseen.studies.results import Results, effect
+from unseen.studies.study_file import Values
+from unseen.studies.validity_checks import interval_text
 
 CHOSEN = "MultiSimilarity"  # whose protocols the thesis compares
 BESIDE = {"MultiSimilarity": "multi_similarity", "SoftTriple": "soft_triple",
@@ -43,7 +43,7 @@ FULL_GRIDS: dict[str, dict[str, list[float]]] = {  # tables 15 and 16
     },
     "ProxyAnchor": {"loss.delta": _TENTHS, "loss.alpha": _EVEN},
 }  # fmt: skip
-FOUND = {  # what theirs found, as printed; gamma 58 is not on its own grid of tens
+RESULT = {  # what theirs found, as printed; gamma 58 is not on its own grid of tens
     "MultiSimilarity": "margin 0.8, alpha 18, beta 76, epsilon 0.4; 65.2 before",
     "SoftTriple": "margin 0.4, scale 78, rate 5e-5, gamma 58, tau 0.4; 66.8 before",
     "ProxyAnchor": "margin 0.1, scale 32, as by default; 68.1 before",
@@ -67,12 +67,12 @@ def _protocol(name: str, ask: Ask) -> list[dict[str, Any]]:
     return [row for row in table("thesis_protocols") if row["table"] == name and is_theirs]
 
 
-def ratios(found: Results, ask: Ask) -> Section:
+def ratios(result: Results, ask: Ask) -> Section:
     theirs = {str(row["setting"]): row for row in _protocol("fixed validation ratio", ask)}
     rows, tests = [], {}
-    for loss in found.experiments():
+    for loss in result.experiments():
         for ratio in RATIOS:
-            runs = found.of(loss, ratio)
+            runs = result.of(loss, ratio)
             chosen = [100 * run.selection.value for run in runs if run.selection]
             test = point(ratio, runs, "recall@1")
             tests[f"{loss} {ratio}"] = test
@@ -91,7 +91,7 @@ def ratios(found: Results, ask: Ask) -> Section:
             f"with {worst} ({known_tests[worst].value:.1f} %); published on CUB-200: highest with "
             "90/10 (64.4 %), lowest with 70/30 (61.3 %).",
             "Validation recall is far above test recall, because few classes compete. "
-            + seeds_told(found),
+            + seeds_message(result),
         ]
     series = {
         "test classes": [tests[f"{CHOSEN} {ratio}"] for ratio in RATIOS],
@@ -107,11 +107,11 @@ def ratios(found: Results, ask: Ask) -> Section:
     return Section("Validation ratios", sentences, [Table(heads, rows)], [figure])
 
 
-def folds(found: Results, ask: Ask) -> Section:
+def folds(result: Results, ask: Ask) -> Section:
     theirs = {str(row["loss"]): row for row in _protocol("10-fold", ask)}
     rows, sentences = [], []
-    for loss in found.methods():
-        scores = [100 * r.score("recall@1") for r in found.of("", loss) if r.state == "done"]
+    for loss in result.methods():
+        scores = [100 * r.score("recall@1") for r in result.of("", loss) if r.state == "done"]
         spread = float(np.std(scores, ddof=1)) if len(scores) > 1 else math.nan
         row = theirs.get(BESIDE[loss], {})
         known = [number(row.get(key), 2) for key in ("test_r1", "test_std")]
@@ -122,15 +122,15 @@ def folds(found: Results, ask: Ask) -> Section:
             f"standard deviation); published {known[0]} ±{known[1]} over 10 folds."
         )
     heads = ["loss", "folds", "test R@1 %", "s", "published R@1", "published s"]
-    shown = [Table(heads, rows), _by_fold(found, ask)]
+    shown = [Table(heads, rows), _by_fold(result, ask)]
     return Section("Cross validation by class", sentences, shown)
 
 
-def _by_fold(found: Results, ask: Ask) -> Table:
+def _by_fold(result: Results, ask: Ask) -> Table:
     """Validation and test of every fold; their order is by chance, theirs and ours."""
     known = {int(row["setting"]): row for row in _protocol(f"10-fold {BESIDE[CHOSEN]} fold", ask)}
     rows = []
-    for run in found.of("", CHOSEN):
+    for run in result.of("", CHOSEN):
         fold = run.replicate[1] + 1
         row = known.get(fold, {})
         chosen = 100 * (run.selection.value if run.selection else math.nan)
@@ -142,15 +142,15 @@ def _by_fold(found: Results, ask: Ask) -> Table:
 
 
 def tuning(results: Mapping[str, Results], ask: Ask) -> Section:
-    found, plain = results["thesis_search"], results["thesis_losses"]
+    result, plain = results["thesis_search"], results["thesis_losses"]
     size = next((e for e in plain.experiments() if e.startswith("embedding_size 128")), "")
     theirs = {str(row["loss"]): row["test_r1"] for row in _protocol("tuned on 90/10", ask)}
     rows, sentences = [], []
-    for loss in found.methods():
-        runs = found.of("", loss)
+    for loss in result.methods():
+        runs = result.of("", loss)
         default = plain.of(size, loss)
         gain = effect(default, runs, "recall@1")
-        chosen = runs[0].cell.parameters if runs else {}
+        chosen = runs[0].planned.parameters if runs else {}
         words = ", ".join(f"{key.partition('.')[2]} {value:g}" for key, value in chosen.items())
         before, after = (point(0, group, "recall@1").value for group in (default, runs))
         rows.append([loss, words, number(before), number(after), interval_text(gain),
@@ -160,9 +160,9 @@ def tuning(results: Mapping[str, Results], ask: Ask) -> Section:
             f"{number(before)} with the values of the thesis' text, {number(after)} with these "
             f"(difference {interval_text(gain)}). Published for "
             f"{loss}: {number(theirs.get(BESIDE[loss]))}"
-            + (f" with {FOUND[loss]}." if BESIDE[loss] in theirs else ".")
+            + (f" with {RESULT[loss]}." if BESIDE[loss] in theirs else ".")
         )
     heads = ["loss", "chosen", "default R@1 %", "tuned R@1 %", "95 % interval", "published tuned"]
-    with matplotlib.rc_context(figures.STYLE):
-        curves = figures.search(found)
+    with matplotlib.rc_context(study_figures.STYLE):
+        curves = study_figures.search(result)
     return Section("Coordinate search", sentences, [Table(heads, rows)], curves)

@@ -7,15 +7,15 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from unseen.studies.document import Table
-from unseen.studies.figures import LINE, Drawn
-from unseen.studies.published.charts import COLOURS, Point, bars, point
-from unseen.studies.published.comparison import drawn, number
+from unseen.reports.tables import Table
+from unseen.studies.published.against_source import drawn, number
+from unseen.studies.published.charts import COLORS, Point, bars, point
 from unseen.studies.published.numbers import table
-from unseen.studies.published.page import Section
+from unseen.studies.published.published_page import Section
+from unseen.studies.published.published_study import Ask
 from unseen.studies.published.source_values import BN_INCEPTION
-from unseen.studies.published.study import Ask
 from unseen.studies.results import Results, Run
+from unseen.studies.study_figures import LINE, Drawn
 
 Published = Mapping[tuple[str, int, str], list[float]]  # network, size, loss -> recall by rank
 USUAL = "resnet50"  # the network beside ours where ours is none of theirs
@@ -47,48 +47,48 @@ def experiment(network: str, size: int) -> str:
     return f"{network} {size}"
 
 
-def section(found: Results, ask: Ask) -> Section:
+def section(result: Results, ask: Ask) -> Section:
     """Every rank, and how recall goes with dimension and network."""
     theirs = published(ask)
-    sizes = sorted({_size(run) for run in found.runs})
-    networks = list(dict.fromkeys(_own_network(run) for run in found.runs))
-    tables = [_table(found, theirs, network, size, ask) for network in networks for size in sizes]
-    figures = [*_bars_of_ranks(found, theirs, networks[0], sizes, ask)]
-    figures += [_by_size(found, theirs, network, sizes) for network in networks]
-    figures += _by_network(found, theirs, networks, max(s for s in sizes if s <= WIDE))
+    sizes = sorted({_size(run) for run in result.runs})
+    networks = list(dict.fromkeys(_own_network(run) for run in result.runs))
+    tables = [_table(result, theirs, network, size, ask) for network in networks for size in sizes]
+    figures = [*_bars_of_ranks(result, theirs, networks[0], sizes, ask)]
+    figures += [_by_size(result, theirs, network, sizes) for network in networks]
+    figures += _by_network(result, theirs, networks, max(s for s in sizes if s <= WIDE))
     beside = {network: network or USUAL for network in networks}
-    told = "; ".join(f"ours {n or 'as given'}, theirs {b}" for n, b in beside.items())
+    message = "; ".join(f"ours {n or 'as given'}, theirs {b}" for n, b in beside.items())
     return Section(
         "Ranks, dimensions, networks",
-        [f"Recall in percent beside the published one of the same size ({told})."],
+        [f"Recall in percent beside the published one of the same size ({message})."],
         tables,
         figures,
     )
 
 
 def _size(run: Run) -> int:
-    return int(run.cell.labels["embedding_size"])
+    return int(run.planned.labels["embedding_size"])
 
 
 def _own_network(run: Run) -> str:
-    return run.cell.labels.get("backbone", "")
+    return run.planned.labels.get("backbone", "")
 
 
-def _runs(found: Results, network: str, size: int, loss: str) -> list[Run]:
+def _runs(result: Results, network: str, size: int, loss: str) -> list[Run]:
     return [
         run
-        for run in found.runs
-        if (_own_network(run), _size(run)) == (network, size) and run.cell.labels["loss"] == loss
+        for run in result.runs
+        if (_own_network(run), _size(run)) == (network, size) and run.planned.labels["loss"] == loss
     ]
 
 
-def _table(found: Results, theirs: Published, network: str, size: int, ask: Ask) -> Table:
+def _table(result: Results, theirs: Published, network: str, size: int, ask: Ask) -> Table:
     heads = [f"{network or 'ours'}, {size}-d"]
     for k in ranks(ask):
         heads += [f"R@{k} %", "published"]
     rows = []
-    for loss in found.methods():
-        runs, known = _runs(found, network, size, loss), theirs.get((network or USUAL, size, loss))
+    for loss in result.methods():
+        runs, known = _runs(result, network, size, loss), theirs.get((network or USUAL, size, loss))
         cells = []
         for column, k in enumerate(ranks(ask)):
             ours = point(0, runs, f"recall@{k}").value
@@ -98,21 +98,21 @@ def _table(found: Results, theirs: Published, network: str, size: int, ask: Ask)
 
 
 def _bars_of_ranks(
-    found: Results, theirs: Published, network: str, sizes: Sequence[int], ask: Ask
+    result: Results, theirs: Published, network: str, sizes: Sequence[int], ask: Ask
 ) -> list[Drawn]:
     """Figure 27."""
     size = BARS if BARS in sizes else sizes[-1]
     ours = {
         f"R@{k}": {
-            loss: point(loss, _runs(found, network, size, loss), f"recall@{k}")
-            for loss in found.methods()
+            loss: point(loss, _runs(result, network, size, loss), f"recall@{k}")
+            for loss in result.methods()
         }
         for k in ranks(ask)
     }
     other = {
         f"R@{k}": {
             loss: Point(loss, theirs.get((network or USUAL, size, loss), [math.nan] * 4)[column])
-            for loss in found.methods()
+            for loss in result.methods()
         }
         for column, k in enumerate(ranks(ask))
     }
@@ -128,17 +128,17 @@ def _drawer(series: Mapping[str, Mapping[str, Point]]) -> Any:
     return lambda: bars(series, "recall, %")
 
 
-def _by_size(found: Results, theirs: Published, network: str, sizes: Sequence[int]) -> Drawn:
+def _by_size(result: Results, theirs: Published, network: str, sizes: Sequence[int]) -> Drawn:
     """Figures 28 to 30."""
     ours = {
-        loss: [point(size, _runs(found, network, size, loss), "recall@1") for size in sizes]
-        for loss in found.methods()
+        loss: [point(size, _runs(result, network, size, loss), "recall@1") for size in sizes]
+        for loss in result.methods()
     }
     beside = network or USUAL
     all_sizes = sorted({size for n, size, _ in theirs if n == beside})
     other = {
         loss: [Point(size, theirs[beside, size, loss][0]) for size in all_sizes]
-        for loss in found.methods()
+        for loss in result.methods()
         if all_sizes
     }
     name = f"by_size_{network}".rstrip("_")
@@ -152,8 +152,8 @@ def _panels(panels: Mapping[str, Mapping[str, Sequence[Point]]]) -> Figure:
     for ax, (title, series) in zip(axes, panels.items(), strict=True):
         for place, (name, points) in enumerate(series.items()):
             known = [p for p in points if not math.isnan(p.value)]
-            style, colour = STYLES[place % len(STYLES)], COLOURS[place % len(COLOURS)]
-            ax.plot([str(p.x) for p in known], [p.value for p in known], style, color=colour,
+            style, color = STYLES[place % len(STYLES)], COLORS[place % len(COLORS)]
+            ax.plot([str(p.x) for p in known], [p.value for p in known], style, color=color,
                     ms=4, lw=1.2, label=name)  # fmt: skip
         ax.set(xlabel="dimension", ylabel="recall@1, %")
         ax.set_title(title, loc="left", fontsize=9)
@@ -163,20 +163,20 @@ def _panels(panels: Mapping[str, Mapping[str, Sequence[Point]]]) -> Figure:
 
 
 def _by_network(
-    found: Results, theirs: Published, networks: Sequence[str], size: int
+    result: Results, theirs: Published, networks: Sequence[str], size: int
 ) -> list[Drawn]:
     """Figure 31."""
     series: dict[str, dict[str, Point]] = {
         f"ours, {network or 'as given'}": {
-            loss: point(loss, _runs(found, network, size, loss), "recall@1")
-            for loss in found.methods()
+            loss: point(loss, _runs(result, network, size, loss), "recall@1")
+            for loss in result.methods()
         }
         for network in networks
     }
     for network in dict.fromkeys(n for n, s, _ in theirs if s == size):
         series[f"published, {network}"] = {
             loss: Point(loss, theirs[network, size, loss][0])
-            for loss in found.methods()
+            for loss in result.methods()
             if (network, size, loss) in theirs
         }
     caption = f"Recall@1 by network at {size} dimensions, grouped by loss."

@@ -14,16 +14,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unseen import find_data
-from unseen.contracts import Dataset
+from unseen.config import find_data
+from unseen.core.contracts import Dataset
 from unseen.diagnostics.class_spectrum import ClassSpectrum
 from unseen.diagnostics.spectrum import Spectrum
 from unseen.diagnostics.spread import Spread
-from unseen.experiment.layers import stored_network
-from unseen.experiment.run_context import RunContext, Watch, computing, reopen, stored_config
-from unseen.experiment.source import source_of
-from unseen.neighbours.space import non_finite_rows
-from unseen.studies.published.study import Told
+from unseen.neighbors.space import non_finite_rows
+from unseen.runs.batch_source import source_of
+from unseen.runs.evaluate_layers import stored_network
+from unseen.runs.prepare import Callbacks, RunContext, computing, reopen, stored_config
+from unseen.studies.published.published_study import Message
 from unseen.studies.results import Results, Run
 from unseen.training.run_folder import RunFolder
 
@@ -32,13 +32,13 @@ DIGITS = 7
 
 
 def of_runs(
-    runs: Sequence[Run], measure: Callable[[Tensor, Tensor], dict[str, Any]], tell: Told
+    runs: Sequence[Run], measure: Callable[[Tensor, Tensor], dict[str, Any]], progress: Message
 ) -> dict[str, dict[str, Any]]:
     """What `measure` says of the training embeddings and labels of every finished run."""
-    found: dict[str, dict[str, Any]] = {}
+    result: dict[str, dict[str, Any]] = {}
     opened: dict[str, Dataset] = {}
     for place, run in enumerate(runs):
-        tell("training embeddings", place, len(runs))
+        progress("training embeddings", place, len(runs))
         folder = RunFolder(run.folder)
         if run.state != "done" or not folder.has("weights.safetensors"):
             continue
@@ -50,9 +50,9 @@ def of_runs(
         embeddings = _embedded(context, folder)
         if not len(non_finite_rows(embeddings)):
             labels = torch.from_numpy(context.dataset.labels[context.split.train])
-            found[run.cell.key] = measure(embeddings, labels)
-    tell("training embeddings", len(runs), len(runs))
-    return found
+            result[run.planned.key] = measure(embeddings, labels)
+    progress("training embeddings", len(runs), len(runs))
+    return result
 
 
 def spectra(embeddings: Tensor, labels: Tensor) -> dict[str, Any]:
@@ -68,18 +68,18 @@ def spectra(embeddings: Tensor, labels: Tensor) -> dict[str, Any]:
 
 def distances(embeddings: Tensor, labels: Tensor) -> dict[str, Any]:
     """rho; distances inside and between classes and their ratio."""
-    found = Spread()(embeddings, labels) | {"rho": Spectrum()(embeddings, labels)["rho"]}
-    return {name: round(float(value), DIGITS) for name, value in found.items()}
+    result = Spread()(embeddings, labels) | {"rho": Spectrum()(embeddings, labels)["rho"]}
+    return {name: round(float(value), DIGITS) for name, value in result.items()}
 
 
 def by_method(results: Results, measured: Measured, name: str) -> dict[str, list[Any]]:
     """One value per measured run of each method, of methods with any."""
-    found: dict[str, list[Any]] = {}
+    result: dict[str, list[Any]] = {}
     for run in results.runs:
-        if run.cell.key in measured:
-            method = run.cell.labels[results.plan.compared]
-            found.setdefault(method, []).append(measured[run.cell.key][name])
-    return found
+        if run.planned.key in measured:
+            method = run.planned.labels[results.plan.compared]
+            result.setdefault(method, []).append(measured[run.planned.key][name])
+    return result
 
 
 def mean_spectrum(spectra: Sequence[Sequence[float]]) -> NDArray[np.float64]:  # [D]
@@ -91,7 +91,7 @@ def mean_spectrum(spectra: Sequence[Sequence[float]]) -> NDArray[np.float64]:  #
 def _embedded(context: RunContext, folder: RunFolder) -> Tensor:  # [n, D]
     network = stored_network(context, folder)
     with computing(context):
-        return source_of(context, network, Watch()).embed(context.split.train)
+        return source_of(context, network, Callbacks()).embed(context.split.train)
 
 
 def _plain(values: Tensor) -> list[float]:

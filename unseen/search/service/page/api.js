@@ -17,7 +17,7 @@ async function asked(path, options = {}) {
 
 const json = async (path, options) => (await asked(path, options)).json();
 
-function query(path, values) {
+function url(path, values) {
   const given = Object.entries(values).filter(([, value]) => value !== null && value !== undefined && value !== "");
   return `${path}?${new URLSearchParams(given)}`;
 }
@@ -25,31 +25,31 @@ function query(path, values) {
 const sent = (path, body) =>
   json(path, { method: "POST", body: JSON.stringify(body), headers: { "content-type": "application/json" } });
 
-export const facts = () => json("/api/index");
-export const labels = (q, options, signal) => json(query("/api/labels", { q, ...options }), { signal });
-export const pictures = (options, signal) => json(query("/api/pictures", options), { signal });
-export const factsOf = (id, signal) => json(`/api/pictures/${id}/facts`, { signal });
-export const byIds = (ids, options, signal) => json(query("/api/search", { ids, ...options }), { signal });
-export const otherById = (id, options, signal) => json(query(`/other/api/search/${id}`, options), { signal });
-export const changes = (start, count, signal) => json(query("/api/changes", { start, count }), { signal });
+export const metadata = () => json("/api/index");
+export const labels = (q, options, signal) => json(url("/api/labels", { q, ...options }), { signal });
+export const images = (options, signal) => json(url("/api/images", options), { signal });
+export const metadataOf = (id, signal) => json(`/api/images/${id}/metadata`, { signal });
+export const byIds = (ids, options, signal) => json(url("/api/search", { ids, ...options }), { signal });
+export const otherById = (id, options, signal) => json(url(`/other/api/search/${id}`, options), { signal });
+export const changes = (start, count, signal) => json(url("/api/changes", { start, count }), { signal });
 export const label = (ids, name) => sent("/api/label", { ids, label: name });
 export const remove = (ids) => sent("/api/remove", { ids });
-export const thumbnail = (id, prefix = "") => `${prefix}/api/pictures/${id}/thumbnail`;
-export const picture = (id) => `/api/pictures/${id}`;
-export const exported = (kind, ids) => query(`/api/export.${kind}`, { ids });
+export const thumbnail = (id, prefix = "") => `${prefix}/api/images/${id}/thumbnail`;
+export const image = (id) => `/api/images/${id}`;
+export const exported = (kind, ids) => url(`/api/export.${kind}`, { ids });
 
-export const whyById = (id, asked, box) => json(query(`/api/why/${id}`, { asked, box }));
-export const whyByPicture = (id, body, box) =>
-  json(query(`/api/why/${id}`, { box }), { method: "POST", body, headers: { "content-type": "application/octet-stream" } });
+export const whyById = (id, query, box) => json(url(`/api/why/${id}`, { query, box }));
+export const whyByImage = (id, body, box) =>
+  json(url(`/api/why/${id}`, { box }), { method: "POST", body, headers: { "content-type": "application/octet-stream" } });
 
-/* A picture from its base64. */
+/* An image from its base64. */
 export const webp = (text) => new Blob([Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0))], { type: "image/webp" });
 
-export function byPictures(blobs, options, signal) {
+export function byImages(blobs, options, signal) {
   const form = new FormData();
-  for (const blob of blobs) form.append("file", blob, "picture");
+  for (const blob of blobs) form.append("file", blob, "image");
   const [body, headers] = blobs.length > 1 ? [form, {}] : [blobs[0], { "content-type": "application/octet-stream" }];
-  return json(query("/api/search", options), { method: "POST", body, headers, signal });
+  return json(url("/api/search", options), { method: "POST", body, headers, signal });
 }
 
 export async function map(signal) {

@@ -1,4 +1,4 @@
-/* Two runs asked the same (#/changes): each changed picture with the nearest ones of both. */
+/* Two runs asked the same (#/changes): each changed image with the nearest ones of both. */
 
 import { href, page } from "./address.js";
 import * as api from "./api.js";
@@ -10,7 +10,7 @@ const SHOWN = 8;
 export async function changes(address, { signal }) {
   const found = await api.changes(COUNT * (page(address) - 1), COUNT, signal);
   const title = "What changed";
-  const told = `${number.format(found.total)} pictures are in both indexes. The nearest picture is right in the other run alone for ${found.gained} of them, in this run alone for ${found.lost}.`;
+  const told = `${number.format(found.total)} images are in both indexes. The nearest image is right in the other run alone for ${found.gained} of them, in this run alone for ${found.lost}.`;
   const parts = [
     element("h1", { tabindex: "-1" }, title),
     element("p", { id: "changes-summary" }, told),
@@ -27,14 +27,14 @@ async function changed(change, signal) {
   ]);
   const label = change.right ? before.hits[0]?.label : change.other_right ? after.hits[0]?.label : null;
   return element("article", { class: "change" },
-    element("a", { href: href("picture", change.id), "aria-label": "Open the picture" }, image(change.id)),
+    element("a", { href: href("image", change.id), "aria-label": "Open the image" }, image(change.id)),
     element("div", {}, row("this", before.hits, label, ""), row("other", after.hits, label, "/other"),
       element("small", {}, `${change.shared} of the 10 nearest are the same`)));
 }
 
 function row(title, hits, label, prefix) {
   const name = (hit) => hit.label ?? hit.name;
-  const pictures = hits.map((hit) =>
+  const images = hits.map((hit) =>
     image(hit.id, {
       src: api.thumbnail(hit.id, prefix),
       alt: name(hit),
@@ -42,5 +42,5 @@ function row(title, hits, label, prefix) {
       class: label === null || label === undefined ? null : hit.label === label ? "right" : "wrong",
     }),
   );
-  return element("div", { class: "row" }, element("span", {}, title), ...pictures);
+  return element("div", { class: "row" }, element("span", {}, title), ...images);
 }

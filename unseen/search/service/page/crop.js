@@ -1,7 +1,7 @@
-/* The asked picture on a canvas, and a box on it: by pointer or by keys. */
+/* The asked image on a canvas, and a box on it: by pointer or by keys. */
 
 const SIDE = 340;
-const LEAST = 160; // a small picture is shown larger
+const LEAST = 160; // a small image is shown larger
 const STEP = 0.04;
 
 export class Crop {

@@ -4,7 +4,7 @@ import { changed, href, page } from "./address.js";
 import { thumbnail } from "./api.js";
 import { selection } from "./selected.js";
 
-export const PAGE = 24; // pictures on a page
+export const PAGE = 24; // images on a page
 export const number = new Intl.NumberFormat("en");
 
 /* A name, attributes (those that begin with "on" are listeners), and what is inside. */
@@ -30,31 +30,31 @@ export function image(id, attributes = {}) {
   return element("img", { src: thumbnail(id), alt: "", loading: "lazy", ...attributes });
 }
 
-export const named = (picture) => picture.label ?? picture.name;
+export const named = (item) => item.label ?? item.name;
 
-/* A picture that opens large and can be selected. `line`: under its label; `more`: further buttons. */
-export function card(picture, place, { line = "", name = named(picture), title = null, more = [], look = "" } = {}) {
+/* An image that opens large and can be selected. `line`: under its label; `more`: further buttons. */
+export function card(item, place, { line = "", name = named(item), title = null, more = [], look = "" } = {}) {
   const open = element(
     "a",
-    { href: href("picture", picture.id), id: `card-${place}`, "aria-label": name, title },
-    image(picture.id),
-    element("b", {}, named(picture)),
+    { href: href("image", item.id), id: `card-${place}`, "aria-label": name, title },
+    image(item.id),
+    element("b", {}, named(item)),
     " ", // or the two would be read as one word
     line ? element("small", {}, line) : null,
   );
   const chosen = element("input", {
     type: "checkbox",
-    "aria-label": `Select ${named(picture)}, ${picture.name}`,
+    "aria-label": `Select ${named(item)}, ${item.name}`,
     title: "Select (x)",
-    onchange: () => selection.toggle(picture.id),
+    onchange: () => selection.toggle(item.id),
   });
-  chosen.checked = selection.has(picture.id);
-  return element("li", { class: `card ${look}`, "data-id": picture.id }, open, chosen, ...more);
+  chosen.checked = selection.has(item.id);
+  return element("li", { class: `card ${look}`, "data-id": item.id }, open, chosen, ...more);
 }
 
-/* `options(picture, place)`: of each card; `first`: the number of the first one in this view. */
-export function cards(pictures, label, options = () => ({}), first = 0) {
-  const made = pictures.map((each, place) => card(each, first + place, options(each, place)));
+/* `options(item, place)`: of each card; `first`: the number of the first one in this view. */
+export function cards(images, label, options = () => ({}), first = 0) {
+  const made = images.map((each, place) => card(each, first + place, options(each, place)));
   return element("ol", { class: "cards", "aria-label": label }, ...made);
 }
 

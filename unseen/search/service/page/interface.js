@@ -9,7 +9,7 @@ function command(path, method, parameters) {
   const address = `'${location.origin}${path.replace("{id}", "1")}${needed.length ? `?${needed.join("&")}` : ""}'`;
   if (method === "get") return path.includes("/export.") ? `curl -O ${address}` : `curl ${address}`;
   if (path in ORDERS) return `curl -H 'authorization: Bearer TOKEN' -H 'content-type: application/json' -d '${ORDERS[path]}' ${address}`;
-  return `curl -F file=@picture.jpg ${address}`;
+  return `curl -F file=@image.jpg ${address}`;
 }
 
 function route(path, method, { description, summary, parameters = [] }) {

@@ -60,7 +60,7 @@ export function labelField(id, title, choose, { value = "", free = false } = {})
       element(
         "li",
         { id: `${id}-${place}`, role: "option", "aria-selected": "false", "data-name": label.name, onpointerdown: (event) => (event.preventDefault(), take(label.name)) },
-        `${label.name} (${number.format(label.pictures)})`,
+        `${label.name} (${number.format(label.images)})`,
       ),
     );
     list.replaceChildren(...options);

@@ -7,18 +7,18 @@ import { element, number } from "./elements.js";
 import { help, listens } from "./help.js";
 import { labelField } from "./labels.js";
 import { map } from "./map.js";
-import { picture } from "./picture.js";
+import { image } from "./image.js";
 import { results } from "./results.js";
 import { selection } from "./selected.js";
 import { selected } from "./selection.js";
 import { browse, labels, start } from "./start.js";
 import { keep } from "./uploads.js";
 
-const VIEWS = { start, recent: browse, random: browse, label: browse, labels, like: results, upload: results, picture, map, selection: selected, changes };
+const VIEWS = { start, recent: browse, random: browse, label: browse, labels, like: results, upload: results, image, map, selection: selected, changes };
 const find = (id) => document.getElementById(id);
 const place = find("view");
-let facts = null;
-let list = []; // the pictures shown last
+let metadata = null;
+let list = []; // the images shown last
 let showing = null;
 
 function say(text, failed = false) {
@@ -43,10 +43,10 @@ async function show(text = "") {
   try {
     const view = VIEWS[address.view];
     if (!view) throw new Error("There is no such view.");
-    facts ??= await opened();
-    const made = await view(address, { signal, facts, list, go, say, refresh });
+    metadata ??= await opened();
+    const made = await view(address, { signal, metadata, list, go, say, refresh });
     if (signal.aborted) return;
-    if (made.pictures) list = made.pictures;
+    if (made.images) list = made.images;
     fill(made.title, made.parts);
     made.ready?.(signal);
     say(text || made.status || "");
@@ -70,21 +70,21 @@ function fill(title, parts) {
 }
 
 async function opened() {
-  const found = await api.facts();
+  const found = await api.metadata();
   find("changes-link").hidden = !found.compares;
   return found;
 }
 
 async function refresh() {
-  facts = await opened();
+  metadata = await opened();
 }
 
 async function bring(files) {
-  const pictures = [...files];
-  if (!pictures.length) return;
+  const images = [...files];
+  if (!images.length) return;
   say("reading …");
   try {
-    go(href("upload", await keep(pictures)));
+    go(href("upload", await keep(images)));
   } catch (error) {
     say(error.message, true);
   }
@@ -145,7 +145,7 @@ function listen() {
   document.addEventListener("paste", (event) => {
     const files = [...event.clipboardData.files].filter((file) => file.type.startsWith("image/"));
     if (files.length) bring(files);
-    else if (event.target.tagName !== "INPUT") say("What you pasted is no picture.", true);
+    else if (event.target.tagName !== "INPUT") say("What you pasted is no image.", true);
   });
   for (const kind of ["dragover", "drop"]) document.addEventListener(kind, (event) => event.preventDefault());
   document.addEventListener("dragover", () => document.body.classList.add("over"));

@@ -17,17 +17,17 @@ export async function map(address, { signal, go, say }) {
   const data = await api.map(signal);
   const heading = element("h1", { tabindex: "-1" }, title);
   if (!data.ids.length) {
-    const text = data.status === "cannot be drawn" ? "The map cannot be drawn." : "There are too few pictures for a map.";
+    const text = data.status === "cannot be drawn" ? "The map cannot be drawn." : "There are too few images for a map.";
     return { title, parts: [heading, element("p", {}, text)] };
   }
   const canvas = element("canvas", { id: "map-canvas", tabindex: "0", role: "application",
-    "aria-label": `Map of ${data.ids.length} pictures. Arrow keys go from picture to picture, + and - zoom, Enter opens, x selects.` });
+    "aria-label": `Map of ${data.ids.length} images. Arrow keys go from image to image, + and - zoom, Enter opens, x selects.` });
   const tip = element("div", { class: "tip", hidden: true, "aria-hidden": "true" });
   const drawn = new EmbeddingMap(canvas, tip, data, { address, go, say });
   const lasso = button("Lasso", () => lasso.setAttribute("aria-pressed", String((drawn.lassoing = !drawn.lassoing))), { id: "lasso", "aria-pressed": "false" });
   const parts = [
     heading,
-    element("p", { class: "small" }, "Pictures that the network finds alike lie together. Click one to open it, scroll to zoom, drag to move; the lasso, or dragging with shift, selects."),
+    element("p", { class: "small" }, "Images that the network finds alike lie together. Click one to open it, scroll to zoom, drag to move; the lasso, or dragging with shift, selects."),
     element("p", { class: "actions" }, lasso, button("+", () => drawn.zoom(1.4), { "aria-label": "Zoom in" }), button("−", () => drawn.zoom(1 / 1.4), { "aria-label": "Zoom out" }), button("Whole map", () => drawn.look(0, 0, 1))),
     element("div", { class: "chart" }, canvas, tip),
     legend(data, drawn),
@@ -43,7 +43,7 @@ function legend(data, drawn) {
   if (chosen >= 0 && !shown.some(([one]) => one === chosen)) shown.unshift([chosen, counts.get(chosen) ?? 0]);
   const entry = ([one, count]) => {
     const swatch = element("i", { "aria-hidden": "true" });
-    swatch.style.background = data.colours[one];
+    swatch.style.background = data.colors[one];
     const name = data.names[one];
     const made = button("", () => drawn.highlight(drawn.label === name ? null : name), { "aria-pressed": String(drawn.label === name), "data-label": name });
     made.append(swatch, `${name} (${number.format(count)})`);
@@ -118,8 +118,8 @@ class EmbeddingMap {
       const [x, y] = this.place(point);
       if (x > -NEAR && y > -NEAR && x < width + NEAR && y < height + NEAR) seen.push([point, x, y]);
     }
-    const pictures = seen.length <= MOST_THUMBNAILS;
-    for (const [point, x, y] of seen) this.mark(context, point, x, y, pictures);
+    const images = seen.length <= MOST_THUMBNAILS;
+    for (const [point, x, y] of seen) this.mark(context, point, x, y, images);
     context.globalAlpha = 1;
     context.strokeStyle = getComputedStyle(this.canvas).color;
     context.lineWidth = 3;
@@ -137,15 +137,15 @@ class EmbeddingMap {
     }
   }
 
-  mark(context, point, x, y, pictures) {
+  mark(context, point, x, y, images) {
     const name = this.data.names[this.data.classOf[point]] ?? null;
-    const colour = this.data.colours[this.data.classOf[point]] ?? GREY;
+    const color = this.data.colors[this.data.classOf[point]] ?? GREY;
     const chosen = selection.has(this.data.ids[point]);
-    const image = pictures ? this.image(point) : null;
+    const image = images ? this.image(point) : null;
     const side = image?.complete && image.naturalWidth ? NEAR - 8 : 7;
     context.globalAlpha = this.label === null || this.label === name ? 1 : FAINT;
     context.lineWidth = 2;
-    context.fillStyle = context.strokeStyle = colour;
+    context.fillStyle = context.strokeStyle = color;
     if (side > 7) {
       const scale = side / Math.max(image.naturalWidth, image.naturalHeight);
       const [width, height] = [scale * image.naturalWidth, scale * image.naturalHeight];
@@ -221,7 +221,7 @@ class EmbeddingMap {
   take(path) {
     const inside = this.data.ids.filter((_, point) => within(this.place(point), path));
     selection.add(inside);
-    this.say(`${number.format(inside.length)} pictures within the lasso, ${number.format(selection.size)} selected`);
+    this.say(`${number.format(inside.length)} images within the lasso, ${number.format(selection.size)} selected`);
   }
 
   hover(event) {
@@ -240,7 +240,7 @@ class EmbeddingMap {
   }
 
   open(point) {
-    if (point >= 0) this.go(href("picture", this.data.ids[point]));
+    if (point >= 0) this.go(href("image", this.data.ids[point]));
   }
 
   wheel(event) {

@@ -1,4 +1,4 @@
-/* What was found: by pictures of the index (#/like/12,15) or by pictures that were brought (#/upload/1). */
+/* What was found: by images of the index (#/like/12,15) or by images that were brought (#/upload/1). */
 
 import { changed, href, page, unpacked } from "./address.js";
 import * as api from "./api.js";
@@ -10,18 +10,18 @@ import { whyButton } from "./why.js";
 
 const FRAMES = { match: "match", maybe: "maybe" };
 
-export async function results(address, { signal, go, facts }) {
+export async function results(address, { signal, go, metadata }) {
   const { label, box, right = "", wrong = "" } = address.options;
   const brought = address.view === "upload" ? uploads.find(address.what) : null;
-  if (address.view === "upload" && !brought) throw new Error("This picture was brought in another window, and not kept: choose it again.");
+  if (address.view === "upload" && !brought) throw new Error("This image was brought in another window, and not kept: choose it again.");
   const options = { label, box, right, wrong, start: PAGE * (page(address) - 1), k: PAGE };
   const found = await (brought
-    ? api.byPictures(brought.map((each) => each.blob), options, signal)
+    ? api.byImages(brought.map((each) => each.blob), options, signal)
     : api.byIds(address.what, options, signal));
   const several = brought ? brought.length > 1 : unpacked(address.what).length > 1;
-  const title = several ? "Pictures like these" : "Pictures like this one";
+  const title = several ? "Images like these" : "Images like this one";
   const call = (name, hit, place) => go(changed(address, { [name]: [...unpacked(address.options[name] ?? ""), hit.id].join(",") }), `card-${place}`);
-  const why = (id) => (brought ? api.whyByPicture(id, brought[0].blob, box) : api.whyById(id, address.what, box));
+  const why = (id) => (brought ? api.whyByImage(id, brought[0].blob, box) : api.whyById(id, address.what, box));
   const more = (hit, place) => [...called(hit, place, call, right), ...(several ? [] : [whyButton(hit, why)])];
   const shown = (hit, place) => ({ ...told(hit, options.start + place + 1), more: more(hit, place) });
   const asked = await query(address, brought, several, go);
@@ -29,17 +29,17 @@ export async function results(address, { signal, go, facts }) {
     element("h1", { tabindex: "-1" }, title),
     element("div", { class: "asked" }, asked, element("div", { class: "narrow" },
       labelField("only", "Only with label", (name) => go(changed(address, { label: name }), "only"), { value: label ?? "" }),
-      feedback(address, right, wrong), decision(address, found, facts, several || right || wrong))),
-    found.hits.length ? cards(found.hits, "Nearest pictures", shown) : element("p", {}, "Nothing was found."),
+      feedback(address, right, wrong), decision(address, found, metadata, several || right || wrong))),
+    found.hits.length ? cards(found.hits, "Nearest images", shown) : element("p", {}, "Nothing was found."),
     pager(address, found.total),
   ];
-  return { title, parts, pictures: found.hits, status: `${found.hits.length} nearest pictures` };
+  return { title, parts, images: found.hits, status: `${found.hits.length} nearest images` };
 }
 
 function told(hit, rank) {
-  const line = `${hit.verdict ? `${hit.verdict} · ` : ""}${hit.similarity.toFixed(3)}`;
+  const line = `${hit.conclusion ? `${hit.conclusion} · ` : ""}${hit.similarity.toFixed(3)}`;
   const name = `${named(hit)} ${line}, number ${rank}. ${hit.reason ?? ""}`; // begins with what is seen
-  return { line, name, title: hit.reason ?? hit.name, look: FRAMES[hit.verdict] ?? "" };
+  return { line, name, title: hit.reason ?? hit.name, look: FRAMES[hit.conclusion] ?? "" };
 }
 
 function called(hit, place, call, right) {
@@ -50,23 +50,23 @@ function called(hit, place, call, right) {
   ];
 }
 
-/* One picture, on which a box can be drawn, or all that ask together. */
+/* One image, on which a box can be drawn, or all that ask together. */
 async function query(address, brought, several, go) {
   if (several) {
-    const pictures = brought ? brought.map(drawn) : unpacked(address.what).slice(0, 8).map((id) => image(id));
-    return element("div", { class: "together" }, ...pictures);
+    const images = brought ? brought.map(drawn) : unpacked(address.what).slice(0, 8).map((id) => image(id));
+    return element("div", { class: "together" }, ...images);
   }
   const canvas = element("canvas", { id: "crop", tabindex: "0", role: "img",
-    "aria-label": "Your picture. Drag to choose a region, or use the arrow keys to move it and shift with the arrow keys to size it; Enter searches, Escape takes the whole picture." });
+    "aria-label": "Your image. Drag to choose a region, or use the arrow keys to move it and shift with the arrow keys to size it; Enter searches, Escape takes the whole image." });
   const crop = new Crop(canvas, (box) => go(changed(address, { box: box?.map((share) => share.toFixed(4)).join(",") ?? null }), "crop"));
-  const bitmap = brought ? brought[0].bitmap : await createImageBitmap(await (await fetch(api.picture(address.what))).blob());
+  const bitmap = brought ? brought[0].bitmap : await createImageBitmap(await (await fetch(api.image(address.what))).blob());
   crop.show(bitmap, address.options.box?.split(",").map(Number) ?? null);
-  const whole = address.options.box ? element("a", { href: changed(address, { box: null }), id: "whole" }, "Whole picture") : null;
+  const whole = address.options.box ? element("a", { href: changed(address, { box: null }), id: "whole" }, "Whole image") : null;
   return element("div", { class: "query" }, canvas, element("p", { class: "small" }, "Drag over a part to search by it. ", whole));
 }
 
 function drawn({ bitmap }) {
-  const canvas = element("canvas", { role: "img", "aria-label": "A picture of yours" });
+  const canvas = element("canvas", { role: "img", "aria-label": "An image of yours" });
   canvas.height = 96;
   canvas.width = Math.max(1, Math.round((96 * bitmap.width) / bitmap.height));
   canvas.getContext("2d").drawImage(bitmap, 0, 0, canvas.width, canvas.height);
@@ -80,17 +80,17 @@ function feedback(address, right, wrong) {
   return element("p", { id: "called" }, text, element("a", { href: changed(address, { right: null, wrong: null }) }, "Forget"));
 }
 
-/* The verdict on the nearest picture, in the same words as under it. */
+/* The conclusion on the nearest image, in the same words as under it. */
 function decision(address, found, { calibration, uncalibrated }, moved) {
   const [first] = found.hits;
-  if (calibration === null) return element("p", { class: "small" }, ...withCommands(`No verdicts: ${uncalibrated}.`));
-  if (moved) return element("p", { class: "small" }, "No verdicts: they hold for one picture as it is.");
+  if (calibration === null) return element("p", { class: "small" }, ...withCommands(`No conclusions: ${uncalibrated}.`));
+  if (moved) return element("p", { class: "small" }, "No conclusions: they hold for one image as it is.");
   if (!first || page(address) > 1) return null;
   const [name, text] = {
-    match: [first.label ?? "A picture without a label", ": the nearest picture is a match."],
-    maybe: [`Perhaps ${named(first)}`, ": the nearest picture is a maybe."],
-    "no match": ["Unknown", ": no picture is near enough to be called the same class."],
-    mapped: ["No verdict", ": the vector of the nearest picture is an older model's, mapped."],
-  }[first.verdict];
+    match: [first.label ?? "An image without a label", ": the nearest image is a match."],
+    maybe: [`Perhaps ${named(first)}`, ": the nearest image is a maybe."],
+    "no match": ["Unknown", ": no image is near enough to be called the same class."],
+    compatible: ["No conclusion", ": the vector of the nearest image comes from an older model."],
+  }[first.conclusion];
   return element("p", { class: "decision", id: "decision", title: first.reason }, element("b", {}, name), text);
 }

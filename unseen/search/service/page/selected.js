@@ -1,4 +1,4 @@
-/* Pictures that were selected, kept while the window is open. */
+/* Images that were selected, kept while the window is open. */
 
 import { packed, unpacked } from "./address.js";
 

@@ -1,4 +1,4 @@
-/* Pictures that somebody brought: kept in this window alone, under a number for the address. */
+/* Images that somebody brought: kept in this window alone, under a number for the address. */
 
 const LARGEST = 1600; // longer sides are scaled down before they are sent
 const MOST = 8;
@@ -6,20 +6,20 @@ const kept = new Map();
 
 export const find = (number) => kept.get(number);
 
-/* The number under which these are kept. Raises an Error for what is no picture. */
+/* The number under which these are kept. Raises an Error for what is no image. */
 export async function keep(files) {
-  const pictures = [];
+  const images = [];
   for (const file of files.slice(0, MOST)) {
     let bitmap;
     try {
       bitmap = await createImageBitmap(file);
     } catch {
-      throw new Error("This is no picture that can be read here: choose a JPEG, PNG, WebP, GIF or BMP file.");
+      throw new Error("This is no image that can be read here: choose a JPEG, PNG, WebP, GIF or BMP file.");
     }
-    pictures.push({ blob: await reduced(file, bitmap), bitmap });
+    images.push({ blob: await reduced(file, bitmap), bitmap });
   }
   const number = String(kept.size + 1);
-  kept.set(number, pictures);
+  kept.set(number, images);
   return number;
 }
 

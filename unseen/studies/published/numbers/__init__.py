@@ -22,9 +22,9 @@ vo_hays_table2, _table3     recall@1 by layer; foreign models, output against pe
 import csv
 from importlib.resources import files
 
-from unseen.catalogue import known
+from unseen.core.registry import known
 
-Cell = str | float | None
+PlannedRun = str | float | None
 
 
 def names() -> list[str]:
@@ -36,14 +36,14 @@ def names() -> list[str]:
     )
 
 
-def table(name: str) -> list[dict[str, Cell]]:
+def table(name: str) -> list[dict[str, PlannedRun]]:
     """The rows of a table; numbers as numbers, an empty cell as None."""
     file = files(__name__).joinpath(f"{known(name, names(), 'published table')}.csv")
     rows = csv.DictReader(file.read_text(encoding="utf-8").splitlines())
     return [{key: _value(text) for key, text in row.items()} for row in rows]
 
 
-def _value(text: str) -> Cell:
+def _value(text: str) -> PlannedRun:
     try:
         return float(text) if text else None
     except ValueError:

@@ -1,0 +1,73 @@
+"""docs/testing.md names the test of every promise, and every promise."""
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+SYSTEMS = [
+    "Chromium",
+    "curl",
+    "PostgreSQL",
+    "pgvector",
+    "S3",
+    "LanceDB",
+    "Ray",
+    "Qdrant",
+    "Milvus",
+    "TensorBoard",
+    "wandb",
+    "MLflow",
+    "ONNX",
+    "torchrun",
+    "Docker",
+    "MySQL",
+    "CUDA",
+    "Slurm",
+    "Kubernetes",
+    "OpenVINO",
+    "TensorRT",
+    "Spark",
+    "Redis",
+    "Elasticsearch",
+    "Weaviate",
+]
+
+
+def rows() -> list[list[str]]:
+    page = (ROOT / "docs" / "testing.md").read_text().partition("## Promises")[2]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines()]
+    return [row for row in cells if len(row) == 3][2:]
+
+
+def is_slow(function: ast.FunctionDef, module: ast.Module) -> bool:
+    marks = [ast.unparse(each) for each in function.decorator_list]
+    own = [ast.unparse(node) for node in module.body if isinstance(node, ast.Assign)]
+    return "pytest.mark.slow" in marks or "pytestmark = pytest.mark.slow" in own
+
+
+def test_each_test_is_there_and_runs_where_the_page_says() -> None:
+    assert len(rows()) > 15
+    for promise, test, where in rows():
+        if where == "not executed":
+            continue
+        named = re.match(r"`(tests/[\w/]+\.py)::(\w+)`", test)
+        assert named, promise
+        module = ast.parse((ROOT / named[1]).read_text())
+        (function,) = (
+            node
+            for node in module.body
+            if isinstance(node, ast.FunctionDef) and node.name == named[2]
+        )
+        assert where == ("`make test-slow`" if is_slow(function, module) else "`make test`"), test
+
+
+def test_each_other_system_that_the_documents_name_has_a_row() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    text = "\n".join(
+        p.read_text() for p in pages if p.name not in ("testing.md", "dependencies.md")
+    )
+    promised = " ".join(row[0] for row in rows())
+    for system in SYSTEMS:
+        if re.search(rf"\b{system}\b", text):
+            assert re.search(rf"\b{system}\b", promised), system

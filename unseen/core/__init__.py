@@ -1,0 +1,2 @@
+"""What everything else rests on: contracts, tensors, tuples, statistics, files, components by
+name."""

@@ -1,0 +1,182 @@
+"""A benchmark on disk, believed only when it is whole: classes and images are counted, no listed
+file is missing, no class is in two parts. What is wrong is told beside what was expected and where
+the data come from. With `incomplete` a copy that lacks some images, but no class, is taken as it
+is: `describe()` says what is missing, and so does every page made of it.
+"""
+
+import os
+from abc import abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, NoReturn
+
+import numpy as np
+
+from unseen.core.contracts import Progress
+from unseen.core.names import few, near_path
+from unseen.data.base import Columns, described
+from unseen.data.benchmarks.layouts import class_names
+from unseen.data.images.image_files import ImageFiles, missing
+
+AS_IT_IS = " (data.incomplete=true takes it as it is, and every page says so)"
+NO_CLASS = "; no class may be missing, and nothing stand there twice"
+NAMED = 20  # missing images that are named one by one
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Classes and images of the official parts; queries and gallery where they are significantly
+    different."""
+
+    train_classes: int
+    train: int
+    test_classes: int
+    test: int
+    query: int = 0
+    gallery: int = 0
+
+    @property
+    def classes(self) -> int:
+        return self.train_classes + self.test_classes
+
+    def is_subset_of(self, whole: "Counts") -> bool:
+        """Whether images are missing, and nothing else."""
+        if (self.train_classes, self.test_classes) != (whole.train_classes, whole.test_classes):
+            return False
+        return all(getattr(self, key) <= getattr(whole, key) for key in _IMAGES)
+
+    def __str__(self) -> str:
+        retrieval = f" ({self.query:,} query, {self.gallery:,} gallery)" if self.query else ""
+        return (
+            f"{self.train:,} images of {self.train_classes:,} classes to train on and "
+            f"{self.test:,}{retrieval} of {self.test_classes:,} to test"
+        )
+
+
+_IMAGES = ("train", "test", "query", "gallery")
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Images and their columns; `names` says what a label is called, where it is a number."""
+
+    paths: list[Path]
+    columns: Columns
+    names: Mapping[str, str] | None = None
+
+    def without(self, lost: Sequence[Path]) -> "Listing":
+        """Without images that are not there."""
+        if not lost:
+            return self
+        absent = set(lost)
+        rows = np.array([i for i, path in enumerate(self.paths) if path not in absent], np.int64)
+        return Listing([self.paths[i] for i in rows], self.columns.of(rows), self.names)
+
+
+def listing_of_folders(folders: Mapping[str, list[Path]], trained: Collection[str]) -> Listing:
+    """Images by class, some of the classes to train on."""
+    labels = [name for name, paths in folders.items() for _ in paths]
+    split = ["train" if name in trained else "test" for name in labels]
+    return Listing([path for paths in folders.values() for path in paths], Columns(labels, split))
+
+
+class Benchmark(ImageFiles):
+    """root: where it was unpacked, or the folder above. incomplete: a copy that lacks images is
+    taken as it is."""
+
+    title: ClassVar[str]
+    layout: ClassVar[str]  # what stands below the root
+    source: ClassVar[str]  # the page to get it from
+    expected: ClassVar[Counts]
+    known_classes: ClassVar[frozenset[str]] = frozenset()  # folders by which a copy is recognised
+
+    def __init__(
+        self, root: str | Path, incomplete: bool = False, progress: Progress | None = None
+    ) -> None:
+        root = Path(root)
+        if not root.is_dir():
+            raise FileNotFoundError(
+                f"no such folder: {root}{near_path(root) or f'; {self._advice()}'}"
+            )
+        try:
+            listing = self.listing(root)
+            lost = missing(listing.paths, progress)
+            here = listing.without(lost)
+            result = _count(here.columns)
+            is_taken = result == self.expected or (
+                incomplete and result.is_subset_of(self.expected)
+            )
+            if not is_taken:
+                raise ValueError(self._gap(listing, lost, result) + NO_CLASS * incomplete)
+            metadata = described(here.columns, self.title)
+        except (ValueError, KeyError, IndexError, OSError) as error:
+            self._refuse(root, str(error))
+        super().__init__(root, type(self).__module__.rpartition(".")[2], here.paths, metadata)
+        self.base = Path(os.path.commonpath(here.paths))  # the root may be the folder above
+        if listing.names is not None:
+            self.label_names = [listing.names.get(label, label) for label in metadata.label_names]
+        if result != self.expected:
+            names = [path.name for path in lost] or self.absent(here.paths)
+            self.incomplete = self._sentence(result, names)
+
+    @classmethod
+    @abstractmethod
+    def recognises(cls, root: Path) -> bool:
+        """Whether a folder is meant to be this benchmark: it has the official lists, be they whole
+        or not, or folders of all classes."""
+
+    @classmethod
+    def class_folders_of_it(cls, root: Path) -> int:
+        """How many class folders stand there, if some of them are known to be of this benchmark."""
+        names = class_names(root)
+        return len(names) if cls.known_classes & names else 0
+
+    @abstractmethod
+    def listing(self, root: Path) -> Listing:
+        """What the lists or folders name. ValueError or KeyError where they cannot be read."""
+
+    def absent(self, paths: Sequence[Path]) -> list[str]:
+        """The names of missing images that no list names, where those that are there tell."""
+        return []
+
+    def _gap(self, listing: Listing, lost: Sequence[Path], result: Counts) -> str:
+        """What a copy lacks, or has too much."""
+        if _count(listing.columns) != self.expected:
+            gap = f"expected {self.expected}; found {result}"
+        else:
+            some = f"{len(lost):,} of {len(listing.paths):,} listed images are missing"
+            gap = f"{some}, the first is {lost[0]}"
+        return gap + AS_IT_IS * result.is_subset_of(self.expected)
+
+    def _sentence(self, result: Counts, names: Sequence[str]) -> str:
+        """What is missing, for every page."""
+        whole = self.expected
+        named = f" ({few(names, NAMED)})" if names else ""
+        return (
+            f"Incomplete: {result.train + result.test:,} of the {whole.train + whole.test:,} "
+            f"images of {self.title}; {whole.train - result.train:,} images of training classes "
+            f"and {whole.test - result.test:,} of test classes are missing{named}."
+        )
+
+    def _refuse(self, root: Path, what: str) -> NoReturn:
+        raise ValueError(
+            f"{root} is not the whole of {self.title}: {what}. {self._advice()} (As plain class "
+            "folders, whatever is there: data.name=folder)"
+        )
+
+    def _advice(self) -> str:
+        return f"It needs {self.layout}; get it from {self.source}."
+
+
+def _count(columns: Columns) -> Counts:
+    assert columns.split is not None, "a benchmark lists its parts"
+    labels, tested = np.asarray(columns.labels), np.asarray(columns.split) == "test"
+    return Counts(
+        train_classes=len(np.unique(labels[~tested])),
+        train=int((~tested).sum()),
+        test_classes=len(np.unique(labels[tested])),
+        test=int(tested.sum()),
+        query=0 if columns.query is None else int(np.asarray(columns.query)[tested].sum()),
+        gallery=0 if columns.gallery is None else int(np.asarray(columns.gallery)[tested].sum()),
+    )

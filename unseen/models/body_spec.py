@@ -1,0 +1,79 @@
+"""How the body of a backbone is built, and the images it takes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from torch import nn
+
+from unseen.models.weights import State
+
+Channels = tuple[float, float, float]
+
+IMAGENET_MEAN: Channels = (0.485, 0.456, 0.406)
+IMAGENET_STD: Channels = (0.229, 0.224, 0.225)
+USUAL_SIZE = 224
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """What a network's images must look like; mean and std are of red, green, blue. source: where
+    they are from, for the reader.
+
+    How the body of a backbone is made, and how it wants its images: RGB in [0, 1], minus mean,
+    over std, at a size.
+
+    Networks that were trained on another channel order turn the channels themselves: images are RGB
+    everywhere outside a network.
+    """
+
+    size: int
+    mean: Channels = (0.5, 0.5, 0.5)
+    std: Channels = (0.5, 0.5, 0.5)
+    source: str = field(default="", compare=False)
+
+    def __str__(self) -> str:
+        mean, std = (" ".join(f"{value:g}" for value in of) for of in (self.mean, self.std))
+        return f"mean {mean}, std {std} ({self.source})"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """`make(True)` has ImageNet weights; `has_weights()`: they are here without any download.
+    classifiers, adapt: how checkpoints of its pretraining are read (`weights.load_weights`)."""
+
+    make: Callable[[bool], nn.Module]
+    num_features: int
+    input_spec: InputSpec
+    classifiers: tuple[str, ...] = ()
+    adapt: Callable[[State, nn.Module], State] = lambda state, body: state
+    has_weights: Callable[[], bool] = lambda: False
+
+
+def input_spec_of(module: Any, image_size: int | None) -> InputSpec:
+    """How a module of the user's own wants its images: as it says, or as the weights of the timm
+    or torchvision model in it do."""
+    name = type(module).__name__
+    unknown = f"no values known of {name}: input_spec = InputSpec(...) sets them"
+    result = next(filter(None, map(_published, module.modules())), None)
+    result = result or InputSpec(USUAL_SIZE, source=unknown)
+    stated = getattr(module, "input_spec", result)
+    if not isinstance(stated, InputSpec):
+        raise ValueError(f"input_spec of {name} must be an unseen.models.InputSpec, got {stated!r}")
+    source = stated.source or f"the input_spec of {name}"
+    return replace(stated, size=image_size or stated.size, source=source)
+
+
+def _published(module: nn.Module) -> InputSpec | None:
+    """What a model of timm or torchvision expects."""
+    name, origin = type(module).__name__, type(module).__module__
+    if origin.startswith("torchvision.models."):
+        source = f"the ImageNet values of torchvision's {name}"
+        return InputSpec(USUAL_SIZE, IMAGENET_MEAN, IMAGENET_STD, source)
+    config: Any = getattr(module, "pretrained_cfg", None)
+    config = config if isinstance(config, dict) or config is None else vars(config)
+    if not config or not config.get("mean"):
+        return None
+    size = (config.get("input_size") or (3, USUAL_SIZE, USUAL_SIZE))[-1]
+    source = f"the pretrained_cfg of {name}"
+    return InputSpec(size, tuple(config["mean"]), tuple(config["std"]), source)

@@ -1,0 +1,156 @@
+"""Layers as descriptors, after N. Vo and J. Hays (WACV 2019): recall of each on training and on
+unseen classes as bars, over time as curves, and queries on which two layers disagree."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+from rich.text import Text
+
+from unseen.core.contracts import Dataset
+from unseen.core.html_templates import PageSection
+from unseen.reports import thumbnails
+from unseen.reports.figures import Line, Plot
+from unseen.reports.score_tables import percent
+from unseen.reports.stored_run import LayerAnswers, StoredRun
+
+Json = dict[str, Any]
+
+SHOWN = 6  # disagreements of a kind
+SEED = 0
+MOST_CURVES = 6  # layers, counted from the loss
+COLORS = ("#4c78a8", "#b279a2", "#9d755d", "#54a24b", "#e0a030", "var(--accent)")
+ON_TEST = (
+    "Read on test classes: for looking. To choose a layer use descriptor=best, which reads "
+    "validation classes."
+)
+
+
+@dataclass(frozen=True)
+class Disagreements:
+    """Queries that are right at one layer and wrong at another: some of them, and how many."""
+
+    better: str
+    worse: str
+    count: int
+    rows: list[thumbnails.Row]
+
+
+def layer_table(table: Json) -> Table:
+    """For the terminal: one row per layer, from the image to the loss."""
+    shown = Table(title="R@1 by layer, %", caption=ON_TEST)
+    for head in ("layer", "size", "train classes", "test classes"):
+        shown.add_column(head, justify="left" if head == "layer" else "right")
+    best = max(row["test"] for row in table["layers"])
+    for row in table["layers"]:
+        style = "bold" if row["test"] == best else ""
+        cells = (f"{row['size']:,}", percent(row["train"]), percent(row["test"]))
+        shown.add_row(Text(row["layer"]), *cells, style=style)
+    return shown
+
+
+def bars_figure(run: StoredRun) -> Json | None:
+    """Two bars per layer: training classes and test classes."""
+    if not run.layers:
+        return None
+    rows = run.layers["layers"]
+    traces = [
+        {
+            "type": "bar",
+            "name": title,
+            "x": [row["layer"] for row in rows],
+            "y": [round(100 * row[split], 2) for row in rows],
+            "marker": {"color": color},
+            "hovertemplate": "%{y:.1f} %<extra>" + title + "</extra>",
+        }
+        for split, title, color in (
+            ("train", "training classes", "var(--muted)"),
+            ("test", "test classes", "var(--accent)"),
+        )
+    ]
+    axes = {"xaxis": {"type": "category"}, "yaxis": {"title": {"text": "recall@1, %"}}}
+    return {"data": traces, "layout": {"barmode": "group", **axes}}
+
+
+def layers_by_epoch(run: StoredRun) -> dict[int, dict[str, dict[str, float]]]:
+    """Number of epochs done -> split -> layer -> recall, where layers were compared."""
+    return {event.epoch + 1: event.layers for event in run.epochs if event.layers}
+
+
+def curves_figure(run: StoredRun) -> Json | None:
+    """Recall of the last layers over epochs: solid on unseen, dotted on training classes."""
+    recall = layers_by_epoch(run)
+    if not recall:
+        return None
+    unseen, last = _unseen_split(recall), recall[max(recall)]
+    # the event log keeps the order of the layers; the last ones are nearest to the loss
+    names = list(last[unseen])[-MOST_CURVES:]
+    traces = []
+    for name, color in zip(names, COLORS[-len(names) :], strict=True):
+        for split, dash in ((unseen, "solid"), ("train", "dot")):
+            title = name if split == unseen else f"{name}, training classes"
+            traces.append(
+                {
+                    "type": "scatter",
+                    "mode": "lines+markers",
+                    "name": title,
+                    "x": list(recall),
+                    "y": [100 * result[split][name] for result in recall.values()],
+                    "line": {"color": color, "width": 2, "dash": dash},
+                    "hovertemplate": "%{y:.1f} %<extra>" + title + "</extra>",
+                }
+            )
+    axes = {"xaxis": {"title": {"text": "epochs"}}, "yaxis": {"title": {"text": "recall@1, %"}}}
+    return {"data": traces, "layout": axes}
+
+
+def section(run: StoredRun, dataset: Dataset, drawn: Json) -> PageSection:
+    """For the page: frames for the figures there are, and disagreements."""
+    plots = []
+    if drawn.get("layers"):
+        title = "Recall@1 by layer: grey on training classes, coloured on test classes"
+        plots.append(Plot("layers", f"{title}. {ON_TEST}", title, []))
+    if curves := drawn.get("layer-curves"):
+        split = _unseen_split(layers_by_epoch(run))
+        note = "Test classes were watched during training." if split == "test" else ""
+        title = f"Recall@1 over time: solid on {split} classes, dotted on training classes"
+        solid = [trace for trace in curves["data"] if trace["line"]["dash"] == "solid"]
+        lines = [Line(trace["name"], trace["line"]["color"]) for trace in solid]
+        plots.append(Plot("layer-curves", f"{title}. {note}", title, lines))
+    result = disagreements(run.layer_answers, dataset) if run.layer_answers else []
+    return PageSection.of("reports/layers", "Layers", plots=plots, disagreements=result)
+
+
+def disagreements(answers: LayerAnswers, dataset: Dataset) -> list[Disagreements]:
+    """Of the last layer and the best of the others, both ways."""
+    recall = np.nanmean(answers.right, axis=1)
+    last = len(answers.names) - 1
+    if last < 1:
+        return []
+    other = int(recall[:-1].argmax())
+    rng, result = np.random.default_rng(SEED), []
+    for better, worse in ((other, last), (last, other)):
+        answered = answers.nearest[worse] >= 0
+        differ = np.flatnonzero(
+            (answers.right[better] == 1) & (answers.right[worse] == 0) & answered
+        )
+        some = rng.permutation(differ)[:SHOWN]
+        rows = [_row(query, better, worse, answers, dataset) for query in some]
+        names = answers.names[better], answers.names[worse]
+        result.append(Disagreements(*names, len(differ), rows))
+    return result
+
+
+def _unseen_split(recall: dict[int, dict[str, dict[str, float]]]) -> str:
+    return "test" if "test" in recall[max(recall)] else "validation"
+
+
+def _row(
+    query: int, better: int, worse: int, answers: LayerAnswers, dataset: Dataset
+) -> thumbnails.Row:
+    result = []
+    for layer, is_right in ((better, True), (worse, False)):
+        item = answers.indices[answers.nearest[layer, query]]
+        result.append(thumbnails.answer(item, dataset, is_right, answers.names[layer]))
+    return thumbnails.Row(thumbnails.query(answers.indices[query], dataset), result)

@@ -1,0 +1,89 @@
+"""What runs on which batches: the full network on images, or its last layers on activations."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+from torch import Tensor
+
+from unseen.config import build
+from unseen.core.contracts import Batch, FrozenLayers, IntArray, Network, Progress
+from unseen.data.images.loader import ImageLoader, Loader
+from unseen.models.descriptor import described
+from unseen.models.layer_outputs import EMBEDDING
+from unseen.models.network import Hookable, LayeredNetwork
+from unseen.runs.prepare import Callbacks, RunContext
+
+Field = Literal["embeddings", "pooled"]
+
+
+class BatchSource:
+    """Training and evaluation use it without knowing whether frozen layers are cached.
+
+    `model` is what runs on the batches, `loader` makes those of training, `transform` an image as
+    it is evaluated.
+    """
+
+    loader: Loader
+
+    def __init__(self, context: RunContext, network: LayeredNetwork) -> None:
+        self.context, self.network = context, network
+        self.model: Hookable = network
+        self.training_transform, self.transform = build.image_transforms(context.config, network)
+
+    def prepare(self, trained_on: IntArray, evaluated_on: IntArray) -> None:
+        """Before training; images need nothing."""
+
+    def embed(
+        self,
+        items: IntArray,
+        progress: Progress | None = None,
+        layer: str = EMBEDDING,
+        field: Field = "embeddings",
+    ) -> Tensor:  # [n, D]
+        """Descriptors of items at a layer (or their pooled ones), in their order."""
+        network = described(self.network, layer)
+        return self.context.embed(network, self.transform, items, progress, field)
+
+    def batches(self, items: IntArray) -> Iterator[Batch]:
+        """What the model takes of items that have been embedded, as evaluated, in their order."""
+        return self.context.batches(self.transform, items)
+
+
+class ImageBatches(BatchSource):
+    """The full network on images or features."""
+
+    def __init__(self, context: RunContext, network: LayeredNetwork) -> None:
+        super().__init__(context, network)
+        config, body = context.config, network.backbone.body
+        sizes = config.training_sizes
+        if sizes and getattr(getattr(body, "patch_embed", None), "strict_img_size", False):
+            raise ValueError(
+                f"{config.backbone} takes images of {config.image_size} pixels alone: leave "
+                "training_sizes out"
+            )
+        smaller = [build.image_transforms(config, network, size)[0] for size in sizes]
+        self.loader = ImageLoader(
+            context.dataset,
+            smaller or [self.training_transform],
+            config.epochs,
+            config.seed,
+            config.workers,
+            context.if_unreadable,
+            context.processes.fraction,
+            pinned=context.device.type == "cuda",
+        )
+
+
+def source_of(
+    context: RunContext,
+    network: LayeredNetwork,
+    callbacks: Callbacks,
+    cut: tuple[FrozenLayers | None, Network] | None = None,
+) -> BatchSource:
+    """Where the config says so, the network's first layers are frozen; `cut`: they are already."""
+    prefix, rest = cut or build.cut(context.config, network)
+    if prefix is None:
+        return ImageBatches(context, network)
+    from unseen.runs.cached_activations import Activations  # noqa: PLC0415 - as the cut: on demand
+
+    return Activations(context, network, callbacks, prefix, rest)

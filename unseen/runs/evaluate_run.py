@@ -1,0 +1,315 @@
+"""The evaluation of a run on its test classes, beside baselines that need no training."""
+
+import hashlib
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unseen.config import build
+from unseen.core.contracts import (
+    DOMAIN,
+    FeatureDataset,
+    FloatArray,
+    IntArray,
+    Progress,
+    annotations_of,
+    domains_of,
+)
+from unseen.core.relevance import GradedPairs, KnownPairs, LabelSets
+from unseen.data.images import transforms
+from unseen.evaluation.by_domain import by_domain
+from unseen.evaluation.evaluate import Evaluation, evaluate
+from unseen.evaluation.long_tail import thirds
+from unseen.evaluation.retrieval_task import RetrievalTask
+from unseen.evaluation.training_gain import Extent, gains, rounded
+from unseen.models.head import PRINCIPAL, principal_directions
+from unseen.models.network import LayeredNetwork
+from unseen.runs.batch_source import BatchSource, source_of
+from unseen.runs.evaluate_layers import choose_descriptor
+from unseen.runs.initial_network import load_start, start_of
+from unseen.runs.order_descriptor import embed_at, while_training
+from unseen.runs.prepare import EMBED_BATCH, Callbacks, RunContext, computing
+from unseen.runs.refit import SELECTED
+from unseen.runs.run_items import split_hash
+from unseen.runs.run_metadata import describe
+from unseen.runs.run_stages import extent_of, start_of_selected
+from unseen.training.event_log import read
+from unseen.training.events import Evaluated
+from unseen.training.nested import AT, row_at
+from unseen.training.result import FILE as RESULT
+from unseen.training.result import Result, note_reading, rows_of, write_result
+from unseen.training.run_folder import RunFolder
+from unseen.training.selected_weights import Selection
+
+FINAL = "final evaluation"
+PIXEL_SIDE = 32  # the raw-pixel baseline compares images at this size
+FITTED_ON = 10_000  # training items that principal directions are found on, at most
+
+
+def evaluate_run(
+    context: RunContext,
+    folder: RunFolder,
+    selection: Selection,
+    purpose: str,
+    callbacks: Callbacks,
+    on: str | None = None,
+) -> Result:
+    """A reading of the test classes, which the manifest notes first. The final evaluation writes
+    result.json and the embeddings; any other a file of its own, and the embeddings only where there
+    are none of a final one. on: names data other than the run's own. Several processes embed the
+    images together; the first one evaluates and writes.
+
+    The baselines are the untrained network, principal components of its pooled descriptors, and
+    the input itself: raw pixels, or features.
+    """
+    context.unreadable.remember(read(folder.file("events.jsonl")))
+    context.unreadable.log = lambda event: callbacks.warn(str(event))
+    selection, descriptor = choose_descriptor(context, folder, selection, callbacks)
+    folder.note_test_read(purpose, context.config.hash())
+    test = context.split.test
+    callbacks.log(Evaluated(len(np.unique(context.dataset.labels[test])), len(test)))
+    extent = extent_of(context, folder, selection)  # all processes read the folder together
+    keeps = purpose == FINAL or not (on or folder.has(RESULT))
+
+    def evaluated() -> Result:
+        scores = _scores(context, spaces, callbacks)
+        if keeps:
+            keep_embeddings(folder, spaces["trained"], context, scores)
+        return _result(context, selection, extent, scores)
+
+    with computing(context):
+        spaces = embedding_spaces(context, folder, descriptor.layer, callbacks)
+        result = context.processes.agreed(evaluated)
+    if purpose == FINAL:
+        write_result(folder, result)
+    else:
+        note_reading(folder, purpose, result, on)
+    return result
+
+
+def evaluate_at(
+    context: RunContext, folder: RunFolder, layer: str, metric: str
+) -> dict[str, FloatArray]:
+    """The value of every query at another layer than the run's own, by the trained network and by
+    what needs no training: a reading of the test classes of its own."""
+    folder.note_test_read(f"{metric} at {layer}", context.config.hash())
+    with computing(context):
+        spaces = embedding_spaces(context, folder, layer, Callbacks())
+        task = context.retrieval_task(context.split.test)
+        alone = replace(context, config=context.config.model_copy(update={"metrics": [metric]}))
+        scores = {
+            row: _score(alone, row, space, task, Callbacks()) for row, space in spaces.items()
+        }
+    return {row: score.per_query[metric].numpy() for row, score in scores.items()}
+
+
+def _scores(
+    context: RunContext, spaces: dict[str, Tensor], callbacks: Callbacks
+) -> dict[str, Evaluation]:
+    """Of every space, by the class and by further labels."""
+    config, split = context.config, context.split
+    spaces = spaces | input_space(context, callbacks)
+    task = context.retrieval_task(split.test, config.relevance.by)
+    result = {name: _score(context, name, space, task, callbacks) for name, space in spaces.items()}
+    scores = {name: score.by("") for name, score in result.items()}
+    for column in config.relevance.by:
+        scores |= {f"{name} by {column}": score.by(column) for name, score in result.items()}
+    return scores | _domain_scores(context, task, scores)
+
+
+def _domain_scores(
+    context: RunContext, task: RetrievalTask, scores: dict[str, Evaluation]
+) -> dict[str, Evaluation]:
+    """Before and after training on each domain, where batches were made by them."""
+    config, domains = context.config, domains_of(context.dataset)
+    if config.sampler.name != "by_domain" or domains is None:
+        return {}
+    own = torch.from_numpy(domains[context.split.test])
+    request = own if task.query is None else own[task.query]
+    names, labels = annotations_of(context.dataset).label_names[DOMAIN], task.query_labels()
+    return {
+        f"{row} on {name}": score
+        for row in ("trained", "untrained")
+        for name, score in by_domain(scores[row], request, labels, names, config.seed).items()
+    }
+
+
+def _result(
+    context: RunContext, selection: Selection, extent: Extent, scores: dict[str, Evaluation]
+) -> Result:
+    config, about = context.config, describe(context)
+    labels = context.retrieval_task(context.split.test).query_labels()
+    gained = gains(scores["untrained"], scores["trained"], labels, config.seed)
+    return Result(
+        rows_of(scores),
+        config.hash(),
+        about.data,
+        about.split,
+        config.seed,
+        selection,
+        unreadable_images=len(context.unreadable.paths),
+        start=start_of(config),
+        gain={metric: rounded(gain) for metric, gain in gained.items()},
+        extent=extent,
+        thirds=thirds(
+            scores["trained"].per_query,
+            labels,
+            torch.from_numpy(context.dataset.labels[context.split.test]),
+        ),
+        monitor="test" if config.monitor == "test" else None,
+    )
+
+
+def _score(
+    context: RunContext, name: str, space: Tensor, task: RetrievalTask, callbacks: Callbacks
+) -> Evaluation:
+    """The scores of a space. Runs of a study share their baselines: those are measured once and
+    known again by the content of the space."""
+    config = context.config
+
+    def measured() -> Evaluation:
+        return evaluate(
+            **task.arguments(space),
+            metrics=tuple(config.metrics),
+            normalize=normalize,
+            missing="count",  # of classes the split has seen to it; further labels may be rare
+            non_finite="worst",
+            seed=config.seed,
+            progress=callbacks.of(f"evaluation: {name}"),
+        )
+
+    inputs = ("pixels", "features", PRINCIPAL)
+    normalize = config.normalize or name.partition(AT)[0] in inputs
+    if name == "trained":
+        return measured()
+    how = (config.metrics, normalize, config.seed, config.relevance.by)
+    content = hashlib.sha256(f"{how} {split_hash(context.split)}".encode())
+    content.update(space.contiguous().numpy().tobytes())
+    known = context.known_scores
+    if content.digest() not in known:
+        known[content.digest()] = measured()
+    return known[content.digest()]
+
+
+def embedding_spaces(
+    context: RunContext, folder: RunFolder, layer: str, callbacks: Callbacks
+) -> dict[str, Tensor]:
+    """Test descriptors of the trained and the untrained network, and of principal components. Where
+    stages was climbed, the untrained one is that of the first stage that led to the kept one."""
+    test, start = context.split.test, while_training(layer)
+    first, first_folder = start_of_selected(context, folder)
+    network = build.network(first.config).to(context.device)
+    load_start(first_folder, network, first.config)
+    source = source_of(first, network, callbacks)
+    untrained = source.embed(test, callbacks.of("embedding: untrained network"), start)
+    pooled = _pooled_at_start(first, source, callbacks)
+    network, source = _stored(context, folder, "weights.safetensors", callbacks)
+    trained = embed_at(
+        layer, source, network, folder, test, callbacks.of("embedding: trained network")
+    )
+    spaces = {"trained": trained, "untrained": untrained}
+    if pooled is not None:
+        directions = principal_directions(pooled[0], trained.shape[1])  # as many as the descriptor
+        spaces[PRINCIPAL] = (pooled[1].double() @ directions.T).float()
+    for size in context.config.nested[:-1]:
+        for name in ("trained", PRINCIPAL) if pooled is not None else ("trained",):
+            spaces[row_at(name, size)] = spaces[name][:, :size].contiguous()
+    if folder.has(f"{SELECTED}/weights.safetensors"):
+        _, source = _stored(context, folder, f"{SELECTED}/weights.safetensors", callbacks)
+        spaces["before_refit"] = source.embed(
+            test, callbacks.of("embedding: before the refit"), start
+        )
+    return spaces
+
+
+def _stored(
+    context: RunContext, folder: RunFolder, name: str, callbacks: Callbacks
+) -> tuple[LayeredNetwork, BatchSource]:
+    """A network with kept weights, and what embeds with it: frozen layers are known by weights."""
+    network = build.network(context.config).to(context.device)
+    folder.fill(network, name)
+    return network, source_of(context, network, callbacks)
+
+
+def _pooled_at_start(
+    context: RunContext, source: BatchSource, callbacks: Callbacks
+) -> tuple[Tensor, Tensor] | None:
+    """Descriptors of training and test items before the head; None without training items, as on
+    other data than the run's own."""
+    train, test = context.split.train, context.split.test
+    if not len(train):
+        return None
+    if len(train) > FITTED_ON:
+        rng = np.random.default_rng([context.config.seed, 2])
+        train = np.sort(rng.choice(train, FITTED_ON, replace=False))
+    progress = callbacks.of("embedding: principal components")
+    return source.embed(train, progress, field="pooled"), source.embed(
+        test, progress, field="pooled"
+    )
+
+
+def input_space(context: RunContext, callbacks: Callbacks) -> dict[str, Tensor]:
+    """What the networks were given: features, or raw pixels."""
+    test = context.split.test
+    if isinstance(context.dataset, FeatureDataset):
+        return {"features": torch.from_numpy(context.dataset.features[test]).float()}
+    return {"pixels": raw_pixels(context, test, callbacks.of("reading raw pixels"))}
+
+
+def raw_pixels(
+    context: RunContext, items: IntArray, progress: Progress
+) -> Tensor:  # [n, 3 * side * side], or a third where all are grey
+    """Images as they are, scaled down: what any network must beat."""
+    half = (0.5, 0.5, 0.5)
+    _, transform = transforms.named("small", PIXEL_SIDE, half, half)
+    parts: list[Tensor] = []
+    for batch in context.batches(transform, items):
+        parts.append(batch.images.flatten(1))
+        progress(min(len(parts) * EMBED_BATCH, len(items)), len(items))
+    channels = torch.cat(parts).unflatten(1, (3, -1))
+    is_grey = torch.equal(channels[:, :2], channels[:, 1:])
+    return channels[:, 0].contiguous() if is_grey else channels.flatten(1)  # the same cosines
+
+
+def _relation(context: RunContext) -> dict[str, Any]:
+    """Who is the same as whom among the test items, where it is more than their class."""
+    relevance, test = context.relevance, context.split.test
+    if isinstance(relevance, LabelSets):
+        sets = relevance.sets.numpy()[test]
+        return {"label_sets": sets, "least": np.array(relevance.least)}
+    if relevance.has_classes or not isinstance(relevance, KnownPairs | GradedPairs):
+        return {}
+    place = np.full(len(context.dataset), -1)
+    place[test] = np.arange(len(test))
+    inside = (place[relevance.pairs] >= 0).all(axis=1)
+    listed = np.column_stack([place[relevance.pairs[inside]], relevance.grades[inside]])
+    return {relevance.kind: listed, "least": np.array(relevance.least)}
+
+
+def keep_embeddings(
+    folder: RunFolder, embeddings: Tensor, context: RunContext, scores: dict[str, Evaluation]
+) -> None:
+    """The trained embeddings and who asks whom, and every method's value per query for paired
+    comparisons."""
+    split, groups = context.split, annotations_of(context.dataset).ignore_groups
+    some = {
+        "query": split.query,
+        "gallery": split.gallery,
+        "groups": None if groups is None else groups[split.test],
+    } | _relation(context)
+    folder.write_arrays(
+        "embeddings/test.npz",
+        embeddings=embeddings.numpy(),
+        labels=context.dataset.labels[split.test],
+        indices=split.test,
+        **{name: array for name, array in some.items() if array is not None},
+    )
+    per_query = {
+        f"{row}/{metric}": values.numpy()
+        for row, score in scores.items()
+        for metric, values in score.per_query.items()
+    }
+    folder.write_arrays("embeddings/per_query.npz", **per_query)

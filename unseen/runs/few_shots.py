@@ -1,0 +1,206 @@
+"""Few-shot evaluation: some labelled images of each test class adapt a trained run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from unseen.config.build_relevance import check_by_class
+from unseen.core.names import known
+from unseen.core.statistics import Interval, crossed
+from unseen.evaluation.evaluate import Evaluation, evaluate
+from unseen.evaluation.retrieval_task import RetrievalTask
+from unseen.evaluation.training_gain import ALL, FIRST, Gain
+from unseen.runs.evaluate_layers import stored_network
+from unseen.runs.few_shot_layers import KINDS, LAST, ShotLayers, noted
+from unseen.runs.prepare import Callbacks, RunContext, computing
+from unseen.training.run_folder import RunFolder
+
+FILE = "few_shots.json"
+EPISODES, STEPS = 10, 50
+METRICS = (FIRST, ALL)
+LEFT = 2  # images a class keeps at least: one asks, one answers
+
+
+@dataclass(frozen=True)
+class FewShots:
+    """Scores before and after adapting, means over episodes; `gain` has the interval of what it
+    adds. classes: that gave shots; too_small: that could not. adapt: what they adapted."""
+
+    shots: int
+    episodes: int
+    steps: int
+    classes: int
+    too_small: int
+    before: dict[str, Interval]
+    after: dict[str, Interval]
+    gain: dict[str, Gain]
+    adapt: str
+
+    @property
+    def name(self) -> str:
+        """5, or 5 (lora)"""
+        return f"{self.shots}{noted(self.adapt)}"
+
+
+@dataclass(frozen=True)
+class Episode:
+    """Positions among the test items."""
+
+    shots: Tensor  # [C, shots]
+    rest: Tensor  # rising
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """An episode's scores of the same queries, and their classes."""
+
+    before: Evaluation
+    after: Evaluation
+    labels: Tensor  # [Q]
+
+
+@dataclass(frozen=True)
+class _Tables:
+    """A metric by episode and class, and how many queries a class has."""
+
+    before: NDArray[np.float64]  # [E, C]
+    after: NDArray[np.float64]  # [E, C]
+    counts: NDArray[np.float64]  # [C]
+
+
+def few_shots(
+    context: RunContext,
+    folder: RunFolder,
+    shots: int,
+    callbacks: Callbacks,
+    episodes: int = EPISODES,
+    steps: int = STEPS,
+    adapt: str = LAST,
+) -> FewShots:
+    """Adapts a trained run in each episode, evaluates before and after, and keeps it in the
+    folder.
+
+    An episode draws `shots` images of each test class, from (seed, episode); they leave queries
+    and gallery, so before and after are evaluated on the same other images. A class that would
+    keep fewer than two gives none. Steps and rate are resolved beforehand, and the run stays
+    what it was. `gain` has the 95 % interval of the mean gain over episodes and classes
+    (`statistics.crossed`). The manifest notes the access to the test classes and their labels.
+
+    Example:
+        few_shots(context, folder, 5, callbacks).gain["recall@1"]
+    """
+    if shots < 1:
+        raise ValueError(f"shots must be at least 1, got {shots}")
+    check_by_class("few shots", context.relevance.kind)
+    if context.relevance.kind == "levels":
+        callbacks.warn("few shots adapt and are evaluated by class; its levels are not looked at")
+    kind = KINDS[known(adapt, KINDS, "way to adapt")]
+    layers = kind(context, stored_network(context, folder).eval(), callbacks)
+    test = context.split.test
+    purpose = f"{episodes} episodes of {shots} labelled shots{noted(adapt)}"
+    folder.note_test_read(purpose, context.config.hash())
+    with computing(context):
+        labels = torch.from_numpy(context.dataset.labels[test])
+        task, progress = context.retrieval_task(test), callbacks.of("episodes")
+        evaluated: list[Evaluated] = []
+        for number in range(episodes):
+            episode = drawn(labels, shots, [context.config.seed, number])
+            evaluated.append(_evaluated(context, task, layers, episode, steps))
+            progress(number + 1, episodes)
+    classes = len(episode.shots)
+    tables = {metric: _tables(evaluated, metric) for metric in METRICS}
+    result = FewShots(
+        shots,
+        episodes,
+        steps,
+        classes,
+        too_small=len(labels.unique()) - classes,
+        before={metric: _score(table.before, table.counts) for metric, table in tables.items()},
+        after={metric: _score(table.after, table.counts) for metric, table in tables.items()},
+        gain={metric: _gain(table) for metric, table in tables.items()},
+        adapt=adapt,
+    )
+    folder.write_json(FILE, {"by_shots": read_few_shots(folder) | {result.name: result}})
+    return result
+
+
+@dataclass(frozen=True)
+class StoredShots:
+    """What the file holds."""
+
+    by_shots: dict[str, FewShots]
+
+
+def read_few_shots(folder: RunFolder) -> dict[str, FewShots]:
+    """By their names; nothing where none were drawn."""
+    return folder.read(FILE, StoredShots).by_shots if folder.has(FILE) else {}
+
+
+def drawn(labels: Tensor, shots: int, seed: Sequence[int]) -> Episode:
+    """Some items of each class that can spare them."""
+    generator = np.random.default_rng([*seed, 0x5407])
+    rows = []
+    for label in labels.unique().tolist():
+        own = (labels == label).nonzero()[:, 0].numpy()
+        chosen = generator.permutation(own)[:shots]  # drawn also where it is too small: the
+        rows += [chosen] if len(own) >= shots + LEFT else []  # others' draws do not depend on it
+    if not rows:
+        raise ValueError(
+            f"no test class has the {shots + LEFT} images that {shots} shots and {LEFT} others "
+            "make: ask for fewer shots"
+        )
+    table = torch.from_numpy(np.stack(rows))
+    keep = torch.ones(len(labels), dtype=torch.bool)
+    keep[table.flatten()] = False
+    return Episode(table, keep.nonzero()[:, 0])
+
+
+def _evaluated(
+    context: RunContext, task: RetrievalTask, layers: ShotLayers, episode: Episode, steps: int
+) -> Evaluated:
+    rest = task.of(episode.rest)
+
+    def score(embeddings: Tensor) -> Evaluation:
+        return evaluate(
+            **rest.arguments(embeddings),
+            metrics=METRICS,
+            normalize=context.config.normalize,
+            missing="count",
+            non_finite="worst",
+            resamples=0,
+        )
+
+    before, after = layers.evaluated(episode.shots, episode.rest, steps)
+    return Evaluated(score(before), score(after), rest.query_labels())
+
+
+def _tables(evaluated: Sequence[Evaluated], metric: str) -> _Tables:
+    """Of the classes that every episode has values of."""
+    classes = torch.cat([each.labels for each in evaluated]).unique()
+    sums = np.zeros((2, len(evaluated), len(classes)))
+    counts = np.zeros(sums.shape[1:])
+    for row, each in enumerate(evaluated):
+        known = ~each.before.per_query[metric].isnan()
+        place = torch.searchsorted(classes, each.labels[known])
+        counts[row] = torch.bincount(place, minlength=len(classes)).numpy()
+        for side, scores in enumerate((each.before, each.after)):
+            values = scores.per_query[metric][known]
+            sums[side, row] = torch.bincount(place, values, minlength=len(classes)).numpy()
+    whole = (counts > 0).all(axis=0)
+    means = sums[:, :, whole] / counts[:, whole]
+    return _Tables(means[0], means[1], counts[:, whole].mean(axis=0))
+
+
+def _score(table: NDArray[np.float64], counts: NDArray[np.float64]) -> Interval:
+    result = crossed(table, counts)
+    return Interval(result.value, result.low, result.high)
+
+
+def _gain(table: _Tables) -> Gain:
+    result = crossed(table.after - table.before, table.counts)
+    before = crossed(table.before, table.counts).value
+    return Gain(before, before + result.value, result.low, result.high)

@@ -1,0 +1,54 @@
+"""The network before its first step: its name, and its values where a seed does not give them."""
+
+from torch import nn
+
+from unseen.config.schema import ResolvedConfig
+from unseen.core import custom_components
+from unseen.evaluation.training_gain import UNTRAINED, Start
+from unseen.models.backbone import FEATURES, IMAGENET
+from unseen.models.head import PRINCIPAL
+from unseen.models.layer_outputs import POOLED
+from unseen.models.network import EmbeddingNetwork, LayeredNetwork
+from unseen.training.run_folder import RunFolder
+
+FILE = "start.safetensors"
+
+
+def start_of(config: ResolvedConfig) -> Start:
+    """The network before its first step, called what it is."""
+    if config.backbone.startswith(FEATURES):
+        return Start("head at its start", "features")
+    if config.weights is None:
+        return Start(UNTRAINED, "random")
+    weights = "given weights"
+    if config.weights == IMAGENET:  # timm's may have learned from other images
+        weights = (
+            "pretrained weights" if config.backbone.startswith("timm:") else "ImageNet weights"
+        )
+    title = f"{weights}, head at its start"
+    return Start(title, "frozen" if config.freeze_until == POOLED else "pretrained")
+
+
+def saves_start(config: ResolvedConfig) -> bool:
+    """Whether the start is kept: config and seed do not give it back."""
+    return config.head.start == PRINCIPAL or custom_components.is_object(config.network)
+
+
+def save_start(folder: RunFolder, network: LayeredNetwork, config: ResolvedConfig) -> None:
+    """Stores the start. The evaluation compares with the network that training began with: a head
+    that came from the data (`head.start = "principal"`) and a network passed as an object are
+    not given back by the seed."""
+    folder.keep(FILE, _saved_module(network, config).state_dict())
+
+
+def load_start(folder: RunFolder, network: LayeredNetwork, config: ResolvedConfig) -> None:
+    """Puts the kept values into a fresh network, where there are some."""
+    if saves_start(config):
+        folder.fill(_saved_module(network, config), FILE)
+
+
+def _saved_module(network: LayeredNetwork, config: ResolvedConfig) -> nn.Module:
+    if custom_components.is_object(config.network):
+        return network
+    assert isinstance(network, EmbeddingNetwork)
+    return network.head

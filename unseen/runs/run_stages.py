@@ -1,0 +1,338 @@
+"""The stages of a run after its head: each is a training, selected by its validation gain."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from unseen.config.build import Components
+from unseen.config.schema import ResolvedConfig
+from unseen.config.stages import FIRST, stage_config
+from unseen.config.tables import Stage
+from unseen.core import read_limits
+from unseen.core.statistics import Interval, bootstrap
+from unseen.evaluation.evaluate import evaluate
+from unseen.evaluation.training_gain import Extent
+from unseen.models.backbone import backbone_info
+from unseen.models.weights import fill
+from unseen.runs.prepare import Callbacks, RunContext, config_at_start, sampler_of
+from unseen.runs.select_epoch import SELECT_BY, TIE_BY, TOO_FEW
+from unseen.runs.time_spent import AFTER, LEAST, REFIT, Length, TimeBudget
+from unseen.runs.training_loop import TrainingLoop
+from unseen.training.event_log import append, read
+from unseen.training.events import BudgetDecided, Epoch, LoggedEvent, StageEnded, StageStarted
+from unseen.training.run_folder import COPIES, RunFolder
+from unseen.training.selected_weights import FILE as SELECTION
+from unseen.training.selected_weights import (
+    ChainLink,
+    Selection,
+    StageEnd,
+    StageLog,
+    StageScore,
+    read_selection,
+    write_selection,
+)
+
+FILES = ("weights.safetensors", "objective.safetensors")
+END, ANSWERS = "stage.json", "validation.npz"
+WITHIN = 0.68  # the interval of one standard error to each side
+
+Gain = tuple[Interval, float]  # over classes, and its standard error
+
+
+@dataclass(frozen=True)
+class TrainedStage:
+    """A stage after its training. right: [Q] whether each validation query finds its class first;
+    ranked: [Q] its mAP@R, NaN in runs that were begun without it."""
+
+    name: str
+    config: ResolvedConfig
+    folder: RunFolder
+    selection: Selection
+    right: Tensor
+    ranked: Tensor
+
+
+def selected_context(context: RunContext, selection: Selection) -> RunContext:
+    """The run with the config of the stage it has kept."""
+    if selection.stages is None:
+        return context
+    return replace(context, config=stage_config(context.config, selection.stages.selected))
+
+
+def start_of_selected(context: RunContext, folder: RunFolder) -> tuple[RunContext, RunFolder]:
+    """The run as the training of its kept network began, and where that start is kept: on the first
+    of the stages that led to it."""
+    config = config_at_start(folder)
+    if not config.stages:
+        return context, folder
+    stages = read_selection(folder).stages if folder.holds(SELECTION) else None
+    name = stages.chain[0].name if stages is not None and stages.chain else FIRST
+    return replace(context, config=stage_config(config, name)), stage_folder(folder, name)
+
+
+def run_stages(first: TrainingLoop, selection: Selection, time_budget: TimeBudget) -> Selection:
+    """Climbs, or goes on with it; returns the selection of the best stage, with all of them.
+
+    Each stage is an ordinary training in `stages/<name>/` of the run folder. It begins with the
+    best weights so far of its backbone, or with those of a stage that `leads` and has its loss;
+    anew where no stage before it has its backbone. It is selected where its gain in recall@1
+    over the best, on the same validation queries, is larger than the standard error over
+    classes; where recall@1 cannot tell (few classes are easy to separate), mAP@R decides
+    likewise. `after` says when a stage runs. Test classes are not read.
+    """
+    context, folder = first.context, first.folder
+    labels = context.retrieval_task(context.split.validation).query_labels()
+    is_evaluated = len(labels.unique()) >= TOO_FEW
+    best = TrainedStage(
+        FIRST, stage_config(context.config, FIRST), folder, selection, *_answers(folder, first)
+    )
+    records, chains, gained = [_record(best)], {FIRST: [best]}, True
+    starts = [(best, True)]  # stages that later ones may begin with, and whether each gained
+    for stage in context.config.stages:
+        if not is_due(stage.after, gained, {record.name for record in records if record.selected}):
+            continue
+        # a head waits for all its images before the first epoch: nothing of that can be left out
+        config = stage_config(context.config, stage.name)
+        fraction = 1.0 if config.depth == FIRST else LEAST
+        if not time_budget.allows(
+            stage.name, stage.minutes, minutes_after(stage, time_budget), fraction
+        ):
+            continue
+        start = _start_of(config, starts)
+        reached = _trained(first, stage, start, best, time_budget)
+        chains[stage.name] = [*(chains[start.name] if start else []), reached]
+        in_recall = gain_of(best.right, reached.right, labels, context.config.seed)
+        in_ranks = gain_of(best.ranked, reached.ranked, labels, context.config.seed)
+        is_selected = is_better(in_recall, in_ranks) or not is_evaluated
+        gained = is_selected and was_trained(reached.selection)
+        ended = _ended(reached, best, in_recall, in_ranks, is_selected)
+        records.append(_record(reached, ended))
+        log_stage(folder, first.callbacks, ended)
+        if is_selected:
+            best = reached
+        if is_selected or stage.leads:
+            starts.append((reached, is_selected))
+        time_budget.save()
+    links = [ChainLink(stage.name, stage.selection.epoch + 1) for stage in chains[best.name]]
+    metadata = StageLog(best.name, links, len(labels.unique()), records)
+    for name in FILES:
+        folder.write_tensors(name, stored_tensors(best.folder, name))
+    selection = replace(best.selection, stages=metadata)
+    write_selection(folder, selection)
+    return selection
+
+
+def minutes_after(stage: Stage, time_budget: TimeBudget) -> float:
+    """To be left after a stage; one that was not planned leaves the usual share."""
+    is_planned = stage.minutes is not None or stage.minutes_after > 0
+    return stage.minutes_after if is_planned else AFTER * (time_budget.minutes or 0.0)
+
+
+def is_due(after: str, gained: bool, selected: set[str]) -> bool:
+    """gained: whether the last stage did; selected: the names of those that ever were."""
+    conditions = {"any": True, "gain": gained, "no gain": not gained}
+    return conditions.get(after, after in selected)
+
+
+def _start_of(
+    config: ResolvedConfig, starts: list[tuple[TrainedStage, bool]]
+) -> TrainedStage | None:
+    """The newest stage with the same backbone: one that gained, or that has the same loss."""
+    for stage, gained in reversed(starts):
+        fits = gained or have_same_objective(stage.config, config)
+        if fits and stage.config.backbone == config.backbone:
+            return stage
+    return None
+
+
+def is_better(in_recall: Gain, in_ranks: Gain) -> bool:
+    """More than its error in recall@1; where that is within its error, more so in mAP@R."""
+    (gain, error), (ranked, ranked_error) = in_recall, in_ranks
+    return gain.value > error or (abs(gain.value) <= error and ranked.value > ranked_error)
+
+
+def was_trained(selection: Selection) -> bool:
+    """Whether a stage is better by its epochs, not by its images alone."""
+    return selection.epoch >= 0
+
+
+def gain_of(before: Tensor, after: Tensor, labels: Tensor, seed: int) -> Gain:
+    """The mean gain of the same queries with its 95 % interval over classes, and its standard
+    error: how far the lower end of the 68 % interval lies below."""
+    difference = (after - before)[:, None]
+    gain = bootstrap(difference, labels, seed=seed)[0]
+    near = bootstrap(difference, labels, level=WITHIN, seed=seed)[0]
+    return gain, gain.value - near.low
+
+
+def stage_folder(root: RunFolder, name: str) -> RunFolder:
+    return root if name == FIRST else RunFolder(root.file(f"stages/{name}"), root.processes)
+
+
+def stored_tensors(folder: RunFolder, name: str) -> dict[str, Tensor]:
+    """As a training kept them; what lies beside may have become those of a better stage."""
+    return folder.read_tensors(f"{COPIES}/{name}")
+
+
+def starting_from(folder: RunFolder, same_objective: bool) -> Callable[[Components], None]:
+    """Puts the weights of a training into another that is to begin, and those of its loss if that
+    is the same."""
+
+    def start(components: Components) -> None:
+        weights, objective = FILES
+        fill(components.network, stored_tensors(folder, weights), str(folder.file(weights)))
+        if same_objective:
+            rows = components.objective.local_rows(stored_tensors(folder, objective))
+            fill(components.objective, rows, str(folder.file(objective)))
+
+    return start
+
+
+def have_same_objective(first: ResolvedConfig, second: ResolvedConfig) -> bool:
+    return (first.loss, first.regularizers) == (second.loss, second.regularizers)
+
+
+def log_stage(folder: RunFolder, callbacks: Callbacks, event: LoggedEvent) -> None:
+    """To who watches, and at the end of the run's event log: the first training cuts what came
+    after it when it is taken up again."""
+    if folder.writes:
+        append(folder.file("events.jsonl"), event)
+    callbacks.log(event)
+
+
+def _trained(
+    first: TrainingLoop,
+    stage: Stage,
+    before: TrainedStage | None,
+    best: TrainedStage,
+    time_budget: TimeBudget,
+) -> TrainedStage:
+    """Trains a stage, or goes on with it; one that has come to its end is read. before: the stage
+    it begins with; None: anew. best: the one it is to surpass."""
+    config = stage_config(first.context.config, stage.name)
+    context, folder = replace(first.context, config=config), stage_folder(first.folder, stage.name)
+    length = Length(time_budget, stage.name, minutes_after(stage, time_budget), again=True)
+    steps = len(sampler_of(context))
+    start = "" if before is None else before.name
+    log_stage(first.folder, first.callbacks, StageStarted(stage.name, start, config.epochs, steps))
+    if folder.holds(END):
+        length.resume(folder.read(END, StageEnd).epochs, config.epochs)
+    else:
+        begins = None
+        if before is not None:
+            begins = starting_from(before.folder, have_same_objective(before.config, config))
+        fit = TrainingLoop(context, folder, first.callbacks, start=begins, length=length)
+        goal = {SELECT_BY: _mean(best.right), TIE_BY: _mean(best.ranked)}
+        is_same = len(fit.selected_on) == len(context.split.validation)  # validation_images: fewer
+        selection = fit.run(goal if is_same else None)
+        _answers(folder, fit)
+        folder.write_json(END, StageEnd(selection, fit.trainer.place.epoch))
+    selection = folder.read(END, StageEnd).selection
+    return TrainedStage(stage.name, config, folder, selection, *_answers(folder))
+
+
+def _answers(
+    folder: RunFolder, fit: TrainingLoop | None = None
+) -> tuple[Tensor, Tensor]:  # [Q], [Q]
+    """Whether each query of the validation classes finds its class first, with the kept weights,
+    and its mAP@R."""
+    if fit is not None and not folder.holds(ANSWERS):
+        items, context = fit.context.split.validation, fit.context
+        fit.network.load_state_dict(stored_tensors(folder, FILES[0]))
+        embeddings = fit.source.embed(
+            items, fit.callbacks.of("evaluation the stage"), layer=fit.layer
+        )
+        request = context.retrieval_task(items).arguments(embeddings)
+        normalize = context.config.normalize
+        score = evaluate(
+            **request,
+            metrics=(SELECT_BY, TIE_BY),
+            normalize=normalize,
+            resamples=0,
+            non_finite="worst",
+        )
+        right, ranked = (score.per_query[name].numpy() for name in (SELECT_BY, TIE_BY))
+        folder.write_arrays(ANSWERS, right=right, ranked=ranked)
+
+    def read() -> tuple[Tensor, Tensor]:
+        with read_limits.load(folder.checked(ANSWERS)) as arrays:
+            return torch.from_numpy(arrays["right"]), torch.from_numpy(arrays["ranked"])
+
+    return folder.processes.agreed(read)
+
+
+def _ended(
+    stage: TrainedStage,
+    best: TrainedStage,
+    in_recall: Gain,
+    in_ranks: Gain,
+    selected: bool,
+) -> StageEnded:
+    (gain, error), (ranked, ranked_error) = in_recall, in_ranks
+    numbers = {"recall": _mean(stage.right), "error": error, "ranked_error": ranked_error}
+    numbers |= {"gain": gain.value, "low": gain.low, "high": gain.high, "ranked": ranked.value}
+    rounded = {name: round(number, 6) for name, number in numbers.items()}
+    return StageEnded(name=stage.name, over=best.name, selected=selected, **rounded)
+
+
+def _mean(answers: Tensor) -> float:
+    """Over the queries that can be answered; NaN where there are none."""
+    return float(answers.nanmean())
+
+
+def _record(stage: TrainedStage, ended: StageEnded | None = None) -> StageScore:
+    """What the result holds of a stage: no times, so that it can be compared."""
+    config = stage.config
+    metadata = {"name": stage.name, "recall": round(_mean(stage.right), 6), "selected": True}
+    return StageScore(
+        **(metadata if ended is None else vars(ended)),
+        depth=config.depth,
+        backbone=config.backbone,
+        epoch=stage.selection.epoch,
+        epochs=config.epochs,
+        loss=config.loss_name,
+        image_size=config.image_size,
+        training_sizes=config.training_sizes,
+    )
+
+
+def extent_of(context: RunContext, folder: RunFolder, selection: Selection) -> Extent:
+    """How far a run was trained, and what its time budget cut. context: of the selected stage."""
+    config, stages, at_start = context.config, selection.stages, config_at_start(folder)
+    stage = config.depth if stages is None else stages.selected
+    of_stage = folder if stages is None else stage_folder(folder, stage)
+    epochs = [event for event in read(of_stage.file("events.jsonl")) if isinstance(event, Epoch)]
+    cuts, savings = dict[str, BudgetDecided](), list[str]()
+    for event in read(folder.file("events.jsonl")):
+        if isinstance(event, BudgetDecided):
+            cuts[event.training] = event
+    plan = folder.manifest().plan or []
+    if any(reason.key == "image_size" for reason in plan) and config.image_size is not None:
+        own = backbone_info(config.backbone).input_spec.size
+        if config.image_size < own:
+            savings.append(f"images of {config.image_size} px instead of {own}")
+    savings += [reason.why for reason in plan if reason.key == "depth"]
+    if any(_is_refit(event) for event in cuts.values()):
+        savings.append("refit skipped")
+    return Extent(
+        stage,
+        len(epochs),
+        config.epochs,
+        config.image_size,
+        config.time_budget,
+        [_cut(event, at_start) for event in cuts.values() if not _is_refit(event)],
+        savings,
+    )
+
+
+def _is_refit(event: BudgetDecided) -> bool:
+    return event.training == REFIT or bool(event.discarded)
+
+
+def _cut(event: BudgetDecided, config: ResolvedConfig) -> str:
+    if not event.epochs:
+        return f"{event.training} skipped"
+    epochs = f"{event.epochs} of {stage_config(config, event.training).epochs} epochs"
+    return f"{epochs} of {event.training}" if config.stages else epochs

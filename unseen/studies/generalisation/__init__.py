@@ -1,1 +1,0 @@
-"""How methods hold up as classes become stranger: `unseen study preset generalisation`."""

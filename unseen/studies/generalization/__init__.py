@@ -1,0 +1,1 @@
+"""How methods hold up as the distribution shifts: `unseen study preset generalization`."""

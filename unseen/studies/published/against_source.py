@@ -1,0 +1,166 @@
+"""Published values beside ours: a table, a figure, and how far the two orders agree.
+
+Levels are not comparable (other network, other length of training); what can be compared is the
+order of methods, by Spearman's rank correlation, and differences between two of them.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+from scipy.stats import spearmanr
+
+from unseen.core.statistics import Spread
+from unseen.reports.score_tables import metric_title, row_title
+from unseen.reports.tables import Table
+from unseen.studies.results import Results, Run, Standing, standings
+from unseen.studies.study_figures import ACCENT, LINE, MUTED, STYLE, Drawn
+
+Published = Mapping[str, Mapping[str, float]]  # row -> metric -> percent
+ONE_SEED = (
+    "One seed: intervals below are over test classes, not over seeds; and the best and the worst "
+    "are picked from several, which makes their difference look larger than it is."
+)
+
+
+def score_table(results: Results, published: Published, metrics: Sequence[str]) -> Table:
+    """Ours with its interval, then the published value, for each metric; best of ours first."""
+    heads = [results.plan.compared]
+    for metric in metrics:
+        heads += [f"{metric_title(metric)} %", "published"]
+    rows = []
+    for row in standings(results):
+        name = row_title(row.method) if row.is_baseline else row.method
+        cells = [f"{row.experiment}, {name}" if row.experiment else name]
+        for metric in metrics:
+            value = published.get(row.method, {}).get(metric)
+            cells += [spread_text(row.scores.get(metric), row), number(value)]
+        rows.append(cells)
+    caption = "±: half of the 95 % interval of the mean over seeds. Published: percent, as printed."
+    return Table(heads, rows, caption)
+
+
+def spread_text(spread: Spread | None, row: Standing | None = None) -> str:
+    """61.4 ±0.8; of one run without an interval."""
+    if spread is None:
+        return "failed" if row is not None and row.failed else "–"
+    half = 50 * (spread.high - spread.low)
+    return f"{100 * spread.mean:.1f}" + ("" if math.isnan(half) else f" ±{half:.1f}")
+
+
+def plain_text(spread: Spread) -> str:
+    """0.461 ±0.012: a measure that is no percentage."""
+    half = (spread.high - spread.low) / 2
+    return f"{spread.mean:.3f}" + ("" if math.isnan(half) else f" ±{half:.3f}")
+
+
+def missing_text(*groups: Sequence[Run]) -> str:
+    """What stands for runs that have no score."""
+    return "failed" if any(run.state == "failed" for runs in groups for run in runs) else "–"
+
+
+def score_text(runs: Sequence[Run], metric: str) -> str:
+    """61.4: the mean score of finished runs, in percent."""
+    mean = mean_of(runs, metric)
+    return missing_text(runs) if math.isnan(mean) else f"{100 * mean:.1f}"
+
+
+def number(value: float | None, digits: int = 1) -> str:
+    """A published value; a dash where there is none."""
+    return "–" if value is None or math.isnan(value) else f"{value:.{digits}f}"
+
+
+def signed(value: float, digits: int = 1) -> str:
+    """A published difference; a dash where there is none."""
+    return "–" if math.isnan(value) else f"{value:+.{digits}f}"
+
+
+def points_figure(results: Results, published: Published, metric: str) -> Figure:
+    """Ours (dots with intervals) and published (diamonds) by method, ours best on top."""
+    rows = [r for r in standings(results) if not r.is_baseline and metric in r.scores][::-1]
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(8, 0.26 * len(rows) + 1.3), layout="constrained")
+        ax = figure.subplots()
+        for place, row in enumerate(rows):
+            spread = row.scores[metric]
+            half = 0.0 if math.isnan(spread.high) else 50 * (spread.high - spread.low)
+            label = "ours, 95 % interval" if place == 0 else None
+            ax.errorbar(
+                100 * spread.mean, place, xerr=half, fmt="o", color=ACCENT, ms=5, capsize=3,
+                label=label,
+            )  # fmt: skip
+        known = [
+            (published[row.method][metric], place)
+            for place, row in enumerate(rows)
+            if metric in published.get(row.method, {})
+        ]
+        if known:
+            ax.plot(
+                *zip(*known, strict=True), "D", mfc="none", color=MUTED, ms=5, label="published"
+            )
+        ax.set_yticks(range(len(rows)), [row.method for row in rows])
+        ax.grid(axis="y", color=LINE, lw=0.8)
+        ax.set_xlabel(f"{metric_title(metric)}, %")
+        figure.legend(loc="outside upper right", ncols=2)
+    return figure
+
+
+def agreement(results: Results, published: Published, metric: str) -> str:
+    """How far the order of methods agrees, in words."""
+    rows = [row for row in standings(results) if not row.is_baseline and metric in row.scores]
+    ours = {row.method: row.scores[metric].mean for row in rows}
+    names = [name for name in ours if metric in published.get(name, {})]
+    if len(names) < 4:
+        return f"Only {len(names)} methods have a published value: too few to compare orders."
+    if len({ours[name] for name in names}) == 1:
+        return f"All {len(names)} methods have the same {metric_title(metric)}."
+    result: Any = spearmanr([ours[n] for n in names], [published[n][metric] for n in names])
+    low, high = fisher(float(result.statistic), len(names))
+    return (
+        f"The order of {len(names)} methods by {metric_title(metric)} agrees with the published "
+        f"one by Spearman's r = {result.statistic:.2f} (95 % interval {low:.2f} to {high:.2f})."
+    )
+
+
+def fisher(r: float, count: int) -> tuple[float, float]:
+    """The 95 % interval of a correlation by Fisher's transform (1.03: the factor for ranks)."""
+    if abs(r) >= 1 or count < 4:
+        return r, r
+    half = 1.96 * 1.03 / math.sqrt(count - 3)
+    return math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half)
+
+
+def baselines_message(results: Results, metric: str = "recall@1") -> list[str]:
+    """What there is without training, by experiment where it differs; nothing before a run."""
+    result: dict[str, list[float]] = {}
+    for row in standings(results):
+        if row.is_baseline and metric in row.scores:
+            result.setdefault(row_title(row.method), []).append(100 * row.scores[metric].mean)
+    ends = {name: (f"{min(v):.1f}", f"{max(v):.1f}") for name, v in result.items()}
+    words = [
+        f"{n} {low}" + ("" if low == high else f" to {high}") for n, (low, high) in ends.items()
+    ]
+    return [f"Without training, {metric} in percent: {', '.join(words)}."] if words else []
+
+
+def seeds_message(results: Results) -> str:
+    """How far the numbers can be trusted, by the number of seeds."""
+    count = len(results.plan.seeds)
+    if count == 1:
+        return "One seed: a difference of a point or so may be chance."
+    return f"{count} seeds; ±: half of the 95 % interval of the mean over them."
+
+
+def drawn(name: str, caption: str, draw: Callable[[], Figure]) -> Drawn:
+    """A figure in the house's style."""
+    with matplotlib.rc_context(STYLE):
+        return Drawn(name, caption, draw())
+
+
+def mean_of(runs: Sequence[Run], metric: str) -> float:
+    """The mean score of finished runs; NaN without one."""
+    result = [run.score(metric) for run in runs if run.state == "done"]
+    return float(np.mean(result)) if result else math.nan
