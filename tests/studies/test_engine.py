@@ -1,13 +1,11 @@
 """Cells run once each, whatever dies; a study that was stopped ends with the same table."""
 
-import gc
 import os
 import sqlite3
 import subprocess
 import sys
 import time
 import uuid
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -68,7 +66,6 @@ def test_killed_and_started_again(
 DRIVER = """
 import time
 import uuid
-import warnings
 from unseen.studies import engine
 
 def work():
@@ -115,9 +112,6 @@ def storage(postgresql: str) -> Iterator[str]:
     with psycopg.connect(postgresql, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")  # type: ignore[arg-type]
     yield postgresql.replace("/postgres?", f"/{name}?")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)  # SQLAlchemy's pool closes nothing itself
-        gc.collect()
 
 
 def test_a_study_on_postgresql(instant: ModuleType, storage: str, tmp_path: Path) -> None:

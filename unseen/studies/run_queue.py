@@ -27,6 +27,7 @@ from typing import Any
 
 import optuna
 from optuna.trial import FrozenTrial, TrialState
+from sqlalchemy.pool import NullPool
 
 from unseen.core.extras import install_command
 from unseen.core.files import Lock
@@ -297,8 +298,9 @@ def study_names(storage: str) -> list[str]:
 def _open(storage: str, beat: int, grace: int) -> optuna.storages.RDBStorage:
     """The database; one that does not answer is said in one line."""
     url, file = driver_url(storage), storage.removeprefix("sqlite:///")
-    engine = {"creator": lambda: _sqlite(file)} if file != storage else {"pool_pre_ping": True}
+    engine: dict[str, Any] = {"poolclass": NullPool}  # a run lasts longer than a server waits
     if file != storage:
+        engine = {"creator": lambda: _sqlite(file)}
         _require_whole(file)
     for seconds in (0.5, 1.0, 2.0, None):
         try:
