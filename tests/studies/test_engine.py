@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -104,14 +104,14 @@ def test_workers_end_with_a_driver_that_is_killed(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def storage(postgresql: str) -> Iterator[str]:
+def storage(postgresql: str) -> str:
     """The URL of an empty database."""
     import psycopg
 
     name = f"study_{uuid.uuid4().hex}"
     with psycopg.connect(postgresql, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")  # type: ignore[arg-type]
-    yield postgresql.replace("/postgres?", f"/{name}?")
+    return postgresql.replace("/postgres?", f"/{name}?")
 
 
 def test_a_study_on_postgresql(instant: ModuleType, storage: str, tmp_path: Path) -> None:
