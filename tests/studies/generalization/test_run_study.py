@@ -107,7 +107,7 @@ def test_from_images_to_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     page = run(request, tmp_path / "out", jobs=1)
     message = (page.parent / "findings.md").read_text()
     assert "runs trained the whole of small_conv from random weights." in message
-    assert "The stages is made of small_conv (random weights), pooling " in message
+    assert "The splits are made of small_conv (random weights), pooling " in message
     assert "Heads of" not in message
     assert (tmp_path / "out" / "stages.csv").exists()
     weights = sorted((tmp_path / "out" / "studies").rglob("runs/*margin*/weights.safetensors"))

@@ -152,14 +152,23 @@ class Milvus(ExternalBackend):
         except MilvusException as error:
             if error.code == NO_COLLECTION:
                 return None
-            raise UnavailableError(f"Milvus at {self.entry.uri} failed: {error.message}") from error
+            raise failed(self.entry.uri, error) from error
 
     @cached_property
     def _client(self) -> Any:
         client = connect(self.entry.uri)
-        if client.has_collection(self.entry.table):
-            client.load_collection(self.entry.table)  # a new process finds it released
+        from pymilvus import MilvusException  # noqa: PLC0415
+
+        try:
+            if client.has_collection(self.entry.table):
+                client.load_collection(self.entry.table)  # a new process finds it released
+        except MilvusException as error:  # a damaged file of milvus-lite
+            raise failed(self.entry.uri, error) from error
         return client
+
+
+def failed(uri: str, error: Any) -> UnavailableError:
+    return UnavailableError(f"Milvus at {uri} failed: {error.message}")
 
 
 def connect(uri: str) -> Any:
