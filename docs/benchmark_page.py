@@ -31,7 +31,7 @@ HEAD = """# The benchmark of generalisation
 
 How do methods hold up as the distribution shifts? Each section is one study of one data set,
 made by `unseen study preset generalization` ([studies](studies.md); what it measures
-is in [How far does it generalise?](generalisation.md)): heads on frozen features, or, in sections
+is in [How far does it generalise?](generalization.md)): heads on frozen features, or, in sections
 named `-layers`, networks trained on the images; the learning rate of each method tuned for each
 step on validation classes, on steps of splits of growing shift. A method that fails a validity
 check of a conclusion says so in its row, and is left out of the answer. For your images:
