@@ -20,7 +20,7 @@ ONLY_BETAS = {  # never had another release
     "opentelemetry-exporter-otlp-common",
     "opentelemetry-semantic-conventions",
 }
-LOCKS = ["requirements-lock.txt", "requirements-lock-cuda.txt", "requirements-lock-service.txt"]
+LOCKS = [f"requirements-lock{kind}.txt" for kind in ("", "-cuda", "-service", "-release")]
 MODULES = {
     "sklearn": "scikit-learn",
     "PIL": "pillow",
