@@ -32,7 +32,7 @@ from unseen.training.distributed import Processes
 from unseen.training.events import Epoch, Resumed, Start, StoppedEarly
 from unseen.training.guards import collapse
 from unseen.training.json_files import parsed, spelled
-from unseen.training.run_folder import KEPT, RunFolder
+from unseen.training.run_folder import SELECTED, RunFolder
 from unseen.training.selected_weights import FILE as SELECTION
 from unseen.training.selected_weights import Selection, write_selection
 
@@ -255,7 +255,7 @@ class Checkpointing(LoopCallback):
         states: tuple[Mapping[str, Tensor], ...]
         states = (loop.network.state_dict(), loop.trainer.objective_state())
         if self.folder.writes:
-            self._waiting = {n: packed(state) for n, state in zip(KEPT, states, strict=True)}
+            self._waiting = {n: packed(state) for n, state in zip(SELECTED, states, strict=True)}
 
     def on_step(self, loop: "TrainingLoop") -> None:
         self._save_if_due(loop)
@@ -299,7 +299,7 @@ class Checkpointing(LoopCallback):
         step = state["trainer"]["place"]["step"]
         has_best = loop.validation is not None and loop.validation.has_best(state)
         has_start = step > 0 and saves_start(loop.context.config)
-        needed = [*(KEPT if has_best else ()), *([START_FILE] if has_start else ())]
+        needed = [*(SELECTED if has_best else ()), *([START_FILE] if has_start else ())]
         if damaged := self.folder.damaged(needed):
             warn(
                 f"{', '.join(damaged)} of {self.folder.path} cannot be read: training starts "

@@ -17,7 +17,8 @@ from unseen.runs.run_stages import (
 from unseen.runs.time_spent import AFTER, REFIT, Length, TimeBudget
 from unseen.runs.training_loop import TrainingLoop
 from unseen.training.events import Refitted
-from unseen.training.run_folder import KEPT, RunFolder
+from unseen.training.run_folder import SELECTED as SELECTED_FILES
+from unseen.training.run_folder import RunFolder
 from unseen.training.selected_weights import FILE as SELECTION
 from unseen.training.selected_weights import (
     ChainLink,
@@ -60,7 +61,7 @@ def refit(
         return selected
     assert selection.refit is not None, "written before it begins"
     folder.note_refit(asdict(selection.refit))
-    for name in KEPT:
+    for name in SELECTED_FILES:
         if not folder.has(f"{SELECTED}/{name}"):
             folder.write_tensors(f"{SELECTED}/{name}", folder.read_tensors(name))
         folder.write_tensors(name, last.read_tensors(name))

@@ -22,7 +22,7 @@ from unseen.runs.time_spent import AFTER, LEAST, REFIT, Length, TimeBudget
 from unseen.runs.training_loop import TrainingLoop
 from unseen.training.event_log import append, read
 from unseen.training.events import BudgetDecided, Epoch, LoggedEvent, StageEnded, StageStarted
-from unseen.training.run_folder import KEPT, RunFolder
+from unseen.training.run_folder import SELECTED, RunFolder
 from unseen.training.selected_weights import FILE as SELECTION
 from unseen.training.selected_weights import (
     ChainLink,
@@ -85,7 +85,7 @@ def run_stages(first: TrainingLoop, selection: Selection, time_budget: TimeBudge
     labels = context.retrieval_task(context.split.validation).query_labels()
     is_evaluated = len(labels.unique()) >= TOO_FEW
     own = _own_folder(folder)
-    for name in own.damaged(KEPT):  # the run's own become those of the best stage
+    for name in own.damaged(SELECTED):  # the run's own become those of the best stage
         own.write_tensors(name, folder.read_tensors(name))
     best = TrainedStage(
         FIRST, stage_config(context.config, FIRST), own, selection, *_answers(own, first)
@@ -119,7 +119,7 @@ def run_stages(first: TrainingLoop, selection: Selection, time_budget: TimeBudge
         time_budget.save()
     links = [ChainLink(stage.name, stage.selection.epoch + 1) for stage in chains[best.name]]
     metadata = StageLog(best.name, links, len(labels.unique()), records)
-    for name in KEPT:
+    for name in SELECTED:
         folder.write_tensors(name, best.folder.read_tensors(name))
     selection = replace(best.selection, stages=metadata)
     write_selection(folder, selection)
@@ -183,7 +183,7 @@ def starting_from(folder: RunFolder, same_objective: bool) -> Callable[[Componen
     is the same."""
 
     def start(components: Components) -> None:
-        weights, objective = KEPT
+        weights, objective = SELECTED
         folder.fill(components.network, weights)
         if same_objective:
             rows = components.objective.local_rows(folder.read_tensors(objective))
@@ -219,7 +219,7 @@ def _trained(
     steps = len(sampler_of(context))
     start = "" if before is None else before.name
     log_stage(first.folder, first.callbacks, StageStarted(stage.name, start, config.epochs, steps))
-    if folder.holds(END) and not folder.damaged(KEPT):
+    if folder.holds(END) and not folder.damaged(SELECTED):
         length.resume(folder.read(END, StageEnd).epochs, config.epochs)
     else:
         begins = None
@@ -246,7 +246,7 @@ def _answers(
     and its mAP@R."""
     if fit is not None and not folder.holds(ANSWERS):
         items, context = fit.context.split.validation, fit.context
-        folder.fill(fit.network, KEPT[0])
+        folder.fill(fit.network, SELECTED[0])
         embeddings = fit.source.embed(
             items, fit.callbacks.of("evaluation the stage"), layer=fit.layer
         )

@@ -95,8 +95,8 @@ class TrainingLoop:
     def run(self) -> None:
         """Trains until the last epoch, or until a callback ends it."""
         config, path = self.context.config, self.folder.file("events.jsonl")
-        kept = self.checkpointing.resume(self)
-        self.event_log = EventLog(path, keep=kept, writes=self.folder.writes)
+        resumed = self.checkpointing.resume(self)
+        self.event_log = EventLog(path, keep=resumed, writes=self.folder.writes)
         names = config.loggers if self.folder.writes else []
         step = self.trainer.place.step
         self.loggers = loggers.Loggers(names, self.folder.path, config.model_dump(), step)

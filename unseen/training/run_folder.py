@@ -37,7 +37,7 @@ from unseen.training.manifest import VERSION, Data, Manifest, TestRead, parsed, 
 
 _VERSIONED = ("torch", "torchvision", "timm", "numpy", "scikit-learn", "pillow", "matplotlib")
 
-KEPT = ("weights.safetensors", "objective.safetensors")
+SELECTED = ("weights.safetensors", "objective.safetensors")
 
 T = TypeVar("T")
 
@@ -74,7 +74,7 @@ class RunFolder:
 
         def whole() -> bool:
             restored = [name for name in checksums.RESTORED if self.file(name).exists()]
-            return all(is_whole(self.file(name)) for name in KEPT) and all(
+            return all(is_whole(self.file(name)) for name in SELECTED) and all(
                 checksums.is_whole(self.path, name)
                 for name in ("result.json", "selection.json", *restored)
             )
