@@ -311,10 +311,11 @@ def extent_of(context: RunContext, folder: RunFolder, selection: Selection) -> E
     of_stage = folder if stages is None else stage_folder(folder, stage)
     epochs = [event for event in read(of_stage.file("events.jsonl")) if isinstance(event, Epoch)]
     cuts, savings = dict[str, BudgetDecided](), list[str]()
-    for event in read(folder.file("events.jsonl")):
+    manifest = folder.manifest()
+    for event in read(folder.file("events.jsonl"), manifest.event_log_bytes):
         if isinstance(event, BudgetDecided):
             cuts[event.training] = event
-    plan = folder.manifest().plan or []
+    plan = manifest.plan or []
     if any(reason.key == "image_size" for reason in plan) and config.image_size is not None:
         own = backbone_info(config.backbone).input_spec.size
         if config.image_size < own:
