@@ -67,13 +67,13 @@ def _left_by_leading(
     queries: Tensor, k: int, leading: LeadingDirections, rows: Rows, forbidden: Tensor | None
 ) -> Places | None:
     """The same, query by query; None: for one of them comparing whole rows is cheaper."""
-    found = []
+    places = []
     for number, query in enumerate(queries.split(1)):
         left = leading.left(query, k, rows, forbidden)
         if left is None:
             return None
-        found.append(left + number * len(leading.whole.whole))
-    return np.concatenate(found)
+        places.append(left + number * len(leading.whole.whole))
+    return np.concatenate(places)
 
 
 def _products(queries: Tensor, row: Places, fetched: Tensor) -> Tensor:  # [P]
