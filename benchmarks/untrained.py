@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from unseen.evaluation.evaluate import evaluate
-from unseen.studies.published.numbers import table
+from unseen.reproductions.numbers import table
 
 R1, PUBLISHED = "recall@1", "revisit_backbones_untrained"
 

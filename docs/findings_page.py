@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from unseen.reports.tables import Table
+from unseen.reproductions import published_study as published_studies
 from unseen.studies import archive, study_report
-from unseen.studies.published import published_study as published_studies
 from unseen.studies.results import Results, read
 from unseen.studies.validity_checks import Compared, MethodRuns, comparisons, effect_text
 

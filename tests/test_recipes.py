@@ -10,10 +10,10 @@ from PIL import Image
 from unseen.cli.main import app
 from unseen.config import build
 from unseen.config import schema as configs
+from unseen.reproductions.roth import objectives
 from unseen.runs.prepare import prepare
 from unseen.runs.run import train_and_evaluate
 from unseen.studies import study_file
-from unseen.studies.published import objectives
 from unseen.training.run_folder import RunFolder
 
 FOLDER = Path(__file__).parent.parent / "recipes"

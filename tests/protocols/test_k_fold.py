@@ -8,7 +8,7 @@ import pytest
 
 from unseen.core.statistics import over_seeds
 from unseen.protocols.k_fold import KFold
-from unseen.studies.published import numbers as published
+from unseen.reproductions import numbers as published
 
 
 def data(num_classes: int) -> Any:

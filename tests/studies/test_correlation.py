@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from unseen.reproductions import numbers as published
 from unseen.studies.correlation import matrix, pearson
-from unseen.studies.published import numbers as published
 
 MEASURES = ("r1", "r2", "nmi", "f1", "map")
 FIGURE_4 = {  # R@1 with R@2, NMI, F1, mAP; NMI with F1 and with mAP

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from unseen.studies.published import numbers as published
+from unseen.reproductions import numbers as published
 from unseen.studies.relative_performance import relative
 
 METRICS = ("r1", "r2", "nmi", "map", "f1")

@@ -19,10 +19,10 @@ from matplotlib.text import Text
 from unseen.cli.console import Terminal
 from unseen.evaluation.long_tail import Third
 from unseen.reports.sections import SEARCH_PAGE
+from unseen.reproductions import charts
 from unseen.studies import study_tables
 from unseen.studies.engine import local_storage
 from unseen.studies.html_report import saved
-from unseen.studies.published import charts
 from unseen.studies.results import Results, effect, gain, read, standings
 from unseen.studies.study_figures import Drawn, curves, draw_all
 from unseen.studies.study_report import headline, write

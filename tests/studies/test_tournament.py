@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from unseen.studies.published import numbers as published
+from unseen.reproductions import numbers as published
 from unseen.studies.tournament import critical_difference, tournament
 
 THESIS = {  # total, mean, sample standard deviation of the ranks over 12 experiments

@@ -15,15 +15,15 @@ from unseen.config import find_data
 from unseen.core.contracts import Dataset
 from unseen.core.names import known
 from unseen.reports import run_page
+from unseen.reproductions import published_study as published_studies
+from unseen.reproductions import source_items
+from unseen.reproductions.published_study import Budget
 from unseen.runs.prepare import Callbacks, reopen, stored_config
 from unseen.studies import archive, engine, study_tables
 from unseen.studies import study_file as plans
 from unseen.studies.engine import Study
 from unseen.studies.generalization import run_study as generalization
 from unseen.studies.generalization.plan_runs import NAME
-from unseen.studies.published import published_study as published_studies
-from unseen.studies.published import source_items
-from unseen.studies.published.published_study import Budget
 from unseen.studies.results import Results, read
 from unseen.studies.study_report import write
 from unseen.training.run_folder import RunFolder

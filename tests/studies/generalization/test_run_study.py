@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.studies.published.conftest import work_here
+from tests.reproductions.conftest import work_here
 from unseen.models.weights import read_tensors
 from unseen.runs.prepare import Callbacks
 from unseen.studies import archive

@@ -7,16 +7,16 @@ from pathlib import Path
 from unseen.core.statistics import Spread
 from unseen.reports.score_tables import metric_title
 from unseen.reports.tables import Cell, Table
+from unseen.studies import findings
+from unseen.studies.findings import Section, Title
 from unseen.studies.generalization.conclusion import Conclusion, conclusion_of
 from unseen.studies.generalization.extra_measures import Measured, Row
 from unseen.studies.generalization.plan_runs import EMBEDDING, VALIDATION, Layers, Size
-from unseen.studies.published import published_page
-from unseen.studies.published.published_page import Section, Title
-from unseen.studies.published.source_values import resolved_configs, trained
 from unseen.studies.results import Results
 from unseen.studies.shift_results import shift_curves, shift_figures, shift_table
 from unseen.studies.study_tables import passed_cell
 from unseen.studies.validity_checks import INCONCLUSIVE
+from unseen.studies.what_was_trained import resolved_configs, trained
 from unseen.training.run_folder import RunFolder
 
 OPEN_SET = {
@@ -44,7 +44,7 @@ def write(
     )
     sections = sections_of(results, measured, size)
     differences = [*_trained(results, layers), *_set_up(results, size)]
-    return published_page.write(folder, title, sections, differences, {"generalization": results})
+    return findings.write(folder, title, sections, differences, {"generalization": results})
 
 
 def sections_of(results: Results, measured: Measured, size: Size) -> list[Section]:

@@ -1,0 +1,107 @@
+"""Presets end to end on tiny data: real runs, seconds each."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from unseen.reproductions import published_study as published_studies
+from unseen.reproductions import source_items
+from unseen.reproductions.roth import objectives
+from unseen.studies import study_file as plans
+from unseen.studies.findings import Section
+from unseen.studies.results import read
+from unseen.studies.worker import Worker
+from unseen.training.run_folder import RunFolder
+
+
+@pytest.fixture(scope="session")
+def features(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """12 classes of 10 features in 16 dimensions, half of them for testing."""
+    generator = np.random.default_rng(0)
+    labels = np.repeat(np.arange(12), 10)
+    centers = generator.normal(size=(12, 16))
+    values = centers[labels] + 2.0 * generator.normal(size=(120, 16))
+    file = tmp_path_factory.mktemp("features") / "tiny.npz"
+    np.savez(file, features=values.astype(np.float32), labels=labels, of="cub200")
+    return file
+
+
+@pytest.fixture(scope="session")
+def many_classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """164 classes of 3 features in 16 dimensions: enough for batches of 144, two of a class."""
+    generator = np.random.default_rng(0)
+    labels = np.repeat(np.arange(164), 3)
+    centers = generator.normal(size=(164, 16))
+    values = centers[labels] + generator.normal(size=(len(labels), 16))
+    file = tmp_path_factory.mktemp("features") / "many.npz"
+    np.savez(file, features=values.astype(np.float32), labels=labels, of="cub200")
+    return file
+
+
+def work_here(watcher: Worker, storage: str, grace: int, *rest: object) -> None:
+    """Runs a study in the process of the test, from the text that a process of its own is given."""
+    Worker(plans.parse(watcher.plan.to_toml()), storage, watcher.out, grace).work()
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Runs a published study with one seed and one epoch, at a rate that lets methods differ: its
+    folder. Those of a test process share their runs, as those of a user's folder do."""
+    out = tmp_path_factory.mktemp("published")
+
+    def make(name: str, data: Path | str, *settings: str, of: str = "") -> Path:
+        words = ("epochs=1", "batch_size=8", "lr=0.01", *settings)
+        ask = published_studies.Ask(str(data), "quick", words, seeds=1, of=of)
+        with pytest.MonkeyPatch.context() as patch:  # pages of studies have tests of their own
+            patch.setattr(published_studies.study_report, "write", lambda results: results.out)
+            patch.setattr("unseen.studies.engine._supervise", work_here)  # so have its processes
+            page = published_studies.run(published_studies.find(name), ask, out)
+        message = (page.parent / "findings.md").read_text()
+        for item in source_items.of(name):
+            assert f"### {item.section}\n" in message, f"{item.item} is not shown"
+        return page.parent
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def unpublished() -> Callable[[Path], str]:
+    """What a finished study would say of data that no source has: its words and tables."""
+
+    def show(folder: Path) -> str:
+        message = json.loads((folder / "published.json").read_text())
+        values = message["ask"] | {"settings": tuple(message["ask"]["settings"]), "of": "others"}
+        study, ask = published_studies.find(message["name"]), published_studies.Ask(**values)
+        studies = {plan.name: folder.parent / "studies" / plan.name for plan in study.plans(ask)}
+        results = {name: read(place) for name, place in studies.items()}
+        measured = json.loads((folder / "measured.json").read_text())["values"]
+        sections = study.sections(ask, results, measured)
+        tables = [line for each in sections for table in each.tables for line in table.markdown()]
+        return "\n".join([*(text for each in sections for text in each.result), *tables])
+
+    return show
+
+
+@pytest.fixture
+def few_objectives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of Roth et al. that have a partner with the switch, and two more: 7 of 18."""
+    partners = [plain for plain, _ in objectives.switched("cub200").values()]
+    few = {name: objectives.objectives()[name] for name in (*partners, "GenLifted", "Softmax")}
+    monkeypatch.setattr(objectives, "objectives", lambda is_short=True: dict(few))
+
+
+@pytest.fixture
+def unrun(tmp_path: Path) -> Callable[..., list[Section]]:
+    """What a published study shows before any run has finished."""
+
+    def show(name: str, data: Path | str) -> list[Section]:
+        published, ask, results = published_studies.find(name), published_studies.Ask(str(data)), {}
+        for plan in published.plans(ask):
+            RunFolder(tmp_path / plan.name).write_text("study.toml", plan.to_toml())
+            results[plan.name] = read(tmp_path / plan.name)
+        return list(published.sections(ask, results, {}))
+
+    return show

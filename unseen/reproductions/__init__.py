@@ -1,0 +1,1 @@
+"""Reproductions of five papers: a folder each, whose studies `unseen study published` runs."""

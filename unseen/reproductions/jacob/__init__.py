@@ -1,0 +1,1 @@
+"""Jacob et al. 2019: HORDE."""

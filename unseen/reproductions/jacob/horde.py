@@ -1,0 +1,218 @@
+"""HORDE: the loss also on high-order moments of the last map, dropped after training.
+
+Source   P. Jacob et al., Metric Learning with HORDE: High-Order Regularizer for Deep Embeddings,
+         ICCV 2019, https://arxiv.org/abs/1908.02735, tables 1 to 5, figures 1 and 3
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from unseen.config import build
+from unseen.evaluation.evaluate import evaluate
+from unseen.models.network import EmbeddingNetwork
+from unseen.regularizers.high_order.descriptor import OrdersDescriptor
+from unseen.regularizers.horde import HordeRegularizer as Regularizer
+from unseen.reports import stored_run
+from unseen.reproductions.jacob import horde_tables, local_features
+from unseen.reproductions.jacob.horde_tables import CONFIGURATIONS, PLAIN, WITH, ranks
+from unseen.reproductions.published_study import Ask, Message, PublishedStudy
+from unseen.reproductions.source_values import BN_INCEPTION, JACOB, without_weights
+from unseen.runs.evaluate_layers import stored_network
+from unseen.runs.prepare import RunContext, computing, reopen
+from unseen.studies.findings import Section
+from unseen.studies.results import Results, Run
+from unseen.studies.study_file import Plan, Values
+from unseen.training.run_folder import RunFolder
+
+QUICK_DIMENSION, DIMENSION = 1024, 8192
+QUICK_ORDERS, MOST_ORDERS = 3, 6  # trained in the tables of orders
+LOSSES = ("contrastive", "triplet")  # beside binomial deviance, which has the tables of orders
+SMALL_ENSEMBLE: Values = {
+    "num_heads": 4,
+    "masks_at": "stage2.reduce",
+    "trunk_until": "stage2.reduce_norm",
+}
+DIVERGENCE: Values = {"name": "head_divergence", "weight": 0.5}
+OF_DATA: dict[str, Values] = {  # small images, shown larger: a map of 16 or 36 places
+    "glyphs": {"data": {"name": "glyphs", "size": 64, "max_classes": 160}, "image_size": 64},
+    "mnist_like": {"image_size": 96, "batch_size": "auto"},  # five classes are trained on
+}
+
+
+class Horde(PublishedStudy):
+    source = "Jacob et al. 2019, tables 1 to 5, figures 1 and 3 (GoogLeNet, 512-d, dimension 8192)"
+    shows = "orders trained by order tested, all orders together, ensembles, missing features"
+    source_values = JACOB
+
+    def plans(self, ask: Ask) -> list[Plan]:
+        if not ask.has_images:
+            raise ValueError(
+                f"horde acts on the last map, and {ask.data} holds features: give images, e.g. "
+                "--data glyphs"
+            )
+        made = [_plan(ask, "horde_orders", {"orders": _orders(ask)}, "binomial_deviance")]
+        horde = _term(ask, "cascade", best_count(ask))
+        both = {PLAIN: {"regularizers": []}, WITH: {"regularizers": [horde]}}
+        made += [_plan(ask, f"horde_{loss}", {"term": both}, loss) for loss in LOSSES]
+        if ask.is_as_published and not without_weights([BN_INCEPTION]):
+            other = {"backbone": BN_INCEPTION}
+            made.append(_plan(ask, "horde_bn_inception", {"term": both}, "contrastive", other))
+        small = {"weight": 0.5, "reduce": 256}
+        large = {"weight": None, "reduce": 1024}  # its own in an ensemble; the channels of one
+        apart = [DIVERGENCE, horde | (large if ask.is_as_published else small)]
+        ensembles = {
+            "ensemble": {"regularizers": apart[:1]},
+            "ensemble with HORDE": {"regularizers": apart},
+        }
+        kind: Values = {"ensemble": {}} if ask.is_as_published else {"ensemble": SMALL_ENSEMBLE}
+        kind |= {} if ask.is_as_published else {"backbone": "small_conv"}
+        return [*made, _plan(ask, "horde_ensemble", {"term": ensembles}, "contrastive", kind)]
+
+    def measure(
+        self, ask: Ask, results: Mapping[str, Results], progress: Message
+    ) -> dict[str, Any]:
+        runs = [run for result in results.values() for run in result.runs if _is_here(run)]
+        measured: dict[str, Any] = {}
+        for place, run in enumerate(runs):
+            progress("orders and local features", place, len(runs))
+            context, folder = reopen(run.folder)
+            result: dict[str, Any] = {"course": _course(folder)}
+            with computing(context):
+                network = stored_network(context, folder)
+                if context.config.regularizers and context.config.ensemble is None:
+                    result["orders"] = _by_order(context, folder, network)
+                has_maps = run.planned.labels.get("orders") in (PLAIN, best(ask))
+                if has_maps and isinstance(network, EmbeddingNetwork):
+                    result["local"] = local_features.measure(context, network)
+            measured[run.planned.key] = result
+        progress("orders and local features", len(runs), len(runs))
+        return measured
+
+    def sections(
+        self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
+    ) -> list[Section]:
+        orders = results["horde_orders"]
+        local = {
+            name: result["local"]
+            for name in (PLAIN, best(ask))
+            for run in orders.of("", name)[:1]
+            if "local" in (result := measured.get(run.planned.key, {}))
+        }
+        return [
+            horde_tables.orders(orders, measured, ask, best(ask)),
+            horde_tables.losses(results, measured, ask, best(ask)),
+            local_features.section(local),
+            horde_tables.course(results, measured),
+        ]
+
+    def differences(self, ask: Ask) -> list[str]:
+        small = OF_DATA.get(ask.table["name"], {})
+        shown = f"Images are shown at {small.get('image_size')} pixels to a small network, so "
+        ensemble = (
+            "The ensemble has 4 learners on a small network, with a norm as attention trunk "
+            "(theirs: 8 on GoogLeNet, five inception blocks)."
+        )
+        dimension = (
+            f"Dimension {QUICK_DIMENSION} against {DIMENSION}, orders up to {QUICK_ORDERS}: fewer "
+            "dimensions make high orders noise."
+        )
+        return [
+            f"Data: {ask.data}; the published column is of {ask.published_title} (orders: cub200).",
+            *([shown + "that the last map has enough places."] if small else []),
+            *([dimension] if ask.is_quick else []),
+            "The epoch is chosen on validation classes; they do not say how theirs was chosen.",
+            *([] if ask.is_as_published else [ensemble]),
+            *(without_weights([BN_INCEPTION]) if ask.is_as_published else []),
+            "All orders together: principal components of the training items, without whitening; "
+            "the paper says neither.",
+        ]
+
+
+def best_count(ask: Ask) -> int:
+    """The orders that they train: 5 on birds and cars, 4 on products and clothes."""
+    if ask.is_quick:
+        return QUICK_ORDERS
+    return 4 if ask.published_data in ("online_products", "inshop") else 5
+
+
+def best(ask: Ask) -> str:
+    return horde_tables.name("cascade", best_count(ask))
+
+
+def _orders(ask: Ask) -> dict[str, Values]:
+    result: dict[str, Values] = {PLAIN: {"regularizers": []}}
+    for configuration in CONFIGURATIONS:
+        for count in range(2, (QUICK_ORDERS if ask.is_quick else MOST_ORDERS) + 1):
+            if configuration != "all_trained" or count > 2:  # with two orders it is the cascade
+                term = _term(ask, configuration, count)
+                result[horde_tables.name(configuration, count)] = {"regularizers": [term]}
+    return result
+
+
+def _term(ask: Ask, configuration: str, count: int) -> Values:
+    regularizer = {"name": "horde", "preset": CONFIGURATIONS[configuration], "weight": 1.0}
+    dimension = QUICK_DIMENSION if ask.is_quick else DIMENSION
+    return regularizer | {"num_orders": count, "dimension": dimension}
+
+
+def _plan(ask: Ask, name: str, factors: Values, loss: str, more: Values | None = None) -> Plan:
+    more, small = more or {}, OF_DATA.get(ask.table["name"], {})
+    config: Values = {
+        "loss": {"name": loss, "preset": "horde"},
+        "freeze_until": None,
+        "pooling": "avg",
+        "metrics": [f"recall@{k}" for k in ranks(ask)],
+    }
+    config |= {"backbone": "small_conv"} | small if small else {}
+    if ask.kind == "characters":
+        config["epochs"] = 2 * ask.epochs({})
+    source = {k: v for k, v in JACOB.items() if k != "head" or "ensemble" not in more}
+    seeds = 1 if ask.is_quick else 3
+    return ask.plan(name, "High-order moments.", factors, config | more, seeds, source=source)
+
+
+def _is_here(run: Run) -> bool:
+    return run.state == "done" and RunFolder(run.folder).has("weights.safetensors")
+
+
+def _course(folder: RunFolder) -> dict[str, Any]:
+    """Validation recall after each epoch, with the step."""
+    epochs = stored_run.read(folder.path).epochs
+    scores = [epoch.validation or epoch.test or {} for epoch in epochs]
+    return {
+        "steps": [epoch.step for epoch in epochs],
+        "recall": [result.get("recall@1", math.nan) for result in scores],
+    }
+
+
+def _by_order(context: RunContext, folder: RunFolder, network: Any) -> dict[str, Any]:
+    """Recall of every order on its own, and of all by principal components: order -> rank ->
+    value."""
+    train, test = context.split.train, context.split.test
+    num_classes = len(set(context.dataset.labels[train].tolist()))
+    objective = build.objective(context.config, num_classes, network)
+    folder.fill(objective, "objective.safetensors")
+    horde = objective.regularizers["horde"]
+    assert isinstance(horde, Regularizer)
+    size = network.embedding_size
+    orders = OrdersDescriptor(network, horde, size).to(context.device)
+    _, transform = build.image_transforms(context.config, network)
+    tested = context.embed(orders, transform, test)  # [n, size + (orders - 1) * d]
+    each = (tested.shape[1] - size) // (horde.moments.num_orders - 1)
+    parts = [tested[:, :size], *tested[:, size:].split(each, dim=1)]
+    result = {str(i): _recall(context, chunk) for i, chunk in enumerate(parts, start=1)}
+    orders.fit(context.embed(orders, transform, train))
+    reduced = (tested - orders.mean.cpu()) @ orders.components.cpu().T
+    return result | {"all": _recall(context, reduced)}
+
+
+def _recall(context: RunContext, rows: Tensor) -> dict[str, float]:
+    task = context.retrieval_task(context.split.test)
+    metrics = [metric for metric in context.config.metrics if metric.startswith("recall@")]
+    score = evaluate(
+        **task.arguments(rows), metrics=metrics, resamples=0, missing="count", non_finite="worst"
+    )
+    return {metric.partition("@")[2]: score.values[metric].value for metric in metrics}

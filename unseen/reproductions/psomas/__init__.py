@@ -1,0 +1,1 @@
+"""Psomas 2020, the thesis: ten losses, protocols, linear metrics."""

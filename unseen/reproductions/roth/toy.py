@@ -1,0 +1,224 @@
+"""Points in the plane: what the rho switch does to an embedding that can be drawn.
+
+Source   K. Roth et al., Revisiting Training Strategies and Generalization Performance in Deep
+         Metric Learning, ICML 2020, https://arxiv.org/abs/2002.08473, figures 6 and 11
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from unseen.core.statistics import Spread, over_seeds
+from unseen.reports.tables import Table
+from unseen.reproductions.against_source import drawn, plain_text
+from unseen.reproductions.published_study import Ask, Message, PublishedStudy
+from unseen.reproductions.roth.toy_points import CODE_CHANCE, DATA, ToyRun, make_data, train
+from unseen.studies.findings import Section
+from unseen.studies.results import Results
+from unseen.studies.study_figures import LINE, MUTED
+
+SETUPS = {  # title -> variant and chance of a switch
+    "base": ("base", 0.0),
+    "switch, chance 0.001": ("switch", CODE_CHANCE),
+    "switch, chance 0.2": ("switch", 0.2),
+    "switch, chance 0.4": ("switch", 0.4),
+    "paper code": ("paper_code", CODE_CHANCE),
+}
+DRAWN = ("base", "switch, chance 0.4", "paper code")
+# what 10 seeds of an independent program gave: share of the first value, KL, separation
+REFERENCE = {
+    ("diagonal", "base"): (0.887, 0.461, 0.013),
+    ("diagonal", "switch, chance 0.001"): (0.897, 0.499, 0.018),
+    ("diagonal", "switch, chance 0.2"): (0.876, 0.438, 0.023),
+    ("diagonal", "switch, chance 0.4"): (0.866, 0.387, 0.026),
+    ("diagonal", "paper code"): (0.578, 0.015, 0.110),
+    ("vertical", "base"): (0.884, 0.449, 0.001),
+    ("vertical", "switch, chance 0.001"): (0.889, 0.466, 0.001),
+    ("vertical", "switch, chance 0.4"): (0.881, 0.435, 0.000),
+    ("vertical", "paper code"): (0.638, 0.051, 0.116),
+}
+FIGURE = {"diagonal": "figure 6", "vertical": "figure 11"}
+QUICK, FULL = 5, 10  # seeds
+INNER = 0.75  # radius at which test classes are drawn
+MARKS = "osD^"  # one per class: readable without colours
+COLORS = ("#1d5fa9", "#d9822b", "#3c8d5a", "#7a4a9e")
+
+
+class Toy(PublishedStudy):
+    source = "Roth et al. 2020, figures 6 and 11 (two-dimensional toy data)"
+    shows = "which variant of switching makes the published image on two toy data sets"
+
+    def measure(
+        self, ask: Ask, results: Mapping[str, Results], progress: Message
+    ) -> dict[str, Any]:
+        seeds = range(ask.seeds or (QUICK if ask.is_quick else FULL))
+        result: dict[str, Any] = {}
+        total = len(DATA) * len(SETUPS) * len(seeds)
+        for data in DATA:
+            for title, (configuration, chance) in SETUPS.items():
+                runs = []
+                for seed in seeds:
+                    runs.append(train(make_data(data, seed), configuration, chance, seed))
+                    progress("toy networks", len(result) * len(seeds) + len(runs), total)
+                result[_key(data, title)] = _plain(runs, title in DRAWN)
+        return result
+
+    def sections(
+        self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
+    ) -> list[Section]:
+        sections = [_section(data, measured) for data in DATA]
+        first = sections[0]
+        return [Section(first.title, [*_headline(measured), *first.result], first.tables,
+                        first.figures), *sections[1:]]  # fmt: skip
+
+    def differences(self, ask: Ask) -> list[str]:
+        return [
+            "Network, optimiser, steps, batches and loss are those of the released script.",
+            "The coordinates of the vertical data are ours: the paper gives none.",
+            "The released script drops the pull between positives as soon as its chance is above "
+            "0; `paper code` repeats that, `switch` is what the text describes.",
+            "The data given with --data are not used.",
+        ]
+
+
+def _key(data: str, title: str) -> str:
+    return f"{data}: {title}"
+
+
+def _plain(runs: Sequence[ToyRun], with_points: bool) -> dict[str, Any]:
+    """Numbers of all seeds; points of the first, for the figure."""
+    result: dict[str, Any] = {
+        "fractions": [float(run.fractions[0]) for run in runs],
+        "decay": [run.decay for run in runs],
+        "separation": [run.separation for run in runs],
+    }
+    if with_points:
+        first = runs[0]
+        points = {"data_train": first.data.train, "data_test": first.data.test}
+        points |= {"train": first.train, "test": first.test, "labels": first.data.labels}
+        result |= {name: tensor.tolist() for name, tensor in points.items()}
+    return result
+
+
+def _headline(measured: dict[str, Any]) -> list[str]:
+    """Which of the regularised set-ups comes nearest to two equal singular values, on both data."""
+    fractions = {
+        title: [over_seeds(measured[_key(data, title)]["fractions"]).mean for data in DATA]
+        for title in SETUPS
+    }
+    texts = {
+        t: " and ".join(f"{100 * fraction:.0f} %" for fraction in s) for t, s in fractions.items()
+    }
+    nearest = min(fractions, key=lambda title: sum(fractions[title]))
+    others = "; ".join(f"{title} {texts[title]}" for title in DRAWN if title != nearest)
+    why = (
+        ", which drops the pull between positives: not from switching itself"
+        if nearest == "paper code"
+        else ""
+    )
+    return [
+        f"The published image comes from the {nearest}{why}.",
+        "It shows two singular values nearly alike. Share of the first one on the two data sets: "
+        f"{nearest} {texts[nearest]}; {others}.",
+    ]
+
+
+def _section(data: str, measured: dict[str, Any]) -> Section:
+    rows = []
+    for title in SETUPS:
+        result = measured[_key(data, title)]
+        theirs = REFERENCE.get((data, title))
+        fractions, decay, apart = (
+            over_seeds(result[name]) for name in ("fractions", "decay", "separation")
+        )
+        beside = [f"{value:.3f}" for value in theirs] if theirs else ["–"] * 3
+        cells = [
+            plain_text(fractions),
+            beside[0],
+            plain_text(decay),
+            beside[1],
+            plain_text(apart),
+            beside[2],
+        ]
+        rows.append([title, *cells])
+    heads = ["set-up", "first value's share", "reference", "KL(uniform | shares)", "reference"]
+    heads += ["separation", "reference"]
+    seeds = len(measured[_key(data, "base")]["fractions"])
+    caption = (
+        f"Mean over seeds ({seeds}) ± half of its 95 % interval. Reference: 10 seeds of an "
+        "independent program. Separation: the smallest distance between means of test classes."
+    )
+    message = _message(data, measured)
+    figure = drawn(
+        f"toy_{data}",
+        f"As {FIGURE[data]}, seed 0. Data: filled marks are training classes, empty ones test "
+        "classes. Embeddings: training classes on the circle, test classes drawn inside of it at "
+        "their angle. Bars: both singular values of the training embeddings over their sum, mean "
+        "over seeds; equal bars are the published image of the regularised embedding.",
+        lambda: _panels(data, measured),
+    )
+    return Section(f"{data.capitalize()} data", message, [Table(heads, rows, caption)], [figure])
+
+
+def _message(data: str, measured: dict[str, Any]) -> list[str]:
+    def spread(title: str, name: str) -> Spread:
+        return over_seeds(measured[_key(data, title)][name])
+
+    apart, decays = (
+        [plain_text(spread(title, name)) for title in DRAWN] for name in ("separation", "decay")
+    )
+    return [
+        f"Test classes lie {apart[0]} apart with the base loss, {apart[1]} with a switch of chance "
+        f"0.4 and {apart[2]} with the paper's code.",
+        f"KL(uniform | shares) is {decays[0]} (base), {decays[1]} (switch) and {decays[2]} "
+        "(paper code).",
+    ]
+
+
+def _panels(data: str, measured: dict[str, Any]) -> Figure:
+    figure = Figure(figsize=(11, 2.9), layout="constrained")
+    axes = figure.subplots(1, 5, width_ratios=[1, 1, 1, 1, 1.1])
+    result = measured[_key(data, DRAWN[0])]
+    _scatter(axes[0], result["data_train"], result["data_test"], result["labels"])
+    axes[0].set(xlim=(0, 1.1), ylim=(0, 1.1))
+    axes[0].set_title("data", loc="left", fontsize=9)
+    for ax, title in zip(axes[1:4], DRAWN, strict=True):
+        result = measured[_key(data, title)]
+        angle = np.linspace(0, 2 * np.pi, 200)
+        for radius in (1.0, INNER):
+            ax.plot(radius * np.cos(angle), radius * np.sin(angle), color=LINE, lw=1, zorder=0)
+        _scatter(ax, result["train"], INNER * np.asarray(result["test"]), result["labels"])
+        ax.set(xlim=(-1.2, 1.2), ylim=(-1.2, 1.2), xticks=[-1, 0, 1], yticks=[-1, 0, 1])
+        ax.set_title(title, loc="left", fontsize=9)
+    _bars(axes[4], data, measured)
+    for ax in axes[:4]:
+        ax.set_aspect("equal")
+    return figure
+
+
+def _scatter(ax: Any, train_points: Any, test_points: Any, labels: Sequence[int]) -> None:
+    classes = np.asarray(labels)
+    for points, filled in ((np.asarray(train_points), True), (np.asarray(test_points), False)):
+        for number, mark in enumerate(MARKS):
+            inside = points[classes == number]
+            color = COLORS[number]
+            ax.plot(
+                inside[:, 0], inside[:, 1], mark, color=color, ms=4, alpha=0.8,
+                mfc=color if filled else "none", mew=0.8,
+            )  # fmt: skip
+
+
+def _bars(ax: Any, data: str, measured: dict[str, Any]) -> None:
+    for place, (title, hatch) in enumerate(zip(DRAWN, ("", "///", "..."), strict=True)):
+        first = float(np.mean(measured[_key(data, title)]["fractions"]))
+        shade = ("#1d5fa9", "#8fb0d6", "#e5ebf3")[place]
+        ax.bar(
+            np.arange(2) + 0.27 * (place - 1), [first, 1 - first], 0.25, color=shade,
+            edgecolor=MUTED, hatch=hatch, label=title.replace(", chance", ""),
+        )  # fmt: skip
+    ax.set_xticks([0, 1], ["1st", "2nd"])
+    ax.set_title("singular values", loc="left", fontsize=9)
+    ax.set_ylim(0, 1.15)
+    ax.legend(fontsize=7, frameon=False, loc="upper right")

@@ -1,0 +1,98 @@
+"""The training embeddings of finished runs, for what the scores on test classes do not say.
+
+    found = of_runs(results.runs, spectra, tell)      # key of a run -> plain values, to be stored
+    by_method(results, found, "rho")                  # method -> one value per run
+
+A run whose weights lie on another machine, or whose embeddings are broken, is left out.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from unseen.config import find_data
+from unseen.core.contracts import Dataset
+from unseen.diagnostics.class_spectrum import ClassSpectrum
+from unseen.diagnostics.spectrum import Spectrum
+from unseen.diagnostics.spread import Spread
+from unseen.neighbors.space import non_finite_rows
+from unseen.reproductions.published_study import Message
+from unseen.runs.batch_source import source_of
+from unseen.runs.evaluate_layers import stored_network
+from unseen.runs.prepare import Callbacks, RunContext, computing, reopen, stored_config
+from unseen.studies.results import Results, Run
+from unseen.training.run_folder import RunFolder
+
+Measured = Mapping[str, Mapping[str, Any]]  # key of a run -> what was measured of it
+DIGITS = 7
+
+
+def of_runs(
+    runs: Sequence[Run], measure: Callable[[Tensor, Tensor], dict[str, Any]], progress: Message
+) -> dict[str, dict[str, Any]]:
+    """What `measure` says of the training embeddings and labels of every finished run."""
+    result: dict[str, dict[str, Any]] = {}
+    opened: dict[str, Dataset] = {}
+    for place, run in enumerate(runs):
+        progress("training embeddings", place, len(runs))
+        folder = RunFolder(run.folder)
+        if run.state != "done" or not folder.has("weights.safetensors"):
+            continue
+        config = stored_config(folder)
+        name = config.data.model_dump_json()
+        if name not in opened:
+            opened[name] = find_data.open_data(config.data)
+        context, _ = reopen(run.folder, dataset=opened[name])
+        embeddings = _embedded(context, folder)
+        if not len(non_finite_rows(embeddings)):
+            labels = torch.from_numpy(context.dataset.labels[context.split.train])
+            result[run.planned.key] = measure(embeddings, labels)
+    progress("training embeddings", len(runs), len(runs))
+    return result
+
+
+def spectra(embeddings: Tensor, labels: Tensor) -> dict[str, Any]:
+    """rho; singular values of all items and, as a mean, of classes, each over their sum."""
+    whole = Spectrum()(embeddings, labels)
+    sigma = whole["singular_values"]
+    return {
+        "rho": round(float(whole["rho"]), DIGITS),
+        "all": _plain(sigma / sigma.sum()),
+        "classes": _plain(ClassSpectrum()(embeddings, labels)["spectrum"]),
+    }
+
+
+def distances(embeddings: Tensor, labels: Tensor) -> dict[str, Any]:
+    """rho; distances inside and between classes and their ratio."""
+    result = Spread()(embeddings, labels) | {"rho": Spectrum()(embeddings, labels)["rho"]}
+    return {name: round(float(value), DIGITS) for name, value in result.items()}
+
+
+def by_method(results: Results, measured: Measured, name: str) -> dict[str, list[Any]]:
+    """One value per measured run of each method, of methods with any."""
+    result: dict[str, list[Any]] = {}
+    for run in results.runs:
+        if run.planned.key in measured:
+            method = run.planned.labels[results.plan.compared]
+            result.setdefault(method, []).append(measured[run.planned.key][name])
+    return result
+
+
+def mean_spectrum(spectra: Sequence[Sequence[float]]) -> NDArray[np.float64]:  # [D]
+    """Over runs, without the values that are 0."""
+    mean = np.mean(np.asarray(spectra, dtype=np.float64), axis=0)
+    return mean[mean > 0]
+
+
+def _embedded(context: RunContext, folder: RunFolder) -> Tensor:  # [n, D]
+    network = stored_network(context, folder)
+    with computing(context):
+        return source_of(context, network, Callbacks()).embed(context.split.train)
+
+
+def _plain(values: Tensor) -> list[float]:
+    return [round(float(value), DIGITS) for value in values]

@@ -1,0 +1,1 @@
+"""Vo and Hays 2019: which layer serves unseen classes."""

@@ -1,0 +1,94 @@
+"""The page of a published study: what was found in words, tables and figures with the published
+values beside ours, every difference of set-up, and the command. `findings.md` is the same in
+Markdown.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from unseen.core.html_templates import Headline, PageSection
+from unseen.reports.tables import Table
+from unseen.studies.html_report import document, saved
+from unseen.studies.results import Results
+from unseen.studies.study_figures import Drawn
+from unseen.training.run_folder import RunFolder
+
+
+@dataclass(frozen=True)
+class Title:
+    """What the page is about."""
+
+    name: str
+    source: str
+    shows: str
+    command: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """A question and its answer: `found` says in words, with numbers, what is seen."""
+
+    title: str
+    result: Sequence[str]
+    tables: Sequence[Table] = field(default=())
+    figures: Sequence[Drawn] = field(default=())
+
+
+def write(
+    folder: RunFolder,
+    title: Title,
+    sections: Sequence[Section],
+    differences: Sequence[str],
+    results: Mapping[str, Results],
+) -> Path:
+    """Writes index.html, findings.md and figures/ into the study's folder."""
+    first = replace(
+        sections[0], result=sections[0].result[1:]
+    )  # its first sentence is the headline
+    parts = []
+    for number, each in enumerate([first, *sections[1:]]):
+        figures = [saved(drawn, folder) for drawn in each.figures]
+        shown = PageSection.of(
+            "studies/section", each.title, str(number), section=each, figures=figures
+        )
+        parts.append(shown)
+    runs = {name: len(result.runs) for name, result in results.items()}
+    parts.append(
+        PageSection.of(
+            "studies/setup", "Set-up", "how", of=title, differences=differences, runs=runs
+        )
+    )
+    page = document(title.name, Headline(sections[0].result[0]), _notices(results), parts)
+    folder.write_text("findings.md", _markdown(title, sections, differences, results))
+    folder.write_text("index.html", page)
+    return folder.file("index.html")
+
+
+def _notices(results: Mapping[str, Results]) -> list[str]:
+    everything = [run for result in results.values() for run in result.runs]
+    message = list(dict.fromkeys(text for result in results.values() for text in result.warnings))
+    for state, words in (("failed", "failed and are missing"), ("open", "have not been run")):
+        count = sum(run.state == state for run in everything)
+        message += [f"{count} of {len(everything)} runs {words}."] if count else []
+    return message
+
+
+def _markdown(
+    title: Title,
+    sections: Sequence[Section],
+    differences: Sequence[str],
+    results: Mapping[str, Results],
+) -> str:
+    lines = [f"## {title.name}: {title.shows}", "", f"Source: {title.source}", ""]
+    lines += [f"    {title.command}", ""]
+    lines += [text for message in _notices(results) for text in (message, "")]
+    for section in sections:
+        lines += [f"### {section.title}", ""]
+        lines += [text for sentence in section.result for text in (sentence, "")]
+        for table in section.tables:
+            lines += table.markdown()
+        for drawn in section.figures:
+            lines += [f"![{drawn.caption}](figures/{drawn.name}.png)", ""]
+    lines += ["### What differs from the source", "", *[f"- {text}" for text in differences]]
+    return "\n".join(lines) + "\n"
