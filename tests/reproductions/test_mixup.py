@@ -11,7 +11,7 @@ from unseen.studies.findings import Section
 
 
 def test_page(made: Callable[..., Path]) -> None:
-    folder = made("mixup", "glyphs", "data.max_classes=24", "data.size=16")
+    folder = made("mixup", "glyphs", "data.max_classes=12", "data.size=16")
     message = (folder / "findings.md").read_text()
     assert "With mixup, recall@1 of 3 objectives is: 3 inconclusive" in message
     assert "pixel baseline" in message
