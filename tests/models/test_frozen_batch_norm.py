@@ -51,7 +51,10 @@ def test_warm_up_trains_new_layers_only(make_network, images):
 
 
 def test_names_on_disk_stay(make_network):
-    plain, frozen = make_network("timm:test_resnet"), make_network("timm:test_resnet", frozen_bn="full")
+    plain, frozen = (
+        make_network("timm:test_resnet"),
+        make_network("timm:test_resnet", frozen_bn="full"),
+    )
     assert set(plain.state_dict()) == set(frozen.state_dict())
     plain.load_state_dict(frozen.state_dict())
     frozen.load_state_dict(plain.state_dict())

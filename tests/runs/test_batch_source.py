@@ -22,7 +22,7 @@ from unseen.training.run_folder import RunFolder
 pytestmark = pytest.mark.usefixtures("narrow_network")
 
 TINY = [
-    "data.max_classes=24",
+    "data.max_classes=16",
     "data.size=16",
     "epochs=2",
     "batch_size=16",
