@@ -10,7 +10,7 @@ A run that failed is a row that says so.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -67,6 +67,11 @@ class Run:
         return int(self.planned.values["seed"]), int(self.planned.values.get("fold") or 0)
 
     @property
+    def kept_start(self) -> bool:
+        """Whether no epoch was better than the weights it began with, which it kept."""
+        return self.selection is not None and self.selection.epoch == -1
+
+    @property
     def epoch(self) -> int | None:
         """The selected epoch, counted from 1."""
         return None if self.selection is None else self.selection.epoch + 1
@@ -78,8 +83,11 @@ class Run:
 
     def by_class(self, metric: str, row: str = "trained") -> "ByClass | None":
         """A test score class by class; None where only their mean is stored."""
-        stored = self.per_class
-        if stored is None or stored.metric != metric:
+        if self.per_class is None:
+            return None
+        all_metrics = {each.metric: each for each in (self.per_class, *self.per_class.others)}
+        stored = all_metrics.get(metric)
+        if stored is None:
             return None
         sums = stored.sums if row == "trained" else stored.baselines.get(row)
         if not sums:
@@ -97,7 +105,7 @@ class Run:
             name: Row({stored.metric: Score(sum(sums) / queries)}) for name, sums in rows.items()
         }
         others = {name: sums for name, sums in rows.items() if name != "trained"}
-        there = replace(stored, sums=rows["trained"], baselines=others, layers={})
+        there = replace(stored, sums=rows["trained"], baselines=others, layers={}, others=[])
         there_too = replace(result, scores=scores, gain=None, thirds=None)
         return replace(self, result=there_too, per_class=there)
 
@@ -193,7 +201,13 @@ class Results:
 
 @dataclass(frozen=True)
 class Standing:
-    """A method (or a baseline) in an experiment."""
+    """A method (or a baseline) in an experiment.
+
+    Args:
+        kept_start: how many of its runs kept the weights they began with.
+        of: of a baseline, the methods that have it, where others have another: each is evaluated
+            by the distance that its loss compares.
+    """
 
     experiment: str
     method: str
@@ -204,6 +218,8 @@ class Standing:
     is_best: bool = False
     is_baseline: bool = False
     tuning_runs: int = 0
+    kept_start: int = 0
+    of: tuple[str, ...] = ()
 
 
 def read(out: Path) -> Results:
@@ -237,7 +253,7 @@ def standings(results: Results) -> list[Standing]:
         groups = {method: results.of(experiment, method) for method in results.methods()}
         groups = {method: runs for method, runs in groups.items() if runs}
         rows += _ranked(results, experiment, groups)
-        rows += _baselines(results, experiment, [run for runs in groups.values() for run in runs])
+        rows += _baselines(results, experiment, groups)
     return rows
 
 
@@ -264,6 +280,7 @@ def _ranked(results: Results, experiment: str, groups: dict[str, list[Run]]) -> 
                 planned=len(runs),
                 is_best=method == order[0] and bool(done),
                 tuning_runs=len(searched),
+                kept_start=sum(run.kept_start for run in done),
             )
         )
     return rows
@@ -303,20 +320,46 @@ def _effect(
     return crossed([(b.sums - a.sums) / counts for a, b in tables], counts)
 
 
-def _baselines(results: Results, experiment: str, runs: list[Run]) -> list[Standing]:
-    """Untrained networks and raw inputs: once for each seed and fold."""
-    once: dict[tuple[str, tuple[int, int]], Run] = {}
-    for run in runs:
-        for row in run.result.scores if run.result else ():
-            if row in BASELINES:
-                once.setdefault((row, run.replicate), run)
+def _baselines(
+    results: Results, experiment: str, groups: Mapping[str, list[Run]]
+) -> list[Standing]:
+    """Untrained networks and raw inputs, once for each seed and fold; a row for each group of
+    methods that have the same one."""
     rows = []
-    for row in sorted({name for name, _ in once}, key=BASELINES.index):
-        measured = [run for (name, _), run in once.items() if name == row]
-        scores = _spreads(measured, results.metrics(), row)
-        count = len(measured)
-        rows.append(Standing(experiment, row, scores, count, 0, count, is_baseline=True))
+    for row in BASELINES:
+        alike = _alike(row, results.plan.metric, groups)
+        for methods, measured in alike:
+            scores = _spreads(list(measured.values()), results.metrics(), row)
+            of = tuple(methods) if len(alike) > 1 else ()
+            number = len(measured)
+            rows.append(
+                Standing(experiment, row, scores, number, 0, number, is_baseline=True, of=of)
+            )
     return rows
+
+
+def _alike(
+    row: str, metric: str, groups: Mapping[str, list[Run]]
+) -> list[tuple[list[str], dict[tuple[int, int], Run]]]:
+    """Methods whose runs of the same seed and fold score the same without training, with one run
+    of each seed and fold."""
+    alike: list[tuple[list[str], dict[tuple[int, int], Run]]] = []
+    for method, runs in groups.items():
+        own = {run.replicate: run for run in runs if run.result and row in run.result.scores}
+        if not own:
+            continue
+        for methods, known in alike:
+            shared = [
+                (known[r].score(metric, row), own[r].score(metric, row))
+                for r in own.keys() & known.keys()
+            ]
+            if all(one == other or math.isnan(one + other) for one, other in shared):
+                methods.append(method)
+                known.update(own | known)
+                break
+        else:
+            alike.append(([method], own))
+    return alike
 
 
 def _spreads(runs: list[Run], metrics: list[str], row: str = "trained") -> dict[str, Spread]:

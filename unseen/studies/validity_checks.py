@@ -87,7 +87,8 @@ class ValidityCheck:
                  at most 1 point: going on for as long again would not carry the effect out of its
                  interval, and a wide one excuses no short training. A falling curve is past its
                  best epoch, which is selected, and passes. Below 5 validations none is known.
-    tuned        3 trials or more that vary the learning rate, on at least 30 validation classes or
+    tuned        all settings are those of a source (`tuned_by` of the study), which tuned them; or
+                 3 trials or more that vary the learning rate, on at least 30 validation classes or
                  a tenth of the classes that are not tested, whichever is more; and the run of the
                  trials' seed is at most 1 point below the best of them on validation classes: a
                  rate that short trials liked can spoil longer runs
@@ -336,6 +337,8 @@ def last_rise(curve: Sequence[float]) -> float:
 def _tuned(side: MethodRuns) -> ValidityCheck:
     if _is_rate(side.results.plan.compared):
         return ValidityCheck(side.method, "tuned", "the rate is what is compared")
+    if side.results.plan.tuned_by:
+        return ValidityCheck(side.method, "tuned", f"as in {side.results.plan.tuned_by}")
     trials = [t for t in side.trials if any(map(_is_rate, t.parameters or t.planned.parameters))]
     if not trials:
         reason = Reason("not tuned")
