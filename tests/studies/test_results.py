@@ -88,7 +88,7 @@ def test_methods_have_the_baseline_of_their_own_distance(
     names = [study_tables.name_of(row, rows) for row in rows]
     assert {"untrained network (others)", "untrained network (triplet)"} <= set(names)
     assert (
-        "began with: embedding_size 8, triplet 2 of 2" in study_tables.study_table(results).caption
+        "began with: embedding_size 8: triplet 2 of 2" in study_tables.study_table(results).caption
     )
 
 

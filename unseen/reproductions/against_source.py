@@ -6,6 +6,7 @@ order of methods, by Spearman's rank correlation, and differences between two of
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import matplotlib
@@ -14,10 +15,12 @@ from matplotlib.figure import Figure
 from scipy.stats import spearmanr
 
 from unseen.core.statistics import Spread
-from unseen.reports.score_tables import metric_title, row_title
+from unseen.reports.score_tables import metric_title
 from unseen.reports.tables import Table
-from unseen.studies.results import Results, Run, Standing, standings
+from unseen.reproductions.numbers import Printed
+from unseen.studies.results import Results, Run, Standing, gain, standings
 from unseen.studies.study_figures import ACCENT, LINE, MUTED, STYLE, Drawn
+from unseen.studies.study_tables import name_of
 
 Published = Mapping[str, Mapping[str, float]]  # row -> metric -> percent
 ONE_SEED = (
@@ -32,15 +35,56 @@ def score_table(results: Results, published: Published, metrics: Sequence[str]) 
     for metric in metrics:
         heads += [f"{metric_title(metric)} %", "published"]
     rows = []
-    for row in standings(results):
-        name = row_title(row.method) if row.is_baseline else row.method
+    ranked = standings(results)
+    for row in ranked:
+        kept = f", start kept in {row.kept_start} of {row.done}" if row.kept_start else ""
+        name = name_of(row, ranked) + kept
         cells = [f"{row.experiment}, {name}" if row.experiment else name]
         for metric in metrics:
             value = published.get(row.method, {}).get(metric)
             cells += [spread_text(row.scores.get(metric), row), number(value)]
         rows.append(cells)
-    caption = "±: half of the 95 % interval of the mean over seeds. Published: percent, as printed."
+    caption = (
+        "±: half of the 95 % interval of the mean over seeds. Published: percent, as printed. A "
+        "method that compares raw embeddings is evaluated by their Euclidean distance, and so is "
+        "its untrained network. Start kept: no epoch was better than the weights a run began with."
+    )
     return Table(heads, rows, caption)
+
+
+def without_kept_starts(results: Results) -> Results:
+    """Without the runs that kept the weights they began with: they say nothing of a method, and are
+    out of winners, counts, tournaments and correlations."""
+    return replace(results, runs=tuple(run for run in results.runs if not run.kept_start))
+
+
+def kept_message(results: Results) -> list[str]:
+    """How many runs kept their start, if any."""
+    kept = sum(run.kept_start for run in results.runs)
+    if not kept:
+        return []
+    return [
+        f"{kept} of {len(results.runs)} runs kept the weights they began with: they are marked, "
+        "and out of winners, counts, tournaments and correlations."
+    ]
+
+
+def above_start_message(results: Results, metric: str = "recall@1") -> list[str]:
+    """How many methods are above their own untrained networks, each by its own distance."""
+    changes = {
+        method: gain([run for e in results.experiments() for run in results.of(e, method)],
+                     "untrained", metric)
+        for method in results.methods()
+    }  # fmt: skip
+    known = [each for each in changes.values() if each is not None and not math.isnan(each.value)]
+    if not known:
+        return []
+    above = sum(each.low > 0 for each in known)
+    higher = sum(each.value > 0 for each in known)
+    return [
+        f"{higher} of {len(known)} methods are above their own untrained network by "
+        f"{metric_title(metric)}, {above} with an interval above 0."
+    ]
 
 
 def spread_text(spread: Spread | None, row: Standing | None = None) -> str:
@@ -69,7 +113,9 @@ def score_text(runs: Sequence[Run], metric: str) -> str:
 
 
 def number(value: float | None, digits: int = 1) -> str:
-    """A published value; a dash where there is none."""
+    """A published value as it is printed, or another number; a dash where there is none."""
+    if isinstance(value, Printed):
+        return value.text
     return "–" if value is None or math.isnan(value) else f"{value:.{digits}f}"
 
 
@@ -110,7 +156,8 @@ def points_figure(results: Results, published: Published, metric: str) -> Figure
 
 def agreement(results: Results, published: Published, metric: str) -> str:
     """How far the order of methods agrees, in words."""
-    rows = [row for row in standings(results) if not row.is_baseline and metric in row.scores]
+    trained = standings(without_kept_starts(results))
+    rows = [row for row in trained if not row.is_baseline and metric in row.scores]
     ours = {row.method: row.scores[metric].mean for row in rows}
     names = [name for name in ours if metric in published.get(name, {})]
     if len(names) < 4:
@@ -136,14 +183,20 @@ def fisher(r: float, count: int) -> tuple[float, float]:
 def baselines_message(results: Results, metric: str = "recall@1") -> list[str]:
     """What there is without training, by experiment where it differs; nothing before a run."""
     result: dict[str, list[float]] = {}
-    for row in standings(results):
+    rows = standings(results)
+    for row in rows:
         if row.is_baseline and metric in row.scores:
-            result.setdefault(row_title(row.method), []).append(100 * row.scores[metric].mean)
+            result.setdefault(name_of(row, rows), []).append(100 * row.scores[metric].mean)
     ends = {name: (f"{min(v):.1f}", f"{max(v):.1f}") for name, v in result.items()}
     words = [
         f"{n} {low}" + ("" if low == high else f" to {high}") for n, (low, high) in ends.items()
     ]
     return [f"Without training, {metric} in percent: {', '.join(words)}."] if words else []
+
+
+def seeds_sentences(results: Results) -> list[str]:
+    """A warning where there is one seed."""
+    return [ONE_SEED] * (len(results.plan.seeds) == 1)
 
 
 def seeds_message(results: Results) -> str:

@@ -6,7 +6,11 @@
     remake(Path("published/features/losses"))           # the page again, from what is stored
 
 Files    out/studies/<plan>/      studies; published ones that ask for the same one share it
-         out/<name>/              published.json, measured.json, index.html, findings.md, figures/
+         out/<name>/              published.json, measured.json, claims.json, index.html,
+                                  findings.md, figures/
+
+A page ends with the claims of the same study on other data sets, where their folders are beside
+`out`.
 
 A published study is one file in the folder of its paper with one class of the same name.
 """
@@ -25,19 +29,20 @@ from unseen.config import find_data
 from unseen.config import schema as configs
 from unseen.core.registry import known
 from unseen.data.arrays import Arrays
+from unseen.reproductions.claims import Claim, claims_section, joined_section, plain_rows
+from unseen.reproductions.differences import differences, planned_configs, run_configs
 from unseen.reproductions.source_values import (
     IN_SHOP,
     OF_BATCHES,
     OF_LENGTH,
     OF_NETWORK,
     THREE,
+    Source,
     check_weights,
-    differing,
     planned,
     set_up,
 )
-from unseen.studies import archive, study_report
-from unseen.studies import findings as published_page
+from unseen.studies import archive, findings, study_report
 from unseen.studies import study_file as plans
 from unseen.studies.engine import Study, StudyProgress
 from unseen.studies.findings import Section
@@ -46,7 +51,13 @@ from unseen.studies.study_file import Plan, Values
 from unseen.studies.what_was_trained import resolved_configs, trained
 from unseen.training.run_folder import RunFolder
 
-FILE = "published.json"  # which study a folder holds
+FILE, CLAIMS = "published.json", "claims.json"  # which study a folder holds, what it says
+TUNING: Values = {  # with --tune, where a rate is not the source's
+    "mode": "tpe",
+    "trials": 8,
+    "parameters": [{"key": "lr", "low": 1e-5, "high": 1e-2, "log": True}],
+}
+TUNED_ON = 0.3  # of the training classes: 30 of a hundred decide on the rate
 Budget = Literal["quick", "full"]
 Message = Callable[[str, int, int], None]  # what, how many done, of how many
 METRICS = ["recall@1", "recall@2", "f1", "revisit_map", "nmi"]  # the columns of most sources
@@ -69,7 +80,8 @@ LEFT_OUT = {  # of a source's values, by what is trained
 class Ask:
     """What a user asks for. settings: `key=value` words for every run. seeds: how many; 0: as the
     study says. of: the data set that the data are; empty: what they say themselves. name: of the
-    part of a config that reads them; for pages that are made where the data are not."""
+    part of a config that reads them; for pages that are made where the data are not. tune: the rate
+    of every method first, on validation classes."""
 
     data: str
     budget: Budget = "quick"
@@ -77,6 +89,7 @@ class Ask:
     seeds: int = 0
     of: str = ""
     name: str = ""
+    tune: bool = False
 
     @property
     def table(self) -> dict[str, Any]:
@@ -105,13 +118,13 @@ class Ask:
         """Whether the source's own network, rates and epochs are asked for."""
         return not self.is_quick and self.kind == "photographs"
 
-    def set_up(self, source: Values) -> Values:
+    def set_up(self, source: Source) -> Values:
         """What the source trains with, as far as the budget and the data let us."""
         left_out = LEFT_OUT["quick" if self.is_quick else self.kind]
         epochs = {"epochs": EPOCHS[self.kind].get(self.budget)}
         return epochs | set_up(source, self.set_up_data, left_out)
 
-    def epochs(self, source: Values) -> int:
+    def epochs(self, source: Source) -> int:
         """Of each run, with the user's word."""
         request = configs.override(self.set_up(source), list(self.settings))
         return int(request["epochs"])
@@ -144,11 +157,11 @@ class Ask:
         config: Values | None = None,
         seeds: int = 2,
         *,
-        source: Values,
+        source: Source,
         **rest: Any,
     ) -> Plan:
         """A plan on the data: the set-up of all of them, the source's, `config`, then the user's
-        words."""
+        words. The rates count as tuned where every setting is the source's."""
         values: Values = {
             "data": self.table,
             "protocol": "fixed_validation",
@@ -156,12 +169,19 @@ class Ask:
             "metrics": METRICS,
         }
         values |= self.set_up(source) | (config or {})
+        if self.tune and "search" not in rest:
+            values |= {"select": "validation", "refit": False, "validation_fraction": TUNED_ON}
+            rest["search"] = TUNING
         values = configs.override(values, list(self.settings))
         chosen = list(range(self.seeds or seeds))
-        return plans.make(
+        plan = plans.make(
             {"name": name, "about": about, "seeds": chosen, "config": values, "factors": factors}
             | rest
         )
+        is_theirs = self.is_as_published and not differences(
+            source, self.set_up_data, planned_configs([plan])
+        )
+        return plan.model_copy(update={"tuned_by": source.title}) if is_theirs else plan
 
 
 class PublishedStudy(ABC):
@@ -170,7 +190,8 @@ class PublishedStudy(ABC):
     source: ClassVar[str]  # whose, and which table or figure
     shows: ClassVar[str]  # one line for the list
     usual_data: ClassVar[str] = "glyphs"
-    source_values: ClassVar[Values] = {}  # of a config, see `source_values.py`
+    origin: ClassVar[Source | None] = None  # what the source trains with
+    answers: ClassVar[tuple[str, ...]] = ()  # which of its claims, by name
 
     @property
     def name(self) -> str:
@@ -186,15 +207,31 @@ class PublishedStudy(ABC):
         """What the scores of runs do not say, as plain values; stored, so that it is done once."""
         return {}
 
+    def claims(
+        self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
+    ) -> list[Claim]:
+        """What the source says of its results, and what was measured of it."""
+        return []
+
     @abstractmethod
     def sections(
         self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
     ) -> list[Section]:
-        """What is shown, from stored values alone; the first sentence is the headline."""
+        """Tables and figures of the source beside ours, from stored values alone."""
 
     @abstractmethod
     def differences(self, ask: Ask) -> list[str]:
         """How the set-up differs from the source's, beside the values of the configs."""
+
+    def setting_differences(self, ask: Ask, results: Mapping[str, Results] | None) -> list[str]:
+        """Of finished runs, run by run; None: of those that are planned."""
+        if self.origin is None:
+            return []
+        compared = (
+            planned_configs(self.plans(ask)) if results is None else run_configs(results.values())
+        )
+        lines = differences(self.origin, ask.set_up_data, compared)
+        return lines + self.origin.notes_of([c for each in compared for c in each.configs])
 
 
 @dataclass(frozen=True)
@@ -275,20 +312,32 @@ def remake(path: Path) -> Path:
     published, ask, studies = _stored(folder)
     results = {name: read(path.parent / "studies" / name) for name in studies}
     measured = folder.read_json("measured.json")["values"]
-    ours = resolved_configs(results.values())
-    return published_page.write(
+    claims = published.claims(ask, results, measured)
+    data = ask.published_data or ask.table["name"]
+    folder.write_json(CLAIMS, {"data": data, "claims": plain_rows(claims)})
+    sections = published.sections(ask, results, measured)
+    if claims:
+        sections = [claims_section(claims, data), *sections, *joined_section(_siblings(path))]
+    return findings.write(
         folder,
-        published_page.Title(
-            published.name, published.source, published.shows, command(published, ask)
-        ),
-        published.sections(ask, results, measured),
+        findings.Title(published.name, published.source, published.shows, command(published, ask)),
+        sections,
         [
-            *trained(ours),
-            *differing(published.source_values, ask.set_up_data, ours),
+            *trained(resolved_configs(results.values())),
+            *published.setting_differences(ask, results),
             *published.differences(ask),
         ],
         results,
     )
+
+
+def _siblings(path: Path) -> dict[str, list[dict[str, Any]]]:
+    """The claims of the same study on other data sets, in folders beside that of its results."""
+    by_data = {}
+    for file in sorted(path.parent.parent.glob(f"*/{path.name}/{CLAIMS}")):
+        stored = RunFolder(file.parent).read_json(CLAIMS)
+        by_data[stored["data"]] = stored["claims"]
+    return by_data
 
 
 def _stored(folder: RunFolder) -> tuple[PublishedStudy, Ask, list[str]]:
@@ -340,6 +389,7 @@ def command(published: PublishedStudy, ask: Ask) -> str:
         ask.budget,
     ]
     words += ["--seeds", str(ask.seeds)] if ask.seeds else []
+    words += ["--tune"] if ask.tune else []
     return shlex.join([*words, *ask.settings])
 
 

@@ -45,7 +45,7 @@ OF_DATA: dict[str, Values] = {  # small images, shown larger: a map of 16 or 36 
 class Horde(PublishedStudy):
     source = "Jacob et al. 2019, tables 1 to 5, figures 1 and 3 (GoogLeNet, 512-d, dimension 8192)"
     shows = "orders trained by order tested, all orders together, ensembles, missing features"
-    source_values = JACOB
+    origin = JACOB
 
     def plans(self, ask: Ask) -> list[Plan]:
         if not ask.has_images:
@@ -168,8 +168,9 @@ def _plan(ask: Ask, name: str, factors: Values, loss: str, more: Values | None =
     }
     config |= {"backbone": "small_conv"} | small if small else {}
     if ask.kind == "characters":
-        config["epochs"] = 2 * ask.epochs({})
-    source = {k: v for k, v in JACOB.items() if k != "head" or "ensemble" not in more}
+        config["epochs"] = 2 * ask.epochs(JACOB)
+    values = {k: v for k, v in JACOB.values.items() if k != "head" or "ensemble" not in more}
+    source = replace(JACOB, values=values)
     seeds = 1 if ask.is_quick else 3
     return ask.plan(name, "High-order moments.", factors, config | more, seeds, source=source)
 

@@ -51,7 +51,7 @@ WEIGHT = 10.0
 class Density(PublishedStudy):
     source = "Li et al. 2020, table 1, figures 1 and 3 to 9 (GoogLeNet, 128-d)"
     shows = "the density term with and without, its weight, and against entropy and orthogonality"
-    source_values = LI
+    origin = LI
 
     def plans(self, ask: Ask) -> list[Plan]:
         seeds = 2 if ask.is_quick else 5

@@ -79,7 +79,7 @@ OWN = {"variant 1": 1, "variant 2": 2}
 class Thesis(PublishedStudy):
     source = "Psomas 2020, chapters 5 and 6 (ResNet-50, BN-Inception, GoogLeNet, 64 to 1024-d)"
     shows = "ten losses in a tournament, validation ratios, folds, search, the author's own losses"
-    source_values = PSOMAS
+    origin = PSOMAS
 
     def plans(self, ask: Ask) -> list[Plan]:
         quick = ask.is_quick

@@ -6,7 +6,7 @@ Source   K. Roth et al., Revisiting Training Strategies and Generalization Perfo
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,8 @@ from matplotlib.figure import Figure
 from unseen.core.statistics import Spread, over_seeds
 from unseen.reports.score_tables import metric_title
 from unseen.reports.tables import Table
-from unseen.reproductions.against_source import drawn, mean_of, number
+from unseen.reproductions.against_source import drawn, mean_of, number, without_kept_starts
+from unseen.reproductions.claims import Claim, Finding
 from unseen.reproductions.numbered_points import name_list, numbered_points
 from unseen.reproductions.published_study import Ask, Message, PublishedStudy
 from unseen.reproductions.roth import objectives
@@ -63,7 +64,8 @@ class JackknifedCorrelation:
 class Correlation(PublishedStudy):
     source = "Roth et al. 2020, figures 4 and 5 (18 objectives without the switch)"
     shows = "how metrics, and measures of the training embeddings, go with recall@1"
-    source_values = ROTH
+    origin = ROTH
+    answers = ("R07", "R08", "R09", "R10", "R11", "R12", "R13", "R14")
 
     def plans(self, ask: Ask) -> list[Plan]:
         return [objectives_plan(ask)]
@@ -73,10 +75,30 @@ class Correlation(PublishedStudy):
     ) -> dict[str, Any]:
         return of_runs(_plain_runs(results["objectives"]), distances, progress)
 
+    def claims(
+        self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
+    ) -> list[Claim]:
+        result = without_kept_starts(results["objectives"])
+        metrics, space = _metric_pairs(result), _space_correlations(result, measured)
+        printed = METRIC_CORRELATION.get(ask.published_data, {})
+        other = SPACE_CORRELATION.get(ask.published_data, {})
+        pairs = {"R07": (R1, "nmi"), "R08": (R1, "revisit_map"), "R09": ("nmi", "f1"),
+                 "R10": ("nmi", "revisit_map")}  # fmt: skip
+        named = {"R11": "rho", "R12": "ratio", "R13": "intra", "R14": "inter"}
+        claims = [
+            Claim(name, [_finding(" and ".join(map(_title, p)), metrics[p], printed.get(p))], "r")
+            for name, p in pairs.items()
+        ]
+        signs = {"rho": -1}
+        return claims + [
+            Claim(name, [_finding(MEASURES[m], space.get(m), other.get(m), signs.get(m, 1))], "r")
+            for name, m in named.items()
+        ]
+
     def sections(
         self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
     ) -> list[Section]:
-        result = results["objectives"]
+        result = without_kept_starts(results["objectives"])
         metrics, space = _metrics(result, ask.published_data), _space(result, measured, ask)
         return [space, metrics]
 
@@ -86,6 +108,16 @@ class Correlation(PublishedStudy):
             "Measured at the epoch that is best on validation classes, on the training classes "
             "less those; theirs on all training classes at the epoch best on test classes.",
         ]
+
+
+def _finding(
+    of: str, result: JackknifedCorrelation | None, published: float | None, expected: int = 1
+) -> Finding:
+    """A correlation over objectives."""
+    known = math.nan if published is None else published
+    if result is None or math.isnan(result.r):
+        return Finding(of, published=known, expected=expected, why="too few objectives")
+    return Finding(of, result.r, result.whole.low, result.whole.high, known, expected)
 
 
 def _plain_runs(results: Results) -> list[Run]:
@@ -120,10 +152,15 @@ def _result(names: Sequence[str], x: Sequence[float], y: Sequence[float]) -> Jac
     return JackknifedCorrelation(whole, min(known.values()), max(known.values()), decisive)
 
 
+def _metric_pairs(results: Results) -> Pairs:
+    methods = [m for m in results.methods() if m in objectives.objectives()]
+    return _pairs(lambda m, metric: mean_of(results.of("", m), metric), methods)
+
+
 def _metrics(results: Results, data: str) -> Section:
     methods = [m for m in results.methods() if m in objectives.objectives()]
+    ours = _metric_pairs(results)
     theirs, printed = objectives.published(data), METRIC_CORRELATION.get(data, {})
-    ours = _pairs(lambda m, metric: mean_of(results.of("", m), metric), methods)
     again = _pairs(lambda m, metric: theirs.get(m, {}).get(metric, math.nan), methods)
     rows = []
     for pair, result in ours.items():
@@ -146,31 +183,10 @@ def _metrics(results: Results, data: str) -> Section:
     )
     return Section(
         "Metrics go together",
-        _metrics_message(ours, printed),
+        [],
         [Table(heads, rows, caption)],
         [figure],
     )
-
-
-def _metrics_message(ours: Pairs, printed: Mapping[tuple[str, str], float]) -> list[str]:
-    known = {pair: ours[pair] for pair in printed if not math.isnan(ours[pair].r)}
-    if not known:
-        few = all(math.isnan(result.r) for result in ours.values())
-        caption = (
-            "Too few objectives have finished, or all score alike: metrics cannot be correlated."
-        )
-        return [caption if few else "No correlation of metrics is published for these data."]
-    inside = [pair for pair, result in known.items() if result.holds(printed[pair])]
-    far = max(known, key=lambda pair: abs(known[pair].r - printed[pair]))
-    lowest = min((p for p in known if R1 in p), key=lambda pair: known[pair].r)
-    return [
-        f"With recall@1, {_title(lowest[1])} goes least: r = {_r_text(known[lowest])}, published "
-        f"{printed[lowest]:.2f}.",
-        f"Of {len(known)} published correlations of metrics {len(inside)} lie in our 95 % "
-        f"interval; the farthest is {' and '.join(map(_title, far))}, ours {known[far].r:.2f} "
-        f"({_without_text(known[far])} with any one objective left out), published "
-        f"{printed[far]:.2f}.",
-    ]
 
 
 def _inside(result: JackknifedCorrelation, value: float) -> str:
@@ -214,16 +230,30 @@ def _matrices(ours: Pairs, again: Pairs, printed: Mapping[tuple[str, str], float
     return figure
 
 
-def _space(results: Results, measured: dict[str, Any], ask: Ask) -> Section:
-    columns = {
-        name: {m: over_seeds(v) for m, v in by_method(results, measured, name).items()}
+def _columns(results: Results, measured: dict[str, Any]) -> dict[str, dict[str, Spread]]:
+    """Measure -> objective -> its mean over seeds."""
+    plain = set(objectives.objectives())
+    return {
+        name: {
+            m: over_seeds(v) for m, v in by_method(results, measured, name).items() if m in plain
+        }
         for name in MEASURES
     }
-    recall = {
+
+
+def _recalls(results: Results, methods: Iterable[str]) -> dict[str, Spread]:
+    return {
         method: over_seeds([r.score(R1) for r in results.of("", method) if r.state == "done"])
-        for method in columns["rho"]
+        for method in methods
     }
-    result = {
+
+
+def _space_correlations(
+    results: Results, measured: dict[str, Any]
+) -> dict[str, JackknifedCorrelation]:
+    columns = _columns(results, measured)
+    recall = _recalls(results, columns["rho"])
+    return {
         name: _result(
             list(values),
             [spread.mean for spread in values.values()],
@@ -231,15 +261,19 @@ def _space(results: Results, measured: dict[str, Any], ask: Ask) -> Section:
         )
         for name, values in columns.items()
     }
+
+
+def _space(results: Results, measured: dict[str, Any], ask: Ask) -> Section:
+    columns, result = _columns(results, measured), _space_correlations(results, measured)
+    recall = _recalls(results, columns["rho"])
     theirs = SPACE_CORRELATION.get(ask.published_data, dict.fromkeys(MEASURES, math.nan))
     rows = [
         [title, _r_text(result[name]), _without_text(result[name]), number(theirs[name], 2),
          _inside(result[name], theirs[name])]
         for name, title in MEASURES.items()
     ]  # fmt: skip
-    message = _space_message(result, theirs)
     if math.isnan(result["rho"].r):
-        return Section("Training embeddings and recall", message)
+        return Section("Training embeddings and recall", ["Too few objectives to correlate."])
     heads = ["measure of training embeddings", "ours, r with R@1", "any one left out", "published"]
     caption = (
         f"Pearson's r over {result['rho'].whole.count} objectives with its 95 % interval (Fisher), "
@@ -252,30 +286,7 @@ def _space(results: Results, measured: dict[str, Any], ask: Ask) -> Section:
         lambda: _scatters(columns, recall, result, theirs),
     )
     table = Table([*heads, "in our interval"], rows, caption)
-    return Section("Training embeddings and recall", message, [table], [figure])
-
-
-def _space_message(
-    result: Mapping[str, JackknifedCorrelation], theirs: Mapping[str, float]
-) -> list[str]:
-    rho = result["rho"]
-    if math.isnan(rho.r):
-        return ["Too few objectives have finished, or all score alike: nothing to correlate."]
-    strongest = max(result, key=lambda name: abs(result[name].r))
-    signs = [MEASURES[name] for name in MEASURES if result[name].r * theirs[name] < 0]
-    agree = "All four signs are the published ones." if not math.isnan(theirs["rho"]) else ""
-    sure = "holds 0" if rho.holds(0.0) else "leaves 0 out"
-    return [
-        f"Spectral decay of the training embeddings and recall@1 have r = {rho.r:.2f} over "
-        f"{rho.whole.count} objectives (published {number(theirs['rho'], 2)}).",
-        f"Its 95 % interval is {rho.whole.low:.2f} to {rho.whole.high:.2f}: it {sure}.",
-        f"{rho.decisive} counts most: with any one objective left out r lies between "
-        f"{rho.least:.2f} and {rho.largest:.2f}.",
-        f"Of the four measures {MEASURES[strongest]} goes most with recall@1 "
-        f"(r = {_r_text(result[strongest])}); published: spectral decay rho.",
-        *([f"The sign differs from the published one for: {', '.join(signs)}."] if signs else []),
-        *([agree] if agree and not signs else []),
-    ]
+    return Section("Training embeddings and recall", [], [table], [figure])
 
 
 def _scatters(

@@ -13,21 +13,19 @@ from matplotlib.figure import Figure
 from unseen.core.statistics import Spread, over_seeds
 from unseen.reports.score_tables import row_title
 from unseen.reports.tables import Table
-from unseen.reproductions.against_source import drawn, mean_of, plain_text, score_text
+from unseen.reproductions.against_source import drawn, kept_message, mean_of, plain_text, score_text
 from unseen.reproductions.charts import logarithmic
+from unseen.reproductions.claims import Claim, against, mean_finding
 from unseen.reproductions.numbered_points import OTHER
 from unseen.reproductions.published_study import Ask, Message, PublishedStudy
 from unseen.reproductions.roth import objectives
 from unseen.reproductions.roth.losses import set_up_differences
 from unseen.reproductions.source_values import ROTH
 from unseen.reproductions.training_space import mean_spectrum, of_runs, spectra
-from unseen.studies.effect_figure import effects_drawn
 from unseen.studies.findings import Section
 from unseen.studies.results import Results, Run
 from unseen.studies.study_figures import ACCENT
 from unseen.studies.study_file import Plan
-from unseen.studies.study_tables import evaluated_tables
-from unseen.studies.validity_checks import Compared, MethodRuns, compared, counted, effect_text
 
 R1 = "recall@1"
 OBJECTIVES = ("Softmax", "Triplet (D)", "Margin (D, beta = 0.6)")
@@ -37,7 +35,8 @@ WITHOUT, WITH = "without mixup", "with mixup"
 class Mixup(PublishedStudy):
     source = "Roth et al. 2020, supplement F, figure 12 (CUB-200, three objectives)"
     shows = "a negative control: recall and spectra with and without manifold mixup"
-    source_values = ROTH
+    origin = ROTH
+    answers = ("R30", "R31")
 
     def plans(self, ask: Ask) -> list[Plan]:
         if not ask.has_images:
@@ -45,7 +44,7 @@ class Mixup(PublishedStudy):
                 f"mixup mixes images and early layers, and {ask.data} holds features: "
                 "use --data glyphs or a folder of images"
             )
-        known = objectives.objectives(ask.is_quick)
+        known = objectives.objectives(ask.is_quick, ask.set_up_data)
         factors = {
             "mixup": {WITHOUT: {}, WITH: {"manifold_mixup": True}},
             "objective": {name: known[name] for name in OBJECTIVES},
@@ -59,6 +58,17 @@ class Mixup(PublishedStudy):
         self, ask: Ask, results: Mapping[str, Results], progress: Message
     ) -> dict[str, Any]:
         return of_runs(results["mixup"].runs, spectra, progress)
+
+    def claims(
+        self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
+    ) -> list[Claim]:
+        result = results["mixup"]
+        lower = [
+            against(result, WITHOUT, WITH, of=name, experiment=name, expected=-1)
+            for name in OBJECTIVES
+        ]
+        decay = [mean_finding(name, _more_decay(result, name, measured)) for name in OBJECTIVES]
+        return [Claim("R30", lower), Claim("R31", decay, "rho")]
 
     def sections(
         self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
@@ -77,30 +87,23 @@ class Mixup(PublishedStudy):
 
 
 def _recall(results: Results, epochs: int) -> Section:
-    evaluated = [
-        compared(MethodRuns(results, name, WITHOUT), MethodRuns(results, name, WITH))
-        for name in OBJECTIVES
-    ]
-    sentences = [*_recall_message(evaluated), *_short_message(results, epochs)]
     rows = [
         [name, *[score_text(results.of(name, each), R1) for each in (WITHOUT, WITH)]]
         for name in OBJECTIVES
     ]
     scores = Table(["objective", "R@1 %", "with mixup"], rows)
-    shown = [scores, *evaluated_tables(evaluated)]
-    return Section("Recall", sentences, shown, effects_drawn(evaluated, on_test=results.on_test))
+    sentences = [*kept_message(results), *_short_message(results, epochs)]
+    return Section("Recall", sentences, [scores])
 
 
-def _recall_message(evaluated: Sequence[Compared]) -> list[str]:
-    known = [each for each in evaluated if each.effect is not None]
-    if not known:
-        return ["No pair of runs with and without mixup has finished."]
-    shown = ", ".join(f"{each.experiment} {effect_text(each.effect)}" for each in known)
-    return [
-        f"With mixup, recall@1 of {len(known)} objectives is: {counted(known)}; published: worse "
-        "for all.",
-        f"Change in points: {shown}.",
-    ]
+def _more_decay(results: Results, name: str, measured: Mapping[str, Any]) -> list[float]:
+    """What mixup adds to rho, by seed."""
+    before, after = (
+        {run.replicate[0]: measured[run.planned.key]["rho"]
+         for run in results.of(name, each) if run.planned.key in measured}
+        for each in (WITHOUT, WITH)
+    )  # fmt: skip
+    return [after[seed] - before[seed] for seed in before.keys() & after.keys()]
 
 
 def _short_message(results: Results, epochs: int) -> list[str]:
@@ -121,21 +124,16 @@ def _short_message(results: Results, epochs: int) -> list[str]:
 
 
 def _spectra(results: Results, measured: dict[str, Any]) -> Section:
-    rows, stronger, names = [], 0, []
+    rows, names = [], []
     for name in OBJECTIVES:
         rhos = [_rho(results.of(name, each), measured) for each in (WITHOUT, WITH)]
         if rhos[0] is None or rhos[1] is None:
             rows.append([name, *["–" if rho is None else plain_text(rho) for rho in rhos]])
             continue
         names.append(name)
-        stronger += rhos[1].mean > rhos[0].mean
         rows.append([name, *[plain_text(rho) for rho in rhos if rho is not None]])
     if not names:
         return Section("Spectra", ["No pair of runs left weights to measure spectra of."])
-    message = (
-        f"The spectrum decays more with mixup for {stronger} of {len(names)} objectives "
-        "(published: for all three)."
-    )
     caption = "Spectral decay rho of the training embeddings, ± half of its 95 % interval."
     figure = drawn(
         "spectra",
@@ -145,7 +143,7 @@ def _spectra(results: Results, measured: dict[str, Any]) -> Section:
         lambda: _figure(results, measured, names),
     )
     return Section(
-        "Spectra", [message], [Table(["objective", "rho", "with mixup"], rows, caption)], [figure]
+        "Spectra", [], [Table(["objective", "rho", "with mixup"], rows, caption)], [figure]
     )
 
 

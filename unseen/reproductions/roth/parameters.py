@@ -16,13 +16,15 @@ from matplotlib.figure import Figure
 from unseen.core.statistics import Spread, over_seeds
 from unseen.reports.tables import Table
 from unseen.reproductions.against_source import (
-    ONE_SEED,
     drawn,
+    kept_message,
     mean_of,
     missing_text,
     number,
+    seeds_sentences,
     spread_text,
 )
+from unseen.reproductions.claims import Claim, Finding, against, mean_finding
 from unseen.reproductions.numbers import table
 from unseen.reproductions.published_study import METRICS, Ask, PublishedStudy
 from unseen.reproductions.roth import objectives
@@ -30,10 +32,9 @@ from unseen.reproductions.roth.losses import set_up_differences
 from unseen.reproductions.source_values import ROTH, available, without_weights
 from unseen.studies.findings import Section
 from unseen.studies.relative_performance import relative
-from unseen.studies.results import Results, effect
+from unseen.studies.results import Results
 from unseen.studies.study_figures import LINE
 from unseen.studies.study_file import Plan, Values
-from unseen.studies.validity_checks import interval_text
 
 R1 = "recall@1"
 OBJECTIVES = (
@@ -60,7 +61,7 @@ class Factor:
 
     def plan(self, ask: Ask) -> Plan:
         chosen = OBJECTIVES[: QUICK if ask.is_quick else None]
-        known = objectives.objectives(ask.is_quick)
+        known = objectives.objectives(ask.is_quick, ask.set_up_data)
         is_theirs = bool(self.theirs) and ask.is_as_published
         values = sorted([*self.values, *(() if ask.is_quick else self.more)])
         factors = {
@@ -122,16 +123,48 @@ FACTORS = (
 class Parameters(PublishedStudy):
     source = "Roth et al. 2020, section 4.2, figure 2, table 1 (five objectives)"
     shows = "scores by batch size, weight decay, dimension, preprocessing and architecture"
-    source_values = ROTH
+    origin = ROTH
+    answers = ("R32", "R35", "R36", "R37", "R41")
 
     def plans(self, ask: Ask) -> list[Plan]:
         return [factor.plan(ask) for factor in FACTORS if _is_run(factor, ask)]
+
+    def claims(
+        self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
+    ) -> list[Claim]:
+        def pairs(key: str, other: str, method: str) -> list[Finding]:
+            result = results.get(f"by_{key}")
+            names = [] if result is None else result.experiments()
+            return [
+                against(
+                    result, other, method, of=f"{name}, {method} against {other}", experiment=name
+                )
+                for name in names
+                if result is not None
+            ]
+
+        sizes = [
+            (a, b, pairs("embedding_size", a, b)) for a, b in (("128", "512"), ("512", "1024"))
+        ]
+        levels = [
+            mean_finding(
+                f"gain from {a} to {b}, mean over objectives", [each.value for each in found]
+            )
+            for a, b, found in sizes
+        ]
+        return [
+            Claim("R32", pairs("batch_size", "16", "112")),
+            Claim("R35", levels),
+            Claim("R36", pairs("transform", "base", "big")),
+            Claim("R37", pairs("transform", "red", "base")),
+            Claim("R41", _untrained_findings(results, ask.published_data)),
+        ]
 
     def sections(
         self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
     ) -> list[Section]:
         result = {f.title: results[f"by_{f.key}"] for f in FACTORS if _is_run(f, ask)}
-        summary = Section("Which factor counts", _summary(result), [_ranges(result)])
+        summary = Section("Which factor counts", _kept(result), [_ranges(result)])
         sections = [summary]
         for factor in FACTORS:
             if not _is_run(factor, ask):
@@ -177,22 +210,31 @@ def _range(results: Results, objective: str) -> float:
     return max(means) - min(means) if len(means) > 1 else math.nan
 
 
-def _summary(result: Mapping[str, Results]) -> list[str]:
-    ranges = {
-        title: float(np.nanmax([0.0, *(_range(r, name) for name in r.experiments())]))
-        for title, r in result.items()
-    }
-    if not any(ranges.values()):
-        return ["No factor has two values with finished runs."]
-    order = sorted(ranges, key=lambda title: -ranges[title])
-    shown = ", ".join(f"{title.lower()} {ranges[title]:.1f}" for title in order)
-    sentences = [
-        f"{order[0]} moves recall@1 most. Largest range over its values, in points: {shown}."
-    ]
-    seeds = min(len(results.plan.seeds) for results in result.values())
-    if seeds == 1:
-        sentences.append(ONE_SEED)
-    return sentences
+def _kept(result: Mapping[str, Results]) -> list[str]:
+    seeds = seeds_sentences(next(iter(result.values()))) if result else []
+    return seeds + [text for each in result.values() for text in kept_message(each)]
+
+
+def _untrained_findings(results: Mapping[str, Results], data: str) -> list[Finding]:
+    """What BN-Inception has before training over the other networks, by seed."""
+    result = results.get(f"by_{ARCHITECTURE.key}")
+    if result is None or "bn_inception" not in result.methods():
+        return []
+    rows = [row for row in table("revisit_backbones_untrained") if row["dataset"] == data]
+    printed = {n: v for row in rows for n, v in row.items() if isinstance(v, float)}
+
+    def starts(name: str) -> dict[int, float]:
+        runs = [run for e in result.experiments() for run in result.of(e, name)]
+        return {r.replicate[0]: 100 * r.score(R1, "untrained") for r in runs if r.state == "done"}
+
+    own, findings = starts("bn_inception"), []
+    for name in result.methods():
+        other = starts(name)
+        known = printed.get("bn_inception", math.nan) - printed.get(name, math.nan)
+        if name != "bn_inception":
+            changes = [own[seed] - other[seed] for seed in own.keys() & other.keys()]
+            findings.append(mean_finding(f"over {name}, untrained", changes, known))
+    return findings
 
 
 def _ranges(result: Mapping[str, Results]) -> Table:
@@ -206,7 +248,6 @@ def _ranges(result: Mapping[str, Results]) -> Table:
 
 
 def _section(factor: Factor, results: Results) -> Section:
-    sentences = [_message(results, name) for name in results.experiments()]
     rows = []
     ratios = {name: _relative(results, name) for name in results.experiments()}
     for value in results.methods():
@@ -227,25 +268,12 @@ def _section(factor: Factor, results: Results) -> Section:
         "a mark of its own for each objective.",
         lambda: _lines(factor, results, ratios),
     )
-    sentences.append(f"Published: {factor.published}.")
     any_done = any(ratios.values())
     return Section(
-        factor.title, sentences, [Table(heads, rows, caption)], [figure] if any_done else []
-    )
-
-
-def _message(results: Results, objective: str) -> str:
-    scores = _scores(results, objective)
-    if len(scores) < 2:
-        return f"{objective}: fewer than two values have finished runs."
-    best, worst = (pick(scores, key=lambda v: scores[v].mean) for pick in (max, min))
-    if scores[best].mean == scores[worst].mean:
-        return f"{objective}: every value gives {100 * scores[best].mean:.1f} %."
-    result = effect(results.of(objective, worst), results.of(objective, best), "recall@1")
-    return (
-        f"{objective}: highest at {best} with {100 * scores[best].mean:.1f} %, lowest at {worst} "
-        f"with {100 * scores[worst].mean:.1f} % (difference {interval_text(result)} points, 95 % "
-        "interval over seeds and test classes)."
+        factor.title,
+        [f"Published, in a figure: {factor.published}."],
+        [Table(heads, rows, caption)],
+        [figure] if any_done else [],
     )
 
 

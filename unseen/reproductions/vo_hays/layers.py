@@ -53,7 +53,7 @@ ByNet = dict[str, dict[str, Any]]  # net -> what `measure` says of it
 class Layers(PublishedStudy):
     source = "Vo and Hays 2019, tables 1 to 3, figures 1 to 8 (VGG-16, 512-d)"
     shows = "recall of every layer on training and unseen classes, over time, in nets A to F"
-    source_values = VO_HAYS
+    origin = VO_HAYS
 
     def plans(self, ask: Ask) -> list[Plan]:
         if not ask.has_images:
