@@ -45,7 +45,8 @@ def test_rows_name_studies_that_exist_or_say_why_there_is_none() -> None:
 
 
 def test_the_page_lists_them() -> None:
-    assert "\n".join(source_items.item_table().markdown()) in PAGE.read_text()
+    for table in (source_items.item_table(), source_items.claim_table()):
+        assert "\n".join(table.markdown()) in PAGE.read_text()
 
 
 @pytest.mark.slow
@@ -57,5 +58,5 @@ def test_the_page_is_what_the_code_says(tmp_path: Path, monkeypatch: pytest.Monk
 def test_published_numbers_are_all_of_some_source() -> None:
     """A table that is stored is one that a page shows."""
     assert {name.partition("_")[0] for name in numbers.names()} == {
-        "density", "horde", "revisit", "thesis", "vo"
+        "claims", "density", "horde", "revisit", "thesis", "vo"
     }  # fmt: skip

@@ -155,6 +155,9 @@ def published(
     seeds: Annotated[
         int, typer.Option(help="how many", show_default="as the study says", min=0)
     ] = 0,
+    tune: Annotated[
+        bool, typer.Option("--tune", help="the rate of every method first, on validation classes")
+    ] = False,
     out: StudyOut = None,
     jobs: Jobs = None,
 ) -> None:
@@ -169,7 +172,9 @@ def published(
         _list_sources()
         return
     result = published_studies.find(name)
-    ask = published_studies.Ask(data or result.usual_data, budget, tuple(settings or ()), seeds)
+    ask = published_studies.Ask(
+        data or result.usual_data, budget, tuple(settings or ()), seeds, tune=tune
+    )
     folder = out or Path("published") / f"{Path(ask.data).stem}-{budget}"
     try:
         page_file = published_studies.run(

@@ -217,3 +217,24 @@ def mean_of(runs: Sequence[Run], metric: str) -> float:
     """The mean score of finished runs; NaN without one."""
     result = [run.score(metric) for run in runs if run.state == "done"]
     return float(np.mean(result)) if result else math.nan
+
+
+def rank_table(
+    head: str,
+    metrics: Mapping[str, str],
+    rows: Sequence[tuple[str, Sequence[Run], Mapping[str, float]]],
+    caption: str = "",
+) -> Table:
+    """Title, runs and published values of each row by metric (title -> name); published columns
+    where something is printed."""
+    is_published = any(known for _, _, known in rows)
+    heads = [head]
+    for title in metrics:
+        heads += [f"{title} %", *["published"] * is_published]
+    cells = []
+    for name, runs, known in rows:
+        scores = [score_text(runs, m) if runs else "–" for m in metrics.values()]
+        published = [number(known.get(metric)) for metric in metrics.values()]
+        pairs = zip(scores, published, strict=True)
+        cells.append([name, *(text for pair in pairs for text in pair[: 1 + is_published])])
+    return Table(heads, cells, caption)

@@ -109,15 +109,9 @@ def finding_of(
     effect = each.effect
     why = "" if each.is_conclusive else each.conclusion.partition(": ")[2]
     ends = [math.nan] * 3 if effect is None else [effect.value, effect.low, effect.high]
-    return Finding(
-        of or each.experiment or each.method,
-        *(100 * end for end in ends),
-        published=each.published,
-        expected=expected,
-        why=why,
-        compared=each,
-        metric=metric,
-    )
+    value, low, high = (100 * end for end in ends)
+    title = of or each.experiment or each.method
+    return Finding(title, value, low, high, each.published, expected, why, each, metric)
 
 
 def mean_finding(

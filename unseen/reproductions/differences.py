@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from unseen.core import registry
+from unseen.data.images.transforms import SOURCES
 from unseen.reproductions.source_values import Source, planned
 from unseen.samplers.m_per_class import MPerClassSampler
 from unseen.studies.results import Results
@@ -123,6 +124,8 @@ def _text(key: str, value: Any, theirs: Any) -> str:
     value = plain_value(value)
     if value == "auto":
         return "as the data say"
+    if key == "transform":  # sources whose transforms are alike
+        return str(SOURCES.get(value, value))
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(theirs, Mapping) and isinstance(value, str):

@@ -223,15 +223,24 @@ class PublishedStudy(ABC):
     def differences(self, ask: Ask) -> list[str]:
         """How the set-up differs from the source's, beside the values of the configs."""
 
+    def origin_of(self, plan: str) -> Source | None:
+        """What the source trains with in the runs of one of the plans."""
+        return self.origin
+
     def setting_differences(self, ask: Ask, results: Mapping[str, Results] | None) -> list[str]:
         """Of finished runs, run by run; None: of those that are planned."""
-        if self.origin is None:
-            return []
-        compared = (
-            planned_configs(self.plans(ask)) if results is None else run_configs(results.values())
-        )
-        lines = differences(self.origin, ask.set_up_data, compared)
-        return lines + self.origin.notes_of([c for each in compared for c in each.configs])
+        lines: list[str] = []
+        plans = [plan.name for plan in self.plans(ask)] if results is None else list(results)
+        origins = [origin for plan in plans if (origin := self.origin_of(plan)) is not None]
+        for origin in {id(each): each for each in origins}.values():
+            own = [plan for plan in plans if self.origin_of(plan) is origin]
+            if results is None:
+                compared = planned_configs(plan for plan in self.plans(ask) if plan.name in own)
+            else:
+                compared = run_configs(results[plan] for plan in own)
+            lines += differences(origin, ask.set_up_data, compared)
+            lines += origin.notes_of([config for each in compared for config in each.configs])
+        return list(dict.fromkeys(lines))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from unseen.reports.tables import Table
-from unseen.reproductions.against_source import drawn, number
+from unseen.reproductions.against_source import drawn, rank_table
 from unseen.reproductions.charts import COLORS, Point, bars, point
 from unseen.reproductions.numbers import table
 from unseen.reproductions.published_study import Ask
@@ -58,9 +58,10 @@ def section(result: Results, ask: Ask) -> Section:
     figures += _by_network(result, theirs, networks, max(s for s in sizes if s <= WIDE))
     beside = {network: network or USUAL for network in networks}
     message = "; ".join(f"ours {n or 'as given'}, theirs {b}" for n, b in beside.items())
+    sentences = [f"Recall in percent beside the published one of the same size ({message})."]
     return Section(
         "Ranks, dimensions, networks",
-        [f"Recall in percent beside the published one of the same size ({message})."],
+        sentences if theirs else [],
         tables,
         figures,
     )
@@ -74,7 +75,7 @@ def _own_network(run: Run) -> str:
     return run.planned.labels.get("backbone", "")
 
 
-def _runs(result: Results, network: str, size: int, loss: str) -> list[Run]:
+def runs_of(result: Results, network: str, size: int, loss: str) -> list[Run]:
     return [
         run
         for run in result.runs
@@ -83,18 +84,18 @@ def _runs(result: Results, network: str, size: int, loss: str) -> list[Run]:
 
 
 def _table(result: Results, theirs: Published, network: str, size: int, ask: Ask) -> Table:
-    heads = [f"{network or 'ours'}, {size}-d"]
-    for k in ranks(ask):
-        heads += [f"R@{k} %", "published"]
-    rows = []
-    for loss in result.methods():
-        runs, known = _runs(result, network, size, loss), theirs.get((network or USUAL, size, loss))
-        cells = []
-        for column, k in enumerate(ranks(ask)):
-            ours = point(0, runs, f"recall@{k}").value
-            cells += [number(ours), number(known[column] if known else None)]
-        rows.append([loss, *cells])
-    return Table(heads, rows)
+    metrics = {f"R@{k}": f"recall@{k}" for k in ranks(ask)}
+    rows = [
+        (
+            loss,
+            runs_of(result, network, size, loss),
+            dict(
+                zip(metrics.values(), theirs.get((network or USUAL, size, loss), ()), strict=False)
+            ),
+        )
+        for loss in result.methods()
+    ]
+    return rank_table(f"{network or 'ours'}, {size}-d", metrics, rows)
 
 
 def _bars_of_ranks(
@@ -104,7 +105,7 @@ def _bars_of_ranks(
     size = BARS if BARS in sizes else sizes[-1]
     ours = {
         f"R@{k}": {
-            loss: point(loss, _runs(result, network, size, loss), f"recall@{k}")
+            loss: point(loss, runs_of(result, network, size, loss), f"recall@{k}")
             for loss in result.methods()
         }
         for k in ranks(ask)
@@ -131,7 +132,7 @@ def _drawer(series: Mapping[str, Mapping[str, Point]]) -> Any:
 def _by_size(result: Results, theirs: Published, network: str, sizes: Sequence[int]) -> Drawn:
     """Figures 28 to 30."""
     ours = {
-        loss: [point(size, _runs(result, network, size, loss), "recall@1") for size in sizes]
+        loss: [point(size, runs_of(result, network, size, loss), "recall@1") for size in sizes]
         for loss in result.methods()
     }
     beside = network or USUAL
@@ -142,13 +143,14 @@ def _by_size(result: Results, theirs: Published, network: str, sizes: Sequence[i
         if all_sizes
     }
     name = f"by_size_{network}".rstrip("_")
-    caption = f"Recall@1 against dimension, a line a loss: ours (left), {beside} as published."
-    return drawn(name, caption, lambda: _panels({"ours": ours, f"published, {beside}": other}))
+    panels = {"ours": ours} | ({f"published, {beside}": other} if other else {})
+    caption = "Recall@1 against dimension, a line a loss."
+    return drawn(name, caption, lambda: _panels(panels))
 
 
 def _panels(panels: Mapping[str, Mapping[str, Sequence[Point]]]) -> Figure:
     figure = Figure(figsize=(10, 3.8), layout="constrained")
-    axes = figure.subplots(1, len(panels))
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for ax, (title, series) in zip(axes, panels.items(), strict=True):
         for place, (name, points) in enumerate(series.items()):
             known = [p for p in points if not math.isnan(p.value)]
@@ -168,7 +170,7 @@ def _by_network(
     """Figure 31."""
     series: dict[str, dict[str, Point]] = {
         f"ours, {network or 'as given'}": {
-            loss: point(loss, _runs(result, network, size, loss), "recall@1")
+            loss: point(loss, runs_of(result, network, size, loss), "recall@1")
             for loss in result.methods()
         }
         for network in networks

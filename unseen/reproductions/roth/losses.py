@@ -6,6 +6,7 @@ Source   K. Roth et al., Revisiting Training Strategies and Generalization Perfo
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -70,12 +71,12 @@ class Losses(PublishedStudy):
         self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
     ) -> list[Section]:
         result, theirs = results["objectives"], objectives.published(ask.published_data)
-        figure = drawn(
-            "objectives",
-            f"{metric_title('recall@1')} of every objective, ours"
-            + (" and published." if theirs.get(MARGIN) else "."),
-            lambda: points_figure(result, theirs, "recall@1"),
-        )
+        whose = ", ours and published." if theirs.get(MARGIN) else ", ours."
+        caption = f"{metric_title('recall@1')} of every objective{whose}"
+        figures = []
+        if any(run.state == "done" for run in result.runs):
+            draw = partial(points_figure, result, theirs, "recall@1")
+            figures = [drawn("objectives", caption, draw)]
         sentences = [
             *above_start_message(result),
             *kept_message(result),
@@ -88,7 +89,7 @@ class Losses(PublishedStudy):
             INCONSISTENT,
         ]
         return [
-            Section("Objectives", sentences, [score_table(result, theirs, METRICS)], [figure]),
+            Section("Objectives", sentences, [score_table(result, theirs, METRICS)], figures),
             _best_epochs(without_kept_starts(result), ask),
         ]
 

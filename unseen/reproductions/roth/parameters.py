@@ -115,6 +115,12 @@ FACTORS = (
         "bigger images are better, and a random resized crop (base) beats resize and crop (red)",
         needs_images=True,
         config={"freeze_until": None, "image_size": "auto"},  # some show larger images
+        theirs={
+            "adv": {"transform": "adv"},
+            "base": {"transform": "base"},
+            "big": {"transform": "big", "image_size": 256},
+            "red": {"transform": "red"},
+        },
     ),
     ARCHITECTURE,
 )
@@ -135,10 +141,9 @@ class Parameters(PublishedStudy):
         def pairs(key: str, other: str, method: str) -> list[Finding]:
             result = results.get(f"by_{key}")
             names = [] if result is None else result.experiments()
+            title = f"{method} against {other}"
             return [
-                against(
-                    result, other, method, of=f"{name}, {method} against {other}", experiment=name
-                )
+                against(result, other, method, of=f"{name}, {title}", experiment=name)
                 for name in names
                 if result is not None
             ]

@@ -151,9 +151,12 @@ def _by_seed(results: Results, method: str, measured: Measured, kind: str) -> di
 
 
 def _change(
-    results: Results, measured: Measured, pair: tuple[str, str], kind: str, published: float,
-    expected: int,
-) -> Finding:  # fmt: skip
+    results: Results,
+    measured: Measured,
+    pair: tuple[str, str],
+    kind: str,
+    published: float = math.nan,
+) -> Finding:
     """What the switch changes, paired by seed."""
     before, after = (_by_seed(results, name, measured, kind) for name in pair)
     changes = [after[seed] - before[seed] for seed in before.keys() & after.keys()]
