@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unseen.reproductions.against_source import signed
 from unseen.reproductions.published_study import Ask
 from unseen.reproductions.roth import objectives
 from unseen.reproductions.roth.losses import objectives_plan
@@ -33,10 +32,6 @@ def test_runs_on_cars_take_the_chances_of_cars(monkeypatch: pytest.MonkeyPatch) 
         v.labels["objective"]: v.values["miner"] for v in configurations if "miner" in v.values
     }
     assert miners["R-Margin (D, beta = 0.6, p = 0.35)"]["switch"] == 0.35
-
-
-def test_a_missing_difference_is_a_dash() -> None:
-    assert (signed(math.nan), signed(0.25, 2)) == ("–", "+0.25")
 
 
 @pytest.mark.parametrize(

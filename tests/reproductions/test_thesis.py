@@ -55,7 +55,6 @@ def test_page(
         "ranks_published",
         "ratios",
         "search",
-        "pair_weights",
         "ranks_by_loss_ours",
         "ranks_by_loss_published",
         "by_size",

@@ -17,9 +17,10 @@ from scipy.stats import spearmanr
 from unseen.core.statistics import Spread
 from unseen.reports.score_tables import metric_title
 from unseen.reports.tables import Table
+from unseen.reproductions.charts import Point, bars, point
 from unseen.reproductions.numbers import Printed
 from unseen.studies.results import Results, Run, Standing, gain, standings
-from unseen.studies.study_figures import ACCENT, LINE, MUTED, STYLE, Drawn
+from unseen.studies.study_figures import STYLE, Drawn
 from unseen.studies.study_tables import name_of
 
 Published = Mapping[str, Mapping[str, float]]  # row -> metric -> percent
@@ -119,39 +120,13 @@ def number(value: float | None, digits: int = 1) -> str:
     return "–" if value is None or math.isnan(value) else f"{value:.{digits}f}"
 
 
-def signed(value: float, digits: int = 1) -> str:
-    """A published difference; a dash where there is none."""
-    return "–" if math.isnan(value) else f"{value:+.{digits}f}"
-
-
-def points_figure(results: Results, published: Published, metric: str) -> Figure:
-    """Ours (dots with intervals) and published (diamonds) by method, ours best on top."""
-    rows = [r for r in standings(results) if not r.is_baseline and metric in r.scores][::-1]
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(8, 0.26 * len(rows) + 1.3), layout="constrained")
-        ax = figure.subplots()
-        for place, row in enumerate(rows):
-            spread = row.scores[metric]
-            half = 0.0 if math.isnan(spread.high) else 50 * (spread.high - spread.low)
-            label = "ours, 95 % interval" if place == 0 else None
-            ax.errorbar(
-                100 * spread.mean, place, xerr=half, fmt="o", color=ACCENT, ms=5, capsize=3,
-                label=label,
-            )  # fmt: skip
-        known = [
-            (published[row.method][metric], place)
-            for place, row in enumerate(rows)
-            if metric in published.get(row.method, {})
-        ]
-        if known:
-            ax.plot(
-                *zip(*known, strict=True), "D", mfc="none", color=MUTED, ms=5, label="published"
-            )
-        ax.set_yticks(range(len(rows)), [row.method for row in rows])
-        ax.grid(axis="y", color=LINE, lw=0.8)
-        ax.set_xlabel(f"{metric_title(metric)}, %")
-        figure.legend(loc="outside upper right", ncols=2)
-    return figure
+def bars_by_method(results: Results, published: Published, metric: str) -> Figure:
+    """Ours and, where there are any, the published values by method, ours best first."""
+    rows = [row for row in standings(results) if not row.is_baseline and metric in row.scores]
+    ours = {r.method: point(r.method, results.of(r.experiment, r.method), metric) for r in rows}
+    theirs = {m: Point(m, published[m][metric]) for m in ours if metric in published.get(m, {})}
+    series = {"ours": ours} | ({"published": theirs} if theirs else {})
+    return bars(series, f"{metric_title(metric)}, %")
 
 
 def agreement(results: Results, published: Published, metric: str) -> str:
@@ -197,14 +172,6 @@ def baselines_message(results: Results, metric: str = "recall@1") -> list[str]:
 def seeds_sentences(results: Results) -> list[str]:
     """A warning where there is one seed."""
     return [ONE_SEED] * (len(results.plan.seeds) == 1)
-
-
-def seeds_message(results: Results) -> str:
-    """How far the numbers can be trusted, by the number of seeds."""
-    count = len(results.plan.seeds)
-    if count == 1:
-        return "One seed: a difference of a point or so may be chance."
-    return f"{count} seeds; ±: half of the 95 % interval of the mean over them."
 
 
 def drawn(name: str, caption: str, draw: Callable[[], Figure]) -> Drawn:

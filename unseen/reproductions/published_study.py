@@ -31,6 +31,7 @@ from unseen.core.registry import known
 from unseen.data.arrays import Arrays
 from unseen.reproductions.claims import Claim, claims_section, joined_section, plain_rows
 from unseen.reproductions.differences import differences, planned_configs, run_configs
+from unseen.reproductions.numbers import table
 from unseen.reproductions.source_values import (
     IN_SHOP,
     OF_BATCHES,
@@ -219,9 +220,16 @@ class PublishedStudy(ABC):
     ) -> list[Section]:
         """Tables and figures of the source beside ours, from stored values alone."""
 
-    @abstractmethod
     def differences(self, ask: Ask) -> list[str]:
-        """How the set-up differs from the source's, beside the values of the configs."""
+        """What differs from the source for this request, beside its configs and notes."""
+        return []
+
+    def notes(self, ask: Ask) -> list[str]:
+        """What numbers/notes.csv says of the study and of the request."""
+        holds = {"": True, "quick": ask.is_quick, "smaller": not ask.is_as_published}
+        words = {"data": ask.data, "published": ask.published_title, "set_up": ask.set_up_data}
+        rows = [row for row in table("notes") if row["of"] == self.name]
+        return [str(row["text"]).format(**words) for row in rows if holds[str(row["when"] or "")]]
 
     def origin_of(self, plan: str) -> Source | None:
         """What the source trains with in the runs of one of the plans."""
@@ -334,6 +342,7 @@ def remake(path: Path) -> Path:
         [
             *trained(resolved_configs(results.values())),
             *published.setting_differences(ask, results),
+            *published.notes(ask),
             *published.differences(ask),
         ],
         results,

@@ -25,6 +25,7 @@ from typing import Any
 from unseen.config import schema as configs
 from unseen.models import bn_inception
 from unseen.models.backbone import create_backbone, has_weights
+from unseen.reproductions.numbers import table
 from unseen.studies.study_file import Plan, Values
 
 THREE = ("cub200", "cars196", "online_products")  # data sets that most sources have tables of
@@ -59,8 +60,6 @@ class Source:
         preset: of its values in losses, miners, samplers and regularizers.
         values: of a config, for all its runs.
         variants: for some of them; later ones hold over earlier ones.
-        notes: what the paper leaves open or its code does otherwise: key, value of a config that
-            brings it in, sentence.
         varied: values of methods that it compares beside those of its presets, as METHOD.KEY; none:
             any.
     """
@@ -69,7 +68,6 @@ class Source:
     preset: str
     values: Values
     variants: Sequence[Variant] = ()
-    notes: Sequence[tuple[str, Any, str]] = field(default=())
     varied: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     def expected(self, config: Mapping[str, Any], data: str) -> Values:
@@ -84,11 +82,14 @@ class Source:
 
     def notes_of(self, configs: Sequence[Mapping[str, Any]]) -> list[str]:
         """What the paper leaves open or its code does otherwise, where it touches some run."""
-        return [
-            text
-            for key, value, text in self.notes
-            if any(value_of(config, key) == value for config in configs)
-        ]
+        rows = [row for row in table("notes") if row["of"] == self.title]
+        return [str(row["text"]) for row in rows if _is_touched(configs, str(row["when"]))]
+
+
+def _is_touched(configs: Sequence[Mapping[str, Any]], when: str) -> bool:
+    """Whether some run has a value: key=value."""
+    key, _, value = when.partition("=")
+    return any(f"{value_of(config, key)}" == value for config in configs)
 
 
 def value_of(config: Mapping[str, Any], key: str) -> Any:
@@ -110,15 +111,6 @@ def steps(every: int, until: int = 100, gamma: float = 0.1, warm_up: int = 0) ->
 
 
 WHOLE: Values = {"weights": "imagenet", "freeze_until": None}
-REFIT = (
-    "refit", True,
-    "The epoch is chosen on validation classes, then all classes are trained for as long; the "
-    "paper does not say how its epoch was chosen.",
-)  # fmt: skip
-GOOGLENET_NORMS = (
-    "backbone", "googlenet",
-    "GoogLeNet: torchvision's has 57 batch norms, the papers' has none.",
-)  # fmt: skip
 ROTH = Source("Roth et al. 2020", "revisit", WHOLE | {
     "backbone": "resnet50", "frozen_bn": "stats", "transform": "revisit", "image_size": 224,
     "embedding_size": 128, "head": {"start": "default"}, "sampler": _spc("revisit"),
@@ -127,9 +119,6 @@ ROTH = Source("Roth et al. 2020", "revisit", WHOLE | {
     "epochs": Each(cub200=150, cars196=150, online_products=100),
 }, [Variant({"loss.name": ["histogram"]}, {"loss": Each(
         cub200={"nodes": 65}, cars196={"nodes": 65}, online_products={"nodes": 11})})],
-   [("frozen_bn", "stats", "Batch norms: scale and shift are trained, as in the released code; the "
-     "text trains no parameter of theirs."),
-    ("backbone", "googlenet", "GoogLeNet sees 227 pixels in the released code, 224 in the text.")],
    {"margin.beta": (0.6,), "distance_weighted.switch": (), "soft_triple.centers": ()})  # fmt: skip
 TUPLES = ("contrastive", "triplet", "lifted_structure", "n_pair", "margin", "multi_similarity")
 RANDOM: Values = {"name": "random"}
@@ -154,9 +143,6 @@ PSOMAS = Source("Psomas 2020", "thesis", WHOLE | {
       for network in ("bn_inception", "googlenet")),
     Variant({"loss.name": ["proxy_nca", "arcface", "soft_triple", "proxy_anchor",
                            "proxy_repulsion"]}, {"sampler": RANDOM})],
-   [("sampler.name", "m_per_class", "Batches: 5 of a class for the six losses on pairs and "
-     "triplets and random ones for losses with class vectors are our reading; the thesis names "
-     "MultiSimilarity alone.")],
    {"proxy_repulsion.variant": ()})  # fmt: skip
 LI = Source("Li et al. 2020", "density", WHOLE | {
     "backbone": "googlenet", "transform": "density", "image_size": 227, "embedding_size": 128,
@@ -167,12 +153,7 @@ LI = Source("Li et al. 2020", "density", WHOLE | {
     ),
     "optimizer": {"name": "adam"}, "lr": Each(cub200=1e-5, cars196=5e-4, online_products=3e-5),
     "weight_decay": 0.0, "schedule": {"name": "constant"}, "epochs": 100,
-}, notes=[
-    REFIT,
-    ("epochs", 100, "The rate is constant; the paper calls its own rates initial ones."),
-    ("image_size", 227, "Images of 227 pixels, resized and cut: ours; the paper names no size."),
-    GOOGLENET_NORMS,
-], varied={"density.lr_factor": (), "density.d0": ("none",)})  # fmt: skip
+}, varied={"density.lr_factor": (), "density.d0": ("none",)})  # fmt: skip
 JACOB = Source("Jacob et al. 2019", "horde", WHOLE | {
     "backbone": "googlenet", "transform": "horde", "image_size": 256, "pooling": "avg",
     "embedding_size": 512, "head": {"start": "default", "bias": False},
@@ -185,12 +166,6 @@ JACOB = Source("Jacob et al. 2019", "horde", WHOLE | {
     "optimizer": {"name": "adam"}, "lr": 1e-5, "weight_decay": 0.0,
     "schedule": {"name": "constant"}, "epochs": 40, "refit": True,
 }, [Variant({"backbone": ["bn_inception"]}, {"backbone": "bn_inception"})],
-   [REFIT,
-    ("transform", "horde", "Tested images are squeezed to 1.144 times the size and cut in the "
-     "middle, as in the released code; the text resizes them to 256 pixels and cuts nothing."),
-    ("lr", 1e-5, "Rate, schedule and length (40 epochs of 200 steps) are the released code's; the "
-     "text names about 6,000 steps, 1,000 fewer with HORDE."),
-    GOOGLENET_NORMS],
    {f"horde.{key}": () for key in ("num_orders", "cascade", "trained", "reduce")})  # fmt: skip
 VO_HAYS = Source("Vo and Hays 2019", "vo_hays", WHOLE | {
     "backbone": "vgg16_bn", "transform": "vo_hays", "image_size": 224, "embedding_size": 512,
@@ -201,13 +176,7 @@ VO_HAYS = Source("Vo and Hays 2019", "vo_hays", WHOLE | {
         online_products=steps(1000, 2000, warm_up=1),
     ),
     "epochs": Each(cub200=200, cars196=200, online_products=2000), "refit": True,
-}, notes=[
-    REFIT,
-    ("loss.name", "smooth_triplet", "The scale of the features is learned from 4 on, as in the "
-     "released code; the text fixes it at 4."),
-    ("schedule.name", "step", "The rate falls tenfold after half of the steps, as in the released "
-     "script for Cars; the paper prints one fall and no step."),
-])  # fmt: skip
+})  # fmt: skip
 OF_NETWORK = ("backbone", "weights", "freeze_until", "frozen_bn", "transform", "image_size",
               "pooling")  # fmt: skip
 OF_LENGTH = ("optimizer", "lr", "weight_decay", "schedule", "epochs", "select", "refit")

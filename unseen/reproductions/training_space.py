@@ -6,11 +6,13 @@
 A run whose weights lie on another machine, or whose embeddings are broken, is left out.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -20,15 +22,19 @@ from unseen.diagnostics.class_spectrum import ClassSpectrum
 from unseen.diagnostics.spectrum import Spectrum
 from unseen.diagnostics.spread import Spread
 from unseen.neighbors.space import non_finite_rows
+from unseen.reproductions.charts import logarithmic
+from unseen.reproductions.claims import Finding, mean_finding
 from unseen.reproductions.published_study import Message
 from unseen.runs.batch_source import source_of
 from unseen.runs.evaluate_layers import stored_network
 from unseen.runs.prepare import Callbacks, RunContext, computing, reopen, stored_config
 from unseen.studies.results import Results, Run
+from unseen.studies.study_figures import ACCENT
 from unseen.training.run_folder import RunFolder
 
 Measured = Mapping[str, Mapping[str, Any]]  # key of a run -> what was measured of it
 DIGITS = 7
+OTHER = "#d9822b"
 
 
 def of_runs(
@@ -82,10 +88,55 @@ def by_method(results: Results, measured: Measured, name: str) -> dict[str, list
     return result
 
 
+def change(
+    results: Results,
+    measured: Measured,
+    kind: str,
+    pair: tuple[str, str],
+    published: float = math.nan,
+    experiment: str = "",
+    expected: int = 1,
+) -> Finding:
+    """What the second method changes, paired by seed: rho, or the share of a class's first singular
+    value."""
+    values = [
+        {
+            run.replicate[0]: float(np.ravel(measured[run.planned.key][kind])[0])
+            for run in results.of(experiment, method)
+            if run.planned.key in measured
+        }
+        for method in pair
+    ]
+    changes = [values[1][seed] - values[0][seed] for seed in values[0].keys() & values[1].keys()]
+    return mean_finding(experiment or pair[0], changes, published, expected)
+
+
 def mean_spectrum(spectra: Sequence[Sequence[float]]) -> NDArray[np.float64]:  # [D]
     """Over runs, without the values that are 0."""
     mean = np.mean(np.asarray(spectra, dtype=np.float64), axis=0)
     return mean[mean > 0]
+
+
+def spectra_figure(
+    panels: Mapping[str, tuple[Sequence[Run], Sequence[Run]]], measured: Measured, with_it: str
+) -> Figure:
+    """Singular values of all items (above) and of classes (below): a column for each pair of runs
+    without and with something."""
+    figure = Figure(figsize=(2.4 * max(2, len(panels)), 5), layout="constrained")
+    grid = figure.subplots(2, len(panels), squeeze=False, sharey="row")
+    for row, (kind, title) in enumerate((("all", "all items"), ("classes", "mean over classes"))):
+        for ax, (name, sides) in zip(grid[row], panels.items(), strict=True):
+            styles = (("-", ACCENT, "without"), ("--", OTHER, with_it))
+            for runs, (style, color, label) in zip(sides, styles, strict=True):
+                known = [run.planned.key for run in runs if run.planned.key in measured]
+                values = mean_spectrum([measured[key][kind] for key in known])
+                ax.plot(range(1, len(values) + 1), values, style, color=color, label=label)
+            logarithmic(ax)
+            ax.set_title(name if row == 0 else "", fontsize=8, loc="left")
+            ax.set_xlabel("singular value" if row else "")
+        grid[row, 0].set_ylabel(f"share of the sum, {title}")
+    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside upper right", ncols=2)
+    return figure
 
 
 def _embedded(context: RunContext, folder: RunFolder) -> Tensor:  # [n, D]

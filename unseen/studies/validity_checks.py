@@ -188,12 +188,6 @@ class Compared:
         )
 
 
-def counted(result: Sequence[Compared]) -> str:
-    """2 holds, 3 is inconclusive"""
-    words = Counter(each.word for each in result)
-    return ", ".join(f"{number} {word}" for word, number in words.items())
-
-
 def _words(result: Effect, published: float) -> str:
     """Of an effect that is significantly different from 0."""
     if math.isnan(published):

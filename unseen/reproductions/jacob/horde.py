@@ -114,30 +114,10 @@ class Horde(PublishedStudy):
             horde_tables.losses(results, measured, ask, best(ask)),
             horde_tables.orders(orders, measured, ask),
             local_features.section(local),
-            horde_tables.course(results, measured),
         ]
 
     def differences(self, ask: Ask) -> list[str]:
-        small = OF_DATA.get(ask.table["name"], {})
-        shown = f"Images are shown at {small.get('image_size')} pixels to a small network, so "
-        ensemble = (
-            "The ensemble has 4 learners on a small network, with a norm as attention trunk "
-            "(theirs: 8 on GoogLeNet, five inception blocks)."
-        )
-        dimension = (
-            f"Dimension {QUICK_DIMENSION} against {DIMENSION}, orders up to {QUICK_ORDERS}: fewer "
-            "dimensions make high orders noise."
-        )
-        return [
-            f"Data: {ask.data}; the published column is of {ask.published_title} (orders: cub200).",
-            *([shown + "that the last map has enough places."] if small else []),
-            *([dimension] if ask.is_quick else []),
-            *([] if ask.is_as_published else [ensemble]),
-            *(without_weights([BN_INCEPTION]) if ask.is_as_published else []),
-            "All orders together: principal components of the training items, without whitening; "
-            "the paper says neither. Orders without an embedding (fixed_random) are "
-            "not joined.",
-        ]
+        return without_weights([BN_INCEPTION]) if ask.is_as_published else []
 
 
 def best_count(ask: Ask) -> int:

@@ -181,24 +181,6 @@ def _orders_table(
     return Table(heads, rows, caption)
 
 
-def course(results: Mapping[str, Results], measured: Mapping[str, Any]) -> Section:
-    """Steps until validation recall is highest."""
-    rows = []
-    for result in results.values():
-        for run in result.runs:
-            steps = steps_to_best(run, measured)
-            if not math.isnan(steps):
-                loss = result.plan.config["loss"]["name"]
-                rows.append([", ".join(run.planned.labels.values()), loss, f"{steps:.0f}"])
-    message = (
-        "The source speaks of about 6,000 steps without HORDE and 1,000 fewer with it; runs that "
-        "kept their start have none. It calls training steadier with more orders at ranks of 8 and "
-        "more; epochs are validated at rank 1 here, which does not answer that."
-    )
-    heads = ["run", "loss", "steps to the best recall@1 on validation classes"]
-    return Section("Steps to best", [message], [Table(heads, rows)] if rows else [])
-
-
 def steps_to_best(run: Run, measured: Mapping[str, Any]) -> float:
     """NaN of a run that kept its start."""
     course = measured.get(run.planned.key, {}).get("course")

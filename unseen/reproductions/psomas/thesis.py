@@ -10,15 +10,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from scipy.stats import spearmanr
-
 from unseen.config import schema as configs
 from unseen.reports.score_tables import metric_title
 from unseen.reports.tables import Table
 from unseen.reproductions.against_source import (
     baselines_message,
     drawn,
-    fisher,
     kept_message,
     rank_table,
     without_kept_starts,
@@ -27,7 +24,6 @@ from unseen.reproductions.charts import point
 from unseen.reproductions.claims import Claim
 from unseen.reproductions.numbers import table
 from unseen.reproductions.psomas import (
-    pair_curves,
     thesis_claims,
     thesis_protocols,
     thesis_tables,
@@ -41,7 +37,7 @@ from unseen.reproductions.psomas.thesis_protocols import (
     search,
 )
 from unseen.reproductions.psomas.thesis_tables import USUAL, experiment, published, ranks
-from unseen.reproductions.published_study import Ask, Message, PublishedStudy
+from unseen.reproductions.published_study import Ask, PublishedStudy
 from unseen.reproductions.roth.objectives import CLASS_LR
 from unseen.reproductions.source_values import (
     BN_INCEPTION,
@@ -54,7 +50,6 @@ from unseen.reproductions.source_values import (
     resolved,
     without_weights,
 )
-from unseen.reproductions.training_space import of_runs
 from unseen.studies import study_figures
 from unseen.studies.findings import Section
 from unseen.studies.results import Results
@@ -120,17 +115,6 @@ class Thesis(PublishedStudy):
                   wide, 2 if quick else 5),
         ]  # fmt: skip
 
-    def measure(
-        self, ask: Ask, results: Mapping[str, Results], progress: Message
-    ) -> dict[str, Any]:
-        """Pair weights of every loss on one batch of training items."""
-        result = results["thesis_losses"]
-        first = result.experiments()[0]
-        done = [run for run in result.of(first, CHOSEN) if run.state == "done"][:1]
-        batches = list(of_runs(done, pair_curves.batch_of, progress).values())
-        runs = [run for method in result.methods() for run in result.of(first, method)[:1]]
-        return {"pair_weights": pair_curves.curves(runs, batches[0]) if batches else {}}
-
     def claims(
         self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
     ) -> list[Claim]:
@@ -146,21 +130,11 @@ class Thesis(PublishedStudy):
             thesis_protocols.folds(results["thesis_folds"], ask),
             thesis_protocols.tuning(results, ask),
             _own(results["thesis_own"], ask),
-            _pair_weights(measured.get("pair_weights", {})),
         ]
 
     def differences(self, ask: Ask) -> list[str]:
-        quick = [
-            "Quick budget: one seed, sizes 64 and 128 of one network (theirs: 12 experiments), 5 "
-            "folds of one loss, a search over three values a parameter.",
-            f"Class parameters of {', '.join(SLOW)} learn at {CLASS_LR:g}; theirs more slowly.",
-        ]
         missing = without_weights(NETWORKS) if _networks(ask) else []
-        return [
-            f"Data: {ask.data}; the published column is of {ask.published_title}.",
-            *(quick if ask.is_quick else []),
-            *(f"{text} Tables 12 to 19 then are of ResNet-50." for text in missing),
-        ]
+        return [f"{text} Tables 12 to 19 then are of ResNet-50." for text in missing]
 
 
 def _settings(losses: Iterable[str], ask: Ask) -> dict[str, Values]:
@@ -220,7 +194,7 @@ def _tournament(result: Results, ask: Ask) -> Section:
         return Section("Tournament", ["No run has finished: there is no tournament."])
     sentences = [
         _differs_significantly("Ours", ours),
-        *([] if theirs is None else _agreement(ours, theirs)),
+        *([] if theirs is None else [_differs_significantly("Published", theirs)]),
         *kept_message(result),
         *baselines_message(result),
     ]
@@ -248,18 +222,6 @@ def _by_experiment(
     for (network, size, loss), row in known.items():
         result.setdefault(experiment(network, size), {})[loss] = row[0]
     return result
-
-
-def _agreement(ours: Tournament, theirs: Tournament) -> list[str]:
-    published = {place.method: place.mean for place in theirs.places}
-    means = [place.mean for place in ours.places]
-    r: Any = spearmanr(means, [published[place.method] for place in ours.places])
-    low, high = fisher(float(r.statistic), len(means))
-    return [
-        _differs_significantly("Published", theirs),
-        f"The order agrees with the published one by Spearman's r = {r.statistic:.2f} (95 % "
-        f"interval {low:.2f} to {high:.2f}, {len(means)} losses).",
-    ]
 
 
 def _differs_significantly(whose: str, result: Tournament) -> str:
@@ -322,19 +284,3 @@ def _own(result: Results, ask: Ask) -> Section:
     ]
     return Section("The author's own losses", kept_message(result),
                    [rank_table("loss", metrics, rows)])  # fmt: skip
-
-
-def _pair_weights(result: pair_curves.Curves) -> Section:
-    if not result:
-        return Section("Pair weights", ["No finished run to take a batch from."])
-    caption = (
-        "How hard each loss pulls and pushes pairs by their similarity. Losses with class vectors "
-        "have no pairs."
-    )
-    figure = drawn(
-        "pair_weights",
-        "Mean |dL/dS| of pairs by their similarity, over its mean on the batch: five training "
-        f"items of each of twenty classes, embedded by the run of {CHOSEN}; miners included.",
-        lambda: pair_curves.figure(result),
-    )
-    return Section("Pair weights", [caption], [], [figure])

@@ -3,24 +3,22 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
-
-from matplotlib.figure import Figure
 
 from unseen.reports.tables import Table
 from unseen.reproductions.against_source import drawn, rank_table
-from unseen.reproductions.charts import COLORS, Point, bars, point
+from unseen.reproductions.charts import Point, bars, lines, point
 from unseen.reproductions.numbers import table
 from unseen.reproductions.published_study import Ask
 from unseen.reproductions.source_values import BN_INCEPTION
 from unseen.studies.findings import Section
 from unseen.studies.results import Results, Run
-from unseen.studies.study_figures import LINE, Drawn
+from unseen.studies.study_figures import Drawn
 
 Published = Mapping[tuple[str, int, str], list[float]]  # network, size, loss -> recall by rank
 USUAL = "resnet50"  # the network beside ours where ours is none of theirs
 BARS, WIDE = 128, 512  # sizes of figures 27 and 31
-STYLES = ("o-", "s--", "^:", "D-.")
 
 
 def ranks(ask: Ask) -> tuple[int, ...]:
@@ -54,7 +52,7 @@ def section(result: Results, ask: Ask) -> Section:
     networks = list(dict.fromkeys(_own_network(run) for run in result.runs))
     tables = [_table(result, theirs, network, size, ask) for network in networks for size in sizes]
     figures = [*_bars_of_ranks(result, theirs, networks[0], sizes, ask)]
-    figures += [_by_size(result, theirs, network, sizes) for network in networks]
+    figures += [each for n in networks for each in _by_size(result, theirs, n, sizes)]
     figures += _by_network(result, theirs, networks, max(s for s in sizes if s <= WIDE))
     beside = {network: network or USUAL for network in networks}
     message = "; ".join(f"ours {n or 'as given'}, theirs {b}" for n, b in beside.items())
@@ -129,7 +127,7 @@ def _drawer(series: Mapping[str, Mapping[str, Point]]) -> Any:
     return lambda: bars(series, "recall, %")
 
 
-def _by_size(result: Results, theirs: Published, network: str, sizes: Sequence[int]) -> Drawn:
+def _by_size(result: Results, theirs: Published, network: str, sizes: Sequence[int]) -> list[Drawn]:
     """Figures 28 to 30."""
     ours = {
         loss: [point(size, runs_of(result, network, size, loss), "recall@1") for size in sizes]
@@ -142,26 +140,14 @@ def _by_size(result: Results, theirs: Published, network: str, sizes: Sequence[i
         for loss in result.methods()
         if all_sizes
     }
-    name = f"by_size_{network}".rstrip("_")
-    panels = {"ours": ours} | ({f"published, {beside}": other} if other else {})
-    caption = "Recall@1 against dimension, a line a loss."
-    return drawn(name, caption, lambda: _panels(panels))
-
-
-def _panels(panels: Mapping[str, Mapping[str, Sequence[Point]]]) -> Figure:
-    figure = Figure(figsize=(10, 3.8), layout="constrained")
-    axes = figure.subplots(1, len(panels), squeeze=False)[0]
-    for ax, (title, series) in zip(axes, panels.items(), strict=True):
-        for place, (name, points) in enumerate(series.items()):
-            known = [p for p in points if not math.isnan(p.value)]
-            style, color = STYLES[place % len(STYLES)], COLORS[place % len(COLORS)]
-            ax.plot([str(p.x) for p in known], [p.value for p in known], style, color=color,
-                    ms=4, lw=1.2, label=name)  # fmt: skip
-        ax.set(xlabel="dimension", ylabel="recall@1, %")
-        ax.set_title(title, loc="left", fontsize=9)
-        ax.grid(axis="y", color=LINE, lw=0.8)
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right upper", fontsize=8)
-    return figure
+    named = {"ours": (f"by_size_{network}".rstrip("_"), ours), f"{beside}, published": (
+        f"by_size_published_{beside}", other)}  # fmt: skip
+    return [
+        drawn(name, f"Recall@1 against dimension, a line a loss: {whose}.",
+              partial(lines, series, "dimension", "recall@1, %"))
+        for whose, (name, series) in named.items()
+        if series
+    ]  # fmt: skip
 
 
 def _by_network(

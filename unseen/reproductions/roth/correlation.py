@@ -6,29 +6,27 @@ Source   K. Roth et al., Revisiting Training Strategies and Generalization Perfo
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
-from unseen.core.statistics import Spread, over_seeds
 from unseen.reports.score_tables import metric_title
 from unseen.reports.tables import Table
 from unseen.reproductions.against_source import drawn, mean_of, number, without_kept_starts
 from unseen.reproductions.claims import Claim, Finding
-from unseen.reproductions.numbered_points import name_list, numbered_points
 from unseen.reproductions.published_study import Ask, Message, PublishedStudy
 from unseen.reproductions.roth import objectives
-from unseen.reproductions.roth.losses import objectives_plan, set_up_differences
+from unseen.reproductions.roth.losses import objectives_plan
 from unseen.reproductions.roth.revisit_figures import METRIC_CORRELATION, SPACE_CORRELATION
 from unseen.reproductions.source_values import ROTH
 from unseen.reproductions.training_space import by_method, distances, of_runs
-from unseen.studies import correlation as correlations
+from unseen.studies import study_figures
+from unseen.studies.correlation import Correlation as Pearson
+from unseen.studies.correlation import pearson
 from unseen.studies.findings import Section
-from unseen.studies.results import Results, Run
-from unseen.studies.study_figures import MUTED
+from unseen.studies.results import Results
+from unseen.studies.study_figures import Drawn
 from unseen.studies.study_file import Plan
 
 R1 = "recall@1"
@@ -40,32 +38,17 @@ MEASURES = {
     "ratio": "inside over between",
     "rho": "spectral decay rho",
 }
-Pairs = dict[tuple[str, str], "JackknifedCorrelation"]
-
-
-@dataclass(frozen=True)
-class JackknifedCorrelation:
-    """A correlation over objectives, and its least and largest value when any one is left out."""
-
-    whole: correlations.Correlation
-    least: float
-    largest: float
-    decisive: str  # the objective whose absence changes it most
-
-    @property
-    def r(self) -> float:
-        return self.whole.r
-
-    def holds(self, value: float) -> bool:
-        """Whether a value lies in the 95 % interval."""
-        return self.whole.low <= value <= self.whole.high
+PAIRS = {"R07": (R1, "nmi"), "R08": (R1, "revisit_map"), "R09": ("nmi", "f1"),
+         "R10": ("nmi", "revisit_map")}  # fmt: skip
+SPACE = {"R11": "rho", "R12": "ratio", "R13": "intra", "R14": "inter"}
+Values = dict[str, dict[str, float]]  # metric or measure -> objective -> mean over its seeds
 
 
 class Correlation(PublishedStudy):
     source = "Roth et al. 2020, figures 4 and 5 (18 objectives without the switch)"
     shows = "how metrics, and measures of the training embeddings, go with recall@1"
     origin = ROTH
-    answers = ("R07", "R08", "R09", "R10", "R11", "R12", "R13", "R14")
+    answers = (*PAIRS, *SPACE)
 
     def plans(self, ask: Ask) -> list[Plan]:
         return [objectives_plan(ask)]
@@ -73,237 +56,125 @@ class Correlation(PublishedStudy):
     def measure(
         self, ask: Ask, results: Mapping[str, Results], progress: Message
     ) -> dict[str, Any]:
-        return of_runs(_plain_runs(results["objectives"]), distances, progress)
+        return of_runs(_plain(results["objectives"]).runs, distances, progress)
 
     def claims(
         self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
     ) -> list[Claim]:
-        result = without_kept_starts(results["objectives"])
-        metrics, space = _metric_pairs(result), _space_correlations(result, measured)
+        result = _plain(results["objectives"])
+        metrics, space = _metrics(result), _measures(result, measured)
         printed = METRIC_CORRELATION.get(ask.published_data, {})
         other = SPACE_CORRELATION.get(ask.published_data, {})
-        pairs = {"R07": (R1, "nmi"), "R08": (R1, "revisit_map"), "R09": ("nmi", "f1"),
-                 "R10": ("nmi", "revisit_map")}  # fmt: skip
-        named = {"R11": "rho", "R12": "ratio", "R13": "intra", "R14": "inter"}
         claims = [
-            Claim(name, [_finding(" and ".join(map(_title, p)), metrics[p], printed.get(p))], "r")
-            for name, p in pairs.items()
-        ]
+            Claim(name, [_finding(" and ".join(map(_title, pair)), _together(metrics, *pair),
+                                  printed.get(pair))], "r")
+            for name, pair in PAIRS.items()
+        ]  # fmt: skip
         signs = {"rho": -1}
-        return claims + [
-            Claim(name, [_finding(MEASURES[m], space.get(m), other.get(m), signs.get(m, 1))], "r")
-            for name, m in named.items()
-        ]
+        for name, measure in SPACE.items():
+            found = _together(space | {R1: metrics[R1]}, measure, R1)
+            of = MEASURES[measure]
+            claims.append(
+                Claim(name, [_finding(of, found, other.get(measure), signs.get(measure, 1))], "r")
+            )
+        return claims
 
     def sections(
         self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
     ) -> list[Section]:
-        result = without_kept_starts(results["objectives"])
-        metrics, space = _metrics(result, ask.published_data), _space(result, measured, ask)
-        return [space, metrics]
-
-    def differences(self, ask: Ask) -> list[str]:
-        return [
-            *set_up_differences(ask),
-            "Measured at the epoch that is best on validation classes, on the training classes "
-            "less those; theirs on all training classes at the epoch best on test classes.",
-        ]
+        result = _plain(results["objectives"])
+        metrics, space = _metrics(result), _measures(result, measured)
+        if len(space["rho"]) < 4:
+            few = ["Too few objectives have finished: nothing to correlate."]
+            return [Section("Training embeddings and recall", few),
+                    Section("Metrics go together", few)]  # fmt: skip
+        return [_space_section(space, metrics, ask), _metrics_section(metrics, ask)]
 
 
-def _finding(
-    of: str, result: JackknifedCorrelation | None, published: float | None, expected: int = 1
-) -> Finding:
-    """A correlation over objectives."""
+def _plain(results: Results) -> Results:
+    """Runs without the switch that left their start."""
+    names, trained = set(objectives.objectives()), without_kept_starts(results)
+    compared = results.plan.compared
+    runs = (run for run in trained.runs if run.planned.labels[compared] in names)
+    return Results(results.plan, results.out, tuple(runs), ())
+
+
+def _metrics(results: Results) -> Values:
+    return {
+        metric: {m: 100 * mean_of(results.of("", m), metric) for m in results.methods()}
+        for metric in METRICS
+    }
+
+
+def _measures(results: Results, measured: dict[str, Any]) -> Values:
+    return {
+        name: {m: float(np.mean(v)) for m, v in by_method(results, measured, name).items()}
+        for name in MEASURES
+    }
+
+
+def _together(values: Values, one: str, other: str) -> Pearson:
+    names = [name for name in values[one] if name in values[other]]
+    return pearson([values[one][n] for n in names], [values[other][n] for n in names])
+
+
+def _finding(of: str, found: Pearson, published: float | None, expected: int = 1) -> Finding:
     known = math.nan if published is None else published
-    if result is None or math.isnan(result.r):
-        return Finding(of, published=known, expected=expected, why="too few objectives")
-    return Finding(of, result.r, result.whole.low, result.whole.high, known, expected)
-
-
-def _plain_runs(results: Results) -> list[Run]:
-    """Those without the switch."""
-    names = set(objectives.objectives())
-    return [run for run in results.runs if run.planned.labels[results.plan.compared] in names]
+    why = "too few objectives" if math.isnan(found.low) else ""
+    return Finding(of, found.r, found.low, found.high, known, expected, why)
 
 
 def _title(metric: str) -> str:
     return TITLES.get(metric, metric_title(metric))
 
 
-def _pairs(value: Callable[[str, str], float], methods: Sequence[str]) -> Pairs:
-    """Every two metrics over methods; `value(method, metric)` is NaN where it is not known."""
-    columns = {metric: [value(method, metric) for method in methods] for metric in METRICS}
-    return {
-        (one, two): _result(methods, columns[one], columns[two])
-        for one, two in itertools.combinations(METRICS, 2)
-    }
+def _r_text(found: Pearson) -> str:
+    if math.isnan(found.r):
+        return "–"
+    return f"{found.r:.2f}" + (
+        "" if math.isnan(found.low) else f" ({found.low:.2f} … {found.high:.2f})"
+    )
 
 
-def _result(names: Sequence[str], x: Sequence[float], y: Sequence[float]) -> JackknifedCorrelation:
-    whole = correlations.pearson(x, y)
-    without = {
-        name: correlations.pearson([*x[:i], *x[i + 1 :]], [*y[:i], *y[i + 1 :]]).r
-        for i, name in enumerate(names)
-    }
-    known = {name: r for name, r in without.items() if not math.isnan(r)}
-    if math.isnan(whole.r) or not known:
-        return JackknifedCorrelation(whole, math.nan, math.nan, "")
-    decisive = max(known, key=lambda name: abs(known[name] - whole.r))
-    return JackknifedCorrelation(whole, min(known.values()), max(known.values()), decisive)
-
-
-def _metric_pairs(results: Results) -> Pairs:
-    methods = [m for m in results.methods() if m in objectives.objectives()]
-    return _pairs(lambda m, metric: mean_of(results.of("", m), metric), methods)
-
-
-def _metrics(results: Results, data: str) -> Section:
-    methods = [m for m in results.methods() if m in objectives.objectives()]
-    ours = _metric_pairs(results)
-    theirs, printed = objectives.published(data), METRIC_CORRELATION.get(data, {})
-    again = _pairs(lambda m, metric: theirs.get(m, {}).get(metric, math.nan), methods)
+def _metrics_section(metrics: Values, ask: Ask) -> Section:
+    """Figure 4: printed values, and the same computed from their tables."""
+    theirs, printed = (
+        objectives.published(ask.published_data),
+        METRIC_CORRELATION.get(ask.published_data, {}),
+    )
+    again = {m: {o: theirs.get(o, {}).get(m, math.nan) for o in metrics[R1]} for m in METRICS}
     rows = []
-    for pair, result in ours.items():
-        shown = printed.get(pair)
-        cells = [" and ".join(map(_title, pair)), _r_text(result), _without_text(result)]
-        cells += [number(shown, 2), number(again[pair].r, 2)]
-        rows.append([*cells, _inside(result, again[pair].r if shown is None else shown)])
-    heads = ["metrics", "ours, r", "any one left out", "published", "from their tables"]
-    heads += ["in our interval"]
+    for pair in itertools.combinations(METRICS, 2):
+        row = [" and ".join(map(_title, pair)), _r_text(_together(metrics, *pair))]
+        if printed:
+            row += [number(printed.get(pair), 2), number(_together(again, *pair).r, 2)]
+        rows.append(row)
+    heads = ["metrics", "ours, r", *["published", "from their tables"] * bool(printed)]
     caption = (
-        f"Pearson's r over {len(methods)} objectives, each the mean over its seeds, with the 95 % "
-        "interval by Fisher's transform. From their tables: computed again from the published "
-        "scores."
+        f"Pearson's r over {len(metrics[R1])} objectives, each the mean over its seeds, with the "
+        "95 % interval by Fisher's transform."
     )
-    figure = drawn(
-        "metric_correlation",
-        "Pearson's r of metrics over objectives: ours (left) and published (right; from their "
-        "tables, R@4 as printed). Darker is closer to 1.",
-        lambda: _matrices(ours, again, printed),
-    )
-    return Section(
-        "Metrics go together",
-        [],
-        [Table(heads, rows, caption)],
-        [figure],
-    )
+    measures = {_title(metric): list(values.values()) for metric, values in metrics.items()}
+    figure = drawn("metric_correlation", "Pearson's r of metrics over objectives, ours.",
+                   lambda: study_figures.correlation_figure(measures))  # fmt: skip
+    return Section("Metrics go together", [], [Table(heads, rows, caption)], [figure])
 
 
-def _inside(result: JackknifedCorrelation, value: float) -> str:
-    if math.isnan(value) or math.isnan(result.whole.low):
-        return "–"
-    return "yes" if result.holds(value) else "no"
+def _space_section(space: Values, metrics: Values, ask: Ask) -> Section:
+    """Figure 5."""
+    theirs = SPACE_CORRELATION.get(ask.published_data, {})
+    rows, figures = [], []
+    for name, title in MEASURES.items():
+        found = _together(space | {R1: metrics[R1]}, name, R1)
+        rows.append([title, _r_text(found), *[number(theirs.get(name), 2)] * bool(theirs)])
+        figures.append(_scatter(f"space_{name}", space[name], metrics[R1], title))
+    heads = ["measure of training embeddings", "ours, r with R@1", *["published"] * bool(theirs)]
+    return Section("Training embeddings and recall", [], [Table(heads, rows)], figures)
 
 
-def _r_text(result: JackknifedCorrelation) -> str:
-    if math.isnan(result.r):
-        return "–"
-    low, high = result.whole.low, result.whole.high
-    return f"{result.r:.2f}" + ("" if math.isnan(low) else f" ({low:.2f} … {high:.2f})")
-
-
-def _without_text(result: JackknifedCorrelation) -> str:
-    return "–" if math.isnan(result.least) else f"{result.least:.2f} … {result.largest:.2f}"
-
-
-def _matrices(ours: Pairs, again: Pairs, printed: Mapping[tuple[str, str], float]) -> Figure:
-    theirs = {pair: printed.get(pair, result.r) for pair, result in again.items()}
-    panels = [("ours", {pair: result.r for pair, result in ours.items()}), ("published", theirs)]
-    figure = Figure(figsize=(9, 4.2), layout="constrained")
-    axes = figure.subplots(1, 2, sharey=True)
-    count = len(METRICS)
-    for ax, (title, values) in zip(axes, panels, strict=True):
-        grid = np.eye(count)
-        for (one, two), r in values.items():
-            i, j = METRICS.index(one), METRICS.index(two)
-            grid[i, j] = grid[j, i] = r
-        ax.imshow(grid, cmap="Blues", vmin=0, vmax=1.25)
-        for (i, j), r in np.ndenumerate(grid):
-            shown = "" if math.isnan(r) else f"{r:.2f}"
-            color = "white" if r > 0.75 else "#1b2026"
-            ax.text(j, i, shown, ha="center", va="center", fontsize=8, color=color)
-        ax.set_xticks(range(count), list(map(_title, METRICS)))
-        ax.set_yticks(range(count), list(map(_title, METRICS)))
-        ax.tick_params(length=0)
-        ax.spines[:].set_visible(False)
-        ax.set_title(title, loc="left", fontsize=9)
-    return figure
-
-
-def _columns(results: Results, measured: dict[str, Any]) -> dict[str, dict[str, Spread]]:
-    """Measure -> objective -> its mean over seeds."""
-    plain = set(objectives.objectives())
-    return {
-        name: {
-            m: over_seeds(v) for m, v in by_method(results, measured, name).items() if m in plain
-        }
-        for name in MEASURES
-    }
-
-
-def _recalls(results: Results, methods: Iterable[str]) -> dict[str, Spread]:
-    return {
-        method: over_seeds([r.score(R1) for r in results.of("", method) if r.state == "done"])
-        for method in methods
-    }
-
-
-def _space_correlations(
-    results: Results, measured: dict[str, Any]
-) -> dict[str, JackknifedCorrelation]:
-    columns = _columns(results, measured)
-    recall = _recalls(results, columns["rho"])
-    return {
-        name: _result(
-            list(values),
-            [spread.mean for spread in values.values()],
-            [100 * recall[method].mean for method in values],
-        )
-        for name, values in columns.items()
-    }
-
-
-def _space(results: Results, measured: dict[str, Any], ask: Ask) -> Section:
-    columns, result = _columns(results, measured), _space_correlations(results, measured)
-    recall = _recalls(results, columns["rho"])
-    theirs = SPACE_CORRELATION.get(ask.published_data, dict.fromkeys(MEASURES, math.nan))
-    rows = [
-        [title, _r_text(result[name]), _without_text(result[name]), number(theirs[name], 2),
-         _inside(result[name], theirs[name])]
-        for name, title in MEASURES.items()
-    ]  # fmt: skip
-    if math.isnan(result["rho"].r):
-        return Section("Training embeddings and recall", ["Too few objectives to correlate."])
-    heads = ["measure of training embeddings", "ours, r with R@1", "any one left out", "published"]
+def _scatter(name: str, x: Mapping[str, float], y: Mapping[str, float], title: str) -> Drawn:
     caption = (
-        f"Pearson's r over {result['rho'].whole.count} objectives with its 95 % interval (Fisher), "
-        "and its least and largest value when any one objective is left out."
+        f"Recall@1 on test classes against {title} of the training embeddings, a point for each "
+        "objective, mean over seeds, with the line of least squares."
     )
-    figure = drawn(
-        "space",
-        "Recall@1 on test classes against four measures of the training embeddings, one numbered "
-        "point for each objective, mean over seeds; the dashed line is least squares.",
-        lambda: _scatters(columns, recall, result, theirs),
-    )
-    table = Table([*heads, "in our interval"], rows, caption)
-    return Section("Training embeddings and recall", [], [table], [figure])
-
-
-def _scatters(
-    columns: Mapping[str, Mapping[str, Spread]],
-    recall: Mapping[str, Spread],
-    result: Mapping[str, JackknifedCorrelation],
-    theirs: Mapping[str, float],
-) -> Figure:
-    figure = Figure(figsize=(10, 6.6), layout="constrained")
-    axes = figure.subplots(2, 2).flat
-    for ax, (name, title) in zip(axes, MEASURES.items(), strict=True):
-        places = {m: (spread.mean, 100 * recall[m].mean) for m, spread in columns[name].items()}
-        numbered_points(ax, places)
-        ends, line = np.array(ax.get_xlim()), result[name].whole
-        ax.plot(ends, line.slope * ends + line.intercept, "--", color=MUTED, lw=1)
-        ax.set(xlabel=title, ylabel="R@1, %", xlim=tuple(ends))
-        caption = f"r = {_r_text(result[name])}, published {number(theirs[name], 2)}"
-        ax.set_title(caption, loc="left", fontsize=9)
-    name_list(figure, axes[0])
-    return figure
+    return drawn(name, caption, lambda: study_figures.scatter(x, y, title, "R@1, %"))

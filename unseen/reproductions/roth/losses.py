@@ -16,11 +16,11 @@ from unseen.reports.tables import Table
 from unseen.reproductions.against_source import (
     above_start_message,
     agreement,
+    bars_by_method,
     baselines_message,
     drawn,
     kept_message,
     number,
-    points_figure,
     score_table,
     without_kept_starts,
 )
@@ -75,7 +75,7 @@ class Losses(PublishedStudy):
         caption = f"{metric_title('recall@1')} of every objective{whose}"
         figures = []
         if any(run.state == "done" for run in result.runs):
-            draw = partial(points_figure, result, theirs, "recall@1")
+            draw = partial(bars_by_method, result, theirs, "recall@1")
             figures = [drawn("objectives", caption, draw)]
         sentences = [
             *above_start_message(result),
@@ -93,9 +93,6 @@ class Losses(PublishedStudy):
             _best_epochs(without_kept_starts(result), ask),
         ]
 
-    def differences(self, ask: Ask) -> list[str]:
-        return set_up_differences(ask)
-
 
 def objectives_plan(ask: Ask) -> Plan:
     """All objectives with and without the switch; `rho` and `correlation` look at the same runs."""
@@ -107,15 +104,6 @@ def objectives_plan(ask: Ask) -> Plan:
     config = {"metrics": [*METRICS, "recall@4"]}
     seeds = 2 if ask.is_quick else 5
     return ask.plan("objectives", about, {"objective": values}, config, seeds, source=ROTH)
-
-
-def set_up_differences(ask: Ask) -> list[str]:
-    """What all studies of this source have in common."""
-    return [
-        f"Data: {ask.data}; the published column is of {ask.published_title}.",
-        "mAP is theirs as released (`revisit_map`), not as described.",
-        "Theirs take each metric at its own best epoch on test classes; ours one epoch for all.",
-    ]
 
 
 def _best_against(

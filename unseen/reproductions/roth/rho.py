@@ -6,11 +6,10 @@ Source   K. Roth et al., Revisiting Training Strategies and Generalization Perfo
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from unseen.core.statistics import Effect, over_seeds
 from unseen.reports.tables import Table
@@ -23,18 +22,22 @@ from unseen.reproductions.against_source import (
     score_text,
     without_kept_starts,
 )
-from unseen.reproductions.charts import logarithmic
-from unseen.reproductions.claims import Claim, Finding, against, gap, mean_finding
-from unseen.reproductions.numbered_points import OTHER, name_list, numbered_points
+from unseen.reproductions.charts import Point, lines
+from unseen.reproductions.claims import Claim, against, gap, mean_finding
 from unseen.reproductions.published_study import Ask, Message, PublishedStudy
 from unseen.reproductions.roth import objectives
-from unseen.reproductions.roth.losses import objectives_plan, set_up_differences
+from unseen.reproductions.roth.losses import objectives_plan
 from unseen.reproductions.roth.revisit_figures import RHO
 from unseen.reproductions.source_values import ROTH
-from unseen.reproductions.training_space import Measured, by_method, mean_spectrum, of_runs, spectra
+from unseen.reproductions.training_space import (
+    by_method,
+    of_runs,
+    spectra,
+    spectra_figure,
+)
 from unseen.studies.findings import Section
 from unseen.studies.results import Results, effect
-from unseen.studies.study_figures import ACCENT, LINE, MUTED
+from unseen.studies.study_figures import scatter
 from unseen.studies.study_file import Plan
 from unseen.studies.validity_checks import effect_text
 
@@ -86,10 +89,12 @@ class Rho(PublishedStudy):
             for plain, name in pairs.items()
         ]
         lower = [
-            _change(result, measured, (plain, name), "rho", gap_of(published, plain, name))
+            change(
+                result, measured, "rho", (plain, name), gap_of(published, plain, name), expected=-1
+            )
             for plain, name in pairs.items()
         ]
-        flatter = [_change(result, measured, pair, "classes") for pair in pairs.items()]
+        flatter = [change(result, measured, "classes", pair, expected=-1) for pair in pairs.items()]
         later = [mean_finding(plain, _later(result, plain, n)) for plain, n in pairs.items()]
         return [
             *claims,
@@ -107,14 +112,7 @@ class Rho(PublishedStudy):
             _scores(results["objectives"], ask),
             _chances(results[CURVE], ask),
             _spectra(result, measured, ask),
-            _decay(result, measured, ask.set_up_data),
-        ]
-
-    def differences(self, ask: Ask) -> list[str]:
-        return [
-            *set_up_differences(ask),
-            f"The chances of the switch are theirs for {ask.set_up_data}.",
-            "Spectra are of the training classes less a tenth for validation; theirs of all.",
+            _decay(result, measured),
         ]
 
 
@@ -138,29 +136,6 @@ def _published_at(ask: Ask) -> At:
 
 def gap_of(values: Mapping[str, float], plain: str, name: str) -> float:
     return values.get(name, math.nan) - values.get(plain, math.nan)
-
-
-def _by_seed(results: Results, method: str, measured: Measured, kind: str) -> dict[int, float]:
-    """rho, or the share of the first value of a class's spectrum, by seed."""
-    values = {}
-    for run in results.of("", method):
-        if run.planned.key in measured:
-            value = measured[run.planned.key][kind]
-            values[run.replicate[0]] = value if kind == "rho" else value[0]
-    return values
-
-
-def _change(
-    results: Results,
-    measured: Measured,
-    pair: tuple[str, str],
-    kind: str,
-    published: float = math.nan,
-) -> Finding:
-    """What the switch changes, paired by seed."""
-    before, after = (_by_seed(results, name, measured, kind) for name in pair)
-    changes = [after[seed] - before[seed] for seed in before.keys() & after.keys()]
-    return mean_finding(pair[0], changes, published, expected=-1)
 
 
 def _later(results: Results, plain: str, name: str) -> list[float]:
@@ -207,34 +182,17 @@ def _chances(results: Results, ask: Ask) -> Section:
         )
     caption = "Gain over chance 0, paired by seed, with its 95 % interval over seeds and classes."
     table = Table(["chance", "R@1 %", "gain"], rows, caption)
+    points = [Point(c, 100 * each.value, 100 * each.half) for c, each in result.items()]
+    series = {"ours": points}
+    if not math.isnan(theirs.gain):
+        series["published"] = [Point(theirs.chance, theirs.gain)]
     figure = drawn(
         "chance",
-        f"Recall@1 of {METHOD} by the chance of a switch, less that without it (dashed line), with "
-        "its 95 % interval over seeds and classes."
-        + ("" if math.isnan(theirs.gain) else " The diamond is the published gain."),
-        lambda: _chance_figure(result, 100 * mean_of(plain, R1), theirs),
+        f"Recall@1 of {METHOD} by the chance of a switch, less that without it, with its 95 % "
+        "interval over seeds and classes.",
+        lambda: lines(series, "chance of a switch", "gain in recall@1, points", ["published"]),
     )
     return Section("By the chance of a switch", [message], [table], [figure] if result else [])
-
-
-def _chance_figure(result: Mapping[float, Effect], baseline: float, published: At) -> Figure:
-    figure = Figure(figsize=(6, 3.4), layout="constrained")
-    ax = figure.subplots()
-    x = [chance for chance in result if chance]
-    halves = [100 * result[c].half for c in x]
-    ax.axhline(0, color=MUTED, ls="--", lw=1, label=f"no switch: {baseline:.1f} %")
-    ax.errorbar(
-        x, [100 * result[c].value for c in x], yerr=np.nan_to_num(halves), fmt="o-", color=ACCENT,
-        capsize=3, ms=5, label="ours, 95 % interval",
-    )  # fmt: skip
-    if not math.isnan(published.gain):
-        ax.plot(
-            published.chance, published.gain, "D", mfc="none", color=MUTED, ms=7, label="published"
-        )
-    ax.set(xlabel="chance of a switch", ylabel="gain in recall@1, points", xlim=(0, 0.52))
-    ax.grid(axis="y", color=LINE, lw=0.8)
-    figure.legend(loc="outside upper right", ncols=3)
-    return figure
 
 
 def _spectra(results: Results, measured: dict[str, Any], ask: Ask) -> Section:
@@ -259,6 +217,7 @@ def _spectra(results: Results, measured: dict[str, Any], ask: Ask) -> Section:
         )
     if not known:
         return Section("Spectra", ["No pair of runs left weights to measure spectra of."])
+    panels = {plain: (results.of("", plain), results.of("", name)) for plain, name in known}
     heads = ["objective", "rho", "with it", "published", "with it", "in a class %", "with it"]
     caption = (
         "rho: ± half of the 95 % interval over seeds; published values are read off figures to "
@@ -269,71 +228,21 @@ def _spectra(results: Results, measured: dict[str, Any], ask: Ask) -> Section:
         "Singular values of the training embeddings over their sum, on a logarithmic scale: of all "
         "items (above) and as a mean over classes (below); solid without the switch, dashed with "
         "it. Flatter means that more directions are used.",
-        lambda: _spectra_figure(results, measured, known),
+        lambda: spectra_figure(panels, measured, "with the switch"),
     )
     return Section("Spectra", [], [Table(heads, rows, caption)], [figure])
 
 
-def _spectra_figure(
-    results: Results, measured: dict[str, Any], pairs: Sequence[tuple[str, str]]
-) -> Figure:
-    figure = Figure(figsize=(2.3 * max(2, len(pairs)), 4.8), layout="constrained")
-    grid = figure.subplots(2, len(pairs), squeeze=False, sharex="row", sharey="row")
-    for row, kind in enumerate(("all", "classes")):
-        result = by_method(results, measured, kind)
-        for ax, (plain, name) in zip(grid[row], pairs, strict=True):
-            for method, style, color, label in (
-                (plain, "-", ACCENT, "without"),
-                (name, "--", OTHER, "with the switch"),
-            ):
-                values = mean_spectrum(result[method])
-                ax.plot(range(1, len(values) + 1), values, style, color=color, label=label)
-            logarithmic(ax)
-            ax.set_title(plain if row == 0 else "", fontsize=8, loc="left")
-    grid[0, 0].set_ylabel("all items")
-    grid[1, 0].set_ylabel("mean over classes")
-    for ax in grid[1]:
-        ax.set_xlabel("singular value")
-    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside upper right", ncols=2)
-    return figure
-
-
-def _decay(results: Results, measured: dict[str, Any], data: str) -> Section:
+def _decay(results: Results, measured: dict[str, Any]) -> Section:
+    """Supplement B."""
     decay = {m: float(np.mean(v)) for m, v in by_method(results, measured, "rho").items()}
-    recall = {m: 100 * mean_of(results.of("", m), R1) for m in decay}
-    pairs = {n: plain for n, (plain, _) in objectives.switched(data).items() if n in decay}
-    switched = set(pairs)
-    if not switched or len(decay) < 4:
+    if len(decay) < 4:
         return Section("Decay and recall", ["Too few runs have finished to compare."])
-    sentences = [
-        f"With the switch rho lies between {_ends(decay[m] for m in switched)}, without it between "
-        f"{_ends(decay[m] for m in decay if m not in switched)}.",
-    ]
+    recall = {m: 100 * mean_of(results.of("", m), R1) for m in decay}
     figure = drawn(
         "decay",
         "Recall@1 on test classes against the spectral decay rho of the training embeddings, mean "
-        "over seeds; squares: with the switch, at the end of an arrow from the same objective "
-        "without it.",
-        lambda: _decay_figure(decay, recall, pairs),
+        "over seeds; names that begin with R- are with the switch.",
+        lambda: scatter(decay, recall, "spectral decay rho (training classes)", "R@1, %"),
     )
-    return Section("Decay and recall", sentences, figures=[figure])
-
-
-def _ends(values: Iterable[float]) -> str:
-    result = list(values)
-    return f"{min(result):.2f} and {max(result):.2f}" if result else "–"
-
-
-def _decay_figure(
-    decay: Mapping[str, float], recall: Mapping[str, float], pairs: Mapping[str, str]
-) -> Figure:
-    figure = Figure(figsize=(8.5, 4.8), layout="constrained")
-    ax = figure.subplots()
-    for name, plain in pairs.items():
-        if plain in decay:
-            ends = [(decay[each], recall[each]) for each in (plain, name)]
-            ax.annotate("", ends[1], ends[0], arrowprops={"arrowstyle": "->", "color": MUTED})
-    numbered_points(ax, {m: (decay[m], recall[m]) for m in decay}, set(pairs))
-    ax.set(xlabel="spectral decay rho (training classes)", ylabel="R@1 (test classes), %")
-    name_list(figure, ax)
-    return figure
+    return Section("Decay and recall", [], [], [figure])

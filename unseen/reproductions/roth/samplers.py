@@ -7,10 +7,10 @@ Source   K. Roth et al., Revisiting Training Strategies and Generalization Perfo
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from unseen.core.statistics import over_seeds
 from unseen.reports.score_tables import metric_title
@@ -28,12 +28,12 @@ from unseen.reproductions.claims import Claim, Finding, against, gap, mean_findi
 from unseen.reproductions.numbers import table
 from unseen.reproductions.published_study import METRICS, Ask, PublishedStudy
 from unseen.reproductions.roth import objectives
-from unseen.reproductions.roth.losses import INCONSISTENT, set_up_differences
+from unseen.reproductions.roth.losses import INCONSISTENT
 from unseen.reproductions.source_values import ROTH
 from unseen.studies.findings import Section
 from unseen.studies.relative_performance import relative
 from unseen.studies.results import Results
-from unseen.studies.study_figures import LINE
+from unseen.studies.study_figures import boxes
 from unseen.studies.study_file import Plan, Values
 
 SAMPLERS: dict[str, Values] = {
@@ -113,17 +113,6 @@ class Samplers(PublishedStudy):
             ),
         ]
 
-    def differences(self, ask: Ask) -> list[str]:
-        return [
-            *set_up_differences(ask),
-            "GC, DDM and FRD are as described; the released code of GC looks its batch up in "
-            "another pool, and that of DDM compares heights of bins without their place.",
-            "SPC-n takes different classes and different images, as described; the released code "
-            "draws both with replacement.",
-            f"Objectives: {', '.join(list(OBJECTIVES)[: QUICK if ask.is_quick else None])}; the "
-            "published violins stand for the same ones.",
-        ]
-
 
 def published(data: str, names: Sequence[str]) -> list[dict[str, Any]]:
     """Rows of objective, sampler and metrics in percent, for some of the objectives."""
@@ -144,16 +133,15 @@ def _relative(results: Results, theirs: Sequence[dict[str, Any]]) -> Section:
     if len(ours) < 2:
         return Section("Relative performance", ["Fewer than two samplers have finished runs."])
     rows = [[name, *[_ratio(each.get(name)) for each in (ours, other)]] for name in SAMPLERS]
-    figure = drawn(
-        "relative_performance",
-        "Score over that of the best sampler with the same objective and metric, one violin for "
-        "each sampler; 1 is best, the bar holds the middle half, the white "
-        "dot is the median.",
-        lambda: _violins(ours, other),
-    )
+    about = "Score over that of the best sampler of the same objective and metric; 1 is best:"
+    figures = [
+        drawn(f"relative_performance{suffix}", f"{about} {whose}.", partial(boxes, each))
+        for suffix, whose, each in (("", "ours", ours), ("_published", "published", other))
+        if each
+    ]
     caption = "Mean over objectives, metrics and seeds, with the middle half in brackets, in %."
     shown = [Table(["sampler", "ours", "published"], rows, caption)]
-    return Section("Relative performance", seeds_sentences(results), shown, [figure])
+    return Section("Relative performance", seeds_sentences(results), shown, figures)
 
 
 def _by_objective(
@@ -202,31 +190,3 @@ def _score_table(results: Results, theirs: Sequence[dict[str, Any]], metric: str
     title = metric_title(metric)
     caption = f"{title} in %, ± half of its 95 % interval over seeds where there are several."
     return Table(heads, rows, caption)
-
-
-def _violins(ours: Mapping[str, Sequence[float]], theirs: Mapping[str, Sequence[float]]) -> Figure:
-    """Two panels with the samplers in the same order, ours and published."""
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
-    names = list(SAMPLERS)[::-1]
-    panels = [("ours", ours, "#8fb0d6"), ("published", theirs, "#c9ced5")]
-    panels = [panel for panel in panels if panel[1]]
-    axes = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
-    for ax, (title, ratios, color) in zip(axes, panels, strict=True):
-        for place, name in enumerate(names):
-            values = np.asarray(ratios.get(name, ()))
-            if not len(values):
-                continue
-            if len(set(values)) > 1:
-                parts: Any = ax.violinplot(
-                    values, positions=[place], orientation="horizontal", showextrema=False,
-                    widths=0.8,
-                )  # fmt: skip
-                parts["bodies"][0].set(facecolor=color, edgecolor="#58626e", alpha=0.9)
-            low, middle, high = np.percentile(values, [25, 50, 75])
-            ax.plot([low, high], [place, place], color="#1b2026", lw=4, solid_capstyle="butt")
-            ax.plot(middle, place, "o", color="white", mec="#1b2026", ms=5)
-        ax.set_title(title, loc="left", fontsize=9)
-        ax.set_xlabel("score over that of the best sampler")
-        ax.grid(axis="x", color=LINE, lw=0.8)
-    axes[0].set_yticks(range(len(names)), names)
-    return figure

@@ -165,22 +165,9 @@ class Layers(PublishedStudy):
         ]
 
     def differences(self, ask: Ask) -> list[str]:
-        left = [name for name in NETS if name not in _nets(ask)]
-        without = (
-            [f"{' and '.join(left)} differ from NetA in what starts pretrained; there are no "
-             "pretrained weights here, so they are NetA and are left out."]
-            if left
-            else []
-        )  # fmt: skip
-        return [
-            f"Data: {ask.data}; the published column is of {ask.published_title}.",
-            "Curves are on validation classes, theirs on test classes.",
-            *without,
-            "Foreign models: theirs are released by others; ours are trained here by the same "
-            "loss, with our usual pooling. The released cascade (HDC) is not run.",
-            "Claims compare layers at equal size: a wider layer is projected to the embedding's "
-            f"size by {DRAWS} random rotations, whose recall is averaged.",
-        ]
+        left = " and ".join(name for name in NETS if name not in _nets(ask))
+        same = f"{left} differ from NetA in what starts pretrained; there are no pretrained weights"
+        return [f"{same} here, so they are NetA and are left out."] if left else []
 
 
 def _nets(ask: Ask) -> list[str]:
