@@ -21,7 +21,7 @@ def test_page(
     assert "| 0.0004 |" in message
     assert "| 1024 |" in message
     assert "Preprocessing needs images" in message
-    assert "| bn_inception | published | 48.78 | – |" in message
+    assert "| bn_inception | published | 48.78 |" in message
     assert "failed" not in message
     for name in ("batch_size", "weight_decay", "embedding_size"):
         assert (folder / "figures" / f"{name}.pdf").exists()

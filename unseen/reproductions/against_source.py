@@ -7,12 +7,10 @@ order of methods, by Spearman's rank correlation, and differences between two of
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
-from scipy.stats import spearmanr
 
 from unseen.core.statistics import Spread
 from unseen.reports.score_tables import metric_title
@@ -127,24 +125,6 @@ def bars_by_method(results: Results, published: Published, metric: str) -> Figur
     theirs = {m: Point(m, published[m][metric]) for m in ours if metric in published.get(m, {})}
     series = {"ours": ours} | ({"published": theirs} if theirs else {})
     return bars(series, f"{metric_title(metric)}, %")
-
-
-def agreement(results: Results, published: Published, metric: str) -> str:
-    """How far the order of methods agrees, in words."""
-    trained = standings(without_kept_starts(results))
-    rows = [row for row in trained if not row.is_baseline and metric in row.scores]
-    ours = {row.method: row.scores[metric].mean for row in rows}
-    names = [name for name in ours if metric in published.get(name, {})]
-    if len(names) < 4:
-        return f"Only {len(names)} methods have a published value: too few to compare orders."
-    if len({ours[name] for name in names}) == 1:
-        return f"All {len(names)} methods have the same {metric_title(metric)}."
-    result: Any = spearmanr([ours[n] for n in names], [published[n][metric] for n in names])
-    low, high = fisher(float(result.statistic), len(names))
-    return (
-        f"The order of {len(names)} methods by {metric_title(metric)} agrees with the published "
-        f"one by Spearman's r = {result.statistic:.2f} (95 % interval {low:.2f} to {high:.2f})."
-    )
 
 
 def fisher(r: float, count: int) -> tuple[float, float]:

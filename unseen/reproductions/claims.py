@@ -107,11 +107,10 @@ def finding_of(
 ) -> Finding:
     """Of two methods' comparison, in points."""
     effect = each.effect
-    why = "" if each.is_conclusive else each.conclusion.partition(": ")[2]
     ends = [math.nan] * 3 if effect is None else [effect.value, effect.low, effect.high]
     value, low, high = (100 * end for end in ends)
     title = of or each.experiment or each.method
-    return Finding(title, value, low, high, each.published, expected, why, each, metric)
+    return Finding(title, value, low, high, each.published, expected, each.why, each, metric)
 
 
 def mean_finding(

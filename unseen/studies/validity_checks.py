@@ -170,14 +170,15 @@ class Compared:
         """The word with its reasons, or with the effect that would have been seen."""
         result = self.effect
         if not self.is_conclusive:
-            return f"{INCONCLUSIVE}: {self._reasons() or 'no number'}"
+            return f"{INCONCLUSIVE}: {self.why or 'no number'}"
         if result is not None and result.low <= 0 <= result.high:
             detectable = f"{100 * result.detectable:.1f} points"
             return f"{self.word} (minimum detectable effect: {detectable})"
         return self.word
 
-    def _reasons(self) -> str:
-        """Each once, with the method it is of, unless it is of both."""
+    @property
+    def why(self) -> str:
+        """Why it is inconclusive: each reason once, with its method, unless it is of both."""
         failing: dict[str, list[str]] = {}
         for each in self.validity_checks:
             if not each.passed:

@@ -61,10 +61,8 @@ def table(name: str) -> list[dict[str, PlannedRun]]:
     """The rows of a table; numbers as printed, with the deviation that stands beside them in a
     column of their own, an empty cell as None."""
     file = files(__name__).joinpath(f"{known(name, names(), 'published table')}.csv")
-    rows = list(csv.DictReader(file.read_text(encoding="utf-8").splitlines()))
-    cells = [text for row in rows for text in row.values() if _is_number(text)]
-    digits = max((len(text.partition(".")[2]) for text in cells), default=0)
-    return [{key: _value(row, key, digits) for key in row} for row in rows]
+    rows = csv.DictReader(file.read_text(encoding="utf-8").splitlines())
+    return [{key: _value(row, key) for key in row} for row in rows]
 
 
 def _is_number(text: str) -> bool:
@@ -75,8 +73,9 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _value(row: dict[str, str], key: str, digits: int) -> PlannedRun:
+def _value(row: dict[str, str], key: str) -> PlannedRun:
     if not _is_number(row[key]):
         return row[key] or None
+    digits = len(row[key].partition(".")[2])
     deviation = row.get(f"{key}{DEVIATION}", "")
     return Printed(float(row[key]), digits, float(deviation) if deviation else math.nan)

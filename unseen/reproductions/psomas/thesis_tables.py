@@ -4,7 +4,6 @@
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from unseen.reports.tables import Table
 from unseen.reproductions.against_source import drawn, rank_table
@@ -101,30 +100,22 @@ def _bars_of_ranks(
 ) -> list[Drawn]:
     """Figure 27."""
     size = BARS if BARS in sizes else sizes[-1]
-    ours = {
-        f"R@{k}": {
-            loss: point(loss, runs_of(result, network, size, loss), f"recall@{k}")
-            for loss in result.methods()
-        }
-        for k in ranks(ask)
-    }
-    other = {
-        f"R@{k}": {
-            loss: Point(loss, theirs.get((network or USUAL, size, loss), [math.nan] * 4)[column])
-            for loss in result.methods()
-        }
-        for column, k in enumerate(ranks(ask))
-    }
-    made = []
-    for title, series in (("ours", ours), ("published", other)):
-        if any(not math.isnan(p.value) for each in series.values() for p in each.values()):
-            caption = f"Recall by loss at {size} dimensions, {title}."
-            made.append(drawn(f"ranks_by_loss_{title}", caption, _drawer(series)))
-    return made
-
-
-def _drawer(series: Mapping[str, Mapping[str, Point]]) -> Any:
-    return lambda: bars(series, "recall, %")
+    ours: dict[str, dict[str, Point]] = {f"R@{k}": {} for k in ranks(ask)}
+    other: dict[str, dict[str, Point]] = {f"R@{k}": {} for k in ranks(ask)}
+    for loss in result.methods():
+        runs, known = (
+            runs_of(result, network, size, loss),
+            theirs.get((network or USUAL, size, loss)),
+        )
+        for column, k in enumerate(ranks(ask)):
+            ours[f"R@{k}"][loss] = point(loss, runs, f"recall@{k}")
+            other[f"R@{k}"] |= {loss: Point(loss, known[column])} if known else {}
+    return [
+        drawn(f"ranks_by_loss_{whose}", f"Recall by loss at {size} dimensions, {whose}.",
+              partial(bars, series, "recall, %"))
+        for whose, series in (("ours", ours), ("published", other))
+        if any(not math.isnan(p.value) for each in series.values() for p in each.values())
+    ]  # fmt: skip
 
 
 def _by_size(result: Results, theirs: Published, network: str, sizes: Sequence[int]) -> list[Drawn]:

@@ -15,7 +15,6 @@ from unseen.reports.score_tables import metric_title
 from unseen.reports.tables import Table
 from unseen.reproductions.against_source import (
     above_start_message,
-    agreement,
     bars_by_method,
     baselines_message,
     drawn,
@@ -81,11 +80,6 @@ class Losses(PublishedStudy):
             *above_start_message(result),
             *kept_message(result),
             *baselines_message(result),
-            *(
-                [agreement(result, theirs, m) for m in ("recall@1", "nmi")]
-                if len(theirs) > 1
-                else []
-            ),
             INCONSISTENT,
         ]
         return [

@@ -4,19 +4,22 @@ Source   K. Roth et al., Revisiting Training Strategies and Generalization Perfo
          Metric Learning, ICML 2020, https://arxiv.org/abs/2002.08473, supplement F, figure 12
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from unseen.core.statistics import Spread, over_seeds
 from unseen.reports.tables import Table
-from unseen.reproductions.against_source import drawn, kept_message, plain_text, score_text
+from unseen.reproductions.against_source import (
+    baselines_message,
+    kept_message,
+    score_text,
+)
 from unseen.reproductions.claims import Claim, against
 from unseen.reproductions.published_study import Ask, Message, PublishedStudy
 from unseen.reproductions.roth import objectives
 from unseen.reproductions.source_values import ROTH
-from unseen.reproductions.training_space import of_runs, spectra, spectra_figure
+from unseen.reproductions.training_space import change, of_runs, spectra, spectra_section
 from unseen.studies.findings import Section
-from unseen.studies.results import Results, Run
+from unseen.studies.results import Results
 from unseen.studies.study_file import Plan
 
 R1 = "recall@1"
@@ -68,7 +71,8 @@ class Mixup(PublishedStudy):
         self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
     ) -> list[Section]:
         result = results["mixup"]
-        return [_recall(result), _spectra(result, measured)]
+        pairs = {n: (result.of(n, WITHOUT), result.of(n, WITH)) for n in OBJECTIVES}
+        return [_recall(result), spectra_section(pairs, measured, {})]
 
 
 def _recall(results: Results) -> Section:
@@ -79,33 +83,3 @@ def _recall(results: Results) -> Section:
     scores = Table(["objective", "R@1 %", "with mixup"], rows)
     sentences = [*kept_message(results), *baselines_message(results)]
     return Section("Recall", sentences, [scores])
-
-
-def _spectra(results: Results, measured: dict[str, Any]) -> Section:
-    rows, names = [], []
-    for name in OBJECTIVES:
-        rhos = [_rho(results.of(name, each), measured) for each in (WITHOUT, WITH)]
-        if rhos[0] is None or rhos[1] is None:
-            rows.append([name, *["–" if rho is None else plain_text(rho) for rho in rhos]])
-            continue
-        names.append(name)
-        rows.append([name, *[plain_text(rho) for rho in rhos if rho is not None]])
-    if not names:
-        return Section("Spectra", ["No pair of runs left weights to measure spectra of."])
-    panels = {n: (results.of(n, WITHOUT), results.of(n, WITH)) for n in names}
-    caption = "Spectral decay rho of the training embeddings, ± half of its 95 % interval."
-    figure = drawn(
-        "spectra",
-        "Singular values of the training embeddings over their sum, on a logarithmic scale, mean "
-        "over seeds: of all items (above) and as a mean over classes (below); solid without mixup, "
-        "dashed with it.",
-        lambda: spectra_figure(panels, measured, WITH),
-    )
-    return Section(
-        "Spectra", [], [Table(["objective", "rho", "with mixup"], rows, caption)], [figure]
-    )
-
-
-def _rho(runs: Sequence[Run], measured: Mapping[str, Any]) -> Spread | None:
-    result = [measured[run.planned.key]["rho"] for run in runs if run.planned.key in measured]
-    return over_seeds(result) if result else None

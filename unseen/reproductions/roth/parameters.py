@@ -13,15 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from unseen.core.statistics import Spread, over_seeds
 from unseen.reports.tables import Table
 from unseen.reproductions.against_source import (
     drawn,
     kept_message,
-    mean_of,
-    missing_text,
     number,
-    spread_text,
+    score_text,
 )
 from unseen.reproductions.charts import Point, lines
 from unseen.reproductions.claims import Claim, Finding, against, mean_finding
@@ -176,16 +173,6 @@ def _is_run(factor: Factor, ask: Ask) -> bool:
     return ask.has_images or not factor.needs_images
 
 
-def _scores(results: Results, objective: str) -> dict[str, Spread]:
-    """Recall@1 by value of the factor, where a run has finished."""
-    result = {}
-    for value in results.methods():
-        scores = [r.score(R1) for r in results.of(objective, value) if r.state == "done"]
-        if scores:
-            result[value] = over_seeds(scores)
-    return result
-
-
 def _untrained_findings(results: Mapping[str, Results], data: str) -> list[Finding]:
     """What BN-Inception has before training over the other networks, by seed."""
     result = results.get(f"by_{ARCHITECTURE.key}")
@@ -209,61 +196,44 @@ def _untrained_findings(results: Mapping[str, Results], data: str) -> list[Findi
 
 
 def _section(factor: Factor, results: Results) -> Section:
-    rows = []
     ratios = {name: _relative(results, name) for name in results.experiments()}
+    rows = []
     for value in results.methods():
         cells = [value]
-        for name in results.experiments():
-            spread = _scores(results, name).get(value)
-            missing = missing_text(results.of(name, value))
-            cells.append(missing if spread is None else spread_text(spread))
-            cells.append(number(100 * ratios[name].get(value, math.nan)))
+        for name, each in ratios.items():
+            ratio = number(100 * each[value]) if value in each else "–"
+            cells += [score_text(results.of(name, value), R1), ratio]
         rows.append(cells)
-    heads = [factor.key]
-    for name in results.experiments():
-        heads += [f"{name}, R@1 %", "relative %"]
+    heads = [head for name in ratios for head in (f"{name}, R@1 %", "relative %")]
     caption = "Relative: score over that of the best value, mean over the five metrics and seeds."
-    series = {
-        name: [Point(value, ratio) for value, ratio in each.items()]
-        for name, each in ratios.items()
-        if each
-    }
+    series = {n: [Point(v, r) for v, r in each.items()] for n, each in ratios.items() if each}
     title = f"{factor.title}: relative performance over five metrics, a line for each objective."
     draw = partial(lines, series, factor.key, "score over that of the best value")
     figures = [drawn(factor.key, title, draw)] if series else []
-    return Section(factor.title, kept_message(results), [Table(heads, rows, caption)], figures)
+    shown = [Table([factor.key, *heads], rows, caption)]
+    return Section(factor.title, kept_message(results), shown, figures)
 
 
 def _relative(results: Results, objective: str) -> dict[str, float]:
-    """Mean ratio to the best value, over metrics and seeds."""
+    """Mean ratio to the best value, over metrics and seeds, in the order of the values."""
     key = results.plan.compared
     rows = [r for r in results.rows() if r["state"] == "done" and r["objective"] == objective]
     result = relative(rows, setup=key, fixed=("seed",), metrics=METRICS)
-    return {value: float(np.mean(ratios)) for value, ratios in result.items()}
+    return {v: float(np.mean(result[v])) for v in results.methods() if v in result}
 
 
 def _with_untrained(section: Section, results: Mapping[str, Results], data: str) -> Section:
-    """Networks before training: ours where they were run, and the published ones."""
+    """Table 1: networks before training, ours where they were run, and the published ones."""
     result = results.get(f"by_{ARCHITECTURE.key}")
-    rows = [] if result is None else [_network_row(result, name) for name in result.methods()]
+    rows = []
+    for name in [] if result is None else result.methods():
+        runs = [run for e in result.experiments() for run in result.of(e, name)]
+        starts = [run.score(R1, "untrained") for run in runs if run.state == "done"]
+        rows.append([name, "ours", number(100 * float(np.mean(starts)) if starts else None)])
     for row in table("revisit_backbones_untrained"):
         if row["dataset"] == data:
-            rows += [
-                [name, "published", number(value, 2), "–"]
-                for name, value in row.items()
-                if isinstance(value, float)
-            ]
-    caption = "Untrained: ImageNet weights, a random linear layer. Trained: by the best objective."
-    heads = ["network", "whose", "untrained, R@1 %", "trained, R@1 %"]
-    tables = [*section.tables, Table(heads, rows, caption)]
-    return Section(section.title, section.result, tables, section.figures)
-
-
-def _network_row(results: Results, name: str) -> list[str]:
-    groups = [results.of(objective, name) for objective in results.experiments()]
-    done = [run for runs in groups for run in runs if run.state == "done"]
-    if not done:
-        return [name, "ours", missing_text(*groups), "–"]
-    untrained = float(np.mean([run.score(R1, "untrained") for run in done]))
-    best = float(np.nanmax([mean_of(runs, R1) for runs in groups]))
-    return [name, "ours", number(100 * untrained), number(100 * best)]
+            known = {name: value for name, value in row.items() if isinstance(value, float)}
+            rows += [[name, "published", number(value)] for name, value in known.items()]
+    caption = "ImageNet weights and a random linear layer."
+    shown = Table(["network", "whose", "untrained, R@1 %"], rows, caption)
+    return Section(section.title, section.result, [*section.tables, shown], section.figures)

@@ -11,14 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from unseen.core.statistics import Effect, over_seeds
+from unseen.core.statistics import Effect
 from unseen.reports.tables import Table
 from unseen.reproductions.against_source import (
     drawn,
     kept_message,
     mean_of,
     number,
-    plain_text,
     score_text,
     without_kept_starts,
 )
@@ -31,9 +30,10 @@ from unseen.reproductions.roth.revisit_figures import RHO
 from unseen.reproductions.source_values import ROTH
 from unseen.reproductions.training_space import (
     by_method,
+    change,
     of_runs,
     spectra,
-    spectra_figure,
+    spectra_section,
 )
 from unseen.studies.findings import Section
 from unseen.studies.results import Results, effect
@@ -108,10 +108,15 @@ class Rho(PublishedStudy):
         self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
     ) -> list[Section]:
         result = without_kept_starts(results["objectives"])
+        switched, theirs = objectives.switched(ask.set_up_data), RHO.get(ask.published_data, {})
+        names = {plain: name for name, (plain, _) in switched.items()}
+        pairs = {plain: (result.of("", plain), result.of("", n)) for plain, n in names.items()}
+        printed = {p: [theirs.get(p, math.nan), theirs.get(n, math.nan)] for p, n in names.items()}
+        printed = printed if theirs else {}
         return [
             _scores(results["objectives"], ask),
             _chances(results[CURVE], ask),
-            _spectra(result, measured, ask),
+            spectra_section(pairs, measured, printed),
             _decay(result, measured),
         ]
 
@@ -193,44 +198,6 @@ def _chances(results: Results, ask: Ask) -> Section:
         lambda: lines(series, "chance of a switch", "gain in recall@1, points", ["published"]),
     )
     return Section("By the chance of a switch", [message], [table], [figure] if result else [])
-
-
-def _spectra(results: Results, measured: dict[str, Any], ask: Ask) -> Section:
-    decay = by_method(results, measured, "rho")
-    fractions = by_method(results, measured, "classes")
-    theirs, rows = RHO.get(ask.published_data, {}), []
-    switched = objectives.switched(ask.set_up_data)
-    pairs = [(plain, name) for name, (plain, _) in switched.items()]
-    known = [pair for pair in pairs if all(name in decay for name in pair)]
-    for plain, name in known:
-        first = [
-            float(np.mean([values[0] for values in fractions[each]])) for each in (plain, name)
-        ]
-        rhos = [over_seeds(decay[each]) for each in (plain, name)]
-        rows.append(
-            [
-                plain,
-                *[plain_text(spread) for spread in rhos],
-                *[number(theirs.get(each), 2) for each in (plain, name)],
-                *[f"{100 * fraction:.1f}" for fraction in first],
-            ]
-        )
-    if not known:
-        return Section("Spectra", ["No pair of runs left weights to measure spectra of."])
-    panels = {plain: (results.of("", plain), results.of("", name)) for plain, name in known}
-    heads = ["objective", "rho", "with it", "published", "with it", "in a class %", "with it"]
-    caption = (
-        "rho: ± half of the 95 % interval over seeds; published values are read off figures to "
-        "0.01. In a class: the share of the first of a class's singular values, mean over classes."
-    )
-    figure = drawn(
-        "spectra",
-        "Singular values of the training embeddings over their sum, on a logarithmic scale: of all "
-        "items (above) and as a mean over classes (below); solid without the switch, dashed with "
-        "it. Flatter means that more directions are used.",
-        lambda: spectra_figure(panels, measured, "with the switch"),
-    )
-    return Section("Spectra", [], [Table(heads, rows, caption)], [figure])
 
 
 def _decay(results: Results, measured: dict[str, Any]) -> Section:
