@@ -35,7 +35,7 @@ def message(title: str, times: dict[str, list[float]]) -> None:
 
 
 def filled(path: Path, vectors: np.ndarray) -> None:
-    model = ModelEntry(run="/none", fingerprint="0" * 32, size=SIZE, normalize=True)
+    model = ModelEntry(run="/none", fingerprint="0" * 32, size=vectors.shape[1], normalize=True)
     start = time.process_time()
     with Writer.create(path, model) as writer:
         for first in range(0, len(vectors), 1024):
