@@ -18,11 +18,11 @@ from unseen.models.backbone import backbone_info
 from unseen.models.weights import fill
 from unseen.runs.prepare import Callbacks, RunContext, config_at_start, sampler_of
 from unseen.runs.select_epoch import SELECT_BY, TIE_BY, TOO_FEW
-from unseen.runs.time_spent import AFTER, LEAST, REFIT, Length, TimeBudget
+from unseen.runs.time_spent import AFTER, ENOUGH, LEAST, REFIT, Length, TimeBudget
 from unseen.runs.training_loop import TrainingLoop
 from unseen.training.event_log import append, read
 from unseen.training.events import BudgetDecided, Epoch, LoggedEvent, StageEnded, StageStarted
-from unseen.training.run_folder import COPIES, RunFolder
+from unseen.training.run_folder import SELECTED, RunFolder
 from unseen.training.selected_weights import FILE as SELECTION
 from unseen.training.selected_weights import (
     ChainLink,
@@ -34,7 +34,6 @@ from unseen.training.selected_weights import (
     write_selection,
 )
 
-FILES = ("weights.safetensors", "objective.safetensors")
 END, ANSWERS = "stage.json", "validation.npz"
 WITHIN = 0.68  # the interval of one standard error to each side
 
@@ -85,8 +84,11 @@ def run_stages(first: TrainingLoop, selection: Selection, time_budget: TimeBudge
     context, folder = first.context, first.folder
     labels = context.retrieval_task(context.split.validation).query_labels()
     is_evaluated = len(labels.unique()) >= TOO_FEW
+    own = _own_folder(folder)
+    for name in own.damaged(SELECTED):  # the run's own become those of the best stage
+        own.write_tensors(name, folder.read_tensors(name))
     best = TrainedStage(
-        FIRST, stage_config(context.config, FIRST), folder, selection, *_answers(folder, first)
+        FIRST, stage_config(context.config, FIRST), own, selection, *_answers(own, first)
     )
     records, chains, gained = [_record(best)], {FIRST: [best]}, True
     starts = [(best, True)]  # stages that later ones may begin with, and whether each gained
@@ -117,8 +119,8 @@ def run_stages(first: TrainingLoop, selection: Selection, time_budget: TimeBudge
         time_budget.save()
     links = [ChainLink(stage.name, stage.selection.epoch + 1) for stage in chains[best.name]]
     metadata = StageLog(best.name, links, len(labels.unique()), records)
-    for name in FILES:
-        folder.write_tensors(name, stored_tensors(best.folder, name))
+    for name in SELECTED:
+        folder.write_tensors(name, best.folder.read_tensors(name))
     selection = replace(best.selection, stages=metadata)
     write_selection(folder, selection)
     return selection
@@ -171,9 +173,9 @@ def stage_folder(root: RunFolder, name: str) -> RunFolder:
     return root if name == FIRST else RunFolder(root.file(f"stages/{name}"), root.processes)
 
 
-def stored_tensors(folder: RunFolder, name: str) -> dict[str, Tensor]:
-    """As a training kept them; what lies beside may have become those of a better stage."""
-    return folder.read_tensors(f"{COPIES}/{name}")
+def _own_folder(root: RunFolder) -> RunFolder:
+    """Where the weights of the first stage stay."""
+    return RunFolder(root.file(f"stages/{FIRST}"), root.processes)
 
 
 def starting_from(folder: RunFolder, same_objective: bool) -> Callable[[Components], None]:
@@ -181,10 +183,10 @@ def starting_from(folder: RunFolder, same_objective: bool) -> Callable[[Componen
     is the same."""
 
     def start(components: Components) -> None:
-        weights, objective = FILES
-        fill(components.network, stored_tensors(folder, weights), str(folder.file(weights)))
+        weights, objective = SELECTED
+        folder.fill(components.network, weights)
         if same_objective:
-            rows = components.objective.local_rows(stored_tensors(folder, objective))
+            rows = components.objective.local_rows(folder.read_tensors(objective))
             fill(components.objective, rows, str(folder.file(objective)))
 
     return start
@@ -217,18 +219,22 @@ def _trained(
     steps = len(sampler_of(context))
     start = "" if before is None else before.name
     log_stage(first.folder, first.callbacks, StageStarted(stage.name, start, config.epochs, steps))
-    if folder.holds(END):
+    if folder.holds(END) and not folder.damaged(SELECTED):
         length.resume(folder.read(END, StageEnd).epochs, config.epochs)
     else:
         begins = None
         if before is not None:
             begins = starting_from(before.folder, have_same_objective(before.config, config))
-        fit = TrainingLoop(context, folder, first.callbacks, start=begins, length=length)
         goal = {SELECT_BY: _mean(best.right), TIE_BY: _mean(best.ranked)}
-        is_same = len(fit.selected_on) == len(context.split.validation)  # validation_images: fewer
-        selection = fit.run(goal if is_same else None)
+        few = config.validation_images
+        is_same = few is None or len(context.split.validation) <= few
+        is_same = is_same and config.select == "validation"
+        fit = TrainingLoop(
+            context, folder, first.callbacks, None, begins, length, goal if is_same else None
+        )
+        fit.run()
         _answers(folder, fit)
-        folder.write_json(END, StageEnd(selection, fit.trainer.place.epoch))
+        folder.write_json(END, StageEnd(fit.selection, fit.trainer.place.epoch))
     selection = folder.read(END, StageEnd).selection
     return TrainedStage(stage.name, config, folder, selection, *_answers(folder))
 
@@ -240,7 +246,7 @@ def _answers(
     and its mAP@R."""
     if fit is not None and not folder.holds(ANSWERS):
         items, context = fit.context.split.validation, fit.context
-        fit.network.load_state_dict(stored_tensors(folder, FILES[0]))
+        folder.fill(fit.network, SELECTED[0])
         embeddings = fit.source.embed(
             items, fit.callbacks.of("evaluation the stage"), layer=fit.layer
         )
@@ -305,15 +311,17 @@ def extent_of(context: RunContext, folder: RunFolder, selection: Selection) -> E
     of_stage = folder if stages is None else stage_folder(folder, stage)
     epochs = [event for event in read(of_stage.file("events.jsonl")) if isinstance(event, Epoch)]
     cuts, savings = dict[str, BudgetDecided](), list[str]()
-    for event in read(folder.file("events.jsonl")):
+    manifest = folder.manifest()
+    for event in read(folder.file("events.jsonl"), manifest.event_log_bytes):
         if isinstance(event, BudgetDecided):
             cuts[event.training] = event
-    plan = folder.manifest().plan or []
+    plan = manifest.plan or []
     if any(reason.key == "image_size" for reason in plan) and config.image_size is not None:
         own = backbone_info(config.backbone).input_spec.size
         if config.image_size < own:
             savings.append(f"images of {config.image_size} px instead of {own}")
     savings += [reason.why for reason in plan if reason.key == "depth"]
+    enough = next((float(reason.value) for reason in plan if reason.key == ENOUGH), None)
     if any(_is_refit(event) for event in cuts.values()):
         savings.append("refit skipped")
     return Extent(
@@ -324,6 +332,7 @@ def extent_of(context: RunContext, folder: RunFolder, selection: Selection) -> E
         config.time_budget,
         [_cut(event, at_start) for event in cuts.values() if not _is_refit(event)],
         savings,
+        enough,
     )
 
 

@@ -20,8 +20,8 @@ import io
 import json
 import os
 import weakref
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any
@@ -48,6 +48,7 @@ NO_ARRAY = (ValueError, TypeError, SyntaxError, EOFError, OverflowError, TokenEr
 NO_PLACE = "its vector is not finite, or far too long"
 
 Rows = NDArray[np.int64]
+Value = str | int | float
 
 _WHOLE: set[tuple[str, int, int, int]] = set()  # states of files that were compared
 
@@ -64,6 +65,7 @@ class Metadata:
     compatible: bool = False  # its vector comes from an older model, by a map (`upgrade.py`)
     mark: int = 0
     digest: str = ""  # SHA-256 of what was embedded; none where it changed meanwhile
+    columns: Mapping[str, Value] = field(default_factory=dict)  # what else a table says of it
 
     @property
     def name(self) -> str:
@@ -80,7 +82,7 @@ class Metadata:
     def line(self) -> bytes:
         """What is not known of an image is not written."""
         metadata = asdict(self)
-        for name in ("box", "compatible", "mark", "digest"):
+        for name in ("box", "compatible", "mark", "digest", "columns"):
             if not metadata[name]:
                 del metadata[name]
         return json.dumps(metadata, ensure_ascii=False).encode() + b"\n"
@@ -279,17 +281,11 @@ def bury(index: Path, entry: SegmentEntry, dead: Rows, generation: int) -> Segme
     """The segment with these rows, and those already dead, no longer counting."""
     folder = index / FOLDER / entry.name
     name = f"dead-{generation:08d}.npy"
-    names = (name, copy_of(name))  # or damage to it would bring removed images back
-    new = {each: write_bytes(folder / each, _npy(np.sort(dead))) for each in names}
+    new = {name: write_bytes(folder / name, _npy(np.sort(dead)))}
     flush_folder(folder)
-    old = () if entry.dead is None else (entry.dead, copy_of(entry.dead))
-    files = {file: sha for file, sha in entry.files.items() if file not in old}
+    files = {file: sha for file, sha in entry.files.items() if file != entry.dead}
     changes = {"files": files | new, "dead": name, "num_dead": len(dead)}
     return entry.model_copy(update=changes)
-
-
-def copy_of(dead: str) -> str:
-    return dead.replace(".npy", ".copy.npy")
 
 
 def check(folder: Path, files: dict[str, str]) -> None:
