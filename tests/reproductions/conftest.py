@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from unseen.reproductions import published_study as published_studies
-from unseen.reproductions import source_items
+from unseen.reproductions import request, source_items
 from unseen.reproductions.claims import claims_section
 from unseen.reproductions.roth import objectives
 from unseen.studies import findings
@@ -81,7 +81,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
     def make(name: str, data: Path | str, *settings: str, of: str = "") -> Path:
         words = ("epochs=1", "batch_size=8", "lr=0.01", *settings)
-        ask = published_studies.Ask(str(data), "quick", words, seeds=1, of=of)
+        ask = request.Ask(str(data), "quick", words, seeds=1, of=of)
         with pytest.MonkeyPatch.context() as patch:  # pages of studies have tests of their own
             patch.setattr(published_studies.study_report, "write", lambda results: results.out)
             patch.setattr(findings, "saved", checked_and_saved)
@@ -102,7 +102,7 @@ def unpublished() -> Callable[[Path], str]:
     def show(folder: Path) -> str:
         message = json.loads((folder / "published.json").read_text())
         values = message["ask"] | {"settings": tuple(message["ask"]["settings"]), "of": "others"}
-        study, ask = published_studies.find(message["name"]), published_studies.Ask(**values)
+        study, ask = published_studies.find(message["name"]), request.Ask(**values)
         studies = {plan.name: folder.parent / "studies" / plan.name for plan in study.plans(ask)}
         results = {name: read(place) for name, place in studies.items()}
         measured = json.loads((folder / "measured.json").read_text())["values"]
@@ -128,7 +128,7 @@ def unrun(tmp_path: Path) -> Callable[..., list[Section]]:
     """What a published study shows before any run has finished."""
 
     def show(name: str, data: Path | str) -> list[Section]:
-        published, ask, results = published_studies.find(name), published_studies.Ask(str(data)), {}
+        published, ask, results = published_studies.find(name), request.Ask(str(data)), {}
         for plan in published.plans(ask):
             RunFolder(tmp_path / plan.name).write_text("study.toml", plan.to_toml())
             results[plan.name] = read(tmp_path / plan.name)

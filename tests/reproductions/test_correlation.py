@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from unseen.reproductions.published_study import Ask
+from unseen.reproductions.request import Ask
 from unseen.reproductions.roth.correlation import Correlation
 from unseen.reproductions.roth.losses import objectives_plan
 

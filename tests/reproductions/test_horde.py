@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from unseen.reproductions import published_study as published_studies
+from unseen.reproductions import request
 from unseen.reproductions.jacob import horde, local_features
 
 pytestmark = pytest.mark.usefixtures("narrow_network")
@@ -41,7 +42,7 @@ def test_page(
 
 def test_features_have_no_maps(features: Path) -> None:
     with pytest.raises(ValueError, match="give images"):
-        published_studies.find("horde").plans(published_studies.Ask(str(features)))
+        published_studies.find("horde").plans(request.Ask(str(features)))
 
 
 def test_discrepancy_against_a_loop() -> None:

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from unseen.reproductions.published_study import Ask, remake, small_files_of
+from unseen.reproductions.published_study import remake, small_files_of
+from unseen.reproductions.request import Ask
 from unseen.reproductions.roth import objectives
 from unseen.reproductions.roth.losses import objectives_plan
 from unseen.studies import archive

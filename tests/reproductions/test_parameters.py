@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from unseen.reproductions.published_study import Ask
+from unseen.reproductions.request import Ask
 from unseen.reproductions.roth import parameters
 from unseen.reproductions.roth.parameters import Parameters
 

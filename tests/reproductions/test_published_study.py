@@ -8,7 +8,8 @@ import pytest
 from unseen.reproductions import published_study as published_studies
 from unseen.reproductions import source_values
 from unseen.reproductions.claims import claim_texts
-from unseen.reproductions.published_study import Ask, find, names
+from unseen.reproductions.published_study import find, names
+from unseen.reproductions.request import Ask
 from unseen.reproductions.source_values import planned
 from unseen.studies.findings import Section
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from unseen.reproductions.published_study import Ask
+from unseen.reproductions.request import Ask
 from unseen.reproductions.roth.losses import objectives_plan
 from unseen.reproductions.roth.rho import Rho
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unseen.reproductions.published_study import METRICS, Ask
+from unseen.reproductions.request import METRICS, Ask
 from unseen.reproductions.roth import samplers
 from unseen.reproductions.roth.samplers import OBJECTIVES, SAMPLERS, Samplers, published
 from unseen.studies.relative_performance import relative
@@ -21,7 +21,7 @@ def test_page(
     assert "| FRD over SPC-4, % relative |" in message
     assert "63.19" in message  # published: multi-similarity with FRD
     assert "failed" not in message
-    assert "One seed" in message
+    assert "2 of 3 numbers" in message  # two objectives decide nothing
     assert (folder / "figures" / "relative_performance.pdf").exists()
 
 

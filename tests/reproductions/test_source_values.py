@@ -8,7 +8,7 @@ import pytest
 from unseen.config import schema as configs
 from unseen.reproductions import source_values
 from unseen.reproductions.differences import differences, run_configs
-from unseen.reproductions.published_study import PUBLISHED
+from unseen.reproductions.request import PUBLISHED
 from unseen.reproductions.source_values import (
     JACOB,
     LI,

@@ -17,7 +17,7 @@ from unseen.core.names import known
 from unseen.reports import run_page
 from unseen.reproductions import published_study as published_studies
 from unseen.reproductions import source_items
-from unseen.reproductions.published_study import Budget
+from unseen.reproductions.request import Budget
 from unseen.runs.prepare import Callbacks, reopen, stored_config
 from unseen.studies import archive, engine, study_tables
 from unseen.studies import study_file as plans

@@ -22,10 +22,6 @@ from unseen.studies.study_figures import STYLE, Drawn
 from unseen.studies.study_tables import name_of
 
 Published = Mapping[str, Mapping[str, float]]  # row -> metric -> percent
-ONE_SEED = (
-    "One seed: intervals below are over test classes, not over seeds; and the best and the worst "
-    "are picked from several, which makes their difference look larger than it is."
-)
 
 
 def score_table(results: Results, published: Published, metrics: Sequence[str]) -> Table:
@@ -36,8 +32,8 @@ def score_table(results: Results, published: Published, metrics: Sequence[str]) 
     rows = []
     ranked = standings(results)
     for row in ranked:
-        kept = f", start kept in {row.kept_start} of {row.done}" if row.kept_start else ""
-        name = name_of(row, ranked) + kept
+        selected = f", start kept in {row.at_start} of {row.done}" if row.at_start else ""
+        name = name_of(row, ranked) + selected
         cells = [f"{row.experiment}, {name}" if row.experiment else name]
         for metric in metrics:
             value = published.get(row.method, {}).get(metric)
@@ -51,20 +47,20 @@ def score_table(results: Results, published: Published, metrics: Sequence[str]) 
     return Table(heads, rows, caption)
 
 
-def without_kept_starts(results: Results) -> Results:
+def without_start_runs(results: Results) -> Results:
     """Without the runs that kept the weights they began with: they say nothing of a method, and are
     out of winners, counts, tournaments and correlations."""
-    return replace(results, runs=tuple(run for run in results.runs if not run.kept_start))
+    return replace(results, runs=tuple(run for run in results.runs if not run.at_start))
 
 
-def kept_message(results: Results) -> list[str]:
+def start_message(results: Results) -> list[str]:
     """How many runs kept their start, if any."""
-    kept = sum(run.kept_start for run in results.runs)
-    if not kept:
+    selected = sum(run.at_start for run in results.runs)
+    if not selected:
         return []
     return [
-        f"{kept} of {len(results.runs)} runs kept the weights they began with: they are marked, "
-        "and out of winners, counts, tournaments and correlations."
+        f"{selected} of {len(results.runs)} runs kept the weights they began with: they are "
+        "marked, and out of winners, counts, tournaments and correlations."
     ]
 
 
@@ -147,11 +143,6 @@ def baselines_message(results: Results, metric: str = "recall@1") -> list[str]:
         f"{n} {low}" + ("" if low == high else f" to {high}") for n, (low, high) in ends.items()
     ]
     return [f"Without training, {metric} in percent: {', '.join(words)}."] if words else []
-
-
-def seeds_sentences(results: Results) -> list[str]:
-    """A warning where there is one seed."""
-    return [ONE_SEED] * (len(results.plan.seeds) == 1)
 
 
 def drawn(name: str, caption: str, draw: Callable[[], Figure]) -> Drawn:

@@ -151,15 +151,19 @@ def claims_section(claims: Sequence[Claim], data: str) -> Section:
 
 
 def headline(findings: Sequence[Finding], data: str) -> str:
-    """How many effects are judged, and how; why none is, where none is."""
+    """How many effects are conclusive, and how; why none is, where none is."""
     words = Counter(each.word for each in findings)
-    judged = len(findings) - words[INCONCLUSIVE]
-    if not judged:
-        reasons = Counter(part for each in findings for part in each.why.split("; ") if part)
+    conclusive = len(findings) - words[INCONCLUSIVE]
+    if not conclusive:
+        reasons = Counter(
+            component for each in findings for component in each.why.split("; ") if component
+        )
         why = "; ".join(reason for reason, _ in reasons.most_common(3)) or "no run has finished"
         return f"No claim can be judged on {data}: {why}."
     counts = ", ".join(f"{words[w]} {w}" for w in words if w != INCONCLUSIVE)
-    return f"Of {len(findings)} effects that the source claims {judged} can be judged: {counts}."
+    return (
+        f"Of {len(findings)} effects that the source claims {conclusive} can be judged: {counts}."
+    )
 
 
 def plain_rows(claims: Sequence[Claim]) -> list[dict[str, Any]]:

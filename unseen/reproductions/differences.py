@@ -77,35 +77,35 @@ def _pairs(source: Source, data: str, config: Values) -> dict[str, tuple[str, st
     pairs = {key: _words(key, config[key], theirs) for key, theirs in expected.items()}
     trains_on_all = expected.get("select") == "test" or bool(expected.get("refit"))
     fraction = config["validation_fraction"]
-    share = "some" if isinstance(fraction, str) else f"{fraction:.0%}"
+    fraction = "some" if isinstance(fraction, str) else f"{fraction:.0%}"
     is_whole = config["select"] == "test" or config["refit"]
-    whole, apart = "all are trained on", f"{share} select the epoch and are not trained on"
+    whole, apart = "all are trained on", f"{fraction} select the epoch and are not trained on"
     pairs["training classes"] = (whole if is_whole else apart, whole if trains_on_all else apart)
     for key, kind in KINDS.items():
-        parts = config[key] if isinstance(config[key], list) else [config[key]]
-        for part in parts:
-            if part is not None and part["name"] not in ("auto", "sum"):
-                pairs |= _preset_pairs(source, kind, part, loss if key == "loss" else {})
+        components = config[key] if isinstance(config[key], list) else [config[key]]
+        for component in components:
+            if component is not None and component["name"] not in ("auto", "sum"):
+                pairs |= _preset_pairs(source, kind, component, loss if key == "loss" else {})
     return pairs
 
 
 def _preset_pairs(
-    source: Source, kind: str, part: Values, more: Values
+    source: Source, kind: str, component: Values, more: Values
 ) -> dict[str, tuple[str, str]]:
     """What a method has beside its preset, against the source's preset; its name where the source
     has none."""
-    presets = getattr(registry.find(kind, part["name"]), "PRESETS", {})
+    presets = getattr(registry.find(kind, component["name"]), "PRESETS", {})
     if source.preset not in presets:
-        return {part["name"]: ("the package's values", "values it does not print")}
-    entry = registry.entry(kind, part["name"]).defaults
+        return {component["name"]: ("the package's values", "values it does not print")}
+    entry = registry.entry(kind, component["name"]).defaults
     theirs = entry | presets[source.preset] | more
-    usual = presets.get(part.get("preset") or "", {})
-    values = {k: v for k, v in part.items() if k not in ("name", "preset", "weight")}
+    usual = presets.get(component.get("preset") or "", {})
+    values = {k: v for k, v in component.items() if k not in ("name", "preset", "weight")}
     ours = entry | usual | values
     return {
-        f"{part['name']}.{key}": (f"{plain_value(ours[key])}", f"{plain_value(theirs[key])}")
+        f"{component['name']}.{key}": (f"{plain_value(ours[key])}", f"{plain_value(theirs[key])}")
         for key in ours
-        if key in theirs and not _is_varied(source, f"{part['name']}.{key}", ours[key])
+        if key in theirs and not _is_varied(source, f"{component['name']}.{key}", ours[key])
     }
 
 

@@ -2,19 +2,21 @@
 again, the section of its page, and what of it is missing here.
 
     unseen study published                    the list
-    unseen study published         docs/sources.md
+    filled(page)                              docs/sources.md with its tables
 
 How the set-up differs is not written here: it is read off the plans (`source_values.py`). A test
 holds the sections against pages that were made.
 """
 
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from unseen.reports.tables import Table
 from unseen.reproductions.numbers import table
-from unseen.reproductions.published_study import Ask, find, names
+from unseen.reproductions.published_study import find, names
+from unseen.reproductions.request import Ask
 
 NONE = "–"
 
@@ -85,29 +87,12 @@ def set_up_table() -> Table:
     return Table(["study", "data", "budget", "what differs from the source"], rows)
 
 
-def markdown() -> str:
-    """docs/sources.md"""
-    lines = [
-        "# Tables, figures and claims of the sources",
-        "",
-        "Every table and figure of the five sources that shows a measurement, and the command that",
-        "makes it again. `unseen study published` lists them.",
-        "",
-        *item_table().markdown(),
-        "## Claims",
-        "",
-        "Every claim of the texts that can be measured. A page lists those it answers, with their",
-        "effects, intervals and conclusions; a claim without a command is not answered.",
-        "",
-        *claim_table().markdown(),
-        "## What differs in the set-up",
-        "",
-        "Compared by the code, run by run and key by key: the configs of the planned runs with the",
-        "values of the source (`unseen/reproductions/source_values.py`), then what the source",
-        "leaves open or its code does otherwise. `--budget full` on photographs trains what the",
-        "source trains; it was never executed on CUDA here. *As the data say* is resolved when the",
-        "data are seen, and then stands on the page of the study, with what was really trained.",
-        "",
-        *set_up_table().markdown(),
-    ]
-    return "\n".join(lines)
+def filled(page: str) -> str:
+    """docs/sources.md with its tables as the code says: each stands between
+    `<!-- table of NAME -->` and `<!-- end -->`."""
+    made = {"items": item_table, "claims": claim_table, "set-up": set_up_table}
+
+    def table_of(outcome: re.Match[str]) -> str:
+        return outcome[1] + "\n".join(["", *made[outcome[2]]().markdown()])
+
+    return re.sub(r"(<!-- table of ([\w-]+) -->\n).*?(?=<!-- end -->)", table_of, page, flags=re.S)

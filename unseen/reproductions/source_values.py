@@ -40,7 +40,7 @@ class Each(dict[str, Any]):
 
 
 @dataclass(frozen=True)
-class Variant:
+class Override:
     """Values that a source has where a config has others. where: those of the config, by dotted
     keys, each a list."""
 
@@ -59,7 +59,7 @@ class Source:
         title: its authors and year.
         preset: of its values in losses, miners, samplers and regularizers.
         values: of a config, for all its runs.
-        variants: for some of them; later ones hold over earlier ones.
+        overrides: for some of them; later ones hold over earlier ones.
         varied: values of methods that it compares beside those of its presets, as METHOD.KEY; none:
             any.
     """
@@ -67,15 +67,15 @@ class Source:
     title: str
     preset: str
     values: Values
-    variants: Sequence[Variant] = ()
+    overrides: Sequence[Override] = ()
     varied: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     def expected(self, config: Mapping[str, Any], data: str) -> Values:
         """The source's values for a run like this one."""
         result = resolved(self.values, data)
-        for variant in self.variants:
-            if variant.holds(config):
-                result = result | resolved(variant.values, data)
+        for override in self.overrides:
+            if override.holds(config):
+                result = result | resolved(override.values, data)
         if config.get("ensemble"):  # it has heads of its own
             result.pop("head", None)
         return result
@@ -117,7 +117,7 @@ ROTH = Source("Roth et al. 2020", "revisit", WHOLE | {
     "batch_size": 112, "optimizer": {"name": "adam"}, "lr": 1e-5, "weight_decay": 4e-4,
     "schedule": {"name": "constant"}, "select": "test",
     "epochs": Each(cub200=150, cars196=150, online_products=100),
-}, [Variant({"loss.name": ["histogram"]}, {"loss": Each(
+}, [Override({"loss.name": ["histogram"]}, {"loss": Each(
         cub200={"nodes": 65}, cars196={"nodes": 65}, online_products={"nodes": 11})})],
    {"margin.beta": (0.6,), "distance_weighted.switch": (), "soft_triple.centers": ()})  # fmt: skip
 TUPLES = ("contrastive", "triplet", "lifted_structure", "n_pair", "margin", "multi_similarity")
@@ -139,11 +139,11 @@ PSOMAS = Source("Psomas 2020", "thesis", WHOLE | {
         cub200=steps(5, warm_up=5), cars196=steps(10, warm_up=5),
         online_products=steps(10, gamma=0.25, warm_up=5),
     ),
-}, [*(Variant({"backbone": [network]}, SMALLER | {"backbone": network})
+}, [*(Override({"backbone": [network]}, SMALLER | {"backbone": network})
       for network in ("bn_inception", "googlenet")),
-    Variant({"loss.name": ["proxy_nca", "arcface", "soft_triple", "proxy_anchor",
+    Override({"loss.name": ["proxy_nca", "arcface", "soft_triple", "proxy_anchor",
                            "proxy_repulsion"]}, {"sampler": RANDOM})],
-   {"proxy_repulsion.variant": ()})  # fmt: skip
+   {"proxy_repulsion.override": ()})  # fmt: skip
 LI = Source("Li et al. 2020", "density", WHOLE | {
     "backbone": "googlenet", "transform": "density", "image_size": 227, "embedding_size": 128,
     "head": {"start": "default"}, "batch_size": 100, "refit": True,
@@ -165,7 +165,7 @@ JACOB = Source("Jacob et al. 2019", "horde", WHOLE | {
     "batch_size": Each(cub200=40, cars196=40, online_products=80, inshop=80),
     "optimizer": {"name": "adam"}, "lr": 1e-5, "weight_decay": 0.0,
     "schedule": {"name": "constant"}, "epochs": 40, "refit": True,
-}, [Variant({"backbone": ["bn_inception"]}, {"backbone": "bn_inception"})],
+}, [Override({"backbone": ["bn_inception"]}, {"backbone": "bn_inception"})],
    {f"horde.{key}": () for key in ("num_orders", "cascade", "trained", "reduce")})  # fmt: skip
 VO_HAYS = Source("Vo and Hays 2019", "vo_hays", WHOLE | {
     "backbone": "vgg16_bn", "transform": "vo_hays", "image_size": 224, "embedding_size": 512,

@@ -67,7 +67,7 @@ class Run:
         return int(self.planned.values["seed"]), int(self.planned.values.get("fold") or 0)
 
     @property
-    def kept_start(self) -> bool:
+    def at_start(self) -> bool:
         """Whether no epoch was better than the weights it began with, which it kept."""
         return self.selection is not None and self.selection.epoch == -1
 
@@ -218,7 +218,7 @@ class Standing:
     is_best: bool = False
     is_baseline: bool = False
     tuning_runs: int = 0
-    kept_start: int = 0
+    at_start: int = 0
     of: tuple[str, ...] = ()
 
 
@@ -280,7 +280,7 @@ def _ranked(results: Results, experiment: str, groups: dict[str, list[Run]]) -> 
                 planned=len(runs),
                 is_best=method == order[0] and bool(done),
                 tuning_runs=len(searched),
-                kept_start=sum(run.kept_start for run in done),
+                at_start=sum(run.at_start for run in done),
             )
         )
     return rows

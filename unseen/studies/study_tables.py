@@ -70,11 +70,11 @@ def _notes(
     if any(not math.isnan(score.std) for score in shown):
         notes.append(f"{INTERVAL}; {DEVIATION}." if in_full else f"{INTERVAL}.")
     notes += results.warnings
-    kept = [
-        f"{_in(r.experiment, r.method)} {r.kept_start} of {r.done}" for r in rows if r.kept_start
+    selected = [
+        f"{_in(r.experiment, r.method)} {r.at_start} of {r.done}" for r in rows if r.at_start
     ]
-    if kept:
-        notes.append(f"Runs that kept the weights they began with: {', '.join(kept)}.")
+    if selected:
+        notes.append(f"Runs that kept the weights they began with: {', '.join(selected)}.")
     if any(row.failed for row in rows):
         notes.append("Failed runs are left out of the means, which flatters the method.")
     return notes

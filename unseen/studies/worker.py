@@ -60,7 +60,7 @@ from unseen.training.selected_weights import FILE as SELECTION
 from unseen.training.selected_weights import read_selection
 
 IDLE_SECONDS = 0.5
-ROWS_KEPT = ("trained", *MUST_BEAT)  # what is kept of a run class by class
+STORED_ROWS = ("trained", *MUST_BEAT)  # what is kept of a run class by class
 
 
 class Worker:
@@ -231,7 +231,9 @@ def per_class(
     with read_limits.load(folder.checked("embeddings/per_query.npz")) as arrays:
         stored = {
             name: {
-                row: arrays[f"{row}/{name}"] for row in ROWS_KEPT if f"{row}/{name}" in arrays.files
+                row: arrays[f"{row}/{name}"]
+                for row in STORED_ROWS
+                if f"{row}/{name}" in arrays.files
             }
             for name in (metric, *clusterings)
         }
@@ -259,7 +261,7 @@ def _sums_of(
     def sums(result: Mapping[str, FloatArray]) -> dict[str, list[float]]:
         return {
             row: np.bincount(place, result[row][known], len(classes)).round(9).tolist()
-            for row in ROWS_KEPT
+            for row in STORED_ROWS
             if row in result
         }
 

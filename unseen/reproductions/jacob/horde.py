@@ -20,7 +20,8 @@ from unseen.reports import stored_run
 from unseen.reproductions.claims import Claim
 from unseen.reproductions.jacob import horde_claims, horde_tables, local_features
 from unseen.reproductions.jacob.horde_tables import CONFIGURATIONS, PLAIN, WITH, ranks
-from unseen.reproductions.published_study import Ask, Message, PublishedStudy
+from unseen.reproductions.published_study import Message, PublishedStudy
+from unseen.reproductions.request import Ask
 from unseen.reproductions.source_values import BN_INCEPTION, JACOB, without_weights
 from unseen.runs.evaluate_layers import stored_network
 from unseen.runs.prepare import RunContext, computing, reopen
@@ -191,8 +192,8 @@ def _by_order(context: RunContext, folder: RunFolder, network: Any) -> dict[str,
     _, transform = build.image_transforms(context.config, network)
     tested = context.embed(orders, transform, test)  # [n, size + (orders - 1) * d]
     each = (tested.shape[1] - size) // (horde.moments.num_orders - 1)
-    parts = [tested[:, :size], *tested[:, size:].split(each, dim=1)]
-    result = {str(i): _recall(context, chunk) for i, chunk in enumerate(parts, start=1)}
+    components = [tested[:, :size], *tested[:, size:].split(each, dim=1)]
+    result = {str(i): _recall(context, chunk) for i, chunk in enumerate(components, start=1)}
     if horde.embeddings is None:
         return result
     orders.fit(context.embed(orders, transform, train))

@@ -18,7 +18,7 @@ from unseen.reproductions.jacob.horde_tables import (
     steps_to_best,
     tested,
 )
-from unseen.reproductions.published_study import Ask
+from unseen.reproductions.request import Ask
 from unseen.studies.results import Results, Run
 
 FIXED, TRAINED, CASCADE = "fixed_random", "all_trained", "cascade"
@@ -115,7 +115,7 @@ def _local(orders: Results, measured: Measured, best: str) -> list[Claim]:
 
     rates = {"H27": "mmd", "H28": "wasserstein"}
     pairs = [(PLAIN, best)]
-    kept = [
+    selected = [
         mean_finding(
             "drop with a sixth of the places", _paired(orders, *pairs[0], drop), expected=-1
         )
@@ -123,14 +123,14 @@ def _local(orders: Results, measured: Measured, best: str) -> list[Claim]:
     closer = [mean_finding("scatter ratio", _paired(orders, *pairs[0], scatter), expected=-1)]
     bounds = []
     for claim, kind in rates.items():
-        found = [
+        outcome = [
             Finding(f"{method}, rank correlation with the moment sum", each["r"], each["low"],
                     each["high"])
             for method in (PLAIN, best) for run in orders.of("", method)[:1]
             if (each := _of(run, measured).get("bounds", {}).get(kind))
         ]  # fmt: skip
-        bounds.append(Claim(claim, found, "r"))
-    return [Claim("H25", kept), Claim("H26", closer, "ratio"), *bounds]
+        bounds.append(Claim(claim, outcome, "r"))
+    return [Claim("H25", selected), Claim("H26", closer, "ratio"), *bounds]
 
 
 def _of(run: Run, measured: Measured) -> Mapping[str, Any]:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from unseen.reports.tables import Table
-from unseen.reproductions.against_source import drawn, kept_message, number, seeds_sentences
+from unseen.reproductions.against_source import drawn, number, start_message
 from unseen.reproductions.charts import Point, lines, point
 from unseen.reproductions.numbers import table
-from unseen.reproductions.published_study import Ask
+from unseen.reproductions.request import Ask
 from unseen.studies.findings import Section
 from unseen.studies.results import Results, Run
 
@@ -126,7 +126,7 @@ def losses(
             rows.append(cells)
     main = results["horde_orders"]
     caption = f"With HORDE: {best}; all orders: reduced to the embedding's size by PCA."
-    sentences = [*seeds_sentences(main), *kept_message(main)]
+    sentences = start_message(main)
     return Section("Losses and ensemble", sentences, [Table(heads, rows, caption)])
 
 
@@ -184,6 +184,6 @@ def _orders_table(
 def steps_to_best(run: Run, measured: Mapping[str, Any]) -> float:
     """NaN of a run that kept its start."""
     course = measured.get(run.planned.key, {}).get("course")
-    if not course or not course["steps"] or run.kept_start:
+    if not course or not course["steps"] or run.at_start:
         return math.nan
     return float(course["steps"][int(np.nanargmax(course["recall"]))])

@@ -84,8 +84,8 @@ def _missing(context: RunContext, network: EmbeddingNetwork) -> dict[str, list[f
                 result.setdefault((fraction, draw), []).append(network.head(chosen.mean(dim=1)))
     task = context.retrieval_task(context.split.test)
     values: dict[str, list[float]] = {}
-    for (fraction, _), parts in result.items():
-        arguments = task.arguments(torch.cat(parts))
+    for (fraction, _), components in result.items():
+        arguments = task.arguments(torch.cat(components))
         score = evaluate(**arguments, metrics=("recall@1",), resamples=0, missing="count")
         values.setdefault(str(fraction), []).append(score.values["recall@1"].value)
     return values
@@ -134,7 +134,7 @@ def bounds(local: Tensor) -> dict[str, dict[str, float]]:  # [n, hw, c]
         "wasserstein": transport < lower - 1e-12,
     }
     values = {"mmd": discrepancy, "wasserstein": transport}
-    return {name: _together(values[name], moments, broken[name]) for name in values}
+    return {name: _correlated(values[name], moments, broken[name]) for name in values}
 
 
 def _wasserstein(x: Tensor, y: Tensor) -> float:  # two [hw, c]
@@ -143,7 +143,7 @@ def _wasserstein(x: Tensor, y: Tensor) -> float:  # two [hw, c]
     return float(cost[linear_sum_assignment(cost)].mean())
 
 
-def _together(values: Tensor, moments: Tensor, broken: Tensor) -> dict[str, float]:
+def _correlated(values: Tensor, moments: Tensor, broken: Tensor) -> dict[str, float]:
     result: Any = spearmanr(values.numpy(), moments.numpy())
     r = float(result.statistic)
     low, high = fisher(r, len(values))

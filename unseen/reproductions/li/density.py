@@ -18,14 +18,14 @@ from unseen.reproductions import maps
 from unseen.reproductions.against_source import (
     baselines_message,
     drawn,
-    kept_message,
     rank_table,
-    seeds_sentences,
+    start_message,
 )
 from unseen.reproductions.charts import Point, bars, lines, point
 from unseen.reproductions.claims import Claim, Finding, against, finding_of, gap, mean_finding
 from unseen.reproductions.numbers import table
-from unseen.reproductions.published_study import Ask, Message, PublishedStudy
+from unseen.reproductions.published_study import Message, PublishedStudy
+from unseen.reproductions.request import Ask
 from unseen.reproductions.source_values import LI
 from unseen.reproductions.training_space import of_runs
 from unseen.studies.findings import Section
@@ -155,7 +155,7 @@ class Density(PublishedStudy):
         return [
             *claims,
             Claim("D14", inter),
-            *(Claim(name, found) for name, found in beats.items()),
+            *(Claim(name, outcome) for name, outcome in beats.items()),
             Claim("D18", orthogonal),
             Claim("D20", peak),
             Claim("D08", smallest, "points between training and test classes"),
@@ -169,7 +169,7 @@ class Density(PublishedStudy):
         self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
     ) -> list[Section]:
         theirs, main = _published(ask.published_data), results["density"]
-        sentences = [*seeds_sentences(main), *kept_message(main), *baselines_message(main)]
+        sentences = [*start_message(main), *baselines_message(main)]
         return [
             Section("Table 1", [*sentences, HDC_READ], [_table_1(results, theirs, ask)]),
             _means(results),
@@ -330,17 +330,17 @@ def _weights(results: Mapping[str, Results]) -> Section:
         "draws NMI on Cars196: highest at 10, flat above 7.",
         lambda: lines(series, "weight of the term", "score, %"),
     )
-    return Section("Its weight", seeds_sentences(curve), [], [figure])
+    return Section("Its weight", start_message(curve), [], [figure])
 
 
 def _against_others(results: Mapping[str, Results]) -> Section:
     others, main = results["density_terms"], results["density"]
     series: dict[str, dict[str, Point]] = {}
     for term, study in ((ENTROPY, others), (ORTHOGONAL, others), (DENSITY, main)):
-        found = {loss: _across(main, PLAIN, study, term, loss, NMI) for loss in LOSSES}
+        outcome = {loss: _across(main, PLAIN, study, term, loss, NMI) for loss in LOSSES}
         series[term] = {
             loss: Point(loss, each.value, (each.high - each.low) / 2)
-            for loss, each in found.items()
+            for loss, each in outcome.items()
             if not math.isnan(each.value)
         }
     figure = drawn(
@@ -348,7 +348,7 @@ def _against_others(results: Mapping[str, Results]) -> Section:
         "What each regularizer adds to NMI on unseen classes; bars without intervals are one run.",
         lambda: bars(series, "gain in NMI, points"),
     )
-    return Section("Against other regularizers", seeds_sentences(others), [],
+    return Section("Against other regularizers", start_message(others), [],
                    [figure] if any(series.values()) else [])  # fmt: skip
 
 

@@ -22,7 +22,8 @@ from unseen.evaluation.evaluate import Evaluation, evaluate
 from unseen.reports.tables import Table
 from unseen.reproductions.against_source import drawn
 from unseen.reproductions.charts import Cloud, clouds
-from unseen.reproductions.published_study import Ask, Message, PublishedStudy
+from unseen.reproductions.published_study import Message, PublishedStudy
+from unseen.reproductions.request import Ask
 from unseen.runs.prepare import RunContext, prepare
 from unseen.studies.findings import Section
 from unseen.studies.results import Results

@@ -16,9 +16,9 @@ from unseen.reports.tables import Table
 from unseen.reproductions.against_source import (
     baselines_message,
     drawn,
-    kept_message,
     rank_table,
-    without_kept_starts,
+    start_message,
+    without_start_runs,
 )
 from unseen.reproductions.charts import point
 from unseen.reproductions.claims import Claim
@@ -37,7 +37,8 @@ from unseen.reproductions.psomas.thesis_protocols import (
     search,
 )
 from unseen.reproductions.psomas.thesis_tables import USUAL, experiment, published, ranks
-from unseen.reproductions.published_study import Ask, PublishedStudy
+from unseen.reproductions.published_study import PublishedStudy
+from unseen.reproductions.request import Ask
 from unseen.reproductions.roth.objectives import CLASS_LR
 from unseen.reproductions.source_values import (
     BN_INCEPTION,
@@ -195,7 +196,7 @@ def _tournament(result: Results, ask: Ask) -> Section:
     sentences = [
         _differs_significantly("Ours", ours),
         *([] if theirs is None else [_differs_significantly("Published", theirs)]),
-        *kept_message(result),
+        *start_message(result),
         *baselines_message(result),
     ]
     return Section(
@@ -204,7 +205,7 @@ def _tournament(result: Results, ask: Ask) -> Section:
 
 
 def _players(result: Results) -> Results:
-    trained = without_kept_starts(result)
+    trained = without_start_runs(result)
     full = {
         method
         for method in trained.methods()
@@ -282,5 +283,5 @@ def _own(result: Results, ask: Ask) -> Section:
         (loss, result.of("", loss), dict(zip(metrics.values(), theirs.get(loss, ()), strict=False)))
         for loss in result.methods()
     ]
-    return Section("The author's own losses", kept_message(result),
+    return Section("The author's own losses", start_message(result),
                    [rank_table("loss", metrics, rows)])  # fmt: skip

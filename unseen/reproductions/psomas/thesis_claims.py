@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from unseen.reproductions.against_source import mean_of, without_kept_starts
+from unseen.reproductions.against_source import mean_of, without_start_runs
 from unseen.reproductions.claims import Claim, Finding, against, finding_of, mean_finding
 from unseen.reproductions.numbers import table
 from unseen.reproductions.psomas.thesis_protocols import BESIDE, CHOSEN
 from unseen.reproductions.psomas.thesis_tables import Published, experiment, published, runs_of
-from unseen.reproductions.published_study import Ask
+from unseen.reproductions.request import Ask
 from unseen.reproductions.source_values import BN_INCEPTION
 from unseen.studies.correlation import pearson
 from unseen.studies.results import Results
@@ -30,7 +30,7 @@ OF_PAIRS = ("Contrastive", "Triplet", "LiftedStructure", "NPair", "Margin", "Mul
 
 
 def claims(ask: Ask, results: Mapping[str, Results]) -> list[Claim]:
-    losses, theirs = without_kept_starts(results["thesis_losses"]), published(ask)
+    losses, theirs = without_start_runs(results["thesis_losses"]), published(ask)
     made = [
         Claim("T01", [_first(losses, each, "ProxyAnchor") for each in losses.experiments()]),
         Claim("T02", [_last(losses, each, "NPair") for each in losses.experiments()]),
@@ -52,7 +52,7 @@ def claims(ask: Ask, results: Mapping[str, Results]) -> list[Claim]:
         *_epochs(losses),
         *_protocols(results, ask),
     ]  # fmt: skip
-    own, tables = without_kept_starts(results["thesis_own"]), _own_table(ask)
+    own, tables = without_start_runs(results["thesis_own"]), _own_table(ask)
     for name, others in (("T31", [CHOSEN]), ("T32", ["SoftTriple", "ProxyAnchor"])):
         sign = 1 if name == "T31" else -1
         made.append(Claim(name, [
@@ -142,16 +142,18 @@ def _epochs(results: Results) -> list[Claim]:
 def _protocols(results: Mapping[str, Results], ask: Ask) -> list[Claim]:
     ratios, folds = results["thesis_ratios"], results["thesis_folds"]
     rows = table("thesis_protocols") if ask.published_data == "cub200" else []
-    shares = {
+    fractions = {
         str(r["setting"]): r["test_r1"] for r in rows if r["table"] == "fixed validation ratio"
     }
 
-    def share(name: str) -> float:
-        value = shares.get(name)
+    def fraction(name: str) -> float:
+        value = fractions.get(name)
         return value if isinstance(value, float) else math.nan
 
     best = [
-        against(ratios, other, "90/10", share("90/10") - share(other), f"against {other}", CHOSEN)
+        against(
+            ratios, other, "90/10", fraction("90/10") - fraction(other), f"against {other}", CHOSEN
+        )
         for other in ("70/30", "80/20", "95/5")
     ]
     runs = [run for run in folds.of("", CHOSEN) if run.state == "done" and run.selection]
@@ -159,7 +161,7 @@ def _protocols(results: Mapping[str, Results], ask: Ask) -> list[Claim]:
     line = pearson([x for x, _ in points], [y for _, y in points])
     order = [("ProxyAnchor", "SoftTriple"), ("SoftTriple", CHOSEN)]
     means = {str(r["loss"]): r["test_r1"] for r in rows if r["table"] == "10-fold"}
-    kept = [
+    selected = [
         mean_finding(f"{a} over {b}", _by_fold(folds, a, b), _gap(means, BESIDE[a], BESIDE[b]))
         for a, b in order
         if {a, b} <= set(folds.methods())
@@ -169,11 +171,11 @@ def _protocols(results: Mapping[str, Results], ask: Ask) -> list[Claim]:
         for name, loss in (("T27", CHOSEN), ("T28", "SoftTriple"), ("T29", "ProxyAnchor"))
     }
     return [
-        Claim("T22", kept),
+        Claim("T22", selected),
         Claim("T24", [Finding(CHOSEN, line.r, line.low, line.high, -0.36 if rows else math.nan)],
               "r of validation and test recall over folds"),
         Claim("T25", best),
-        *(Claim(name, found) for name, found in tuned.items()),
+        *(Claim(name, outcome) for name, outcome in tuned.items()),
     ]  # fmt: skip
 
 
@@ -190,8 +192,8 @@ def _by_fold(folds: Results, one: str, other: str) -> list[float]:
 def _tuned(results: Mapping[str, Results], loss: str) -> Finding:
     """With the values that the search has found, against those of the text on the same classes."""
     plain = MethodRuns(results["thesis_ratios"], loss, "90/10")
-    found = MethodRuns(results["thesis_search"], "", loss)
-    return finding_of(compared(plain, found), f"{loss}, found values against those of the text")
+    outcome = MethodRuns(results["thesis_search"], "", loss)
+    return finding_of(compared(plain, outcome), f"{loss}, found values against those of the text")
 
 
 def _own_table(ask: Ask) -> dict[str, float]:

@@ -8,10 +8,10 @@ import matplotlib
 import numpy as np
 
 from unseen.reports.tables import Table
-from unseen.reproductions.against_source import drawn, number, seeds_sentences
+from unseen.reproductions.against_source import drawn, number
 from unseen.reproductions.charts import Point, lines, point
 from unseen.reproductions.numbers import table
-from unseen.reproductions.published_study import Ask
+from unseen.reproductions.request import Ask
 from unseen.studies import study_figures
 from unseen.studies.findings import Section
 from unseen.studies.results import Results, effect
@@ -87,7 +87,6 @@ def ratios(result: Results, ask: Ask) -> Section:
             ])  # fmt: skip
     sentences = [
         "Validation recall is far above test recall, because few classes compete.",
-        *seeds_sentences(result),
     ]
     series = {
         "test classes": [tests[f"{CHOSEN} {ratio}"] for ratio in RATIOS],

@@ -9,7 +9,7 @@ from unseen.reports.tables import Table
 from unseen.reproductions.against_source import drawn, rank_table
 from unseen.reproductions.charts import Point, bars, lines, point
 from unseen.reproductions.numbers import table
-from unseen.reproductions.published_study import Ask
+from unseen.reproductions.request import Ask
 from unseen.reproductions.source_values import BN_INCEPTION
 from unseen.studies.findings import Section
 from unseen.studies.results import Results, Run

@@ -13,9 +13,10 @@ import numpy as np
 
 from unseen.reports.score_tables import metric_title
 from unseen.reports.tables import Table
-from unseen.reproductions.against_source import drawn, mean_of, number, without_kept_starts
+from unseen.reproductions.against_source import drawn, mean_of, number, without_start_runs
 from unseen.reproductions.claims import Claim, Finding
-from unseen.reproductions.published_study import Ask, Message, PublishedStudy
+from unseen.reproductions.published_study import Message, PublishedStudy
+from unseen.reproductions.request import Ask
 from unseen.reproductions.roth import objectives
 from unseen.reproductions.roth.losses import objectives_plan
 from unseen.reproductions.roth.revisit_figures import METRIC_CORRELATION, SPACE_CORRELATION
@@ -66,16 +67,16 @@ class Correlation(PublishedStudy):
         printed = METRIC_CORRELATION.get(ask.published_data, {})
         other = SPACE_CORRELATION.get(ask.published_data, {})
         claims = [
-            Claim(name, [_finding(" and ".join(map(_title, pair)), _together(metrics, *pair),
+            Claim(name, [_finding(" and ".join(map(_title, pair)), _correlated(metrics, *pair),
                                   printed.get(pair))], "r")
             for name, pair in PAIRS.items()
         ]  # fmt: skip
         signs = {"rho": -1}
         for name, measure in SPACE.items():
-            found = _together(space | {R1: metrics[R1]}, measure, R1)
+            outcome = _correlated(space | {R1: metrics[R1]}, measure, R1)
             of = MEASURES[measure]
             claims.append(
-                Claim(name, [_finding(of, found, other.get(measure), signs.get(measure, 1))], "r")
+                Claim(name, [_finding(of, outcome, other.get(measure), signs.get(measure, 1))], "r")
             )
         return claims
 
@@ -93,7 +94,7 @@ class Correlation(PublishedStudy):
 
 def _plain(results: Results) -> Results:
     """Runs without the switch that left their start."""
-    names, trained = set(objectives.objectives()), without_kept_starts(results)
+    names, trained = set(objectives.objectives()), without_start_runs(results)
     compared = results.plan.compared
     runs = (run for run in trained.runs if run.planned.labels[compared] in names)
     return Results(results.plan, results.out, tuple(runs), ())
@@ -113,26 +114,26 @@ def _measures(results: Results, measured: dict[str, Any]) -> Values:
     }
 
 
-def _together(values: Values, one: str, other: str) -> Pearson:
+def _correlated(values: Values, one: str, other: str) -> Pearson:
     names = [name for name in values[one] if name in values[other]]
     return pearson([values[one][n] for n in names], [values[other][n] for n in names])
 
 
-def _finding(of: str, found: Pearson, published: float | None, expected: int = 1) -> Finding:
+def _finding(of: str, outcome: Pearson, published: float | None, expected: int = 1) -> Finding:
     known = math.nan if published is None else published
-    why = "too few objectives" if math.isnan(found.low) else ""
-    return Finding(of, found.r, found.low, found.high, known, expected, why)
+    why = "too few objectives" if math.isnan(outcome.low) else ""
+    return Finding(of, outcome.r, outcome.low, outcome.high, known, expected, why)
 
 
 def _title(metric: str) -> str:
     return TITLES.get(metric, metric_title(metric))
 
 
-def _r_text(found: Pearson) -> str:
-    if math.isnan(found.r):
+def _r_text(outcome: Pearson) -> str:
+    if math.isnan(outcome.r):
         return "–"
-    return f"{found.r:.2f}" + (
-        "" if math.isnan(found.low) else f" ({found.low:.2f} … {found.high:.2f})"
+    return f"{outcome.r:.2f}" + (
+        "" if math.isnan(outcome.low) else f" ({outcome.low:.2f} … {outcome.high:.2f})"
     )
 
 
@@ -145,9 +146,9 @@ def _metrics_section(metrics: Values, ask: Ask) -> Section:
     again = {m: {o: theirs.get(o, {}).get(m, math.nan) for o in metrics[R1]} for m in METRICS}
     rows = []
     for pair in itertools.combinations(METRICS, 2):
-        row = [" and ".join(map(_title, pair)), _r_text(_together(metrics, *pair))]
+        row = [" and ".join(map(_title, pair)), _r_text(_correlated(metrics, *pair))]
         if printed:
-            row += [number(printed.get(pair), 2), number(_together(again, *pair).r, 2)]
+            row += [number(printed.get(pair), 2), number(_correlated(again, *pair).r, 2)]
         rows.append(row)
     heads = ["metrics", "ours, r", *["published", "from their tables"] * bool(printed)]
     caption = (
@@ -165,8 +166,8 @@ def _space_section(space: Values, metrics: Values, ask: Ask) -> Section:
     theirs = SPACE_CORRELATION.get(ask.published_data, {})
     rows, figures = [], []
     for name, title in MEASURES.items():
-        found = _together(space | {R1: metrics[R1]}, name, R1)
-        rows.append([title, _r_text(found), *[number(theirs.get(name), 2)] * bool(theirs)])
+        outcome = _correlated(space | {R1: metrics[R1]}, name, R1)
+        rows.append([title, _r_text(outcome), *[number(theirs.get(name), 2)] * bool(theirs)])
         figures.append(_scatter(f"space_{name}", space[name], metrics[R1], title))
     heads = ["measure of training embeddings", "ours, r with R@1", *["published"] * bool(theirs)]
     return Section("Training embeddings and recall", [], [Table(heads, rows)], figures)

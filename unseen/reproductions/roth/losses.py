@@ -18,14 +18,15 @@ from unseen.reproductions.against_source import (
     bars_by_method,
     baselines_message,
     drawn,
-    kept_message,
     number,
     score_table,
-    without_kept_starts,
+    start_message,
+    without_start_runs,
 )
 from unseen.reproductions.claims import Claim, Finding, against, gap
 from unseen.reproductions.numbers import table
-from unseen.reproductions.published_study import METRICS, Ask, PublishedStudy
+from unseen.reproductions.published_study import PublishedStudy
+from unseen.reproductions.request import METRICS, Ask
 from unseen.reproductions.roth import objectives
 from unseen.reproductions.source_values import ROTH
 from unseen.studies.findings import Section
@@ -53,7 +54,7 @@ class Losses(PublishedStudy):
     def claims(
         self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
     ) -> list[Claim]:
-        result = without_kept_starts(results["objectives"])
+        result = without_start_runs(results["objectives"])
         theirs = objectives.published(ask.published_data)
         names = [name for name in result.methods() if not name.startswith("R-")]
         ranking = [name for name in names if name not in CLASSIFICATION]
@@ -78,13 +79,13 @@ class Losses(PublishedStudy):
             figures = [drawn("objectives", caption, draw)]
         sentences = [
             *above_start_message(result),
-            *kept_message(result),
+            *start_message(result),
             *baselines_message(result),
             INCONSISTENT,
         ]
         return [
             Section("Objectives", sentences, [score_table(result, theirs, METRICS)], figures),
-            _best_epochs(without_kept_starts(result), ask),
+            _best_epochs(without_start_runs(result), ask),
         ]
 
 

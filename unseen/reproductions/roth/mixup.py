@@ -10,11 +10,12 @@ from typing import Any
 from unseen.reports.tables import Table
 from unseen.reproductions.against_source import (
     baselines_message,
-    kept_message,
     score_text,
+    start_message,
 )
 from unseen.reproductions.claims import Claim, against
-from unseen.reproductions.published_study import Ask, Message, PublishedStudy
+from unseen.reproductions.published_study import Message, PublishedStudy
+from unseen.reproductions.request import Ask
 from unseen.reproductions.roth import objectives
 from unseen.reproductions.source_values import ROTH
 from unseen.reproductions.training_space import change, of_runs, spectra, spectra_section
@@ -81,5 +82,5 @@ def _recall(results: Results) -> Section:
         for name in OBJECTIVES
     ]
     scores = Table(["objective", "R@1 %", "with mixup"], rows)
-    sentences = [*kept_message(results), *baselines_message(results)]
+    sentences = [*start_message(results), *baselines_message(results)]
     return Section("Recall", sentences, [scores])

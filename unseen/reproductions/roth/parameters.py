@@ -16,14 +16,15 @@ import numpy as np
 from unseen.reports.tables import Table
 from unseen.reproductions.against_source import (
     drawn,
-    kept_message,
     number,
     score_text,
+    start_message,
 )
 from unseen.reproductions.charts import Point, lines
 from unseen.reproductions.claims import Claim, Finding, against, mean_finding
 from unseen.reproductions.numbers import table
-from unseen.reproductions.published_study import METRICS, Ask, PublishedStudy
+from unseen.reproductions.published_study import PublishedStudy
+from unseen.reproductions.request import METRICS, Ask
 from unseen.reproductions.roth import objectives
 from unseen.reproductions.source_values import ROTH, available, without_weights
 from unseen.studies.findings import Section
@@ -140,9 +141,9 @@ class Parameters(PublishedStudy):
         ]
         levels = [
             mean_finding(
-                f"gain from {a} to {b}, mean over objectives", [each.value for each in found]
+                f"gain from {a} to {b}, mean over objectives", [each.value for each in outcome]
             )
-            for a, b, found in sizes
+            for a, b, outcome in sizes
         ]
         return [
             Claim("R32", pairs("batch_size", "16", "112")),
@@ -211,7 +212,7 @@ def _section(factor: Factor, results: Results) -> Section:
     draw = partial(lines, series, factor.key, "score over that of the best value")
     figures = [drawn(factor.key, title, draw)] if series else []
     shown = [Table([factor.key, *heads], rows, caption)]
-    return Section(factor.title, kept_message(results), shown, figures)
+    return Section(factor.title, start_message(results), shown, figures)
 
 
 def _relative(results: Results, objective: str) -> dict[str, float]:

@@ -15,15 +15,16 @@ from unseen.core.statistics import Effect
 from unseen.reports.tables import Table
 from unseen.reproductions.against_source import (
     drawn,
-    kept_message,
     mean_of,
     number,
     score_text,
-    without_kept_starts,
+    start_message,
+    without_start_runs,
 )
 from unseen.reproductions.charts import Point, lines
 from unseen.reproductions.claims import Claim, against, gap, mean_finding
-from unseen.reproductions.published_study import Ask, Message, PublishedStudy
+from unseen.reproductions.published_study import Message, PublishedStudy
+from unseen.reproductions.request import Ask
 from unseen.reproductions.roth import objectives
 from unseen.reproductions.roth.losses import objectives_plan
 from unseen.reproductions.roth.revisit_figures import RHO
@@ -78,7 +79,7 @@ class Rho(PublishedStudy):
     def claims(
         self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
     ) -> list[Claim]:
-        result = without_kept_starts(results["objectives"])
+        result = without_start_runs(results["objectives"])
         theirs = objectives.published(ask.published_data)
         pairs = {plain: name for name, (plain, _) in objectives.switched(ask.set_up_data).items()}
         curve = results[CURVE]
@@ -107,7 +108,7 @@ class Rho(PublishedStudy):
     def sections(
         self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
     ) -> list[Section]:
-        result = without_kept_starts(results["objectives"])
+        result = without_start_runs(results["objectives"])
         switched, theirs = objectives.switched(ask.set_up_data), RHO.get(ask.published_data, {})
         names = {plain: name for name, (plain, _) in switched.items()}
         pairs = {plain: (result.of("", plain), result.of("", n)) for plain, n in names.items()}
@@ -158,7 +159,7 @@ def _scores(results: Results, ask: Ask) -> Section:
     rows = [
         [n, score_text(results.of("", n), R1), number(theirs.get(n, {}).get(R1))] for n in names
     ]
-    return Section("Gains", kept_message(results),
+    return Section("Gains", start_message(results),
                    [Table(["objective", "R@1 %", "published"], rows)])  # fmt: skip
 
 

@@ -17,16 +17,16 @@ from unseen.reports.score_tables import metric_title
 from unseen.reports.tables import Table
 from unseen.reproductions.against_source import (
     drawn,
-    kept_message,
     missing_text,
     number,
-    seeds_sentences,
     spread_text,
-    without_kept_starts,
+    start_message,
+    without_start_runs,
 )
 from unseen.reproductions.claims import Claim, Finding, against, gap, mean_finding
 from unseen.reproductions.numbers import table
-from unseen.reproductions.published_study import METRICS, Ask, PublishedStudy
+from unseen.reproductions.published_study import PublishedStudy
+from unseen.reproductions.request import METRICS, Ask
 from unseen.reproductions.roth import objectives
 from unseen.reproductions.roth.losses import INCONSISTENT
 from unseen.reproductions.source_values import ROTH
@@ -78,7 +78,7 @@ class Samplers(PublishedStudy):
     def claims(
         self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
     ) -> list[Claim]:
-        result = without_kept_starts(results["samplers"])
+        result = without_start_runs(results["samplers"])
         done = [row for row in result.rows() if row["state"] == "done"]
         theirs = published(ask.published_data, result.experiments())
         ours, other = _by_objective(done, ("seed",)), _by_objective(theirs, ())
@@ -108,7 +108,7 @@ class Samplers(PublishedStudy):
             _relative(result, theirs),
             Section(
                 "By metric",
-                [*kept_message(result), INCONSISTENT],
+                [*start_message(result), INCONSISTENT],
                 [_score_table(result, theirs, metric) for metric in METRICS],
             ),
         ]
@@ -125,7 +125,7 @@ def published(data: str, names: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _relative(results: Results, theirs: Sequence[dict[str, Any]]) -> Section:
-    trained = without_kept_starts(results)
+    trained = without_start_runs(results)
     done = [row for row in trained.rows() if row["state"] == "done"]
     fixed = ("objective", "seed")
     ours = relative(done, setup="sampler", fixed=fixed, metrics=METRICS)
@@ -141,7 +141,7 @@ def _relative(results: Results, theirs: Sequence[dict[str, Any]]) -> Section:
     ]
     caption = "Mean over objectives, metrics and seeds, with the middle half in brackets, in %."
     shown = [Table(["sampler", "ours", "published"], rows, caption)]
-    return Section("Relative performance", seeds_sentences(results), shown, figures)
+    return Section("Relative performance", start_message(results), shown, figures)
 
 
 def _by_objective(

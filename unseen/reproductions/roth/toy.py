@@ -14,7 +14,8 @@ from unseen.core.statistics import over_seeds
 from unseen.reports.tables import Table
 from unseen.reproductions.against_source import drawn, plain_text
 from unseen.reproductions.claims import Claim, Finding, mean_finding
-from unseen.reproductions.published_study import Ask, Message, PublishedStudy
+from unseen.reproductions.published_study import Message, PublishedStudy
+from unseen.reproductions.request import Ask
 from unseen.reproductions.roth.toy_points import CODE_CHANCE, DATA, ToyRun, make_data, train
 from unseen.studies.findings import Section
 from unseen.studies.results import Results

@@ -16,7 +16,7 @@ from torch import Tensor
 from unseen.config import build
 from unseen.config import schema as configs
 from unseen.config.resolve import PHOTOGRAPHS
-from unseen.core.contracts import Dataset, FeatureDataset
+from unseen.core.contracts import FeatureDataset
 from unseen.evaluation.evaluate import evaluate
 from unseen.models.backbone import has_weights
 from unseen.models.network import EMBEDDING, POOLED, LayeredNetwork
@@ -25,11 +25,24 @@ from unseen.reports.layer_report import layers_by_epoch
 from unseen.reports.tables import Table
 from unseen.reproductions.against_source import drawn, number
 from unseen.reproductions.charts import Point, bars, lines
-from unseen.reproductions.claims import Claim, mean_finding
+from unseen.reproductions.claims import Claim
 from unseen.reproductions.numbers import table
-from unseen.reproductions.published_study import Ask, Message, PublishedStudy
+from unseen.reproductions.published_study import Message, PublishedStudy
+from unseen.reproductions.request import Ask
 from unseen.reproductions.source_values import VO_HAYS
-from unseen.reproductions.vo_hays import disagreements
+from unseen.reproductions.vo_hays import layer_claims
+from unseen.reproductions.vo_hays.layer_claims import (
+    BEFORE,
+    CLAIMS,
+    CLASSIFIED,
+    NETS,
+    RATES,
+    ByRun,
+    first_of,
+    named_layers,
+    published,
+    recalls_of,
+)
 from unseen.runs.evaluate_layers import compare_layers, first_answers, stored_network
 from unseen.runs.prepare import Callbacks, RunContext, computing, reopen
 from unseen.studies.findings import Section
@@ -38,37 +51,9 @@ from unseen.studies.study_figures import Drawn
 from unseen.studies.study_file import Plan, Values
 from unseen.training.run_folder import RunFolder
 
-NETS = {f"Net{letter.upper()}": f"net_{letter}" for letter in "abcdef"}
-CLASSIFIED = "NetA, classification"
-CONVOLUTIONS = [f"pool{block}.{place}" for block, count in enumerate((2, 2, 3, 3, 3), start=1)
-                for place in range(1, count + 1)]  # fmt: skip
-BEFORE, HEADS = "pool5.3", ("fc6", "fc7", "fc8")
 FOREIGN_SIZES = (64, 128, 256, 512)
 CURVES = 4  # layers whose curves are drawn: pool5.1 to fc6 of theirs
 DRAWS = 3  # of random projections
-RATES = ("train", "test")
-CLAIMS: dict[str, Sequence[str]] = {  # which is to be higher; gap: training less test classes
-    "V01": ["test: NetA pool5.3 > NetA fc6"],
-    "V02": ["train: NetA fc6 > NetA pool5.3"],
-    "V03": ["gap: NetA fc6 > NetA pool5.3"],
-    "V04": ["train: NetA pool5.3 > NetA pool5.2", "train: NetA fc6 > NetA pool5.3"],
-    "V05": [f"train: {CLASSIFIED} {layer} > NetA {layer}" for layer in ("pool5.3", "fc6")],
-    "V06": [f"test: NetA {layer} > {CLASSIFIED} {layer}" for layer in ("pool5.3", "fc6")],
-    "V07": [f"test: {CLASSIFIED} pool5.2 > {CLASSIFIED} fc6"],
-    "V08": ["test: NetB pool5.3 > NetB fc6"],
-    "V09": ["test: NetB pool5.3 > NetA fc6"],
-    "V10": ["test: NetB pool5.2 > NetA pool5.2"],
-    "V11": ["test: NetB pool5.3 > NetB pool5.2"],
-    "V12": ["test: NetA pool5.3 > NetB pool5.3", "test: NetB pool5.3 > NetC pool5.3"],
-    "V13": ["test: NetA pool5.3 > NetD pool5.3"],
-    "V14": ["train: NetD pool5.3 > NetA pool5.3"],
-    "V15": ["test: NetE fc6 > NetA fc6"],
-    "V18": ["test: NetA fc6 > NetD pool5.3"],
-    "V19": ["test: NetE pool5.3 > NetE fc6", "test: NetE fc6 > NetE fc7"],
-    "V21": ["test: NetA pool5.3 > NetE pool5.3"],
-}
-ByRun = Mapping[str, Any]  # key of a run -> what `measure` says of it
-Recalls = dict[tuple[str, str, str], dict[int, float]]  # net, layer, split -> seed -> percent
 
 
 class Layers(PublishedStudy):
@@ -112,42 +97,18 @@ class Layers(PublishedStudy):
         for place, run in enumerate(runs):
             progress("recall by layer", place, len(runs))
             context, folder = reopen(run.folder)
-            found = _measured(context, folder)
+            outcome = _measured(context, folder)
             is_first = run.replicate[0] == 0 and run.planned.labels.get("net") == "NetA"
             if is_first and not isinstance(context.dataset, FeatureDataset):
-                found["ranks"] = _at_ranks(context, folder, _ranks(ask))
-                found["shown"] = _shown(folder, context.dataset)
-            measured[run.planned.key] = found
+                outcome["ranks"] = _at_ranks(context, folder, _ranks(ask))
+            measured[run.planned.key] = outcome
         progress("recall by layer", len(runs), len(runs))
         return measured
 
     def claims(
         self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
     ) -> list[Claim]:
-        ours = _recalls(results["layers_nets"], measured)
-        before = _recalls(results["layers_nets"], measured, "start")
-        theirs = {key: {0: value} for key, value in _published(ask).items()}
-        claims = []
-        for name, texts in CLAIMS.items():
-            findings = [
-                mean_finding(text, _differences(ours, text), _first(_differences(theirs, text)))
-                for text in texts
-            ]
-            if name == "V01":
-                text = texts[0]
-                start = mean_finding(f"{text}, before training", _differences(before, text))
-                findings.append(start)
-            claims.append(Claim(name, findings))
-        foreign = results["layers_foreign"]
-        own = _recalls(foreign, measured)
-        outputs = [
-            mean_finding(f"{model}, layer before the output over it", [
-                own[model, BEFORE, "test"][seed] - value
-                for seed, value in own.get((model, "output", "test"), {}).items()
-            ], _published_foreign(ask).get(model, math.nan))
-            for model in foreign.methods()
-        ]  # fmt: skip
-        return [*claims, Claim("V23", outputs)]
+        return layer_claims.claims(ask, results, measured)
 
     def sections(
         self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
@@ -160,7 +121,6 @@ class Layers(PublishedStudy):
             _by_layer(nets, measured, first, ask),
             *_ranks_section(first["NetA"], ask),
             _over_time(first),
-            *disagreements.section(first["NetA"].get("shown")),
             _foreign(results["layers_foreign"], measured, ask),
         ]
 
@@ -233,100 +193,10 @@ def _at_ranks(context: RunContext, folder: RunFolder, ranks: Sequence[int]) -> d
     return {str(k): result[f"recall@{k}"].value for k in ranks}
 
 
-def _shown(folder: RunFolder, dataset: Dataset) -> dict[str, Any] | None:
-    answers = stored_run.read(folder.path).layer_answers
-    return None if answers is None else disagreements.result(answers, dataset)
-
-
 def _ranks(ask: Ask) -> tuple[int, ...]:
     """Those of table 1."""
     is_of_products = ask.published_data == "online_products"
     return (1, 10, 100, 1000) if is_of_products else (1, 2, 4, 8, 16, 32)
-
-
-def _named(rows: Sequence[Mapping[str, Any]], net: str) -> dict[str, Mapping[str, Any]]:
-    """Layers by the paper's names, each once: the last map pooled is pool5.3, and so is the
-    embedding of NetD. A network of other blocks keeps their names."""
-    names = [row["layer"] for row in rows]
-    place = names.index(POOLED)
-    blocks = CONVOLUTIONS if place == len(CONVOLUTIONS) else names[:place]
-    if blocks is not CONVOLUTIONS and place > 1:  # the one before the last stands for pool5.2
-        blocks = [*names[: place - 2], "pool5.2", names[place - 1]]
-    result = dict(zip(blocks[:-1], rows[: place - 1], strict=True)) | {BEFORE: rows[place]}
-    if net == "NetD":
-        return result
-    if net not in (*NETS, CLASSIFIED):
-        return result | {"output": rows[-1]}
-    return result | dict(zip(HEADS, rows[place + 1 :], strict=False))
-
-
-def _recalls(results: Results, measured: ByRun, at: str = "trained") -> Recalls:
-    """By net, layer, split and seed; pool5.3 and the last layer at equal size."""
-    recalls: Recalls = {}
-    for run in results.runs:
-        found = measured.get(run.planned.key)
-        if found is None:
-            continue
-        net = run.planned.labels[results.plan.compared]
-        layers = _named(found["layers"], net)
-        last = list(layers)[-1]
-        for split in RATES:
-            known = {name: row[split] for name, row in layers.items()} if at == "trained" else {}
-            equal = found["equal"][at][split]
-            known |= {BEFORE: equal[BEFORE]} | ({last: equal[EMBEDDING]} if last != BEFORE else {})
-            for name, value in known.items():
-                recalls.setdefault((net, name, split), {})[run.replicate[0]] = 100 * value
-    return recalls
-
-
-def _differences(recalls: Recalls, text: str) -> list[float]:
-    """What a line of `CLAIMS` says, by seed."""
-    split, _, sides = text.partition(": ")
-    values = [_side(recalls, side, split) for side in sides.split(" > ")]
-    return [values[0][seed] - values[1][seed] for seed in values[0].keys() & values[1].keys()]
-
-
-def _side(recalls: Recalls, side: str, split: str) -> dict[int, float]:
-    net, _, layer = side.rpartition(" ")
-    if split != "gap":
-        return recalls.get((net, layer, split), {})
-    train, test = (recalls.get((net, layer, each), {}) for each in RATES)
-    return {seed: train[seed] - test[seed] for seed in train.keys() & test.keys()}
-
-
-def _first(values: Sequence[float]) -> float:
-    return values[0] if values else math.nan
-
-
-def _published(ask: Ask) -> dict[tuple[str, str, str], float]:
-    """Net, layer, split -> percent, of tables 2 and 3."""
-    data = ask.published_data
-    result = {
-        (str(r["net"]), str(r["layer"]), "test"): value
-        for r in table("vo_hays_table2")
-        if isinstance(value := r.get(data), float)
-    }
-    layers = {"output": "fc6", "penultimate": BEFORE}
-    for row in table("vo_hays_table3"):
-        value = row.get(f"{data}_train")
-        if row["model"] == "NetA" and isinstance(value, float):
-            result["NetA", layers[str(row["layer"])], "train"] = value
-    return result
-
-
-def _published_foreign(ask: Ask) -> dict[str, float]:
-    """Model -> what the layer before the output has over it on test classes."""
-    values: dict[str, dict[str, float]] = {}
-    for row in table("vo_hays_table3"):
-        value = row.get(f"{ask.published_data}_test")
-        if isinstance(value, float):
-            title = str(row["model"]).replace("lifted-", "lifted structure, ")
-            values.setdefault(title, {})[str(row["layer"])] = value
-    return {
-        model: each["penultimate"] - each["output"]
-        for model, each in values.items()
-        if {"penultimate", "output"} <= each.keys()
-    }
 
 
 def _first_measured(results: Results, measured: ByRun) -> dict[str, Any]:
@@ -355,12 +225,12 @@ def _ranks_section(net: Mapping[str, Any], ask: Ask) -> list[Section]:
 
 
 def _by_layer(nets: Results, measured: ByRun, first: Mapping[str, Any], ask: Ask) -> Section:
-    theirs, recalls, rows = _published(ask), _recalls(nets, measured), []
+    theirs, recalls, rows = published(ask), recalls_of(nets, measured), []
     for net, result in first.items():
-        for name, row in _named(result["layers"], net).items():
+        for name, row in named_layers(result["layers"], net).items():
             cells = [f"{row['size']}", f"{100 * row['train']:.1f}", f"{100 * row['test']:.1f}"]
             equal = recalls.get((net, name, "test"), {})
-            cells.append(number(_first(list(equal.values()))))
+            cells.append(number(first_of(list(equal.values()))))
             if theirs:
                 cells += [number(theirs.get((net, name, split))) for split in RATES]
             rows.append([net, name, *cells])
@@ -371,26 +241,16 @@ def _by_layer(nets: Results, measured: ByRun, first: Mapping[str, Any], ask: Ask
 
 
 def _bar_figures(first: Mapping[str, Any]) -> list[Drawn]:
-    layers = _named(first["NetA"]["layers"], "NetA")
+    layers = named_layers(first["NetA"]["layers"], "NetA")
     series = {
         title: {name: Point(name, 100 * row[split]) for name, row in layers.items()}
         for split, title in (("train", "training classes"), ("test", "unseen classes"))
     }
-    tops: dict[str, dict[str, Point]] = {}
-    for net, result in first.items():
-        for name, row in _named(result["layers"], net).items():
-            if name in (BEFORE, *HEADS):
-                tops.setdefault(name, {})[net] = Point(net, 100 * row["test"])
     return [
         drawn(
             "layers_neta",
             "NetA: recall@1 by layer on training and on unseen classes, from image to loss.",
             lambda: bars(series, "recall@1, %"),
-        ),
-        drawn(
-            "nets",
-            "Recall@1 on unseen classes at the last layers of each net; the loss sits on the last.",
-            lambda: bars(tops, "recall@1, %"),
         ),
     ]
 
@@ -403,7 +263,7 @@ def _over_time(first: Mapping[str, Any]) -> Section:
 
 def _curves(net: str, measured: Mapping[str, Any]) -> list[Drawn]:
     """Of the last layers of a net, by epoch."""
-    named = _named(measured["layers"], net)
+    named = named_layers(measured["layers"], net)
     layers = {name: row["layer"] for name, row in list(named.items())[-CURVES:]}
     series: dict[str, list[Point]] = {}
     for name, layer in layers.items():
@@ -426,7 +286,7 @@ def _curves(net: str, measured: Mapping[str, Any]) -> list[Drawn]:
 def _foreign(results: Results, measured: ByRun, ask: Ask) -> Section:
     rows = []
     for name, model in _first_measured(results, measured).items():
-        layers = _named(model["layers"], name)
+        layers = named_layers(model["layers"], name)
         for layer, title in (("output", "output"), (BEFORE, "penultimate")):
             row = layers[layer]
             values = [f"{100 * row[split]:.1f}" for split in RATES]
