@@ -143,7 +143,7 @@ PSOMAS = Source("Psomas 2020", "thesis", WHOLE | {
       for network in ("bn_inception", "googlenet")),
     Override({"loss.name": ["proxy_nca", "arcface", "soft_triple", "proxy_anchor",
                            "proxy_repulsion"]}, {"sampler": RANDOM})],
-   {"proxy_repulsion.override": ()})  # fmt: skip
+   {"proxy_repulsion.variant": ()})  # fmt: skip
 LI = Source("Li et al. 2020", "density", WHOLE | {
     "backbone": "googlenet", "transform": "density", "image_size": 227, "embedding_size": 128,
     "head": {"start": "default"}, "batch_size": 100, "refit": True,
