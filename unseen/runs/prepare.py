@@ -385,17 +385,6 @@ def as_stored(context: RunContext, folder: RunFolder) -> RunContext:
     return replace(context, config=config, reasons=reasons, plan=plan)
 
 
-def changed_keys(folder: RunFolder, config: ResolvedConfig) -> list[str]:
-    """Keys whose values differ between a stored run and a config."""
-    stored = config_at_start(folder)
-    return [key for key in Config.model_fields if getattr(stored, key) != getattr(config, key)]
-
-
-def steps_per_epoch(context: RunContext) -> int:
-    """Batches in an epoch."""
-    return len(sampler_of(context))
-
-
 def sampler_of(context: RunContext) -> Sampler:
     """The sampler of a run, at its start."""
     dataset = context.dataset
