@@ -64,7 +64,7 @@ class Activations(BatchSource):
             rows = {"embeddings": embed_layers(self.model, [layer], *where)[layer]}
         else:
             rows = embed(self.model, *where, fields)
-        return {name: self.context.gathered(part, len(items)) for name, part in rows.items()}
+        return {name: self.context.gathered(values, len(items)) for name, values in rows.items()}
 
     def batches(self, items: IntArray) -> Iterator[Batch]:
         return self.evaluation.evaluation_batches(items, EMBED_BATCH)

@@ -143,7 +143,7 @@ class RunContext:
         own = self.own_items(items)
         batches = self.batches(transform, own)
         rows = embed(network, batches, len(own), self.device, progress, fields)
-        return {name: self.gathered(part, len(items)) for name, part in rows.items()}
+        return {name: self.gathered(values, len(items)) for name, values in rows.items()}
 
     def embed_layers(
         self,
