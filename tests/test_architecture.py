@@ -102,7 +102,7 @@ LINES = {
     "estimator": 134,
     "studies": 3_720,
     "reproductions": 4_760,
-    "search": 5_419,
+    "search": 5_260,
     "cli": 2_777,
     "api": 162,
     "__init__": 39,
