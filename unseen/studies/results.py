@@ -214,8 +214,7 @@ class Standing:
 
     Args:
         kept_start: how many of its runs kept the weights they began with.
-        of: of a baseline, the methods that have it, where others have another: each is evaluated
-            by the distance that its loss compares.
+        of: the methods of a baseline, where others, evaluated by another distance, have another.
     """
 
     experiment: str
@@ -329,46 +328,38 @@ def _effect(
     return crossed([(b.sums - a.sums) / counts for a, b in tables], counts)
 
 
+ByReplicate = Mapping[tuple[int, int], Run]  # seed and fold
+
+
 def _baselines(
     results: Results, experiment: str, groups: Mapping[str, list[Run]]
 ) -> list[Standing]:
     """Untrained networks and raw inputs, once for each seed and fold; a row for each group of
-    methods that have the same one."""
+    methods that score the same without training."""
     rows = []
     for row in BASELINES:
-        alike = _alike(row, results.plan.metric, groups)
-        for methods, measured in alike:
-            scores = _spreads(list(measured.values()), results.metrics(), row)
+        alike: list[tuple[list[str], dict[tuple[int, int], Run]]] = []
+        for method, runs in groups.items():
+            own = {run.replicate: run for run in runs if run.result and row in run.result.scores}
+            match = (each for each in alike if _same(own, each[1], row, results.plan.metric))
+            methods, known = next(match, None) or ([], {})
+            if own and not methods:
+                alike.append((methods, known))
+            methods.append(method)
+            known |= own | known
+        for methods, known in alike:
+            scores, number = _spreads([*known.values()], results.metrics(), row), len(known)
             of = tuple(methods) if len(alike) > 1 else ()
-            number = len(measured)
             rows.append(
                 Standing(experiment, row, scores, number, 0, number, is_baseline=True, of=of)
             )
     return rows
 
 
-def _alike(
-    row: str, metric: str, groups: Mapping[str, list[Run]]
-) -> list[tuple[list[str], dict[tuple[int, int], Run]]]:
-    """Methods whose runs of the same seed and fold score the same without training, with one run
-    of each seed and fold."""
-    alike: list[tuple[list[str], dict[tuple[int, int], Run]]] = []
-    for method, runs in groups.items():
-        own = {run.replicate: run for run in runs if run.result and row in run.result.scores}
-        if not own:
-            continue
-        for methods, known in alike:
-            shared = [
-                (known[r].score(metric, row), own[r].score(metric, row))
-                for r in own.keys() & known.keys()
-            ]
-            if all(one == other or math.isnan(one + other) for one, other in shared):
-                methods.append(method)
-                known.update(own | known)
-                break
-        else:
-            alike.append(([method], own))
-    return alike
+def _same(own: ByReplicate, other: ByReplicate, row: str, metric: str) -> bool:
+    """Whether runs of the same seed and fold score the same without training."""
+    pairs = [(own[r].score(metric, row), other[r].score(metric, row)) for r in own.keys() & other]
+    return bool(own) and all(a == b or math.isnan(a + b) for a, b in pairs)
 
 
 def _spreads(runs: list[Run], metrics: list[str], row: str = "trained") -> dict[str, Spread]:
