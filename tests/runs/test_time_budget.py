@@ -12,7 +12,8 @@ from PIL import Image
 
 from unseen.config import schema as configs
 from unseen.config.stages import stage_config
-from unseen.runs.prepare import Callbacks, RunContext, as_stored, changed_keys, prepare
+from unseen.runs.claim_folder import changed_keys
+from unseen.runs.prepare import Callbacks, RunContext, as_stored, prepare
 from unseen.runs.run import begin
 from unseen.runs.speed import Line, Speeds, measured, speeds_of
 from unseen.runs.time_budget import planned

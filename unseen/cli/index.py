@@ -63,7 +63,7 @@ def build(
     backend: Annotated[
         str | None,
         typer.Option(
-            help="milvus:URI or lance:URI searches there; binary: by bits when large",
+            help="milvus:URI or pgvector:URI searches there; binary: by bits when large",
             show_default="exact here, faiss when large",
         ),
     ] = None,
@@ -202,12 +202,14 @@ def info(index: IndexPath) -> None:
     Prints what the index holds, its bytes and precision, and what share of the nearest its search
     finds.
     """
-    known = describe(Index.open(index))
+    opened = Index.open(index)
+    known = describe(opened)
     counts = f"{known.images:,} images, {known.labels:,} labels, segments: {known.segments:,}"
     console.print(f"{index}: {counts}")
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in sorted(known.num_bytes.items()))
     console.print(f"bytes: {sum(known.num_bytes.values()):,} ({kinds})")
     console.print(f"vectors: {known.size} numbers in {known.precision}")
+    console.print(f"columns for --where: {', '.join(opened.columns)}")
     if known.precision == "int8":
         console.print(
             f"similarities are within {known.largest_error:.2g} of those before rounding, "
@@ -294,7 +296,7 @@ def _message(done: Ingested, path: Path) -> None:
     if known.approximate is not None:
         _log_recall(f"faiss ({known.approximate.kind}: {known.approximate.why})", known.approximate)
     if known.external is not None and known.external.effort:
-        _log_recall(KINDS[known.external.kind][0].name, known.external)
+        _log_recall(KINDS[known.external.kind].name, known.external)
     log_left_out(done.unreadable)
 
 

@@ -12,7 +12,7 @@ from unseen.core.contracts import FeatureDataset
 from unseen.core.names import few
 from unseen.data.base import INCOMPLETE, lost_line
 from unseen.runs.leaks import Copies
-from unseen.runs.prepare import Callbacks, RunContext, steps_per_epoch
+from unseen.runs.prepare import Callbacks, RunContext, sampler_of
 from unseen.runs.run_metadata import describe
 from unseen.training.distributed import Processes
 from unseen.training.run_folder import RunFolder
@@ -34,7 +34,7 @@ class Shown:
         assert isinstance(context.config.epochs, int)
         try:
             with display(context.config.epochs) as (shown, callbacks):
-                shown.start_training(steps_per_epoch(context))
+                shown.start_training(len(sampler_of(context)))
                 yield callbacks
         except KeyboardInterrupt:
             if not RunFolder(out).file("weights.safetensors").exists():

@@ -9,10 +9,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from unseen.config.schema import Config, ResolvedConfig
 from unseen.core.custom_components import short_name
 from unseen.core.files import InUseError
 from unseen.core.names import by_front_end
-from unseen.runs.prepare import RunContext, as_stored, changed_keys, stored_config
+from unseen.runs.prepare import RunContext, as_stored, config_at_start, stored_config
 from unseen.runs.run_items import changes_since
 from unseen.training.run_folder import RunFolder
 
@@ -71,6 +72,12 @@ def other_items(folder: RunFolder, context: RunContext, changed: list[str]) -> s
     if not folder.is_started or any(getattr(request, key) != "auto" for key in changed):
         return ""
     return changes_since(folder, context.dataset)
+
+
+def changed_keys(folder: RunFolder, config: ResolvedConfig) -> list[str]:
+    """Keys whose values differ between a stored run and a config."""
+    stored = config_at_start(folder)
+    return [key for key in Config.model_fields if getattr(stored, key) != getattr(config, key)]
 
 
 def other_settings(folder: RunFolder, context: RunContext) -> list[str]:

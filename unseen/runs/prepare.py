@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,7 +36,7 @@ from unseen.core.names import by_front_end, near_path
 from unseen.core.reason import Reason
 from unseen.core.relevance import AnyLabels, Relevance
 from unseen.data.images.loader import evaluation_batches
-from unseen.evaluation.embed import embed, embed_layers
+from unseen.evaluation.embed import Field, embed, embed_layers
 from unseen.evaluation.retrieval_task import RetrievalTask
 from unseen.models.layer_outputs import EMBEDDING
 from unseen.models.network import LayeredNetwork
@@ -125,14 +125,25 @@ class RunContext:
         transform: Any,
         items: IntArray,
         progress: Progress | None = None,
-        field: Literal["embeddings", "pooled"] = "embeddings",
+        field: Field = "embeddings",
     ) -> Tensor:  # [n, D]
-        """Embeddings (or pooled descriptors) of some items, in their order. Several processes
-        embed a part each, and all get all of them."""
+        """Embeddings (or pooled descriptors) of some items, in their order."""
+        return self.embed_fields(network, transform, items, progress, (field,))[field]
+
+    def embed_fields(
+        self,
+        network: Network,
+        transform: Any,
+        items: IntArray,
+        progress: Progress | None,
+        fields: Sequence[Field],
+    ) -> dict[str, Tensor]:  # each [n, D]
+        """Several of them from one forward pass. Several processes embed a part each, and all get
+        all of them."""
         own = self.own_items(items)
         batches = self.batches(transform, own)
-        rows = embed(network, batches, len(own), self.device, progress, field)
-        return self.gathered(rows, len(items))
+        rows = embed(network, batches, len(own), self.device, progress, fields)
+        return {name: self.gathered(values, len(items)) for name, values in rows.items()}
 
     def embed_layers(
         self,
@@ -372,17 +383,6 @@ def as_stored(context: RunContext, folder: RunFolder) -> RunContext:
     ]
     config = context.config.model_copy(update=differing)
     return replace(context, config=config, reasons=reasons, plan=plan)
-
-
-def changed_keys(folder: RunFolder, config: ResolvedConfig) -> list[str]:
-    """Keys whose values differ between a stored run and a config."""
-    stored = config_at_start(folder)
-    return [key for key in Config.model_fields if getattr(stored, key) != getattr(config, key)]
-
-
-def steps_per_epoch(context: RunContext) -> int:
-    """Batches in an epoch."""
-    return len(sampler_of(context))
 
 
 def sampler_of(context: RunContext) -> Sampler:
