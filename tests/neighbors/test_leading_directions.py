@@ -146,7 +146,9 @@ def verify(
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few and short rows go the way of many and long ones."""
+    """Few and short rows go the way of many and long ones, however many are left of them."""
+    monkeypatch.setattr(leading_directions, "TOO_MANY", 1)
+    monkeypatch.setattr(few_queries, "TOO_MANY", 1)
     monkeypatch.setattr(leading_directions, "WIDTH", 12)
     monkeypatch.setattr(leading_directions, "SHORT", 16)
     monkeypatch.setattr(leading_directions, "SMALL", 0)
@@ -159,7 +161,7 @@ def test_no_nearer_row_is_refused(part: int) -> None:
     """Some cases, and 6,000 more: ties, copies, all lengths, 1 to 4,096 numbers."""
     cases = range(150) if part == 0 else range(150, 6150)
     used = sum(check(seed) for seed in cases)
-    assert used > len(cases) / 5
+    assert used > len(cases) / 3
 
 
 @pytest.mark.parametrize("size", [2, 64, 1000])
