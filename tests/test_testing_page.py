@@ -71,3 +71,11 @@ def test_each_other_system_that_the_documents_name_has_a_row() -> None:
     for system in SYSTEMS:
         if re.search(rf"\b{system}\b", text):
             assert re.search(rf"\b{system}\b", promised), system
+
+
+def test_files_that_the_tests_hardly_execute_are_named_as_they_are() -> None:
+    table = (ROOT / "CONTRIBUTING.md").read_text().partition("## Coverage")[2].partition("\n## ")[0]
+    named = re.findall(r"`([\w/]+\.py)`", table)
+    assert len(named) > 15
+    for file in named:
+        assert (ROOT / "unseen" / file).is_file(), file
