@@ -11,8 +11,11 @@ import pytest
 from PIL import Image
 
 from unseen.cli import cluster, main
+from unseen.config import schema as configs
 from unseen.evaluation.user_embeddings import read_items
 from unseen.runs.calibrate_run import why_impossible
+from unseen.runs.prepare import prepare
+from unseen.runs.run import train_and_evaluate
 from unseen.training.manifest import VERSION
 from unseen.training.run_folder import RunFolder
 
@@ -35,6 +38,14 @@ def unseen(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str
             main.run()
     printed = capsys.readouterr()
     return int(ended.value.code or 0), printed.out, printed.err
+
+
+@pytest.fixture(scope="module")
+def trained(narrow_network: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run, for tests that copy it."""
+    out = tmp_path_factory.mktemp("trained") / "run"
+    train_and_evaluate(prepare(configs.make(configs.override({}, TINY))), out, "test")
+    return out
 
 
 @pytest.fixture(scope="module")
@@ -206,10 +217,10 @@ def test_from_a_run_to_an_answer(
 
 
 def test_embed_leaves_out_what_cannot_be_read(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, photos: Path
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, photos: Path, trained: Path
 ) -> None:
     run, broken, out = tmp_path / "run", tmp_path / "broken", tmp_path / "x.npz"
-    assert unseen(capsys, "train", "glyphs", *TINY, "--out", run)[0] == 0
+    shutil.copytree(trained, run)
     broken.mkdir()
     for number in range(7):
         (broken / f"{number}.jpg").write_text("words")
@@ -239,11 +250,15 @@ def test_embed_leaves_out_what_cannot_be_read(
 
 @pytest.mark.parametrize("words", [("index", "build"), ("embed",), ("embed", "shards")])
 def test_labels_that_no_readable_image_has_do_not_count(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, photos: Path, words: tuple[str, ...]
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    photos: Path,
+    trained: Path,
+    words: tuple[str, ...],
 ) -> None:
     """As `data check` and `train` say it of classes."""
     run, broken = tmp_path / "run", tmp_path / "broken"
-    assert unseen(capsys, "train", "glyphs", *TINY, "--out", run)[0] == 0
+    shutil.copytree(trained, run)
     shutil.copytree(photos, broken)
     (broken / "phantom").mkdir()
     for file in (broken / "phantom" / "0.jpg", broken / "kind 1" / "broken.jpg"):
