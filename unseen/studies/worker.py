@@ -82,16 +82,20 @@ class Worker:
     def work(self) -> None:
         """Trains runs until all have ended; waits for those of other workers, to take them over."""
         torch.set_num_threads(1)
+        is_idle = False
         while True:
             for queue in self.queues.values():
                 trial = queue.claim()
                 if trial is not None:
                     self._run(queue, trial)
+                    is_idle = False
                     break
             else:
                 if self.resolve():
                     return
-                time.sleep(IDLE_SECONDS)
+                if is_idle:  # what was enqueued just now is claimed at once
+                    time.sleep(IDLE_SECONDS)
+                is_idle = True
 
     def resolve(self) -> bool:
         """Enqueues what is due, takes runs of dead workers back; True when every run ended."""
