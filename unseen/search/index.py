@@ -179,7 +179,7 @@ class Index:
                 yield int(segment.rows[row, ID]), metadata[row]
 
     def where(self, expression: str) -> Ids:
-        """Ids of images that an expression over path, label and the other columns of their
+        """Ids of images that an expression over `file_name`, `label` and the other columns of their
         metadata is true of: `label = 'robin' and price < 20`."""
         return self._metadata_table.ids(expression)
 
