@@ -56,6 +56,7 @@ def test_the_same_neighbors_as_exact_search(
 
     Milvus(backend, 8, normalize).forget([3])
     assert "lacks 1 of" in verify(path)[0]
+    assert Index.open(path).search(some[2].vector, k=1).ids.tolist() == [[3]]  # exactly
     with Writer.open(path) as writer:
         writer.refresh_backend()
     assert verify(path) == []
