@@ -82,13 +82,13 @@ NO_CODE = {
 # search 3,500, export, api and cli 2,500.
 LINES = {
     "core": 2_163,
-    "neighbors": 1_166,
+    "neighbors": 1_200,
     "data": 5_255,
     "samplers": 1_051,
     "models": 1_928,
     "miners": 403,
     "losses": 1_981,
-    "regularizers": 599,
+    "regularizers": 610,
     "metrics": 431,
     "diagnostics": 321,
     "evaluation": 2_440,
@@ -100,15 +100,15 @@ LINES = {
     "reports": 1_985,
     "export": 365,
     "estimator": 134,
-    "studies": 3_710,
-    "reproductions": 4_760,
+    "studies": 3_785,
+    "reproductions": 4_645,
     "search": 5_260,
     "cli": 2_680,
     "api": 168,
     "__init__": 39,
     "__main__": 7,
 }
-TOTAL_LINES = 45_970
+TOTAL_LINES = 45_955
 MOST_IMPORTED = {"cli.train": 86, "runs.run": 124}  # modules, not counting packages
 ARCHITECTURE = (ROOT / "docs/architecture.md").read_text()
 
