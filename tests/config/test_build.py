@@ -270,10 +270,10 @@ def test_a_head_that_was_chosen_stays_as_it_is(words: tuple[str, ...]) -> None:
 def test_another_backbone_is_trained_as_a_whole() -> None:
     config, _ = of_photographs("backbone=resnet50", "weights=imagenet")
     assert (config.weights, config.freeze_until, config.pooling) == ("imagenet", None, "own")
-    config, _ = of_photographs("backbone=timm:resnet18", "freeze_until=layer3")
+    config, _ = of_photographs("backbone=timm:test_resnet", "freeze_until=layer3")
     assert (config.weights, config.cached_augmentations) == (None, 4)
     with pytest.raises(ValueError, match="cached_augmentations needs freeze_until") as caught:
-        of_photographs("backbone=timm:resnet18", "cached_augmentations=2")
+        of_photographs("backbone=timm:test_resnet", "cached_augmentations=2")
     assert "\n" not in str(caught.value)
 
 
