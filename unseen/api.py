@@ -159,7 +159,7 @@ def load(run: str | Path, *, network: Any = None, trust: bool = False) -> Traine
     the code that the run names may run, whoever wrote it."""
     objects = {}
     if network is not None:
-        name = configs.load(RunFolder(Path(run)).checked("config.toml"))["network"]
+        name = configs.load(RunFolder(Path(run)).checked("config.toml"))["model"]["network"]
         objects[name] = network
     with (
         custom_components.known_objects(objects),

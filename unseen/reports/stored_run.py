@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from unseen.config import schema as configs
 from unseen.core import read_limits
 from unseen.core.files import refuse_links
 from unseen.core.names import near_path
@@ -129,7 +130,7 @@ def read(folder: Path) -> StoredRun:
         parsed(message, str(folder / "manifest.json")) if message else Manifest(version=VERSION)
     )
     _refuse_cut_event_log(folder / "events.jsonl", manifest)
-    config, result = tomllib.loads(config_text), result_of(folder)
+    config, result = configs.short(tomllib.loads(config_text)), result_of(folder)
     stage = _selected_stage(config, result)
     trained = folder / "stages" / str(stage["name"]) if stage else folder
     events = event_log.read(trained / "events.jsonl")

@@ -17,7 +17,6 @@ from unseen.config import build
 from unseen.core.contracts import EmbeddedSampler, IntArray
 from unseen.evaluation.evaluate import evaluate
 from unseen.models.descriptor import described
-from unseen.models.head import PRINCIPAL
 from unseen.models.network import EMBEDDING, EmbeddingNetwork
 from unseen.runs.batch_source import source_of
 from unseen.runs.evaluate_layers import BEST, named_layers, recall_by_layer
@@ -81,9 +80,9 @@ class TrainingLoop:
         it earlier than planned."""
         config, dataset, split = context.config, context.dataset, context.split
         self.context, self.folder, self.callbacks = context, folder, callbacks
-        self.epochs = config.epochs if epochs is None else epochs
+        self.epochs = config.training.epochs if epochs is None else epochs
         self.selects = epochs is None
-        loggers.check(config.loggers)
+        loggers.check(config.training.loggers)
         self.sampler = sampler_of(context)
         self.class_of = training_classes(context.training_labels, split.train)
         num_classes = int(self.class_of.max()) + 1
@@ -97,26 +96,41 @@ class TrainingLoop:
             if self.trainer.average is not None:
                 self.trainer.average.restart()
         # epochs are compared by the run's descriptor; "best" is only known after the last one
-        self.layer = EMBEDDING if config.descriptor == BEST else while_training(config.descriptor)
+        self.layer = (
+            EMBEDDING
+            if config.evaluation.descriptor == BEST
+            else while_training(config.evaluation.descriptor)
+        )
         described(self.network, self.layer)  # a layer that does not exist or run is refused here
         self.source = source_of(
             context, self.network, callbacks, (components.frozen, components.model)
         )
         if isinstance(self.sampler, EmbeddedSampler):
             self.trainer.embedded.append(self.sampler.update)
-        self.selected_on = split.validation if config.select == "validation" else split.test
-        self.monitored = some_classes(
-            split.train, dataset.labels, len(self.selected_on), config.seed
+        self.selected_on = (
+            split.validation if config.training.validation.select == "validation" else split.test
         )
-        if (most := config.validation_images) is not None:
-            few = partial(some_classes, labels=dataset.labels, number=most, seed=config.seed)
+        self.monitored = some_classes(
+            split.train, dataset.labels, len(self.selected_on), config.training.seed
+        )
+        if (most := config.training.validation.validation_images) is not None:
+            few = partial(
+                some_classes, labels=dataset.labels, number=most, seed=config.training.seed
+            )
             both = (self.monitored, self.selected_on)
             self.monitored, self.selected_on = (few(i) if len(i) > most else i for i in both)
-        self.validated_on = {"train": self.monitored, config.select: self.selected_on}
-        if config.monitor == "test":  # last: the others are looked at as without it
+        self.validated_on = {
+            "train": self.monitored,
+            config.training.validation.select: self.selected_on,
+        }
+        if (
+            config.training.validation.monitor == "test"
+        ):  # last: the others are looked at as without it
             self.validated_on["test"] = split.test
         selecting = len(np.unique(dataset.labels[self.selected_on]))
-        self.selector = Selector(config.select, selecting, config.select_by)
+        self.selector = Selector(
+            config.training.validation.select, selecting, config.training.validation.select_by
+        )
         self.checkpoints = Checkpoints(
             folder.file("checkpoint"), context.processes, self.trainer.is_sharded
         )
@@ -127,8 +141,8 @@ class TrainingLoop:
         goal: scores to be surpassed; where `gain_by` is set, one that will not do so ends."""
         config, path = self.context.config, self.folder.file("events.jsonl")
         self.event_log = EventLog(path, keep=self._resume(), writes=self.folder.writes)
-        step, values = self.trainer.place.step, config.model_dump()
-        names = config.loggers if self.folder.writes else []
+        step, values = self.trainer.place.step, config.flat()
+        names = config.training.loggers if self.folder.writes else []
         self.loggers = loggers.Loggers(names, self.folder.path, values, step)
         self.context.unreadable.remember(read(path))
         self.context.unreadable.log = self._note_unreadable
@@ -164,20 +178,20 @@ class TrainingLoop:
         """All epochs are done, nothing got better on the classes to select on for too long, or it
         is not on its way to be any better."""
         config, epoch = self.context.config, self.trainer.place.epoch
-        patience, waited = config.patience, epoch - 1 - self.selector.best.epoch
+        patience, waited = config.training.validation.patience, epoch - 1 - self.selector.best.epoch
         if patience is None and self.selector.is_full:
-            patience = FULL_PATIENCE * config.validate_every
+            patience = FULL_PATIENCE * config.training.validation.validate_every
         is_stale = patience is not None and waited >= patience and not self.selector.keeps_last
         is_behind = self._is_due() and (self.selector.is_behind or self._falls_short(goal))
         return (self.selects and (is_stale or is_behind)) or epoch >= self.epochs
 
     def _is_due(self) -> bool:
         """Whether training has just been looked at, and should have gained by now."""
-        gain_by, epoch = self.context.config.gain_by, self.trainer.place.epoch
+        gain_by, epoch = self.context.config.training.validation.gain_by, self.trainer.place.epoch
         return gain_by is not None and epoch >= gain_by and self._is_validated(epoch - 1)
 
     def _falls_short(self, goal: dict[str, float] | None) -> bool:
-        done, waited = self.trainer.place.epoch, self.context.config.schedule.warm_up
+        done, waited = self.trainer.place.epoch, self.context.config.optimizer.schedule.warm_up
         if goal is None or done <= waited:
             return False
         return self.selector.falls_short(goal, (self.epochs - done) / (done - waited))
@@ -190,21 +204,23 @@ class TrainingLoop:
         if epochs < self.epochs:
             best = self.selector.best = replace(self.selector.best, stopped_after=epochs)
             write_selection(self.folder, best)
-            is_full = self.context.config.patience is None and self.selector.is_full
+            is_full = (
+                self.context.config.training.validation.patience is None and self.selector.is_full
+            )
             is_short = self._is_due() and self._falls_short(goal)
             self._log(StoppedEarly(epochs, best.epoch, is_full or None, is_short or None))
 
     def _epoch(self) -> Epoch:
         config, place = self.context.config, self.trainer.place
-        if config.schedule.warm_up:
-            self.network.warm_up(place.epoch < config.schedule.warm_up)
+        if config.optimizer.schedule.warm_up:
+            self.network.warm_up(place.epoch < config.optimizer.schedule.warm_up)
         self.sampler.set_epoch(place.epoch)
         if isinstance(self.sampler, EmbeddedSampler) and self.sampler.is_due():
             self.sampler.fill(self._embed_training("embeddings"))
         batches = self.source.loader.training_batches(
             self.sampler, place.epoch, place.step_in_epoch
         )
-        if config.label_noise is not None:
+        if config.data.label_noise is not None:
             labels = torch.from_numpy(self.context.training_labels)
             batches = (batch._replace(labels=labels[batch.indices]) for batch in batches)
         return self.trainer.epoch(batches, self.class_of, self._after_step)
@@ -222,11 +238,13 @@ class TrainingLoop:
 
     def follow_schedule(self, epochs: int) -> None:
         """Learning rates are those of a training of so many epochs."""
-        config = self.context.config.model_copy(update={"epochs": max(1, epochs)})
+        config = self.context.config.with_values({"epochs": max(1, epochs)})
         self.trainer.scheduled_optimizer.schedule = build.schedule(config, len(self.sampler))
 
     def _is_validated(self, epoch: int) -> bool:
-        return (epoch + 1) % self.context.config.validate_every == 0 or epoch + 1 >= self.epochs
+        return (
+            epoch + 1
+        ) % self.context.config.training.validation.validate_every == 0 or epoch + 1 >= self.epochs
 
     def _validate_start(self) -> None:
         """What training begins with is a candidate like every epoch."""
@@ -234,7 +252,10 @@ class TrainingLoop:
 
     def _validate(self, event: Epoch) -> Epoch:
         """With scores, and recall by layer where it is due."""
-        event, every = self._with_scores(event), self.context.config.layers_every
+        event, every = (
+            self._with_scores(event),
+            self.context.config.training.validation.layers_every,
+        )
         if every and (event.epoch + 1) % every == 0:
             event = replace(event, layers=self._layers())
         return event
@@ -243,7 +264,7 @@ class TrainingLoop:
         """With scores on training classes and those to select on; a collapsed space is warned
         about."""
         config = self.context.config
-        if config.select == "test":
+        if config.training.validation.select == "test":
             self.folder.note_test_read(f"selection, epoch {event.epoch + 1}", config.hash())
         elif "test" in self.validated_on:
             self.folder.note_test_read(f"watched, epoch {event.epoch + 1}", config.hash())
@@ -270,7 +291,7 @@ class TrainingLoop:
         objective = self.trainer.objective
         evaluated = list(self.validated_on.values()) if self.selects else [self.monitored[:0]]
         config, is_new = self.context.config, self.trainer.place.step == 0
-        starts = config.head.start == PRINCIPAL and is_new and not self.has_start
+        starts = config.model.starts_principal and is_new and not self.has_start
         if starts or objective.wants_pooled or isinstance(self.sampler, EmbeddedSampler):
             evaluated.append(self.context.split.train)
         self.source.prepare(self.context.split.train, np.unique(np.concatenate(evaluated)))
@@ -306,7 +327,7 @@ class TrainingLoop:
 
     def _select(self, event: Validated) -> Validated:
         """With whether it is the best so far, which is kept."""
-        on = self.context.config.select
+        on = self.context.config.training.validation.select
         taken = self.selector.takes(event.epoch, getattr(event, on))
         if taken:
             self._save_weights()
@@ -372,7 +393,7 @@ class TrainingLoop:
     def _scores(self, embeddings: Tensor, items: IntArray) -> dict[str, float]:
         """What epochs are compared by; a quick look between them, without intervals."""
         request = self.context.retrieval_task(items).arguments(embeddings)
-        normalize = self.context.config.normalize
+        normalize = self.context.config.evaluation.normalize
         metrics = (SELECT_BY, TIE_BY) if items is self.selected_on else (SELECT_BY,)
 
         def scores() -> dict[str, float]:

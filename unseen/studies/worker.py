@@ -120,7 +120,7 @@ class Worker:
                 continue
             checked.add(name)
             if message := changes_since(
-                folder, find_data.open_data(config.data, None, config.strict)
+                folder, find_data.open_data(config.data, None, config.data.strict)
             ):
                 raise ValueError(f"{message}. Put them back, or compare anew in another folder")
 
@@ -296,7 +296,7 @@ def _selected(folder: RunFolder) -> float:
 def _data_of(values: Values) -> tuple[str, configs.Config]:
     """A config, and a name that configs of the same data share."""
     config = configs.make(values)
-    return f"{config.data.model_dump_json()} strict={config.strict}", config
+    return f"{config.data.name} {config.data.values} strict={config.data.strict}", config
 
 
 def _place(labels: dict[str, str]) -> str:

@@ -82,7 +82,7 @@ class Horde(PublishedStudy):
             result: dict[str, Any] = {"course": _course(folder)}
             with computing(context):
                 network = stored_network(context, folder)
-                if context.config.regularizers and context.config.ensemble is None:
+                if context.config.regularizers and context.config.model.ensemble is None:
                     result["orders"] = _by_order(context, folder, network)
                 has_maps = run.planned.labels.get("orders") in (PLAIN, best(ask))
                 if has_maps and isinstance(network, EmbeddingNetwork):
@@ -211,7 +211,9 @@ def _by_order(context: RunContext, folder: RunFolder, network: Any) -> dict[str,
 
 def _recall(context: RunContext, rows: Tensor) -> dict[str, float]:
     task = context.retrieval_task(context.split.test)
-    metrics = [metric for metric in context.config.metrics if metric.startswith("recall@")]
+    metrics = [
+        metric for metric in context.config.evaluation.metrics if metric.startswith("recall@")
+    ]
     score = evaluate(
         **task.arguments(rows), metrics=metrics, resamples=0, missing="count", non_finite="worst"
     )
