@@ -297,7 +297,6 @@ def _resolve_rest_of_network(config: Config, backbone: str, choose: Choose) -> N
                 f"network = {config.model.network} on {backbone} has embedding_size {size}, "
                 f"got {config.model.embedding_size}"
             )
-        choose("pooling", "max", f"as published with {config.model.network}")
         choose("embedding_size", size, f"as published with {config.model.network}")
     choose("pooling", OWN, "")
     choose("embedding_size", 512 if config.model.ensemble is not None else 128, "")

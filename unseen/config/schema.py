@@ -219,7 +219,7 @@ def _set_keys(table: BaseModel, path: str) -> Iterator[str]:
     for key in table.model_fields_set:
         if f"{path}{key}" in GROUPS:
             yield from _set_keys(getattr(table, key), f"{path}{key}.")
-        else:
+        elif key != "kind":  # which follows from the others
             yield key if SHORT.get(key) == f"{path}{key}" else path.split(".")[-2]
 
 

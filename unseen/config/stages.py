@@ -80,7 +80,8 @@ def with_stages(config: Config, resolved: ResolvedConfig) -> tuple[ResolvedConfi
         ):
             raise ValueError(
                 f"depth = {config.training.depth} does not go with freeze_until = "
-                f"{resolved.model.frozen.freeze_until} and weights = {resolved.model.weights}, which train {TRAINED[own]}: leave one out"
+                f"{resolved.model.frozen.freeze_until} and weights = {resolved.model.weights}, "
+                f"which train {TRAINED[own]}: leave one out"
             )
         cut = cut_of_last_layers(resolved.model.backbone, resolved.data.image_size)
         stages = [last(config, cut), *([whole(config)] if config.training.depth == WHOLE else [])]
@@ -162,7 +163,7 @@ def takes_proxy_anchor(config: Config) -> bool:
     """Whether the deeper stages have another loss than the head."""
     if config.data.relevance.kind not in ("auto", *CLASSES):
         return False
-    return config.training.memory is None and not {"loss", "miner"} & config.model_fields_set
+    return config.training.memory is None and not {"loss", "miner"} & config.user_keys()
 
 
 def proxies(config: Config, **values: Any) -> list[Stage]:
@@ -192,7 +193,7 @@ def last(config: Config, cut: str, **values: Any) -> Stage:
 
 
 def whole(config: Config, **values: Any) -> Stage:
-    mirror = config.model.mirror if "mirror" in config.model_fields_set else True
+    mirror = config.model.mirror if "mirror" in config.user_keys() else True
     what = {
         "freeze_until": None,
         "cached_augmentations": 0,
@@ -218,7 +219,7 @@ def _stage(config: Config, name: str, what: dict[str, Any], usual: dict[str, Any
 
 def _free(config: Config, values: dict[str, Any]) -> dict[str, Any]:
     """Without the keys that the user set for the run."""
-    return {key: value for key, value in values.items() if key not in config.model_fields_set}
+    return {key: value for key, value in values.items() if key not in config.user_keys()}
 
 
 @cache
