@@ -97,17 +97,15 @@ def cut(config: ResolvedConfig, net: LayeredNetwork) -> tuple[FrozenLayers | Non
 
 def protocol(config: ResolvedConfig) -> SplitProtocol:
     """How the classes are divided."""
+    settings = config.evaluation.protocol
+    shift = {} if settings.shift is None else settings.shift.model_dump()
     made: SplitProtocol = registry.create(
         "protocols",
-        config.evaluation.protocol.name,
-        validation_fraction=config.evaluation.protocol.validation_fraction,
-        split_seed=config.evaluation.protocol.split_seed,
-        folds=config.evaluation.protocol.folds,
-        **(
-            {}
-            if config.evaluation.protocol.shift is None
-            else config.evaluation.protocol.shift.model_dump()
-        ),
+        settings.name,
+        validation_fraction=settings.validation_fraction,
+        split_seed=settings.split_seed,
+        folds=settings.folds,
+        **shift,
     )
     return made
 
@@ -120,12 +118,8 @@ def shift_splits(config: ResolvedConfig, data: Dataset) -> "ShiftSplits | None":
 
 def shift(config: ResolvedConfig, data: Dataset) -> float | None:
     """The distance between training and test classes, where it was measured."""
-    stages = shift_splits(config, data)
-    return (
-        None
-        if stages is None or config.evaluation.protocol.shift is None
-        else stages.at(config.evaluation.protocol.shift.step).distance
-    )
+    stages, settings = shift_splits(config, data), config.evaluation.protocol.shift
+    return None if stages is None or settings is None else stages.at(settings.step).distance
 
 
 def split(
@@ -134,12 +128,13 @@ def split(
     """Class-disjoint train, validation and test items; `log` receives how many items are left out
     because they are the same as some of another subset. With `select = "test"` nothing is set aside
     for validation: as in the papers that do so, all training classes are trained on."""
-    sharded = protocol(config)(data, config.training.seed)[config.evaluation.protocol.fold]
+    settings = config.evaluation.protocol
+    sharded = protocol(config)(data, config.training.seed)[settings.fold]
     cut, left_out = apart(sharded, relevance_of(config, data))
     if left_out:
         log(f"left out, because labels of theirs are on both sides of the split: {left_out} items")
-    if config.evaluation.protocol.train_domain is not None:
-        cut = of_domain(data, cut, config.evaluation.protocol.train_domain)
+    if settings.train_domain is not None:
+        cut = of_domain(data, cut, settings.train_domain)
     if config.training.validation.select == "validation":
         return cut
     everything = np.sort(np.concatenate([cut.train, cut.validation]))
@@ -160,41 +155,33 @@ def network(config: ResolvedConfig) -> LayeredNetwork:
 
 
 def _network(config: ResolvedConfig) -> LayeredNetwork:
-    if config.model.kind == "custom":
-        features = config.model.backbone.removeprefix(FEATURES)
-        num_inputs = int(features) if features != config.model.backbone else None
-        return models.create_custom_network(
-            config.model.network,
-            config.data.image_size,
-            num_inputs,
-            config.model.frozen.frozen_bn,
-            config.model.weights,
-        )
-    if config.model.kind == "preset":
-        return models.create_preset(
-            config.model.network,
-            config.model.backbone,
-            config.data.image_size,
-            config.model.weights,
-            config.model.frozen.frozen_bn,
-        )
-    backbone = create_backbone(
-        config.model.backbone,
+    model, image_size, frozen_bn = (
+        config.model,
         config.data.image_size,
-        config.model.weights,
-        config.model.pooling or OWN,
         config.model.frozen.frozen_bn,
-        config.model.mirror,
     )
-    if config.model.ensemble is not None:
-        return models.AttentionEnsemble(
-            backbone, config.model.embedding_size, **config.model.ensemble.model_dump()
+    if model.kind == "custom":
+        features = model.backbone.removeprefix(FEATURES)
+        num_inputs = int(features) if features != model.backbone else None
+        return models.create_custom_network(
+            model.network, image_size, num_inputs, frozen_bn, model.weights
         )
-    values = {} if config.model.head is None else config.model.head.model_dump()
+    if model.kind == "preset":
+        return models.create_preset(
+            model.network, model.backbone, image_size, model.weights, frozen_bn
+        )
+    pooling = model.pooling or OWN
+    backbone = create_backbone(
+        model.backbone, image_size, model.weights, pooling, frozen_bn, model.mirror
+    )
+    if model.ensemble is not None:
+        values = model.ensemble.model_dump()
+        return models.AttentionEnsemble(backbone, model.embedding_size, **values)
+    values = {} if model.head is None else model.head.model_dump()
     if values.get("start") == "auto":  # not resolved: weights will be loaded, no start is needed
         values["start"] = "default"
-    head = Head(backbone.num_features, config.model.embedding_size, **values)
-    return EmbeddingNetwork(backbone, head, config.model.embedding_size)
+    head = Head(backbone.num_features, model.embedding_size, **values)
+    return EmbeddingNetwork(backbone, head, model.embedding_size)
 
 
 def objective(
@@ -208,9 +195,11 @@ def objective(
     need the network. Each component draws its starting values alone: none changes those of another.
     The learners of an ensemble have losses of their own, at their size; regularizers see its
     embedding whole, and the maps of its learners together, reduced to the channels of one."""
-    num_heads = config.model.ensemble.num_heads if config.model.ensemble is not None else 1
+    seed = config.training.seed
+    model = config.model
+    num_heads = model.ensemble.num_heads if model.ensemble is not None else 1
     context: dict[str, Any] = {"num_classes": num_classes, "shards": processes}
-    context |= {"embedding_size": config.model.embedding_size}
+    context |= {"embedding_size": model.embedding_size}
 
     def create(kind: str, component: Component, **more: Any) -> Any:
         return registry.create(
@@ -221,7 +210,7 @@ def objective(
         return create("miners", config.miner, seed=seed) if config.miner is not None else None
 
     def loss(embedding_size: int) -> Any:
-        more = {"embedding_size": embedding_size, "seed": config.training.seed}
+        more = {"embedding_size": embedding_size, "seed": seed}
         made = [create("losses", component, **more) for component in config.losses]
         return made[0] if len(made) == 1 else LossSum(made, config.loss_weights)
 
@@ -231,34 +220,25 @@ def objective(
             _refuse_frozen_maps(config, component, net)
             channels = net.backbone.num_features
             for_maps = dict.fromkeys(("num_channels", "num_features"), num_heads * channels)
-            for_maps["reduce"] = None if config.model.ensemble is None else channels
-        own = {
-            "make_loss": loss,
-            "miner": miner(config.training.seed + 1),
-            "seed": config.training.seed,
-        }
-        with seeded(config.training.seed + 2):
+            for_maps["reduce"] = None if model.ensemble is None else channels
+        own = {"make_loss": loss, "miner": miner(seed + 1), "seed": seed}
+        with seeded(seed + 2):
             return create("regularizers", component, **own, **for_maps)
 
-    with seeded(config.training.seed + 1):
-        main = (
-            loss(config.model.embedding_size // num_heads)
-            if not config.model.nested
-            else _nested(config.model.nested, loss)
-        )
+    with seeded(seed + 1):
+        size = model.embedding_size // num_heads
+        main = loss(size) if model.nested is None else _nested(model.nested, loss)
     names = _numbered([each.name for each in config.regularizers])
     parts = [
         (
             name,
-            float(weighted(component, config.model.ensemble is not None).weight or 0),
+            float(weighted(component, model.ensemble is not None).weight or 0),
             regularizer(component),
         )
         for name, component in zip(names, config.regularizers, strict=True)
     ]
     filtering = _label_filter(config, num_classes)
-    return MinedObjective(
-        main, miner(config.training.seed), parts, _memory(config), relevance, filtering
-    )
+    return MinedObjective(main, miner(seed), parts, _memory(config), relevance, filtering)
 
 
 def _nested(nested: NestedSettings, make_loss: Callable[[int], Any]) -> Nested:
@@ -271,9 +251,8 @@ def _memory(config: ResolvedConfig) -> CrossBatchMemory | None:
         return None
     if config.model.ensemble is not None:
         raise ValueError("memory holds one embedding per image: use ensemble=none or memory=none")
-    return CrossBatchMemory(
-        embedding_size=config.model.embedding_size, **config.training.memory.model_dump()
-    )
+    values = config.training.memory.model_dump()
+    return CrossBatchMemory(embedding_size=config.model.embedding_size, **values)
 
 
 def _label_filter(config: ResolvedConfig, num_classes: int) -> torch.nn.Module | None:
@@ -289,9 +268,8 @@ def mixup(config: ResolvedConfig, net: LayeredNetwork) -> Mixup | None:
     """Manifold mixup, where the config asks for it."""
     if not config.training.manifold_mixup:
         return None
-    return training.ManifoldMixup(
-        net, **config.training.manifold_mixup.model_dump(), seed=config.training.seed
-    )
+    values = config.training.manifold_mixup.model_dump()
+    return training.ManifoldMixup(net, **values, seed=config.training.seed)
 
 
 def _numbered(names: list[str]) -> list[str]:
@@ -349,22 +327,22 @@ def image_transforms(
 ) -> tuple[Any, Any]:
     """The training and the evaluation transform, with the network's size (or another) and
     normalisation; features have none."""
-    if config.data.transform.name is None:
+    transform = config.data.transform
+    if transform.name is None:
         return None, None
     spec = net.backbone.input_spec
-    crop = config.data.transform.smallest_crop
-    return transforms.named(
-        config.data.transform.name, size or spec.size, spec.mean, spec.std, crop
-    )
+    crop = transform.smallest_crop
+    return transforms.named(transform.name, size or spec.size, spec.mean, spec.std, crop)
 
 
 def schedule(config: ResolvedConfig, steps_per_epoch: int) -> Callable[[int], float]:
     """The learning rate's factor at each step."""
-    if config.optimizer.schedule.name == "cosine":
+    settings = config.optimizer.schedule
+    if settings.name == "cosine":
         return optimizers.cosine(config.training.epochs * steps_per_epoch)
-    if config.optimizer.schedule.name == "step":
-        milestones = [epoch * steps_per_epoch for epoch in config.optimizer.schedule.milestones]
-        return optimizers.stepwise(milestones, config.optimizer.schedule.gamma)
+    if settings.name == "step":
+        milestones = [epoch * steps_per_epoch for epoch in settings.milestones]
+        return optimizers.stepwise(milestones, settings.gamma)
     return optimizers.constant()
 
 
@@ -377,10 +355,8 @@ def scheduled_optimizer(
 ) -> ScheduledOptimizer:
     """The optimiser of the network's and the objective's parameters, and how it steps."""
     settings = config.optimizer
-    groups = network_groups(
-        net, config.optimizer.lr, settings.backbone_factor, settings.layer_decay
-    )
-    groups += _with_sharded(priced.parameter_groups(config.optimizer.lr), priced)
+    groups = network_groups(net, settings.lr, settings.backbone_factor, settings.layer_decay)
+    groups += _with_sharded(priced.parameter_groups(settings.lr), priced)
     if config.training.precision == "fp16" and priced.sharded():
         raise ValueError(
             "fp16 scales gradients in each process by itself, and class centres divided among "
@@ -388,7 +364,7 @@ def scheduled_optimizer(
         )
     momentum = {} if settings.momentum is None else {"momentum": settings.momentum}
     return ScheduledOptimizer(
-        create_optimizer(settings.name, groups, config.optimizer.weight_decay, **momentum),
+        create_optimizer(settings.name, groups, settings.weight_decay, **momentum),
         schedule(config, steps_per_epoch),
         settings.clip_norm,
         config.training.precision,
@@ -417,9 +393,9 @@ def seeded(seed: int) -> Iterator[None]:
 def _refuse_frozen_maps(config: ResolvedConfig, component: Component, net: torch.nn.Module) -> None:
     """A regularizer on the last map moves nothing when all layers up to it are frozen."""
     body: Any = net.get_submodule("backbone.body")
+    layer = config.model.frozen.freeze_until
     if is_on_maps(component) and not any(p.requires_grad for p in body.parameters()):
         raise ValueError(
-            f"regularizer {component.name} acts on the last map, and with freeze_until = "
-            f"{config.model.frozen.freeze_until} nothing before it is trained: cut earlier, or "
-            "leave it out"
+            f"regularizer {component.name} acts on the last map, and with freeze_until = {layer} "
+            "nothing before it is trained: cut earlier, or leave it out"
         )

@@ -1,12 +1,13 @@
 """Every key of a run: its table, type and default. What goes together `config/schema.py` checks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from unseen.config.network_kinds import AnyNetwork, Frozen, Network, Plain
 from unseen.config.tables import (
+    ELSEWHERE,
     Auto,
     Component,
     Depth,
@@ -23,6 +24,7 @@ from unseen.config.tables import (
     WeightedComponents,
     as_sum,
 )
+from unseen.core.names import known
 from unseen.evaluation import metric_names
 from unseen.training.loggers import Name as LoggerName
 from unseen.training.optimizers import Precision
@@ -108,6 +110,11 @@ class Validation(Table):
     patience: Annotated[int, Field(ge=1)] | None = None
     gain_by: Annotated[int, Field(ge=1)] | None = None
     refit: bool = False
+
+    @property
+    def sees_test(self) -> bool:
+        """Whether test classes are looked at while training."""
+        return "test" in (self.select, self.monitor)
 
     @model_validator(mode="after")
     def _length_is_chosen(self) -> "Validation":
@@ -292,3 +299,64 @@ def _alone() -> Iterator[tuple[str, str]]:
 
 
 SHORT = dict(_alone())  # a key as it may be written alone -> its place: lr -> optimizer.lr
+
+
+def short(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The same values with each key as it may be written alone: `[optimizer] lr` as `lr`."""
+    result: dict[str, Any] = {}
+
+    def put_in(path: str, value: Any) -> None:
+        name, own = path.rpartition(".")[2], {}
+        if path not in GROUPS or not isinstance(value, dict):
+            if result.setdefault(name, value) != value:
+                raise ValueError(f"{name} is given twice: {result[name]!r} and {value!r}")
+            return
+        for key, inner in value.items():
+            if SHORT.get(key, "").startswith(f"{path}."):
+                put_in(SHORT[key], inner)
+            else:
+                own[key] = inner
+        if own or not value:
+            result[name] = own["name"] if "." in path and set(own) == {"name"} else own
+
+    for key, value in values.items():
+        if key in SHORT:
+            put_in(SHORT[key], value)
+        else:
+            result[short_key(key)] = value
+    return result
+
+
+def by_table(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The same values with each key in its table."""
+    result: dict[str, Any] = {}
+    for key, value in short(values).items():
+        path = SHORT[known(key, list(SHORT), "key", ELSEWHERE)]
+        *parents, last = path.split(".")
+        table = result
+        for name in parents:
+            table = table.setdefault(name, {})
+        if path not in GROUPS:
+            table[last] = value
+            continue
+        if not isinstance(value, dict) and "name" not in GROUPS[path].model_fields:
+            inner = next(k for k, place in SHORT.items() if place.startswith(f"{path}."))
+            raise ValueError(f"{key} is a table, e.g. {path}.{inner}; got {key}={value!r}")
+        table.setdefault(last, {}).update(_as_table(value))
+    return result
+
+
+def _as_table(value: Any) -> dict[str, Any]:
+    """A name stands for its table, a list of data sets for that of domains."""
+    if isinstance(value, dict):
+        return value
+    return {"name": "domains", "roots": value} if isinstance(value, list) else {"name": value}
+
+
+def short_key(key: str) -> str:
+    """A key without the tables that it may be written without."""
+    parts = key.split(".")
+    for number in range(len(parts) - 1, 0, -1):
+        if SHORT.get(parts[number]) == ".".join(parts[: number + 1]):
+            return ".".join(parts[number:])
+    return key

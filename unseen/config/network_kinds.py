@@ -100,7 +100,7 @@ class Learners(Network):
     adapter: None = None
     nested: None = None
     head: None = None
-    ensemble: Ensemble = Ensemble()
+    ensemble: Ensemble = Field(default_factory=Ensemble)
 
 
 class Preset(Network):

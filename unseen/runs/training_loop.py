@@ -96,36 +96,23 @@ class TrainingLoop:
             if self.trainer.average is not None:
                 self.trainer.average.restart()
         # epochs are compared by the run's descriptor; "best" is only known after the last one
-        self.layer = (
-            EMBEDDING
-            if config.evaluation.descriptor == BEST
-            else while_training(config.evaluation.descriptor)
-        )
+        layer = config.evaluation.descriptor
+        self.layer = EMBEDDING if layer == BEST else while_training(layer)
         described(self.network, self.layer)  # a layer that does not exist or run is refused here
         self.source = source_of(
             context, self.network, callbacks, (components.frozen, components.model)
         )
         if isinstance(self.sampler, EmbeddedSampler):
             self.trainer.embedded.append(self.sampler.update)
-        self.selected_on = (
-            split.validation if config.training.validation.select == "validation" else split.test
-        )
-        self.monitored = some_classes(
-            split.train, dataset.labels, len(self.selected_on), config.training.seed
-        )
-        if (most := config.training.validation.validation_images) is not None:
-            few = partial(
-                some_classes, labels=dataset.labels, number=most, seed=config.training.seed
-            )
+        validation, seed = config.training.validation, config.training.seed
+        self.selected_on = split.validation if validation.select == "validation" else split.test
+        self.monitored = some_classes(split.train, dataset.labels, len(self.selected_on), seed)
+        if (most := validation.validation_images) is not None:
+            few = partial(some_classes, labels=dataset.labels, number=most, seed=seed)
             both = (self.monitored, self.selected_on)
             self.monitored, self.selected_on = (few(i) if len(i) > most else i for i in both)
-        self.validated_on = {
-            "train": self.monitored,
-            config.training.validation.select: self.selected_on,
-        }
-        if (
-            config.training.validation.monitor == "test"
-        ):  # last: the others are looked at as without it
+        self.validated_on = {"train": self.monitored, validation.select: self.selected_on}
+        if validation.monitor == "test":  # last: the others are looked at as without it
             self.validated_on["test"] = split.test
         selecting = len(np.unique(dataset.labels[self.selected_on]))
         self.selector = Selector(
