@@ -8,7 +8,7 @@ Json = dict[str, Any]
 CACHE = "UNSEEN_CACHE"  # environment variable of the folder for caches
 STEP = ("unseen.training.trainer", "Trainer", "_backward")  # (batch) -> terms of the loss
 INDICES, TOTAL = "indices", "total"  # of a batch; of the terms
-CHECKPOINTS = ("unseen.runs.training_loop", "SECONDS_BETWEEN_CHECKPOINTS")
+CHECKPOINTS = ("unseen.runs.callbacks", "SECONDS_BETWEEN_CHECKPOINTS")
 CATALOGUE, SAMPLERS = "unseen.core.registry", "samplers"  # .names(kind)
 NAMED = {  # samplers -> what recordings call them; `domains` has the one that needs several
     "distance_matching": "sampler 1",

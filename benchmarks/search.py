@@ -1,15 +1,23 @@
 """What an index costs over the engine below it: python benchmarks/search.py [--count 100000]
 
+    python benchmarks/search.py --features cub.npz     # of `unseen data features`: 90,000 x 512
+
 Unit vectors of 128 numbers in an index on disk, against the same vectors in memory with raw torch
 (one product, one selection) and raw faiss (IndexFlatIP, IndexHNSWFlat), in one process, in turn,
 one thread, median of repeats. Times are of the processor, so that other work on a busy machine does
 not count. Also: how long opening takes, how fast rows come in.
+
+With --features the vectors are image features, along their first 512 principal directions and
+turned at random, as often as needed with noise of a tenth of their length; the peer is faiss's
+IndexFlatIPPanorama, on vectors turned back, and every call has other queries.
 """
 
 import argparse
+import itertools
 import statistics
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import faiss
@@ -24,6 +32,8 @@ from unseen.search.segment import Metadata, NewImage
 from unseen.search.writer import Writer
 
 SIZE, K = 128, 10
+FEATURES, NOISE = (90_000, 512), 0.1
+GOALS = {1: 1.2, 32: 2.0, 1000: 5.0}  # times Panorama
 
 
 def message(title: str, times: dict[str, list[float]]) -> None:
@@ -35,7 +45,8 @@ def message(title: str, times: dict[str, list[float]]) -> None:
 
 
 def filled(path: Path, vectors: np.ndarray) -> None:
-    model = ModelEntry(run="/none", fingerprint="0" * 32, size=SIZE, normalize=True)
+    size = vectors.shape[1]
+    model = ModelEntry(run="/none", fingerprint="0" * 32, size=size, normalize=True)
     start = time.process_time()
     with Writer.create(path, model) as writer:
         for first in range(0, len(vectors), 1024):
@@ -73,10 +84,14 @@ def main() -> None:
         "--approximate", action="store_true", help="also with faiss's bits and graph"
     )
     parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--features", type=Path, help="a file with an array `features`")
     parser.add_argument("--rows", type=Path, help="the ratios go into this file too")
     request = parser.parse_args()
     torch.set_num_threads(1)
     faiss.omp_set_num_threads(1)
+    if request.features is not None:
+        beside_panorama(request.features, request.repeats, request.rows)
+        return
     rng = np.random.default_rng(0)
     centers = rng.normal(size=(request.count // 20, SIZE)).astype(np.float32)
     vectors = np.repeat(centers, 20, axis=0)
@@ -114,6 +129,59 @@ def main() -> None:
         if request.approximate:
             approximate(path, queries, request.repeats, binary=True)
             approximate(path, queries, request.repeats)
+
+
+def beside_panorama(features: Path, repeats: int, rows: Path | None) -> None:
+    rng = np.random.default_rng(0)
+    count, size = FEATURES
+    with np.load(features) as file:
+        given = file["features"].astype(np.float32)
+    turn = np.linalg.qr(rng.normal(size=(size, size)))[0].astype(np.float32)
+    drawn = unit(given @ principal(given)[:, :size] @ turn)[rng.integers(0, len(given), count)]
+    vectors, queries = noisy(drawn, rng), noisy(drawn[rng.integers(0, count, 3000)], rng)
+    back = principal(vectors)
+    panorama = faiss.IndexFlatIPPanorama(size, 16)
+    panorama.add(vectors @ back)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "index"
+        filled(path, vectors)
+        opening(path, queries[:1])
+        index = Index.open(path)
+        for asked, goal in GOALS.items():
+            calls = {
+                "index": taking_turns(lambda some: index.search(some, K), queries, asked),
+                "panorama": taking_turns(
+                    lambda some: panorama.search(some @ back, K), queries, asked
+                ),
+            }
+            times = in_turn(calls, {1: 40, 32: 4}.get(asked, 1) * repeats)
+            message(f"{asked} queries, exact", times)
+            work = f"{asked:,} queries among {count:,} x {size} image features on disk"
+            seen = middle(ratios(times["panorama"], times["index"]))
+            add_rows(rows, Row(work, "faiss IndexFlatIPPanorama in memory", *seen, goal=goal))
+
+
+def taking_turns(
+    search: Callable[[np.ndarray], object], queries: np.ndarray, count: int
+) -> Callable[[], object]:
+    """Other queries with every call."""
+    parts = itertools.cycle([queries[i : i + count] for i in range(0, len(queries), count)])
+    return lambda: search(next(parts))
+
+
+def unit(x: np.ndarray) -> np.ndarray:
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
+def noisy(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Unit rows with noise of a tenth of their length."""
+    noise = rng.normal(size=x.shape, scale=NOISE / x.shape[1] ** 0.5).astype(np.float32)
+    return unit(x + noise)
+
+
+def principal(x: np.ndarray) -> np.ndarray:  # [D, D]
+    """Directions by falling mean square."""
+    return np.ascontiguousarray(np.linalg.eigh(x.T @ x)[1][:, ::-1])
 
 
 def approximate(path: Path, queries: np.ndarray, repeats: int, binary: bool = False) -> None:

@@ -3,6 +3,7 @@
     make bench         all rows but the million, under 15 minutes on a machine that is quiet
     make bench-full    with the million
     python benchmarks/table.py --only losses     some rows again; the others stay as they were
+    python benchmarks/table.py --features FILE   with the rows of image features (search.py)
 
 Each script times its two sides in turn (timing.py); a row says the median of the runs' ratios and
 the middle half of them, and where the goal is missed what its operations or bytes alone would
@@ -29,6 +30,7 @@ COMMANDS = [  # each in a process of its own, and gives one row or a few
     ["evaluation.py", "sop"],
     ["serve.py", "--seconds", "40"],
 ]
+FEATURES = ["search.py", "--repeats", "5", "--features"]
 MILLION = ["evaluation.py", "million"]
 
 
@@ -61,8 +63,11 @@ def main() -> int:
     )
     parser.add_argument("--full", action="store_true", help="with the million")
     parser.add_argument("--only", default="", help="commands that contain this")
+    parser.add_argument("--features", type=Path, help="a file of `unseen data features`")
     options = parser.parse_args()
     commands = [*COMMANDS, MILLION] if options.full else COMMANDS
+    if options.features is not None:
+        commands = [*commands, [*FEATURES, str(options.features)]]
     failed = 0
     for words in commands:
         if options.only not in " ".join(words):

@@ -82,7 +82,7 @@ NO_CODE = {
 # search 3,500, export, api and cli 2,500.
 LINES = {
     "core": 2_163,
-    "neighbors": 1_048,
+    "neighbors": 1_157,
     "data": 5_277,
     "samplers": 1_051,
     "models": 1_928,
@@ -94,9 +94,9 @@ LINES = {
     "evaluation": 2_452,
     "classical": 189,
     "protocols": 172,
-    "training": 2_274,
+    "training": 2_250,
     "config": 1_740,
-    "runs": 4_679,
+    "runs": 4_695,
     "reports": 1_990,
     "export": 365,
     "estimator": 134,
@@ -108,8 +108,8 @@ LINES = {
     "__init__": 39,
     "__main__": 7,
 }
-TOTAL_LINES = 46_111
-MOST_IMPORTED = {"cli.train": 86, "runs.run": 123}  # modules, not counting packages
+TOTAL_LINES = 46_103
+MOST_IMPORTED = {"cli.train": 86, "runs.run": 124}  # modules, not counting packages
 
 
 @pytest.mark.parametrize("module", MOST_IMPORTED)

@@ -154,6 +154,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory, narrow_network: None) -> P
         patch.chdir(root)
         patch.setattr(sys, "argv", ["unseen", *STOPPED])
         patch.setattr("unseen.runs.training_loop.TrainingLoop._is_over", _stop_in_second_epoch)
+        patch.setattr("unseen.runs.callbacks.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
         with pytest.raises(SystemExit):
             main.run()
     return root
@@ -163,7 +164,7 @@ STOPPED = ["train", "photos", *TINY, "epochs=2"]
 RUN = Path("runs") / "photos-multi_similarity-seed0"
 
 
-def _stop_in_second_epoch(fit: Any, _: object) -> bool:
+def _stop_in_second_epoch(fit: Any) -> bool:
     if fit.trainer.place.epoch:
         raise KeyboardInterrupt
     return False

@@ -22,6 +22,7 @@ from unseen.data.activations import file as activation_file
 from unseen.models.small_conv import SmallConv
 from unseen.reports import compare_runs
 from unseen.reports import stored_run as reports
+from unseen.runs import callbacks
 from unseen.runs import evaluate_run as evaluation
 from unseen.runs import training_loop as training
 from unseen.runs.calibrate_run import calibrate_run, read_calibration
@@ -96,7 +97,7 @@ class Run:
         self.optional: tuple[str, ...] = OPTIONAL
         self.moments: Moments = EVERYWHERE | {
             "checkpoint": (checkpoint, "replace_bytes"),
-            "validation": (training, "evaluate"),
+            "validation": (callbacks, "evaluate"),
             "step": (training.TrainingLoop, "_after_step"),
             "evaluation": (evaluation, "evaluate"),
         }
@@ -111,7 +112,7 @@ class Run:
 
     def make(self, place: Path) -> None:
         os.environ["UNSEEN_CACHE"] = str(place / "cache")
-        training.SECONDS_BETWEEN_CHECKPOINTS = 0.0
+        callbacks.SECONDS_BETWEEN_CHECKPOINTS = 0.0
         run_config(self.config(place), place / "run", "unseen train photos")
 
     def finish(self, place: Path) -> None:

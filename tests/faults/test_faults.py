@@ -33,16 +33,8 @@ def test_a_sample_of_faults_changes_nothing_in_silence() -> None:
     assert "| kill |" in done.stdout
 
 
-# Where a copy in an index of 8-bit vectors is lost, what is embedded again differs from what was:
-# the cause is not known yet.
-OPEN = pytest.mark.xfail(reason="a lost copy in an int8 index: other vectors", strict=True)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "subject",
-    [pytest.param(each, marks=OPEN if each == "index, int8" else ()) for each in NUMBERS],
-)
+@pytest.mark.parametrize("subject", NUMBERS)
 def test_no_fault_changes_anything_in_silence(subject: str) -> None:
     done = harness("--only", subject)
     assert done.returncode == 0, done.stdout + done.stderr

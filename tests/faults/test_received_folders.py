@@ -20,7 +20,6 @@ from unseen.search.exchange import array_folder
 from unseen.search.index import Index
 from unseen.search.maintain import model_of
 from unseen.search.manifest import DamagedError, ModelEntry
-from unseen.search.repair import repair
 from unseen.search.segment import Metadata, NewImage
 from unseen.search.verify import verify
 from unseen.search.writer import Writer
@@ -69,7 +68,6 @@ OF_INDEX = {
     "rebuild": "victim",
     "lock": "victim/precious.txt",
     "manifest.json": "victim/precious.txt",
-    "manifest.copy.json": "victim/precious.txt",
     "vanished-00000001.json": "victim/precious.txt",
     "segments/00000001/vectors.npy": "victim/precious.txt",
     "segments/00000009": "victim",
@@ -84,7 +82,6 @@ def test_no_link_of_an_index_is_followed(victim: Path, name: str) -> None:
         lambda: app(["index", "remove", "evil.index", "1"], standalone_mode=False),
         lambda: Writer.open(index).__enter__(),
         lambda: Index.open(index),
-        lambda: repair(index),
         lambda: model_of(index),
         lambda: make_index(index),
     ):
@@ -112,7 +109,6 @@ def test_only_our_own_names_are_tidied_away(victim: Path) -> None:
         "segments/.00000078.part/rows.npy",
         "approximate/00000077/faiss.index",
         "segments/00000001/dead-00000042.npy",
-        "segments/00000001/dead-00000042.copy.npy",
     ]
     theirs = [
         "vanished-notes.txt",

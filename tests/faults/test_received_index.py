@@ -146,7 +146,7 @@ def rebuilt(path: Path, aside: Path) -> None:
     with Writer.create(aside, MODEL) as other:
         other.add(rows(50, seed=9))
     with Writer.open(path) as writer:
-        writer.take(aside, keep=[], vanished={})
+        writer.take(aside, vanished={})
         writer.refresh_backend()
 
 

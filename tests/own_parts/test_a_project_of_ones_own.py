@@ -99,7 +99,7 @@ class First(Retrieval):
 DYING = """
 import os, signal, sys
 from unseen.cli.main import app
-from unseen.runs import training_loop as loops
+from unseen.runs import callbacks, training_loop as loops
 
 def dying(step):
     def after(self, *given):
@@ -108,7 +108,7 @@ def dying(step):
         return step(self, *given)
     return after
 
-loops.SECONDS_BETWEEN_CHECKPOINTS = 0.0
+callbacks.SECONDS_BETWEEN_CHECKPOINTS = 0.0
 loops.TrainingLoop._after_step = dying(loops.TrainingLoop._after_step)
 app(sys.argv[1:])
 """

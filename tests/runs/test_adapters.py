@@ -55,7 +55,7 @@ def _body(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "body.py").write_text(BODY)
     monkeypatch.chdir(tmp_path)
     custom_components.trust("./body.py:Body")
-    monkeypatch.setattr("unseen.runs.training_loop.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    monkeypatch.setattr("unseen.runs.callbacks.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
 
 
 class StoppedError(Exception):

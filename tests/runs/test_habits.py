@@ -8,10 +8,10 @@ import torch
 
 from unseen.config import build
 from unseen.config import schema as configs
+from unseen.runs.callbacks import Validation
 from unseen.runs.prepare import Callbacks, RunContext, prepare
 from unseen.runs.run import train, train_and_evaluate
 from unseen.runs.select_epoch import START
-from unseen.runs.training_loop import TrainingLoop
 from unseen.training.checkpoint import Checkpoints
 from unseen.training.event_log import read
 from unseen.training.events import Epoch, Event, Step, StoppedEarly, Warned
@@ -72,7 +72,7 @@ def test_training_stops_when_nothing_gets_better(
 ) -> None:
     scores = iter([0.4, 0.5, 0.6, 0.6, 0.55, 0.9])  # the start's first
     monkeypatch.setattr(
-        TrainingLoop,
+        Validation,
         "_scores",
         lambda self, embeddings, items: {
             "recall@1": 0.9 if items is self.monitored else next(scores),
@@ -94,11 +94,11 @@ def test_training_stops_where_its_start_is_not_surpassed_in_time(
     def run(name: str, scores: list[tuple[float, float]], *words: str) -> tuple[int, int | None]:
         looks = iter(scores)
 
-        def shown(fit: TrainingLoop, _: torch.Tensor, items: object) -> dict[str, float]:
+        def shown(fit: Validation, _: torch.Tensor, items: object) -> dict[str, float]:
             pair = (0.9, 0.9) if items is fit.monitored else next(looks)
             return dict(zip(("recall@1", "map_at_r"), pair, strict=True))
 
-        monkeypatch.setattr(TrainingLoop, "_scores", shown)
+        monkeypatch.setattr(Validation, "_scores", shown)
         selection = train(setting_of("epochs=5", "gain_by=2", *words), tmp_path / name, "test")
         return selection.epoch, selection.stopped_after
 
@@ -122,13 +122,13 @@ def test_training_stops_where_recall_is_full_and_nothing_gets_better(
             "recall@1": recall,
             "map_at_r": 0.5 if items is fit.monitored else next(looks),
         }
-        monkeypatch.setattr(TrainingLoop, "_scores", scores)
+        monkeypatch.setattr(Validation, "_scores", scores)
         context = setting_of("epochs=5", *words)
         selection = train(context, tmp_path / name, "test")
         return selection.epoch, selection.stopped_after
 
     monkeypatch.setattr("unseen.runs.select_epoch.FEW", 0)
-    monkeypatch.setattr("unseen.runs.training_loop.FULL_PATIENCE", 2)
+    monkeypatch.setattr("unseen.runs.callbacks.FULL_PATIENCE", 2)
     assert run("full", 1.0) == (1, 4)
     message = read(tmp_path / "full" / "events.jsonl")[-1]
     assert message == StoppedEarly(epochs=4, best=1, full=True)
@@ -137,7 +137,10 @@ def test_training_stops_where_recall_is_full_and_nothing_gets_better(
     assert run("asked", 1.0, "patience=5") == (4, None)
 
 
-def test_only_new_layers_move_in_the_warm_up(tmp_path: Path) -> None:
+def test_only_new_layers_move_in_the_warm_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("unseen.runs.callbacks.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     context = setting_of("epochs=2", "schedule.warm_up=1", "loss=proxy_anchor")
     body = "backbone.body."
     with pytest.raises(StoppedError):

@@ -31,7 +31,7 @@ WORDS = [
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("unseen.runs.cached_activations.cache_folder", lambda: tmp_path / "cache")
-    monkeypatch.setattr("unseen.runs.training_loop.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    monkeypatch.setattr("unseen.runs.callbacks.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
 
 
 def setting_of(*words: str) -> RunContext:
@@ -46,7 +46,7 @@ def test_the_first_step_finds_the_directions_in_the_head(frozen: str, tmp_path: 
     assert isinstance(fit.network, EmbeddingNetwork)
     with computing(context):
         pooled = fit.source.embed(context.split.train, field="pooled").double()
-        fit._prepare()
+        fit._prepare(is_new=True)
     weight = fit.network.head.get_parameter("fc1.weight").detach().double()
     torch.testing.assert_close(weight @ weight.T, torch.eye(16, dtype=torch.float64))
     rows = pooled / pooled.norm(dim=1, keepdim=True)

@@ -14,11 +14,11 @@ import torch
 from unseen.config import schema as configs
 from unseen.evaluation.training_gain import Extent
 from unseen.runs.calibrate_run import calibrate_run
+from unseen.runs.callbacks import Validation
 from unseen.runs.prepare import Callbacks, RunContext, prepare
 from unseen.runs.refit import all_training_classes
 from unseen.runs.run import train_and_evaluate
 from unseen.runs.trained_run import Trained
-from unseen.runs.training_loop import TrainingLoop
 from unseen.training.event_log import read
 from unseen.training.events import BudgetDecided, Epoch, Event, Refitted, Step
 from unseen.training.result import read_result
@@ -54,12 +54,14 @@ def _chosen_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
 def choose_epoch(patch: pytest.MonkeyPatch) -> None:
     """The same epoch is always the best one, and every step is kept."""
 
-    def recall(self: TrainingLoop, embeddings: Any, items: Any) -> dict[str, float]:
-        value = 0.5 if self.trainer.place.epoch - 1 == CHOSEN else 0.1
-        return {"recall@1": value, "map_at_r": value}
+    def recall(self: Validation, loop: Any, event: Any) -> Any:
+        scores = dict.fromkeys(("recall@1", "map_at_r"), 0.5 if event.epoch == CHOSEN else 0.1)
+        return replace(
+            event, **{part: (getattr(event, part) or {}) | scores for part in self.items}
+        )
 
-    patch.setattr(TrainingLoop, "_scores", recall)
-    patch.setattr("unseen.runs.training_loop.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    patch.setattr(Validation, "_with_scores", recall)
+    patch.setattr("unseen.runs.callbacks.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
 
 
 def setting_of(*words: str) -> RunContext:

@@ -51,7 +51,7 @@ def test_a_rate_that_is_far_too_high(words: tuple[str, ...], tmp_path: Path) -> 
 def test_a_gradient_that_is_not_finite_leaves_the_weights_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("unseen.runs.training_loop.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    monkeypatch.setattr("unseen.runs.callbacks.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
 
     def endless(norm: float, *, at: int) -> None:
         calls = [0]

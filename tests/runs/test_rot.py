@@ -1,4 +1,4 @@
-"""What was kept rots or is lost: it is noticed, named, restored from its copy, or trained anew."""
+"""What was kept rots or is lost: it is noticed, named and trained anew."""
 
 import random
 import shutil
@@ -32,6 +32,11 @@ RUNS = ("whole", "deleted", "rotten")
 PRINCIPAL = ["freeze_until=pooled", "head.start=principal"]
 
 pytestmark = pytest.mark.usefixtures("narrow_network")
+
+
+@pytest.fixture
+def _saving_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unseen.runs.callbacks.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
 
 
 def setting_of(*words: str) -> RunContext:
@@ -74,9 +79,13 @@ def test_files_of_others_need_no_checksum(tmp_path: Path) -> None:
     assert read_tensors(tmp_path / "theirs.safetensors")["weight"].tolist() == [1, 1]
 
 
-@pytest.mark.parametrize("name", ["weights.safetensors", "objective.safetensors"])
-@pytest.mark.parametrize("harm", [flip, lose])
-def test_what_was_kept_before_a_stop_is_restored(name: str, harm: object, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("_saving_every_step")
+@pytest.mark.parametrize(
+    ("name", "harm"), [("weights.safetensors", flip), ("objective.safetensors", lose)]
+)
+def test_what_was_kept_before_a_stop_is_trained_anew(
+    name: str, harm: object, tmp_path: Path
+) -> None:
     context, message = setting_of(), list[str]()
     whole = train_and_evaluate(context, tmp_path / "whole", "test")
     with pytest.raises(KeyboardInterrupt):
@@ -86,29 +95,18 @@ def test_what_was_kept_before_a_stop_is_restored(name: str, harm: object, tmp_pa
     result = train_and_evaluate(context, tmp_path / "run", "test", Callbacks(warn=message.append))
     assert result == whole
     assert len(message) == 1
-    assert str(tmp_path / "run" / name) in message[0]
-    assert "restored" in message[0]
+    assert name in message[0]
+    assert "training starts anew" in message[0]
+    places = [sorted(p.name for p in (tmp_path / n).rglob("*.pt")) for n in ("run", "whole")]
+    assert places[0] == places[1], "no checkpoint of the lost training is left"
     for kept in ("weights.safetensors", "objective.safetensors"):
         assert RunFolder(tmp_path / "run").file(kept).read_bytes() == (
             (tmp_path / "whole" / kept).read_bytes()
         )
 
 
-def test_weights_lost_with_their_copy_are_trained_anew(tmp_path: Path) -> None:
-    context, message = setting_of(), list[str]()
-    whole = train_and_evaluate(context, tmp_path / "whole", "test")
-    with pytest.raises(KeyboardInterrupt):
-        train_and_evaluate(context, tmp_path / "run", "test", stop_after(2))
-    (tmp_path / "run" / "weights.safetensors").unlink()
-    flip(tmp_path / "run" / "checkpoint" / "weights.safetensors")
-    result = train_and_evaluate(context, tmp_path / "run", "test", Callbacks(warn=message.append))
-    assert result == whole
-    assert "training starts anew" in message[-1]
-    places = [sorted(p.name for p in (tmp_path / n).rglob("*.pt")) for n in ("run", "whole")]
-    assert places[0] == places[1], "no checkpoint of the lost training is left"
-
-
-def test_the_start_of_a_head_is_restored(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("_saving_every_step")
+def test_without_the_start_of_its_head_training_starts_anew(tmp_path: Path) -> None:
     context = setting_of(*PRINCIPAL)
     whole = train_and_evaluate(context, tmp_path / "whole", "test")
     with pytest.raises(KeyboardInterrupt):
@@ -117,7 +115,7 @@ def test_the_start_of_a_head_is_restored(tmp_path: Path) -> None:
     assert train_and_evaluate(context, tmp_path / "run", "test") == whole
 
 
-def test_a_finished_run_says_that_it_is_damaged_and_its_command_restores_it(
+def test_a_finished_run_says_that_it_is_damaged_and_its_command_trains_it_anew(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "run"

@@ -12,10 +12,10 @@ import torch
 from unseen.config import schema as configs
 from unseen.core import registry
 from unseen.evaluation.evaluate import evaluate
+from unseen.runs.callbacks import Validation
 from unseen.runs.evaluate_run import evaluate_run
 from unseen.runs.prepare import Callbacks, RunContext, prepare
 from unseen.runs.run import train, train_and_evaluate
-from unseen.runs.training_loop import TrainingLoop
 from unseen.training.event_log import read
 from unseen.training.events import Epoch, Event, Step
 from unseen.training.run_folder import RunFolder
@@ -155,7 +155,7 @@ def test_stopped_and_resumed_equals_never_stopped(
     words: tuple[str, ...], stop: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # a checkpoint after every step: what is taken up is then the middle of an epoch
-    monkeypatch.setattr("unseen.runs.training_loop.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    monkeypatch.setattr("unseen.runs.callbacks.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     steps = () if "sampler=" in " ".join(words) else ("sampler.steps=4",)
     context = setting_of(*words, "epochs=2", *steps)
     whole = train_and_evaluate(context, tmp_path / "whole", "test")
@@ -171,7 +171,10 @@ def test_stopped_and_resumed_equals_never_stopped(
 RUNS = ("whole", "parts")
 
 
-def test_a_stopped_run_can_be_evaluated_and_still_goes_on(tmp_path: Path) -> None:
+def test_a_stopped_run_can_be_evaluated_and_still_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("unseen.runs.callbacks.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     context = setting_of("epochs=2", "sampler.steps=2")
     with pytest.raises(StoppedError):
         train_and_evaluate(context, tmp_path, "test", stop_at(3))
@@ -260,11 +263,11 @@ def test_looks_may_be_rare_and_at_few_images_but_the_last_epoch_is_looked_at(
     train_and_evaluate(context, tmp_path / "run", "test")
     events = [e for e in read(tmp_path / "run/events.jsonl") if isinstance(e, Epoch)]
     assert [e.epoch + 1 for e in events if e.validation is not None] == [2, 4, 5]
-    fit, labels = (
-        TrainingLoop(context, RunFolder(tmp_path / "other"), Callbacks()),
+    validation, labels = (
+        Validation(context, RunFolder(tmp_path / "other")),
         context.dataset.labels,
     )
-    for part, items in zip(("train", "validation"), fit.validated_on.values(), strict=True):
+    for part, items in zip(("train", "validation"), validation.items.values(), strict=True):
         every = getattr(context.split, part)
         assert len(np.unique(labels[items])) == 2 < len(np.unique(labels[every]))
         assert np.array_equal(items, every[np.isin(labels[every], labels[items])])  # whole classes

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from unseen.config import schema as configs
-from unseen.core.contracts import IntArray
 from unseen.core.reason import Reason
 from unseen.core.statistics import Interval
 from unseen.reports import run_page, stored_run
 from unseen.runs import run_stages
+from unseen.runs.callbacks import Validation
 from unseen.runs.prepare import Callbacks, RunContext, prepare, reopen, stored_config
 from unseen.runs.run import train_and_evaluate
 from unseen.runs.trained_run import Trained
@@ -72,7 +72,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def keep_all(patch: pytest.MonkeyPatch, cache: Path) -> None:
     """Every step has a checkpoint; every stage gains."""
-    patch.setattr("unseen.runs.training_loop.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    patch.setattr("unseen.runs.callbacks.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     patch.setattr("unseen.runs.cached_activations.cache_folder", lambda: cache)
     gaining(patch, True)
 
@@ -129,7 +129,7 @@ def test_each_stage_starts_from_the_one_before_and_the_best_is_kept(run: Path) -
     assert [stage.name for stage in message(run).stages] == ["head", "last", "whole"]
     assert message(run).selected == "whole"
     assert same(weights(run), weights(run / "stages/whole"))
-    head = RunFolder(run).read_tensors("checkpoint/weights.safetensors")
+    head = weights(run / "stages/head")
     for name, value in weights(run / "stages/last").items():  # what is frozen stays as it was
         if name.startswith(("backbone.body.stage0", "backbone.body.stage1")):
             assert torch.equal(value, head[name])
@@ -264,16 +264,18 @@ def test_where_no_stage_gains_the_head_is_kept(
 def test_a_stage_that_will_not_reach_the_best_one_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, level = TrainingLoop._scores, 0.001
+    real, level = Validation._with_scores, 0.001
 
-    def rising(fit: TrainingLoop, embeddings: Tensor, items: IntArray) -> dict[str, float]:
-        if fit.context.config.training.validation.gain_by is None:
-            return real(fit, embeddings, items)
-        reached = level * (2 + fit.trainer.place.epoch)
-        return {"recall@1": reached, "map_at_r": reached}
+    def rising(self: Validation, loop: TrainingLoop, event: Any) -> Any:
+        if self.context.config.training.validation.gain_by is None:
+            return real(self, loop, event)
+        scores = dict.fromkeys(("recall@1", "map_at_r"), level * (2 + loop.trainer.place.epoch))
+        return replace(
+            event, **{part: (getattr(event, part) or {}) | scores for part in self.items}
+        )
 
     gaining(monkeypatch, False)
-    monkeypatch.setattr(TrainingLoop, "_scores", rising)
+    monkeypatch.setattr(Validation, "_with_scores", rising)
     stage = '{name="all", freeze_until="none", epochs=4, gain_by=2}'
     for level, trained in ((0.001, 2), (1.0, 4)):
         path = tmp_path / str(level)

@@ -13,11 +13,11 @@ from unseen.config import build
 from unseen.config import schema as configs
 from unseen.reports.score_tables import selected as in_words
 from unseen.runs.calibrate_run import calibrate_run
+from unseen.runs.callbacks import Validation
 from unseen.runs.prepare import Callbacks, RunContext, prepare
 from unseen.runs.run import train, train_and_evaluate
 from unseen.runs.select_epoch import START, Selector
 from unseen.runs.trained_run import Trained
-from unseen.runs.training_loop import TrainingLoop
 from unseen.training.event_log import read
 from unseen.training.run_folder import RunFolder
 
@@ -206,7 +206,7 @@ def test_training_that_only_harms_keeps_the_start(
 ) -> None:
     falling = iter([0.9, 0.8, 0.7])
     monkeypatch.setattr(
-        TrainingLoop,
+        Validation,
         "_scores",
         lambda self, embeddings, items: {
             "recall@1": 0.9 if items is self.monitored else next(falling),

@@ -118,7 +118,7 @@ def test_frozen_layers_stop_at_a_broken_image_if_strict(
 def test_stopped_and_resumed_with_broken_images(
     photos: Path, tmp_path: Path, stop: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("unseen.runs.training_loop.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    monkeypatch.setattr("unseen.runs.callbacks.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     whole = setting_of(photos)
     twice = [setting_of(photos), setting_of(photos)]
     break_some(whole)

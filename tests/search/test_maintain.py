@@ -14,11 +14,10 @@ from unseen.search import embedding
 from unseen.search import ingest as ingesting
 from unseen.search import manifest as manifests
 from unseen.search import segment as segments
-from unseen.search import writer as writers
 from unseen.search.index import Index
 from unseen.search.ingest import find, ingest, model_entry
 from unseen.search.maintain import rebuild, update
-from unseen.search.repair import repair
+from unseen.search.manifest import AGAIN, DamagedError
 from unseen.search.verify import leftovers, verify
 from unseen.search.writer import Writer
 
@@ -179,101 +178,38 @@ Damage = Callable[[Path], None]
 
 @pytest.mark.parametrize("damage", [flipped, emptied, Path.unlink])
 @pytest.mark.parametrize(
-    "name", ["vectors.npy", "thumbnails.bin", "dead-*.npy", "manifest.json", "manifest.copy.json"]
+    "name", ["vectors.npy", "thumbnails.bin", "rows.npy", "images.jsonl", "dead-*.npy"]
 )
-def test_repair_keeps_what_is_whole_and_embeds_the_rest_again(
-    index: Path, model: Trained, name: str, damage: Damage, monkeypatch: pytest.MonkeyPatch
+def test_damage_is_one_line_that_says_what_makes_the_index_again(
+    index: Path, photos: Path, model: Trained, name: str, damage: Damage
 ) -> None:
-    before, vectors = known(index), Index.open(index).vectors()
-    place = index if name.startswith("manifest") else first(index)
-    damage(sorted(place.glob(name))[-1])
-    assert verify(index) != [] or name == "manifest.copy.json"  # its absence is no damage
-    again = Counted(monkeypatch)
-    done = repair(index)
-    assert known(index) == before
-    ids = sorted(before.values())
-    wanted = vectors[np.argsort([*before.values()])]
-    np.testing.assert_allclose(Index.open(index).vectors(ids), wanted, atol=1e-5)
-    assert len(again.paths) == (14 if name in ("vectors.npy", "thumbnails.bin") else 0)
-    assert done.intact == 29 - len(again.paths)
-    assert verify(index) == []
-    assert leftovers(index) == []
-
-
-@pytest.mark.parametrize("damage", [flipped, emptied, Path.unlink])
-def test_repair_without_ids_gives_new_ones_and_says_so(index: Path, damage: Damage) -> None:
-    before = known(index)
-    damage(first(index) / "rows.npy")
-    done = repair(index)
-    after = known(index)
-    assert set(after) == set(before)  # the removed one stays removed
-    assert any("new ones" in sentence for sentence in done.lost)
-    assert {id for path, id in after.items() if id != before[path]} == set(range(31, 45))
+    (file,) = first(index).glob(name)
+    damage(file)
+    (message,) = verify(index)
+    assert str(file) in message
+    assert AGAIN in message
+    with pytest.raises(DamagedError, match=file.name):
+        everything(index)
+    shutil.rmtree(index)  # as the line says
+    with Writer.create(index, model_entry(model)) as writer:
+        ingest(writer, model, find([photos]))
+    assert len(known(index)) == 30
     assert verify(index) == []
 
 
-def test_repair_without_paths_says_what_is_lost(index: Path) -> None:
-    before = known(index)
-    flipped(first(index) / "images.jsonl")
-    done = repair(index)
-    assert len(known(index)) == 28  # a line that does not fit its file is not believed
-    assert known(index).items() <= before.items()
-    assert "cannot be read" in done.lost[0]
-    (first(index) / "images.jsonl").unlink()
-    done = repair(index)
-    assert "cannot be read" in done.lost[0]
-    assert verify(index) == []
+@pytest.mark.parametrize("damage", [flipped, emptied])
+def test_a_damaged_manifest_is_one_line(index: Path, damage: Damage) -> None:
+    damage(index / manifests.NAME)
+    with pytest.raises(DamagedError, match=AGAIN):
+        Index.open(index)
+    with pytest.raises(DamagedError, match=AGAIN), Writer.open(index):
+        pass
+    assert AGAIN in verify(index)[0]
 
 
-def test_repair_never_brings_a_removed_image_back(index: Path, model: Trained) -> None:
-    before = known(index)
-    for file in first(index).glob("dead-*"):
-        file.unlink()
-    done = repair(index)
-    assert "not known which" in done.lost[0]
-    assert len(known(index)) == 15
-    with Writer.open(index) as writer:  # whoever adds them again finds them under their ids
-        ingest(writer, model, [ingesting.Source(Path(path)) for path in before])
-    assert known(index) == before
-
-
-def test_repair_of_both_manifests_is_refused_in_one_line(index: Path) -> None:
-    for name in (manifests.NAME, manifests.COPY):
-        emptied(index / name)
-    with pytest.raises(ValueError, match="unseen index build"):
-        repair(index)
-
-
-def test_repair_embeds_vectors_again_that_are_no_place(
-    index: Path, model: Trained, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = known(index)
-    nan = np.full(16, np.nan, dtype=np.float32)
-    with monkeypatch.context() as patch, Writer.open(index) as writer:
-        patch.setattr(writers, "require_places", lambda *_: None)
-        metadata = [metadata for _, metadata in writer.index().every()][:3]
-        writer.add([segments.NewImage(f, nan, b"", before[f.path]) for f in metadata])
-    assert len(verify(index)) == 3
-    again = Counted(monkeypatch)
-    repair(index)
-    assert len(again.paths) == 3
-    assert known(index) == before
-    assert np.isfinite(Index.open(index).vectors()).all()
-    assert verify(index) == []
-
-
-def test_a_stopped_repair_goes_on(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = known(index)
-    flipped(first(index) / "vectors.npy")
-    with monkeypatch.context() as patch:
-        Counted(patch, stop_after=9)
-        with pytest.raises(KeyboardInterrupt):
-            repair(index)
-    again = Counted(monkeypatch)
-    repair(index)
-    assert 0 < len(again.paths) < 14
-    assert known(index) == before
-    assert verify(index) == []
+def everything(path: Path) -> None:
+    index = Index.open(path)
+    index.vectors(), list(index.every()), [index.thumbnail(id) for id in index.ids.tolist()]
 
 
 def test_a_image_that_the_network_cannot_place_is_left_out_and_named(
@@ -291,10 +227,3 @@ def test_a_image_that_the_network_cannot_place_is_left_out_and_named(
         done = ingest(writer, model, find([photos]))
     assert (done.added, len(done.unreadable)) == (29, 1)
     assert "0.png (its vector" in done.unreadable[0]
-
-
-def test_a_manifest_without_its_copy_is_damaged_and_repaired(index: Path) -> None:
-    (index / manifests.COPY).unlink()
-    assert "manifest.copy.json is damaged" in verify(index)[0]
-    repair(index)
-    assert verify(index) == []

@@ -11,7 +11,7 @@ from tests.search.test_index import matrix, nearest_by_hand
 from unseen.search import maintain
 from unseen.search.index import Index
 from unseen.search.index_info import describe, estimated_recall
-from unseen.search.manifest import ModelEntry
+from unseen.search.manifest import AGAIN, ModelEntry
 from unseen.search.segment import NewImage
 from unseen.search.verify import verify
 from unseen.search.writer import Writer
@@ -96,9 +96,7 @@ def test_damage_is_noticed(tmp_path: Path, rounded: ModelEntry, rows: Rows, name
         writer.add(rows(30, size=SIZE))
     file = next(tmp_path.rglob(name))
     flip(file, file.stat().st_size - 5)
-    assert verify(tmp_path / "i") == [
-        f"{file} is damaged: its checksum does not match. `unseen index repair` mends it"
-    ]
+    assert verify(tmp_path / "i") == [f"{file} is damaged: its checksum does not match; {AGAIN}"]
     with pytest.raises(ValueError, match=name):
         Index.open(tmp_path / "i").search(np.ones((1, SIZE), dtype=np.float32))
 

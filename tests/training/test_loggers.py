@@ -70,7 +70,7 @@ def test_tensorboard_has_every_step_once_after_a_stop(
         pass
 
     def stop(event: Event) -> None:
-        monkeypatch.setattr("unseen.runs.training_loop.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+        monkeypatch.setattr("unseen.runs.callbacks.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
         if isinstance(event, Step) and event.step == 3:  # not yet in a checkpoint
             raise StoppedError
 

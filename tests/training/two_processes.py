@@ -14,10 +14,11 @@ import torch
 
 from unseen.config import schema as configs
 from unseen.core import custom_components, registry
-from unseen.runs import training_loop as fitting
+from unseen.runs import callbacks
 from unseen.runs.evaluate_run import evaluate_run
 from unseen.runs.prepare import Callbacks, RunContext, prepare
 from unseen.runs.run import begin, train_and_evaluate
+from unseen.runs.training_loop import TrainingLoop
 from unseen.training.distributed import Processes, joined
 from unseen.training.events import Event, Step
 from unseen.training.gradients import WholeBatch
@@ -61,7 +62,7 @@ DIVIDED_RUN = [
 def main(folder: Path, number: int) -> None:
     torch.set_num_threads(1)
     os.chdir(folder)
-    fitting.SECONDS_BETWEEN_CHECKPOINTS = 0.0
+    callbacks.SECONDS_BETWEEN_CHECKPOINTS = 0.0
     with joined("cpu") as processes:
         result: dict[str, Any] = {"gradients": gradients(processes) | centers(processes)}
         result["runs"] = runs(processes, folder, number)
@@ -203,9 +204,9 @@ def compare(processes: Processes, folder: Path, words: list[str]) -> dict[str, f
     both = setting_of(processes, *words)
     place = RunFolder(folder / "two", processes)
     begin(both, place, "test")
-    fit = fitting.TrainingLoop(both, place, Callbacks())
-    selection = fit.run()
-    result = evaluate_run(both, place, selection, "test", Callbacks())
+    fit = TrainingLoop(both, place, Callbacks())
+    fit.run()
+    result = evaluate_run(both, place, fit.selection, "test", Callbacks())
     objective = fit.trainer.objective
     alike = [p for n, p in objective.named_parameters() if n not in objective.sharded()]
     state = torch.cat([p.detach().flatten() for p in [*fit.network.parameters(), *alike]])

@@ -24,7 +24,6 @@ from unseen.cli.terminal import (
 from unseen.core.contracts import Progress
 from unseen.runs.trained_run import Trained
 from unseen.search import maintain, verify
-from unseen.search import repair as mend
 from unseen.search.backends.by_name import KINDS, parse
 from unseen.search.image_sources import Source, class_rule, find
 from unseen.search.index import Index
@@ -183,10 +182,6 @@ def check(index: IndexPath, thorough: Thorough = False) -> None:
     for problem in problems:
         console.print(str(problem), style="red")
     if problems:
-        console.print(
-            f"`unseen index repair {shlex.quote(str(index))}` keeps what is whole and embeds the "
-            "rest again",
-        )
         raise typer.Exit(1)
     if changed:
         console.print(
@@ -244,24 +239,6 @@ def rebuild(
             index, model, callbacks.of("embedding"), remove_missing=remove_missing
         )
     _message(done, index)
-
-
-@app.command()
-def repair(index: IndexPath, run: MovedRun = None, remove_missing: RemoveMissing = False) -> None:
-    """Example: unseen index repair birds.index
-
-    Mends what `unseen index verify` found: keeps what is whole, embeds the other images again
-    from their files, and says what could not be saved. Stopped or killed, the same command goes on.
-    """
-    with display() as (_, callbacks):
-        if not verify.verify(index, callbacks.of("reading")):
-            console.print(f"{index}: nothing to repair")
-            return
-        done = mend.repair(index, run, callbacks.of("embedding"), remove_missing=remove_missing)
-    for sentence in done.lost:
-        console.print(f"not saved: {sentence}", style="yellow")
-    console.print(f"{done.intact:,} images were whole")
-    _message(done.again, index)
 
 
 def _result(

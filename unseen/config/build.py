@@ -69,8 +69,8 @@ def build(
     relevance: Relevance | None = None,
 ) -> Components:
     """Network, objective and trainer, at their start; random values come from the config's seed."""
-    net = network(config)
-    if processes is not None and processes.are_several and config.training.machine.device != "cpu":
+    net, machine = network(config), config.training.machine
+    if processes is not None and processes.are_several and machine.device != "cpu":
         net = sync_batch_norm(net)
     prefix, model = cut(config, net)
     priced = objective(config, num_classes, net, processes, relevance)
@@ -78,12 +78,12 @@ def build(
         model,
         priced,
         scheduled_optimizer(config, net, priced, steps_per_epoch, processes),
-        torch.device(config.training.machine.device),
+        torch.device(machine.device),
         config.training.seed,
         mixup(config, net),
         config.training.ema,
         processes,
-        config.training.machine.micro_batch,
+        machine.micro_batch,
     )
     return Components(net, prefix, model, priced, trainer)
 
@@ -147,10 +147,9 @@ def network(config: ResolvedConfig) -> LayeredNetwork:
         made = _network(config)
         if config.model.adapter is not None:
             prefix, _ = cut(config, made)
+            frozen = [] if prefix is None else list(prefix.modules())
             values = config.model.adapter.model_dump(exclude={"name"})
-            models.adapt(
-                made.backbone, **values, frozen=[] if prefix is None else list(prefix.modules())
-            )
+            models.adapt(made.backbone, **values, frozen=frozen)
     return made
 
 

@@ -137,9 +137,9 @@ class Product:
         row, column, value = self._compared(i, j, clears)
         mine.offer_pairs(row, items[column], value)
         mine.raise_bar()
-        rest = torch.minimum(rows.bound(columns, dtype).at_most(mine.bar), best)
+        rest = np.minimum(rows.bound(columns, dtype).at_most(mine.bar), best.numpy())
         done = torch.from_numpy(clears[:, :width]).clone()
-        np.greater(whole.numpy(), rest.numpy()[:, None], out=clears[:, :width])
+        np.greater(whole.numpy(), rest[:, None], out=clears[:, :width])
         clears[:, :width] ^= done.numpy()  # which lie above `rest` all
         if TOO_MANY * int(np.count_nonzero(clears)) > whole.numel():
             self._offer_floats(i, j, mine, None, but=done)
@@ -166,8 +166,8 @@ class Product:
         rows, columns, dtype = self._rows[i], self._columns[j], self.left.dtype
         width = len(columns.whole)
         clears = self._bytes(len(rows.whole), width)
-        mine = rows.bound(columns, dtype).at_most(bar).numpy()[:, None]
-        theirs = None if others is None else columns.bound(rows, dtype).at_most(others).numpy()
+        mine = rows.bound(columns, dtype).at_most(bar)[:, None]
+        theirs = None if others is None else columns.bound(rows, dtype).at_most(others)
         for first in range(0, len(rows.whole), STRIP):
             strip = slice(first, first + STRIP)
             whole = self._scratch("whole", len(rows.whole[strip]), width, torch.int32)

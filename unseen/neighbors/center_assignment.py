@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unseen.neighbors import certified
-from unseen.neighbors.certified import ROWS, Integers, norms, pair_products
+from unseen.neighbors.certified import ROWS, Integers, Lengths, norms, pair_products, sum_error
 from unseen.neighbors.exact_order import CHUNK
 from unseen.neighbors.select import SMALL
 from unseen.neighbors.threads import in_parallel
@@ -36,13 +36,12 @@ class Centers:
         self.half = points.double().square().sum(dim=1) / -2  # [K] float64
         self.rounded = self.half.to(points.dtype)
         self.whole = Integers.of(points) if in_integers else None
-        self.longest = float(norms(points).amax())
+        self.longest = float(norms(points.numpy()).max())
         info = torch.finfo(points.dtype)
-        summed = size * info.eps / 2
-        self._fraction = summed / (1 - summed) + 4 * info.eps  # sums, |c|^2 / 2, and adding it
+        self._fraction = sum_error(size, points.dtype) + 4 * info.eps  # |c|^2 / 2, and adding it
         self._tiny = size * info.tiny
 
-    def error(self, norm: Tensor) -> Tensor:  # [R] float64
+    def error(self, norm: Lengths) -> Lengths:  # [R]
         """At least that of a score in floats, of rows of these lengths."""
         most = norm * self.longest + self.longest**2
         return self._fraction * most + self._tiny
@@ -89,19 +88,19 @@ def _by_integers(x: Tensor, mine: Integers, centers: Centers) -> Tensor | None: 
         return None
     value = pair_products(x, centers.points, torch.from_numpy(row), torch.from_numpy(column))
     value = value.double().numpy() + centers.half.numpy()[column]
-    low = _best(value, row) - 2 * centers.error(mine.norm).numpy()
+    low = _best(value, row) - 2 * centers.error(mine.norm)
     stays = value >= low[row]
     return _resolved(x, centers, row[stays], column[stays])
 
 
 def _by_floats(x: Tensor, centers: Centers) -> Tensor:  # [R]
     score = torch.addmm(centers.rounded, x, centers.points.T)
-    return _resolved(x, centers, *_left(score, centers.error(norms(x))))
+    return _resolved(x, centers, *_left(score, centers.error(norms(x.numpy()))))
 
 
-def _left(score: Tensor, error: Tensor) -> tuple[Places, Places]:
+def _left(score: Tensor, error: Lengths) -> tuple[Places, Places]:
     """Row and column of what may be the largest of its row."""
-    low = score.amax(dim=1).double() - 2 * error
+    low = score.amax(dim=1).double() - 2 * torch.from_numpy(error)
     low = torch.nextafter(low.to(score.dtype), score.new_tensor(-torch.inf))
     row, column = np.divmod(np.flatnonzero(score.numpy() >= low.numpy()[:, None]), score.shape[1])
     return row, column

@@ -33,16 +33,21 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 LARGEST = 127
 LEAST, MOST = -(2**31), 2**31 - 1
 GAIN = 1.5  # times as fast as floats integers must be to be used
-ROWS = 2**14  # made into integers at a time
+ROWS = 2**14  # of one scale, or made into floats, at a time
+STRIP = 512  # rows made into integers at a time: they stay in a cache
 MOST_COLUMNS = 2**17  # products of 127 * 127, as many of them, sum up to less than 2^31
+
+Lengths = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -51,44 +56,48 @@ class Integers:
 
     whole: Tensor  # [R, D] int8
     scale: float
-    norm: Tensor  # [R] float64, at least |x|
-    rest: Tensor  # [R] float64, at least |r|
+    norm: Lengths  # [R], at least |x|
+    rest: Lengths  # [R], at least |r|
 
     @classmethod
     def of(cls, *rows: Tensor) -> "Integers":
         """Rows of one or several matrices, with one scale."""
-        pieces = [piece for x in rows for piece in x.split(ROWS)]
-        info = torch.finfo(pieces[0].dtype)
-        largest = torch.stack([x.abs().amax() for x in pieces]).amax()
-        scale = float((largest / LARGEST).clamp(min=info.tiny))
-        parts = []
-        for x in pieces:
-            whole = (x / scale).round_().clamp_(-LARGEST, LARGEST)
-            norm, rest = norms(x), norms(torch.sub(x, whole, alpha=scale))
-            parts.append((whole.to(torch.int8), norm, rest + info.eps * (norm + rest)))
-        whole, norm, rest = (torch.cat(column) for column in zip(*parts, strict=True))
-        return cls(whole, scale, norm, rest)
+        strips = [strip.numpy() for x in rows for strip in x.split(STRIP)]
+        kind = strips[0].dtype.type
+        largest = max(float(np.abs(x).max()) for x in strips)
+        scale = kind(max(largest / LARGEST, np.finfo(kind).tiny))
+        whole = np.empty((sum(map(len, strips)), rows[0].shape[1]), dtype=np.int8)
+        norm, rest = np.empty((2, len(whole)))
+        start = 0
+        for x in strips:
+            here = slice(start, start := start + len(x))
+            left = x / scale
+            whole[here] = np.rint(left, out=left)
+            left *= -scale
+            left += x
+            norm[here], rest[here] = norms(x), norms(left)
+        rest += float(np.finfo(kind).eps) * (norm + rest)
+        return cls(torch.from_numpy(whole), float(scale), norm, rest)
 
     def __getitem__(self, rows: slice) -> "Integers":
         return Integers(self.whole[rows], self.scale, self.norm[rows], self.rest[rows])
 
     @cached_property
     def longest(self) -> float:
-        return float(self.norm.amax())
+        return float(self.norm.max())
 
     @cached_property
     def worst(self) -> float:
         """The largest rest."""
-        return float(self.rest.amax())
+        return float(self.rest.max())
 
+    @np.errstate(invalid="ignore")  # of infinite lengths nothing is known
     def bound(self, columns: "Integers", dtype: torch.dtype) -> "Bound":
         """Of these rows' products with any of the columns, compared again in that type."""
-        size, info = self.whole.shape[1], torch.finfo(dtype)
-        summed = size * info.eps / 2
-        summed /= 1 - summed
-        longest, rest = columns.longest, columns.worst
-        error = self.rest * longest + (self.norm + self.rest) * rest + summed * self.norm * longest
-        error = (error + size * info.tiny) * (1 + 1e-9)  # float64 has rounded, too
+        size, longest, rest = self.whole.shape[1], columns.longest, columns.worst
+        error = self.rest * longest + (self.norm + self.rest) * rest
+        error += sum_error(size, dtype) * self.norm * longest
+        error = (error + size * torch.finfo(dtype).tiny) * (1 + 1e-9)  # float64 has rounded, too
         return Bound(self.scale * columns.scale, error)
 
 
@@ -97,19 +106,29 @@ class Bound:
     """|v - unit * product| <= error, for each row."""
 
     unit: float  # s t
-    error: Tensor  # [R] float64
+    error: Lengths  # [R]
 
-    def at_most(self, bar: Tensor) -> Tensor:  # [R] int32
+    @np.errstate(invalid="ignore")
+    def at_most(self, bar: Tensor | Lengths) -> NDArray[np.int32]:  # [R]
         """The products up to which a pair cannot lie above its row's bar."""
-        product = ((bar.double() - self.error) / self.unit).floor_() - 1
-        return product.nan_to_num_(nan=LEAST).clamp_(LEAST, MOST).to(torch.int32)
+        product = np.floor((np.asarray(bar, dtype=np.float64) - self.error) / self.unit) - 1
+        product = np.where(product > LEAST, product, LEAST)  # which NaN is not
+        return np.minimum(product, MOST).astype(np.int32)
 
 
-def norms(x: Tensor) -> Tensor:  # [R] float64
+def sum_error(size: int, dtype: torch.dtype) -> float:
+    """g: at least what a sum of so many products is wrong by, as a part of the two lengths."""
+    summed = size * torch.finfo(dtype).eps / 2
+    return summed / (1 - summed)
+
+
+def norms(x: NDArray[np.floating[Any]]) -> Lengths:  # [R]
     """At least the length of each row."""
-    size, info = x.shape[1], torch.finfo(x.dtype)
-    norms = torch.linalg.vector_norm(x, dim=1).double()
-    return norms * (1 + size * info.eps) + size * info.tiny**0.5
+    size, info = x.shape[1], np.finfo(x.dtype)
+    norms: Lengths = np.sqrt(np.einsum("nd,nd->n", x, x)).astype(np.float64)
+    norms *= 1 + size * float(info.eps)
+    norms += size * float(info.tiny) ** 0.5
+    return norms
 
 
 def by_scale(x: Tensor) -> Tensor:  # [n]

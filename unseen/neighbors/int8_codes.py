@@ -23,7 +23,7 @@ from torch import Tensor
 
 from unseen.neighbors import certified
 from unseen.neighbors.block_products import WorkCounter
-from unseen.neighbors.certified import LARGEST, ROWS, Integers, norms
+from unseen.neighbors.certified import LARGEST, ROWS, Integers, norms, sum_error
 from unseen.neighbors.few_queries import MOST, TOO_MANY
 from unseen.neighbors.top_lists import Best, can_begin, kth_of_groups
 
@@ -43,9 +43,10 @@ class Codes:
         step = (rows.abs().amax(dim=1, keepdim=True) / LARGEST).clamp(min=info.tiny)
         whole = (rows / step).round_().clamp_(-LARGEST, LARGEST)
         scale = rows.norm(dim=1) / whole.norm(dim=1).clamp(min=1)
-        norm, rest = norms(rows), norms(rows - whole * scale[:, None])
-        rest = (rest + info.eps * (norm + rest)).float() * (1 + info.eps)
-        return cls(whole.to(torch.int8), scale, rest)
+        norm, rest = norms(rows.numpy()), norms((rows - whole * scale[:, None]).numpy())
+        rest += info.eps * (norm + rest)
+        rounded_up = torch.from_numpy(rest).float() * (1 + info.eps)
+        return cls(whole.to(torch.int8), scale, rounded_up)
 
     def __len__(self) -> int:
         return len(self.whole)
@@ -58,7 +59,7 @@ class Codes:
     def longest(self) -> float:
         """At least the length of every row."""
         some = [slice(first, first + ROWS) for first in range(0, len(self), ROWS)]
-        return max((float(norms(self.rows(rows)).amax()) for rows in some), default=0.0)
+        return max((float(norms(self.rows(rows).numpy()).max()) for rows in some), default=0.0)
 
 
 def nearest_in_codes(
@@ -96,9 +97,9 @@ def _offer_few(
         return None
     mine, info = Integers.of(queries), torch.finfo(queries.dtype)
     size = queries.shape[1]
-    summed = size * info.eps / 2 / (1 - size * info.eps / 2) + 2 * info.eps
-    error = codes.longest * (mine.rest + summed * (mine.norm + mine.rest)) + size * info.tiny
-    error = error * (1 + 1e-9) / mine.scale  # [Q], of the products below
+    summed = sum_error(size, queries.dtype) + 2 * info.eps
+    most = codes.longest * (mine.rest + summed * (mine.norm + mine.rest)) + size * info.tiny
+    error = torch.from_numpy(most * (1 + 1e-9) / mine.scale)  # [Q], of the products below
     near = torch._int_mm(mine.whole, codes.whole.T) * codes.scale  # [Q, N]
     if forbidden is not None:
         near.masked_fill_(forbidden, -torch.inf)

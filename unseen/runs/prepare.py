@@ -229,11 +229,10 @@ def prepare(
     if dataset is not None and not is_named:
         name = custom_components.object_name(dataset)
         config = config.with_values({"data": Component(name=name)})
-    if config.training.machine.device != "auto" and (
-        why := unusable(config.training.machine.device)
-    ):
+    device = config.training.machine.device
+    if device != "auto" and (why := unusable(device)):
         raise ValueError(
-            f"device={config.training.machine.device} cannot be used here ({why}): device=cpu, or "
+            f"device={device} cannot be used here ({why}): device=cpu, or "
             "device=auto, which takes a GPU where there is one"
         )
     progress = callbacks.of("reading the data")

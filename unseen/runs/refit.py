@@ -8,17 +8,16 @@ from unseen.config.stages import FIRST, stage_config
 from unseen.runs.evaluate_layers import BEST, choose_descriptor
 from unseen.runs.prepare import Callbacks, RunContext
 from unseen.runs.run_stages import (
-    FILES,
     have_same_objective,
     log_stage,
     selected_context,
     stage_folder,
     starting_from,
-    stored_tensors,
 )
 from unseen.runs.time_spent import AFTER, REFIT, Length, TimeBudget
 from unseen.runs.training_loop import TrainingLoop
 from unseen.training.events import Refitted
+from unseen.training.run_folder import SELECTED as SELECTED_FILES
 from unseen.training.run_folder import RunFolder
 from unseen.training.selected_weights import FILE as SELECTION
 from unseen.training.selected_weights import (
@@ -62,10 +61,9 @@ def refit(
         return selected
     assert selection.refit is not None, "written before it begins"
     folder.note_refit(asdict(selection.refit))
-    for name in FILES:
+    for name in SELECTED_FILES:
         if not folder.has(f"{SELECTED}/{name}"):
-            last_stage = stage_folder(folder, _chain(selection)[-1].name)
-            folder.write_tensors(f"{SELECTED}/{name}", stored_tensors(last_stage, name))
+            folder.write_tensors(f"{SELECTED}/{name}", folder.read_tensors(name))
         folder.write_tensors(name, last.read_tensors(name))
     write_selection(folder, selection)
     return choose_descriptor(selected_context(whole, selection), folder, selection, callbacks)[0]

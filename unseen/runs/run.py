@@ -161,7 +161,8 @@ def _train(context: RunContext, folder: RunFolder, command: str, callbacks: Call
     if not folder.is_started:
         begin(context, folder, command)
     with computing(context):
-        selection = fit.run()
+        fit.run()
+        selection = fit.selection
         if context.config.training.stages:
             selection = run_stages(fit, selection, time_budget)
         if context.config.training.validation.refit and time_budget.allows(

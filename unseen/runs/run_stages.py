@@ -22,7 +22,7 @@ from unseen.runs.time_spent import AFTER, LEAST, REFIT, Length, TimeBudget
 from unseen.runs.training_loop import TrainingLoop
 from unseen.training.event_log import append, read
 from unseen.training.events import BudgetDecided, Epoch, LoggedEvent, StageEnded, StageStarted
-from unseen.training.run_folder import COPIES, RunFolder
+from unseen.training.run_folder import SELECTED, RunFolder
 from unseen.training.selected_weights import FILE as SELECTION
 from unseen.training.selected_weights import (
     ChainLink,
@@ -34,7 +34,6 @@ from unseen.training.selected_weights import (
     write_selection,
 )
 
-FILES = ("weights.safetensors", "objective.safetensors")
 END, ANSWERS = "stage.json", "validation.npz"
 WITHIN = 0.68  # the interval of one standard error to each side
 
@@ -85,8 +84,11 @@ def run_stages(first: TrainingLoop, selection: Selection, time_budget: TimeBudge
     context, folder = first.context, first.folder
     labels = context.retrieval_task(context.split.validation).query_labels()
     is_evaluated = len(labels.unique()) >= TOO_FEW
+    own = _own_folder(folder)
+    for name in own.damaged(SELECTED):  # the run's own become those of the best stage
+        own.write_tensors(name, folder.read_tensors(name))
     best = TrainedStage(
-        FIRST, stage_config(context.config, FIRST), folder, selection, *_answers(folder, first)
+        FIRST, stage_config(context.config, FIRST), own, selection, *_answers(own, first)
     )
     records, chains, gained = [_record(best)], {FIRST: [best]}, True
     starts = [(best, True)]  # stages that later ones may begin with, and whether each gained
@@ -117,8 +119,8 @@ def run_stages(first: TrainingLoop, selection: Selection, time_budget: TimeBudge
         time_budget.save()
     links = [ChainLink(stage.name, stage.selection.epoch + 1) for stage in chains[best.name]]
     metadata = StageLog(best.name, links, len(labels.unique()), records)
-    for name in FILES:
-        folder.write_tensors(name, stored_tensors(best.folder, name))
+    for name in SELECTED:
+        folder.write_tensors(name, best.folder.read_tensors(name))
     selection = replace(best.selection, stages=metadata)
     write_selection(folder, selection)
     return selection
@@ -171,9 +173,9 @@ def stage_folder(root: RunFolder, name: str) -> RunFolder:
     return root if name == FIRST else RunFolder(root.file(f"stages/{name}"), root.processes)
 
 
-def stored_tensors(folder: RunFolder, name: str) -> dict[str, Tensor]:
-    """As a training kept them; what lies beside may have become those of a better stage."""
-    return folder.read_tensors(f"{COPIES}/{name}")
+def _own_folder(root: RunFolder) -> RunFolder:
+    """Where the weights of the first stage stay."""
+    return RunFolder(root.file(f"stages/{FIRST}"), root.processes)
 
 
 def starting_from(folder: RunFolder, same_objective: bool) -> Callable[[Components], None]:
@@ -181,10 +183,10 @@ def starting_from(folder: RunFolder, same_objective: bool) -> Callable[[Componen
     is the same."""
 
     def start(components: Components) -> None:
-        weights, objective = FILES
-        fill(components.network, stored_tensors(folder, weights), str(folder.file(weights)))
+        weights, objective = SELECTED
+        folder.fill(components.network, weights)
         if same_objective:
-            rows = components.objective.local_rows(stored_tensors(folder, objective))
+            rows = components.objective.local_rows(folder.read_tensors(objective))
             fill(components.objective, rows, str(folder.file(objective)))
 
     return start
@@ -221,18 +223,22 @@ def _trained(
         first.callbacks,
         StageStarted(stage.name, start, config.training.epochs, steps),
     )
-    if folder.holds(END):
+    if folder.holds(END) and not folder.damaged(SELECTED):
         length.resume(folder.read(END, StageEnd).epochs, config.training.epochs)
     else:
         begins = None
         if before is not None:
             begins = starting_from(before.folder, have_same_objective(before.config, config))
-        fit = TrainingLoop(context, folder, first.callbacks, start=begins, length=length)
         goal = {SELECT_BY: _mean(best.right), TIE_BY: _mean(best.ranked)}
-        is_same = len(fit.selected_on) == len(context.split.validation)  # validation_images: fewer
-        selection = fit.run(goal if is_same else None)
+        few = config.training.validation.validation_images
+        is_same = few is None or len(context.split.validation) <= few
+        is_same = is_same and config.training.validation.select == "validation"
+        fit = TrainingLoop(
+            context, folder, first.callbacks, None, begins, length, goal if is_same else None
+        )
+        fit.run()
         _answers(folder, fit)
-        folder.write_json(END, StageEnd(selection, fit.trainer.place.epoch))
+        folder.write_json(END, StageEnd(fit.selection, fit.trainer.place.epoch))
     selection = folder.read(END, StageEnd).selection
     return TrainedStage(stage.name, config, folder, selection, *_answers(folder))
 
@@ -244,7 +250,7 @@ def _answers(
     and its mAP@R."""
     if fit is not None and not folder.holds(ANSWERS):
         items, context = fit.context.split.validation, fit.context
-        fit.network.load_state_dict(stored_tensors(folder, FILES[0]))
+        folder.fill(fit.network, SELECTED[0])
         embeddings = fit.source.embed(
             items, fit.callbacks.of("evaluation the stage"), layer=fit.layer
         )

@@ -3,12 +3,16 @@
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from unseen.runs.callbacks import LoopCallback
 from unseen.runs.prepare import Callbacks
 from unseen.training.event_log import append
-from unseen.training.events import BudgetDecided
+from unseen.training.events import BudgetDecided, Epoch
 from unseen.training.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from unseen.runs.training_loop import TrainingLoop
 
 FILE = "clock.json"
 REFIT = "refit"  # a training beside the stages
@@ -104,10 +108,15 @@ class TimeBudget:
         return bool(self.decide(what, 0, lambda: self.left >= needed, True))
 
 
-class Length:
-    """How many epochs a training has: fewer than planned where the minutes would not last. again:
-    what was decided before a stop is told again, because the run's event log has lost it. at_once:
-    a training that would be shorter than planned ends, because it is of no use."""
+class Length(LoopCallback):
+    """How many epochs a training has: fewer than planned where the minutes would not last.
+
+    Args:
+        after: Minutes to be left for what follows.
+        again: What was decided before a stop is logged again, because the run's event log has
+            lost it.
+        at_once: A training that would be shorter than planned ends, because it is of no use.
+    """
 
     def __init__(
         self,
@@ -119,11 +128,22 @@ class Length:
     ) -> None:
         self.time_budget, self.name, self.after = time_budget, name, after
         self.again, self.at_once = again, at_once
-        self.began, self.done = time_budget.now(), 0
+        self.began: float | None = None
+        self.done = 0
+
+    def on_start(self, loop: "TrainingLoop", is_new: bool) -> None:
+        loop.set_epochs(self.resume(loop.trainer.place.epoch, loop.epochs))
+
+    def before_epoch(self, loop: "TrainingLoop") -> None:
+        self.began = self.time_budget.now() if self.began is None else self.began
+
+    def on_epoch(self, loop: "TrainingLoop", event: Epoch) -> Epoch:
+        loop.set_epochs(self.next(loop.trainer.place.epoch, loop.epochs))
+        return event
 
     def resume(self, done: int, epochs: int) -> int:
-        """Before the next epoch; so many were done before a stop."""
-        self.began, self.done = self.time_budget.now(), done
+        """How many epochs were decided before a stop, after so many."""
+        self.done = done
         for number in range(1, done + 1):
             if self.again and _key(self.name, number) in self.time_budget.decided:
                 self._decide(number, lambda: 0, epochs)  # it is decided: only logged again
@@ -132,6 +152,7 @@ class Length:
 
     def next(self, done: int, epochs: int) -> int:
         """After one more epoch, the `done`-th of so many."""
+        assert self.began is not None, "an epoch was trained"
         each = (self.time_budget.now() - self.began) / (done - self.done)
 
         def fitting() -> int:

@@ -15,7 +15,7 @@ from unseen.search import manifest as manifests
 from unseen.search.image_sources import Source, source_of
 from unseen.search.index import Index
 from unseen.search.ingest import Ingested, ingest, model_entry
-from unseen.search.manifest import ApproximateEntry, ModelEntry, SegmentEntry
+from unseen.search.manifest import ModelEntry
 from unseen.search.segment import Metadata
 from unseen.search.verify import verify
 from unseen.search.writer import ASIDE, Writer
@@ -119,52 +119,42 @@ def rebuild(
 ) -> Ingested:
     """The same images with the vectors of another model, under their old ids: made aside, then
     put in the place of the old ones at once. Goes on where a stopped rebuild was."""
+    aside, entry = path / ASIDE, model_entry(model)
     with Writer.open(path) as writer:  # nobody else writes meanwhile
         images = list(writer.index().every())
         if not remove_missing:
             require_files([metadata.path for _, metadata in images], path)
-        return remake(writer, model, images, progress)
-
-
-def remake(
-    writer: Writer,
-    model: Trained,
-    images: Sequence[tuple[int, Metadata]],
-    progress: Progress | None = None,
-    *,
-    keep: Sequence[SegmentEntry] = (),
-    vanished: dict[str, int] | None = None,
-    approximate: ApproximateEntry | None = None,
-) -> Ingested:
-    """Embeds images aside, under these ids; they and the segments to keep are then the index."""
-    aside, entry = writer.path / ASIDE, model_entry(model)
-    if not (resumes := _can_resume(aside, entry, writer.manifest.next_serial if keep else 0)):
-        shutil.rmtree(aside, ignore_errors=True)
-    open_aside = Writer.open(aside) if resumes else None
-    create = partial(Writer.create, aside, entry, writer.manifest.next_serial)
-    with open_aside or create(precision=writer.manifest.precision) as other:
-        wanted = {id: (metadata.name, metadata.label) for id, metadata in images}
-        made = [(id, (metadata.name, metadata.label)) for id, metadata in other.index().every()]
-        # removed, or put in anew, since this was begun: it stays so
-        if stale := [id for id, message in made if wanted.get(id) != message]:
-            other.remove(stale)
-        sources = [source_of(metadata) for _, metadata in images]
-        ids = {metadata.name: id for id, metadata in images}
-        done = ingest(other, model, sources, progress, replace_changed=True, ids=ids)
-        there = set(other.index().ids.tolist())
-    left_out = {metadata.name: id for id, metadata in images if id not in there}
-    vanished = writer.vanished() if vanished is None else vanished
-    writer.take(aside, keep, vanished | left_out, approximate)
-    writer.refresh_backend()
-    shutil.rmtree(aside)
+        if not (resumes := _can_resume(aside, entry)):
+            shutil.rmtree(aside, ignore_errors=True)
+        open_aside = Writer.open(aside) if resumes else None
+        create = partial(Writer.create, aside, entry, writer.manifest.next_serial)
+        with open_aside or create(precision=writer.manifest.precision) as other:
+            done = _embed_under_ids(other, model, images, progress)
+            there = set(other.index().ids.tolist())
+        left_out = {metadata.name: id for id, metadata in images if id not in there}
+        writer.take(aside, writer.vanished() | left_out)
+        writer.refresh_backend()
+        shutil.rmtree(aside)
     return done
 
 
-def _can_resume(aside: Path, entry: ModelEntry, first_serial: int) -> bool:
-    """Whether a stopped one left rows that can be used: whole, of this model, and after those
-    that are kept."""
-    if not (aside / manifests.NAME).exists() or verify(aside):
-        return False
-    index = Index.open(aside)
-    serials = index.serials
-    return index.manifest.model == entry and (not len(serials) or int(serials[0]) >= first_serial)
+def _embed_under_ids(
+    writer: Writer,
+    model: Trained,
+    images: Sequence[tuple[int, Metadata]],
+    progress: Progress | None,
+) -> Ingested:
+    wanted = {id: (metadata.name, metadata.label) for id, metadata in images}
+    made = [(id, (metadata.name, metadata.label)) for id, metadata in writer.index().every()]
+    # removed, or put in anew, since this was begun: it stays so
+    if stale := [id for id, message in made if wanted.get(id) != message]:
+        writer.remove(stale)
+    sources = [source_of(metadata) for _, metadata in images]
+    ids = {metadata.name: id for id, metadata in images}
+    return ingest(writer, model, sources, progress, replace_changed=True, ids=ids)
+
+
+def _can_resume(aside: Path, entry: ModelEntry) -> bool:
+    """Whether a stopped one left rows that can be used: whole, and of this model."""
+    is_index = (aside / manifests.NAME).exists()
+    return is_index and not verify(aside) and manifests.read(aside).model == entry

@@ -17,17 +17,20 @@ from unseen.core.files import refuse_links, replace_bytes
 from unseen.core.names import near_path
 
 NAME = "manifest.json"
-COPY = "manifest.copy.json"  # for repair, should the first be damaged
+APPROXIMATE = "approximate"  # the folder of what is made of the vectors
+DERIVED = "`unseen index update INDEX` makes it again"
+AGAIN = "delete the index, and `unseen index build RUN IMAGES --out INDEX` makes it again"
 
 Precision = Literal["float32", "int8"]
 FileName = Annotated[str, Field(pattern=r"^[\w-][\w.-]*$")]  # of one folder: it cannot lead out
 
 
 class DamagedError(ValueError):
-    """A file of an index that is not as it was written."""
+    """A file of an index that is not as it was written; the message says what makes it again."""
 
     def __init__(self, path: Path, why: str = "its content does not make sense") -> None:
-        super().__init__(f"{path} is damaged: {why}. `unseen index repair` mends it")
+        is_derived = path.parent.parent.name == APPROXIMATE
+        super().__init__(f"{path} is damaged: {why}; {DERIVED if is_derived else AGAIN}")
 
 
 class Entry(BaseModel):
@@ -105,23 +108,22 @@ class Manifest(Entry):
 
 
 def write(folder: Path, manifest: Manifest) -> None:
-    for name in (COPY, NAME):  # the change counts with the second
-        replace_bytes(folder / name, _spelled(manifest))
+    replace_bytes(folder / NAME, _spelled(manifest))
 
 
-def read(folder: Path, name: str = NAME) -> Manifest:
+def read(folder: Path) -> Manifest:
     """Raises ValueError when the file is not what was once written, or the folder holds links."""
     refuse_links(folder)
-    path = folder / name
+    path = folder / NAME
     if (folder / "config.toml").exists():  # a run's manifest has the same name
         raise ValueError(
             f"{folder} is a run, no index: `unseen index build {shlex.quote(str(folder))} IMAGES "
             "--out my.index`"
         )
-    if not any((folder / each).exists() for each in (NAME, COPY)):
+    if not path.exists():
         build = f": `unseen index build RUN IMAGES --out {shlex.quote(str(folder))}`"
         raise ValueError(f"{folder} is no index{near_path(folder) or build}")
-    content = path.read_bytes() if path.exists() else b""
+    content = path.read_bytes()
     try:
         stored = json.loads(content)
         manifest = Manifest.model_validate(stored["index"])

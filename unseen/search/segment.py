@@ -279,17 +279,11 @@ def bury(index: Path, entry: SegmentEntry, dead: Rows, generation: int) -> Segme
     """The segment with these rows, and those already dead, no longer counting."""
     folder = index / FOLDER / entry.name
     name = f"dead-{generation:08d}.npy"
-    names = (name, copy_of(name))  # or damage to it would bring removed images back
-    new = {each: write_bytes(folder / each, _npy(np.sort(dead))) for each in names}
+    new = {name: write_bytes(folder / name, _npy(np.sort(dead)))}
     flush_folder(folder)
-    old = () if entry.dead is None else (entry.dead, copy_of(entry.dead))
-    files = {file: sha for file, sha in entry.files.items() if file not in old}
+    files = {file: sha for file, sha in entry.files.items() if file != entry.dead}
     changes = {"files": files | new, "dead": name, "num_dead": len(dead)}
     return entry.model_copy(update=changes)
-
-
-def copy_of(dead: str) -> str:
-    return dead.replace(".npy", ".copy.npy")
 
 
 def check(folder: Path, files: dict[str, str]) -> None:

@@ -141,7 +141,7 @@ def serve_compatible(
             for rows in rows_of(writer.index(), progress):
                 marked = [replace(metadata, compatible=True) for metadata in rows.metadata]
                 other.add(images_of(replace(rows, vectors=mapping(rows.vectors), metadata=marked)))
-        writer.take(aside, (), writer.vanished())
+        writer.take(aside, writer.vanished())
         writer.refresh_backend()
         shutil.rmtree(aside)
 

@@ -8,12 +8,11 @@ from unseen.core.contracts import Progress
 from unseen.core.uris import is_uri
 from unseen.search import manifest as manifests
 from unseen.search import segment as segments
-from unseen.search.backends import approximate
 from unseen.search.backends.by_name import external_backend
 from unseen.search.backends.external import UnavailableError
 from unseen.search.file_states import unchanged
 from unseen.search.index import Index
-from unseen.search.manifest import DamagedError, Manifest
+from unseen.search.manifest import AGAIN, APPROXIMATE, DamagedError, Manifest
 from unseen.search.writer import ASIDE, LOCK
 
 
@@ -21,7 +20,6 @@ def verify(path: Path, progress: Progress | None = None) -> list[str]:
     """What is wrong, one sentence each; nothing when all is well."""
     try:
         manifest = manifests.read(path)
-        manifests.read(path, manifests.COPY)
     except ValueError as error:
         return [str(error)]
     problems = []
@@ -59,7 +57,7 @@ def checksums(path: Path, manifest: Manifest) -> dict[Path, dict[str, str]]:
     """The folders of an index, the files in them and their checksums."""
     result = {path / segments.FOLDER / entry.name: entry.files for entry in manifest.segments}
     if manifest.approximate is not None:
-        result[path / approximate.FOLDER / manifest.approximate.name] = manifest.approximate.files
+        result[path / APPROXIMATE / manifest.approximate.name] = manifest.approximate.files
     if manifest.vanished is not None:
         result[path] = {manifest.vanished.name: manifest.vanished.sha256}
     return result
@@ -69,7 +67,7 @@ def leftovers(path: Path) -> list[Path]:
     """Files that the manifest does not name: of a writer that was killed. The next one tidies."""
     folders = checksums(path, manifests.read(path))
     known = {folder / name for folder, files in folders.items() for name in files}
-    known |= {path / manifests.NAME, path / manifests.COPY, path / LOCK}
+    known |= {path / manifests.NAME, path / LOCK}
     result = {file for file in path.rglob("*") if not file.is_dir()} - known
     return sorted(file for file in result if path / ASIDE not in file.parents)
 
@@ -87,7 +85,9 @@ def _inconsistencies(index: Index) -> list[str]:
     for segment in index.segments:
         metadata = segment.every_metadata()
         wrong = segment.alive & ~segments.are_places(segment.vectors[:], index.manifest.model)
-        problems += [f"{metadata[row].path}: {segments.NO_PLACE}" for row in np.flatnonzero(wrong)]
+        problems += [
+            f"{metadata[row].path}: {segments.NO_PLACE}; {AGAIN}" for row in np.flatnonzero(wrong)
+        ]
     return problems + _external(index)
 
 

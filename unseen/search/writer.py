@@ -6,7 +6,7 @@
 
 A change writes new files first and then replaces the manifest; what no manifest names any more is
 tidied away. A crash in between leaves files that nobody reads; the next writer removes them.
-Segments are merged eight at a time, so their number grows with the logarithm of the images.
+The last small segments are made one when there are many, so that few are open.
 """
 
 import json
@@ -36,7 +36,9 @@ from unseen.search.backends.external import (
 )
 from unseen.search.index import Index
 from unseen.search.manifest import (
+    APPROXIMATE,
     ApproximateEntry,
+    DamagedError,
     ExternalEntry,
     Manifest,
     ModelEntry,
@@ -50,12 +52,11 @@ LOCK = "lock"
 ASIDE = "rebuild"  # the folder of what will take the place of rows
 VANISHED = "vanished-"
 # what may be tidied away where no manifest names it; anything else is somebody else's
-OLD_FILE = re.compile(rf"{VANISHED}\d{{8,}}\.json|dead-\d{{8,}}(\.copy)?\.npy")
+OLD_FILE = re.compile(rf"{VANISHED}\d{{8,}}\.json|dead-\d{{8,}}\.npy")
 OLD_FOLDER = re.compile(r"\d{8,}(-\d+)?|\.\d{8,}(-\d+)?\.part")
 APPROXIMATE_ABOVE = 200_000  # images; up to here every search compares with all of them
-FIRST_TIER = 1024  # rows; segments up to this size count as equally small
-FANOUT = 8
-MOST_ROWS = 2**18  # of a merged segment: merging holds it in memory
+MOST_ROWS = 2**18  # of a segment that is merged with others: merging holds them in memory
+MOST_SMALL = 32  # smaller ones, before they are made one
 MOST_DEAD = 0.2  # share of dead rows above which a segment is written anew
 NOT_ROUNDED = "precision int8 is for unit vectors, and this run's are not normalised: leave it out"
 
@@ -92,8 +93,6 @@ class Writer:
         path.mkdir(parents=True, exist_ok=True)
         with Lock(path / LOCK):
             names = {entry.name for entry in path.iterdir()} - {LOCK}
-            if manifests.NAME not in names:  # the first one was stopped between the two
-                names -= {manifests.COPY}
             if not all(is_aside(name) for name in names):
                 raise ValueError(f"{path} is not empty and no index: choose another folder")
             empty = Manifest(
@@ -151,14 +150,8 @@ class Writer:
         known: dict[str, int] = json.loads((self.path / entry.name).read_bytes())
         return known
 
-    def take(
-        self,
-        other: Path,
-        keep: Sequence[SegmentEntry],
-        vanished: dict[str, int],
-        approximate: ApproximateEntry | None = None,
-    ) -> None:
-        """Of its own segments only these, and the rows and the model of another index."""
+    def take(self, other: Path, vanished: dict[str, int]) -> None:
+        """The rows and the model of another index in the place of its own."""
         taken, known = manifests.read(other), self.manifest
         entries = []
         for place, entry in enumerate(taken.segments):
@@ -173,27 +166,17 @@ class Writer:
         flush_folder(self.path / segments.FOLDER)
         old = known.external
         self._commit(
-            segments=[*keep, *entries],
+            segments=entries,
             model=taken.model,
             precision=taken.precision,
             next_id=max(known.next_id, taken.next_id),
             next_serial=max(known.next_serial, taken.next_serial),
-            approximate=approximate,
+            approximate=None,
             vanished=self._remembered(vanished),
-            external=old if old is None or keep else renewed(old),
+            external=None if old is None else renewed(old),
         )
-        if old is not None and not keep:
+        if old is not None:
             self._drop(old)
-
-    def keep(
-        self,
-        entries: Sequence[SegmentEntry],
-        vanished: dict[str, int],
-        approximate: ApproximateEntry | None,
-    ) -> None:
-        """Of its segments only these."""
-        remembered = self._remembered(vanished)
-        self._commit(segments=list(entries), vanished=remembered, approximate=approximate)
 
     def use_backend(self, entry: ExternalEntry) -> None:
         """Searches go to Milvus or LanceDB from now on; one that cannot be reached is refused."""
@@ -255,9 +238,14 @@ class Writer:
         self._commit(external=entry)
 
     def _drifted(self, index: Index, known: ApproximateEntry) -> bool:
-        """So much was added or removed since the faiss index was made that it is worth anew."""
-        folder = self.path / approximate.FOLDER / known.name
-        segments.check(folder, {"serials.npy": known.files["serials.npy"]})
+        """So much was added or removed since the faiss index was made that it is worth anew, or it
+        is damaged."""
+        folder = self.path / APPROXIMATE / known.name
+        try:
+            segments.check(folder, known.files)
+        except DamagedError as error:
+            log.warning("%s", error)
+            return True
         covered = read_limits.load(folder / "serials.npy")
         live = index.serials[index.alive]
         still = np.isin(covered, live).sum()
@@ -316,7 +304,7 @@ class Writer:
             if old or is_aside(file.name):
                 file.unlink()
         self._tidy_folder(segments.FOLDER, known)
-        self._tidy_folder(approximate.FOLDER, {faiss.name: faiss.files} if faiss else {})
+        self._tidy_folder(APPROXIMATE, {faiss.name: faiss.files} if faiss else {})
 
     def _tidy_folder(self, name: str, known: dict[str, dict[str, str]]) -> None:
         folder = self.path / name
@@ -359,20 +347,10 @@ def _link_or_copy(source: str, target: str) -> None:
 
 
 def _mergeable(entries: Sequence[SegmentEntry]) -> slice | None:
-    """Segments to be merged: one with many dead rows, or the last eight when of one tier."""
+    """Segments to be written as one: one with many dead rows, or the small ones at the end."""
     for place, entry in enumerate(entries):
         if entry.num_dead > MOST_DEAD * entry.rows:
             return slice(place, place + 1)
-    for place in range(len(entries) - FANOUT + 1):
-        some = entries[place : place + FANOUT]
-        same = len({_tier(entry) for entry in some}) == 1
-        if same and sum(entry.rows for entry in some) <= MOST_ROWS:
-            return slice(place, place + FANOUT)
-    return None
-
-
-def _tier(entry: SegmentEntry) -> int:
-    tier, rows = 0, entry.rows
-    while rows > FIRST_TIER:
-        tier, rows = tier + 1, rows // FANOUT
-    return tier
+    large = (place for place, entry in enumerate(entries) if entry.rows >= MOST_ROWS)
+    first = max(large, default=-1) + 1
+    return slice(first, len(entries)) if len(entries) - first > MOST_SMALL else None

@@ -90,7 +90,7 @@ class Checkpoints:
 
     def clear(self) -> None:
         """A finished run needs none."""
-        patterns = ("[0-9]*.pt", "[0-9]*.part", "*.safetensors")
+        patterns = ("[0-9]*.pt", "[0-9]*.part")
         for place in (place for pattern in patterns for place in self.folder.glob(pattern)):
             place.unlink()
         if self.folder.exists() and not any(self.folder.iterdir()):

@@ -27,7 +27,7 @@ BY_COMMAND = {
     "open_set.json": "`unseen evaluate run RUN --open-set` makes it again",
     "embeddings/layers.npz": "`unseen evaluate run --layers all` makes it again",
 }
-AGAIN = "the command of the run (in manifest.json), given again, restores it or trains anew"
+AGAIN = "the command of the run (in manifest.json), given again, makes it again"
 RESTORED = ("result.json", "selection.json", "embeddings/test.npz", "embeddings/per_query.npz")
 OTHERS = "put a copy of it back, or start anew in another folder"
 

@@ -9,7 +9,8 @@ every file has a checksum: tensors and event log inside, the others in checksums
     items.npz        what it is about: names,    readings/    judgements after the training
                      labels, hashes, the split
     refit/           with refit = true: the second training; selected/: the weights before it
-    checkpoint/      where training stands, and a second copy of what it has kept
+    checkpoint/      where training stands
+    stages/          each stage: a training with the files above
 """
 
 import json
@@ -26,7 +27,7 @@ import torch
 from torch import Tensor, nn
 
 import unseen
-from unseen.core.files import Lock, now, refuse_links, replace_bytes, replacing, sha256
+from unseen.core.files import Lock, now, refuse_links, replacing, sha256
 from unseen.core.reason import Reason
 from unseen.models.weights import fill, is_whole, packed, read_tensors
 from unseen.training import checksums, json_files
@@ -36,7 +37,7 @@ from unseen.training.manifest import VERSION, Data, Manifest, TestRead, parsed, 
 
 _VERSIONED = ("torch", "torchvision", "timm", "numpy", "scikit-learn", "pillow", "matplotlib")
 
-COPIES = "checkpoint"
+SELECTED = ("weights.safetensors", "objective.safetensors")
 
 T = TypeVar("T")
 
@@ -72,9 +73,8 @@ class RunFolder:
         """Whether the trained network and its scores can be read."""
 
         def whole() -> bool:
-            tensors = ("weights.safetensors", "objective.safetensors")
             restored = [name for name in checksums.RESTORED if self.file(name).exists()]
-            return all(is_whole(self.file(name)) for name in tensors) and all(
+            return all(is_whole(self.file(name)) for name in SELECTED) and all(
                 checksums.is_whole(self.path, name)
                 for name in ("result.json", "selection.json", *restored)
             )
@@ -134,27 +134,9 @@ class RunFolder:
     def write_tensors(self, name: str, tensors: Mapping[str, Tensor]) -> None:
         self.write_bytes(name, packed(tensors))
 
-    def keep(self, name: str, tensors: Mapping[str, Tensor]) -> None:
-        """Writes tensors that training will not make again, twice: see `mend`."""
-        content = packed(tensors)
-        self.write_bytes(name, content)
-        self.write_bytes(f"{COPIES}/{name}", content)
-
-    def mend(self, name: str, warn: Callable[[str], None]) -> bool:
-        """Whether what was kept is whole; if it was lost or damaged it is restored first."""
-
-        def mended() -> bool:
-            place, copy = self.file(name), self.file(f"{COPIES}/{name}")
-            if is_whole(place):
-                return True
-            if not is_whole(copy):
-                warn(f"{place} is lost or damaged, and so is its copy in {copy.parent}")
-                return False
-            replace_bytes(place, copy.read_bytes())
-            warn(f"{place} was lost or damaged: restored from {copy}")
-            return True
-
-        return self.processes.agreed(mended)
+    def damaged(self, names: Sequence[str]) -> list[str]:
+        """Those files of tensors that are lost or damaged."""
+        return self.processes.agreed(lambda: [n for n in names if not is_whole(self.file(n))])
 
     def write_state(self, name: str, state: Mapping[str, Any]) -> None:
         """Tensors and plain values in one file."""

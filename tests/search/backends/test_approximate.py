@@ -10,7 +10,7 @@ import pytest
 from unseen.search import index as indexes
 from unseen.search.backends import approximate
 from unseen.search.index import Index
-from unseen.search.manifest import ModelEntry
+from unseen.search.manifest import APPROXIMATE, DERIVED, ModelEntry
 from unseen.search.segment import NewImage
 from unseen.search.verify import verify
 from unseen.search.writer import Writer
@@ -65,14 +65,16 @@ def test_recall_and_changes(
         writer.add(some[1100:])
         writer.refresh_backend(approximate_above=500)
         assert writer.manifest.approximate != made
-        assert len(list((path / approximate.FOLDER).iterdir())) == 1
+        assert len(list((path / APPROXIMATE).iterdir())) == 1
     file = next(path.rglob("faiss.index"))
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
-    assert "faiss.index is damaged" in verify(path)[0]
-    content[len(content) // 2] ^= 1
-    file.write_bytes(content)
+    assert f"faiss.index is damaged: its checksum does not match; {DERIVED}" in verify(path)[0]
+    with Writer.open(path) as writer:
+        writer.refresh_backend(approximate_above=500)  # as `unseen index update` does
+    assert verify(path) == []
+    file = next(path.rglob("faiss.index"))
     index = Index.open(path)
     index.search(queries[:1])
     with file.open("r+b") as opened:

@@ -147,7 +147,7 @@ def test_a_file_cut_in_place_is_message_and_the_service_goes_on(name: str, serve
     paths = {"thumbnails.bin": "/api/images/9/thumbnail"}
     refused = client.get(paths.get(name, "/api/search/9"))
     assert refused.status_code == 503
-    assert "unseen index repair" in refused.json()["detail"]
+    assert "`unseen index verify` names the file" in refused.json()["detail"]
     assert client.get("/api/health").json()["status"] == "ok"
 
 

@@ -75,9 +75,9 @@ def _by_integers(
     mine = Integers.of(space.left)
     bound = mine.bound(integers, space.left.dtype)
     near = torch._int_mm(mine.whole, integers.whole.T)  # [B, n]
-    last = _last_class(near, starts, own, keep, LEAST).double()
+    last = _last_class(near, starts, own, keep, LEAST).numpy()
     low = last - (2 * (bound.error + space.tolerance) / bound.unit + 2)
-    seed, item = _above(near, low.clamp_(min=LEAST).int())
+    seed, item = _above(near, torch.from_numpy(low.clip(min=LEAST).astype(np.int32)))
     if _TOO_MANY * len(seed) > near.numel():
         return None
     value = pair_products(space.left, space.right, *map(torch.from_numpy, (seed, item)))

@@ -27,7 +27,7 @@ from unseen.core.extras import install_command
 from unseen.core.files import flush_folder, sha256, write_bytes
 from unseen.search.backends.exact import Mask, Nearest
 from unseen.search.backends.recall import MOST_EFFORT, NEAREST, QUERIES, RECALL, recall_of
-from unseen.search.manifest import ApproximateEntry, DamagedError
+from unseen.search.manifest import APPROXIMATE, ApproximateEntry, DamagedError
 from unseen.search.segment import CheckedFile, check
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 Kind = Literal["hnsw", "ivf_pq", "binary"]
 
-FOLDER = "approximate"
 MEMORY = 2**32
 LINKS = 32  # of each vector in the graph
 BITS = 2  # for each number
@@ -49,7 +48,7 @@ class Approximate:
     """A stored faiss index, over rows found by their serial numbers."""
 
     def __init__(self, index: "Index", entry: ApproximateEntry) -> None:
-        self.folder, self.entry = index.path / FOLDER / entry.name, entry
+        self.folder, self.entry = index.path / APPROXIMATE / entry.name, entry
         self.vectors, self.normalize = index.row_vectors, index.manifest.model.normalize
         self._file = CheckedFile(self.folder / "faiss.index", entry.files["faiss.index"])
         check(self.folder, {"serials.npy": entry.files["serials.npy"]})
@@ -150,7 +149,7 @@ def make(
         made.add(vectors[start : start + CHUNK])
         if progress is not None:
             progress(min(start + CHUNK, len(vectors)), len(vectors))
-    folder = index.path / FOLDER / name
+    folder = index.path / APPROXIMATE / name
     folder.mkdir(parents=True)
     faiss.write_index(made, str(folder / "faiss.index"))
     np.save(folder / "serials.npy", serials)

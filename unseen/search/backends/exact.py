@@ -21,6 +21,7 @@ from unseen.neighbors import certified, few_queries
 from unseen.neighbors.block_products import Exclude, WorkCounter
 from unseen.neighbors.certified import Integers
 from unseen.neighbors.few_queries import nearest_of_few
+from unseen.neighbors.leading_directions import LeadingDirections
 from unseen.neighbors.select import select
 from unseen.neighbors.space import Space, make_space, precise
 
@@ -70,7 +71,9 @@ class Exact:
         """None: too many rows would have to be read."""
         if len(queries) * int(self.starts[-1]) <= few_queries.MOST:
             forbidden = None if allowed is None else ~torch.from_numpy(allowed)
-            return nearest_of_few(queries, k, self._integers, self._rows, forbidden, counter)
+            return nearest_of_few(
+                queries, k, self._integers, self._rows, forbidden, counter, self._leading
+            )
         best = best_of([], len(queries), k)
         for chunk, start in zip(self.chunks, self.starts.tolist(), strict=False):
             integers = self._integers[start : start + len(chunk)]
@@ -86,9 +89,14 @@ class Exact:
         """Of all chunks, with one scale."""
         return Integers.of(*self.chunks)
 
+    @cached_property
+    def _leading(self) -> LeadingDirections | None:
+        """Of all chunks; None where whole rows are compared as fast."""
+        return LeadingDirections.of(self.chunks, self._integers)
+
     def _rows(self, positions: Tensor) -> Tensor:
         if len(self.chunks) == 1:
-            return self.chunks[0][positions]
+            return self.chunks[0].index_select(0, positions)
         wanted = positions.numpy()
         made = np.empty((len(wanted), self.chunks[0].shape[1]), dtype=np.float32)
         number = np.searchsorted(self.starts, wanted, "right") - 1

@@ -100,7 +100,8 @@ def _metrics(app: FastAPI, registry: IndexRegistry, metrics: Metrics) -> None:
 
 def _damaged(request: Request, error: Exception) -> Response:
     log.error("%s", error)  # with its path, which is nobody else's
-    return JSONResponse({"detail": "the index is damaged: `unseen index repair`"}, status_code=503)
+    detail = "the index is damaged: `unseen index verify` names the file"
+    return JSONResponse({"detail": detail}, status_code=503)
 
 
 def _busy(request: Request, error: Exception) -> Response:
