@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from unseen.config import schema as configs
-from unseen.config.keys import GROUPS, SHORT, WITH_TABLE
+from unseen.config.keys import GROUPS, SHORT, TABLES, WITH_TABLE
 from unseen.config.schema import Config
 from unseen.config.tables import Component, MixupSettings
 from unseen.evaluation.metric_names import PRESETS
@@ -276,7 +276,7 @@ def test_there_are_few_keys_and_each_is_unique() -> None:
         key for table in GROUPS.values() for key in table.model_fields if key not in WITH_TABLE
     ]
     assert len(set(alone)) == len(alone)
-    inner = {key for table in configs.TABLES.values() for key in table.model_fields}
+    inner = {key for table in TABLES.values() for key in table.model_fields}
     assert not inner & {"lr", "epochs", "seed"}
 
 

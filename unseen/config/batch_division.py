@@ -79,8 +79,8 @@ def with_micro_batch(
     config: Config, resolved: ResolvedConfig, reasons: list[Reason]
 ) -> tuple[ResolvedConfig, list[Reason]]:
     """The resolved config with as many images at a time as memory holds, where it is short."""
-    is_given = config.training.machine.micro_batch != "auto"
-    if is_given or resolved.model.kind == "custom" or not _is_divisible(resolved):
+    is_set = config.training.machine.micro_batch != "auto"
+    if is_set or resolved.model.kind == "custom" or not _is_divisible(resolved):
         return resolved, reasons
     from unseen.models.activation_size import bytes_per_image  # noqa: PLC0415 - seldom needed
 

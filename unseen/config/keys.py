@@ -1,7 +1,7 @@
 """Every key of a run: its table, type and default. What goes together `config/schema.py` checks."""
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
@@ -285,6 +285,13 @@ GROUPS: dict[str, type[BaseModel]] = {  # tables whose keys may be written alone
     "training.machine": Machine,
     "evaluation": Evaluation,
     "evaluation.protocol": Protocol,
+}
+TABLES: dict[str, type[Table]] = {  # those that are the value of a key
+    key: table
+    for path, group in GROUPS.items()
+    for key, field in group.model_fields.items()
+    for table in (field.annotation, *get_args(field.annotation))
+    if f"{path}.{key}" not in GROUPS and isinstance(table, type) and issubclass(table, Table)
 }
 WITH_TABLE = {  # but these: `optimizer.momentum`
     *("name", "preset", "kind", "momentum", "backbone_factor", "layer_decay", "clip_norm"),

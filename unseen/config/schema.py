@@ -20,14 +20,16 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Self, TypeVar
 
+import tomli_w
 from pydantic import BaseModel, ValidationError, model_validator
 
-from unseen.config import toml
 from unseen.config.keys import (
     GROUPS,
     SHORT,
+    TABLES,
     DataSettings,
     Keys,
     ResolvedData,
@@ -39,52 +41,59 @@ from unseen.config.keys import (
     short_key,
 )
 from unseen.config.network_kinds import ResolvedNetwork, lacks
-from unseen.config.tables import (
-    ELSEWHERE,
-    SUM,
-    Adapter,
-    Component,
-    Depth,
-    Ensemble,
-    Head,
-    LabelFilter,
-    LabelNoiseSettings,
-    Memory,
-    MixupSettings,
-    NestedSettings,
-    RelevanceSettings,
-    ScheduleSettings,
-    ShiftSettings,
-    WeightedComponent,
-)
-from unseen.config.toml import NOTHING, dump
+from unseen.config.tables import ELSEWHERE, SUM, Component, Depth, WeightedComponent
 from unseen.core import custom_components, registry
-from unseen.core.names import known
+from unseen.core.names import known, near_path
 from unseen.data.images import transforms
 from unseen.evaluation import metric_names
 from unseen.losses.base import LabelLoss
 from unseen.models.layer_outputs import POOLED
 
-load, parse = toml.load, toml.parse  # the values of a file, of a text
+NOTHING = "none"  # TOML has no null
 
-TABLES: dict[str, type[BaseModel]] = {
-    "head": Head,
-    "ensemble": Ensemble,
-    "adapter": Adapter,
-    "nested": NestedSettings,
-    "schedule": ScheduleSettings,
-    "memory": Memory,
-    "label_filter": LabelFilter,
-    "label_noise": LabelNoiseSettings,
-    "manifold_mixup": MixupSettings,
-    "relevance": RelevanceSettings,
-    "shift": ShiftSettings,
-}
 EXCLUDE = (  # pairs of keys, and why they do not go together
     ("freeze_until", "manifold_mixup", "what is mixed would run only once"),
     ("mirror", "manifold_mixup", "one sees pairs of images, the other mixes single ones"),
     ("freeze_until", "training_sizes", "activations are kept of images of one size"),
 )
+
+
+def dump(values: dict[str, Any]) -> str:
+    """Values as TOML."""
+    return tomli_w.dumps(_swapped(values, None, NOTHING))
+
+
+def with_nothing(values: dict[str, Any]) -> dict[str, Any]:
+    """The word `none` as nothing, anywhere in a config."""
+    swapped: dict[str, Any] = _swapped(values, NOTHING, None)
+    return swapped
+
+
+def parse(text: str) -> dict[str, Any]:
+    """The values of a TOML text."""
+    try:
+        return with_nothing(tomllib.loads(text))
+    except RecursionError:
+        raise tomllib.TOMLDecodeError("it is nested too deeply") from None
+
+
+def load(path: Path) -> dict[str, Any]:
+    """The values of a TOML file; a file that cannot be read says why in one line."""
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ValueError(f"no such config file: {path}{near_path(path)}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not valid TOML: {error}") from error
+
+
+def _swapped(value: Any, old: Any, new: Any) -> Any:
+    """TOML has no null: nothing is written as the word `none`, anywhere in a config."""
+    if isinstance(value, dict):
+        return {key: _swapped(item, old, new) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_swapped(item, old, new) for item in value]
+    return new if isinstance(value, str | None) and value == old else value
 
 
 class Config(Keys):
@@ -129,7 +138,7 @@ class Config(Keys):
         return self
 
     @model_validator(mode="after")
-    def _keys_go_together(self) -> "Config":
+    def _keys_fit(self) -> "Config":
         values = self.flat()
         for one, other, why in EXCLUDE:
             if all(values[key] not in (None, "auto", False, []) for key in (one, other)):
@@ -261,7 +270,7 @@ AnyConfig = TypeVar("AnyConfig", bound=Config)
 
 def make(values: dict[str, Any]) -> Config:
     """A config from plain values; what is wrong is said in one line."""
-    return _made(toml.with_nothing(values), Config)
+    return _made(with_nothing(values), Config)
 
 
 def make_resolved(values: dict[str, Any]) -> ResolvedConfig:
@@ -298,7 +307,7 @@ def _in_one_line(error: ValidationError, model: dict[str, Any]) -> str:
         del place[1]
     models: list[type[BaseModel]] = [Keys, WeightedComponent, *GROUPS.values(), *TABLES.values()]
     keys = {key for table in models for key in table.model_fields}  # pydantic also names types
-    path = ".".join(str(part) for part in place if part in keys or isinstance(part, int))
+    path = ".".join(str(key) for key in place if key in keys or isinstance(key, int))
     if not path or (path in GROUPS and isinstance(first["input"], dict)):
         return message
     return f"{short_key(path)}: {message}, got {first['input']!r}"

@@ -92,27 +92,18 @@ class Validation(LoopCallback):
     def __init__(self, context: RunContext, folder: RunFolder) -> None:
         config, dataset, split = context.config, context.dataset, context.split
         self.context, self.folder = context, folder
-        self.selected_on = (
-            split.validation if config.training.validation.select == "validation" else split.test
-        )
-        self.monitored = some_classes(
-            split.train, dataset.labels, len(self.selected_on), config.training.seed
-        )
-        if (most := config.training.validation.validation_images) is not None:
-            few = partial(
-                some_classes, labels=dataset.labels, number=most, seed=config.training.seed
-            )
+        validation, seed = config.training.validation, config.training.seed
+        self.selected_on = split.validation if validation.select == "validation" else split.test
+        self.monitored = some_classes(split.train, dataset.labels, len(self.selected_on), seed)
+        if (most := validation.validation_images) is not None:
+            few = partial(some_classes, labels=dataset.labels, number=most, seed=seed)
             both = (self.monitored, self.selected_on)
             self.monitored, self.selected_on = (few(i) if len(i) > most else i for i in both)
-        self.items = {"train": self.monitored, config.training.validation.select: self.selected_on}
-        if (
-            config.training.validation.monitor == "test"
-        ):  # last: the others are evaluated as without it
+        self.items = {"train": self.monitored, validation.select: self.selected_on}
+        if validation.monitor == "test":  # last: the others are evaluated as without it
             self.items["test"] = split.test
         selecting = len(np.unique(dataset.labels[self.selected_on]))
-        self.selector = Selector(
-            config.training.validation.select, selecting, config.training.validation.select_by
-        )
+        self.selector = Selector(validation.select, selecting, validation.select_by)
         self._written: Selection | None = None
 
     def on_start(self, loop: "TrainingLoop", is_new: bool) -> None:
