@@ -336,7 +336,7 @@ def put(values: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
         current = table.setdefault(name, default)
         if not isinstance(current, dict):
             is_plain = current is None or isinstance(current, bool)  # no method's name
-            what = "fraction" if isinstance(current, int | float) else "name"  # of label_noise=0.2
+            what = {"label_noise": "fraction", "nested": "sizes"}.get(name, "name")
             table[name] = {} if is_plain else {what: current}
         table = table[name]
     table[last] = value

@@ -17,6 +17,7 @@ ELSEWHERE = {  # what other libraries call our keys, where the spelling does not
     "augmentation": "transform",
     "amp": "precision",
     "minutes": "time_budget",
+    "nested_weights": "nested.weights",
 }
 
 
