@@ -10,13 +10,13 @@ PIP := $(BIN)/pip --disable-pip-version-check
 demo: $(VENV)/.installed
 	$(BIN)/unseen demo
 
-# Chromium and curl come from apt; docs/testing.md says which promise is executed by which test.
+# Chromium and curl (for the slow tests also Slurm) come from apt; docs/testing.md says which promise is executed by which test.
 test: $(VENV)/.installed-dev
 	.ci/system-packages
 	$(BIN)/pytest -q -n 2 --dist loadgroup -m "not slow"
 
 test-slow: $(VENV)/.installed-dev
-	.ci/system-packages
+	.ci/system-packages slow
 	$(BIN)/pytest -q -n 2 --dist loadgroup
 
 lint: $(VENV)/.installed-dev

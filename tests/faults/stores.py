@@ -18,7 +18,6 @@ from unseen.data.packed import Packed
 from unseen.runs.prepare import reopen
 from unseen.runs.run import run_config
 from unseen.runs.trained_run import Trained
-from unseen.search import index as indexes
 from unseen.search import ingest as ingesting
 from unseen.search import maintain, segment, upgrade
 from unseen.search import manifest as manifests
@@ -189,7 +188,6 @@ class Indexed:
         pass
 
     def readers(self, place: Path) -> Readers:
-        indexes.FEW = 0  # the store is asked, however small
         opened: Callable[[], Index] = lambda: Index.open(place / "index")  # noqa: E731
 
         def search() -> Any:
@@ -219,7 +217,6 @@ class Indexed:
             paths = [[index.image(id).path for id in row] for row in result.ids]
             return paths, result.similarities.round(DIGITS)
 
-        indexes.FEW = 0  # the store is asked, however small
         return {"images": images, "search": search}
 
     def files(self, place: Path) -> dict[str, list[Path]]:

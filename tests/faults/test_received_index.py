@@ -3,18 +3,19 @@
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
+import psycopg
 import pytest
 import torch
 from PIL import Image
 
 from unseen.data.containers import locations
 from unseen.runs.trained_run import Trained
-from unseen.search import index as indexes
 from unseen.search import manifest as manifests
 from unseen.search.backends.by_name import external_backend, parse
 from unseen.search.image_sources import find
@@ -29,10 +30,21 @@ from unseen.search.writer import Writer
 MODEL = ModelEntry(run="/nowhere", fingerprint="f" * 32, size=8, normalize=True)
 
 
-@pytest.fixture(params=["lance", "milvus"])
-def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(indexes, "FEW", 0)  # the store is asked, however small
-    return str(request.param)
+@dataclass(frozen=True)
+class Store:
+    """A kind of vector backend, and where its server is, if it has one."""
+
+    kind: str
+    server: str = ""
+
+    def uri(self, path: Path) -> str:
+        return self.server or str(path)
+
+
+@pytest.fixture(params=["pgvector", "milvus"])
+def store(request: pytest.FixtureRequest) -> Store:
+    server = request.getfixturevalue("postgresql") if request.param == "pgvector" else ""
+    return Store(request.param, server)
 
 
 def rows(count: int, seed: int) -> list[NewImage]:
@@ -44,9 +56,9 @@ def rows(count: int, seed: int) -> list[NewImage]:
     ]
 
 
-def built(path: Path, store: str, uri: Path, count: int = 50) -> Path:
+def built(path: Path, store: Store, uri: Path, count: int = 50) -> Path:
     with Writer.create(path, MODEL) as writer:
-        writer.use_backend(parse(f"{store}:{uri}", path))
+        writer.use_backend(parse(f"{store.kind}:{store.uri(uri)}", path))
         writer.add(rows(count, seed=0))
         writer.refresh_backend()
     return path
@@ -83,33 +95,32 @@ def rewritten(path: Path, **changes: Any) -> None:
 class Stranger:
     """A table that somebody else made, of the columns an index uses, and what is in it."""
 
-    def __init__(self, store: str, uri: str) -> None:
-        self.store, self.uri = store, uri
-        self._make = self._lance if store == "lance" else self._milvus
+    def __init__(self, store: Store, uri: str) -> None:
+        self.kind, self.uri = store.kind, uri
+        self._make = self._pgvector if self.kind == "pgvector" else self._milvus
         self._make()
 
     def entry(self, path: Path) -> ExternalEntry:
         return entry_of(path).model_copy(update={"uri": self.uri, "table": "important"})
 
     def content(self) -> Any:
-        if self.store == "lance":
-            import lancedb
-
-            table = lancedb.connect(self.uri).open_table("important")
-            return table.to_arrow().to_pylist(), str(table.schema)
+        if self.kind == "pgvector":
+            comment = "SELECT obj_description('important'::regclass)"
+            with psycopg.connect(self.uri) as server:
+                rows = server.execute("SELECT * FROM important ORDER BY serial").fetchall()
+                return rows, server.execute(comment).fetchall()
         client = self._client()
         client.load_collection("important")
         message = client.query("important", filter="serial > -1", limit=100)
         result = sorted(row["serial"] for row in message)
         return result, client.describe_collection("important")
 
-    def _lance(self) -> None:
-        import lancedb
-        import pyarrow as pa
-
-        kind = pa.list_(pa.float32(), 8)
-        held = {"serial": [1, 77], "label": ["a", "b"], "vector": pa.array([[1.0] * 8] * 2, kind)}
-        lancedb.connect(self.uri).create_table("important", pa.table(held))
+    def _pgvector(self) -> None:
+        with psycopg.connect(self.uri) as server:
+            server.execute("DROP TABLE IF EXISTS important")
+            server.execute("CREATE TABLE important (serial bigint PRIMARY KEY, vector vector(8))")
+            for serial in (1, 77):
+                server.execute("INSERT INTO important VALUES (%s, %s)", (serial, str([1.0] * 8)))
 
     def _milvus(self) -> None:
         from pymilvus import DataType, MilvusClient
@@ -133,11 +144,10 @@ class Stranger:
 
 
 @pytest.fixture
-def evil(store: str, tmp_path: Path) -> tuple[Path, Stranger]:
+def evil(store: Store, tmp_path: Path) -> tuple[Path, Stranger]:
     """A received index whose manifest names a table of the one who received it."""
-    suffix = "lance" if store == "lance" else "db"
-    path = built(tmp_path / "evil.index", store, tmp_path / f"evil.{suffix}")
-    stranger = Stranger(store, str(tmp_path / f"mine.{suffix}"))
+    path = built(tmp_path / "evil.index", store, tmp_path / "evil.db")
+    stranger = Stranger(store, store.uri(tmp_path / "mine.db"))
     rewritten(path, external=stranger.entry(path))
     return path, stranger
 
@@ -176,10 +186,10 @@ def test_a_table_without_the_mark_of_the_index_is_neither_changed_nor_dropped(
 
 
 def test_a_table_of_another_index_is_no_more_ones_own(
-    store: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An index, all that its manifest says included, that names another index's table."""
-    uri = tmp_path / ("s.lance" if store == "lance" else "s.db")
+    uri = tmp_path / "s.db"
     mine, evil = built(tmp_path / "mine", store, uri), built(tmp_path / "evil", store, uri)
     rewritten(evil, external=entry_of(mine))
     before = external_backend(entry_of(mine), MODEL).serials()
@@ -197,8 +207,8 @@ def test_a_table_of_another_index_is_no_more_ones_own(
 
 
 @pytest.fixture
-def original(store: str, tmp_path: Path) -> Path:
-    return built(tmp_path / "A", store, tmp_path / ("A.lance" if store == "lance" else "A.db"))
+def original(store: Store, tmp_path: Path) -> Path:
+    return built(tmp_path / "A", store, tmp_path / "A.db")
 
 
 @pytest.mark.parametrize("first", ["A", "B"])

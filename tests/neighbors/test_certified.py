@@ -12,7 +12,7 @@ from torch import Tensor
 from unseen.data.glyphs import Glyphs
 from unseen.evaluation.evaluate import evaluate
 from unseen.evaluation.retrieve import retrieve
-from unseen.neighbors import certified, select
+from unseen.neighbors import block_products, certified, select
 from unseen.neighbors.block_products import WorkCounter
 from unseen.neighbors.certified import Integers
 from unseen.neighbors.nearest import nearest
@@ -113,6 +113,8 @@ def test_neighbors_are_those_of_float64(
     x = make(240, 24)  # type: ignore[operator]
     expected = listed(everything(x), keep)
     assert nearest(make_space(x), keep, block=64, precision="float")[1].tolist() == expected
+    assert nearest(make_space(x), keep, precision="int8")[1].tolist() == expected
+    monkeypatch.setattr(block_products, "MARGIN", 0.0)  # what lies within the bound comes second
     assert nearest(make_space(x), keep, precision="int8")[1].tolist() == expected
     monkeypatch.setattr(select, "DEEP", 0)  # each block once, for its rows and its columns
     for block in (32, 96):

@@ -142,21 +142,11 @@ def test_the_start_of_a_pretrained_network_is_called_what_it_is(result: dict[str
     assert "untrained network" in score_tables.markdown_table(read(result))
 
 
-@pytest.mark.parametrize(
-    ("names", "shown"),
-    [
-        ("a.jpg, b.jpg, c.jpg", "a.jpg, b.jpg, c.jpg"),
-        ("a.jpg, b.jpg, c.jpg, d.jpg, e.jpg", "a.jpg, b.jpg, c.jpg and 2 more"),
-        ("a.jpg, b.jpg, c.jpg, d.jpg and 1,500 more", "a.jpg, b.jpg, c.jpg and 1,501 more"),
-    ],
-)
-def test_the_terminal_names_three_missing_images(
-    names: str, shown: str, result: dict[str, Any]
-) -> None:
-    said = "15 images of Cars196 (Stanford Cars) are missing ({})."
-    lacking = read(result | {"data": {"incomplete": said.format(names)}})
-    assert said.format(shown) in str(score_tables.score_table(lacking).caption)
-    assert said.format(names) in score_tables.markdown_table(lacking)
+def test_what_a_copy_lacks_stands_below_the_scores(result: dict[str, Any]) -> None:
+    said = "15 images of Cars196 (Stanford Cars) are missing (a.jpg, b.jpg, c.jpg and 12 more)."
+    lacking = read(result | {"data": {"incomplete": said}})
+    assert said in str(score_tables.score_table(lacking).caption)
+    assert said in score_tables.markdown_table(lacking)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
+import unseen
 from unseen.config import schema as configs
 from unseen.data.images import table_file
 from unseen.reports import queries, run_page, stored_run
@@ -119,6 +120,7 @@ def made(folder: Path, kind: Kind, *words: str) -> RunContext:
     places = {"pairs": folder / "pairs.csv", "function": folder / "grades.py"}
     given = ["data=table", f"data.root={folder / 'data.csv'}", f"loss={kind.loss}", *TINY]
     given += [*(word.format(**places) for word in kind.words), *words]
+    unseen.trust(f"{places['function']}:same")
     return prepare(configs.make(configs.override({}, given)))
 
 

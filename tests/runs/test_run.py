@@ -11,6 +11,7 @@ import torch
 
 from unseen.config import schema as configs
 from unseen.core import registry
+from unseen.core.contracts import IntArray
 from unseen.evaluation.evaluate import evaluate
 from unseen.runs.callbacks import Validation
 from unseen.runs.evaluate_run import evaluate_run
@@ -271,3 +272,17 @@ def test_looks_may_be_rare_and_at_few_images_but_the_last_epoch_is_looked_at(
         every = getattr(context.split, part)
         assert len(np.unique(labels[items])) == 2 < len(np.unique(labels[every]))
         assert np.array_equal(items, every[np.isin(labels[every], labels[items])])  # whole classes
+
+
+def test_test_images_are_read_once_for_each_network_and_once_for_pixels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, real = list[int](), RunContext.batches
+
+    def counted(self: RunContext, transform: Any, items: IntArray) -> Any:
+        read.append(np.array_equal(items, self.split.test))
+        return real(self, transform, items)
+
+    monkeypatch.setattr(RunContext, "batches", counted)
+    train_and_evaluate(setting_of(), tmp_path, "test")
+    assert sum(read) == 3  # untrained, trained, pixels

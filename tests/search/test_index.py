@@ -100,7 +100,7 @@ def test_metadata_and_thumbnails_follow_their_image(
         assert index.thumbnail(id) == some[id - 1].thumbnail
         assert index.vectors([id])[0].tolist() == some[id - 1].vector.tolist()
     assert dict(index.every())[7].path == "/p6.jpg"
-    assert index.where(label="label 1").tolist() == [
+    assert index.where("label = 'label 1'").tolist() == [
         i for i in index.ids.tolist() if some[i - 1].metadata.label == "label 1"
     ]
     assert sum(index.labels.values()) == sum(i % 2 == 0 for i in index.ids.tolist())

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -52,3 +53,14 @@ def scenario() -> Callable[..., dict[str, Any]]:
         return message | {"errors": done.stderr[-2000:]}
 
     return run
+
+
+@pytest.fixture
+def storage(postgresql: str) -> str:
+    """The URL of an empty database."""
+    import psycopg
+
+    name = f"study_{uuid.uuid4().hex}"
+    with psycopg.connect(postgresql, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")  # type: ignore[arg-type]
+    return postgresql.replace("/postgres?", f"/{name}?")

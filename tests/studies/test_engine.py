@@ -5,7 +5,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -101,17 +100,6 @@ def test_workers_end_with_a_driver_that_is_killed(tmp_path: Path) -> None:
             return
         time.sleep(0.1)
     raise AssertionError("the worker goes on without its driver")
-
-
-@pytest.fixture
-def storage(postgresql: str) -> str:
-    """The URL of an empty database."""
-    import psycopg
-
-    name = f"study_{uuid.uuid4().hex}"
-    with psycopg.connect(postgresql, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")  # type: ignore[arg-type]
-    return postgresql.replace("/postgres?", f"/{name}?")
 
 
 def test_a_study_on_postgresql(instant: ModuleType, storage: str, tmp_path: Path) -> None:

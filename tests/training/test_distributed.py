@@ -6,12 +6,14 @@ which one of them was killed.
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.conftest import CANNOT
 from unseen.data.glyphs import Glyphs
 from unseen.models.frozen_batch_norm import sync_batch_norm
 from unseen.training.distributed import Processes, joined
@@ -121,21 +124,25 @@ def test_three_processes_hold_the_class_centers_of_one(tmp_path: Path) -> None:
         for rank in range(3)
     ]
     assert [process.wait(timeout=600) for process in ranks] == [0, 0, 0]
-    result = [json.loads((tmp_path / f"found-{rank}.json").read_text()) for rank in range(3)]
+    result = [json.loads((tmp_path / f"result-{rank}.json").read_text()) for rank in range(3)]
     assert result[0] == result[1] == result[2]
     assert len(result[0]) == 9
     assert max(result[0].values()) < 1e-10
 
 
-def check_torchrun_goes_on(folder: Path) -> None:
-    """The run that lost a process ends like the undisturbed one."""
+def torchrun(folder: Path, out: str, *options: str, inside: Sequence[str] = ()) -> list[str]:
+    """The run of two_processes.py as a command; `inside`: what starts it elsewhere."""
     sys.path.insert(0, str(HERE))
     from two_processes import RUN
 
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc-per-node", "2", "-m", "unseen", "train", "glyphs", *RUN]
+    command = [*inside, sys.executable, "-m", "torch.distributed.run", *options]
+    return [*command, "-m", "unseen", "train", "glyphs", *RUN, "--out", str(folder / out)]
+
+
+def check_torchrun_goes_on(folder: Path) -> None:
+    """The run that lost a process ends like the undisturbed one."""
     done = subprocess.run(
-        [*command, "--out", str(folder / "killed")],
+        torchrun(folder, "killed", "--standalone", "--nproc-per-node", "2"),
         env=environment(folder / "cache"),
         capture_output=True,
         text=True,
@@ -145,9 +152,70 @@ def check_torchrun_goes_on(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "resumed at step" in done.stdout
     assert done.stdout.count("report:") == 1  # only the first process speaks
+    assert_same_run(folder / "whole", folder / "killed")
+
+
+def assert_same_run(one: Path, other: Path) -> None:
     for name in ("result.json", "weights.safetensors"):
-        whole, killed = ((folder / run / name).read_bytes() for run in ("whole", "killed"))
-        assert whole == killed, name
+        assert (one / name).read_bytes() == (other / name).read_bytes(), name
+
+
+@pytest.fixture
+def hosts() -> Iterator[list[str]]:
+    """Two network namespaces joined by a cable, 10.213.0.1 and 10.213.0.2, without other ways."""
+    if shutil.which("ip") is None:
+        pytest.skip(f"{CANNOT}: it has no iproute2")
+    names = [f"unseen-{os.getpid()}-{number}" for number in (1, 2)]
+    cables = [f"un{os.getpid()}-{number}" for number in (1, 2)]
+
+    def ip(*words: str) -> None:
+        subprocess.run(["ip", *words], check=True, capture_output=True)
+
+    try:
+        try:
+            for name in names:
+                ip("netns", "add", name)
+            ip("link", "add", cables[0], "type", "veth", "peer", "name", cables[1])
+        except subprocess.CalledProcessError:
+            pytest.skip(f"{CANNOT}: no right to make network namespaces")
+        for number, (name, cable) in enumerate(zip(names, cables, strict=True), start=1):
+            ip("link", "set", cable, "netns", name, "name", "cable")
+            ip("-n", name, "address", "add", f"10.213.0.{number}/24", "dev", "cable")
+            for device in ("cable", "lo"):
+                ip("-n", name, "link", "set", device, "up")
+        yield names
+    finally:
+        for name in names:
+            subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
+
+
+@pytest.mark.slow
+def test_two_hosts_are_one(hosts: list[str], tmp_path: Path) -> None:
+    """Hosts that share a disk and a cable train what two processes of one host train."""
+    env = environment(tmp_path / "cache") | {"GLOO_SOCKET_IFNAME": "cable"}
+    options = ["--nnodes", "2", "--nproc-per-node", "1"]
+    options += ["--master-addr", "10.213.0.1", "--master-port", "29500"]
+    runs = [
+        subprocess.Popen(
+            torchrun(
+                tmp_path,
+                "hosts",
+                *options,
+                f"--node-rank={rank}",
+                inside=["ip", "netns", "exec", host],
+            ),
+            env=env,
+        )
+        for rank, host in enumerate(hosts)
+    ]
+    try:
+        assert [run.wait(timeout=600) for run in runs] == [0, 0]
+    finally:
+        for run in runs:
+            run.kill()
+    local = torchrun(tmp_path, "local", "--standalone", "--nproc-per-node", "2")
+    subprocess.run(local, env=environment(tmp_path / "cache"), check=True, timeout=600)
+    assert_same_run(tmp_path / "local", tmp_path / "hosts")
 
 
 def test_shares_follow_each_other_and_differ_by_one_at_most() -> None:

@@ -63,7 +63,7 @@ def build(
     backend: Annotated[
         str | None,
         typer.Option(
-            help="milvus:URI or lance:URI searches there; binary: by bits when large",
+            help="milvus:URI or pgvector:URI searches there; binary: by bits when large",
             show_default="exact here, faiss when large",
         ),
     ] = None,
@@ -294,7 +294,7 @@ def _message(done: Ingested, path: Path) -> None:
     if known.approximate is not None:
         _log_recall(f"faiss ({known.approximate.kind}: {known.approximate.why})", known.approximate)
     if known.external is not None and known.external.effort:
-        _log_recall(KINDS[known.external.kind][0].name, known.external)
+        _log_recall(KINDS[known.external.kind].name, known.external)
     log_left_out(done.unreadable)
 
 

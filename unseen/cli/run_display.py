@@ -10,9 +10,9 @@ from rich.text import Text
 from unseen.cli.terminal import console, display, log_left_out
 from unseen.core.contracts import FeatureDataset
 from unseen.core.names import few
-from unseen.data.base import INCOMPLETE, brief, lost_line
+from unseen.data.base import INCOMPLETE, lost_line
 from unseen.runs.leaks import Copies
-from unseen.runs.prepare import Callbacks, RunContext, steps_per_epoch
+from unseen.runs.prepare import Callbacks, RunContext, sampler_of
 from unseen.runs.run_metadata import describe
 from unseen.training.distributed import Processes
 from unseen.training.run_folder import RunFolder
@@ -34,7 +34,7 @@ class Shown:
         assert isinstance(context.config.training.epochs, int)
         try:
             with display(context.config.training.epochs) as (shown, callbacks):
-                shown.start_training(steps_per_epoch(context))
+                shown.start_training(len(sampler_of(context)))
                 yield callbacks
         except KeyboardInterrupt:
             if not RunFolder(out).file("weights.safetensors").exists():
@@ -66,7 +66,7 @@ def print_data_notes(context: RunContext) -> None:
     )
     metadata = context.dataset.describe()
     if INCOMPLETE in metadata:
-        console.print(Text(f"  {brief(metadata[INCOMPLETE])}", style="yellow"))
+        console.print(Text(f"  {metadata[INCOMPLETE]}", style="yellow"))
     if lone := metadata.get("classes with one image"):
         named = ", ".join(metadata.get("lone classes", []))
         has = "class has" if lone == 1 else "classes have"

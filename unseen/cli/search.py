@@ -35,6 +35,9 @@ def search(
         str | None, typer.Option(help="a part of it: x,y,width,height in pixels")
     ] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="how many images")] = 10,
+    where: Annotated[
+        str | None, typer.Option(help='only images of which this is true: "price < 20"')
+    ] = None,
     html: Html = None,
     as_json: AsJson = False,
     run: MovedRun = None,
@@ -50,7 +53,8 @@ def search(
     require_same_model(opened.manifest.model, model, index)
     calibration = read_calibration(model)
     request = image if box is None else BoxedImage(image, _box(box))
-    answer = ask(opened, model.embed([request]), k, calibration)[0]
+    only = None if where is None else opened.where(where)  # before the network computes
+    answer = ask(opened, model.embed([request]), k, calibration, only)[0]
     if as_json:
         print(json.dumps({"query": str(image), **answer.to_dict()}, indent=2))
     else:

@@ -258,19 +258,6 @@ def lacking(incomplete: str) -> dict[str, Any]:
     return {INCOMPLETE: incomplete} if incomplete else {}
 
 
-def brief(sentence: str) -> str:
-    """For the terminal: a list in brackets names three, and counts the others."""
-
-    def shorter(result: re.Match[str]) -> str:
-        *names, last = result[1].split(", ")
-        name, _, rest = last.partition(" and ")
-        names.append(name)
-        more = len(names) - _NAMED + int(re.sub(r"\D", "", rest) or 0)
-        return f"({', '.join(names[:_NAMED])} and {more:,} more)" if more > 0 else result[0]
-
-    return re.sub(r"\(([^()]*, [^()]*)\)", shorter, sentence)
-
-
 def lone_classes(labels: IntArray, names: Sequence[str]) -> dict[str, Any]:
     """Classes whose one item has no partner: how many, and the first by name."""
     lone = np.flatnonzero(np.bincount(labels) == 1)

@@ -10,6 +10,8 @@ from torch import Tensor
 from unseen.core.contracts import Batch, Network, Progress
 from unseen.models.network import Hookable, portions
 
+Field = Literal["embeddings", "pooled"]
+
 
 def embed(
     network: Network,
@@ -17,15 +19,16 @@ def embed(
     total: int,
     device: torch.device,
     progress: Progress | None = None,
-    field: Literal["embeddings", "pooled"] = "embeddings",
-) -> Tensor:  # [total, D] float32 on the CPU
-    """A field of the network's output, in the order of the batches. The network's training mode is
-    left as it was."""
+    fields: Sequence[Field] = ("embeddings",),
+) -> dict[str, Tensor]:  # each [total, D] float32 on the CPU
+    """Fields of the network's output, in the order of the batches, from one forward pass. The
+    network's training mode is left as it was."""
 
     def read(images: Tensor) -> dict[str, Tensor]:
-        return {field: getattr(network(images), field)}
+        output = network(images)
+        return {field: getattr(output, field) for field in fields}
 
-    return _collected(network, read, batches, total, device, progress)[field]
+    return _collected(network, read, batches, total, device, progress)
 
 
 def embed_layers(

@@ -26,12 +26,18 @@ Numbers = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing seen; `remedy` is empty where nothing is to be done."""
+    """One thing seen: a sentence, or a head and its detail; `remedy` is empty if nothing is to be
+    done."""
 
     about: str
     level: Level
-    text: str
+    head: str
     remedy: str = ""
+    detail: str = ""
+
+    @property
+    def text(self) -> str:
+        return f"{self.head}: {self.detail}" if self.detail else self.head
 
 
 def findings(train: Numbers, test: Numbers, layers: Numbers, descriptor: str) -> list[Finding]:

@@ -7,7 +7,6 @@ headline of terminal, report and Python: by recall@1 and mAP@R together, what th
 first, then what training added, with what to try.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field
 from typing import Literal
@@ -45,7 +44,7 @@ class Start:
 class Extent:
     """How far training went. stage: that was selected; epochs: done of those that were planned;
     minutes: its time budget; cuts: what that ended or left out while it ran; savings: what the plan
-    did without from the beginning."""
+    did without from the beginning; enough: minutes that would do, by the plan."""
 
     stage: str
     epochs: int
@@ -54,6 +53,7 @@ class Extent:
     minutes: float | None = None
     cuts: list[str] = field(default_factory=list)
     savings: list[str] = field(default_factory=list)
+    enough: float | None = None
 
     def __str__(self) -> str:
         size = "" if self.image_size is None else f", images of {self.image_size} px"
@@ -68,9 +68,8 @@ class Extent:
     @property
     def more(self) -> float:
         """Minutes that would do; where the plan did not hold, its own estimate is too low."""
-        known = re.search(r"about (\d+) minutes", " ".join(self.savings))
         usual = max(USUAL_MINUTES, 2 * (self.minutes or 0.0))
-        return usual if known is None else max(float(known[1]), usual if self.cuts else 0.0)
+        return usual if self.enough is None else max(self.enough, usual if self.cuts else 0.0)
 
 
 @dataclass(frozen=True)
@@ -111,12 +110,11 @@ def conclusion(
     finding = _finding(start, in_order, keeps_start)
     if extent is None or not (limits := extent.limits(finding.level == "good")):
         return finding
-    so_far = f"So far {finding.text[0].lower()}{finding.text[1:]}"
-    text = f"The time budget of {extent.minutes:g} min limited this run: {limits}. {so_far}"
+    head = f"The time budget of {extent.minutes:g} min limited this run"
     level: Level = "note" if finding.level == "good" else finding.level
-    return Finding(
-        "training", level, text, f"Give it more time first: time_budget={extent.more:g}."
-    )
+    remedy = f"Give it more time first: time_budget={extent.more:g}."
+    detail = f"{limits}. So far {finding.text[0].lower()}{finding.text[1:]}"
+    return Finding("training", level, head, remedy, detail)
 
 
 def _finding(start: Start, result: Mapping[str, Gain], keeps_start: bool) -> Finding:
@@ -128,22 +126,22 @@ def _finding(start: Start, result: Mapping[str, Gain], keeps_start: bool) -> Fin
     if first.before >= NEARLY_ALL:
         remedy = f"The start finds nearly all: evaluate on harder or more classes. {remedy}"
     if better:
-        text = f"Training added {_message(result, better)} to its start: {start.title}."
-        text += f" Worse: {_message(result, worse)}." if worse else ""
-        text += f" Within chance: {_message(result, rest)}." if rest else ""
+        head = f"Training added {_message(result, better)} to its start"
+        detail = f"{start.title}."
+        detail += f" Worse: {_message(result, worse)}." if worse else ""
+        detail += f" Within chance: {_message(result, rest)}." if rest else ""
         if FIRST in better and not worse:
-            return Finding("training", "good", text)
-        return Finding("training", "note", text, remedy)
+            return Finding("training", "good", head, detail=detail)
+        return Finding("training", "note", head, remedy, detail)
     numbers = f"{_scores(result)} ({start.title}); {_message(result, list(result))}"
-    summary = "Training added nothing beyond chance"
+    head = "Training added nothing beyond chance"
     if worse:
-        summary = "Training made it worse"
+        head = "Training made it worse"
     elif first.after < first.before:
-        summary = "Below its own start, within chance"
+        head = "Below its own start, within chance"
     elif keeps_start:
-        summary = "Training added nothing: no epoch was better than the start, which is kept"
-    joint = ";" if ": " in summary else ":"
-    return Finding("training", "warning", f"{summary}{joint} {numbers}.", remedy)
+        head = "No epoch was better than the start, which is kept"
+    return Finding("training", "warning", head, remedy, f"{numbers}.")
 
 
 def _scores(result: Mapping[str, Gain]) -> str:

@@ -20,6 +20,7 @@ Bytes = NDArray[np.bool_]
 Pairs = tuple[Tensor, Tensor, Tensor]  # row, column and value, three [P], by row
 
 STRIP = 256  # rows of a block at a time: their integers stay in a cache
+MARGIN = 1.1  # of the error, below the best of a block that has no bar yet
 TOO_MANY = 5  # a block with more than one in so many pairs left is done in floats
 
 
@@ -110,7 +111,7 @@ class Product:
         if too_many:
             return False
         row, column, value = self._compared(i, j, clears)
-        mine.offer_pairs(row, self.items[self.columns[j]][column], value)
+        mine.offer_pairs(row, self.items[self.columns[j]].index_select(0, column), value)
         if theirs is not None:
             chosen = (value > theirs.bar[column]).nonzero()[:, 0]
             chosen = chosen[column[chosen].argsort(stable=True)]
@@ -120,7 +121,8 @@ class Product:
         return True
 
     def _begin(self, i: int, j: int, mine: Best) -> bool:
-        """The same where there is no bar yet: the best by integers, in floats, set the first."""
+        """The same where there is no bar yet: the best by integers, in floats, set the first. With
+        them goes what lies within the bound: mostly that is all that may lie above the bar."""
         rows, columns, dtype = self._rows[i], self._columns[j], self.left.dtype
         width = len(columns.whole)
         if not can_begin(width, mine.keep):
@@ -128,16 +130,21 @@ class Product:
         whole = self._scratch("whole", len(rows.whole), width, torch.int32)
         torch._int_mm(rows.whole, columns.whole.T, out=whole)
         self._forbid(whole, i, j, certified.LEAST)
-        best = kth_of_groups(whole, mine.keep).clamp_(min=certified.LEAST + 1) - 1  # [R]
+        bound = rows.bound(columns, dtype)
+        best = kth_of_groups(whole, mine.keep).numpy() - MARGIN * bound.error / bound.unit  # [R]
+        best = best.clip(min=certified.LEAST).astype(np.int32)
         clears = self._bytes(len(whole), width)
-        np.greater(whole.numpy(), best.numpy()[:, None], out=clears[:, :width])
+        np.greater(whole.numpy(), best[:, None], out=clears[:, :width])
         if TOO_MANY * (again := int(np.count_nonzero(clears))) > whole.numel():
             return False
         items = self.items[self.columns[j]]
         row, column, value = self._compared(i, j, clears)
-        mine.offer_pairs(row, items[column], value)
+        mine.offer_pairs(row, items.index_select(0, column), value)
         mine.raise_bar()
-        rest = np.minimum(rows.bound(columns, dtype).at_most(mine.bar), best.numpy())
+        rest = np.minimum(bound.at_most(mine.bar), best)
+        if (rest == best).all():  # all that may lie above the bar is listed
+            self._count(whole.numel(), again)
+            return True
         done = torch.from_numpy(clears[:, :width]).clone()
         np.greater(whole.numpy(), rest[:, None], out=clears[:, :width])
         clears[:, :width] ^= done.numpy()  # which lie above `rest` all
@@ -145,7 +152,7 @@ class Product:
             self._offer_floats(i, j, mine, None, but=done)
             return True
         row, column, value = self._compared(i, j, clears)
-        mine.offer_pairs(row, items[column], value)
+        mine.offer_pairs(row, items.index_select(0, column), value)
         self._count(whole.numel(), again + len(row))
         return True
 
@@ -154,7 +161,8 @@ class Product:
         row, column = certified.places(clears)
         left, right = self.left[self.rows[i]], self.right[self.columns[j]]
         value = certified.pair_products(left, right, row, column)
-        query, item = self.queries[self.rows[i]][row], self.items[self.columns[j]][column]
+        query = self.queries[self.rows[i]].index_select(0, row)
+        item = self.items[self.columns[j]].index_select(0, column)
         if self.symmetric:
             value.masked_fill_(query == item, -math.inf)
         if self.exclude is not None:
@@ -223,7 +231,7 @@ def _arranged(x: Tensor, in_integers: bool) -> tuple[Tensor, Tensor]:
     if not in_integers:
         return x, torch.arange(len(x), device=x.device)
     order = certified.by_scale(x)
-    return x[order], order
+    return x.index_select(0, order), order
 
 
 def _panels(count: int, block: int) -> list[slice]:

@@ -143,9 +143,10 @@ def pair_products(left: Tensor, right: Tensor, row: Tensor, column: Tensor) -> T
     """
     if 4 * len(left) < len(right) < min(len(row), 2**16):
         order = torch.from_numpy(np.argsort(column.numpy().astype(np.uint16), kind="stable"))
-        value = left.new_empty(len(row))
-        value[order] = pair_products(right, left, column[order], row[order])
-        return value
+        value = np.empty(len(row), dtype=left.numpy().dtype)
+        sorted_pairs = column.index_select(0, order), row.index_select(0, order)
+        value[order.numpy()] = pair_products(right, left, *sorted_pairs).numpy()
+        return torch.from_numpy(value)
     starts = torch.zeros(len(left) + 1, dtype=torch.int64)
     torch.cumsum(torch.bincount(row, minlength=len(left)), dim=0, out=starts[1:])
     zeros, shape = left.new_zeros(len(column)), (len(left), len(right))

@@ -79,7 +79,7 @@ def select(
         counter.add(product.counter.pairs, product.counter.again)
     values, items = (torch.cat(parts) for parts in zip(*lists, strict=True))
     back = product.queries.argsort()
-    return values[back], items[back]
+    return values.index_select(0, back), items.index_select(0, back)
 
 
 def in_integers(space: Space, precision: Precision = "auto") -> bool:

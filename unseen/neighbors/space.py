@@ -56,8 +56,9 @@ class Space:
 
     def exact(self, query: Tensor, items: Tensor) -> Tensor:
         """Float64 similarities [R, K] of queries [R] and gallery items [R, K], in grid units."""
-        x = self.prepared(self.queries[query])[:, None]  # [R, 1, D]
-        y = self.prepared(self.gallery[items.clamp(min=0).flatten()]).unflatten(0, items.shape)
+        x = self.prepared(self.queries.index_select(0, query))[:, None]  # [R, 1, D]
+        places = items.clamp(min=0).flatten()
+        y = self.prepared(self.gallery.index_select(0, places)).unflatten(0, items.shape)
         sim = (x * y).sum(2) if self.center is None else -(x - y).square().sum(2)
         return torch.round(sim / self.grid)
 

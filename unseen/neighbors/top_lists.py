@@ -54,8 +54,8 @@ class Best:
     def offer_pairs(self, row: Tensor, item: Tensor, value: Tensor) -> None:
         """The same of chosen pairs [P], by row."""
         with self.lock:
-            clears = (value > self.bar[row]).nonzero()[:, 0]
-            row, item, value = row[clears], item[clears], value[clears]
+            clears = (value > self.bar.index_select(0, row)).nonzero()[:, 0]
+            row, item, value = (each.index_select(0, clears) for each in (row, item, value))
             count = torch.bincount(row, minlength=len(self.bar))
             if not self._has_room(count):
                 place = torch.arange(len(row)) - (count.cumsum(0) - count)[row]

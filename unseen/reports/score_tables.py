@@ -10,7 +10,6 @@ from rich.text import Text
 
 from unseen.core.custom_components import short_name
 from unseen.core.html_templates import render
-from unseen.data.base import brief
 from unseen.evaluation.evaluate import Score
 from unseen.evaluation.findings import Finding
 from unseen.evaluation.long_tail import Third
@@ -302,7 +301,7 @@ def score_table(result: Result) -> rich_table.Table:
         table,
         heads=["", *(head.replace("R-precision", "R-prec") for head in table.heads[1:])],
         rows=[[str(name).replace(", ", ",\n"), *cells] for name, *cells in table.rows],
-        caption="\n".join([f"±: {interval(result)}", *map(brief, notes(result))]),
+        caption="\n".join([f"±: {interval(result)}", *notes(result)]),
     )
     return narrow.terminal(_with_conclusion(title, result), is_stacked=True)
 

@@ -110,8 +110,9 @@ def headline(run: StoredRun) -> Headline:
     result = score_tables.no_gain(run.result)
     if result is None:
         return Headline(before, _percent(best.value), after)
-    sentence, _, detail = result.text.partition(": ")
-    return Headline(before, _percent(best.value), after, f"{sentence}.", detail, result.level)
+    return Headline(
+        before, _percent(best.value), after, f"{result.head}.", result.detail, result.level
+    )
 
 
 def head_bars(result: Result) -> list[score_tables.ScoreRow]:

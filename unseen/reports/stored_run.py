@@ -129,11 +129,11 @@ def read(folder: Path) -> StoredRun:
     manifest = (
         parsed(message, str(folder / "manifest.json")) if message else Manifest(version=VERSION)
     )
-    _refuse_cut_event_log(folder / "events.jsonl", manifest)
     config, result = configs.short(tomllib.loads(config_text)), result_of(folder)
     stage = _selected_stage(config, result)
-    trained = folder / "stages" / str(stage["name"]) if stage else folder
-    events = event_log.read(trained / "events.jsonl")
+    events = event_log.read(folder / "events.jsonl", manifest.event_log_bytes)
+    if stage:
+        events = event_log.read(folder / "stages" / str(stage["name"]) / "events.jsonl")
     return StoredRun(
         name=folder.resolve().name,
         config=config | stage,
@@ -169,12 +169,6 @@ def _text(folder: Path, name: str) -> str:
     if not (folder / name).exists() and not (name in NEEDED and must_exist(folder, name)):
         return ""
     return checked(folder, name).read_text(encoding="utf-8")
-
-
-def _refuse_cut_event_log(path: Path, manifest: Manifest) -> None:
-    """A last line that is cut off is a crash's, but not in a run that came to its end."""
-    if path.exists() and path.stat().st_size < (manifest.event_log_bytes or 0):
-        raise ValueError(f"{path} is cut short: put a copy of it back, or delete it")
 
 
 def _latest(by_place: dict[int, T]) -> list[T]:

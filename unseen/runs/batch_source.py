@@ -1,19 +1,17 @@
 """What runs on which batches: the full network on images, or its last layers on activations."""
 
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Iterator, Sequence
 
 from torch import Tensor
 
 from unseen.config import build
 from unseen.core.contracts import Batch, FrozenLayers, IntArray, Network, Progress
 from unseen.data.images.loader import ImageLoader, Loader
+from unseen.evaluation.embed import Field
 from unseen.models.descriptor import described
 from unseen.models.layer_outputs import EMBEDDING
 from unseen.models.network import Hookable, LayeredNetwork
 from unseen.runs.prepare import Callbacks, RunContext
-
-Field = Literal["embeddings", "pooled"]
 
 
 class BatchSource:
@@ -41,8 +39,14 @@ class BatchSource:
         field: Field = "embeddings",
     ) -> Tensor:  # [n, D]
         """Descriptors of items at a layer (or their pooled ones), in their order."""
+        return self.embed_fields(items, progress, layer, (field,))[field]
+
+    def embed_fields(
+        self, items: IntArray, progress: Progress | None, layer: str, fields: Sequence[Field]
+    ) -> dict[str, Tensor]:  # each [n, D]
+        """Several of them from one forward pass."""
         network = described(self.network, layer)
-        return self.context.embed(network, self.transform, items, progress, field)
+        return self.context.embed_fields(network, self.transform, items, progress, fields)
 
     def batches(self, items: IntArray) -> Iterator[Batch]:
         """What the model takes of items that have been embedded, as evaluated, in their order."""

@@ -1,6 +1,6 @@
 """Training and evaluation on cached activations: each image goes through the frozen layers once."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from torch import Tensor
@@ -9,10 +9,10 @@ from unseen.core.contracts import Batch, FrozenLayers, IntArray, Network, Progre
 from unseen.data.activations.cache import ActivationCache, ActivationLoader, Augmentations
 from unseen.data.images.array_files import cache_folder
 from unseen.data.images.loader import of_the_same_class
-from unseen.evaluation.embed import embed, embed_layers
+from unseen.evaluation.embed import Field, embed, embed_layers
 from unseen.models.layer_outputs import EMBEDDING
 from unseen.models.network import Hookable, LayeredNetwork
-from unseen.runs.batch_source import BatchSource, Field
+from unseen.runs.batch_source import BatchSource
 from unseen.runs.prepare import EMBED_BATCH, Callbacks, RunContext
 from unseen.training.events import Note
 
@@ -52,25 +52,21 @@ class Activations(BatchSource):
             self._fill(self.training, trained_on)
             self._fill(self.evaluation, evaluated_on)
 
-    def embed(
-        self,
-        items: IntArray,
-        progress: Progress | None = None,
-        layer: str = EMBEDDING,
-        field: Field = "embeddings",
-    ) -> Tensor:  # [n, D]
+    def embed_fields(
+        self, items: IntArray, progress: Progress | None, layer: str, fields: Sequence[Field]
+    ) -> dict[str, Tensor]:  # each [n, D]
         """A layer before the cut is read from the images."""
         if layer not in self.model.layers():
-            return super().embed(items, progress, layer, field)
+            return super().embed_fields(items, progress, layer, fields)
         if not self.context.processes.agreed(lambda: self.evaluation.is_ready(items)):
             self._fill(self.evaluation, items)
         own = self.context.own_items(items)
         where = (self.batches(own), len(own), self.context.device, progress)
         if layer != EMBEDDING:
-            rows = embed_layers(self.model, [layer], *where)[layer]
+            rows = {"embeddings": embed_layers(self.model, [layer], *where)[layer]}
         else:
-            rows = embed(self.model, *where, field)
-        return self.context.gathered(rows, len(items))
+            rows = embed(self.model, *where, fields)
+        return {name: self.context.gathered(values, len(items)) for name, values in rows.items()}
 
     def batches(self, items: IntArray) -> Iterator[Batch]:
         return self.evaluation.evaluation_batches(items, EMBED_BATCH)

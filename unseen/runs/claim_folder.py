@@ -7,10 +7,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from unseen.config.schema import ResolvedConfig
 from unseen.core.custom_components import short_name
 from unseen.core.files import InUseError
 from unseen.core.names import by_front_end
-from unseen.runs.prepare import RunContext, as_stored, changed_keys, stored_config
+from unseen.runs.prepare import RunContext, as_stored, config_at_start, stored_config
 from unseen.runs.run_items import changes_since
 from unseen.training.run_folder import RunFolder
 
@@ -69,6 +70,12 @@ def other_items(folder: RunFolder, context: RunContext, changed: list[str]) -> s
     if not folder.is_started or any(request.flat()[key] != "auto" for key in changed):
         return ""
     return changes_since(folder, context.dataset)
+
+
+def changed_keys(folder: RunFolder, config: ResolvedConfig) -> list[str]:
+    """Keys whose values differ between a stored run and a config."""
+    stored, now = config_at_start(folder).flat(), config.flat()
+    return [key for key in now if stored[key] != now[key]]
 
 
 def other_settings(folder: RunFolder, context: RunContext) -> list[str]:

@@ -26,7 +26,7 @@ from unseen.evaluation.long_tail import thirds
 from unseen.evaluation.retrieval_task import RetrievalTask
 from unseen.evaluation.training_gain import Extent, gains, rounded
 from unseen.models.head import PRINCIPAL, principal_directions
-from unseen.models.network import LayeredNetwork
+from unseen.models.network import EMBEDDING, LayeredNetwork
 from unseen.runs.batch_source import BatchSource, source_of
 from unseen.runs.evaluate_layers import choose_descriptor
 from unseen.runs.initial_network import load_start, start_of
@@ -206,18 +206,18 @@ def embedding_spaces(
     network = build.network(first.config).to(context.device)
     load_start(first_folder, network, first.config)
     source = source_of(first, network, callbacks)
-    untrained = source.embed(test, callbacks.of("embedding: untrained network"), start)
-    pooled = _pooled_at_start(first, source, callbacks)
+    untrained, pooled = _untrained(first, source, start, callbacks)
+    fitted_on = None if pooled is None else _pooled_for_directions(first, source, callbacks)
     network, source = _stored(context, folder, "weights.safetensors", callbacks)
     trained = embed_at(
         layer, source, network, folder, test, callbacks.of("embedding: trained network")
     )
     spaces = {"trained": trained, "untrained": untrained}
-    if pooled is not None:
-        directions = principal_directions(pooled[0], trained.shape[1])  # as many as the descriptor
-        spaces[PRINCIPAL] = (pooled[1].double() @ directions.T).float()
+    if pooled is not None and fitted_on is not None:
+        directions = principal_directions(fitted_on, trained.shape[1])  # as many as the descriptor
+        spaces[PRINCIPAL] = (pooled.double() @ directions.T).float()
     for size in context.config.model.nested_sizes[:-1]:
-        for name in ("trained", PRINCIPAL) if pooled is not None else ("trained",):
+        for name in ("trained", PRINCIPAL) if PRINCIPAL in spaces else ("trained",):
             spaces[row_at(name, size)] = spaces[name][:, :size].contiguous()
     if folder.has(f"{SELECTED}/weights.safetensors"):
         _, source = _stored(context, folder, f"{SELECTED}/weights.safetensors", callbacks)
@@ -236,21 +236,29 @@ def _stored(
     return network, source_of(context, network, callbacks)
 
 
-def _pooled_at_start(
+def _untrained(
+    context: RunContext, source: BatchSource, layer: str, callbacks: Callbacks
+) -> tuple[Tensor, Tensor | None]:
+    """Test descriptors at a layer and before the head, if possible from one forward pass. The
+    latter need training items, which other data than the run's own do not have."""
+    test, progress = context.split.test, callbacks.of("embedding: untrained network")
+    if not len(context.split.train):
+        return source.embed(test, progress, layer), None
+    if layer != EMBEDDING:
+        return source.embed(test, progress, layer), source.embed(test, progress, field="pooled")
+    both = source.embed_fields(test, progress, layer, ("embeddings", "pooled"))
+    return both["embeddings"], both["pooled"]
+
+
+def _pooled_for_directions(
     context: RunContext, source: BatchSource, callbacks: Callbacks
-) -> tuple[Tensor, Tensor] | None:
-    """Descriptors of training and test items before the head; None without training items, as on
-    other data than the run's own."""
-    train, test = context.split.train, context.split.test
-    if not len(train):
-        return None
+) -> Tensor:  # [n, P]
+    """Training descriptors before the head, at most `FITTED_ON`."""
+    train = context.split.train
     if len(train) > FITTED_ON:
         rng = np.random.default_rng([context.config.training.seed, 2])
         train = np.sort(rng.choice(train, FITTED_ON, replace=False))
-    progress = callbacks.of("embedding: principal components")
-    return source.embed(train, progress, field="pooled"), source.embed(
-        test, progress, field="pooled"
-    )
+    return source.embed(train, callbacks.of("embedding: principal components"), field="pooled")
 
 
 def input_space(context: RunContext, callbacks: Callbacks) -> dict[str, Tensor]:

@@ -162,7 +162,8 @@ class _Chunks:
             if self.progress is not None:
                 self.progress(start + done, total)
 
-        rows = embed(self.pooled, batches, len(items), self.device, shown, "pooled")
+        fields = embed(self.pooled, batches, len(items), self.device, shown, ("pooled",))
+        rows = fields["pooled"]
         self.folder.write_arrays(f"{start}.npz", features=rows.numpy())
         return len(items)
 

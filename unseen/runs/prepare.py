@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,7 +36,7 @@ from unseen.core.names import by_front_end, near_path
 from unseen.core.reason import Reason
 from unseen.core.relevance import AnyLabels, Relevance
 from unseen.data.images.loader import evaluation_batches
-from unseen.evaluation.embed import embed, embed_layers
+from unseen.evaluation.embed import Field, embed, embed_layers
 from unseen.evaluation.retrieval_task import RetrievalTask
 from unseen.models.layer_outputs import EMBEDDING
 from unseen.models.network import LayeredNetwork
@@ -125,14 +125,25 @@ class RunContext:
         transform: Any,
         items: IntArray,
         progress: Progress | None = None,
-        field: Literal["embeddings", "pooled"] = "embeddings",
+        field: Field = "embeddings",
     ) -> Tensor:  # [n, D]
-        """Embeddings (or pooled descriptors) of some items, in their order. Several processes
-        embed a part each, and all get all of them."""
+        """Embeddings (or pooled descriptors) of some items, in their order."""
+        return self.embed_fields(network, transform, items, progress, (field,))[field]
+
+    def embed_fields(
+        self,
+        network: Network,
+        transform: Any,
+        items: IntArray,
+        progress: Progress | None,
+        fields: Sequence[Field],
+    ) -> dict[str, Tensor]:  # each [n, D]
+        """Several of them from one forward pass. Several processes embed a part each, and all get
+        all of them."""
         own = self.own_items(items)
         batches = self.batches(transform, own)
-        rows = embed(network, batches, len(own), self.device, progress, field)
-        return self.gathered(rows, len(items))
+        rows = embed(network, batches, len(own), self.device, progress, fields)
+        return {name: self.gathered(values, len(items)) for name, values in rows.items()}
 
     def embed_layers(
         self,
@@ -232,8 +243,8 @@ def prepare(
     device = config.training.machine.device
     if device != "auto" and (why := unusable(device)):
         raise ValueError(
-            f"device={device} cannot be used here ({why}): device=cpu, or "
-            "device=auto, which takes a GPU where there is one"
+            f"device={device} cannot be used here ({why}): device=cpu, or device=auto, "
+            "which takes a GPU where there is one"
         )
     progress = callbacks.of("reading the data")
     with processes.rank_zero_first():  # it leaves what it has read in the cache
@@ -375,17 +386,6 @@ def as_stored(context: RunContext, folder: RunFolder) -> RunContext:
     ]
     config = configs.make_resolved(now | differing)
     return replace(context, config=config, reasons=reasons, plan=plan)
-
-
-def changed_keys(folder: RunFolder, config: ResolvedConfig) -> list[str]:
-    """Keys whose values differ between a stored run and a config."""
-    stored, now = config_at_start(folder).flat(), config.flat()
-    return [key for key in now if stored[key] != now[key]]
-
-
-def steps_per_epoch(context: RunContext) -> int:
-    """Batches in an epoch."""
-    return len(sampler_of(context))
 
 
 def sampler_of(context: RunContext) -> Sampler:

@@ -18,7 +18,7 @@ from unseen.models.backbone import backbone_info
 from unseen.models.weights import fill
 from unseen.runs.prepare import Callbacks, RunContext, config_at_start, sampler_of
 from unseen.runs.select_epoch import SELECT_BY, TIE_BY, TOO_FEW
-from unseen.runs.time_spent import AFTER, LEAST, REFIT, Length, TimeBudget
+from unseen.runs.time_spent import AFTER, ENOUGH, LEAST, REFIT, Length, TimeBudget
 from unseen.runs.training_loop import TrainingLoop
 from unseen.training.event_log import append, read
 from unseen.training.events import BudgetDecided, Epoch, LoggedEvent, StageEnded, StageStarted
@@ -315,15 +315,17 @@ def extent_of(context: RunContext, folder: RunFolder, selection: Selection) -> E
     of_stage = folder if stages is None else stage_folder(folder, stage)
     epochs = [event for event in read(of_stage.file("events.jsonl")) if isinstance(event, Epoch)]
     cuts, savings = dict[str, BudgetDecided](), list[str]()
-    for event in read(folder.file("events.jsonl")):
+    manifest = folder.manifest()
+    for event in read(folder.file("events.jsonl"), manifest.event_log_bytes):
         if isinstance(event, BudgetDecided):
             cuts[event.training] = event
-    plan = folder.manifest().plan or []
+    plan = manifest.plan or []
     if any(reason.key == "image_size" for reason in plan) and config.data.image_size is not None:
         own = backbone_info(config.model.backbone).input_spec.size
         if config.data.image_size < own:
             savings.append(f"images of {config.data.image_size} px instead of {own}")
     savings += [reason.why for reason in plan if reason.key == "depth"]
+    enough = next((float(reason.value) for reason in plan if reason.key == ENOUGH), None)
     if any(_is_refit(event) for event in cuts.values()):
         savings.append("refit skipped")
     return Extent(
@@ -334,6 +336,7 @@ def extent_of(context: RunContext, folder: RunFolder, selection: Selection) -> E
         config.training.time_budget,
         [_cut(event, at_start) for event in cuts.values() if not _is_refit(event)],
         savings,
+        enough,
     )
 
 

@@ -28,6 +28,7 @@ from unseen.models.backbone import backbone_info
 from unseen.runs.prepare import RunContext
 from unseen.runs.speed import Speeds, speeds_of
 from unseen.runs.time_plan import Plan, Work, plan
+from unseen.runs.time_spent import ENOUGH
 
 CLASSES, IMAGES = 5, 400  # to validate and to train on; fewer do not say whether depth pays
 MORE = 1.25  # times the minutes: the next to be tried for the whole network
@@ -160,8 +161,9 @@ def _reasons(work: Work, result: Plan, speed: Speeds, depth: str, is_usual: bool
         why = f"the head's images fit the time budget; its network is made for {work.own}"
         reasons.append(Reason("image_size", result.size, why))
     if work.depth in ("auto", WHOLE) and WHOLE not in result.stages:
-        why = f"no time for the whole network{_enough(work, speed)}"
-        reasons.append(Reason("depth", depth, why))
+        reasons.append(Reason("depth", depth, "no time for the whole network"))
+        if (enough := _enough(work, speed)) is not None:
+            reasons.append(Reason(ENOUGH, enough, "minutes that would do"))
     if result.minutes > work.minutes:
         reasons.append(
             Reason("plan", "", f"{work.minutes:g} minutes are too few for so many images")
@@ -169,9 +171,9 @@ def _reasons(work: Work, result: Plan, speed: Speeds, depth: str, is_usual: bool
     return reasons
 
 
-def _enough(work: Work, speed: Speeds) -> str:
-    """How many minutes would do for the whole network, in words; nothing where that is days."""
+def _enough(work: Work, speed: Speeds) -> int | None:
+    """How many minutes would do for the whole network; None where that is days."""
     for minutes in (round(work.minutes * MORE**power) for power in range(1, 20)):
         if WHOLE in plan(replace(work, minutes=minutes), speed).stages:
-            return f", about {minutes} minutes would do"
-    return ""
+            return minutes
+    return None

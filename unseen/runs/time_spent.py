@@ -19,6 +19,7 @@ REFIT = "refit"  # a training beside the stages
 LATE = 1.05  # a training is shortened where it would take longer than this share of what is left
 LEAST = 1 / 3  # of a stage's planned minutes: with less left it is not begun, a head without all
 AFTER = 0.2  # of the minutes: for evaluation and the report, where no plan says it
+ENOUGH = "whole network"  # reason of a plan: minutes that would do
 OFTEN = 20.0  # seconds after which what is spent is written down
 
 

@@ -98,10 +98,10 @@ def ask(
     k: int = 10,
     calibration: Calibration | None = None,
     filter: Collection[int] | Ids | None = None,
-    label: str | None = None,
+    where: str | None = None,
 ) -> list[Answer]:
-    """One answer per vector [Q, D]; filter, label: as `Index.search` takes them."""
-    result = index.search(vectors, k, filter, label)
+    """One answer per vector [Q, D]; filter, where: as `Index.search` takes them."""
+    result = index.search(vectors, k, filter, where)
     probabilities: Any = None
     if calibration is not None:
         probabilities = calibration.probability(result.similarities, len(index))

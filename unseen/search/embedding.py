@@ -16,6 +16,7 @@ from unseen.core.files import shown
 from unseen.data.containers import locations
 from unseen.data.images.boxes import inside
 from unseen.data.images.decode import Box, UnreadableImageError, decode
+from unseen.data.images.exif import taken
 from unseen.data.images.prefetch import prefetch
 from unseen.reports.thumbnails import fitted
 from unseen.runs.trained_run import BoxedImage, Trained
@@ -110,6 +111,7 @@ def _prepared(model: Trained, wanted: Wanted, thumbnails: bool) -> _Prepared | U
         content = locations.read(source.path) if isinstance(source.path, str) else source.path
         image = content if source.box is None else BoxedImage(content, source.box)
         pixels = model.prepared(image)
+        exif = taken(content)
         small = _thumbnail(content, source.box) if thumbnails else b""
         if isinstance(content, bytes):
             digest = hashlib.sha256(content).hexdigest()
@@ -129,6 +131,7 @@ def _prepared(model: Trained, wanted: Wanted, thumbnails: bool) -> _Prepared | U
         source.box,
         mark=state.mark,
         digest=digest,
+        columns={**source.columns, **exif},
     )
     return _Prepared(wanted, pixels, NewImage(metadata, torch.empty(0).numpy(), small, id))
 

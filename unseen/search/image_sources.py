@@ -1,8 +1,9 @@
 """Which images a user's words mean: files, folders, tables, tars, Parquet and Arrow files, COCO's
 boxes, here or at an address; each with its label, if somebody says so."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -21,11 +22,14 @@ from unseen.data.hugging_face import HuggingFace
 from unseen.data.images import table_file
 from unseen.data.images.boxes import boxes_of, mark
 from unseen.data.images.decode import Box
+from unseen.data.images.exif import OF_FILE
+from unseen.data.images.image_files import folders_of
+from unseen.data.images.table_file import EDGES
 from unseen.data.parquet import Parquet
 from unseen.data.table import SETS
 from unseen.data.webdataset import Webdataset
 from unseen.runs.trained_run import BoxedImage, Trained
-from unseen.search.segment import Metadata
+from unseen.search.segment import Metadata, Value
 
 _CONTAINED = (Webdataset, Parquet, HuggingFace)
 _NO_PATH = "*{"  # of patterns
@@ -35,11 +39,12 @@ Rule = Callable[[tuple[str, ...]], str | None]  # folders above an image -> its 
 
 @dataclass(frozen=True)
 class Source:
-    """An image or a part of it, and its label if somebody says so."""
+    """An image or a part of it, its label if somebody says so, and what else a table says of it."""
 
     path: Place
     label: str | None = None
     box: Box | None = None  # the part of the image that counts
+    columns: Mapping[str, Value] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -54,7 +59,8 @@ class Source:
 def source_of(metadata: Metadata) -> Source:
     """Where an image of an index came from."""
     path = metadata.path if locations.is_elsewhere(metadata.path) else Path(metadata.path)
-    return Source(path, metadata.label, metadata.box)
+    columns = {n: v for n, v in metadata.columns.items() if not n.startswith(OF_FILE)}
+    return Source(path, metadata.label, metadata.box, columns)
 
 
 def class_rule(model: Trained, levels: int | None = None) -> partial[str | None]:
@@ -105,8 +111,13 @@ def _meant(root: Place, by_folder: bool, rule: Rule) -> Iterable[Source]:
     if isinstance(root, Path) and not root.is_dir():
         return [Source(root)]
     return (
-        Source(path, label if by_folder else None) for path, label in labels_in(root, rule).items()
+        Source(path, label if by_folder else None, columns=_levels(folders_of(path, root)))
+        for path, label in labels_in(root, rule).items()
     )
+
+
+def _levels(folders: Sequence[str]) -> dict[str, Value]:
+    return {f"level_{number}": name for number, name in enumerate(folders, start=1)}
 
 
 def _listed(
@@ -120,9 +131,34 @@ def _listed(
     labels: Sequence[str | None] = columns[called[0]] if called else [None] * len(columns["path"])
     boxes = boxes_of(columns, table)
     paths = locations.rows_of(table, columns["path"], folder, table_file.first_row(table))
+    others = _others(columns, {"path", *called[:1], *EDGES}, table)
     for row, (path, label) in enumerate(zip(paths, labels, strict=True)):
         whole = path.resolve() if isinstance(path, Path) else path
-        yield Source(whole, label or None, _box(boxes, row))
+        more = {name: column[row] for name, column in others.items() if column[row] != ""}
+        yield Source(whole, label or None, _box(boxes, row), more)
+
+
+def _others(
+    columns: table_file.Columns, used: Collection[str], table: Place
+) -> dict[str, Sequence[Value]]:
+    """Columns that filters can ask for: numbers where all of a column are."""
+    others = {name: column for name, column in columns.items() if name not in used}
+    if len({name.lower() for name in others}) < len(others):
+        raise ValueError(f"{table}: names of columns must differ in more than upper case")
+    return {name: _numbers(column) for name, column in others.items()}
+
+
+def _numbers(column: Sequence[str]) -> Sequence[Value]:
+    known = [text for text in column if text != ""]
+    if any(text.lstrip("+-")[:1] == "0" and text.lstrip("+-")[1:2].isdigit() for text in known):
+        return column  # 00501 is a name
+    for kind in (int, float):
+        try:
+            made = ["" if text == "" else kind(text) for text in column]
+        except ValueError:
+            continue
+        return made if all(value == "" or math.isfinite(float(value)) for value in made) else column
+    return column
 
 
 def _box(boxes: IntArray | None, row: int) -> Box | None:

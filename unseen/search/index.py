@@ -7,7 +7,7 @@
 Opening maps files into memory and reads next to nothing. Any number of processes may read while
 one writes (`writer.py`): a reader keeps the index it opened, `newer()` says if there is a later
 one. Exact up to 200,000 images; above, faiss (`backends/approximate.py`); or a vector
-backend outside the folder: Milvus, LanceDB (`backends/external.py`).
+backend outside the folder: Milvus, PostgreSQL (`backends/external.py`).
 """
 
 from bisect import bisect_right
@@ -28,12 +28,12 @@ from unseen.search import manifest as manifests
 from unseen.search.backends.approximate import Approximate
 from unseen.search.backends.by_name import external_backend
 from unseen.search.backends.exact import Exact, Mask, Nearest, best_of
-from unseen.search.backends.external import Choice, ExternalBackend
+from unseen.search.backends.external import ExternalBackend
 from unseen.search.backends.int8_only import Rounded
+from unseen.search.filters import MetadataTable
 from unseen.search.manifest import DamagedError, Manifest
 from unseen.search.segment import ID, SERIAL, Metadata, NewImage, RoundedVectors, Segment
 
-FEW = 16_384  # images that are searched exactly whatever the store
 TRIES = 5  # a writer may tidy away what the manifest just read still named
 
 Ids = NDArray[np.int64]
@@ -121,17 +121,20 @@ class Index:
         vectors: NDArray[np.float32] | Tensor,
         k: int = 10,
         filter: Collection[int] | Ids | None = None,
-        label: str | None = None,
+        where: str | None = None,
     ) -> Neighbors:
         """The k nearest images of each vector [Q, D]: all, those whose ids `filter` holds, those
-        with a label, or both."""
+        that an expression over their metadata is true of (`filters.py`), or both. Under a filter
+        every search is exact."""
         self.require_whole()
         queries = self._queries(vectors)
         if k < 1:
             raise ValueError(f"k must be at least 1, got {k}")
-        allowed, choice = self._chosen(filter, label)
         counter = WorkCounter()
-        values, rows = self._nearest(queries, k, allowed, choice, counter)
+        if filter is None and where is None:
+            values, rows = self._nearest(queries, k, counter)
+        else:
+            values, rows = self.exact.search(queries, k, self._allowed(filter, where), counter)
         if not len(self._rows):
             return Neighbors(rows.numpy(), values.numpy())
         ids = np.where(rows < 0, -1, self._rows[rows.numpy(), ID])
@@ -175,15 +178,19 @@ class Index:
             for row in np.flatnonzero(segment.alive).tolist():
                 yield int(segment.rows[row, ID]), metadata[row]
 
-    def where(self, label: str | None = None, path: str | None = None) -> Ids:
-        """Ids of images with that label, and with that text in their path."""
-        result = [
-            id
-            for id, metadata in self.every()
-            if (label is None or metadata.label == label)
-            and (path is None or path in metadata.path)
-        ]
-        return np.array(result, dtype=np.int64)
+    def where(self, expression: str) -> Ids:
+        """Ids of images that an expression over path, label and the other columns of their
+        metadata is true of: `label = 'robin' and price < 20`."""
+        return self._metadata_table.ids(expression)
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the metadata that filters know."""
+        return list(self._metadata_table.columns)
+
+    @cached_property
+    def _metadata_table(self) -> MetadataTable:
+        return MetadataTable(self.every())
 
     @cached_property
     def by_label(self) -> dict[str, Ids]:
@@ -199,34 +206,22 @@ class Index:
         """Labels and how many images have them."""
         return {label: len(ids) for label, ids in self.by_label.items()}
 
-    def _chosen(
-        self, filter: Collection[int] | Ids | None, label: str | None
-    ) -> tuple[Mask | None, Choice | None]:
-        """Rows that may be found, and how a store is told which."""
-        if filter is None and label is None:
-            return (None if self.alive.all() else self.alive), None
+    def _allowed(self, filter: Collection[int] | Ids | None, where: str | None) -> Mask:
+        """Rows that may be found."""
         allowed = self.alive.copy()
         if filter is not None:
             allowed &= np.isin(self._rows[:, ID], np.fromiter(filter, dtype=np.int64))
-        if label is not None:
-            allowed &= np.isin(self._rows[:, ID], self.by_label.get(label, ()))
-        return allowed, Choice(label if filter is None else None, self.serials[allowed])
+        if where is not None:
+            allowed &= np.isin(self._rows[:, ID], self.where(where))
+        return allowed
 
-    def _nearest(
-        self,
-        queries: Tensor,
-        k: int,
-        allowed: Mask | None,
-        choice: Choice | None,
-        counter: WorkCounter,
-    ) -> Nearest:
-        """By the store where there is one; what it does not hold, and small choices, exactly."""
-        few = allowed is not None and int(allowed.sum()) <= FEW
-        if few or not (self.manifest.external or self.manifest.approximate):
+    def _nearest(self, queries: Tensor, k: int, counter: WorkCounter) -> Nearest:
+        """By the vector backend where there is one; what it does not hold, exactly."""
+        allowed = None if self.alive.all() else self.alive
+        if not (self.manifest.external or self.manifest.approximate):
             return self.exact.search(queries, k, allowed, counter)
-        live = self.alive if allowed is None else allowed
         if self.manifest.external:
-            request = self._external.search(self, queries, k, live, choice)
+            request = self._external.search(self, queries, k)
             if request is None:
                 return self.exact.search(queries, k, allowed, counter)
             result, last = request, self._external.entry.last_serial
@@ -236,7 +231,7 @@ class Index:
         covered = int(np.searchsorted(self.serials, last, side="right"))
         if covered == len(self.serials):
             return best_of([result], len(queries), k)
-        rest = live.copy()
+        rest = self.alive.copy()
         rest[:covered] = False
         return best_of([result, self.exact.search(queries, k, rest, counter)], len(queries), k)
 
@@ -249,11 +244,6 @@ class Index:
     def _external(self) -> ExternalBackend:
         assert self.manifest.external is not None
         return external_backend(self.manifest.external, self.manifest.model)
-
-    def row_metadata(self, row: int) -> Metadata:
-        """Of a row, counted through all segments, dead ones too."""
-        number = int(np.searchsorted(self._starts, row, side="right")) - 1
-        return self.segments[number].metadata(row - int(self._starts[number]))
 
     def row_vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:  # [*rows.shape, D]
         """Vectors of rows, counted through all segments, dead ones too."""

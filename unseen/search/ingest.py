@@ -76,7 +76,9 @@ def ingest(
             wanted.append((source, numbered.get(source.name)))
             continue
         id, metadata = known[source.name]
-        relabelled = source.label not in (None, metadata.label)
+        relabelled = source.label not in (None, metadata.label) or bool(
+            source.columns.items() - metadata.columns.items()
+        )
         now = unchanged(metadata, thorough) if replace_changed and not relabelled else metadata
         if now is None or metadata.compatible or (replace_changed and relabelled):
             wanted.append((source, id))

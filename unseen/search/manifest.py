@@ -71,9 +71,9 @@ class ApproximateEntry(Entry):
 
 class ExternalEntry(Entry):
     """A store outside the folder, which holds the live rows up to a serial number. Approximate, it
-    has an effort (`ef` or `nprobes`), and how many of the ten nearest of exact search it found."""
+    has an effort (`ef`), and how many of the ten nearest of exact search it found."""
 
-    kind: Literal["milvus", "lance"]
+    kind: Literal["milvus", "pgvector"]
     uri: str
     table: str  # a collection, as Milvus says
     words: list[str] = []  # that the table may be marked with (`backends/owner_marks.py`)

@@ -20,8 +20,8 @@ import io
 import json
 import os
 import weakref
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any
@@ -48,6 +48,7 @@ NO_ARRAY = (ValueError, TypeError, SyntaxError, EOFError, OverflowError, TokenEr
 NO_PLACE = "its vector is not finite, or far too long"
 
 Rows = NDArray[np.int64]
+Value = str | int | float
 
 _WHOLE: set[tuple[str, int, int, int]] = set()  # states of files that were compared
 
@@ -64,6 +65,7 @@ class Metadata:
     compatible: bool = False  # its vector comes from an older model, by a map (`upgrade.py`)
     mark: int = 0
     digest: str = ""  # SHA-256 of what was embedded; none where it changed meanwhile
+    columns: Mapping[str, Value] = field(default_factory=dict)  # what else a table says of it
 
     @property
     def name(self) -> str:
@@ -80,7 +82,7 @@ class Metadata:
     def line(self) -> bytes:
         """What is not known of an image is not written."""
         metadata = asdict(self)
-        for name in ("box", "compatible", "mark", "digest"):
+        for name in ("box", "compatible", "mark", "digest", "columns"):
             if not metadata[name]:
                 del metadata[name]
         return json.dumps(metadata, ensure_ascii=False).encode() + b"\n"

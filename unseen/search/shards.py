@@ -1,8 +1,9 @@
 """Vectors of many images as Parquet files, one a shard, made by one process or many:
 
     vectors/job.json              model, number of images, size of shards and batches
-    vectors/listing.parquet       path, label and box of every image, a row group a shard
-    vectors/shard-00017.parquet   id, path, label, num_bytes, modified, mark, digest, box, vector
+    vectors/listing.parquet       path, label, box and columns of every image, a row group a shard
+    vectors/shard-00017.parquet   id, path, label, num_bytes, modified, mark, digest, box, columns,
+                                  vector
     vectors/unreadable.parquet    id, path, reason
 
 `id` is the place of an image in the listing. A shard is written whole, and from the same images
@@ -240,7 +241,8 @@ def _file(out: Place, shard: int) -> Place:
 def _digest(sources: Sequence[Source]) -> str:
     digest = hashlib.sha256()
     for source in sources:
-        digest.update(f"{source.name}\0{source.label}\0".encode("utf-8", "surrogateescape"))
+        known = f"{source.name}\0{source.label}\0{json.dumps(dict(source.columns))}\0"
+        digest.update(known.encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 
 
@@ -249,6 +251,7 @@ def _write_listing(place: Place, sources: Sequence[Source], shard: int) -> None:
         "path": [str(source.path) for source in sources],
         "label": [source.label for source in sources],
         "box": [None if source.box is None else list(source.box) for source in sources],
+        "columns": [json.dumps(dict(source.columns)) for source in sources],
     }
     uris.write(place, _parquet_of(columns, shard))
 
@@ -260,7 +263,8 @@ def _listed(place: Place, shard: int) -> Iterator[Source]:
         path = uris.as_place(row["path"])
         if locations.is_elsewhere(row["path"]):
             path = row["path"]
-        yield Source(path, row["label"], tuple(row["box"]) if row["box"] else None)
+        box, columns = tuple(row["box"]) if row["box"] else None, json.loads(row["columns"])
+        yield Source(path, row["label"], box, columns)
 
 
 def _lost(place: Place) -> list[tuple[int, str, str]]:

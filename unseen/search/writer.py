@@ -179,7 +179,7 @@ class Writer:
             self._drop(old)
 
     def use_backend(self, entry: ExternalEntry) -> None:
-        """Searches go to Milvus or LanceDB from now on; one that cannot be reached is refused."""
+        """Searches go to Milvus or PostgreSQL from now on; the unreachable is refused."""
         self._external(entry).connect()
         self._commit(approximate=None, external=entry)
 

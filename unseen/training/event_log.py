@@ -61,10 +61,14 @@ def summed(content: Mapping[str, Any]) -> str:
     return f'{line[:-1]}, "crc": {zlib.crc32(line.encode())}}}\n'
 
 
-def read(path: Path) -> list[LoggedEvent]:
+def read(path: Path, size: int | None = None) -> list[LoggedEvent]:
     """All events. A last line that was cut off by a crash is left out; any other damage is an error
-    that names its line, as is an event that only a newer version knows."""
-    return parsed(path.read_bytes() if path.exists() else b"", str(path))
+    that names its line, as is an event that only a newer version knows. size: in bytes, of a run
+    that came to its end; a shorter file is an error."""
+    content = path.read_bytes() if path.exists() else b""
+    if path.exists() and len(content) < (size or 0):
+        raise ValueError(f"{path} is cut short: put a copy of it back, or delete it")
+    return parsed(content, str(path))
 
 
 def parsed(content: bytes, name: str = "events.jsonl") -> list[LoggedEvent]:

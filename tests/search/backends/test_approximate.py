@@ -7,7 +7,6 @@ import faiss.contrib.torch_utils  # noqa: F401  (as pytorch-metric-learning does
 import numpy as np
 import pytest
 
-from unseen.search import index as indexes
 from unseen.search.backends import approximate
 from unseen.search.index import Index
 from unseen.search.manifest import APPROXIMATE, DERIVED, ModelEntry
@@ -16,11 +15,6 @@ from unseen.search.verify import verify
 from unseen.search.writer import Writer
 
 Rows = Callable[..., list[NewImage]]
-
-
-@pytest.fixture(autouse=True)
-def _also_small_choices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexes, "FEW", 0)
 
 
 @pytest.mark.parametrize("normalize", [True, False])

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unseen.search import index as indexes
 from unseen.search.backends.by_name import parse
 from unseen.search.backends.milvus import Milvus
 from unseen.search.index import Index
@@ -16,11 +15,6 @@ from unseen.search.verify import verify
 from unseen.search.writer import Writer
 
 Rows = Callable[..., list[NewImage]]
-
-
-@pytest.fixture(autouse=True)
-def _also_small_choices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexes, "FEW", 0)
 
 
 @pytest.mark.parametrize("normalize", [True, False])
@@ -55,7 +49,7 @@ def test_the_same_neighbors_as_exact_search(
     np.testing.assert_allclose(result.similarities, expected.similarities, atol=1e-5)
     some_ids = [id for id in opened.ids.tolist() if id % 4]
     exact = Index.open(tmp_path / "exact")
-    by_id, by_label = {"filter": some_ids}, {"label": "label 1"}
+    by_id, by_label = {"filter": some_ids}, {"where": "label = 'label 1'"}
     for request in (by_id, by_label, by_id | by_label):
         expected = exact.search(queries, k=10, **request)
         assert opened.search(queries, k=10, **request).ids.tolist() == expected.ids.tolist()
@@ -70,5 +64,5 @@ def test_the_same_neighbors_as_exact_search(
 def test_stores_are_named_milvus() -> None:
     assert parse("milvus:http://host:19530", Path("i")).uri == "http://host:19530"
     assert parse("milvus:", Path("i")).uri.endswith("i.milvus.db")
-    with pytest.raises(ValueError, match="milvus:URI, lance:URI or binary"):
+    with pytest.raises(ValueError, match="milvus:URI, pgvector:URI or binary"):
         parse("redis:", Path("i"))

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from unseen.cli import index as commands
-from unseen.search import index as indexes
 from unseen.search import manifest as manifests
 from unseen.search.backends import external
 from unseen.search.backends.by_name import parse
@@ -62,7 +61,6 @@ def written(tmp_path_factory: pytest.TempPathFactory, rows: Rows) -> Path:
 @pytest.fixture
 def copied(written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with copies of the indexes, which this process has not opened yet."""
-    monkeypatch.setattr(indexes, "FEW", 0)
     shutil.copytree(written, tmp_path / "copied")
     path = tmp_path / "copied" / "milvus"
     known = manifests.read(path)
@@ -213,7 +211,7 @@ def test_a_rebuilt_index_has_a_collection_of_its_own(
         aside.add(rows(300, first=400))
         aside.index()
     with used_elsewhere(collection), Writer.open(collection) as writer:
-        writer.take(tmp_path / "aside", keep=[], vanished={})
+        writer.take(tmp_path / "aside", vanished={})
         writer.refresh_backend()
     with Writer.open(collection) as writer:
         writer.refresh_backend()

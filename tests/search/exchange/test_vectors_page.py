@@ -42,12 +42,12 @@ def test_qdrant_finds_what_exact_search_finds(
     try:
         queries = np.stack([row.vector for row in rows(3, first=9000)])
         only = models.FieldCondition(key="label", match=models.MatchValue(value="label 1"))
-        for chosen, label in ((None, None), (models.Filter(must=[only]), "label 1")):
+        for chosen, where in ((None, None), (models.Filter(must=[only]), "label = 'label 1'")):
             for query in queries:
                 answer = client.query_points(  # type: ignore[attr-defined]
                     "birds", query.tolist(), limit=10, query_filter=chosen
                 )
-                expected = index.search(query, k=10, label=label)
+                expected = index.search(query, k=10, where=where)
                 assert [point.id for point in answer.points] == expected.ids[0].tolist()
     finally:
         client.close()  # type: ignore[attr-defined]

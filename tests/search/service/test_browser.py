@@ -46,6 +46,7 @@ VIEWS = [
     "#/like/8",
     "#/like/8,9?right=10&wrong=3,4",
     "#/like/8?box=0.2,0.2,0.5,0.5&label=class+2",
+    "#/like/8?where=level_1+%3D+%27class+2%27",
     "#/map?label=class+1",
     "#/selection/1-30",
     "#/changes",
@@ -200,6 +201,21 @@ def test_labels_are_result_while_one_types(page: Driver, images: Path) -> None:
     until(page, lambda d: by(d, "#label-list [role=option]").text == "class 5 (5)")
     field.send_keys(Keys.ENTER)
     until(page, lambda d: heading(d) == "class 5")
+    no_errors(page)
+
+
+def test_a_filter_is_typed_taken_away_and_clicked(page: Driver, images: Path) -> None:
+    bring(page, image(images))
+    by(page, "#where").send_keys("level_1 = 'class 3'", Keys.ENTER)
+    until(page, lambda d: set(labels(d)) == {"class 3"})
+    by(page, ".chip").click()
+    until(page, lambda d: len(set(labels(d))) > 1)
+    by(page, "#where").send_keys("price <", Keys.ENTER)
+    until(page, lambda d: "cannot filter by" in status(d))
+    page.get(page.current_url.partition("#")[0] + "#/image/8")
+    until(page, is_shown)
+    by(page, ".chip").click()
+    until(page, lambda d: set(labels(d)) == {"class 1"})
     no_errors(page)
 
 

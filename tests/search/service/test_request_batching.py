@@ -74,7 +74,9 @@ def test_answers_are_those_of_one_by_one(registry: IndexRegistry) -> None:
             continue
         assert isinstance(answer, Answer)
         vector = snapshot.index.vectors([one.id])
-        alone = snapshot.by_vector(vector, one.k, one.label, without=[one.id])
+        alone = snapshot.by_vector(
+            vector, one.k, snapshot.chosen(one.label, None), without=[one.id]
+        )
         assert [hit.id for hit in answer.hits] == [hit.id for hit in alone.hits]
         for hit, same in zip(answer.hits, alone.hits, strict=True):  # products may round anew
             assert hit.similarity == pytest.approx(same.similarity, abs=1e-6)

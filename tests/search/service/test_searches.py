@@ -134,3 +134,22 @@ def test_one_conclusion_with_its_reason(registry: IndexRegistry) -> None:
     together = _result(snapshot, snapshot.index.vectors([3, 4]), Wanted())
     assert together.decision is None  # conclusions hold for one image as it is
     assert {hit.conclusion for hit in together.hits} == {None}
+
+
+@pytest.mark.parametrize("way", ["/api/search/1?", "/api/search?ids=1&", "/api/images?"])
+def test_a_filter_is_kept_to_by_every_route(client: TestClient, way: str) -> None:
+    answer = client.get(way + "where=level_1 in ('class 2', 'class 4')").json()
+    hits = answer.get("hits", answer.get("images"))
+    assert {hit["label"] for hit in hits} == {"class 2", "class 4"}
+    assert answer["total"] == len(hits) == 10
+    answer = client.get(way + "where=level_1 < 'class 3'&label=class 2").json()
+    assert answer["total"] == 5
+    assert client.get(way + "where=level_1='none'").json()["total"] == 0
+    for wrong in ("prize < 3", "1) or (1", "level_1 in (select label from images)"):
+        refused = client.get(way + f"where={wrong}")
+        assert refused.status_code == 422
+        assert refused.json()["detail"].startswith("cannot filter by")
+
+
+def test_what_is_known_of_an_image_has_its_columns(client: TestClient) -> None:
+    assert client.get("/api/images/8/metadata").json()["columns"] == {"level_1": "class 1"}

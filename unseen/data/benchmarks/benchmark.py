@@ -21,7 +21,6 @@ from unseen.data.images.image_files import ImageFiles, missing
 
 AS_IT_IS = " (data.incomplete=true takes it as it is, and every page says so)"
 NO_CLASS = "; no class may be missing, and nothing stand there twice"
-NAMED = 20  # missing images that are named one by one
 
 
 @dataclass(frozen=True)
@@ -152,7 +151,7 @@ class Benchmark(ImageFiles):
     def _sentence(self, result: Counts, names: Sequence[str]) -> str:
         """What is missing, for every page."""
         whole = self.expected
-        named = f" ({few(names, NAMED)})" if names else ""
+        named = f" ({few(names)})" if names else ""
         return (
             f"Incomplete: {result.train + result.test:,} of the {whole.train + whole.test:,} "
             f"images of {self.title}; {whole.train - result.train:,} images of training classes "

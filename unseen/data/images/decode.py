@@ -67,7 +67,7 @@ class SafeImageFile:
     ) -> None:
         self.path: Path = name if isinstance(source, bytes) else source
         with _naming(self.path):
-            self._image = _opened(source, max_pixels)
+            self._image = opened(source, max_pixels)
             width, height = self._image.size
             self._orientation = orientation(self._image)
         is_swapped = self._orientation in _SWAPPED
@@ -143,7 +143,7 @@ def decode(
 def check(source: Source, max_pixels: int = MAX_PIXELS) -> None:
     """Raises as `decode` would for a file whose header is no image's, without decoding pixels."""
     path: Path = _IN_MEMORY if isinstance(source, bytes) else source
-    with _naming(path), _opened(source, max_pixels) as image:
+    with _naming(path), opened(source, max_pixels) as image:
         image.verify()
 
 
@@ -161,7 +161,8 @@ def orientation(image: Image.Image) -> int:
         return 1
 
 
-def _opened(source: Source, max_pixels: int) -> ImageFile.ImageFile:
+def opened(source: Source, max_pixels: int) -> ImageFile.ImageFile:
+    """Pillow's image, within bounds, of which the header alone was read."""
     if not isinstance(source, bytes) and locations.is_elsewhere(source):
         source = locations.read(os.fspath(source))
     if not isinstance(source, bytes):

@@ -1,35 +1,36 @@
-"""Vector backends outside the folder by name: `--backend milvus:URI`, `--backend lance:URI`."""
+"""Vector backends outside the folder by name: `--backend milvus:URI`, `--backend pgvector:URI`."""
 
+import re
 from pathlib import Path
 from uuid import uuid4
 
 from unseen.search.backends.external import ExternalBackend
-from unseen.search.backends.lance import Lance
 from unseen.search.backends.milvus import Milvus
+from unseen.search.backends.pgvector import Pgvector
 from unseen.search.manifest import ExternalEntry, ModelEntry
 
-KINDS: dict[str, tuple[type[ExternalBackend], str]] = {  # and what a file beside an index ends in
-    "milvus": (Milvus, ".milvus.db"),
-    "lance": (Lance, ".lance"),
-}
+KINDS: dict[str, type[ExternalBackend]] = {"milvus": Milvus, "pgvector": Pgvector}
+PASSWORD = re.compile(r"//[^/@]*:[^/@]+@|password=", re.IGNORECASE)
 
 
 def parse(backend: str, index: Path) -> ExternalEntry:
     """The entry that a manifest keeps.
 
     Args:
-        backend: `milvus:URI` or `lance:URI`; without a URI, a file or folder beside the index.
+        backend: `milvus:URI` or `pgvector:URI`; `milvus:` without one, a file beside the index.
         index: the folder of the index.
     """
     kind, colon, uri = backend.partition(":")
-    if kind not in KINDS or not colon:
+    if kind not in KINDS or not colon or (kind == "pgvector" and not uri):
         raise ValueError(
-            "backend must be milvus:URI, lance:URI or binary, e.g. milvus:http://host:19530, "
-            f"got {backend!r}"
+            "backend must be milvus:URI, pgvector:URI or binary, e.g. milvus:http://host:19530 or "
+            f"pgvector:postgresql://user@host/images, got {backend!r}"
         )
-    if kind == "lance" and uri and "://" not in uri:
-        uri = str(Path(uri).resolve())  # commands start anywhere
-    uri = uri or f"{index.resolve()}{KINDS[kind][1]}"
+    if kind == "pgvector" and PASSWORD.search(uri):
+        raise ValueError(
+            "the manifest would hold the password: put it into ~/.pgpass or PGPASSWORD"
+        )
+    uri = uri or f"{index.resolve()}.milvus.db"
     return ExternalEntry.model_validate({"kind": kind, "uri": uri, "table": _new_name()})
 
 
@@ -39,7 +40,7 @@ def renewed(entry: ExternalEntry) -> ExternalEntry:
 
 
 def external_backend(entry: ExternalEntry, model: ModelEntry) -> ExternalBackend:
-    return KINDS[entry.kind][0](entry, model.size, model.normalize)
+    return KINDS[entry.kind](entry, model.size, model.normalize)
 
 
 def _new_name() -> str:

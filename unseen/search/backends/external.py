@@ -1,9 +1,10 @@
 """What stores outside the folder share: they hold the live rows up to a serial number, and answer.
 
 The index's folder stays the record: vectors, metadata and thumbnails are written there first, then
-brought to the store under their serial numbers, with the labels that filters ask for. What a store
-does not hold yet, after a crash say, is searched exactly, and brought over by the next writer. What
-it finds is compared again with the vectors of the folder, whose checksums were compared.
+brought to the store under their serial numbers. Searches under a filter are exact and do not ask
+it. What a store does not hold yet, after a crash say, is searched exactly, and brought over by the
+next writer. What it finds is compared again with the vectors of the folder, whose checksums were
+compared.
 """
 
 import logging
@@ -11,7 +12,6 @@ import shlex
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,14 +47,6 @@ class ForeignTableError(UnavailableError):
     """The table that the manifest names is not of this index."""
 
 
-@dataclass(frozen=True)
-class Choice:
-    """Which rows may be found: those with a label, or those with these serials."""
-
-    label: str | None = None
-    serials: Ids | None = None
-
-
 class ExternalBackend(ABC):
     """A store that is no part of the index's folder."""
 
@@ -71,7 +63,7 @@ class ExternalBackend(ABC):
         """Raises UnavailableError where there is nobody to talk to."""
 
     @abstractmethod
-    def nearest(self, queries: Tensor, limit: int, choice: Choice | None) -> Result:
+    def nearest(self, queries: Tensor, limit: int) -> Result:
         """Of what the store holds, up to so many each."""
 
     @abstractmethod
@@ -83,9 +75,7 @@ class ExternalBackend(ABC):
         """As the store holds them; NaN where it does not."""
 
     @abstractmethod
-    def insert(
-        self, serials: Ids, vectors: NDArray[np.float32], labels: Sequence[str | None]
-    ) -> None: ...
+    def insert(self, serials: Ids, vectors: NDArray[np.float32]) -> None: ...
 
     @abstractmethod
     def forget(self, serials: Sequence[int]) -> None: ...
@@ -141,32 +131,28 @@ class ExternalBackend(ABC):
     def _where(self) -> str:
         return f"the table {self.entry.table} of {self.name} at {self.entry.uri}"
 
-    def search(
-        self, index: "Index", queries: Tensor, k: int, allowed: Mask, choice: Choice | None
-    ) -> Nearest | None:
-        """The nearest allowed rows up to the last serial brought; None where only exact search
+    def search(self, index: "Index", queries: Tensor, k: int) -> Nearest | None:
+        """The nearest live rows up to the last serial brought; None where only exact search
         knows them: the store cannot be asked, or does not hold enough of them."""
         if time.monotonic() < self._wait_until:
             return None
-        covered = allowed & (index.serials <= self.entry.last_serial)
+        covered = index.alive & (index.serials <= self.entry.last_serial)
         try:
             if not self._compared_mark:
                 self.require_own_state(index.path, index.manifest.identity)
                 self._compared_mark = True
-            return self._enough(index, queries, k, covered, choice)
+            return self._enough(index, queries, k, covered)
         except UnavailableError as error:
             log.warning("%s: searching exactly", error)
             self._wait_until = time.monotonic() + RETRY_SECONDS
             return None
 
-    def _enough(
-        self, index: "Index", queries: Tensor, k: int, covered: Mask, choice: Choice | None
-    ) -> Nearest | None:
+    def _enough(self, index: "Index", queries: Tensor, k: int, covered: Mask) -> Nearest | None:
         """Asks for more while rows that were removed or brought since are in the way."""
         wanted, limit = min(k, int(covered.sum())), k + int((~index.alive).sum())
         while k <= self.most:
             limit = min(limit, self.most)
-            hits = self.nearest(queries, limit, choice)
+            hits = self.nearest(queries, limit)
             result = _rows(index, hits, covered, k)
             if (result[1] >= 0).sum() == wanted * len(queries):
                 return self._compared(index, queries, result)
@@ -204,8 +190,7 @@ class ExternalBackend(ABC):
         rows = np.flatnonzero(np.isin(index.serials, list(wanted - stored)) & index.alive)
         for start in range(0, len(rows), BATCH):
             some = rows[start : start + BATCH]
-            labels = [index.row_metadata(row).label for row in some.tolist()]
-            self.insert(index.serials[some], index.row_vectors(some), labels)
+            self.insert(index.serials[some], index.row_vectors(some))
             if progress is not None:
                 progress(start + len(some), len(rows))
         last = int(index.serials[-1]) if len(index.serials) else 0
@@ -229,7 +214,7 @@ class ExternalBackend(ABC):
 
     def _result(self, index: "Index", queries: Tensor, k: int, allowed: Mask | None) -> Nearest:
         """What cannot be found counts as not found."""
-        hits = self.nearest(queries, k, None)
+        hits = self.nearest(queries, k)
         return _rows(index, hits, index.alive, k)
 
 

@@ -8,7 +8,6 @@ answer, searches are exact and changes wait for a writer that finds it free; bot
 """
 
 import fcntl
-import json
 import logging
 import threading
 from collections.abc import Sequence
@@ -23,7 +22,6 @@ from torch import Tensor
 from unseen.core.extras import install_command
 from unseen.search.backends.external import (
     BATCH,
-    Choice,
     ExternalBackend,
     Ids,
     Result,
@@ -33,7 +31,6 @@ from unseen.search.backends.owner_marks import KEY
 
 EXACT_UP_TO = 200_000  # a larger collection gets a graph
 MOST_RESULT = 16_384  # Milvus's own limits
-MOST_TEXT = 65_535
 NO_COLLECTION = 100  # Milvus's own code
 OPENING = threading.Lock()  # two threads that open one file would each see it as taken
 
@@ -47,12 +44,11 @@ class Milvus(ExternalBackend):
         with OPENING:
             _ = self._client
 
-    def nearest(self, queries: Tensor, limit: int, choice: Choice | None) -> Result:
+    def nearest(self, queries: Tensor, limit: int) -> Result:
         result = self._can_be_read and self._ask(
             "search",
             data=queries.tolist(),
             limit=limit,
-            filter="" if choice is None else self._condition(choice),
             search_params={"params": {"ef": max(limit, self.entry.effort)}},
             output_fields=["serial"],
             consistency_level="Strong",
@@ -65,12 +61,6 @@ class Milvus(ExternalBackend):
             )
             for hits in result or [[] for _ in queries]
         ]
-
-    def _condition(self, choice: Choice) -> str:
-        if choice.label is not None:
-            return f"label == {json.dumps(choice.label, ensure_ascii=False)}"
-        assert choice.serials is not None
-        return f"serial in {choice.serials.tolist()}"
 
     def serials(self) -> set[int]:
         result: set[int] = set()
@@ -95,12 +85,10 @@ class Milvus(ExternalBackend):
                 made[place[int(row["serial"])]] = row["vector"]
         return made
 
-    def insert(
-        self, serials: Ids, vectors: NDArray[np.float32], labels: Sequence[str | None]
-    ) -> None:
+    def insert(self, serials: Ids, vectors: NDArray[np.float32]) -> None:
         rows = [
-            {"serial": serial, "vector": vector.tolist(), "label": label}
-            for serial, vector, label in zip(serials.tolist(), vectors, labels, strict=True)
+            {"serial": serial, "vector": vector.tolist()}
+            for serial, vector in zip(serials.tolist(), vectors, strict=True)
         ]
         self._ask("upsert", rows)
 
@@ -121,7 +109,6 @@ class Milvus(ExternalBackend):
         schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
         schema.add_field("serial", DataType.INT64, is_primary=True)
         schema.add_field("vector", DataType.FLOAT_VECTOR, dim=self.size)
-        schema.add_field("label", DataType.VARCHAR, max_length=MOST_TEXT, nullable=True)
         parameters = index_parameters(count, self.normalize)
         marked = {KEY: mark}
         self._ask("create_collection", schema=schema, index_params=parameters, properties=marked)

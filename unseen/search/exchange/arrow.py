@@ -7,12 +7,14 @@
     digest     string, SHA-256 of what was embedded
     box        list of four int64, null for the whole image
     compatible bool: the vector comes from an older model, by a map (docs/upgrade.md)
+    columns    string, JSON: what else is known of the image
     vector     float32 [D], a list of fixed size
     thumbnail  binary, a WebP file
 
 The header is in the schema's metadata under `unseen`.
 """
 
+import json
 from dataclasses import fields
 from typing import Any
 
@@ -37,6 +39,7 @@ def schema_of(header: Header) -> Any:
         pa.field("digest", pa.string()),
         pa.field("box", pa.list_(pa.int64())),
         pa.field("compatible", pa.bool_()),
+        pa.field("columns", pa.string()),
         pa.field("vector", pa.list_(pa.float32(), header.model.size)),
         pa.field("thumbnail", pa.binary()),
     ]
@@ -56,6 +59,7 @@ def to_batch(rows: Rows, schema: Any) -> Any:
     }
     columns = message | {
         "id": rows.ids,
+        "columns": [json.dumps(dict(known)) for known in message["columns"]],
         "vector": pa.FixedSizeListArray.from_arrays(flat, rows.vectors.shape[1]),
         "thumbnail": list(rows.thumbnails),
     }
@@ -68,6 +72,13 @@ def from_batch(batch: Any) -> Rows:
     flat = batch["vector"].flatten().to_numpy(zero_copy_only=False)
     message = batch.select([field.name for field in fields(Metadata)]).to_pylist()
     metadata = [
-        Metadata(**row | {"box": tuple(row["box"]) if row["box"] else None}) for row in message
+        Metadata(
+            **row
+            | {
+                "box": tuple(row["box"]) if row["box"] else None,
+                "columns": json.loads(row["columns"]),
+            }
+        )
+        for row in message
     ]
     return Rows(ids, flat.reshape(len(ids), -1), metadata, batch["thumbnail"].to_pylist())

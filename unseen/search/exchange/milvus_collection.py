@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from unseen.search.backends.milvus import MOST_TEXT, connect, index_parameters
+from unseen.search.backends.milvus import connect, index_parameters
 from unseen.search.exchange.rows import CHUNK, Exported, Header, Rows
 from unseen.search.segment import Metadata
 
 BATCH = CHUNK // 4  # rows of one message
+MOST_TEXT = 65_535  # of a column
 
 
 def write(out: str, header: Header, chunks: Iterator[Rows], table: str) -> None:

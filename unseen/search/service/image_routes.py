@@ -22,6 +22,7 @@ from unseen.search.service.parameters import (
     K,
     Label,
     Start,
+    Where,
     ids_in,
     name_of,
     or_404,
@@ -57,6 +58,7 @@ class MetadataBody(ImageBody):
     num_bytes: int
     modified: str
     same_label: int | None
+    columns: dict[str, str | int | float]
     box: tuple[int, int, int, int] | None
 
 
@@ -87,17 +89,18 @@ def add_browsing(app: FastAPI, registry: IndexRegistry) -> None:
         order: Literal["recent", "random"] = "recent",
         seed: Annotated[int, Query(ge=0, le=2**31, description="of the random order")] = 0,
         label: Label = None,
+        where: Where = None,
         ids: IdList = "",
         start: Start = 0,
         count: K = 24,
     ) -> PagesBody:
         """Images of the index, the last that came first, or in a random order; all, those of a
-        label, or those that are named."""
+        label or a filter, or those that are named."""
         snapshot = registry.snapshot
         if ids:
             chosen: Ids = np.array(ids_in(ids), dtype=np.int64)
         else:
-            chosen = or_404(lambda: _ordered(snapshot, order, seed, label))
+            chosen = or_404(lambda: _ordered(snapshot, order, seed, label, where))
         page = or_404(
             lambda: [_body(snapshot.index, int(id)) for id in chosen[start : start + count]]
         )
@@ -115,6 +118,7 @@ def add_browsing(app: FastAPI, registry: IndexRegistry) -> None:
             num_bytes=known.num_bytes,
             modified=when,
             same_label=same,
+            columns=dict(known.columns),
             box=known.box,
         )
 
@@ -135,8 +139,11 @@ def add_browsing(app: FastAPI, registry: IndexRegistry) -> None:
         return LabelsBody(total=len(names), labels=page)
 
 
-def _ordered(snapshot: Snapshot, order: str, seed: int, label: str | None) -> Ids:
-    ids = snapshot.index.ids if label is None else snapshot.labelled(label)
+def _ordered(
+    snapshot: Snapshot, order: str, seed: int, label: str | None, where: str | None
+) -> Ids:
+    chosen = snapshot.chosen(label, where)
+    ids = snapshot.index.ids if chosen is None else chosen
     if order == "random":
         return np.random.default_rng(seed).permutation(ids)
     return ids[::-1]

@@ -40,6 +40,7 @@ class Neighbor:
     id: int
     k: int
     label: str | None = None
+    where: str | None = None
 
 
 @dataclass(frozen=True)
@@ -98,41 +99,50 @@ class Snapshot:
         self,
         vector: NDArray[np.float32],
         k: int,
-        label: str | None,
+        chosen: Ids | None = None,
         without: Collection[int] = (),
         evaluated: bool = True,
     ) -> Answer:
-        """The k nearest images, of one label or of all, without those named. evaluated: with
-        conclusions, which hold for the vector of one image."""
-        if label is not None:
-            self.labelled(label)
+        """The k nearest images, of those that are `chosen` or of all, without those named.
+        evaluated: with conclusions, which hold for the vector of one image."""
         calibration = self.calibration if evaluated else None
-        result = ask(self.index, vector, k + len(without), calibration, label=label)[0]
+        result = ask(self.index, vector, k + len(without), calibration, chosen)[0]
         return _without(result, without, k)
 
-    def num_images(self, label: str | None, without: Collection[int] = ()) -> int:
+    def chosen(self, label: str | None, where: str | None) -> Ids | None:
+        """Images that may be found; None: all. A ValueError where there is no such label, a
+        FilterError for what is no filter."""
+        labelled = None if label is None else self.labelled(label)
+        if where is None:
+            return labelled
+        result = self.index.where(where)
+        return result if labelled is None else np.intersect1d(result, labelled)
+
+    def num_images(self, chosen: Ids | None, without: Collection[int] = ()) -> int:
         """How many `by_vector` can find."""
-        if label is None:
+        if chosen is None:
             return len(self.index) - sum(id in self.index for id in set(without))
-        return int(np.isin(self.labelled(label), list(without), invert=True).sum())
+        return int(np.isin(chosen, list(without), invert=True).sum())
 
     def by_ids(self, request: Sequence[Neighbor]) -> list[Answer | ValueError]:
         """The nearest other images of images of the index, or what is wrong with a question.
-        Those that ask for images of any label are one search."""
-        any_label = [one for one in request if one.label is None and one.id in self.index]
+        Those that ask for any image are one search."""
+        unfiltered = [one for one in request if one.label is None and one.where is None]
+        alike = [one for one in unfiltered if one.id in self.index]
         result: dict[Neighbor, Answer | ValueError] = {}
-        if any_label:
-            vectors = self.index.vectors([one.id for one in any_label])
-            most = max(one.k for one in any_label) + 1
+        if alike:
+            vectors = self.index.vectors([one.id for one in alike])
+            most = max(one.k for one in alike) + 1
             answers = ask(self.index, vectors, most, self.calibration)
-            for one, answer in zip(any_label, answers, strict=True):
+            for one, answer in zip(alike, answers, strict=True):
                 result[one] = _without(answer, [one.id], one.k)
         return [result[one] if one in result else self._by_id(one) for one in request]
 
     def _by_id(self, request: Neighbor) -> Answer | ValueError:
         try:
             vector = self.index.vectors([request.id])
-            return self.by_vector(vector, request.k, request.label, without=[request.id])
+            chosen = self.chosen(request.label, request.where)
+            return self.by_vector(vector, request.k, chosen, without=[request.id])
         except DamagedError:
             raise
         except ValueError as error:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 
 from unseen.evaluation.calibration import Calibration
 from unseen.search.answers import Answer, reason
+from unseen.search.filters import MOST_LETTERS, FilterError
 from unseen.search.manifest import DamagedError
 from unseen.search.service.decoding import Box
 
@@ -33,6 +34,9 @@ Id = Annotated[int, Path(ge=0, le=2**62, description="of an image of the index")
 K = Annotated[int, Query(ge=1, le=MOST, description="how many images")]
 Start = Annotated[int, Query(ge=0, le=2**31, description="how many to pass over first")]
 Label = Annotated[str | None, Query(max_length=500, description="only images with this label")]
+Where = Annotated[
+    str | None, Query(max_length=MOST_LETTERS, description="only images it is true of: price < 20")
+]
 IdList = Annotated[str, Query(max_length=20_000, description="ids, such as 3,8,20-24")]
 WRONG: Responses = {422: {"model": DetailBody, "description": "a wrong value"}}
 MISSING: Responses = {404: {"description": "no such image or label"}}
@@ -44,6 +48,9 @@ class Wanted(BaseModel):
     k: int = Field(24, ge=1, le=MOST, description="how many images")
     start: int = Field(0, ge=0, lt=DEEPEST, description="how many to pass over first")
     label: str | None = Field(None, max_length=500, description="only images with this label")
+    where: str | None = Field(
+        None, max_length=MOST_LETTERS, description="only images it is true of: price < 20"
+    )
     box: str | None = Field(
         None, max_length=100, description="left,top,width,height, shares of the image"
     )
@@ -134,8 +141,11 @@ def or_404(read: Callable[[], Any]) -> Any:
     except DamagedError:
         raise
     except ValueError as error:
-        raise missing() from error
+        raise http_error(error) from error
 
 
-def missing() -> HTTPException:
+def http_error(error: Exception) -> HTTPException:
+    """An expression that is none is wrong; anything else is not there."""
+    if isinstance(error, FilterError):
+        return HTTPException(422, str(error))
     return HTTPException(404, "no such image or label")

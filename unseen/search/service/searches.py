@@ -26,10 +26,11 @@ from unseen.search.service.parameters import (
     Label,
     Responses,
     Wanted,
+    Where,
     answer_body,
     box_in,
+    http_error,
     ids_in,
-    missing,
     or_404,
 )
 from unseen.search.service.request_batching import RequestBatcher
@@ -96,9 +97,9 @@ def add_nearest(app: FastAPI, registry: IndexRegistry, prefix: str = "") -> None
     )
 
     @app.get(f"{prefix}/api/search/{{id}}", responses=MISSING, response_model=AnswerBody)
-    async def search_by_id(id: Id, k: K = 24, label: Label = None) -> Response:
+    async def search_by_id(id: Id, k: K = 24, label: Label = None, where: Where = None) -> Response:
         """The other images nearest to an image of the index."""
-        return await batcher.ask(Neighbor(id, k, label))
+        return await batcher.ask(Neighbor(id, k, label, where))
 
 
 def _nearest(snapshot: Snapshot, request: Sequence[Neighbor]) -> list[Response | Exception]:
@@ -106,9 +107,9 @@ def _nearest(snapshot: Snapshot, request: Sequence[Neighbor]) -> list[Response |
     made: list[Response | Exception] = []
     for one, answer in zip(request, snapshot.by_ids(request), strict=True):
         if isinstance(answer, Exception):
-            made.append(missing())
+            made.append(http_error(answer))
             continue
-        total = snapshot.num_images(one.label, [one.id])
+        total = snapshot.num_images(snapshot.chosen(one.label, one.where), [one.id])
         body = answer_body(answer, snapshot.calibration, total)
         made.append(Response(body.model_dump_json(), media_type="application/json"))
     return made
@@ -155,10 +156,9 @@ def _result(
     def answered() -> Any:
         query = snapshot.query(vectors, right, wrong)
         without = {*request, *wrong}
-        answer = snapshot.by_vector(
-            query, wanted.start + wanted.k, wanted.label, without, evaluated
-        )
-        return answer, snapshot.num_images(wanted.label, without)
+        chosen = snapshot.chosen(wanted.label, wanted.where)
+        answer = snapshot.by_vector(query, wanted.start + wanted.k, chosen, without, evaluated)
+        return answer, snapshot.num_images(chosen, without)
 
     answer, total = or_404(answered)
     return answer_body(answer, snapshot.calibration, total, wanted.start)

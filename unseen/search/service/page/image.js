@@ -3,6 +3,7 @@
 import { href } from "./address.js";
 import * as api from "./api.js";
 import { element, named, number } from "./elements.js";
+import { condition } from "./filters.js";
 import { selection } from "./selected.js";
 
 /* `list`: the images it was opened from, for the one before and after. */
@@ -25,9 +26,19 @@ export async function image(address, { signal, list }) {
           metadata.label === null ? null : element("a", { class: "button", href: href("label", metadata.label), id: "same" }, "Same label"),
           element("label", { class: "button" }, chosen, "Selected")),
         known(metadata, found),
+        columns(metadata),
         element("p", { class: "pager" }, link(list[place - 1], "← Previous", "previous"), place >= 0 ? link(list[place + 1], "Next →", "next") : null))),
   ];
   return { title, parts };
+}
+
+/* Each finds images like this one that have the same. */
+function columns({ id, columns }) {
+  const told = Object.entries(columns);
+  if (!told.length) return null;
+  const chip = ([name, value]) =>
+    element("li", {}, element("a", { class: "chip", href: href("like", id, { where: condition(name, value) }) }, `${name}: ${value}`));
+  return element("ul", { class: "chips", "aria-label": "More like this with the same" }, ...told.map(chip));
 }
 
 function known(metadata, found) {

@@ -4,6 +4,7 @@ import { changed, href, page, unpacked } from "./address.js";
 import * as api from "./api.js";
 import { Crop } from "./crop.js";
 import { PAGE, button, cards, element, image, named, pager, withCommands } from "./elements.js";
+import { chips, filterField } from "./filters.js";
 import { labelField } from "./labels.js";
 import * as uploads from "./uploads.js";
 import { whyButton } from "./why.js";
@@ -11,10 +12,10 @@ import { whyButton } from "./why.js";
 const FRAMES = { match: "match", maybe: "maybe" };
 
 export async function results(address, { signal, go, metadata }) {
-  const { label, box, right = "", wrong = "" } = address.options;
+  const { label, where, box, right = "", wrong = "" } = address.options;
   const brought = address.view === "upload" ? uploads.find(address.what) : null;
   if (address.view === "upload" && !brought) throw new Error("This image was brought in another window, and not kept: choose it again.");
-  const options = { label, box, right, wrong, start: PAGE * (page(address) - 1), k: PAGE };
+  const options = { label, where, box, right, wrong, start: PAGE * (page(address) - 1), k: PAGE };
   const found = await (brought
     ? api.byImages(brought.map((each) => each.blob), options, signal)
     : api.byIds(address.what, options, signal));
@@ -29,6 +30,7 @@ export async function results(address, { signal, go, metadata }) {
     element("h1", { tabindex: "-1" }, title),
     element("div", { class: "asked" }, asked, element("div", { class: "narrow" },
       labelField("only", "Only with label", (name) => go(changed(address, { label: name }), "only"), { value: label ?? "" }),
+      filterField(address, go), chips(address),
       feedback(address, right, wrong), decision(address, found, metadata, several || right || wrong))),
     found.hits.length ? cards(found.hits, "Nearest images", shown) : element("p", {}, "Nothing was found."),
     pager(address, found.total),

@@ -6,7 +6,7 @@ import { PAGE, button, cards, element, image, number, pager, withCommands } from
 
 const FEW = 7;
 const LABELS = 12;
-const BACKENDS = { exact: "exact", hnsw: "a graph (HNSW)", ivf_pq: "cells (IVF-PQ)", binary: "bits first", milvus: "Milvus", lance: "LanceDB" };
+const BACKENDS = { exact: "exact", hnsw: "a graph (HNSW)", ivf_pq: "cells (IVF-PQ)", binary: "bits first", milvus: "Milvus", pgvector: "PostgreSQL" };
 
 export async function start(address, { metadata, signal, go }) {
   const seed = Number.parseInt(address.options.seed, 10) || 0;
