@@ -161,7 +161,8 @@ def test_free_memory_is_what_the_machine_says_or_its_container(
 
 def test_one_that_cannot_begin_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpu_processes, "CALL", "raise SystemExit('ValueError: no such image')")
-    config = SimpleNamespace(cpu_processes=2, to_toml=lambda: "")
+    machine = SimpleNamespace(cpu_processes=2)
+    config = SimpleNamespace(training=SimpleNamespace(machine=machine), to_toml=lambda: "")
     split = SimpleNamespace(train=np.arange(2), validation=np.arange(2), test=np.arange(2))
     split.query = split.gallery = None
     data = SimpleNamespace(fingerprint=lambda: "x")

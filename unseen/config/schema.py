@@ -200,7 +200,8 @@ class Config(Keys):
         """A copy with other values, by keys as they are written alone. They are not checked."""
         values = dict(values)
         if isinstance(data := values.get("data"), Component):
-            own = {key: getattr(self.data, key) for key in DataSettings.model_fields}
+            set_keys = DataSettings.model_fields.keys() & self.data.model_fields_set
+            own = {key: getattr(self.data, key) for key in set_keys}
             table = type(self.data)(**(own | dict(data)))
             return self.model_copy(update={"data": table}).with_values(
                 {key: value for key, value in values.items() if key != "data"}
