@@ -25,7 +25,12 @@ def test_data_are_given_by_name_with_their_values(tmp_path: Path) -> None:
         progress=False,
     )
     assert run.result.data.classes == 20
-    assert set(run.scores) == {"recall@1"}
+    score = run.result.scores["trained"].metrics["recall@1"].value
+    assert run.scores.loc["trained", "recall@1"] == score
+    assert {"untrained", "pixels"} < set(run.scores.index)
+    assert list(run.history.index) == [0]
+    assert run.history.loc[0, "train/loss"] > 0
+    assert "validation/recall@1" in run.history
 
 
 DRAW = np.random.default_rng(0)

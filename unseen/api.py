@@ -2,7 +2,8 @@
 
     run = unseen.fit("photos/", loss="proxy_anchor", epochs=10, out="runs/a")
     run = unseen.fit(my_dataset, network=my_module, loss=MyLoss(margin=0.1), miner=my_miner)
-    run.scores["recall@1"], run.embed(images), run.report(), run.index("new/", out="my.index")
+    run.scores.loc["trained", "recall@1"], run.history.plot()
+    run.embed(images), run.report(), run.index("new/", out="my.index")
 
 Whatever a config names may be given as an object, a class or a function instead. A run with objects
 goes on after a stop when the same ones are given again.
@@ -13,7 +14,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from torch import Tensor
 
@@ -26,7 +27,7 @@ from unseen.core import custom_components, uris
 from unseen.core.contracts import Progress
 from unseen.data.images.decode import is_image
 from unseen.data.in_memory.user_data import as_dataset
-from unseen.reports import run_page, score_tables
+from unseen.reports import frames, run_page, score_tables, stored_run
 from unseen.reports.compare_runs import Pair, compare_runs
 from unseen.runs import diagnose_run as diagnosing
 from unseen.runs import run as runs
@@ -39,6 +40,9 @@ from unseen.studies.engine import Study
 from unseen.studies.results import Results
 from unseen.training.result import Result, read_result
 from unseen.training.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    import pandas
 
 _PARTS = ("network", "loss", "miner", "sampler", "protocol")
 _LISTS = ("regularizers", "metrics", "also")
@@ -58,11 +62,16 @@ class Run:
         """What stands in result.json: scores, data, split, selection."""
         return read_result(RunFolder(self.path))
 
-    @property
-    def scores(self) -> dict[str, float]:
-        """The trained network on classes it never saw: metric -> value."""
-        metrics = self.result.scores["trained"].metrics
-        return {custom_components.short_name(name): score.value for name, score in metrics.items()}
+    @cached_property
+    def scores(self) -> "pandas.DataFrame":
+        """On classes never seen: a row for each descriptor (`trained`, `untrained`, ...), a column
+        for each metric."""
+        return frames.scores(self.result)
+
+    @cached_property
+    def history(self) -> "pandas.DataFrame":
+        """A row for each epoch: loss, learning rate, and the scores of validated epochs."""
+        return frames.history(stored_run.read(self.path))
 
     @cached_property
     def trained(self) -> Trained:

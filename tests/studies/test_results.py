@@ -308,6 +308,9 @@ def test_rows(finished: Results) -> None:
     assert rows[0]["state"] == "done"
     assert rows[0]["recall@1"] == pytest.approx(2 * rows[0]["nmi"], abs=2e-6)
     assert json.dumps(rows)
+    frame = finished.frame
+    assert len(frame) == 18
+    assert frame.loc[0, "recall@1"] == rows[0]["recall@1"]
 
 
 def test_labels_are_no_formulas_and_no_commands(instant: ModuleType, tmp_path: Path) -> None:

@@ -202,12 +202,14 @@ def info(index: IndexPath) -> None:
     Prints what the index holds, its bytes and precision, and what share of the nearest its search
     finds.
     """
-    known = describe(Index.open(index))
+    opened = Index.open(index)
+    known = describe(opened)
     counts = f"{known.images:,} images, {known.labels:,} labels, segments: {known.segments:,}"
     console.print(f"{index}: {counts}")
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in sorted(known.num_bytes.items()))
     console.print(f"bytes: {sum(known.num_bytes.values()):,} ({kinds})")
     console.print(f"vectors: {known.size} numbers in {known.precision}")
+    console.print(f"columns for --where: {', '.join(opened.columns)}")
     if known.precision == "int8":
         console.print(
             f"similarities are within {known.largest_error:.2g} of those before rounding, "

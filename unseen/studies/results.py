@@ -1,7 +1,7 @@
 """What a study found, read from its run folders alone.
 
     results = read(Path("studies/losses"))
-    results.rows()        one dict per run: labels, seed, state, every metric
+    results.frame         a DataFrame with one row per run: labels, seed, state, every metric
     standings(results)    one row per method and experiment: mean and spread
     results.comparisons() each method against the best, with its validity checks and conclusion: see
     `validity_checks.py`
@@ -38,6 +38,8 @@ from unseen.training.result import Result, Row
 from unseen.training.selected_weights import Selection
 
 if TYPE_CHECKING:
+    import pandas
+
     from unseen.studies.validity_checks import Compared
 
 Json = dict[str, Any]
@@ -178,6 +180,13 @@ class Results:
         from unseen.studies.validity_checks import comparisons  # noqa: PLC0415 - made of results
 
         return comparisons(self)
+
+    @property
+    def frame(self) -> "pandas.DataFrame":
+        """`rows` as a DataFrame."""
+        import pandas  # noqa: PLC0415 - half a second
+
+        return pandas.DataFrame(self.rows())
 
     def rows(self) -> list[Json]:
         """A flat row per run: labels, seed, fold, state, folder, selected epoch, scores in 0..1."""

@@ -34,9 +34,10 @@ def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def index(tmp_path: Path, entry: ModelEntry, rows: Callable[..., list[NewImage]]) -> Index:
     """With what an index can have: a removed last image, a renewed one that lies at the end, a
-    box, a compatible vector, a label of odd letters, an empty thumbnail, tiny numbers."""
+    box, columns, a compatible vector, a label of odd letters, an empty thumbnail, tiny numbers."""
     some = rows(50)
     odd = replace(some[7].metadata, label="Ā'\"\\ 'x", box=(1, 2, 30, 40), compatible=True)
+    odd = replace(odd, columns={"price €": 19.5, "brand": "x'y", "count": 3})
     tiny = np.full(8, 1e-45, dtype=np.float32)
     some[7] = replace(some[7], metadata=odd, vector=tiny, thumbnail=b"")
     with Writer.create(tmp_path / "index", entry) as writer:

@@ -212,6 +212,7 @@ def test_a_filter_is_typed_taken_away_and_clicked(page: Driver, images: Path) ->
     until(page, lambda d: len(set(labels(d))) > 1)
     by(page, "#where").send_keys("price <", Keys.ENTER)
     until(page, lambda d: "cannot filter by" in status(d))
+    assert "422" in page.get_log("browser")[-1]["message"]  # the one that is expected
     page.get(page.current_url.partition("#")[0] + "#/image/8")
     until(page, is_shown)
     by(page, ".chip").click()
