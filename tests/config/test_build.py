@@ -283,10 +283,10 @@ def test_another_backbone_is_trained_as_a_whole() -> None:
         None,
         "own",
     )
-    config, _ = of_photographs("backbone=timm:resnet18", "freeze_until=layer3")
+    config, _ = of_photographs("backbone=timm:test_resnet", "freeze_until=layer3")
     assert (config.model.weights, config.model.frozen.cached_augmentations) == (None, 4)
     with pytest.raises(ValueError, match="cached_augmentations needs freeze_until") as caught:
-        of_photographs("backbone=timm:resnet18", "cached_augmentations=2")
+        of_photographs("backbone=timm:test_resnet", "cached_augmentations=2")
     assert "\n" not in str(caught.value)
 
 

@@ -14,7 +14,9 @@ VARIANTS = [
     {"penalty": "norm", "nu": 0.1, "prescale": 0.25},
     {"negatives": "positives"},
     {"negatives": "positives", "normalize": True, "nu": 0.02},
-    {"negatives": "positives", "symmetric": True, "nu": 0.0, "prescale": 2.0},
+    {"negatives": "both", "nu": 0.0, "prescale": 2.0},
+    {"negatives": "positives", "reduction": "sum"},
+    {"reduction": "sum", "nu": 0.1},
 ]
 
 
@@ -25,7 +27,7 @@ def slow(
     normalize=False,
     nu=0.005,
     penalty="squared",
-    symmetric=False,
+    reduction="mean",
     prescale=1.0,
 ) -> float:
     def product(i: int, j: int) -> float:
@@ -43,13 +45,13 @@ def slow(
         else:
             others = [product(a, q) for _, q in case.positives if columns[q] != rows[a]]
         term = math.log1p(sum(math.exp(g - near) for g in others))
-        if symmetric:
+        if negatives == "both":
             others = [product(b, p) for b, _ in case.positives if rows[b] != columns[p]]
             term = (term + math.log1p(sum(math.exp(g - near) for g in others))) / 2
         terms.append(term)
     power = 2 if penalty == "squared" else 1
     length = sum((prescale * v.norm().item()) ** power for v in case.x) / len(case.x)
-    return sum(terms) / len(terms) + nu * length
+    return sum(terms) / (len(terms) if reduction == "mean" else 1) + nu * length
 
 
 @pytest.mark.parametrize("values", VARIANTS, ids=str)
@@ -77,10 +79,10 @@ def test_numbers_of_the_sources(spec: SimpleNamespace, dtype: torch.dtype) -> No
     assert of(spec.U, one_per_class, **sohn) == pytest.approx(0.908192, abs=close)
     assert of(spec.COL, one_per_class, **sohn) == pytest.approx(math.log(3), abs=close)
     assert of(spec.ORT, one_per_class, **sohn) == pytest.approx(0.551445, abs=close)
-    for preset in ("density", "thesis_code"):  # on directions: U is T
+    for preset, count in (("density", 3), ("thesis_code", 1)):  # on directions: U is T
         result = of(spec.U, one_per_class, **NPairLoss.PRESETS[preset])
-        assert result == pytest.approx(0.714691, abs=close)
-    both_ways = of(spec.T, one_per_class, **sohn, symmetric=True)
+        assert result == pytest.approx(count * 0.714691, abs=3 * close)
+    both_ways = of(spec.T, one_per_class, nu=0.0, negatives="both")
     assert both_ways == pytest.approx(0.702932, abs=close)
 
 
@@ -113,7 +115,7 @@ def test_gradient(cases, values) -> None:
         {"penalty": "max"},
         {"nu": -0.1},
         {"prescale": 0.0},
-        {"symmetric": True},
+        {"reduction": "max"},
     ],
 )
 def test_bad_values(values) -> None:

@@ -153,6 +153,9 @@ def test_prepare_takes_the_spread_before_the_embedding() -> None:
     regularizer.prepare(pooled, torch.tensor([0, 0, 1, 1, 2]))
     assert regularizer.is_prepared
     assert regularizer.q.tolist() == pytest.approx([0.2**0.5, 1.8**0.5, 1.0, 1.0])
+    printed = DensityRegularizer(4, **DensityRegularizer.PRESETS["density"])
+    printed.prepare(pooled, torch.tensor([0, 0, 1, 1, 2]))
+    assert printed.q.tolist() == pytest.approx([1.0, 3.0, 5**0.5, 5**0.5]), "as it is"
     flat = DensityRegularizer(2)
     flat.prepare(torch.ones(4, 3), torch.tensor([0, 0, 1, 1]))
     assert flat.q.tolist() == [1.0, 1.0], "a network without spread gives no preference"
@@ -216,7 +219,7 @@ def test_bad_values_and_forgotten_preparation_are_named(spec: SimpleNamespace) -
         DensityRegularizer(3).double()(Output(spec.T, spec.T), spec.labels)
     with pytest.raises(ValueError, match="labels must be 0 to 1 with num_classes=2, got 0 to 2"):
         with_targets([0.5] * 2, None)(Output(spec.T, spec.T), spec.labels)
-    with pytest.raises(ValueError, match="d0 must be one of initial, batch, none"):
+    with pytest.raises(ValueError, match="d0 must be one of initial, relative, batch, none"):
         DensityRegularizer(3, d0="first")
     with pytest.raises(ValueError, match="eta must be a number from 0 on"):
         DensityRegularizer(3, eta=-1)

@@ -8,11 +8,15 @@ import numpy as np
 import pytest
 
 from unseen.reproductions import published_study as published_studies
-from unseen.reproductions import source_items
+from unseen.reproductions import request, source_items
+from unseen.reproductions.claims import claims_section
 from unseen.reproductions.roth import objectives
+from unseen.studies import findings
 from unseen.studies import study_file as plans
 from unseen.studies.findings import Section
+from unseen.studies.html_report import Saved, saved
 from unseen.studies.results import read
+from unseen.studies.study_figures import Drawn
 from unseen.studies.worker import Worker
 from unseen.training.run_folder import RunFolder
 
@@ -41,6 +45,29 @@ def many_classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
+def check_figure(drawn: Drawn) -> None:
+    """A figure says what it shows: every panel has marks, labels or a title, and there is a
+    caption."""
+    assert drawn.caption, drawn.name
+    panels = [ax for ax in drawn.figure.axes if ax.get_visible()]
+    assert panels, f"{drawn.name} has no panel"
+    for ax in panels:
+        marks = [*ax.lines, *ax.collections, *ax.images, *ax.patches]
+        assert [m for m in marks if m.get_visible()], f"{drawn.name} has an empty panel"
+        words = [ax.get_title(loc=side) for side in ("left", "center")]
+        words += [ax.get_xlabel(), ax.get_ylabel(), *(text.get_text() for text in ax.texts)]
+        ticks = [label.get_text() for label in (*ax.get_xticklabels(), *ax.get_yticklabels())]
+        is_picture = bool(ax.images) and len(drawn.figure.axes) > 1
+        assert any([*words, *ticks]) or is_picture or len(panels) == 1, f"{drawn.name} is bare"
+    many = [ax for ax in panels if len(ax.get_legend_handles_labels()[1]) > 1]
+    assert not many or drawn.figure.legends or any(ax.get_legend() for ax in panels), drawn.name
+
+
+def checked_and_saved(drawn: Drawn, folder: RunFolder) -> Saved:
+    check_figure(drawn)
+    return saved(drawn, folder)
+
+
 def work_here(watcher: Worker, storage: str, grace: int, *rest: object) -> None:
     """Runs a study in the process of the test, from the text that a process of its own is given."""
     Worker(plans.parse(watcher.plan.to_toml()), storage, watcher.out, grace).work()
@@ -54,9 +81,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
     def make(name: str, data: Path | str, *settings: str, of: str = "") -> Path:
         words = ("epochs=1", "batch_size=8", "lr=0.01", *settings)
-        ask = published_studies.Ask(str(data), "quick", words, seeds=1, of=of)
+        ask = request.Ask(str(data), "quick", words, seeds=1, of=of)
         with pytest.MonkeyPatch.context() as patch:  # pages of studies have tests of their own
             patch.setattr(published_studies.study_report, "write", lambda results: results.out)
+            patch.setattr(findings, "saved", checked_and_saved)
             patch.setattr("unseen.studies.engine._supervise", work_here)  # so have its processes
             page = published_studies.run(published_studies.find(name), ask, out)
         message = (page.parent / "findings.md").read_text()
@@ -74,11 +102,13 @@ def unpublished() -> Callable[[Path], str]:
     def show(folder: Path) -> str:
         message = json.loads((folder / "published.json").read_text())
         values = message["ask"] | {"settings": tuple(message["ask"]["settings"]), "of": "others"}
-        study, ask = published_studies.find(message["name"]), published_studies.Ask(**values)
+        study, ask = published_studies.find(message["name"]), request.Ask(**values)
         studies = {plan.name: folder.parent / "studies" / plan.name for plan in study.plans(ask)}
         results = {name: read(place) for name, place in studies.items()}
         measured = json.loads((folder / "measured.json").read_text())["values"]
         sections = study.sections(ask, results, measured)
+        claims = study.claims(ask, results, measured)
+        sections = [claims_section(claims, ask.published_title), *sections] if claims else sections
         tables = [line for each in sections for table in each.tables for line in table.markdown()]
         return "\n".join([*(text for each in sections for text in each.result), *tables])
 
@@ -90,7 +120,7 @@ def few_objectives(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of Roth et al. that have a partner with the switch, and two more: 7 of 18."""
     partners = [plain for plain, _ in objectives.switched("cub200").values()]
     few = {name: objectives.objectives()[name] for name in (*partners, "GenLifted", "Softmax")}
-    monkeypatch.setattr(objectives, "objectives", lambda is_short=True: dict(few))
+    monkeypatch.setattr(objectives, "objectives", lambda is_short=True, data="": dict(few))
 
 
 @pytest.fixture
@@ -98,10 +128,12 @@ def unrun(tmp_path: Path) -> Callable[..., list[Section]]:
     """What a published study shows before any run has finished."""
 
     def show(name: str, data: Path | str) -> list[Section]:
-        published, ask, results = published_studies.find(name), published_studies.Ask(str(data)), {}
+        published, ask, results = published_studies.find(name), request.Ask(str(data)), {}
         for plan in published.plans(ask):
             RunFolder(tmp_path / plan.name).write_text("study.toml", plan.to_toml())
             results[plan.name] = read(tmp_path / plan.name)
-        return list(published.sections(ask, results, {}))
+        claims = published.claims(ask, results, {}) if published.answers else []
+        first = [claims_section(claims, ask.published_title)] if claims else []
+        return [*first, *published.sections(ask, results, {})]
 
     return show

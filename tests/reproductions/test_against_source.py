@@ -6,13 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unseen.core.statistics import crossed
-from unseen.reproductions.against_source import signed
-from unseen.reproductions.published_study import Ask
+from unseen.reproductions.request import Ask
 from unseen.reproductions.roth import objectives
 from unseen.reproductions.roth.losses import objectives_plan
-from unseen.reproductions.roth.rho import _gains_message
-from unseen.studies.validity_checks import Compared, Reason, ValidityCheck
 
 DATA = ["cub200", "cars196", "online_products"]
 CHANCES = {"cub200": {0.3, 0.35, 0.4}, "cars196": {0.35}, "online_products": {0.15}}
@@ -36,27 +32,6 @@ def test_runs_on_cars_take_the_chances_of_cars(monkeypatch: pytest.MonkeyPatch) 
         v.labels["objective"]: v.values["miner"] for v in configurations if "miner" in v.values
     }
     assert miners["R-Margin (D, beta = 0.6, p = 0.35)"]["switch"] == 0.35
-
-
-def test_the_headline_counts_what_was_published() -> None:
-    effect = crossed([[0.017, 0.018, 0.018], [0.018, 0.017, 0.017]])
-    passed = (ValidityCheck("two", "tuned", "5 trials"),)
-    rows = [Compared("", "R-one", "one", effect, passed)]
-    words = " ".join(_gains_message(rows, "cars196"))
-    assert "nan" not in words
-    assert "Of 0 published gains of the rho switch on cars196: none is known" in words
-    failed = (ValidityCheck("two", "tuned", "", (Reason("not tuned"),)),)
-    rows += [
-        Compared("", "R-two", "two", effect, validity_checks, 1.75)
-        for validity_checks in (passed, failed)
-    ]
-    both = " ".join(_gains_message(rows, "cars196"))
-    assert "Of 2 published gains of the rho switch on cars196: 1 holds, 1 inconclusive." in both
-    assert "+1.8 (two)" in both
-
-
-def test_a_missing_difference_is_a_dash() -> None:
-    assert (signed(math.nan), signed(0.25, 2)) == ("–", "+0.25")
 
 
 @pytest.mark.parametrize(

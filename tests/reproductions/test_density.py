@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.reproductions.conftest import check_figure
 from unseen.reproductions import maps
-from unseen.studies.findings import Section
 
 
 @pytest.mark.slow
@@ -19,12 +19,13 @@ def test_page(features: Path, made: Callable[..., Path], monkeypatch: pytest.Mon
     folder = made("density", features, "batch_size=20")
     message = (folder / "findings.md").read_text()
     assert "failed" not in message
-    assert "| n_pair | nmi |" in message
-    assert "57.4 | 59.7 | +2.3" in message  # published
-    assert "entropy < orthogonal < density" in message
-    assert "contrastive, without:" in message
-    assert "| hdc | – | 60.8 | – | 52.5 |" in message  # published only
-    assert re.search(r"\| lifted_structure \| [\d.]+ \| 56.5 \|", message)  # run as well
+    assert "| n_pair, nmi, points | +2.26 |" in message  # published
+    assert "| hdc | – | 60.78 | – | 52.50 |" in message  # published only
+    assert re.search(r"\| lifted_structure \| [\d.]+ \| 56.50 \|", message)  # run as well
+    assert "| contrastive as a sum, density |" in message
+    assert "| contrastive as a mean, density |" in message
+    assert "R@128 % | published |" in message
+    assert "not known class by class" not in message  # NMI has values by class
     for name in (
         "ranks_triplet",
         "weight",
@@ -37,12 +38,6 @@ def test_page(features: Path, made: Callable[..., Path], monkeypatch: pytest.Mon
         assert (folder / "figures" / f"{name}.png").exists()
 
 
-def test_nothing_finished(features: Path, unrun: Callable[..., list[Section]]) -> None:
-    sections = unrun("density", features)
-    assert "contrastive – (published +3.6: inconclusive)" in sections[0].result[0]
-    assert [section.title for section in sections][-1] == "Training and unseen classes"
-
-
 def test_images_are_drawn() -> None:
     generator = np.random.default_rng(0)
     shown = generator.integers(0, 255, (12, 20, 20, 3), dtype=np.uint8)
@@ -51,3 +46,12 @@ def test_images_are_drawn() -> None:
     places = generator.normal(size=(12, 2)).tolist()
     result = {"places": places, "classes": [0] * 12, "sheet": uri, "columns": columns}
     assert len(maps.test_figure("map", result).figure.axes[0].images) == 12
+
+
+def test_a_map_has_its_points() -> None:
+    generator = np.random.default_rng(0)
+    panel = {"places": generator.normal(size=(20, 2)).tolist(), "classes": [0, 1] * 10}
+    drawn = maps.classes_figure("map", {"one": panel, "two": panel, "three": panel}, 2)
+    check_figure(drawn)
+    shown = [ax for ax in drawn.figure.axes if ax.get_visible()]
+    assert [len(ax.collections[0].get_offsets()) for ax in shown] == [20, 20, 20]

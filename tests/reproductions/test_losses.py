@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from unseen.reproductions.published_study import Ask, remake, small_files_of
+from unseen.reproductions.published_study import remake, small_files_of
+from unseen.reproductions.request import Ask
 from unseen.reproductions.roth import objectives
 from unseen.reproductions.roth.losses import objectives_plan
 from unseen.studies import archive
@@ -26,9 +27,10 @@ def test_page(features: Path, made: Callable[..., Path], tmp_path: Path) -> None
     folder = made("losses", features)
     message = (folder / "findings.md").read_text()
     assert "| Multisimilarity |" in message
-    assert "62.8" in message  # published
-    assert "is highest of 23 objectives" in message
-    assert "Features as given: " in message
+    assert "| 62.80 ±0.70 |" in message  # published, with its deviation
+    assert "methods are above their own untrained network by R@1" in message
+    assert "others) " in message  # whose distance the untrained network is evaluated by
+    assert "tables 4 to 6 and tables 7 to 9 print other values" in message
     assert "failed" not in message
     assert (folder / "figures" / "objectives.pdf").exists()
     before = (folder / "index.html").read_bytes()

@@ -1,6 +1,6 @@
 """Values read off figures go by the names of the objectives."""
 
-from unseen.reproductions.published_study import METRICS
+from unseen.reproductions.request import METRICS
 from unseen.reproductions.roth import objectives
 from unseen.reproductions.roth.revisit_figures import METRIC_CORRELATION, RHO, SPACE_CORRELATION
 

@@ -11,11 +11,11 @@ from unseen.reproductions.published_study import names
 
 PAGE = Path(__file__).parents[2] / "docs" / "sources.md"
 ALL = {  # those that show a measurement
-    source_items.VO_HAYS: ([1, 2, 3], range(1, 9)),
-    source_items.LI: ([1], [1, 3, 4, 5, 6, 7, 8, 9]),
-    source_items.ROTH: (range(1, 10), [1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12]),
-    source_items.JACOB: (range(1, 6), [1, 3]),
-    source_items.PSOMAS: (range(6, 22), [18, *range(27, 32)]),
+    "Vo and Hays 2019": ([1, 2, 3], range(1, 9)),
+    "Li et al. 2020": ([1], [1, 3, 4, 5, 6, 7, 8, 9]),
+    "Roth et al. 2020": (range(1, 10), [1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12]),
+    "Jacob et al. 2019": (range(1, 6), [1, 3]),
+    "Psomas 2020": (range(6, 22), [18, *range(27, 32)]),
 }
 
 
@@ -45,17 +45,18 @@ def test_rows_name_studies_that_exist_or_say_why_there_is_none() -> None:
 
 
 def test_the_page_lists_them() -> None:
-    assert "\n".join(source_items.item_table().markdown()) in PAGE.read_text()
+    for table in (source_items.item_table(), source_items.claim_table()):
+        assert "\n".join(table.markdown()) in PAGE.read_text()
 
 
 @pytest.mark.slow
 def test_the_page_is_what_the_code_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))  # no BN-Inception
-    assert PAGE.read_text() == source_items.markdown()
+    assert PAGE.read_text() == source_items.filled(PAGE.read_text())
 
 
 def test_published_numbers_are_all_of_some_source() -> None:
     """A table that is stored is one that a page shows."""
     assert {name.partition("_")[0] for name in numbers.names()} == {
-        "density", "horde", "revisit", "thesis", "vo"
+        "claims", "density", "horde", "items", "notes", "revisit", "thesis", "vo"
     }  # fmt: skip

@@ -1,12 +1,14 @@
 """What differs from a source is read off the runs."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from unseen.config import schema as configs
 from unseen.reproductions import source_values
-from unseen.reproductions.published_study import PUBLISHED
+from unseen.reproductions.differences import differences, run_configs
+from unseen.reproductions.request import PUBLISHED
 from unseen.reproductions.source_values import (
     JACOB,
     LI,
@@ -14,7 +16,7 @@ from unseen.reproductions.source_values import (
     ROTH,
     VO_HAYS,
     Each,
-    differing,
+    Source,
     resolved,
 )
 from unseen.studies import study_file as plans
@@ -29,6 +31,8 @@ ALIKE: Values = {
     "weight_decay": 4e-4, "schedule": {"name": "constant"}, "batch_size": 112, "select": "test",
     "sampler": {"name": "m_per_class", "preset": "revisit"}, "epochs": 150,
     "transform": "revisit", "head": {"start": "default"},
+    "loss": {"name": "margin", "preset": "revisit"},
+    "miner": {"name": "distance_weighted", "preset": "revisit"},
 }  # fmt: skip
 
 
@@ -43,25 +47,75 @@ def results(out: Path, *given: Values) -> Results:
     return Results(plan, out, tuple(runs), ())
 
 
-def message(source: Values, data: str, out: Path, *given: Values) -> list[str]:
-    return differing(source, data, resolved_configs([results(out, *given)]))
+def message(source: Source, data: str, out: Path, *given: Values) -> list[str]:
+    return differences(source, data, run_configs([results(out, *given)]))
 
 
 def test_a_run_as_the_source_made_it_differs_in_nothing(tmp_path: Path) -> None:
     assert message(ROTH, "cub200", tmp_path, ALIKE) == []
-    assert message(ROTH, "online_products", tmp_path, ALIKE) == ["epochs: 150; the source has 100."]
-
-
-def test_a_key_is_listed_where_no_run_has_the_sources_value(tmp_path: Path) -> None:
-    other = {"lr": 1e-3, "sampler": {"name": "m_per_class"}, "freeze_until": "pooled"}
-    short = [ALIKE | other | {"epochs": epochs} for epochs in (8, 40)]
-    assert message(ROTH, "cub200", tmp_path, *short) == [
-        "freeze_until: pooled; the source has none.",
-        "sampler: 4 of a class; the source has 2 of a class.",
-        "lr: 0.001; the source has 1e-05.",
-        "epochs: 8, 40; the source has 150.",
+    assert message(ROTH, "online_products", tmp_path, ALIKE) == [
+        "epochs: 150 in 1 of 1 runs; the source has 100."
     ]
-    assert message(ROTH, "cub200", tmp_path, ALIKE, *short) == []
+
+
+PLANTED = {  # a difference of each kind of setting, and what is said of it
+    "lr": ({"lr": 1e-3}, "lr: 0.001"),
+    "sampler": ({"sampler": {"name": "m_per_class"}}, "sampler: 4 of a class"),
+    "freeze_until": ({"freeze_until": "pooled"}, "freeze_until: pooled"),
+    "epochs": ({"epochs": 8}, "epochs: 8"),
+    "frozen_bn": ({"frozen_bn": "full"}, "frozen_bn: full"),
+    "image_size": ({"image_size": 227}, "image_size: 227"),
+    "transform": ({"transform": "red"}, "transform: red"),
+    "head": ({"head": {"start": "principal"}}, "head: start principal"),
+    "optimizer": ({"optimizer": {"name": "adamw"}}, "optimizer: adamw"),
+    "select": ({"select": "validation"}, "training classes: some select the epoch"),
+    "loss": (
+        {"loss": {"name": "margin", "preset": "revisit", "margin": 0.5}},
+        "margin.margin: 0.5",
+    ),
+    "loss without a preset": ({"loss": {"name": "circle"}}, "circle: the package's values"),
+    "miner": (
+        {"miner": {"name": "distance_weighted", "preset": "revisit", "lower": 0.3}},
+        "distance_weighted.lower: 0.3",
+    ),
+    "regularizer": ({"regularizers": [{"name": "entropy"}]}, "entropy: the package's values"),
+}
+
+
+@pytest.mark.parametrize("kind", PLANTED)
+def test_a_planted_difference_is_listed_with_its_runs(kind: str, tmp_path: Path) -> None:
+    planted, words = PLANTED[kind]
+    listed = message(ROTH, "cub200", tmp_path, ALIKE, ALIKE, ALIKE | planted)
+    (line,) = [line for line in listed if line.startswith(words)]
+    assert " in 1 of 3 runs; the source has " in line
+
+
+def test_what_is_compared_on_purpose_is_no_difference(tmp_path: Path) -> None:
+    given = [ALIKE | {"batch_size": size} for size in (16, 112)]
+    found = results(tmp_path, *given)
+    assert [line[:10] for line in differences(ROTH, "cub200", run_configs([found]))] == [
+        "batch_size"
+    ]
+    factors = {"batch_size": [16, 112]}
+    compared = replace(found, plan=found.plan.model_copy(update={"factors": factors}))
+    assert differences(ROTH, "cub200", run_configs([compared])) == []
+
+
+def test_what_the_source_leaves_open_is_named() -> None:
+    notes = ROTH.notes_of([ALIKE, ALIKE | {"backbone": "googlenet"}])
+    assert len(notes) == 2
+    assert "scale and shift" in notes[0]
+    (norms,) = LI.notes_of([{"backbone": "googlenet"}])
+    assert "57 batch norms" in norms
+
+
+def test_values_that_sources_have_for_some_data_or_losses() -> None:
+    assert LI.expected({}, "online_products")["sampler"]["name"] == "whole_classes"
+    histogram = {"loss": {"name": "histogram"}}
+    assert ROTH.expected(histogram, "online_products")["loss"] == {"nodes": 11}
+    assert VO_HAYS.expected({}, "online_products")["schedule"]["milestones"] == [1000]
+    small = PSOMAS.expected({"backbone": "googlenet", "loss": {"name": "arcface"}}, "cars196")
+    assert (small["batch_size"], small["sampler"]) == (180, {"name": "random"})
 
 
 def test_without_a_finished_run_nothing_is_known_to_differ(tmp_path: Path) -> None:
@@ -69,16 +123,14 @@ def test_without_a_finished_run_nothing_is_known_to_differ(tmp_path: Path) -> No
 
 
 def test_of_a_part_only_what_the_source_says_is_compared(tmp_path: Path) -> None:
-    alike = {"optimizer": {"name": "sgd", "momentum": 0.9, "clip_norm": 1.0}}
-    assert message({"optimizer": VO_HAYS["optimizer"]}, "", tmp_path, alike) == []
-    other = {"optimizer": {"name": "sgd", "momentum": 0.5}}
-    assert message({"optimizer": VO_HAYS["optimizer"]}, "", tmp_path, other) == [
-        "optimizer: sgd momentum 0.5; the source has sgd momentum 0.9."
-    ]
-    few = {"sampler": {"name": "m_per_class", "preset": "horde", "steps": 7}}
-    assert message({"sampler": JACOB["sampler"]}, "inshop", tmp_path, few) == [
-        "sampler: 8 of a class, 7 batches an epoch; the source has 2 of a class, 200 batches an "
-        "epoch."
+    def of_optimizer(given: Values) -> list[str]:
+        source = Source("", "vo_hays", {"optimizer": VO_HAYS.values["optimizer"], "select": "test"})
+        given = {"loss": {"name": "smooth_triplet", "preset": "vo_hays"}, "select": "test"} | given
+        return message(source, "", tmp_path, given)
+
+    assert of_optimizer({"optimizer": {"name": "sgd", "momentum": 0.9, "clip_norm": 1.0}}) == []
+    assert of_optimizer({"optimizer": {"name": "sgd", "momentum": 0.5}}) == [
+        "optimizer: sgd momentum 0.5 in 1 of 1 runs; the source has sgd momentum 0.9."
     ]
 
 
@@ -99,11 +151,10 @@ def test_what_was_trained_is_read_off_the_runs(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("source", [ROTH, PSOMAS, LI, JACOB, VO_HAYS])
-def test_values_of_sources_are_values_of_a_config(source: Values) -> None:
-    for value in source.values():
+@pytest.mark.parametrize("source", [ROTH, PSOMAS, LI, JACOB, VO_HAYS], ids=lambda s: s.title)
+def test_values_of_sources_are_values_of_a_config(source: Source) -> None:
+    for value in source.values.values():
         assert not isinstance(value, Each) or set(value) <= set(PUBLISHED)
-    assert source_values.WHOLE.items() <= source.items()
+    assert source_values.WHOLE.items() <= source.values.items()
     for data in PUBLISHED:
-        values = resolved(source, data)
-        assert differing(source, data, [configs.make(values).flat()]) == []
+        configs.make(resolved(source.values, data))

@@ -65,6 +65,33 @@ def test_means_spreads_and_baselines(finished: Results) -> None:
     assert rows[3].done == 3
 
 
+def test_methods_have_the_baseline_of_their_own_distance(
+    stub: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def other(worker: Worker, planned: Any, values: Any, folder: RunFolder, callbacks: Any) -> None:
+        stub.instant(worker, planned, values, folder, callbacks)
+        if planned.labels["loss"] == "triplet":
+            result = folder.read_json("result.json")
+            result["scores"]["untrained"]["metrics"]["recall@1"]["value"] = 0.2
+            folder.write_json("result.json", result)
+            folder.write_json("selection.json", folder.read_json("selection.json") | {"epoch": -1})
+
+    monkeypatch.setattr(Worker, "_train", other)
+    results = study(stub, tmp_path / "b", seeds=[0, 1])
+    rows = [row for row in standings(results) if row.experiment == "embedding_size 8"]
+    untrained = {row.of: row for row in rows if row.method == "untrained"}
+    assert {of: row.scores["recall@1"].mean for of, row in untrained.items()} == {
+        ("margin", "contrastive"): pytest.approx(0.105),
+        ("triplet",): pytest.approx(0.2),
+    }
+    assert [row.done for row in untrained.values()] == [2, 2]
+    names = [study_tables.name_of(row, rows) for row in rows]
+    assert {"untrained network (others)", "untrained network (triplet)"} <= set(names)
+    assert (
+        "began with: embedding_size 8: triplet 2 of 2" in study_tables.study_table(results).caption
+    )
+
+
 def test_methods_that_tie_with_their_start_are_not_called_best(
     finished: Results, stub: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,6 +139,29 @@ def test_an_effect_is_that_of_all_queries_paired_by_seed(finished: Results) -> N
     assert over_seeds_alone.classes == 1
     assert gain(margin, "pixels", "recall@1") is not None  # of which nothing is known
     assert math.isnan(getattr(gain(margin, "pixels", "recall@1"), "value", 0.0))
+
+
+def test_clusterings_have_values_by_class(finished: Results) -> None:
+    def with_nmi(runs: list[Any], shift: float) -> list[Any]:
+        known = [run.per_class for run in runs]
+        nmi = [
+            replace(
+                each,
+                metric="nmi",
+                sums=[s + shift * n for s, n in zip(each.sums, each.counts, strict=True)],
+            )
+            for each in known
+        ]
+        return [
+            replace(run, per_class=replace(own, others=[each]))
+            for run, own, each in zip(runs, known, nmi, strict=True)
+        ]
+
+    margin = finished.of("embedding_size 8", "margin")
+    result = effect(with_nmi(margin, 0.0), with_nmi(margin, 0.1), "nmi")
+    assert result is not None
+    assert (result.seeds, result.classes) == (3, 30)
+    assert result.value == pytest.approx(0.1)
 
 
 def test_runs_on_other_classes_are_compared_over_seeds_alone(finished: Results) -> None:

@@ -17,7 +17,7 @@ from unseen.core.names import known
 from unseen.reports import run_page
 from unseen.reproductions import published_study as published_studies
 from unseen.reproductions import source_items
-from unseen.reproductions.published_study import Budget
+from unseen.reproductions.request import Budget
 from unseen.runs.prepare import Callbacks, reopen, stored_config
 from unseen.studies import archive, engine, study_tables
 from unseen.studies import study_file as plans
@@ -155,6 +155,9 @@ def published(
     seeds: Annotated[
         int, typer.Option(help="how many", show_default="as the study says", min=0)
     ] = 0,
+    tune: Annotated[
+        bool, typer.Option("--tune", help="the rate of every method first, on validation classes")
+    ] = False,
     out: StudyOut = None,
     jobs: Jobs = None,
 ) -> None:
@@ -169,7 +172,9 @@ def published(
         _list_sources()
         return
     result = published_studies.find(name)
-    ask = published_studies.Ask(data or result.usual_data, budget, tuple(settings or ()), seeds)
+    ask = published_studies.Ask(
+        data or result.usual_data, budget, tuple(settings or ()), seeds, tune=tune
+    )
     folder = out or Path("published") / f"{Path(ask.data).stem}-{budget}"
     try:
         page_file = published_studies.run(

@@ -218,6 +218,13 @@ class Comparison:
         slope = partial(triplet_mean_slope, margin=margin, of_active=of_active)
         return self.matrix_loss(measure, formula, slope, own)
 
+    def num_triplets(self) -> int:
+        """Those handed over, or all of the batch."""
+        if self.tuples is not None:
+            return len(self.triplets().anchor)
+        pos, neg = self.masks()
+        return int((pos.sum(dim=1) * neg.sum(dim=1)).sum())
+
     def _check_range(self, reference: Tensor) -> None:
         """Before a pair becomes a place in a flattened matrix, where an index that is too large
         would mean the next anchor's pair: reading the labels raises, at once on the CPU, and on a

@@ -10,6 +10,9 @@ from unseen.core.geometry import UNIT_DISTANCES
 from unseen.core.hinges import hinge_sum
 from unseen.losses.base import Loss, check_choice, check_not_negative, check_positive
 
+WHOLE = ("anchors", "sum")  # of both sides at once
+REDUCTIONS = ("mean", "active", "active_negatives", *WHOLE)
+
 
 class ContrastiveLoss(Loss):
     """Contrastive: positive pairs closer than one margin, negative pairs farther than another.
@@ -22,7 +25,8 @@ class ContrastiveLoss(Loss):
 
         `reduction`: "mean" of each side; "active", the mean of each side's terms above 0;
         "active_negatives", positives by the first and negatives by the second; "anchors", the sum
-        of both sides over the number of anchors. (Equation 1 of Roth et al. prints one minus the
+        of both sides over the number of anchors; "sum" of both sides, each pair of a batch once.
+        (Equation 1 of Roth et al. prints one minus the
         second indicator; Li et al. call the squared distance Euclidean.)
 
     Paper:
@@ -31,14 +35,14 @@ class ContrastiveLoss(Loss):
 
     Args:
         distance: euclidean, squared or cosine; the margins are measured in it. Squared (Li et al.,
-            who print a sum); cosine (Psomas; his code: Euclidean). A threshold m on the cosine is
+            the sum); cosine (Psomas; his code: Euclidean). A threshold m on the cosine is
             neg_margin 1 - m here.
         pos_margin: positives nearer than this cost nothing; 0 (Roth et al.).
         neg_margin: negatives farther than this cost nothing; 1 on mined triplets (Roth et al.), 1
             on the square (Li et al.), cosine threshold 0.5 (Psomas; his code: Euclidean 0.5), 0.5
             (Jacob et al.).
-        reduction: mean, active, active_negatives or anchors, see the formula; "active" in the code
-            of Psomas.
+        reduction: mean, active, active_negatives, anchors or sum, see the formula; "active" in the
+            code of Psomas; "sum" as Li et al. print it.
         positive_power: 2 squares the positives' hinge (Jacob et al.).
         factor: of the whole; 1/2 (Jacob et al.).
 
@@ -67,7 +71,7 @@ class ContrastiveLoss(Loss):
         "revisit_code": {},
         "thesis": {"distance": "cosine", "neg_margin": 0.5, "reduction": "anchors"},
         "thesis_code": {"neg_margin": 0.5, "reduction": "active"},
-        "density": {"distance": "squared"},
+        "density": {"distance": "squared", "reduction": "sum"},
         "horde": {
             "distance": "cosine",
             "neg_margin": 0.5,
@@ -88,7 +92,7 @@ class ContrastiveLoss(Loss):
     ) -> None:
         super().__init__()
         check_choice("distance", distance, list(UNIT_DISTANCES))
-        check_choice("reduction", reduction, ("mean", "active", "active_negatives", "anchors"))
+        check_choice("reduction", reduction, REDUCTIONS)
         check_choice("positive_power", positive_power, (1, 2))
         check_not_negative(pos_margin=pos_margin, neg_margin=neg_margin)
         check_positive(factor=factor)
@@ -110,8 +114,8 @@ class ContrastiveLoss(Loss):
         """The value, and its gradient by the distances, in numbers that count once."""
         pull, pull_slope = _hinge(dist - self.pos_margin, pos)
         push, push_slope = _hinge(self.neg_margin - dist, neg)
-        if self.reduction == "anchors":
-            weight = self.factor / max(1, len(dist))
+        if self.reduction in WHOLE:
+            weight = self._weight(len(dist))
             return (pull + push) * weight, pull_slope.sub_(push_slope).mul_(weight)
         by_active = self.reduction == "active"
         num_pull = (pull_slope if by_active else pos).sum().clamp_(min=1)
@@ -120,14 +124,18 @@ class ContrastiveLoss(Loss):
         slope = pull_slope.mul_(pull_weight).sub_(push_slope.mul_(push_weight))
         return pull * pull_weight + push * push_weight, slope
 
+    def _weight(self, num_anchors: int) -> float:
+        """Of both sides' sums; an anchor's pair is also its partner's."""
+        return self.factor / (2 if self.reduction == "sum" else max(1, num_anchors))
+
     def _on_sides(self, positive: Side, negative: Side, num_anchors: int) -> Tensor:
         push, active_push = hinge_sum(negative.values, self.neg_margin, negative.counts, below=True)
         pull, active_pull = hinge_sum(positive.values, self.pos_margin, positive.counts)
         if self.positive_power == 2:
             terms = (positive.values - self.pos_margin).clamp(min=0).square()
             pull = (terms * positive.counts).sum()
-        if self.reduction == "anchors":
-            return self.factor * (pull + push) / max(1, num_anchors)
+        if self.reduction in WHOLE:
+            return self._weight(num_anchors) * (pull + push)
         num_pull = active_pull if self.reduction == "active" else positive.counts.sum()
         num_push = negative.counts.sum() if self.reduction == "mean" else active_push
         return self.factor * (pull / num_pull.clamp(min=1) + push / num_push.clamp(min=1))

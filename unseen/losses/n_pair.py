@@ -30,23 +30,24 @@ class NPairLoss(Loss):
               + nu * mean of |x|^2
 
         `negatives="batch"`: N(a) are the negatives of a; `"positives"`: the positives of the pairs
-        of other classes, which is Sohn's cross-entropy. `symmetric=True` averages it with the same
-        on p's column (the anchors of other pairs). `penalty="norm"` takes |x| instead of its
-        square. (Equation 4 of Roth et al. marks one factor as normalised: all are raw. Equation
-        2.22 of Psomas sums over positives and negatives at once: the positive is held.)
+        of other classes, which is Sohn's cross-entropy; `"both"` averages it with the same on p's
+        column (the anchors of other pairs). `reduction="sum"` adds the pairs up.
+        `penalty="norm"` takes |x| instead of its square. (Equation 4 of Roth et al. marks one
+        factor as normalised: all are raw. Equation 2.22 of Psomas sums over positives and negatives
+        at once: the positive is held.)
 
     Paper:
         K. Sohn, Improved Deep Metric Learning with Multi-class N-pair Loss Objective, NIPS 2016,
         https://papers.nips.cc/paper/6200
 
     Args:
-        negatives: "batch", all negatives (Roth et al.), or "positives" of the other pairs (Sohn;
-            Jacob et al.).
+        negatives: "batch", all negatives (Roth et al.), "positives" of the other pairs (Sohn; Jacob
+            et al.), or "both" sides of them.
         normalize: unit embeddings, so cosines (Li et al.; Psomas' code; Jacob et al.).
         nu: weight of the penalty on the lengths of embeddings; 0.005 (Roth et al.), 0.02 (Psomas'
             text), 0 on unit embeddings.
         penalty: "squared" takes |x|^2, "norm" takes |x| (the code of Roth et al.).
-        symmetric: averages with the same on the positive's column.
+        reduction: of the pairs, mean or sum (Li et al.).
         prescale: a factor on embeddings; 0.25 for BN-Inception in the code of Roth et al.
             (embeddings over 4).
 
@@ -71,7 +72,12 @@ class NPairLoss(Loss):
         "revisit_code": {"penalty": "norm"},
         "thesis": {"negatives": "positives", "normalize": True, "nu": 0.02},
         "thesis_code": {"negatives": "positives", "normalize": True, "nu": 0.0},
-        "density": {"negatives": "positives", "normalize": True, "nu": 0.0},
+        "density": {
+            "negatives": "positives",
+            "normalize": True,
+            "nu": 0.0,
+            "reduction": "sum",
+        },
         "horde": {"normalize": True, "nu": 0.0},
     }
 
@@ -81,17 +87,17 @@ class NPairLoss(Loss):
         normalize: bool = False,
         nu: float = 0.005,
         penalty: str = "squared",
-        symmetric: bool = False,
+        reduction: str = "mean",
         prescale: float = 1.0,
     ) -> None:
         super().__init__()
-        check_choice("negatives", negatives, ("batch", "positives"))
+        check_choice("negatives", negatives, ("batch", "positives", "both"))
+        check_choice("reduction", reduction, ("mean", "sum"))
         check_choice("penalty", penalty, ("squared", "norm"))
         check_not_negative(nu=nu)
         check_positive(prescale=prescale)
-        if symmetric and negatives == "batch":
-            raise ValueError("symmetric=True needs negatives='positives': pairs on both sides")
-        self.negatives, self.symmetric = negatives, symmetric
+        self.negatives, self.reduction = negatives, reduction
+        self.symmetric = negatives == "both"
         self.nu, self.penalty, self.prescale = nu, penalty, prescale
         self.normalize = normalize
         self.scale_invariant = normalize and nu == 0
@@ -108,7 +114,7 @@ class NPairLoss(Loss):
             total = F.softplus(across - near).sum()
         else:
             total = self._against_pairs(batch, anchor, positive)
-        loss = total / max(1, len(anchor))
+        loss = total if self.reduction == "sum" else total / max(1, len(anchor))
         return penalized(loss, batch.embeddings, self.nu, self.penalty)
 
     def _against_pairs(self, batch: Comparison, anchor: Tensor, positive: Tensor) -> Tensor:

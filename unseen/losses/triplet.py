@@ -16,7 +16,8 @@ class TripletLoss(Loss):
 
             L = reduce over triplets (a, p, n) of [D(a,p) - D(a,n) + margin]+
 
-        `reduction`: "mean" over the triplets, or over the "active" ones, those above 0. A margin g
+        `reduction`: "mean" over the triplets, or over the "active" ones, those above 0, or "sum"
+        of all. A margin g
         on the square is a margin g/2 on the cosine. (Section 3.1 of Roth et al. turns the sign
         around: a triplet is active while D(a,n) - D(a,p) is below the margin.)
 
@@ -26,10 +27,10 @@ class TripletLoss(Loss):
 
     Args:
         margin: by how much, in the chosen distance, the negative is to be farther; 0.2 (Roth et
-            al.), 1 on the square (Li et al., who print a sum), 0.1 on the cosine (Psomas).
+            al.), 1 on the square (Li et al.), 0.1 on the cosine (Psomas).
         distance: squared (the code of Roth et al.; Li et al.), euclidean (Roth et al.; the code of
             Psomas) or cosine (Psomas).
-        reduction: mean, or active (the code of Psomas; Jacob et al.).
+        reduction: mean, active (the code of Psomas; Jacob et al.) or sum (Li et al.).
 
     Use:
         m_per_class sampler; any triplet miner, with or without the switch, or none.
@@ -55,7 +56,7 @@ class TripletLoss(Loss):
         "revisit_code": {},
         "thesis": {"margin": 0.1, "distance": "cosine"},
         "thesis_code": {"margin": 0.1, "distance": "euclidean", "reduction": "active"},
-        "density": {"margin": 1.0},
+        "density": {"margin": 1.0, "reduction": "sum"},
         "horde": {"margin": 0.1, "distance": "cosine", "reduction": "active"},
     }
 
@@ -64,10 +65,12 @@ class TripletLoss(Loss):
     ) -> None:
         super().__init__()
         check_choice("distance", distance, list(UNIT_DISTANCES))
-        check_choice("reduction", reduction, ("mean", "active"))
+        check_choice("reduction", reduction, ("mean", "active", "sum"))
         check_not_negative(margin=margin)
         self.margin, self.reduction = margin, reduction
         self.measure = UNIT_DISTANCES[distance]
 
     def on_comparison(self, batch: Comparison) -> Tensor:
-        return batch.triplet_mean(self.measure, self.margin, of_active=self.reduction == "active")
+        is_of_active = self.reduction == "active"
+        mean = batch.triplet_mean(self.measure, self.margin, of_active=is_of_active)
+        return mean * batch.num_triplets() if self.reduction == "sum" else mean

@@ -11,6 +11,8 @@ from unseen.core.relevance import AnyLabels
 from unseen.losses.base import check_choice, check_not_negative, check_positive, class_labels
 from unseen.regularizers.base import Regularizer, check_labels
 
+OF_TRAINING = ("initial", "relative")  # D0 of the training items, before the first step
+
 
 class DensityRegularizer(Regularizer):
     """Density adaptivity (DA): each class learns how densely it may lie, and is held at that.
@@ -36,8 +38,9 @@ class DensityRegularizer(Regularizer):
         eta: power of the spread before the embedding; 0.5 (paper).
         start: first value of the targets; 0.5 (paper).
         d0: "initial": D0 of the raw pooled descriptors of the initial network over the whole
-            training set, divided by its mean over classes (our choice, the paper is silent);
-            "batch": of the batch at hand, as it is; "none": no last term.
+            training set (which network and which items the paper does not say), as it is printed;
+            "relative": the same divided by its mean over classes, ours, which weakens the last
+            term by that mean; "batch": of the batch at hand, as it is; "none": no last term.
         unbiased: corrects the spread of n images, which comes out (n - 1)/n of the true one.
         floor: a target below 0 counts as 0.
         lr_factor: alpha's learning rate over the run's; at 1e-5 alpha hardly moves, try 10 to 100.
@@ -61,14 +64,17 @@ class DensityRegularizer(Regularizer):
 
     usual_weight = 10.0
     needs_classes = True
-    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"density": {}, "targets_only": {"d0": "none"}}
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "density": {"d0": "initial"},
+        "targets_only": {"d0": "none"},
+    }
 
     def __init__(
         self,
         num_classes: int,
         eta: float = 0.5,
         start: float = 0.5,
-        d0: str = "initial",
+        d0: str = "relative",
         unbiased: bool = False,
         floor: bool = False,
         lr_factor: float = 1.0,
@@ -76,7 +82,7 @@ class DensityRegularizer(Regularizer):
         super().__init__()
         check_positive(num_classes=num_classes, lr_factor=lr_factor)
         check_not_negative(eta=eta, start=start)
-        check_choice("d0", d0, ("initial", "batch", "none"))
+        check_choice("d0", d0, ("initial", "relative", "batch", "none"))
         self.eta, self.d0, self.unbiased, self.floor = eta, d0, unbiased, floor
         self.lr_factor = lr_factor
         self.alpha = nn.Parameter(torch.full((num_classes,), float(start)))
@@ -85,7 +91,7 @@ class DensityRegularizer(Regularizer):
 
     @property
     def is_prepared(self) -> bool:
-        return self.d0 != "initial" or bool(self.q.any())
+        return self.d0 not in OF_TRAINING or bool(self.q.any())
 
     @torch.no_grad()
     def prepare(self, pooled: Tensor, labels: Tensor) -> None:
@@ -93,10 +99,12 @@ class DensityRegularizer(Regularizer):
         check_labels(labels, len(self.alpha))
         spread, classes, counts = spreads(pooled.double(), labels)
         measured = spread[counts > 1]
-        relative = torch.ones(len(self.alpha), dtype=torch.float64, device=pooled.device)
-        if measured.sum() > 0:  # classes of one image keep 1, the mean
-            relative[classes[counts > 1]] = measured / measured.mean()
-        self.q.copy_(relative**self.eta)
+        mean = measured.mean() if measured.sum() > 0 else spread.new_ones(())
+        initial = mean.repeat(len(self.alpha))  # classes of one image keep the mean
+        initial[classes[counts > 1]] = measured
+        if self.d0 == "relative":
+            initial = initial / mean
+        self.q.copy_(initial**self.eta)
 
     def on_output(self, output: Output, labels: AnyLabels) -> Tensor:
         labels = class_labels(labels, self)
@@ -121,7 +129,7 @@ class DensityRegularizer(Regularizer):
         """The last term, over pairs of classes, in one pass over the classes."""
         if self.d0 == "none":
             return alpha.sum() * 0.0
-        if self.d0 == "initial":
+        if self.d0 in OF_TRAINING:
             if not self.is_prepared:
                 raise ValueError(
                     "density needs prepare(pooled, labels) once before the first step, "

@@ -6,24 +6,22 @@ order of methods, by Spearman's rank correlation, and differences between two of
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
 
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
-from scipy.stats import spearmanr
 
 from unseen.core.statistics import Spread
-from unseen.reports.score_tables import metric_title, row_title
+from unseen.reports.score_tables import metric_title
 from unseen.reports.tables import Table
-from unseen.studies.results import Results, Run, Standing, standings
-from unseen.studies.study_figures import ACCENT, LINE, MUTED, STYLE, Drawn
+from unseen.reproductions.charts import Point, bars, point
+from unseen.reproductions.numbers import Printed
+from unseen.studies.results import Results, Run, Standing, gain, standings
+from unseen.studies.study_figures import STYLE, Drawn
+from unseen.studies.study_tables import name_of
 
 Published = Mapping[str, Mapping[str, float]]  # row -> metric -> percent
-ONE_SEED = (
-    "One seed: intervals below are over test classes, not over seeds; and the best and the worst "
-    "are picked from several, which makes their difference look larger than it is."
-)
 
 
 def score_table(results: Results, published: Published, metrics: Sequence[str]) -> Table:
@@ -32,15 +30,56 @@ def score_table(results: Results, published: Published, metrics: Sequence[str]) 
     for metric in metrics:
         heads += [f"{metric_title(metric)} %", "published"]
     rows = []
-    for row in standings(results):
-        name = row_title(row.method) if row.is_baseline else row.method
+    ranked = standings(results)
+    for row in ranked:
+        selected = f", start kept in {row.at_start} of {row.done}" if row.at_start else ""
+        name = name_of(row, ranked) + selected
         cells = [f"{row.experiment}, {name}" if row.experiment else name]
         for metric in metrics:
             value = published.get(row.method, {}).get(metric)
             cells += [spread_text(row.scores.get(metric), row), number(value)]
         rows.append(cells)
-    caption = "±: half of the 95 % interval of the mean over seeds. Published: percent, as printed."
+    caption = (
+        "±: half of the 95 % interval of the mean over seeds. Published: percent, as printed. A "
+        "method that compares raw embeddings is evaluated by their Euclidean distance, and so is "
+        "its untrained network. Start kept: no epoch was better than the weights a run began with."
+    )
     return Table(heads, rows, caption)
+
+
+def without_start_runs(results: Results) -> Results:
+    """Without the runs that kept the weights they began with: they say nothing of a method, and are
+    out of winners, counts, tournaments and correlations."""
+    return replace(results, runs=tuple(run for run in results.runs if not run.at_start))
+
+
+def start_message(results: Results) -> list[str]:
+    """How many runs kept their start, if any."""
+    selected = sum(run.at_start for run in results.runs)
+    if not selected:
+        return []
+    return [
+        f"{selected} of {len(results.runs)} runs kept the weights they began with: they are "
+        "marked, and out of winners, counts, tournaments and correlations."
+    ]
+
+
+def above_start_message(results: Results, metric: str = "recall@1") -> list[str]:
+    """How many methods are above their own untrained networks, each by its own distance."""
+    changes = {
+        method: gain([run for e in results.experiments() for run in results.of(e, method)],
+                     "untrained", metric)
+        for method in results.methods()
+    }  # fmt: skip
+    known = [each for each in changes.values() if each is not None and not math.isnan(each.value)]
+    if not known:
+        return []
+    above = sum(each.low > 0 for each in known)
+    higher = sum(each.value > 0 for each in known)
+    return [
+        f"{higher} of {len(known)} methods are above their own untrained network by "
+        f"{metric_title(metric)}, {above} with an interval above 0."
+    ]
 
 
 def spread_text(spread: Spread | None, row: Standing | None = None) -> str:
@@ -69,60 +108,19 @@ def score_text(runs: Sequence[Run], metric: str) -> str:
 
 
 def number(value: float | None, digits: int = 1) -> str:
-    """A published value; a dash where there is none."""
+    """A published value as it is printed, or another number; a dash where there is none."""
+    if isinstance(value, Printed):
+        return value.text
     return "–" if value is None or math.isnan(value) else f"{value:.{digits}f}"
 
 
-def signed(value: float, digits: int = 1) -> str:
-    """A published difference; a dash where there is none."""
-    return "–" if math.isnan(value) else f"{value:+.{digits}f}"
-
-
-def points_figure(results: Results, published: Published, metric: str) -> Figure:
-    """Ours (dots with intervals) and published (diamonds) by method, ours best on top."""
-    rows = [r for r in standings(results) if not r.is_baseline and metric in r.scores][::-1]
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(8, 0.26 * len(rows) + 1.3), layout="constrained")
-        ax = figure.subplots()
-        for place, row in enumerate(rows):
-            spread = row.scores[metric]
-            half = 0.0 if math.isnan(spread.high) else 50 * (spread.high - spread.low)
-            label = "ours, 95 % interval" if place == 0 else None
-            ax.errorbar(
-                100 * spread.mean, place, xerr=half, fmt="o", color=ACCENT, ms=5, capsize=3,
-                label=label,
-            )  # fmt: skip
-        known = [
-            (published[row.method][metric], place)
-            for place, row in enumerate(rows)
-            if metric in published.get(row.method, {})
-        ]
-        if known:
-            ax.plot(
-                *zip(*known, strict=True), "D", mfc="none", color=MUTED, ms=5, label="published"
-            )
-        ax.set_yticks(range(len(rows)), [row.method for row in rows])
-        ax.grid(axis="y", color=LINE, lw=0.8)
-        ax.set_xlabel(f"{metric_title(metric)}, %")
-        figure.legend(loc="outside upper right", ncols=2)
-    return figure
-
-
-def agreement(results: Results, published: Published, metric: str) -> str:
-    """How far the order of methods agrees, in words."""
+def bars_by_method(results: Results, published: Published, metric: str) -> Figure:
+    """Ours and, where there are any, the published values by method, ours best first."""
     rows = [row for row in standings(results) if not row.is_baseline and metric in row.scores]
-    ours = {row.method: row.scores[metric].mean for row in rows}
-    names = [name for name in ours if metric in published.get(name, {})]
-    if len(names) < 4:
-        return f"Only {len(names)} methods have a published value: too few to compare orders."
-    if len({ours[name] for name in names}) == 1:
-        return f"All {len(names)} methods have the same {metric_title(metric)}."
-    result: Any = spearmanr([ours[n] for n in names], [published[n][metric] for n in names])
-    low, high = fisher(float(result.statistic), len(names))
-    return (
-        f"The order of {len(names)} methods by {metric_title(metric)} agrees with the published "
-        f"one by Spearman's r = {result.statistic:.2f} (95 % interval {low:.2f} to {high:.2f})."
-    )
+    ours = {r.method: point(r.method, results.of(r.experiment, r.method), metric) for r in rows}
+    theirs = {m: Point(m, published[m][metric]) for m in ours if metric in published.get(m, {})}
+    series = {"ours": ours} | ({"published": theirs} if theirs else {})
+    return bars(series, f"{metric_title(metric)}, %")
 
 
 def fisher(r: float, count: int) -> tuple[float, float]:
@@ -136,22 +134,15 @@ def fisher(r: float, count: int) -> tuple[float, float]:
 def baselines_message(results: Results, metric: str = "recall@1") -> list[str]:
     """What there is without training, by experiment where it differs; nothing before a run."""
     result: dict[str, list[float]] = {}
-    for row in standings(results):
+    rows = standings(results)
+    for row in rows:
         if row.is_baseline and metric in row.scores:
-            result.setdefault(row_title(row.method), []).append(100 * row.scores[metric].mean)
+            result.setdefault(name_of(row, rows), []).append(100 * row.scores[metric].mean)
     ends = {name: (f"{min(v):.1f}", f"{max(v):.1f}") for name, v in result.items()}
     words = [
         f"{n} {low}" + ("" if low == high else f" to {high}") for n, (low, high) in ends.items()
     ]
     return [f"Without training, {metric} in percent: {', '.join(words)}."] if words else []
-
-
-def seeds_message(results: Results) -> str:
-    """How far the numbers can be trusted, by the number of seeds."""
-    count = len(results.plan.seeds)
-    if count == 1:
-        return "One seed: a difference of a point or so may be chance."
-    return f"{count} seeds; ±: half of the 95 % interval of the mean over them."
 
 
 def drawn(name: str, caption: str, draw: Callable[[], Figure]) -> Drawn:
@@ -164,3 +155,24 @@ def mean_of(runs: Sequence[Run], metric: str) -> float:
     """The mean score of finished runs; NaN without one."""
     result = [run.score(metric) for run in runs if run.state == "done"]
     return float(np.mean(result)) if result else math.nan
+
+
+def rank_table(
+    head: str,
+    metrics: Mapping[str, str],
+    rows: Sequence[tuple[str, Sequence[Run], Mapping[str, float]]],
+    caption: str = "",
+) -> Table:
+    """Title, runs and published values of each row by metric (title -> name); published columns
+    where something is printed."""
+    is_published = any(known for _, _, known in rows)
+    heads = [head]
+    for title in metrics:
+        heads += [f"{title} %", *["published"] * is_published]
+    cells = []
+    for name, runs, known in rows:
+        scores = [score_text(runs, m) if runs else "–" for m in metrics.values()]
+        published = [number(known.get(metric)) for metric in metrics.values()]
+        pairs = zip(scores, published, strict=True)
+        cells.append([name, *(text for pair in pairs for text in pair[: 1 + is_published])])
+    return Table(heads, cells, caption)

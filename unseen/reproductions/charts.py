@@ -109,9 +109,9 @@ def clouds(panels: Sequence[Cloud], columns: int = 0) -> Figure:
     columns = min(columns or len(panels), len(panels))
     rows = math.ceil(len(panels) / columns)
     figure = Figure(figsize=(3.3 * columns, 3.4 * rows), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False).flat
-    for ax in list(axes)[len(panels) :]:
-        bare(ax)
+    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for ax in axes[len(panels) :]:
+        ax.set_visible(False)
     for ax, panel in zip(axes, panels, strict=False):
         places, classes = np.asarray(panel.places), np.asarray(panel.classes)
         kinds, of_point = np.unique(classes, return_inverse=True)

@@ -6,7 +6,11 @@
     remake(Path("published/features/losses"))           # the page again, from what is stored
 
 Files    out/studies/<plan>/      studies; published ones that ask for the same one share it
-         out/<name>/              published.json, measured.json, index.html, findings.md, figures/
+         out/<name>/              published.json, measured.json, claims.json, index.html,
+                                  findings.md, figures/
+
+A page ends with the claims of the same study on other data sets, where their folders are beside
+`out`.
 
 A published study is one file in the folder of its paper with one class of the same name.
 """
@@ -19,149 +23,28 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
-from unseen.config import find_data
-from unseen.config import schema as configs
 from unseen.core.registry import known
-from unseen.data.arrays import Arrays
+from unseen.reproductions.claims import Claim, claims_section, joined_section, plain_rows
+from unseen.reproductions.differences import differences, planned_configs, run_configs
+from unseen.reproductions.numbers import table
+from unseen.reproductions.request import Ask
 from unseen.reproductions.source_values import (
-    IN_SHOP,
-    OF_BATCHES,
-    OF_LENGTH,
-    OF_NETWORK,
-    THREE,
+    Source,
     check_weights,
-    differing,
     planned,
-    set_up,
 )
-from unseen.studies import archive, study_report
-from unseen.studies import findings as published_page
-from unseen.studies import study_file as plans
+from unseen.studies import archive, findings, study_report
 from unseen.studies.engine import Study, StudyProgress
 from unseen.studies.findings import Section
 from unseen.studies.results import Results, read
-from unseen.studies.study_file import Plan, Values
+from unseen.studies.study_file import Plan
 from unseen.studies.what_was_trained import resolved_configs, trained
 from unseen.training.run_folder import RunFolder
 
-FILE = "published.json"  # which study a folder holds
-Budget = Literal["quick", "full"]
+FILE, CLAIMS = "published.json", "claims.json"  # which study a folder holds, what it says
 Message = Callable[[str, int, int], None]  # what, how many done, of how many
-METRICS = ["recall@1", "recall@2", "f1", "revisit_map", "nmi"]  # the columns of most sources
-PUBLISHED = (*THREE, IN_SHOP)  # data sets that sources have tables of
-CHARACTERS = ("glyphs", "omniglot", "mnist_like")  # small images, networks from nothing
-EPOCHS = {  # where they are not the source's
-    "features": {"quick": 8},
-    "photographs": {"quick": 4},
-    "characters": {"quick": 4, "full": 30},
-}
-LEFT_OUT = {  # of a source's values, by what is trained
-    "quick": (*OF_NETWORK, *OF_LENGTH, *OF_BATCHES),
-    "characters": (*OF_NETWORK, *OF_LENGTH),  # no source has trained a network from nothing on them
-    "features": OF_NETWORK,
-    "photographs": (),
-}
-
-
-@dataclass(frozen=True)
-class Ask:
-    """What a user asks for. settings: `key=value` words for every run. seeds: how many; 0: as the
-    study says. of: the data set that the data are; empty: what they say themselves. name: of the
-    part of a config that reads them; for pages that are made where the data are not."""
-
-    data: str
-    budget: Budget = "quick"
-    settings: tuple[str, ...] = ()
-    seeds: int = 0
-    of: str = ""
-    name: str = ""
-
-    @property
-    def table(self) -> dict[str, Any]:
-        """The data as a part of a config."""
-        is_missing = self.name and not Path(self.data).exists()
-        return {"name": self.name} if is_missing else find_data.data_table(self.data)
-
-    @property
-    def is_quick(self) -> bool:
-        return self.budget == "quick"
-
-    @property
-    def has_images(self) -> bool:
-        return self.table["name"] != "arrays"
-
-    @property
-    def kind(self) -> str:
-        """What is trained: a head on features, a network on characters or on photographs."""
-        name = self.table["name"]
-        return {"arrays": "features"}.get(
-            name, "characters" if name in CHARACTERS else "photographs"
-        )
-
-    @property
-    def is_as_published(self) -> bool:
-        """Whether the source's own network, rates and epochs are asked for."""
-        return not self.is_quick and self.kind == "photographs"
-
-    def set_up(self, source: Values) -> Values:
-        """What the source trains with, as far as the budget and the data let us."""
-        left_out = LEFT_OUT["quick" if self.is_quick else self.kind]
-        epochs = {"epochs": EPOCHS[self.kind].get(self.budget)}
-        return epochs | set_up(source, self.set_up_data, left_out)
-
-    def epochs(self, source: Values) -> int:
-        """Of each run, with the user's word."""
-        request = configs.override(self.set_up(source), list(self.settings))
-        return int(request["epochs"])
-
-    @property
-    def published_data(self) -> str:
-        """The data set whose published values stand beside ours: the one that the images, or the
-        images of the features, are; empty where that is not known or nothing was published."""
-        table = self.table
-        name = self.of or str(table["name"])
-        if name == "arrays" and Path(table.get("root", "")).is_file():
-            name = Arrays.source(table["root"])
-        return name if name in PUBLISHED else ""
-
-    @property
-    def set_up_data(self) -> str:
-        """The data set whose values are taken where sources have other ones for each."""
-        return self.published_data or THREE[0]
-
-    @property
-    def published_title(self) -> str:
-        """For sentences and the list of differences."""
-        return self.published_data or "no published data set"
-
-    def plan(
-        self,
-        name: str,
-        about: str,
-        factors: Mapping[str, Any],
-        config: Values | None = None,
-        seeds: int = 2,
-        *,
-        source: Values,
-        **rest: Any,
-    ) -> Plan:
-        """A plan on the data: the set-up of all of them, the source's, `config`, then the user's
-        words."""
-        values: Values = {
-            "data": self.table,
-            "protocol": "fixed_validation",
-            "embedding_size": 128,
-            "metrics": METRICS,
-        }
-        values |= self.set_up(source) | (config or {})
-        values = configs.override(values, list(self.settings))
-        chosen = list(range(self.seeds or seeds))
-        return plans.make(
-            {"name": name, "about": about, "seeds": chosen, "config": values, "factors": factors}
-            | rest
-        )
 
 
 class PublishedStudy(ABC):
@@ -170,7 +53,8 @@ class PublishedStudy(ABC):
     source: ClassVar[str]  # whose, and which table or figure
     shows: ClassVar[str]  # one line for the list
     usual_data: ClassVar[str] = "glyphs"
-    source_values: ClassVar[Values] = {}  # of a config, see `source_values.py`
+    origin: ClassVar[Source | None] = None  # what the source trains with
+    answers: ClassVar[tuple[str, ...]] = ()  # which of its claims, by name
 
     @property
     def name(self) -> str:
@@ -186,15 +70,47 @@ class PublishedStudy(ABC):
         """What the scores of runs do not say, as plain values; stored, so that it is done once."""
         return {}
 
+    def claims(
+        self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
+    ) -> list[Claim]:
+        """What the source says of its results, and what was measured of it."""
+        return []
+
     @abstractmethod
     def sections(
         self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
     ) -> list[Section]:
-        """What is shown, from stored values alone; the first sentence is the headline."""
+        """Tables and figures of the source beside ours, from stored values alone."""
 
-    @abstractmethod
     def differences(self, ask: Ask) -> list[str]:
-        """How the set-up differs from the source's, beside the values of the configs."""
+        """What differs from the source for this request, beside its configs and notes."""
+        return []
+
+    def notes(self, ask: Ask) -> list[str]:
+        """What numbers/notes.csv says of the study and of the request."""
+        holds = {"": True, "quick": ask.is_quick, "smaller": not ask.is_as_published}
+        words = {"data": ask.data, "published": ask.published_title, "set_up": ask.set_up_data}
+        rows = [row for row in table("notes") if row["of"] == self.name]
+        return [str(row["text"]).format(**words) for row in rows if holds[str(row["when"] or "")]]
+
+    def origin_of(self, plan: str) -> Source | None:
+        """What the source trains with in the runs of one of the plans."""
+        return self.origin
+
+    def setting_differences(self, ask: Ask, results: Mapping[str, Results] | None) -> list[str]:
+        """Of finished runs, run by run; None: of those that are planned."""
+        lines: list[str] = []
+        plans = [plan.name for plan in self.plans(ask)] if results is None else list(results)
+        origins = [origin for plan in plans if (origin := self.origin_of(plan)) is not None]
+        for origin in {id(each): each for each in origins}.values():
+            own = [plan for plan in plans if self.origin_of(plan) is origin]
+            if results is None:
+                compared = planned_configs(plan for plan in self.plans(ask) if plan.name in own)
+            else:
+                compared = run_configs(results[plan] for plan in own)
+            lines += differences(origin, ask.set_up_data, compared)
+            lines += origin.notes_of([config for each in compared for config in each.configs])
+        return list(dict.fromkeys(lines))
 
 
 @dataclass(frozen=True)
@@ -275,20 +191,33 @@ def remake(path: Path) -> Path:
     published, ask, studies = _stored(folder)
     results = {name: read(path.parent / "studies" / name) for name in studies}
     measured = folder.read_json("measured.json")["values"]
-    ours = resolved_configs(results.values())
-    return published_page.write(
+    claims = published.claims(ask, results, measured)
+    data = ask.published_data or ask.table["name"]
+    folder.write_json(CLAIMS, {"data": data, "claims": plain_rows(claims)})
+    sections = published.sections(ask, results, measured)
+    if claims:
+        sections = [claims_section(claims, data), *sections, *joined_section(_siblings(path))]
+    return findings.write(
         folder,
-        published_page.Title(
-            published.name, published.source, published.shows, command(published, ask)
-        ),
-        published.sections(ask, results, measured),
+        findings.Title(published.name, published.source, published.shows, command(published, ask)),
+        sections,
         [
-            *trained(ours),
-            *differing(published.source_values, ask.set_up_data, ours),
+            *trained(resolved_configs(results.values())),
+            *published.setting_differences(ask, results),
+            *published.notes(ask),
             *published.differences(ask),
         ],
         results,
     )
+
+
+def _siblings(path: Path) -> dict[str, list[dict[str, Any]]]:
+    """The claims of the same study on other data sets, in folders beside that of its results."""
+    by_data = {}
+    for file in sorted(path.parent.parent.glob(f"*/{path.name}/{CLAIMS}")):
+        stored = RunFolder(file.parent).read_json(CLAIMS)
+        by_data[stored["data"]] = stored["claims"]
+    return by_data
 
 
 def _stored(folder: RunFolder) -> tuple[PublishedStudy, Ask, list[str]]:
@@ -340,6 +269,7 @@ def command(published: PublishedStudy, ask: Ask) -> str:
         ask.budget,
     ]
     words += ["--seeds", str(ask.seeds)] if ask.seeds else []
+    words += ["--tune"] if ask.tune else []
     return shlex.join([*words, *ask.settings])
 
 

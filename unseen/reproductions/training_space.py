@@ -6,24 +6,32 @@
 A run whose weights lie on another machine, or whose embeddings are broken, is left out.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch import Tensor
 
 from unseen.config import find_data
 from unseen.core.contracts import Dataset
+from unseen.core.statistics import over_seeds
 from unseen.diagnostics.class_spectrum import ClassSpectrum
 from unseen.diagnostics.spectrum import Spectrum
 from unseen.diagnostics.spread import Spread
 from unseen.neighbors.space import non_finite_rows
+from unseen.reports.tables import Table
+from unseen.reproductions.against_source import drawn, number, plain_text
+from unseen.reproductions.charts import logarithmic
+from unseen.reproductions.claims import Finding, mean_finding
 from unseen.reproductions.published_study import Message
 from unseen.runs.batch_source import source_of
 from unseen.runs.evaluate_layers import stored_network
 from unseen.runs.prepare import Callbacks, RunContext, computing, reopen, stored_config
+from unseen.studies.findings import Section
 from unseen.studies.results import Results, Run
 from unseen.training.run_folder import RunFolder
 
@@ -82,10 +90,87 @@ def by_method(results: Results, measured: Measured, name: str) -> dict[str, list
     return result
 
 
+def change(
+    results: Results,
+    measured: Measured,
+    kind: str,
+    pair: tuple[str, str],
+    published: float = math.nan,
+    experiment: str = "",
+    expected: int = 1,
+) -> Finding:
+    """What the second method changes, paired by seed: rho, or the share of a class's first singular
+    value."""
+    values = [
+        {
+            run.replicate[0]: float(np.ravel(measured[run.planned.key][kind])[0])
+            for run in results.of(experiment, method)
+            if run.planned.key in measured
+        }
+        for method in pair
+    ]
+    changes = [values[1][seed] - values[0][seed] for seed in values[0].keys() & values[1].keys()]
+    return mean_finding(experiment or pair[0], changes, published, expected)
+
+
 def mean_spectrum(spectra: Sequence[Sequence[float]]) -> NDArray[np.float64]:  # [D]
     """Over runs, without the values that are 0."""
     mean = np.mean(np.asarray(spectra, dtype=np.float64), axis=0)
     return mean[mean > 0]
+
+
+def spectra_section(
+    pairs: Mapping[str, tuple[Sequence[Run], Sequence[Run]]],
+    measured: Measured,
+    published: Mapping[str, Sequence[float]],
+) -> Section:
+    """rho, the share of a class's first value, and the spectra, of runs without and with
+    something; published: rho of both."""
+    known = {
+        name: [
+            [measured[r.planned.key] for r in runs if r.planned.key in measured] for runs in pair
+        ]
+        for name, pair in pairs.items()
+    }
+    known = {name: sides for name, sides in known.items() if all(sides)}
+    if not known:
+        return Section("Spectra", ["No pair of runs left weights to measure spectra of."])
+    rows = []
+    for name, sides in known.items():
+        rhos = [plain_text(over_seeds([each["rho"] for each in side])) for side in sides]
+        firsts = [100 * np.mean([each["classes"][0] for each in side]) for side in sides]
+        printed = [number(value) for value in published.get(name, ())]
+        rows.append([name, *rhos, *printed, *[f"{first:.1f}" for first in firsts]])
+    heads = ["objective", "rho", "with it", *["published", "with it"] * bool(published)]
+    caption = (
+        "rho: ± half of the 95 % interval over seeds. In a class: the share of the first of its "
+        "singular values, mean over classes."
+    )
+    figure = drawn(
+        "spectra",
+        "Singular values of the training embeddings over their sum, on a logarithmic scale, mean "
+        "over seeds: of all items (above) and as a mean over classes (below). Flatter means that "
+        "more directions are used.",
+        lambda: _spectra_figure(known),
+    )
+    shown = Table([*heads, "in a class %", "with it"], rows, caption)
+    return Section("Spectra", [], [shown], [figure])
+
+
+def _spectra_figure(known: Mapping[str, Sequence[Sequence[Mapping[str, Any]]]]) -> Figure:
+    figure = Figure(figsize=(2.4 * max(2, len(known)), 5), layout="constrained")
+    grid = figure.subplots(2, len(known), squeeze=False, sharey="row")
+    for row, (kind, title) in enumerate((("all", "all items"), ("classes", "mean over classes"))):
+        for ax, (name, sides) in zip(grid[row], known.items(), strict=True):
+            for side, style, label in zip(sides, ("-", "--"), ("without", "with it"), strict=True):
+                values = mean_spectrum([each[kind] for each in side])
+                ax.plot(range(1, len(values) + 1), values, style, label=label)
+            logarithmic(ax)
+            ax.set_title(name if row == 0 else "", fontsize=8, loc="left")
+            ax.set_xlabel("singular value" if row else "")
+        grid[row, 0].set_ylabel(f"share of the sum, {title}")
+    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside upper right", ncols=2)
+    return figure
 
 
 def _embedded(context: RunContext, folder: RunFolder) -> Tensor:  # [n, D]

@@ -27,12 +27,14 @@ class Title:
 
 @dataclass(frozen=True)
 class Section:
-    """A question and its answer: `found` says in words, with numbers, what is seen."""
+    """A question and its answer: `result` says in words, with numbers, what is seen. folded: tables
+    of validity checks, which stand folded at the end of the page."""
 
     title: str
     result: Sequence[str]
     tables: Sequence[Table] = field(default=())
     figures: Sequence[Drawn] = field(default=())
+    folded: Sequence[Table] = field(default=())
 
 
 def write(
@@ -53,6 +55,9 @@ def write(
             "studies/section", each.title, str(number), section=each, figures=figures
         )
         parts.append(shown)
+    folded = [table for section in sections for table in section.folded]
+    if folded:
+        parts.append(PageSection.of("studies/checks", "Validity checks", "checks", tables=folded))
     runs = {name: len(result.runs) for name, result in results.items()}
     parts.append(
         PageSection.of(
@@ -90,5 +95,8 @@ def _markdown(
             lines += table.markdown()
         for drawn in section.figures:
             lines += [f"![{drawn.caption}](figures/{drawn.name}.png)", ""]
+    folded = [table for section in sections for table in section.folded]
+    lines += ["### Validity checks", ""] * bool(folded)
+    lines += [line for table in folded for line in table.markdown()]
     lines += ["### What differs from the source", "", *[f"- {text}" for text in differences]]
     return "\n".join(lines) + "\n"

@@ -10,7 +10,7 @@ A run that failed is a row that says so.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -69,6 +69,11 @@ class Run:
         return int(self.planned.values["seed"]), int(self.planned.values.get("fold") or 0)
 
     @property
+    def at_start(self) -> bool:
+        """Whether no epoch was better than the weights it began with, which it kept."""
+        return self.selection is not None and self.selection.epoch == -1
+
+    @property
     def epoch(self) -> int | None:
         """The selected epoch, counted from 1."""
         return None if self.selection is None else self.selection.epoch + 1
@@ -80,8 +85,11 @@ class Run:
 
     def by_class(self, metric: str, row: str = "trained") -> "ByClass | None":
         """A test score class by class; None where only their mean is stored."""
-        stored = self.per_class
-        if stored is None or stored.metric != metric:
+        if self.per_class is None:
+            return None
+        all_metrics = {each.metric: each for each in (self.per_class, *self.per_class.others)}
+        stored = all_metrics.get(metric)
+        if stored is None:
             return None
         sums = stored.sums if row == "trained" else stored.baselines.get(row)
         if not sums:
@@ -99,7 +107,7 @@ class Run:
             name: Row({stored.metric: Score(sum(sums) / queries)}) for name, sums in rows.items()
         }
         others = {name: sums for name, sums in rows.items() if name != "trained"}
-        there = replace(stored, sums=rows["trained"], baselines=others, layers={})
+        there = replace(stored, sums=rows["trained"], baselines=others, layers={}, others=[])
         there_too = replace(result, scores=scores, gain=None, thirds=None)
         return replace(self, result=there_too, per_class=there)
 
@@ -202,7 +210,12 @@ class Results:
 
 @dataclass(frozen=True)
 class Standing:
-    """A method (or a baseline) in an experiment."""
+    """A method (or a baseline) in an experiment.
+
+    Args:
+        kept_start: how many of its runs kept the weights they began with.
+        of: the methods of a baseline, where others, evaluated by another distance, have another.
+    """
 
     experiment: str
     method: str
@@ -213,6 +226,8 @@ class Standing:
     is_best: bool = False
     is_baseline: bool = False
     tuning_runs: int = 0
+    at_start: int = 0
+    of: tuple[str, ...] = ()
 
 
 def read(out: Path) -> Results:
@@ -246,7 +261,7 @@ def standings(results: Results) -> list[Standing]:
         groups = {method: results.of(experiment, method) for method in results.methods()}
         groups = {method: runs for method, runs in groups.items() if runs}
         rows += _ranked(results, experiment, groups)
-        rows += _baselines(results, experiment, [run for runs in groups.values() for run in runs])
+        rows += _baselines(results, experiment, groups)
     return rows
 
 
@@ -273,6 +288,7 @@ def _ranked(results: Results, experiment: str, groups: dict[str, list[Run]]) -> 
                 planned=len(runs),
                 is_best=method == order[0] and bool(done),
                 tuning_runs=len(searched),
+                at_start=sum(run.at_start for run in done),
             )
         )
     return rows
@@ -312,20 +328,38 @@ def _effect(
     return crossed([(b.sums - a.sums) / counts for a, b in tables], counts)
 
 
-def _baselines(results: Results, experiment: str, runs: list[Run]) -> list[Standing]:
-    """Untrained networks and raw inputs: once for each seed and fold."""
-    once: dict[tuple[str, tuple[int, int]], Run] = {}
-    for run in runs:
-        for row in run.result.scores if run.result else ():
-            if row in BASELINES:
-                once.setdefault((row, run.replicate), run)
+ByReplicate = Mapping[tuple[int, int], Run]  # seed and fold
+
+
+def _baselines(
+    results: Results, experiment: str, groups: Mapping[str, list[Run]]
+) -> list[Standing]:
+    """Untrained networks and raw inputs, once for each seed and fold; a row for each group of
+    methods that score the same without training."""
     rows = []
-    for row in sorted({name for name, _ in once}, key=BASELINES.index):
-        measured = [run for (name, _), run in once.items() if name == row]
-        scores = _spreads(measured, results.metrics(), row)
-        count = len(measured)
-        rows.append(Standing(experiment, row, scores, count, 0, count, is_baseline=True))
+    for row in BASELINES:
+        alike: list[tuple[list[str], dict[tuple[int, int], Run]]] = []
+        for method, runs in groups.items():
+            own = {run.replicate: run for run in runs if run.result and row in run.result.scores}
+            match = (each for each in alike if _same(own, each[1], row, results.plan.metric))
+            methods, known = next(match, None) or ([], {})
+            if own and not methods:
+                alike.append((methods, known))
+            methods.append(method)
+            known |= own | known
+        for methods, known in alike:
+            scores, number = _spreads([*known.values()], results.metrics(), row), len(known)
+            of = tuple(methods) if len(alike) > 1 else ()
+            rows.append(
+                Standing(experiment, row, scores, number, 0, number, is_baseline=True, of=of)
+            )
     return rows
+
+
+def _same(own: ByReplicate, other: ByReplicate, row: str, metric: str) -> bool:
+    """Whether runs of the same seed and fold score the same without training."""
+    pairs = [(own[r].score(metric, row), other[r].score(metric, row)) for r in own.keys() & other]
+    return bool(own) and all(a == b or math.isnan(a + b) for a, b in pairs)
 
 
 def _spreads(runs: list[Run], metrics: list[str], row: str = "trained") -> dict[str, Spread]:

@@ -3,6 +3,7 @@
 In this order they are written: a run has ended when it has a state.
 """
 
+from dataclasses import field
 from typing import Any, Literal
 
 from pydantic.dataclasses import dataclass
@@ -34,7 +35,8 @@ class StoredPlan:
 class PerClass:
     """A metric's sum and number of queries for each test class, of the trained network and of what
     it must beat; no classes where a metric has no values per query. layers: the sums of all rows
-    at other layers that the plan names."""
+    at other layers that the plan names. others: the same of clusterings, whose items have values
+    too."""
 
     metric: str
     classes: list[int]
@@ -42,6 +44,7 @@ class PerClass:
     counts: list[int]
     baselines: dict[str, list[float]]
     layers: dict[str, dict[str, list[float]]]
+    others: list["PerClass"] = field(default_factory=list)
 
 
 @dataclass(frozen=True, config=CHECKED)

@@ -128,6 +128,7 @@ class Plan(BaseModel):
     compare: str = ""
     reference: str | dict[str, str] = ""
     published: dict[str, float] = {}
+    tuned_by: str = ""  # the source whose settings all runs have: its rates count as tuned
     retries: int = Field(default=1, ge=0)
     config: Values = {}
     factors: dict[str, list[Any] | dict[str, Values]] = {}

@@ -11,6 +11,7 @@ from unseen.reports.score_tables import metric_title, row_title
 from unseen.reports.tables import Cell, Table
 from unseen.studies.results import Results, Run, Standing, standings
 from unseen.studies.validity_checks import BOTH, Compared, ValidityCheck, effect_text
+from unseen.training.result import Result
 
 INTERVAL = "±: half of the 95 % interval of the mean over runs"
 DEVIATION = "s: standard deviation of one run"
@@ -44,7 +45,7 @@ def study_table(
         [results.plan.compared, *titles, "runs", *["tuning runs"] * bool(results.searches)],
         [
             [
-                row_title(row.method, some) if row.is_baseline else row.method,
+                name_of(row, rows, some),
                 *(_score(row, row.scores.get(metric), in_full) for metric in metrics),
                 runs_text(row),
                 *[str(row.tuning_runs or "")] * bool(results.searches),
@@ -69,9 +70,28 @@ def _notes(
     if any(not math.isnan(score.std) for score in shown):
         notes.append(f"{INTERVAL}; {DEVIATION}." if in_full else f"{INTERVAL}.")
     notes += results.warnings
+    selected = [
+        f"{_in(r.experiment, r.method)} {r.at_start} of {r.done}" for r in rows if r.at_start
+    ]
+    if selected:
+        notes.append(f"Runs that kept the weights they began with: {', '.join(selected)}.")
     if any(row.failed for row in rows):
         notes.append("Failed runs are left out of the means, which flatters the method.")
     return notes
+
+
+def name_of(row: Standing, rows: Sequence[Standing], some: Result | None = None) -> str:
+    """The method; of a baseline whose it is, where there are several: the largest group is that of
+    all others."""
+    if not row.is_baseline:
+        return row.method
+    title = row_title(row.method, some)
+    if not row.of:
+        return title
+    alike = [r for r in rows if (r.experiment, r.method) == (row.experiment, row.method)]
+    largest = max(alike, key=lambda each: len(each.of))
+    is_rest = row is largest and len(row.of) > 1
+    return f"{title} ({'others' if is_rest else ', '.join(row.of)})"
 
 
 def _mark(row: Standing) -> str:

@@ -87,7 +87,8 @@ class ValidityCheck:
                  at most 1 point: going on for as long again would not carry the effect out of its
                  interval, and a wide one excuses no short training. A falling curve is past its
                  best epoch, which is selected, and passes. Below 5 validations none is known.
-    tuned        3 trials or more that vary the learning rate, on at least 30 validation classes or
+    tuned        all settings are those of a source (`tuned_by` of the study), which tuned them; or
+                 3 trials or more that vary the learning rate, on at least 30 validation classes or
                  a tenth of the classes that are not tested, whichever is more; and the run of the
                  trials' seed is at most 1 point below the best of them on validation classes: a
                  rate that short trials liked can spoil longer runs
@@ -169,14 +170,15 @@ class Compared:
         """The word with its reasons, or with the effect that would have been seen."""
         result = self.effect
         if not self.is_conclusive:
-            return f"{INCONCLUSIVE}: {self._reasons() or 'no number'}"
+            return f"{INCONCLUSIVE}: {self.why or 'no number'}"
         if result is not None and result.low <= 0 <= result.high:
             detectable = f"{100 * result.detectable:.1f} points"
             return f"{self.word} (minimum detectable effect: {detectable})"
         return self.word
 
-    def _reasons(self) -> str:
-        """Each once, with the method it is of, unless it is of both."""
+    @property
+    def why(self) -> str:
+        """Why it is inconclusive: each reason once, with its method, unless it is of both."""
         failing: dict[str, list[str]] = {}
         for each in self.validity_checks:
             if not each.passed:
@@ -185,12 +187,6 @@ class Compared:
             why if methods == [BOTH] or len(set(methods)) > 1 else f"{why} ({methods[0]})"
             for why, methods in failing.items()
         )
-
-
-def counted(result: Sequence[Compared]) -> str:
-    """2 holds, 3 is inconclusive"""
-    words = Counter(each.word for each in result)
-    return ", ".join(f"{number} {word}" for word, number in words.items())
 
 
 def _words(result: Effect, published: float) -> str:
@@ -336,6 +332,8 @@ def last_rise(curve: Sequence[float]) -> float:
 def _tuned(side: MethodRuns) -> ValidityCheck:
     if _is_rate(side.results.plan.compared):
         return ValidityCheck(side.method, "tuned", "the rate is what is compared")
+    if side.results.plan.tuned_by:
+        return ValidityCheck(side.method, "tuned", f"as in {side.results.plan.tuned_by}")
     trials = [t for t in side.trials if any(map(_is_rate, t.parameters or t.planned.parameters))]
     if not trials:
         reason = Reason("not tuned")

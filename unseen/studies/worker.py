@@ -22,6 +22,8 @@ from unseen.config import schema as configs
 from unseen.core import read_limits
 from unseen.core.contracts import Dataset, FloatArray
 from unseen.evaluation.evaluate import Evaluation
+from unseen.evaluation.metric_names import parse_metric
+from unseen.metrics.base import Clustering
 from unseen.models.descriptor import described
 from unseen.runs.evaluate_run import evaluate_at
 from unseen.runs.prepare import Callbacks, RunContext, prepare
@@ -58,6 +60,7 @@ from unseen.training.selected_weights import FILE as SELECTION
 from unseen.training.selected_weights import read_selection
 
 IDLE_SECONDS = 0.5
+STORED_ROWS = ("trained", *MUST_BEAT)  # what is kept of a run class by class
 
 
 class Worker:
@@ -220,12 +223,36 @@ def per_class(
     context: RunContext, folder: RunFolder, metric: str, layers: Sequence[str] = ()
 ) -> PerClass:
     """What paired comparisons need of a run, and small enough for the storage."""
-    split, beside = context.split, ("trained", *MUST_BEAT)
-    request = split.test if split.query is None else split.test[split.query]
-    labels = context.dataset.labels[request]
+    clusterings = [
+        name
+        for name in context.config.evaluation.metrics
+        if name != metric and isinstance(parse_metric(name), Clustering)
+    ]
     with read_limits.load(folder.checked("embeddings/per_query.npz")) as arrays:
-        rows = {row: f"{row}/{metric}" for row in beside}
-        values = {row: arrays[name] for row, name in rows.items() if name in arrays.files}
+        stored = {
+            name: {
+                row: arrays[f"{row}/{name}"]
+                for row in STORED_ROWS
+                if f"{row}/{name}" in arrays.files
+            }
+            for name in (metric, *clusterings)
+        }
+    others = [_sums_of(context, name, stored[name]) for name in clusterings]
+    there = {layer: evaluate_at(context, folder, layer, metric) for layer in layers}
+    result = _sums_of(context, metric, stored[metric], there)
+    return replace(result, others=[each for each in others if each.classes])
+
+
+def _sums_of(
+    context: RunContext,
+    metric: str,
+    values: Mapping[str, FloatArray],
+    layers: Mapping[str, Mapping[str, FloatArray]] | None = None,
+) -> PerClass:
+    """Sums by class of one metric's values; no classes where they are not of queries or items."""
+    test, query = context.split.test, context.split.query
+    of_items = isinstance(parse_metric(metric), Clustering)
+    labels = context.dataset.labels[test if query is None or of_items else test[query]]
     if len(values.get("trained", ())) != len(labels):
         return PerClass(metric, classes=[], sums=[], counts=[], baselines={}, layers={})
     known = ~np.isnan(values["trained"])
@@ -234,7 +261,7 @@ def per_class(
     def sums(result: Mapping[str, FloatArray]) -> dict[str, list[float]]:
         return {
             row: np.bincount(place, result[row][known], len(classes)).round(9).tolist()
-            for row in beside
+            for row in STORED_ROWS
             if row in result
         }
 
@@ -245,7 +272,7 @@ def per_class(
         sums=own.pop("trained"),
         counts=np.bincount(place, minlength=len(classes)).tolist(),
         baselines=own,
-        layers={layer: sums(evaluate_at(context, folder, layer, metric)) for layer in layers},
+        layers={layer: sums(rows) for layer, rows in (layers or {}).items()},
     )
 
 

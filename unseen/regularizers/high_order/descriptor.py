@@ -41,12 +41,21 @@ class OrdersDescriptor(Network):
         return Output(orders, output.pooled)
 
     def fit(self, orders: Tensor) -> None:  # [n, Z]
-        """Principal directions of the orders of training items."""
+        """Principal directions of the orders of training items, from the smaller of the two
+        matrices of inner products: of the items, or of the values."""
         rows = orders.double()
         self.mean = rows.mean(dim=0)
         centered = rows - self.mean
-        _, vectors = torch.linalg.eigh(centered.T @ centered)  # rising
-        self.components = vectors.flip(1)[:, : self.embedding_size].T.contiguous().to(orders)
+        if len(rows) < rows.shape[1]:
+            squares, own = torch.linalg.eigh(centered @ centered.T)  # rising
+            own, squares = own.flip(1), squares.flip(0)
+            count = min(self.embedding_size, int((squares > squares[0] * 1e-12).sum()))
+            lengths = squares[:count].sqrt()
+            directions = (own[:, :count].T @ centered) / lengths[:, None]
+        else:
+            _, vectors = torch.linalg.eigh(centered.T @ centered)
+            directions = vectors.flip(1)[:, : self.embedding_size].T
+        self.components = directions.contiguous().to(orders)
         self.mean, self.embedding_size = self.mean.to(orders), len(self.components)
 
     def own_state(self) -> dict[str, Tensor]:

@@ -6,6 +6,7 @@ Source   P. Jacob et al., Metric Learning with HORDE: High-Order Regularizer for
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
@@ -16,9 +17,11 @@ from unseen.models.network import EmbeddingNetwork
 from unseen.regularizers.high_order.descriptor import OrdersDescriptor
 from unseen.regularizers.horde import HordeRegularizer as Regularizer
 from unseen.reports import stored_run
-from unseen.reproductions.jacob import horde_tables, local_features
+from unseen.reproductions.claims import Claim
+from unseen.reproductions.jacob import horde_claims, horde_tables, local_features
 from unseen.reproductions.jacob.horde_tables import CONFIGURATIONS, PLAIN, WITH, ranks
-from unseen.reproductions.published_study import Ask, Message, PublishedStudy
+from unseen.reproductions.published_study import Message, PublishedStudy
+from unseen.reproductions.request import Ask
 from unseen.reproductions.source_values import BN_INCEPTION, JACOB, without_weights
 from unseen.runs.evaluate_layers import stored_network
 from unseen.runs.prepare import RunContext, computing, reopen
@@ -35,7 +38,7 @@ SMALL_ENSEMBLE: Values = {
     "masks_at": "stage2.reduce",
     "trunk_until": "stage2.reduce_norm",
 }
-DIVERGENCE: Values = {"name": "head_divergence", "weight": 0.5}
+DIVERGENCE: Values = {"name": "head_divergence", "preset": "horde", "weight": 0.5}
 OF_DATA: dict[str, Values] = {  # small images, shown larger: a map of 16 or 36 places
     "glyphs": {"data": {"name": "glyphs", "size": 64, "max_classes": 160}, "image_size": 64},
     "mnist_like": {"image_size": 96, "batch_size": "auto"},  # five classes are trained on
@@ -45,7 +48,9 @@ OF_DATA: dict[str, Values] = {  # small images, shown larger: a map of 16 or 36 
 class Horde(PublishedStudy):
     source = "Jacob et al. 2019, tables 1 to 5, figures 1 and 3 (GoogLeNet, 512-d, dimension 8192)"
     shows = "orders trained by order tested, all orders together, ensembles, missing features"
-    source_values = JACOB
+    origin = JACOB
+    answers = ("H01", "H02", "H03", "H05", "H07", "H08", "H09", "H13", "H17", "H18", "H19", "H20",
+               "H22", "H23", "H25", "H26", "H27", "H28")  # fmt: skip
 
     def plans(self, ask: Ask) -> list[Plan]:
         if not ask.has_images:
@@ -82,7 +87,7 @@ class Horde(PublishedStudy):
             result: dict[str, Any] = {"course": _course(folder)}
             with computing(context):
                 network = stored_network(context, folder)
-                if context.config.regularizers and context.config.model.ensemble is None:
+                if "horde" in [each.name for each in context.config.regularizers]:
                     result["orders"] = _by_order(context, folder, network)
                 has_maps = run.planned.labels.get("orders") in (PLAIN, best(ask))
                 if has_maps and isinstance(network, EmbeddingNetwork):
@@ -90,6 +95,11 @@ class Horde(PublishedStudy):
             measured[run.planned.key] = result
         progress("orders and local features", len(runs), len(runs))
         return measured
+
+    def claims(
+        self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
+    ) -> list[Claim]:
+        return horde_claims.claims(ask, results, measured, best_count(ask))
 
     def sections(
         self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
@@ -102,33 +112,13 @@ class Horde(PublishedStudy):
             if "local" in (result := measured.get(run.planned.key, {}))
         }
         return [
-            horde_tables.orders(orders, measured, ask, best(ask)),
             horde_tables.losses(results, measured, ask, best(ask)),
+            horde_tables.orders(orders, measured, ask),
             local_features.section(local),
-            horde_tables.course(results, measured),
         ]
 
     def differences(self, ask: Ask) -> list[str]:
-        small = OF_DATA.get(ask.table["name"], {})
-        shown = f"Images are shown at {small.get('image_size')} pixels to a small network, so "
-        ensemble = (
-            "The ensemble has 4 learners on a small network, with a norm as attention trunk "
-            "(theirs: 8 on GoogLeNet, five inception blocks)."
-        )
-        dimension = (
-            f"Dimension {QUICK_DIMENSION} against {DIMENSION}, orders up to {QUICK_ORDERS}: fewer "
-            "dimensions make high orders noise."
-        )
-        return [
-            f"Data: {ask.data}; the published column is of {ask.published_title} (orders: cub200).",
-            *([shown + "that the last map has enough places."] if small else []),
-            *([dimension] if ask.is_quick else []),
-            "The epoch is chosen on validation classes; they do not say how theirs was chosen.",
-            *([] if ask.is_as_published else [ensemble]),
-            *(without_weights([BN_INCEPTION]) if ask.is_as_published else []),
-            "All orders together: principal components of the training items, without whitening; "
-            "the paper says neither.",
-        ]
+        return without_weights([BN_INCEPTION]) if ask.is_as_published else []
 
 
 def best_count(ask: Ask) -> int:
@@ -168,8 +158,9 @@ def _plan(ask: Ask, name: str, factors: Values, loss: str, more: Values | None =
     }
     config |= {"backbone": "small_conv"} | small if small else {}
     if ask.kind == "characters":
-        config["epochs"] = 2 * ask.epochs({})
-    source = {k: v for k, v in JACOB.items() if k != "head" or "ensemble" not in more}
+        config["epochs"] = 2 * ask.epochs(JACOB)
+    values = {k: v for k, v in JACOB.values.items() if k != "head" or "ensemble" not in more}
+    source = replace(JACOB, values=values)
     seeds = 1 if ask.is_quick else 3
     return ask.plan(name, "High-order moments.", factors, config | more, seeds, source=source)
 
@@ -189,8 +180,7 @@ def _course(folder: RunFolder) -> dict[str, Any]:
 
 
 def _by_order(context: RunContext, folder: RunFolder, network: Any) -> dict[str, Any]:
-    """Recall of every order on its own, and of all by principal components: order -> rank ->
-    value."""
+    """Order -> rank -> recall; of all orders by principal components, where they are embedded."""
     train, test = context.split.train, context.split.test
     num_classes = len(set(context.dataset.labels[train].tolist()))
     objective = build.objective(context.config, num_classes, network)
@@ -202,8 +192,10 @@ def _by_order(context: RunContext, folder: RunFolder, network: Any) -> dict[str,
     _, transform = build.image_transforms(context.config, network)
     tested = context.embed(orders, transform, test)  # [n, size + (orders - 1) * d]
     each = (tested.shape[1] - size) // (horde.moments.num_orders - 1)
-    parts = [tested[:, :size], *tested[:, size:].split(each, dim=1)]
-    result = {str(i): _recall(context, chunk) for i, chunk in enumerate(parts, start=1)}
+    components = [tested[:, :size], *tested[:, size:].split(each, dim=1)]
+    result = {str(i): _recall(context, chunk) for i, chunk in enumerate(components, start=1)}
+    if horde.embeddings is None:
+        return result
     orders.fit(context.embed(orders, transform, train))
     reduced = (tested - orders.mean.cpu()) @ orders.components.cpu().T
     return result | {"all": _recall(context, reduced)}

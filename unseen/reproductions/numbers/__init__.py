@@ -20,11 +20,32 @@ vo_hays_table2, _table3     recall@1 by layer; foreign models, output against pe
 """
 
 import csv
+import math
 from importlib.resources import files
 
 from unseen.core.registry import known
 
 PlannedRun = str | float | None
+DEVIATION = "_std"
+
+
+class Printed(float):
+    """A number as the source prints it, with its decimals and its deviation."""
+
+    digits: int
+    deviation: float
+
+    def __new__(cls, value: float, digits: int, deviation: float = math.nan) -> "Printed":
+        made = super().__new__(cls, value)
+        made.digits, made.deviation = digits, deviation
+        return made
+
+    @property
+    def text(self) -> str:
+        """62.10 ±0.27"""
+        shown = f"{float(self):.{self.digits}f}"
+        deviation = f" ±{self.deviation:.{self.digits}f}"
+        return shown + ("" if math.isnan(self.deviation) else deviation)
 
 
 def names() -> list[str]:
@@ -37,14 +58,24 @@ def names() -> list[str]:
 
 
 def table(name: str) -> list[dict[str, PlannedRun]]:
-    """The rows of a table; numbers as numbers, an empty cell as None."""
+    """The rows of a table; numbers as printed, with the deviation that stands beside them in a
+    column of their own, an empty cell as None."""
     file = files(__name__).joinpath(f"{known(name, names(), 'published table')}.csv")
     rows = csv.DictReader(file.read_text(encoding="utf-8").splitlines())
-    return [{key: _value(text) for key, text in row.items()} for row in rows]
+    return [{key: _value(row, key) for key in row} for row in rows]
 
 
-def _value(text: str) -> PlannedRun:
+def _is_number(text: str) -> bool:
     try:
-        return float(text) if text else None
+        float(text)
     except ValueError:
-        return text
+        return False
+    return True
+
+
+def _value(row: dict[str, str], key: str) -> PlannedRun:
+    if not _is_number(row[key]):
+        return row[key] or None
+    digits = len(row[key].partition(".")[2])
+    deviation = row.get(f"{key}{DEVIATION}", "")
+    return Printed(float(row[key]), digits, float(deviation) if deviation else math.nan)

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from unseen.classical.kernel.features import KernelFeatures
@@ -23,11 +22,11 @@ from unseen.evaluation.evaluate import Evaluation, evaluate
 from unseen.reports.tables import Table
 from unseen.reproductions.against_source import drawn
 from unseen.reproductions.charts import Cloud, clouds
-from unseen.reproductions.published_study import Ask, Message, PublishedStudy
+from unseen.reproductions.published_study import Message, PublishedStudy
+from unseen.reproductions.request import Ask
 from unseen.runs.prepare import RunContext, prepare
 from unseen.studies.findings import Section
 from unseen.studies.results import Results
-from unseen.studies.study_figures import ACCENT, LINE, MUTED
 
 METHODS = ("whitening", "rca", "nca", "lmnn", "mcml")
 SPACES = ("plain", "gaussian", "polynomial")
@@ -55,42 +54,13 @@ class Classical(PublishedStudy):
         rows: list[Row] = measured.get("rows", [])
         if not rows:
             return [Section("Metrics", ["Nothing has been fitted yet."])]
-        fitted = [row for row in rows if row["method"] != NONE]
-        best = max(fitted, key=lambda row: row["recall@1"][0])
-        baseline = next(row for row in rows if row["space"] == "given")
-        caption = (
-            f"{_title(best)} is the best of {len(fitted)} fitted metrics with "
-            f"{_percent(best['recall@1'])} % recall@1 on {measured['test_classes']} unseen "
-            f"classes; the features as they are have {_percent(baseline['recall@1'])} %."
-        )
         how = (
             f"Fitted once on {measured['train_items']:,} items of {measured['train_classes']} "
             "training classes; intervals are over test classes."
         )
-        figure = drawn(
-            "metrics",
-            "Recall@1 by cosine on unseen classes with 95 % intervals over classes; the dashed "
-            "line marks the features as they are. The source prints no scores.",
-            lambda: _scores_figure(rows, baseline["recall@1"][0]),
-        )
         return [
-            Section("Metrics", [caption, how, *_gains_message(rows)], [_table(rows)], [figure]),
+            Section("Metrics", [how], [_table(rows)]),
             _xor_section(measured["xor"]),
-        ]
-
-    def differences(self, ask: Ask) -> list[str]:
-        quick = [
-            f"Quick budget: at most {MOST_ITEMS} items of a class are fitted on, {ITERATIONS} "
-            "iterations of NCA, LMNN and MCML."
-        ]
-        return [
-            "The thesis describes the methods and prints no scores of them: there is no published "
-            "column.",
-            f"Features: {ask.data}, unit length, then at most {SIZE} principal components of the "
-            "training items; kernel PCA starts from those.",
-            "The classes trained on are those of the other presets (a tenth of the training "
-            "classes is left out), so scores can be compared with theirs; nothing is selected.",
-            *(quick if ask.is_quick else []),
         ]
 
 
@@ -178,33 +148,8 @@ def _at_most(items: IntArray, labels: IntArray, most: int) -> IntArray:
     return chosen
 
 
-def _title(row: Row) -> str:
-    space = "principal components" if row["space"] == "plain" else f"{row['space']} kernel PCA"
-    return f"{row['method']} on {space}"
-
-
 def _percent(ends: list[float]) -> str:
     return f"{100 * ends[0]:.1f} ±{50 * (ends[2] - ends[1]):.1f}"
-
-
-def _gains_message(rows: list[Row]) -> list[str]:
-    sentences = []
-    for space in SPACES:
-        result = sorted(
-            (row for row in rows if row["space"] == space and "gain" in row),
-            key=lambda row: row["gain"][0],
-            reverse=True,
-        )
-        words = "; ".join(
-            f"{row['method']} {100 * row['gain'][0]:+.1f} ({100 * row['gain'][1]:.1f} to "
-            f"{100 * row['gain'][2]:.1f})"
-            for row in result
-        )
-        where = "On principal components" if space == "plain" else f"After {space} kernel PCA"
-        sentences.append(
-            f"{where}, against no metric there, in points of recall@1 with 95 % intervals: {words}."
-        )
-    return sentences
 
 
 def _table(rows: list[Row]) -> Table:
@@ -226,26 +171,6 @@ def _table(rows: list[Row]) -> Table:
         "space, over test classes. R@1 and mAP@R by cosine, except where Euclidean."
     )
     return Table(heads, cells, caption)
-
-
-def _scores_figure(rows: list[Row], baseline: float) -> Figure:
-    figure = Figure(figsize=(9, 2.9), layout="constrained")
-    panels = figure.subplots(1, len(SPACES), sharex=True, sharey=True)
-    names = (NONE, *METHODS)[::-1]
-    for ax, space in zip(panels, SPACES, strict=True):
-        for row in (row for row in rows if row["space"] == space):
-            middle, low, high = (100 * value for value in row["recall@1"])
-            color = MUTED if row["method"] == NONE else ACCENT
-            ends = [[middle - low], [high - middle]]
-            place = names.index(row["method"])
-            ax.errorbar(middle, place, xerr=ends, fmt="o", color=color, ms=5, capsize=3)
-        ax.axvline(100 * baseline, color=MUTED, ls="--", lw=1)
-        ax.set_yticks(range(len(names)), names)
-        ax.grid(axis="y", color=LINE, lw=0.8)
-        title = "principal components" if space == "plain" else f"{space} kernel PCA"
-        ax.set_title(title, fontsize=9, loc="left")
-        ax.set_xlabel("R@1, %")
-    return figure
 
 
 def _exclusive_or(num: int = 40) -> dict[str, Any]:
@@ -286,15 +211,10 @@ def _flat(space: Tensor) -> Tensor:  # [n, 2]
 
 def _xor_section(xor: dict[str, Any]) -> Section:
     linear, kernel = (xor["together"][name] for name in ("linear", "gaussian kernel"))
-    able = [method for method in METHODS if kernel[method] > 0.95]
-    top = max(METHODS, key=lambda method: linear[method])
     caption = (
-        f"No linear metric brings opposite corners together: the best, {top}, has "
-        f"{100 * linear[top]:.0f} % R-precision. On features of a Gaussian kernel "
-        f"{', '.join(able) or 'none'} can (above 95 %); "
-        + ", ".join(f"{m} {100 * kernel[m]:.0f} %" for m in METHODS)
-        + ". NCA and LMNN ask only for near neighbours of the own class, which every corner "
-        "has; a metric at 0 has put all points in one place, where ties count against it."
+        "R-precision of four corners of a square, opposite ones a class. NCA and LMNN ask for "
+        "near neighbours of the own class alone, which every corner has; a metric at 0 has put all "
+        "points in one place, where ties count against it."
     )
     rows = [[m, f"{100 * linear[m]:.1f}", f"{100 * kernel[m]:.1f}"] for m in METHODS]
     order = sorted(xor["moved"], key=lambda title: (title != "data", title[0] != "l"))

@@ -3,24 +3,21 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-from matplotlib.figure import Figure
+from functools import partial
 
 from unseen.reports.tables import Table
-from unseen.reproductions.against_source import drawn, number
-from unseen.reproductions.charts import COLORS, Point, bars, point
+from unseen.reproductions.against_source import drawn, rank_table
+from unseen.reproductions.charts import Point, bars, lines, point
 from unseen.reproductions.numbers import table
-from unseen.reproductions.published_study import Ask
+from unseen.reproductions.request import Ask
 from unseen.reproductions.source_values import BN_INCEPTION
 from unseen.studies.findings import Section
 from unseen.studies.results import Results, Run
-from unseen.studies.study_figures import LINE, Drawn
+from unseen.studies.study_figures import Drawn
 
 Published = Mapping[tuple[str, int, str], list[float]]  # network, size, loss -> recall by rank
 USUAL = "resnet50"  # the network beside ours where ours is none of theirs
 BARS, WIDE = 128, 512  # sizes of figures 27 and 31
-STYLES = ("o-", "s--", "^:", "D-.")
 
 
 def ranks(ask: Ask) -> tuple[int, ...]:
@@ -54,13 +51,14 @@ def section(result: Results, ask: Ask) -> Section:
     networks = list(dict.fromkeys(_own_network(run) for run in result.runs))
     tables = [_table(result, theirs, network, size, ask) for network in networks for size in sizes]
     figures = [*_bars_of_ranks(result, theirs, networks[0], sizes, ask)]
-    figures += [_by_size(result, theirs, network, sizes) for network in networks]
+    figures += [each for n in networks for each in _by_size(result, theirs, n, sizes)]
     figures += _by_network(result, theirs, networks, max(s for s in sizes if s <= WIDE))
     beside = {network: network or USUAL for network in networks}
     message = "; ".join(f"ours {n or 'as given'}, theirs {b}" for n, b in beside.items())
+    sentences = [f"Recall in percent beside the published one of the same size ({message})."]
     return Section(
         "Ranks, dimensions, networks",
-        [f"Recall in percent beside the published one of the same size ({message})."],
+        sentences if theirs else [],
         tables,
         figures,
     )
@@ -74,7 +72,7 @@ def _own_network(run: Run) -> str:
     return run.planned.labels.get("backbone", "")
 
 
-def _runs(result: Results, network: str, size: int, loss: str) -> list[Run]:
+def runs_of(result: Results, network: str, size: int, loss: str) -> list[Run]:
     return [
         run
         for run in result.runs
@@ -83,18 +81,18 @@ def _runs(result: Results, network: str, size: int, loss: str) -> list[Run]:
 
 
 def _table(result: Results, theirs: Published, network: str, size: int, ask: Ask) -> Table:
-    heads = [f"{network or 'ours'}, {size}-d"]
-    for k in ranks(ask):
-        heads += [f"R@{k} %", "published"]
-    rows = []
-    for loss in result.methods():
-        runs, known = _runs(result, network, size, loss), theirs.get((network or USUAL, size, loss))
-        cells = []
-        for column, k in enumerate(ranks(ask)):
-            ours = point(0, runs, f"recall@{k}").value
-            cells += [number(ours), number(known[column] if known else None)]
-        rows.append([loss, *cells])
-    return Table(heads, rows)
+    metrics = {f"R@{k}": f"recall@{k}" for k in ranks(ask)}
+    rows = [
+        (
+            loss,
+            runs_of(result, network, size, loss),
+            dict(
+                zip(metrics.values(), theirs.get((network or USUAL, size, loss), ()), strict=False)
+            ),
+        )
+        for loss in result.methods()
+    ]
+    return rank_table(f"{network or 'ours'}, {size}-d", metrics, rows)
 
 
 def _bars_of_ranks(
@@ -102,36 +100,28 @@ def _bars_of_ranks(
 ) -> list[Drawn]:
     """Figure 27."""
     size = BARS if BARS in sizes else sizes[-1]
-    ours = {
-        f"R@{k}": {
-            loss: point(loss, _runs(result, network, size, loss), f"recall@{k}")
-            for loss in result.methods()
-        }
-        for k in ranks(ask)
-    }
-    other = {
-        f"R@{k}": {
-            loss: Point(loss, theirs.get((network or USUAL, size, loss), [math.nan] * 4)[column])
-            for loss in result.methods()
-        }
-        for column, k in enumerate(ranks(ask))
-    }
-    made = []
-    for title, series in (("ours", ours), ("published", other)):
-        if any(not math.isnan(p.value) for each in series.values() for p in each.values()):
-            caption = f"Recall by loss at {size} dimensions, {title}."
-            made.append(drawn(f"ranks_by_loss_{title}", caption, _drawer(series)))
-    return made
+    ours: dict[str, dict[str, Point]] = {f"R@{k}": {} for k in ranks(ask)}
+    other: dict[str, dict[str, Point]] = {f"R@{k}": {} for k in ranks(ask)}
+    for loss in result.methods():
+        runs, known = (
+            runs_of(result, network, size, loss),
+            theirs.get((network or USUAL, size, loss)),
+        )
+        for column, k in enumerate(ranks(ask)):
+            ours[f"R@{k}"][loss] = point(loss, runs, f"recall@{k}")
+            other[f"R@{k}"] |= {loss: Point(loss, known[column])} if known else {}
+    return [
+        drawn(f"ranks_by_loss_{whose}", f"Recall by loss at {size} dimensions, {whose}.",
+              partial(bars, series, "recall, %"))
+        for whose, series in (("ours", ours), ("published", other))
+        if any(not math.isnan(p.value) for each in series.values() for p in each.values())
+    ]  # fmt: skip
 
 
-def _drawer(series: Mapping[str, Mapping[str, Point]]) -> Any:
-    return lambda: bars(series, "recall, %")
-
-
-def _by_size(result: Results, theirs: Published, network: str, sizes: Sequence[int]) -> Drawn:
+def _by_size(result: Results, theirs: Published, network: str, sizes: Sequence[int]) -> list[Drawn]:
     """Figures 28 to 30."""
     ours = {
-        loss: [point(size, _runs(result, network, size, loss), "recall@1") for size in sizes]
+        loss: [point(size, runs_of(result, network, size, loss), "recall@1") for size in sizes]
         for loss in result.methods()
     }
     beside = network or USUAL
@@ -141,25 +131,14 @@ def _by_size(result: Results, theirs: Published, network: str, sizes: Sequence[i
         for loss in result.methods()
         if all_sizes
     }
-    name = f"by_size_{network}".rstrip("_")
-    caption = f"Recall@1 against dimension, a line a loss: ours (left), {beside} as published."
-    return drawn(name, caption, lambda: _panels({"ours": ours, f"published, {beside}": other}))
-
-
-def _panels(panels: Mapping[str, Mapping[str, Sequence[Point]]]) -> Figure:
-    figure = Figure(figsize=(10, 3.8), layout="constrained")
-    axes = figure.subplots(1, len(panels))
-    for ax, (title, series) in zip(axes, panels.items(), strict=True):
-        for place, (name, points) in enumerate(series.items()):
-            known = [p for p in points if not math.isnan(p.value)]
-            style, color = STYLES[place % len(STYLES)], COLORS[place % len(COLORS)]
-            ax.plot([str(p.x) for p in known], [p.value for p in known], style, color=color,
-                    ms=4, lw=1.2, label=name)  # fmt: skip
-        ax.set(xlabel="dimension", ylabel="recall@1, %")
-        ax.set_title(title, loc="left", fontsize=9)
-        ax.grid(axis="y", color=LINE, lw=0.8)
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right upper", fontsize=8)
-    return figure
+    named = {"ours": (f"by_size_{network}".rstrip("_"), ours), f"{beside}, published": (
+        f"by_size_published_{beside}", other)}  # fmt: skip
+    return [
+        drawn(name, f"Recall@1 against dimension, a line a loss: {whose}.",
+              partial(lines, series, "dimension", "recall@1, %"))
+        for whose, (name, series) in named.items()
+        if series
+    ]  # fmt: skip
 
 
 def _by_network(
@@ -168,7 +147,7 @@ def _by_network(
     """Figure 31."""
     series: dict[str, dict[str, Point]] = {
         f"ours, {network or 'as given'}": {
-            loss: point(loss, _runs(result, network, size, loss), "recall@1")
+            loss: point(loss, runs_of(result, network, size, loss), "recall@1")
             for loss in result.methods()
         }
         for network in networks

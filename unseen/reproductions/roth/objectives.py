@@ -7,16 +7,17 @@ Values are those of their paper (`preset = "revisit"`). In short runs class para
 import re
 
 from unseen.reproductions.numbers import table
-from unseen.reproductions.source_values import THREE
+from unseen.reproductions.source_values import THREE, Each
 from unseen.studies.study_file import Values
 
+NODES = Each(cub200={}, cars196={}, online_products={"nodes": 11})  # of the histogram loss
 CLASS_LR = 1e-2
 UNTRAINED = "Imagenet"  # the source's name of the network before training
 COLUMNS = {"recall@1": "r1", "recall@2": "r2", "f1": "f1", "revisit_map": "map", "nmi": "nmi"}
 
 
-def objectives(is_short: bool = True) -> dict[str, Values]:
-    """Published name -> settings; without the switch."""
+def objectives(is_short: bool = True, data: str = "cub200") -> dict[str, Values]:
+    """Published name -> settings on one of their data sets; without the switch."""
     of_classes = {"lr": CLASS_LR} if is_short else {}
     triplet, distance = _loss("triplet"), _miner("distance_weighted")
     return {
@@ -24,7 +25,7 @@ def objectives(is_short: bool = True) -> dict[str, Values]:
         "ArcFace": _loss("arcface", **of_classes),
         "Contrastive (D)": _loss("contrastive") | distance,
         "GenLifted": _loss("generalized_lifted"),
-        "Histogram": _loss("histogram"),
+        "Histogram": _loss("histogram", **NODES.of(data)),
         "Multisimilarity": _loss("multi_similarity"),
         "Margin (D, beta = 0.6)": _loss("margin", beta=0.6) | distance,
         "Margin (D, beta = 1.2)": _loss("margin", beta=1.2) | distance,
@@ -49,7 +50,7 @@ def switched(data: str, is_short: bool = True) -> dict[str, tuple[str, Values]]:
         message = re.fullmatch(r"R-(.+), p = ([\d.]+)\)", name)
         if message:
             plain, chance = f"{message[1]})", float(message[2])
-            result[name] = (plain, with_switch(objectives(is_short)[plain], chance))
+            result[name] = (plain, with_switch(objectives(is_short, data)[plain], chance))
     return result
 
 

