@@ -9,6 +9,7 @@ from rich.text import Text
 from unseen.core.contracts import Dataset, FiledDataset
 from unseen.core.files import shown
 from unseen.core.html_templates import PageSection
+from unseen.evaluation.findings import Finding
 from unseen.reports.thumbnails import tile
 
 Json = dict[str, Any]
@@ -34,11 +35,11 @@ NUMBERS = {
 def printed(diagnosis: Json, dataset: Dataset) -> Group:
     """Sentences, numbers, then the images they speak of."""
     lines: list[Any] = []
-    for finding in diagnosis["findings"]:
-        sign, style = SIGNS[finding["level"]]
-        lines.append(Text(f"{sign} {finding['text']}", style))
-        if finding["remedy"]:
-            lines.append(Text(f"  → {finding['remedy']}"))
+    for finding in (Finding(**stored) for stored in diagnosis["findings"]):
+        sign, style = SIGNS[finding.level]
+        lines.append(Text(f"{sign} {finding.text}", style))
+        if finding.remedy:
+            lines.append(Text(f"  → {finding.remedy}"))
     table = Table(Column("", overflow="fold"), "training classes", "unseen classes")
     for title, *cells in _rows(diagnosis):
         table.add_row(Text(title), *cells)
@@ -52,7 +53,7 @@ def section(diagnosis: Json, dataset: Dataset) -> PageSection:
     return PageSection.of(
         "reports/diagnosis",
         "Diagnosis",
-        findings=diagnosis["findings"],
+        findings=[Finding(**stored) for stored in diagnosis["findings"]],
         signs={level: sign for level, (sign, _) in SIGNS.items()},
         robustness=_robustness_lines(diagnosis),
         numbers=_rows(diagnosis),
@@ -92,9 +93,9 @@ def _label_issue_lines(diagnosis: Json, dataset: Dataset) -> list[Text]:
         number = diagnosis["numbers"].get(split, {}).get("label_issues") or len(some)
         lines += [Text(f"Neighbours suggest another class, {title} classes:")] if some else []
         for item, suggested in some[:SHOWN]:
-            name = f"item {item}"
-            if isinstance(dataset, FiledDataset):
-                name = shown(dataset.path(item))
+            name = (
+                shown(dataset.path(item)) if isinstance(dataset, FiledDataset) else f"item {item}"
+            )
             label = dataset.label_names[int(dataset.labels[item])]
             lines.append(Text(f"  {name}: {label}, rather {suggested}"))
         if (more := int(number) - SHOWN) > 0 and some:
