@@ -93,9 +93,9 @@ def _label_issue_lines(diagnosis: Json, dataset: Dataset) -> list[Text]:
         number = diagnosis["numbers"].get(split, {}).get("label_issues") or len(some)
         lines += [Text(f"Neighbours suggest another class, {title} classes:")] if some else []
         for item, suggested in some[:SHOWN]:
-            name = (
-                shown(dataset.path(item)) if isinstance(dataset, FiledDataset) else f"item {item}"
-            )
+            name = f"item {item}"
+            if isinstance(dataset, FiledDataset):
+                name = shown(dataset.path(item))
             label = dataset.label_names[int(dataset.labels[item])]
             lines.append(Text(f"  {name}: {label}, rather {suggested}"))
         if (more := int(number) - SHOWN) > 0 and some:
@@ -104,8 +104,7 @@ def _label_issue_lines(diagnosis: Json, dataset: Dataset) -> list[Text]:
 
 
 def _robustness_lines(diagnosis: Json) -> list[str]:
-    result = diagnosis.get("robustness")
-    if not result:
+    if not (result := diagnosis.get("robustness")):
         return []
     parts = [
         f"{fraction:.0%} of the places {100 * mean:.1f} ± {100 * std:.1f}"
