@@ -102,7 +102,7 @@ LINES = {
     "estimator": 134,
     "studies": 3_785,
     "reproductions": 4_645,
-    "search": 5_260,
+    "search": 5_275,
     "cli": 2_680,
     "api": 168,
     "__init__": 39,
