@@ -107,21 +107,21 @@ class Ours:
             objective,
             scheduled_optimizer,
             context.device,
-            config.seed,
+            config.training.seed,
             processes=processes,
         )
         self.event_log = EventLog(folder / f"event log-{processes.rank}-{processes.count}.jsonl")
 
     def batches(self) -> Iterator[Batch]:
         place, config = self.trainer.place, self.context.config
-        data, workers = self.context.dataset, config.workers
+        data, workers = self.context.dataset, config.training.machine.workers
         assert isinstance(workers, int)
         return training_batches(
             data,
             self.transform,
             self.sampler,
             place.epoch,
-            config.seed,
+            config.training.seed,
             workers=workers,
             fraction=self.processes.fraction,
         )
@@ -185,16 +185,16 @@ class Peer:
             ]
         )
         images = ImageBatches(context, transform)
-        steps, batch = config.sampler.values["steps"], config.batch_size
+        steps, batch = config.sampler.values["steps"], config.training.batch_size
         assert isinstance(batch, int)
-        assert isinstance(config.workers, int)
+        assert isinstance(config.training.machine.workers, int)
         sampler = samplers.MPerClassSampler(images.labels, PER_CLASS, batch, steps * batch)
         self.loader = torch.utils.data.DataLoader(
             images,
             batch,
             sampler=sampler,
-            num_workers=config.workers,
-            persistent_workers=config.workers > 0,
+            num_workers=config.training.machine.workers,
+            persistent_workers=config.training.machine.workers > 0,
         )
         self.network = network.to(context.device)  # contiguous, as it comes
         self.device = context.device
