@@ -78,7 +78,6 @@ def test_a_image_goes_through_frozen_layers_once(
     words = (
         f"freeze_until={layer}",
         f"cached_augmentations={cached_augmentations}",
-        "cache_dtype=float32",
         "epochs=3",
     )
     words += (f"mirror={mirror}",)
