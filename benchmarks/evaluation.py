@@ -37,7 +37,7 @@ SIZES = {  # items, classes, embedding size, repeats
     "medium": (20_000, 3_700, 512, 3),
     "sop": (60_502, 11_316, 512, 1),
 }
-GOALS = {"cub": 3.0, "medium": 3.0, "sop": 5.0}  # times the peer
+GOALS = {"cub": 3.0, "medium": 3.0, "sop": 6.0}  # times the peer
 METRICS = {
     "precision_at_1": "precision_at_1",
     "r_precision": "r_precision",
@@ -104,7 +104,8 @@ def compare(name: str, threads: int, rows: Path | None) -> None:
     whole = Integers.of(x).whole
     sides = {side: partial(run, side) for side in SIDES}
     sides |= {"product": partial(product, x), "integers": partial(integers, whole)}
-    times = in_turn(sides, repeats, time.perf_counter, warm=repeats > 1)
+    clock = time.process_time if threads == 1 else time.perf_counter
+    times = in_turn(sides, repeats, clock, warm=repeats > 1)
     median = {side: statistics.median(seen) for side, seen in times.items()}
     print(f"\n{name}: {items:,} x {size}, {classes:,} classes, {threads} threads")
     memory = {side: peak_memory(name, side, threads) for side in SIDES}
@@ -182,7 +183,7 @@ def million(items: int, approximate: bool, rows: Path | None) -> None:
     some = Integers.of(x[:16_384]).whole
     seconds = min(in_turn({"integers": partial(integers, some)}, 5, time.perf_counter)["integers"])
     limit = f"{seconds * (items / len(some)) ** 2 / 60:.2g} minutes: the product of integers alone"
-    row = Row(work, "", minutes, minutes, minutes, 10, "minutes", False, limit)
+    row = Row(work, "", minutes, minutes, minutes, 8, "minutes", False, limit)
     add_rows(rows, row)
 
 

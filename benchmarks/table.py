@@ -26,8 +26,8 @@ COMMANDS = [  # each in a process of its own, and gives one row or a few
     ["losses.py", "--size", "b=112", "--repeats", "60"],
     ["losses.py", "--size", "b=512"],
     ["search.py", "--repeats", "5"],
-    ["evaluation.py", "cub"],
-    ["evaluation.py", "sop"],
+    ["evaluation.py", "cub", "--threads", "1"],
+    ["evaluation.py", "sop", "--threads", "1"],
     ["serve.py", "--seconds", "40"],
 ]
 FEATURES = ["search.py", "--repeats", "5", "--features"]

@@ -4,7 +4,7 @@
     python benchmarks/training.py path/to/images        one folder per class
     python benchmarks/training.py --threads 2 --workers 2
     python benchmarks/training.py --device cuda --precision bf16 --batch 112 --workers 4
-    python benchmarks/training.py --shares --batch 56     one process with two threads, two with one
+    python benchmarks/training.py --cpu-processes --batch 56     one process of two threads, or two
 
 The same network (EfficientNet-Lite0 unless named, random weights), images, sampling (4 per
 class), crops, multi-similarity loss and miner, AdamW, in one process, epoch by epoch in turn:
@@ -20,10 +20,11 @@ ours, processes in the peer's); 0: everything in one thread after the other, tim
 process computes, so that what else runs on the machine hardly matters. `--precision` is that of
 ours; the peer stays in float32.
 
-`--shares` leaves the peer out and asks how two cores are best used by the whole loop (batch norm
-frozen): one process with two threads and two workers, norms as layers of their own or folded into
-the convolutions (`models/folded_training.py`), or two processes that divide each batch, with one
-thread and one worker each (`cpu_processes=2` of `unseen train`). All in turn, by the wall clock.
+`--cpu-processes` leaves the peer out and asks how two cores are best used by the whole loop
+(batch norm frozen): one process with two threads and two workers, norms as layers of their own or
+folded into the convolutions (`models/folded_training.py`), or two processes that divide each batch,
+with one thread and one worker each (`cpu_processes=2` of `unseen train`). All in turn, by the wall
+clock.
 """
 
 import argparse
@@ -106,21 +107,21 @@ class Ours:
             objective,
             scheduled_optimizer,
             context.device,
-            config.seed,
+            config.training.seed,
             processes=processes,
         )
         self.event_log = EventLog(folder / f"event log-{processes.rank}-{processes.count}.jsonl")
 
     def batches(self) -> Iterator[Batch]:
         place, config = self.trainer.place, self.context.config
-        data, workers = self.context.dataset, config.workers
+        data, workers = self.context.dataset, config.training.machine.workers
         assert isinstance(workers, int)
         return training_batches(
             data,
             self.transform,
             self.sampler,
             place.epoch,
-            config.seed,
+            config.training.seed,
             workers=workers,
             fraction=self.processes.fraction,
         )
@@ -184,16 +185,16 @@ class Peer:
             ]
         )
         images = ImageBatches(context, transform)
-        steps, batch = config.sampler.values["steps"], config.batch_size
+        steps, batch = config.sampler.values["steps"], config.training.batch_size
         assert isinstance(batch, int)
-        assert isinstance(config.workers, int)
+        assert isinstance(config.training.machine.workers, int)
         sampler = samplers.MPerClassSampler(images.labels, PER_CLASS, batch, steps * batch)
         self.loader = torch.utils.data.DataLoader(
             images,
             batch,
             sampler=sampler,
-            num_workers=config.workers,
-            persistent_workers=config.workers > 0,
+            num_workers=config.training.machine.workers,
+            persistent_workers=config.training.machine.workers > 0,
         )
         self.network = network.to(context.device)  # contiguous, as it comes
         self.device = context.device
@@ -257,11 +258,11 @@ def measure(root: Path, words: argparse.Namespace, folder: Path) -> None:
     print(f"  loop over bare step {100 * (ratio('bare', 'loop') - 1):+.1f} % (goal under 5 %)")
 
 
-def measure_shares(root: Path, words: argparse.Namespace, folder: Path) -> None:
+def measure_processes(root: Path, words: argparse.Namespace, folder: Path) -> None:
     """What two cores do as threads of one process, and as two processes; `--rank` is the second."""
     words.workers, words.threads = 1, 1
     if not words.rank:
-        command = [sys.executable, __file__, str(root), "--shares", "--rank", "1"]
+        command = [sys.executable, __file__, str(root), "--cpu-processes", "--rank", "1"]
         for key in ("size", "batch", "steps", "repeats"):
             command += [f"--{key}", str(getattr(words, key))]
         second = subprocess.Popen([*command, "--meeting", str(folder)])
@@ -315,7 +316,9 @@ def main() -> None:
     parser.add_argument("--backbone", default="efficientnet_lite0")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--precision", choices=("float32", "bf16", "fp16"), default="float32")
-    parser.add_argument("--shares", action="store_true", help="two threads against two processes")
+    parser.add_argument(
+        "--cpu-processes", action="store_true", help="two threads against two processes"
+    )
     parser.add_argument("--rank", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--meeting", type=Path, help=argparse.SUPPRESS)
     words = parser.parse_args()
@@ -324,7 +327,7 @@ def main() -> None:
         root = words.images or Path(made) / "images"
         if words.images is None:
             generate(root)
-        (measure_shares if words.cpu_processes else measure)(root, words, Path(made))
+        (measure_processes if words.cpu_processes else measure)(root, words, Path(made))
 
 
 if __name__ == "__main__":

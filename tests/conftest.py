@@ -3,6 +3,7 @@ numeric checks of losses and miners use."""
 
 import math
 import os
+import re
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
@@ -17,6 +18,22 @@ from torch import Tensor
 from unseen.core.relevance import GradedPairs, KnownPairs, Labels, LabelSets, Levels, Relevance
 from unseen.core.tuples import Triplets
 
+MEMORY = Path("/dev/shm")
+ROOM = 4 << 30  # bytes: several times what the tests of two workers leave at a time
+
+
+def _has_room(memory: Path) -> bool:
+    """Is this a disk in memory with room on it, from which programs may be started?"""
+    if not memory.is_mount():
+        return False
+    disk, facts = os.statvfs(memory), Path("/proc/meminfo").read_text()
+    (free,) = re.findall(r"^MemAvailable: +(\d+) kB", facts, re.M)
+    room = min(disk.f_bavail * disk.f_frsize, 1024 * int(free))
+    return room > ROOM and not disk.f_flag & os.ST_NOEXEC
+
+
+if "TMPDIR" not in os.environ and _has_room(MEMORY):  # a renamed file of a real disk waits for it
+    os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 CANNOT = "this machine cannot"  # how the reason of a skip begins that no installation would mend
 _refused: list[str] = []
 

@@ -21,7 +21,7 @@ from unseen.training.optimizers import ScheduledOptimizer
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "unseen"
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
-MOST = 20  # files from the command to the optimiser's step
+MOST = 20  # files from the command to the optimizer's step
 
 pytestmark = pytest.mark.usefixtures("narrow_network")
 

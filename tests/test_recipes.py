@@ -105,4 +105,8 @@ def test_a_recipe_is_the_first_word_of_the_command(monkeypatch: pytest.MonkeyPat
     (config,) = started
     recipe = configs.make(configs.load(RECIPES[0]))
     assert config.data.values["root"] == "elsewhere"
-    assert (config.seed, config.loss, config.lr) == (3, recipe.loss, recipe.lr)
+    assert (config.training.seed, config.loss, config.optimizer.lr) == (
+        3,
+        recipe.loss,
+        recipe.optimizer.lr,
+    )

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from unseen.config.schema import TABLES, Config
+from unseen.config.keys import GROUPS, TABLES
+from unseen.config.schema import Config
 
 ROOT = Path(__file__).parents[1]
 WORDS = """
@@ -74,5 +75,6 @@ def test_names_of_files() -> None:
 
 
 def test_keys() -> None:
-    keys = [*Config.model_fields, *(key for table in TABLES.values() for key in table.model_fields)]
+    tables = (GROUPS | TABLES).values()
+    keys = [*Config.model_fields, *(key for table in tables for key in table.model_fields)]
     assert not {key for key in keys if words_of(key) & RETIRED}

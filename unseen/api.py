@@ -14,7 +14,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from torch import Tensor
 
@@ -22,6 +22,7 @@ from unseen.cli.run_display import Shown
 from unseen.config import find_data
 from unseen.config import schema as configs
 from unseen.config.resolve import NORMALISATION
+from unseen.config.settings import Settings
 from unseen.core import custom_components, uris
 from unseen.core.contracts import Progress
 from unseen.data.images.decode import is_image
@@ -128,19 +129,112 @@ def fit(
     progress: bool = True,
     accept_changes: bool = False,
     allow_remote: bool = False,
-    **settings: Any,
+    **settings: Unpack[Settings],
 ) -> Run:
     """Trains on some classes of `data`, selects on others, evaluates on classes never seen.
 
-    `data`: what the command line takes (a folder, table, .npz or name), a list of these (domains
-    of one model), {"name": ...} with further values, any data set of (image, label), a list of
-    (path, label), a datasets.Dataset, or (features, labels). `settings`: every key of a config
-    (docs/training.md); a method with values is {"name": "m_per_class", "per_class": 4};
-    network, loss, miner, sampler, protocol, regularizers and metrics also take objects. `out`: the
-    run's folder; the same call goes on where it was stopped. `allow_remote`: a table on this disk
-    may name files elsewhere.
+    Args:
+        data: What the command line takes (a folder, table, .npz or name), a list of these (domains
+            of one model), {"name": ...} with further values, any data set of (image, label), a list
+            of (path, label), a datasets.Dataset, or (features, labels).
+        out: The run's folder; the same call goes on where it was stopped.
+        progress: Print what happens.
+        accept_changes: Train a new run if the data of the last one have changed.
+        allow_remote: A table on this disk may name files elsewhere.
+        settings: The keys of a config, of which each has a default. A method with values is
+            {"name": "m_per_class", "per_class": 4}; network, loss, miner, sampler, protocol,
+            regularizers and metrics also take objects. `auto` is resolved by the data and the
+            machine, and the run says why.
+
+    Settings:
+        loss (multi_similarity): what training lowers; several are a sum, `loss=[a, b]`.
+        miner (auto): which pairs or triplets of a batch the loss sees; none: all.
+        sampler (m_per_class): how batches are drawn.
+        regularizers ([]): what else is lowered, each with its weight.
+        optimizer (adamw): how a gradient moves the weights; `adamw`, `adam` or `sgd`.
+        image_size (auto): the side of the images that are evaluated; none: there are no images.
+        transform (auto): what images go through.
+        label_noise (none): the share of training labels that are wrong on purpose.
+        relevance ({}): who is the same as whom, and what else to evaluate by.
+        strict (false): stop at an image that cannot be read, instead of going on without it.
+        smallest_crop (none): the least share of an image that a crop shows in training; none:
+            0.08 with `base`, as its source has it.
+        training_sizes ([]): sizes of the images in training, small first, each in as many
+            epochs; none: `image_size`.
+        network (plain): `plain`, one that was published as a whole (`net_a` to `net_f`), or
+            your own.
+        backbone (auto): `small_conv`, a network of torchvision or timm; of features
+            `features:512`.
+        weights (auto): none: random; `imagenet`; or a file.
+        pooling (auto): `own`, `avg`, `max`, `avg+max` or `gem`.
+        mirror (false): the descriptor is the mean of an image's and its mirror image's;
+            `evaluation`: not in training.
+        adapter (none): `lora`: the layers stay, a small matrix beside each is trained.
+        embedding_size (auto): how many numbers an embedding has.
+        nested (none): prefixes of the embedding that are trained with it, the whole one last.
+        head ({}): the layers from the pooled descriptor to the embedding.
+        ensemble (none): learners that look at one map through masks.
+        freeze_until (auto): a layer, or `pooled`: what comes before it does not change and runs
+            only once.
+        frozen_bn (off): what stays of batch norm: `off` nothing, `stats` its means and
+            variances, `full` its weights too.
+        cached_augmentations (auto): of each image, so many are kept as the frozen layers give
+            them; 0: each as it is evaluated.
+        lr (auto): the learning rate. Parameters of a loss have one of their own, `loss.lr`.
+        weight_decay (0.0001): of the network's weights and the loss's parameters.
+        schedule (cosine): how the learning rate goes: `cosine`, `constant` or `step`.
+        seed (0): of the split, of every starting value and of the order of the batches.
+        epochs (auto): how often the sampler's batches are gone through.
+        batch_size (auto): images of a batch.
+        precision (float32): of the network's layers in training: `float32`, `bf16` or `fp16`.
+        ema (none): decay of the running average of the weights, which is evaluated and kept,
+            e.g. 0.999.
+        depth (auto): how far training goes down from the head, in stages: `head`, `last` or
+            `whole`.
+        stages ([]): further trainings, each from the best weights so far.
+        time_budget (none): minutes; the run ends within them.
+        memory (none): embeddings of earlier batches as references of pair losses.
+        label_filter (none): `prism`: items whose label looks wrong are left out of a batch.
+        manifold_mixup (false): `true`: images are mixed inside the network.
+        loggers ([]): `tensorboard`, `wandb`, `mlflow`: the event log's numbers there as well.
+        validate_every (1): epochs; the last one is always validated.
+        validation_images (none): at most so many of each subset, in whole classes.
+        select (validation): `validation` classes choose the epoch, or `test` classes, as in
+            some papers.
+        select_by (recall@1): `recall@1` or `map_at_r` chooses it; `last`: none does.
+        monitor (validation): `test`: the curves show the test classes as well.
+        layers_every (0): epochs after which every layer is evaluated; 0: never.
+        patience (none): stop after so many epochs without a better score; none: where recall@1
+            is 100 %, after ten validations.
+        gain_by (none): the epoch from which on it must have gained, or training stops.
+        refit (false): once the length is chosen, train on training and validation classes
+            together.
+        device (auto): `cpu`, `cuda`, `cuda:1`, ...
+        threads (auto): of each process.
+        workers (auto): processes that prepare images.
+        cpu_processes (auto): processes of this machine that divide each batch.
+        micro_batch (auto): images that are embedded at a time, with the gradient of the whole
+            batch (GradCache); none: all.
+        protocol (half_split): how the classes are divided.
+        descriptor (embedding): `embedding`, a layer, or `best`: the one that is best on
+            validation classes.
+        normalize (auto): compare by the cosine; false: by the Euclidean distance.
+        metrics ([recall@1, recall@2, recall@4, recall@8, map_at_r, r_precision, nmi]): their
+            names, or a source's.
+        shots ([]): images of each test class, to adapt the last layer with.
+        open_set (false): evaluate also queries of classes that the gallery does not have.
+        validation_fraction (auto): of the training classes, those that select.
+        split_seed (0): draws the classes of all but half_split.
+        folds (10): of k_fold.
+        fold (0): the one that selects.
+        shift (none): of `shift`, the step of its splits.
+        train_domain (none): of several domains, train and select on this one, evaluate on all.
+
+    Example:
+        run = unseen.fit("glyphs", loss="margin", epochs=5, out="runs/a")
+        run.scores["recall@1"]
     """
-    values, objects = named(settings)
+    values, objects = named(dict(settings))
     if isinstance(data, str | Path):
         values["data"] = find_data.data_table(str(data))
     elif isinstance(data, Mapping):
@@ -168,7 +262,7 @@ def load(run: str | Path, *, network: Any = None, trust: bool = False) -> Traine
     the code that the run names may run, whoever wrote it."""
     objects = {}
     if network is not None:
-        name = configs.load(RunFolder(Path(run)).checked("config.toml"))["network"]
+        name = configs.load(RunFolder(Path(run)).checked("config.toml"))["model"]["network"]
         objects[name] = network
     with (
         custom_components.known_objects(objects),

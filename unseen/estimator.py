@@ -20,9 +20,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unseen.config import build
-from unseen.config.schema import ResolvedConfig
-from unseen.config.tables import Component, OptimizerSettings, RelevanceSettings, ScheduleSettings
-from unseen.config.tables import Head as HeadTable
+from unseen.config import schema as configs
 from unseen.core import custom_components, registry
 from unseen.core.contracts import Annotations
 from unseen.data.base import Described
@@ -45,16 +43,16 @@ RESOLVED: dict[str, Any] = {  # a plain head, trained by Adam at a constant rate
     "depth": "whole",
     "freeze_until": None,
     "cached_augmentations": 0,
-    "head": HeadTable(start="default"),
+    "head": {"start": "default"},
     "image_size": None,
     "transform": None,
     "miner": None,
     "weight_decay": 0.0,
-    "optimizer": OptimizerSettings(name="adam"),
-    "schedule": ScheduleSettings(name="constant"),
+    "optimizer": "adam",
+    "schedule": "constant",
     "validation_fraction": 0.5,
     "normalize": True,
-    "relevance": RelevanceSettings(kind="labels"),
+    "relevance": {"kind": "labels"},
 }
 
 
@@ -129,24 +127,26 @@ class MetricLearner(TransformerMixin, ClassifierMixin, BaseEstimator):
         """By the build of every run, without a folder, a split or a selection."""
         labels, size = self._labels.astype(np.int64), self._batch_size(len(x))
         name = self.loss if isinstance(self.loss, str) else custom_components.object_name(self.loss)
-        config = ResolvedConfig(
-            **RESOLVED,
-            seed=int(self.random_state),
-            backbone=f"{FEATURES}{x.shape[1]}",
-            embedding_size=self.embedding_size,
-            sampler=Component.model_validate({"name": "m_per_class", "per_class": self.per_class}),
-            loss=Component.model_validate({"name": name} | self._rate(name)),
-            batch_size=size,
-            epochs=max(1, self.epochs),
-            lr=self.lr,
-        )
+        values: dict[str, Any] = {
+            "seed": int(self.random_state),
+            "backbone": f"{FEATURES}{x.shape[1]}",
+            "embedding_size": self.embedding_size,
+            "sampler": {"name": "m_per_class", "per_class": self.per_class},
+            "loss": {"name": name} | self._rate(name),
+            "batch_size": size,
+            "epochs": max(1, self.epochs),
+            "lr": self.lr,
+        }
+        config = configs.make_resolved(RESOLVED | values)
         dataset = UserFeatures(x.numpy(), Described(labels, self._names(), None, Annotations()))
         with custom_components.known_objects({name: self.loss}):
             sampler = build.sampler(config, np.arange(len(x)), labels)
             made = build.build(config, len(self.classes_), len(sampler))
         every_class = torch.arange(len(self.classes_))
         for epoch in range(self.epochs):
-            batches = training_batches(dataset, None, sampler, epoch, config.seed, workers=0)
+            batches = training_batches(
+                dataset, None, sampler, epoch, config.training.seed, workers=0
+            )
             made.trainer.epoch(batches, every_class, lambda event: None)
         assert isinstance(made.network, EmbeddingNetwork)
         return made.network.head

@@ -74,7 +74,7 @@ def double_start(place: Path) -> dict[str, Any]:
         used = state["trainer"]["scheduled_optimizer"]["optimizer"]["param_groups"][0]["lr"]
         finished = json.loads((folder / "manifest.json").read_text())["finished"]
         assert finished, f"{folder} is not finished"
-        rates[folder.name] = [configs.load(folder / "config.toml")["lr"], used]
+        rates[folder.name] = [configs.load(folder / "config.toml")["optimizer"]["lr"], used]
     message = [(place / f"told{number}").read_text() for number in range(len(RATES))]
     return {"codes": codes, "rates": rates, "told": message}
 

@@ -22,7 +22,7 @@ from unseen.studies import study_file as plans
 from unseen.studies.worker import Worker
 
 TINY = [
-    "data.max_classes=24",
+    "data.max_classes=16",
     "data.size=16",
     "epochs=2",
     "batch_size=16",

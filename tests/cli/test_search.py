@@ -103,7 +103,7 @@ def test_from_a_run_to_an_answer(
     assert (code, "kind 1" in text, "kind 2" in text.splitlines()[1]) == (0, True, False)
     code, _, errors = unseen(capsys, "search", index, query, "--where", "prize < 3")
     assert (code, "no such column: prize" in errors, errors.count("\n")) == (2, True, 1)
-    assert "path, label, level_1" in unseen(capsys, "index", "info", index)[1]
+    assert "file_name, label, level_1" in unseen(capsys, "index", "info", index)[1]
     code, _, errors = unseen(capsys, "search", index, query, "--box", "1,2,0,4")
     assert (code, "--box must be x,y,width,height" in errors) == (2, True)
     (tmp_path / "words.jpg").write_text("words")

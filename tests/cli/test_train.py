@@ -108,7 +108,7 @@ def test_trainings_started_together_fraction_nothing(tmp_path: Path) -> None:
 
 def with_threads(context: RunContext, count: int) -> RunContext:
     """As if it had been resolved on a machine with so many cores."""
-    return replace(context, config=context.config.model_copy(update={"threads": count}))
+    return replace(context, config=context.config.with_values({"threads": count}))
 
 
 def test_a_run_goes_on_with_its_threads_on_another_machine(held: ExitStack) -> None:
@@ -117,7 +117,7 @@ def test_a_run_goes_on_with_its_threads_on_another_machine(held: ExitStack) -> N
     begin(there, RunFolder(out), "test")
     held.close()
     here = setting_of()
-    assert here.config.threads == 1
+    assert here.config.training.machine.threads == 1
     assert claimed(here, None, held) == out
     going_on = as_stored(here, RunFolder(out))
     assert going_on.config == there.config
@@ -135,14 +135,14 @@ def test_a_finished_run_is_shown_again_on_another_machine(
     result = train_and_evaluate(with_threads(prepare(config), 2), Path("run"), "test")
     assert run(config, Path("run")) == result
     assert "run is finished" in capsys.readouterr().out
-    assert stored_config(RunFolder(Path("run"))).threads == 2
+    assert stored_config(RunFolder(Path("run"))).training.machine.threads == 2
 
 
 def test_a_run_begun_on_a_gpu_says_so_where_there_is_none(
     held: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context = setting_of()
-    there = context.config.model_copy(update={"device": "cuda"})
+    there = context.config.with_values({"device": "cuda"})
     RunFolder(Path("run")).write_text("config.toml", there.to_toml())
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ValueError, match="was trained on cuda, which is not here"):

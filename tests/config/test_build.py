@@ -134,7 +134,7 @@ def test_batches_fit_the_samplers_preset(preset: str) -> None:
     dataset: Any = Tiny()
     items = np.arange(400)
     sampler = build.sampler(config, items, dataset.labels)
-    assert all(len(batch) == config.batch_size for batch in sampler)
+    assert all(len(batch) == config.training.batch_size for batch in sampler)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_embeddings_are_evaluated_by_the_distance_the_loss_trains(
 ) -> None:
     state = torch.get_rng_state()
     config, reasons = resolved_with_reasons(*words)
-    assert config.normalize is normalize
+    assert config.evaluation.normalize is normalize
     assert any(reason.key == "normalize" for reason in reasons) == (
         not normalize and "normalize=false" not in words
     )
@@ -201,7 +201,7 @@ def test_nothing_is_left_automatic() -> None:
     ],
 )
 def test_images_have_the_size_of_network_and_transform(words: tuple[str, ...], size: int) -> None:
-    assert resolved(*words).image_size == size
+    assert resolved(*words).data.image_size == size
 
 
 def test_an_unknown_transform_is_named_before_any_data_are_read() -> None:
@@ -232,11 +232,20 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("installed")
 def test_photographs_train_a_head_on_a_network_that_knows_them() -> None:
     config, reasons = of_photographs()
-    chosen = (config.backbone, config.weights, config.freeze_until, config.cached_augmentations)
+    chosen = (
+        config.model.backbone,
+        config.model.weights,
+        config.model.frozen.freeze_until,
+        config.model.frozen.cached_augmentations,
+    )
     assert chosen == ("efficientnet_lite0", "imagenet", "pooled", 0)
-    assert (config.pooling, config.embedding_size, config.image_size) == ("avg+max", 512, 224)
-    assert (config.lr, config.batch_size) == (1e-4, 84)
-    assert config.head.start == "principal"
+    assert (config.model.pooling, config.model.embedding_size, config.data.image_size) == (
+        "avg+max",
+        512,
+        224,
+    )
+    assert (config.optimizer.lr, config.training.batch_size) == (1e-4, 84)
+    assert config.model.head.start == "principal"
     values = {reason.key: reason.value for reason in reasons}
     assert (values["freeze_until"], values["head.start"]) == ("pooled", "principal")
     assert resolve(config, Photographs())[0] == config, "resolved once is resolved"  # type: ignore[arg-type]
@@ -255,7 +264,7 @@ def test_photographs_train_a_head_on_a_network_that_knows_them() -> None:
 )
 def test_what_needs_the_layers_leaves_them_trainable(words: tuple[str, ...]) -> None:
     config, _ = of_photographs(*words)
-    assert (config.backbone, config.freeze_until) == ("efficientnet_lite0", None)
+    assert (config.model.backbone, config.model.frozen.freeze_until) == ("efficientnet_lite0", None)
 
 
 @pytest.mark.usefixtures("installed")
@@ -263,39 +272,48 @@ def test_what_needs_the_layers_leaves_them_trainable(words: tuple[str, ...]) -> 
     "words", [("head.start=default",), ("head.hidden=[512]",), ("embedding_size=2000",)]
 )
 def test_a_head_that_was_chosen_stays_as_it_is(words: tuple[str, ...]) -> None:
-    assert of_photographs(*words)[0].head.start == "default"
+    assert of_photographs(*words)[0].model.head.start == "default"
 
 
 @pytest.mark.usefixtures("installed")
 def test_another_backbone_is_trained_as_a_whole() -> None:
     config, _ = of_photographs("backbone=resnet50", "weights=imagenet")
-    assert (config.weights, config.freeze_until, config.pooling) == ("imagenet", None, "own")
-    config, _ = of_photographs("backbone=timm:resnet18", "freeze_until=layer3")
-    assert (config.weights, config.cached_augmentations) == (None, 4)
+    assert (config.model.weights, config.model.frozen.freeze_until, config.model.pooling) == (
+        "imagenet",
+        None,
+        "own",
+    )
+    config, _ = of_photographs("backbone=timm:test_resnet", "freeze_until=layer3")
+    assert (config.model.weights, config.model.frozen.cached_augmentations) == (None, 4)
     with pytest.raises(ValueError, match="cached_augmentations needs freeze_until") as caught:
-        of_photographs("backbone=timm:resnet18", "cached_augmentations=2")
+        of_photographs("backbone=timm:test_resnet", "cached_augmentations=2")
     assert "\n" not in str(caught.value)
 
 
 def test_without_the_weights_one_line_of_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("unseen.config.resolve.has_weights", lambda name: False)
     config, reasons = of_photographs()
-    assert (config.backbone, config.freeze_until) == ("small_conv", None)
+    assert (config.model.backbone, config.model.frozen.freeze_until) == ("small_conv", None)
     (message,) = [str(reason) for reason in reasons if "pip install" in reason.why]
     assert message.startswith("backbone = small_conv")
 
 
 def test_small_images_keep_the_small_network() -> None:
     config = resolved()
-    chosen = (config.backbone, config.weights, config.freeze_until, config.cached_augmentations)
+    chosen = (
+        config.model.backbone,
+        config.model.weights,
+        config.model.frozen.freeze_until,
+        config.model.frozen.cached_augmentations,
+    )
     assert chosen == ("small_conv", None, None, 0)
-    assert (config.pooling, config.embedding_size) == ("own", 128)
+    assert (config.model.pooling, config.model.embedding_size) == ("own", 128)
 
 
 @pytest.mark.parametrize(("name", "size"), [("net_a", 512), ("net_d", 256), ("net_f", 512)])
 def test_presets_say_their_size_and_pooling(name: str, size: int) -> None:
     config = resolved(f"network={name}")
-    assert (config.pooling, config.embedding_size) == ("max", size)
+    assert (config.model.pooling, config.model.embedding_size) == (None, size)
     net = build.network(config)
     assert net.embedding_size == size
     with pytest.raises(ValueError, match=f"has embedding_size {size}, got 7"):
@@ -313,25 +331,33 @@ def test_head_options_reach_the_head() -> None:
 def test_a_depth_is_reached_in_stages_from_the_head() -> None:
     photographs: Any = Photographs()
     config, reasons = of_photographs("depth=whole", "lr=3e-4")
-    assert (config.freeze_until, config.depth) == ("pooled", "whole")
+    assert (config.model.frozen.freeze_until, config.training.depth) == ("pooled", "whole")
     last, whole = (stage_config(config, name) for name in ("last", "whole"))
-    assert (last.freeze_until, last.depth, last.loss.name) == ("blocks.4", "last", "proxy_anchor")
-    assert (whole.freeze_until, whole.depth, whole.frozen_bn) == (None, "whole", "full")
-    assert last.lr == whole.lr == 3e-4  # what is given holds on every stage
+    assert (last.model.frozen.freeze_until, last.training.depth, last.loss.name) == (
+        "blocks.4",
+        "last",
+        "proxy_anchor",
+    )
+    assert (
+        whole.model.frozen.freeze_until,
+        whole.training.depth,
+        whole.model.frozen.frozen_bn,
+    ) == (None, "whole", "full")
+    assert last.optimizer.lr == whole.optimizer.lr == 3e-4  # what is given holds on every stage
     proxies = stage_config(config, "proxies")  # the same loss, for the next ones to begin with
-    assert (proxies.depth, proxies.loss, proxies.miner) == ("head", last.loss, None)
-    assert len(of_photographs("depth=whole", "epochs=1")[0].stages) == 3
+    assert (proxies.training.depth, proxies.loss, proxies.miner) == ("head", last.loss, None)
+    assert len(of_photographs("depth=whole", "epochs=1")[0].training.stages) == 3
     stages = [reason.why.split(" trains")[0] for reason in reasons if reason.key == "stages"]
     assert stages == ["proxies", "last", "whole"]
     assert resolve(config, photographs)[0] == config
     for name in ("head", "last", "whole"):  # a run is reopened with its kept stage
         kept = stage_config(config, name)
-        assert (resolve(kept, photographs)[0], kept.depth) == (kept, name)
+        assert (resolve(kept, photographs)[0], kept.training.depth) == (kept, name)
     for word, name in (("loss=margin", "margin"), ("memory.size=64", "multi_similarity")):
         given, _ = of_photographs("depth=last", word)
-        assert [stage_config(given, r.name).loss.name for r in given.stages] == [name]
+        assert [stage_config(given, r.name).loss.name for r in given.training.stages] == [name]
     mirrored, _ = of_photographs("depth=whole", "mirror=true")  # activations of pairs are not kept
-    assert [stage_config(mirrored, r.name).mirror for r in mirrored.stages[1:]] == [
+    assert [stage_config(mirrored, r.name).model.mirror for r in mirrored.training.stages[1:]] == [
         False,
         "evaluation",
     ]

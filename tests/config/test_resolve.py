@@ -11,11 +11,8 @@ from unseen.config.resolve import resolve
 from unseen.config.schema import Config
 from unseen.protocols.half_split import HalfSplit, enough_fraction, num_aside
 
-AUTOMATIC = [
-    name
-    for name, field in Config.model_fields.items()
-    if "auto" in (field.default, getattr(field.default, "name", None))
-]
+AUTO_MINER = {"name": "auto", "preset": None}
+AUTOMATIC = [key for key, value in Config().flat().items() if value in ("auto", AUTO_MINER)]
 
 
 class ImageBatches:
@@ -66,7 +63,7 @@ def test_a_value_named_as_auto_would_have_chosen_it_changes_nothing(
     dataset: Any, given: dict[str, Any]
 ) -> None:
     chosen = resolved(dataset, given)
-    values = chosen.model_dump()
+    values = chosen.flat()
     for key in AUTOMATIC:
         assert resolved(dataset, given | {key: values[key]}) == chosen, key
     draw = np.random.default_rng(0)
@@ -88,15 +85,17 @@ def test_few_training_classes_give_more_of_them_to_select_on(
 ) -> None:
     dataset: Any = ImageBatches(2 * classes, side=40)
     config = resolved(dataset, {"protocol": protocol})
-    assert isinstance(config.validation_fraction, float)
-    (split,) = HalfSplit(config.validation_fraction)(dataset, seed=3)
+    assert isinstance(config.evaluation.protocol.validation_fraction, float)
+    (split,) = HalfSplit(config.evaluation.protocol.validation_fraction)(dataset, seed=3)
     fraction = 0.15 if protocol == "half_split" else 0.1
     wanted = max(2, round(fraction * classes), min(8, classes // 3))
     assert len(np.unique(dataset.labels[split.validation])) == wanted
     if protocol == "half_split":
         assert wanted == count
     if classes >= 100:
-        assert config.validation_fraction == fraction, "the source's rule where it gives enough"
+        assert config.evaluation.protocol.validation_fraction == fraction, (
+            "the source's rule where it gives enough"
+        )
 
 
 def test_the_resolved_fraction_gives_its_number_back() -> None:
@@ -109,8 +108,8 @@ def test_batches_have_no_more_classes_than_are_trained_on() -> None:
     for classes in range(8, 120, 3):
         dataset: Any = ImageBatches(classes, side=40)
         config = resolved(dataset, {})
-        (split,) = HalfSplit(config.validation_fraction)(dataset, seed=0)  # type: ignore[arg-type]
-        assert config.batch_size <= 4 * len(np.unique(dataset.labels[split.train]))  # type: ignore[operator]
+        (split,) = HalfSplit(config.evaluation.protocol.validation_fraction)(dataset, seed=0)  # type: ignore[arg-type]
+        assert config.training.batch_size <= 4 * len(np.unique(dataset.labels[split.train]))  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(
@@ -124,14 +123,18 @@ def test_batches_have_no_more_classes_than_are_trained_on() -> None:
 )
 def test_pretrained_layers_are_not_trained_at_the_rate_of_new_ones(values: dict[str, Any]) -> None:
     config, reasons = resolve(configs.make(values), ImageBatches())  # type: ignore[arg-type]
-    assert config.lr == 1e-4
+    assert config.optimizer.lr == 1e-4
     assert any(str(reason).startswith("lr = 0.0001: pretrained layers") for reason in reasons)
-    assert resolved(ImageBatches(), {"backbone": "resnet50"}).lr == 1e-3
+    assert resolved(ImageBatches(), {"backbone": "resnet50"}).optimizer.lr == 1e-3
 
 
 def test_adapters_learn_beside_layers_that_stay_as_they_are() -> None:
     chosen = resolved(ImageBatches(), {"adapter": "lora"})
-    assert (chosen.lr, chosen.freeze_until, chosen.head.start) == (1e-3, None, "principal")
+    assert (chosen.optimizer.lr, chosen.model.frozen.freeze_until, chosen.model.head.start) == (
+        1e-3,
+        None,
+        "principal",
+    )
 
 
 def test_a_network_without_weights_says_that_it_starts_from_random_ones() -> None:

@@ -161,7 +161,7 @@ def test_a_network_of_an_entry_point_stands_for_where_it_lies(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(here, monkeypatch, "class Net: ...", {"networks.my_net": "Net"})
-    assert configs.make({"network": "my_net"}).network == "installed:Net"
+    assert configs.make({"network": "my_net"}).model.network == "installed:Net"
     with pytest.raises(ValueError, match="did you mean my_net"):
         configs.make({"network": "my_nett"})
 

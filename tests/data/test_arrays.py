@@ -146,8 +146,12 @@ def resolved(file: Path, *words: str) -> tuple[Config, list[str]]:
 
 def test_a_head_is_chosen(file: Path) -> None:
     config, reasons = resolved(file)
-    assert config.backbone == f"features:{SIZE}"
-    assert (config.transform, config.image_size, config.threads) == (None, None, 1)
+    assert config.model.backbone == f"features:{SIZE}"
+    assert (
+        config.data.transform.name,
+        config.data.image_size,
+        config.training.machine.threads,
+    ) == (None, None, 1)
     assert any("head" in str(reason) for reason in reasons)
     network = build.network(config)
     assert network.layers() == ["pooled", "head.fc1", "embedding"]

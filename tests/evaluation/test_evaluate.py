@@ -10,7 +10,7 @@ from torch import Tensor
 
 from unseen.core.relevance import Relevance
 from unseen.evaluation.clustering import cluster
-from unseen.evaluation.evaluate import METRICS, evaluate
+from unseen.evaluation.evaluate import METRICS, Score, evaluate
 from unseen.evaluation.retrieve import retrieve
 from unseen.metrics.map_at_r import MapAtR
 from unseen.metrics.nmi import Nmi
@@ -300,3 +300,10 @@ def test_several_processes_give_the_numbers_of_one(
         assert result[rank].to_dict() == alone.to_dict()
         for name, values in alone.per_query.items():
             assert torch.equal(result[rank].per_query[name].nan_to_num(-1), values.nan_to_num(-1))
+
+
+def test_scores_without_an_interval_are_equal() -> None:
+    """Of two evaluations alike, also where NaN is not the same object."""
+    assert Score(0.5, std=float("nan")) == Score(0.5)
+    assert Score(0.5, low=0.4) != Score(0.5)
+    assert hash(Score(0.5, std=float("nan"))) == hash(Score(0.5))

@@ -120,7 +120,7 @@ class Run:
         context, folder = reopen(place / "run")
         compare_layers(context, folder, [], Callbacks())
         diagnose(context, folder, Callbacks())
-        if not context.config.refit:
+        if not context.config.training.validation.refit:
             calibrate_run(context, Trained.open(place / "run"), Callbacks())
 
     def readers(self, place: Path) -> Readers:

@@ -47,7 +47,7 @@ def here(finished_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def receive(key: str, value: object) -> None:
     """The run's config, with a line of the sender's."""
-    values = configs.load(Path("runs/nice/config.toml"))
+    values = configs.short(configs.load(Path("runs/nice/config.toml")))
     assert key in values
     changed = configs.dump(values | {key: value})
     Path("runs/nice/config.toml").write_text(changed)

@@ -89,9 +89,9 @@ def images_of(cache, indices, view=0):
 NETWORKS = [
     ("small_conv", "stage2"),
     ("small_conv", "pooled"),
-    ("timm:resnet18", "layer3"),
+    ("timm:test_resnet", "layer3"),
     ("timm:vit_tiny_patch16_224", "blocks.9"),
-    ("timm:efficientnet_b0", "blocks.4"),
+    ("timm:test_efficientnet", "blocks.3"),
 ]
 CHOSEN = [3, 9, 4, 33, 12, 20]
 

@@ -14,12 +14,12 @@ CUTS = [
     ("small_conv", "stage2"),
     ("small_conv", "stage2.reduce_norm"),
     ("small_conv", "pooled"),
-    ("timm:resnet18", "layer3"),
-    ("timm:resnet18", "layer3.0"),
+    ("timm:test_resnet", "layer3"),
+    ("timm:test_resnet", "layer3.0"),
     ("timm:vit_tiny_patch16_224", "blocks.5"),
     ("timm:vit_tiny_patch16_224", "patch_embed"),
     ("timm:vit_tiny_patch16_224", "pooled"),
-    ("timm:efficientnet_b0", "blocks.4.1"),
+    ("timm:test_efficientnet", "blocks.3.0"),
     ("bn_inception", "inception_4e_output"),
     ("googlenet", "maxpool4"),
 ]
@@ -50,7 +50,7 @@ def test_values_and_gradients_equal_the_whole_network(make_network, images, name
 
 
 def test_the_prefix_stays_frozen(make_network, images):
-    network = make_network("timm:resnet18")
+    network = make_network("timm:test_resnet")
     cut = split_network(network, "layer3")
     print_before = cut.frozen.fingerprint()
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1, weight_decay=0.1)
@@ -81,7 +81,7 @@ def test_fingerprint_follows_weights_and_cut(make_network):
 
 
 def test_taps_after_the_cut(make_network, images):
-    network = make_network("timm:resnet18").eval()
+    network = make_network("timm:test_resnet").eval()
     cut = split_network(network, "layer3")
     names = ["layer4", "pooled", "head.fc1", "embedding"]
     with torch.inference_mode():
@@ -96,12 +96,12 @@ def test_taps_after_the_cut(make_network, images):
 @pytest.mark.parametrize(
     ("name", "layer", "message"),
     [
-        ("timm:resnet18", "layer3.0.conv1", r"also that of layer2, .*e\.g\. at layer3\.0"),
+        ("timm:test_resnet", "layer3.0.conv1", r"also that of layer2, .*e\.g\. at layer3\.0"),
         ("timm:vit_tiny_patch16_224", "blocks.5.mlp", r"e\.g\. at blocks\.5"),
         ("bn_inception", "inception_4e_3x3", "inception_4e_pool"),
-        ("timm:resnet18", "layer3.0.act1x", "did you mean layer3.0.act1"),
-        ("timm:resnet18", "global_pool", "runs 0 times"),
-        ("timm:resnet18", "embedding", "no layer named 'embedding'"),
+        ("timm:test_resnet", "layer3.0.act1x", "did you mean layer3.0.act1"),
+        ("timm:test_resnet", "global_pool", "runs 0 times"),
+        ("timm:test_resnet", "embedding", "no layer named 'embedding'"),
     ],
 )
 def test_impossible_cuts(make_network, name, layer, message):

@@ -20,7 +20,7 @@ def same(before, after):
     return all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
 
 
-@pytest.mark.parametrize("name", ["timm:resnet18", "timm:efficientnet_b0"])
+@pytest.mark.parametrize("name", ["timm:test_resnet", "timm:test_efficientnet"])
 @pytest.mark.parametrize("level", LEVELS)
 def test_levels_survive_train_and_warm_up(make_network, images, name, level):
     network = make_network(name, frozen_bn=level)
@@ -43,7 +43,7 @@ def test_levels_survive_train_and_warm_up(make_network, images, name, level):
 
 
 def test_warm_up_trains_new_layers_only(make_network, images):
-    network = make_network("timm:resnet18", pooling="gem")
+    network = make_network("timm:test_resnet", pooling="gem")
     network.warm_up(only_new_layers=True)
     network(images).embeddings.sum().backward()
     trained = {name for name, p in network.named_parameters() if p.grad is not None}
@@ -51,14 +51,17 @@ def test_warm_up_trains_new_layers_only(make_network, images):
 
 
 def test_names_on_disk_stay(make_network):
-    plain, frozen = make_network("timm:resnet18"), make_network("timm:resnet18", frozen_bn="full")
+    plain, frozen = (
+        make_network("timm:test_resnet"),
+        make_network("timm:test_resnet", frozen_bn="full"),
+    )
     assert set(plain.state_dict()) == set(frozen.state_dict())
     plain.load_state_dict(frozen.state_dict())
     frozen.load_state_dict(plain.state_dict())
 
 
 def test_new_batch_norm_in_a_head_is_not_frozen(make_network):
-    network = make_network("timm:resnet18", frozen_bn="full")
+    network = make_network("timm:test_resnet", frozen_bn="full")
     network.head.add_module("bn", nn.BatchNorm1d(8))
     network.train()
     assert network.head.bn.training

@@ -268,7 +268,7 @@ def test_what_cannot_be_is_said_in_a_line(words: list[str], message: str) -> Non
 
 def test_the_table_is_stored_and_read() -> None:
     config = resolved("backbone=resnet50", "adapter.rank=4")
-    assert config.adapter == configs.Adapter(rank=4)
+    assert config.model.adapter == configs.Adapter(rank=4)
     assert configs.make_resolved(configs.parse(config.to_toml())) == config
 
 

@@ -2,19 +2,21 @@
 unescaped."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from unseen.cli.console import console
+from unseen.evaluation.findings import Finding
 from unseen.reports import diagnosis, run_page
 
 MESSAGE: dict[str, Any] = {
     "descriptor": "embedding",
     "findings": [
-        {"about": "gap", "level": "warning", "text": "A <wide> gap.", "remedy": "More classes."},
-        {"about": "labels", "level": "good", "text": "Labels are fine.", "remedy": ""},
+        asdict(Finding("gap", "warning", "A <wide> gap.", "More classes.")),
+        asdict(Finding("labels", "good", "Labels", detail="all are fine")),
     ],
     "numbers": {"train": {"recall@1": 0.9123, "rho": None}, "test": {"recall@1": 0.5, "rho": 0.2}},
     "label_issues": {"train": [[3, "<b>"]], "test": []},
@@ -43,12 +45,13 @@ def test_numbers_of_further_diagnostics_stand_below(run: Path, dataset: Any) -> 
 
 def test_the_terminal(capsys: pytest.CaptureFixture[str], dataset: Any) -> None:
     command = "unseen train 'my birds' " + "descriptor=best " * 9
-    finding = {"level": "note", "text": "seen " * 30, "remedy": command}
+    finding = asdict(Finding("long", "note", "seen " * 30, command))
     console.print(
         diagnosis.printed(MESSAGE | {"findings": [*MESSAGE["findings"], finding]}, dataset)
     )
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert lines[:2] == ["! A <wide> gap.", "  → More classes."]
+    assert lines[2] == "✓ Labels: all are fine"
     assert lines[3:5] == [f"• {'seen ' * 30}".rstrip(), f"  → {command}".rstrip()]
     numbers = next(line.split() for line in lines if "R@1" in line)
     assert numbers == ["R@1", "91.2", "%", "50.0", "%"]

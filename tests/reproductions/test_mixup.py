@@ -10,7 +10,7 @@ from unseen.reproductions.roth.mixup import Mixup
 
 
 def test_page(made: Callable[..., Path]) -> None:
-    folder = made("mixup", "glyphs", "data.max_classes=24", "data.size=16")
+    folder = made("mixup", "glyphs", "data.max_classes=12", "data.size=16")
     message = (folder / "findings.md").read_text()
     assert "| R30: Manifold mixup lowers recall on unseen classes. | Softmax, points |" in message
     assert "pixel baseline" in message

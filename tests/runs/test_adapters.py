@@ -109,7 +109,7 @@ def check_shots(context: RunContext, path: Path) -> None:
     start, same = layers.evaluated(shots, rest, steps=0)
     with np.load(path / "embeddings" / "test.npz") as kept:
         evaluated = torch.from_numpy(kept["embeddings"])[rest]
-    if context.config.descriptor == "embedding":
+    if context.config.evaluation.descriptor == "embedding":
         assert torch.allclose(start, evaluated, atol=1e-5)
     assert torch.allclose(start, same, atol=1e-6)
     again, moved = layers.evaluated(shots, rest, steps=2)

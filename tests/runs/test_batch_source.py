@@ -22,7 +22,7 @@ from unseen.training.run_folder import RunFolder
 pytestmark = pytest.mark.usefixtures("narrow_network")
 
 TINY = [
-    "data.max_classes=24",
+    "data.max_classes=16",
     "data.size=16",
     "epochs=2",
     "batch_size=16",
@@ -78,7 +78,6 @@ def test_a_image_goes_through_frozen_layers_once(
     words = (
         f"freeze_until={layer}",
         f"cached_augmentations={cached_augmentations}",
-        "cache_dtype=float32",
         "epochs=3",
     )
     words += (f"mirror={mirror}",)
@@ -174,7 +173,7 @@ def test_the_plan_is_message_before_anything_is_computed(tmp_path: Path) -> None
             "regularizer horde acts on the last map, and with freeze_until = pooled nothing",
         ),
         (
-            ("backbone=timm:resnet18", "weights=none", "image_size=32", "descriptor=fc"),
+            ("backbone=timm:test_resnet", "weights=none", "image_size=32", "descriptor=fc"),
             "layers that do not run in a forward pass: fc",
         ),
     ],
@@ -200,9 +199,9 @@ def test_regularizers_behind_the_cut_train(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("backbone", "layer", "descriptor"),
     [
-        ("timm:resnet18", "layer3", "layer4"),
+        ("timm:test_resnet", "layer3", "layer4"),
         ("timm:vit_tiny_patch16_224", "blocks.9", "pooled"),
-        ("timm:efficientnet_b0", "blocks.4", "blocks.2"),
+        ("timm:test_efficientnet", "blocks.3", "blocks.1"),
     ],
     ids=["behind the cut", "tokens", "before the cut"],
 )

@@ -78,7 +78,10 @@ def test_whole_networks_with_frozen_statistics_get_two_on_two_cores(
     rest = {"data": {"name": "folder", "root": str(photos.root)}, "backbone": "resnet50"}
     rest |= {"freeze_until": None}
     resolved, _ = resolve(configs.make(rest | values), photos)
-    assert (resolved.cpu_processes, resolved.threads) == (number, threads)
+    assert (resolved.training.machine.cpu_processes, resolved.training.machine.threads) == (
+        number,
+        threads,
+    )
 
 
 @pytest.mark.usefixtures("_two_cores")
@@ -86,7 +89,11 @@ def test_a_stages_that_goes_deep_gets_two(photos: Folder) -> None:
     rest = {"data": {"name": "folder", "root": str(photos.root)}, "weights": "imagenet"}
     rest |= {"backbone": "efficientnet_lite0", "depth": "last"}
     resolved, reasons = resolve(configs.make(rest), photos)
-    assert (resolved.cpu_processes, resolved.threads, resolved.workers) == (2, 1, 1)
+    assert (
+        resolved.training.machine.cpu_processes,
+        resolved.training.machine.threads,
+        resolved.training.machine.workers,
+    ) == (2, 1, 1)
     assert sum(reason.key == "threads" for reason in reasons) == 1
 
 
@@ -99,9 +106,9 @@ def test_objects_of_one_process_cannot_be_shared(photos: Folder, number: Any) ->
         "frozen_bn": "full",
         "cpu_processes": number,
     }
-    config = configs.make(given).model_copy(update={"data": Component(name="object:mine:Photos")})
+    config = configs.make(given).with_values({"data": Component(name="object:mine:Photos")})
     if number == "auto":
-        assert resolve(config, photos)[0].cpu_processes == 1
+        assert resolve(config, photos)[0].training.machine.cpu_processes == 1
         return
     with pytest.raises(ValueError, match="cannot see the objects"):
         resolve(config, photos)
@@ -133,7 +140,7 @@ def test_images_are_embedded_some_at_a_time_where_memory_is_short(
     monkeypatch.setattr(activation_size, "bytes_per_image", lambda *what: 86_000_000)
     rest = {"data": {"name": "folder", "root": str(photos.root)}, "backbone": "resnet50"}
     resolved, reasons = resolve(configs.make(rest | {"freeze_until": None} | values), photos)
-    assert resolved.micro_batch == number
+    assert resolved.training.machine.micro_batch == number
     is_logged = any(reason.key == "micro_batch" for reason in reasons)
     assert is_logged == (number is not None and "micro_batch" not in values)
 
@@ -154,7 +161,8 @@ def test_free_memory_is_what_the_machine_says_or_its_container(
 
 def test_one_that_cannot_begin_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpu_processes, "CALL", "raise SystemExit('ValueError: no such image')")
-    config = SimpleNamespace(cpu_processes=2, to_toml=lambda: "")
+    machine = SimpleNamespace(cpu_processes=2)
+    config = SimpleNamespace(training=SimpleNamespace(machine=machine), to_toml=lambda: "")
     split = SimpleNamespace(train=np.arange(2), validation=np.arange(2), test=np.arange(2))
     split.query = split.gallery = None
     data = SimpleNamespace(fingerprint=lambda: "x")

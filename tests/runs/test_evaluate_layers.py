@@ -155,7 +155,7 @@ def test_a_diagnosis_with_more(run: tuple[RunContext, RunFolder]) -> None:
         result = diagnose(*run, Callbacks(), also=[ours, "class_spectrum"])["more"]
     short = custom_components.short_name(ours)
     assert result[short]["test"]["items"] == len(run[0].split.test)
-    assert len(result[short]["train"]["mean"]) == run[0].config.embedding_size
+    assert len(result[short]["train"]["mean"]) == run[0].config.model.embedding_size
     assert len(result[short]["source"]["sha256"]) == 64
     assert "source" not in result["class_spectrum"]
     with pytest.raises(ValueError, match="did you mean class_spectrum"):

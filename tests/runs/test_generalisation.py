@@ -118,7 +118,7 @@ def test_few_shots_before_and_after(run: Path) -> None:
 
 def test_no_shot_is_left_out_for_its_label(run: Path) -> None:
     context, _ = reopen(run)
-    doubting = context.config.model_copy(update={"label_filter": LabelFilter(fraction=0.5)})
+    doubting = context.config.with_values({"label_filter": LabelFilter(fraction=0.5)})
     given, layer = torch.randn(12, SIZE), torch.nn.Linear(SIZE, 4)
     shots = torch.arange(12).view(4, 3)
     plain, other = (
@@ -154,7 +154,7 @@ def test_shots_move_adapters_as_a_slow_twin_says(run: Path) -> None:
     context, folder = reopen(run)
     loss = {"name": "contrastive", "pos_margin": 0.0, "neg_margin": 2.0}  # every pair counts
     config = configs.make_resolved(
-        context.config.model_dump() | {"adapter": {"rank": 2, "alpha": 6.0}, "loss": loss}
+        context.config.flat() | {"adapter": {"rank": 2, "alpha": 6.0}, "loss": loss}
         | {"miner": None, "lr": 0.05, "batch_size": 6, "weight_decay": 0.1}
     )  # fmt: skip
     network = stored_network(context, folder)

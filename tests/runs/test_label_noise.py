@@ -78,13 +78,14 @@ def test_the_words_of_a_config() -> None:
     def made(*words: str) -> configs.Config:
         return configs.make(configs.override({}, list(words)))
 
-    assert made("label_noise=0.2").label_noise == LabelNoiseSettings(fraction=0.2)
-    assert made("label_noise=0").label_noise is made("label_noise=none").label_noise is None
+    assert made("label_noise=0.2").data.label_noise == LabelNoiseSettings(fraction=0.2)
+    assert made("label_noise=0").data.label_noise is None
+    assert made("label_noise=none").data.label_noise is None
     words = ("label_noise=0.2", "label_noise.kind=small_cluster")
-    assert made(*words).label_noise == LabelNoiseSettings(fraction=0.2, kind="small_cluster")
+    assert made(*words).data.label_noise == LabelNoiseSettings(fraction=0.2, kind="small_cluster")
     with pytest.raises(ValueError, match=r"label_noise.*less than 1"):
         made("label_noise=20.0")
-    filtered = made("label_filter=prism", "label_filter.fraction=0.3").label_filter
+    filtered = made("label_filter=prism", "label_filter.fraction=0.3").training.label_filter
     assert filtered is not None
     assert (filtered.fraction, filtered.window) == (0.3, 30)
 

@@ -149,7 +149,7 @@ def test_the_whole_way(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(tmp_path)  # code of one's own lies where one is
     context = made(tmp_path, kind)
     wanted = "graded" if name == "a function" else name
-    assert context.config.relevance.kind == wanted
+    assert context.config.data.relevance.kind == wanted
     result = train_and_evaluate(context, out, "test")
 
     with np.load(out / "embeddings" / "test.npz") as kept:

@@ -15,7 +15,7 @@ from unseen.training.checkpoint import Checkpoints
 pytestmark = pytest.mark.usefixtures("narrow_network")
 
 WORDS = [
-    "data.max_classes=24",
+    "data.max_classes=16",
     "data.size=16",
     "batch_size=16",
     "embedding_size=16",

@@ -25,7 +25,7 @@ from unseen.training.selected_weights import read_selection
 pytestmark = pytest.mark.usefixtures("narrow_network")
 
 TINY = [
-    "data.max_classes=24",
+    "data.max_classes=16",
     "data.size=16",
     "batch_size=16",
     "embedding_size=16",
@@ -158,11 +158,14 @@ def test_stopped_and_resumed_equals_never_stopped(
     # a checkpoint after every step: what is taken up is then the middle of an epoch
     monkeypatch.setattr("unseen.runs.callbacks.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     steps = () if "sampler=" in " ".join(words) else ("sampler.steps=4",)
-    context = setting_of(*words, "epochs=2", *steps)
+    # 3 of 8 classes are enough to select an epoch by
+    context = setting_of(*words, "epochs=2", "validation_fraction=0.38", *steps)
     whole = train_and_evaluate(context, tmp_path / "whole", "test")
     with pytest.raises(StoppedError):
         train_and_evaluate(context, tmp_path / "parts", "test", stop_at(stop))
     assert train_and_evaluate(context, tmp_path / "parts", "test") == whole
+    assert whole.selection is not None
+    assert whole.selection.classes == 3
     weights = [RunFolder(tmp_path / run).read_tensors("weights.safetensors") for run in RUNS]
     assert all(torch.equal(weights[0][key], weights[1][key]) for key in weights[0])
     lines = [(tmp_path / run / "events.jsonl").read_text().count("\n") for run in RUNS]
@@ -260,7 +263,9 @@ def test_training_alone_does_not_read_the_test_classes(tmp_path: Path) -> None:
 def test_looks_may_be_rare_and_at_few_images_but_the_last_epoch_is_looked_at(
     tmp_path: Path,
 ) -> None:
-    context = setting_of("epochs=5", "validate_every=2", "validation_images=33")
+    context = setting_of(
+        "data.max_classes=24", "epochs=5", "validate_every=2", "validation_images=33"
+    )
     train_and_evaluate(context, tmp_path / "run", "test")
     events = [e for e in read(tmp_path / "run/events.jsonl") if isinstance(e, Epoch)]
     assert [e.epoch + 1 for e in events if e.validation is not None] == [2, 4, 5]

@@ -141,7 +141,11 @@ def test_each_stage_starts_from_the_one_before_and_the_best_is_kept(run: Path) -
 
 def test_a_run_is_used_with_the_config_of_its_kept_stage(run: Path) -> None:
     config = stored_config(RunFolder(run))
-    assert (config.image_size, config.freeze_until, config.depth) == (24, None, "whole")
+    assert (config.data.image_size, config.model.frozen.freeze_until, config.training.depth) == (
+        24,
+        None,
+        "whole",
+    )
     assert reopen(run)[0].config == config
     trained = Trained.open(run)
     assert trained.embed([np.zeros((30, 30, 3), np.uint8)]).shape == (1, 16)
@@ -180,7 +184,7 @@ def test_where_depth_gains_nothing_the_head_gets_larger_images(
     train_and_evaluate(context_of("refit=true"), tmp_path, "test")
     assert [stage.name for stage in message(tmp_path).stages] == ["head", "last", "larger"]
     assert [step.name for step in message(tmp_path).chain] == ["head", "larger"]
-    assert stored_config(RunFolder(tmp_path)).mirror is True
+    assert stored_config(RunFolder(tmp_path)).model.mirror is True
     assert same(weights(tmp_path), weights(tmp_path / "refit/stages/larger"))
     assert same(weights(tmp_path / "selected"), weights(tmp_path / "stages/larger"))
 
@@ -214,7 +218,7 @@ def test_a_stage_with_a_network_of_its_own_begins_anew_and_leaves_the_others_the
     assert [event.start for event in of_kind(StageStarted, tmp_path / "run")] == ["", "head"]
     assert [step.name for step in message(tmp_path / "run").chain] == ["other"]
     assert [stage.over for stage in message(tmp_path / "run").stages] == [None, "head", "other"]
-    assert Trained.open(tmp_path / "run").config.backbone == "timm:test_resnet"
+    assert Trained.open(tmp_path / "run").config.model.backbone == "timm:test_resnet"
     assert same(weights(tmp_path / "run"), weights(tmp_path / "run/refit/stages/other"))
     alone = [word for word in WORDS if not word.startswith("stages")]
     words = [*alone, "backbone=timm:test_resnet", "image_size=24", "refit=true"]
@@ -263,7 +267,7 @@ def test_a_stage_that_will_not_reach_the_best_one_is_given_up(
     real, level = Validation._with_scores, 0.001
 
     def rising(self: Validation, loop: TrainingLoop, event: Any) -> Any:
-        if self.context.config.gain_by is None:
+        if self.context.config.training.validation.gain_by is None:
             return real(self, loop, event)
         scores = dict.fromkeys(("recall@1", "map_at_r"), level * (2 + loop.trainer.place.epoch))
         return replace(

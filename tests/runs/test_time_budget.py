@@ -132,17 +132,22 @@ def test_a_gentle_network_follows_a_kept_larger_head(monkeypatch: pytest.MonkeyP
         return replace(speeds, bigger=speeds.embed)
 
     config = planned(context_of("time_budget=60"), measure).config
-    stages = {stage.name: stage for stage in config.stages}
+    stages = {stage.name: stage for stage in config.training.stages}
     assert list(stages)[-4:] == ["whole", "larger", "larger proxies", "gentle"]
     assert stages["larger proxies"].after == stages["gentle"].after == "larger"
     head, before, gentle = (stage_config(config, name) for name in list(stages)[-3:])
-    assert head.backbone == before.backbone == gentle.backbone == "efficientnet_lite2"
-    assert head.image_size == before.image_size == gentle.image_size
-    assert (before.depth, gentle.depth) == ("head", "whole")
+    assert (
+        head.model.backbone
+        == before.model.backbone
+        == gentle.model.backbone
+        == "efficientnet_lite2"
+    )
+    assert head.data.image_size == before.data.image_size == gentle.data.image_size
+    assert (before.training.depth, gentle.training.depth) == ("head", "whole")
     assert before.loss.name == gentle.loss.name == "proxy_anchor"
-    assert gentle.lr == stage_config(config, "whole").lr / 4
-    assert before.select_by == "last", "proxies that were trained"
-    assert (gentle.select_by, gentle.mirror) == ("map_at_r", "evaluation")
+    assert gentle.optimizer.lr == stage_config(config, "whole").optimizer.lr / 4
+    assert before.training.validation.select_by == "last", "proxies that were trained"
+    assert (gentle.training.validation.select_by, gentle.model.mirror) == ("map_at_r", "evaluation")
 
 
 @pytest.mark.parametrize(
@@ -168,8 +173,8 @@ def test_who_names_no_network_gets_a_head_on_a_larger_one(
     config = planned(context_of("time_budget=20", *words), measure).config
     assert request == [larger]
     stage = stage_config(config, "larger")
-    assert stage.backbone == (larger or config.backbone)
-    assert stage.depth == "head"
+    assert stage.model.backbone == (larger or config.model.backbone)
+    assert stage.training.depth == "head"
 
 
 def test_many_test_images_leave_a_head_that_fits() -> None:
@@ -259,17 +264,17 @@ def message(words: tuple[str, ...]) -> RunContext:
 @pytest.mark.usefixtures("_installed")
 def test_photographs_have_a_budget_that_is_said_and_stored() -> None:
     context = message(())
-    assert context.config.time_budget == 20
+    assert context.config.training.time_budget == 20
     assert any(str(line).startswith("time_budget = 20: unless given") for line in context.reasons)
     assert any(str(line).startswith("plan: head ") for line in context.plan)
-    stages = context.config.stages
+    stages = context.config.training.stages
     names = ["proxies", "last", "whole", "larger", "larger proxies", "gentle"]
     assert [stage.name for stage in stages] == names
     assert {stage.after for stage in stages[:4]} == {"any"}  # so few have time for all
     assert {stage.after for stage in stages[4:]} == {"larger"}
     stored = configs.make_resolved(configs.parse(context.config.to_toml()))
     assert stored == context.config
-    depths = [stage_config(stored, stage.name).depth for stage in stored.stages]
+    depths = [stage_config(stored, stage.name).training.depth for stage in stored.training.stages]
     assert depths == ["head", "last", "whole", "head", "head", "whole"]
 
 
@@ -316,8 +321,8 @@ def test_a_depth_that_there_is_no_time_for_is_said_with_the_minutes_it_takes(
     reasons = {reason.key: reason for reason in plan_of("3").plan}
     assert reasons["depth"].why == "no time for the whole network"
     enough = reasons[ENOUGH].value
-    assert not any(stage.name == "whole" for stage in plan_of("3").config.stages)
-    assert any(stage.name == "whole" for stage in plan_of(str(enough)).config.stages)
+    assert not any(stage.name == "whole" for stage in plan_of("3").config.training.stages)
+    assert any(stage.name == "whole" for stage in plan_of(str(enough)).config.training.stages)
 
 
 @pytest.mark.usefixtures("_installed")
@@ -325,11 +330,13 @@ def test_given_keys_hold_on_every_stage_and_a_given_depth_is_climbed_to() -> Non
     config = message(
         ("time_budget=30", "loss=margin", "lr=2e-4", "depth=whole", "refit=false")
     ).config
-    assert all(stage.minutes for stage in config.stages)  # the run's own minutes are another key
-    stages = [stage_config(config, stage.name) for stage in config.stages]
+    assert all(
+        stage.minutes for stage in config.training.stages
+    )  # the run's own minutes are another key
+    stages = [stage_config(config, stage.name) for stage in config.training.stages]
     assert {stage.loss.name for stage in stages} == {"margin"}
-    assert {stage.lr for stage in stages} == {2e-4}
-    assert not config.refit
+    assert {stage.optimizer.lr for stage in stages} == {2e-4}
+    assert not config.training.validation.refit
 
 
 @pytest.mark.usefixtures("_installed")
@@ -337,7 +344,7 @@ def test_a_run_goes_on_with_the_plan_it_began_with(tmp_path: Path) -> None:
     first, folder = message(()), RunFolder(tmp_path)
     begin(first, folder, "test")
     slower = planned(context_of(), lambda context, larger: times(TWO_CORES, 5))
-    assert slower.config.stages != first.config.stages
+    assert slower.config.training.stages != first.config.training.stages
     again = as_stored(slower, folder)
     assert again.config == first.config
     assert again.plan == first.plan
@@ -347,7 +354,7 @@ def test_a_run_goes_on_with_the_plan_it_began_with(tmp_path: Path) -> None:
     began, folder_of_whole = message(words), RunFolder(tmp_path / "whole")
     begin(began, folder_of_whole, "test")
     busy = planned(context_of(*words), lambda context, larger: times(TWO_CORES, 50))
-    assert busy.config.depth != "whole", "there would be no time for it today"
+    assert busy.config.training.depth != "whole", "there would be no time for it today"
     assert as_stored(busy, folder_of_whole).config == began.config
     folder_of_head = RunFolder(tmp_path / "head")
     begin(busy, folder_of_head, "test")
@@ -440,7 +447,7 @@ def test_bf16_is_measured_where_the_processor_has_it_and_a_pass_is_faster(
             return time_budget() * (half if torch.is_autocast_enabled("cpu") else 1.0)
 
         def trained(context: RunContext, _: object) -> float:
-            return 0.02 * ((step or half) if context.config.precision == "bf16" else 1.0)
+            return 0.02 * ((step or half) if context.config.training.precision == "bf16" else 1.0)
 
         monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True, "amx_bf16": has})
         monkeypatch.setattr("unseen.runs.speed._training", trained)

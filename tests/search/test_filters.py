@@ -71,7 +71,7 @@ def price(number: int) -> float:
         ("price between 100 and 100.6", lambda n: 100 <= price(n) <= 100.6),
         ("PRICE < 30 and brand = 'x'", lambda n: price(n) < 30 and n % 11 == 0),
         ("brand = 'O''Neill' and not (price > 5)", lambda n: n % 11 > 0 and price(n) <= 5),
-        ("brand like 'o_%' and path = '/p30.jpg'", lambda n: n == 30),
+        ("brand like 'o_%' and file_name = 'p30.jpg'", lambda n: n == 30),
         ("label in ('label 1', 'label 2') and price < 9",
          lambda n: n % 2 == 1 and n % 3 in (1, 2) and price(n) < 9),
         ("price < 0", lambda n: False),
@@ -142,7 +142,7 @@ def test_what_is_no_filter_is_one_line(
 def test_a_filter_that_takes_long_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filters, "SECONDS", 0.05)
     table = MetadataTable((id, Metadata("a" * 200, None, 1, 1)) for id in range(30_000))
-    slow = " or ".join(["path like '%a%a%a%a%a%a%a%b'"] * 20)
+    slow = " or ".join(["file_name like '%a%a%a%a%a%a%a%b'"] * 20)
     began = time.thread_time()
     with pytest.raises(FilterError, match=r"more than 0\.05 s"):
         table.ids(slow)
@@ -203,7 +203,7 @@ def test_columns_follow_their_image(tmp_path: Path, entry: ModelEntry, rows: Row
         writer.add([replace(first, metadata=replace(first.metadata, columns={"a b": "ü", "n": 3}))])
         writer.add([replace(second, metadata=replace(second.metadata, columns={"N": 2.5}))])
     index = Index.open(tmp_path / "i")
-    assert index.columns == ["path", "label", "a b", "n"]
+    assert index.columns == ["file_name", "label", "a b", "n"]
     assert index.metadata(1).columns == {"a b": "ü", "n": 3}
     assert index.where("\"a b\" = 'ü'").tolist() == [1]
     assert index.where("n < 3").tolist() == [2]

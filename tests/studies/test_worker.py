@@ -49,7 +49,7 @@ def test_settings_keep_copies_strictness_and_the_scores_of_baselines(
     )
     worker = Worker(plan, local_storage(tmp_path / "study"), tmp_path / "study")
     worker.work()
-    assert [context.config.strict for context in seen] == [False, False]
+    assert [context.config.data.strict for context in seen] == [False, False]
     for context in seen:
         assert context.copies is not None
         assert context.copies.counts()["duplicates"] == 1

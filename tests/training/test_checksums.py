@@ -114,6 +114,16 @@ def test_the_event_log_of_a_finished_run_cannot_be_cut_in_silence(tmp_path: Path
         reports.read(folder.path)
 
 
+def test_a_manifest_that_is_no_text_any_more_is_left_to_who_needs_it(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.start_manifest("test", Data(), "hash")
+    place = folder.file("manifest.json")
+    place.write_bytes(place.read_bytes()[:-1] + b"\xe5")
+    folder.refuse_later_version()
+    with pytest.raises(ValueError, match=r"manifest\.json is damaged"):
+        folder.manifest()
+
+
 def test_a_flipped_bit_in_the_event_log_is_an_error_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     write = EventLog(path)

@@ -148,7 +148,7 @@ def ensemble() -> AttentionEnsemble:
 
 NETWORKS: dict[str, tuple[Callable[[], Any], int]] = {  # and how many layers are mixed
     "small_conv": (lambda: plain("small_conv"), 4),
-    "resnet18": (lambda: plain("timm:resnet18"), 5),
+    "resnet18": (lambda: plain("timm:test_resnet"), 5),
     "bn_inception": (lambda: plain("bn_inception"), 15),
     "net_a": (lambda: create_preset("net_a", weights=None), 25),
     "ensemble": (ensemble, 4),

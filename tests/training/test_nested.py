@@ -38,7 +38,7 @@ pytestmark = pytest.mark.usefixtures("narrow_network")
 SIZES, CLASSES = [2, 3, 6], 4
 LABELS = torch.arange(12) % CLASSES
 TINY = [
-    "data.max_classes=24",
+    "data.max_classes=16",
     "data.size=16",
     "batch_size=16",
     "nested=[4,8,16]",
@@ -143,11 +143,11 @@ def test_a_loss_of_one_size_is_refused_when_it_is_made() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["nested=[8,4,16]"], "nested: sizes must rise"),
-        (["nested=[16]"], "nested: sizes must rise"),
+        (["nested=[8,4,16]"], "nested.sizes: sizes must rise"),
+        (["nested=[16]"], "nested.sizes: sizes must rise"),
         (["embedding_size=32"], "the last of nested must be embedding_size = 32"),
         (["descriptor=pooled"], "use descriptor=embedding"),
-        (["nested_weights=[1.0]", "loss=contrastive"], "3 nested sizes need as many weights"),
+        (["nested.weights=[1.0]", "loss=contrastive"], "3 nested sizes need as many weights"),
     ],
 )
 def test_what_cannot_be_is_said_in_a_line(words: list[str], message: str) -> None:

@@ -109,17 +109,23 @@ def show(
     """
     words = ["transform=base", *(settings or [])]
     config = _config(data, words)
-    transform = str(config.transform)
+    transform = str(config.data.transform.name)
     with display() as (_, callbacks):
-        dataset = find_data.open_data(config.data, callbacks.of("reading the data"), config.strict)
+        dataset = find_data.open_data(
+            config.data, callbacks.of("reading the data"), config.data.strict
+        )
     config, _ = resolve.resolve(config, dataset)
     named = any(word.startswith(("backbone", "image_size")) for word in words)
-    if not named and config.image_size == transforms.usual_size(transform, resolve.SMALL_IMAGE):
-        config = config.model_copy(update={"image_size": transforms.usual_size(transform, PHOTO)})
+    if not named and config.data.image_size == transforms.usual_size(
+        transform, resolve.SMALL_IMAGE
+    ):
+        config = config.with_values({"image_size": transforms.usual_size(transform, PHOTO)})
     training, evaluation = build.image_transforms(config, build.network(config))
     items = np.linspace(0, len(dataset) - 1, num=min(images, len(dataset)), dtype=int).tolist()
-    contact_sheet(dataset, items, training, evaluation, VIEWS, config.seed).save(out, "PNG")
-    console.print(f"{transform} at {config.image_size} pixels: {out}")
+    contact_sheet(dataset, items, training, evaluation, VIEWS, config.training.seed).save(
+        out, "PNG"
+    )
+    console.print(f"{transform} at {config.data.image_size} pixels: {out}")
 
 
 @app.command()
@@ -139,7 +145,9 @@ def pack(
     """
     config = _config(data, settings)
     with display() as (shown, callbacks):
-        dataset = find_data.open_data(config.data, callbacks.of("reading the data"), config.strict)
+        dataset = find_data.open_data(
+            config.data, callbacks.of("reading the data"), config.data.strict
+        )
         packing = Packing(dataset, short_side, jpeg)
         if not out.exists():
             sizes = {name: f"{size / 1e6:,.0f} MB" for name, size in packing.estimate().items()}
@@ -157,7 +165,11 @@ def _config(data: str, settings: list[str] | None) -> Config:
 
 
 def _readers(config: Config) -> int:
-    return config.workers if isinstance(config.workers, int) and config.workers > 0 else READERS
+    return (
+        config.training.machine.workers
+        if isinstance(config.training.machine.workers, int) and config.training.machine.workers > 0
+        else READERS
+    )
 
 
 def _print(result: Survey) -> None:

@@ -64,7 +64,7 @@ def embed(
     result = find(images, rule=rule)
     print_labels([source.label for source in result], images, rule.keywords["levels"])
     if is_folder:
-        who = chosen_engine(ray, workers, trained.config.device)
+        who = chosen_engine(ray, workers, trained.config.training.machine.device)
         with display() as (_, callbacks):
             folder, progress = uris.as_place(out.rstrip("/")), callbacks.of("embedding")
             _in_shards(trained, result, folder, who, size, shard, progress)

@@ -38,17 +38,17 @@ def features(
     keep_freed_memory()
     with display() as (_, callbacks):
         dataset = find_data.open_data(
-            request.data, callbacks.of("reading the data"), request.strict
+            request.data, callbacks.of("reading the data"), request.data.strict
         )
         config, _reasons = resolve(request, dataset)
-        torch.set_num_threads(config.threads)
-        who = chosen_engine(ray, workers, config.device)
+        torch.set_num_threads(config.training.machine.threads)
+        who = chosen_engine(ray, workers, config.training.machine.device)
         size = write_features(config, dataset, out, callbacks.of("computing features"), who)
     for note in dataset.describe().get("notes", []):
         console.print(f"  {note}", style="yellow")
     console.print(
         f"{len(dataset):,} items of {len(dataset.label_names):,} classes "
-        f"({few(map(str, dataset.label_names))}), {size:,} features of {config.backbone} "
-        f"({'with' if config.weights else 'without'} pretrained weights): {out}. "
+        f"({few(map(str, dataset.label_names))}), {size:,} features of {config.model.backbone} "
+        f"({'with' if config.model.weights else 'without'} pretrained weights): {out}. "
         f"Next: unseen train {shlex.quote(str(out))}",
     )

@@ -84,7 +84,7 @@ def build(
     sources = _result(images, model, levels, label)
     exists = (out / "manifest.json").exists()
     external = None if backend in (None, "binary") else parse(backend, out)
-    chosen = chosen_engine(ray, workers, model.config.device)
+    chosen = chosen_engine(ray, workers, model.config.training.machine.device)
     aside = out.with_name(f"{out.name}.shards")
 
     def work(writer: Writer, progress: Progress) -> Ingested:

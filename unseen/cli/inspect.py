@@ -68,9 +68,9 @@ def _network(target: str) -> LayeredNetwork:
     folder = RunFolder(Path(target))
     if folder.is_started:
         config = stored_config(folder)
-        if config.image_size is None:
+        if config.data.image_size is None:
             raise ValueError(f"{target} was trained on features: its only layers are the head's")
-        return build.network(config.model_copy(update={"weights": None}))
+        return build.network(config.with_values({"weights": None}))
     if Path(target).exists() or "/" in target.partition(":")[0]:
         raise ValueError(f"{target} is not a run: it has no config.toml{near_path(target)}")
     backbone = create_backbone(target)

@@ -42,7 +42,7 @@ def refine(
     trained = Trained.open(run)
     with display() as (_, callbacks):
         context, _folder = reopen(run, callbacks, data)
-        if not context.config.normalize:
+        if not context.config.evaluation.normalize:
             raise ValueError(f"{run} compares raw vectors: post-processing here is for unit ones")
         with computing(context):
             rows = compared(context, trained, callbacks, metrics)

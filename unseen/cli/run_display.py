@@ -31,9 +31,9 @@ class Shown:
     @contextmanager
     def training(self, context: RunContext, out: Path) -> Iterator[Callbacks]:
         print_data_notes(context)
-        assert isinstance(context.config.epochs, int)
+        assert isinstance(context.config.training.epochs, int)
         try:
-            with display(context.config.epochs) as (shown, callbacks):
+            with display(context.config.training.epochs) as (shown, callbacks):
                 shown.start_training(len(sampler_of(context)))
                 yield callbacks
         except KeyboardInterrupt:
@@ -52,7 +52,7 @@ def print_data_notes(context: RunContext) -> None:
     about = describe(context)
     data, split = about.data, about.split
     select = Text(f"{split.validation_classes:,}")
-    if context.config.select == "test":
+    if context.config.training.validation.select == "test":
         select = Text("the test classes", style="yellow")
     things = "items" if isinstance(context.dataset, FeatureDataset) else "images"
     console.print(

@@ -29,7 +29,7 @@ def shift(
     request = configs.make(configs.override({"data": data_table(data)}, settings or []))
     with display() as (_, callbacks):
         dataset = find_data.open_data(
-            request.data, callbacks.of("reading the data"), request.strict
+            request.data, callbacks.of("reading the data"), request.data.strict
         )
         stages = make_shift_splits(request, dataset, out, callbacks)
     table = Table("step", "distance", "training classes", "test classes", "made by")

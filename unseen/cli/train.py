@@ -11,7 +11,7 @@ from unseen.cli.run_display import Shown
 from unseen.cli.terminal import command_line, console, display, stages
 from unseen.config import find_data
 from unseen.config import schema as configs
-from unseen.config.schema import Config
+from unseen.config.schema import SHORT, Config
 
 if TYPE_CHECKING:  # the help of the command needs nothing that evaluates
     from unseen.training.result import Result
@@ -30,7 +30,7 @@ def train(
     ],
     settings: Annotated[
         list[str] | None,
-        typer.Argument(help=f"key=value; the keys: {', '.join(Config.model_fields)}"),
+        typer.Argument(help=f"key=value; the keys: {', '.join(SHORT)}"),
     ] = None,
     out: RunOut = None,
     minutes: Annotated[

@@ -11,6 +11,7 @@ free, images are embedded some at a time (`micro_batch`), with the gradient of t
 """
 
 import math
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -36,9 +37,11 @@ def with_cpu_processes(
 ) -> tuple[ResolvedConfig, list[Reason]]:
     """The resolved config with its number of processes, and threads for each; the reasons with
     those of what has changed."""
-    cores, cpu_processes = torch.get_num_threads(), resolved.cpu_processes
-    has_objects = custom_components.has_objects(config.model_dump())
-    if config.cpu_processes == "auto" and config.threads == "auto" and cores > 1:
+    cores, cpu_processes = torch.get_num_threads(), resolved.training.machine.cpu_processes
+    request = config.flat()
+    has_objects = custom_components.has_objects(request)
+    machine = config.training.machine
+    if machine.cpu_processes == machine.threads == "auto" and cores > 1:
         alone = has_objects or distributed.are_started() or not _gains(resolved)
         cpu_processes = 1 if alone else USUAL
     if cpu_processes == 1:
@@ -53,7 +56,7 @@ def with_cpu_processes(
         "threads": max(1, cores // cpu_processes),
         "workers": 1,
     }
-    changed = {key: value for key, value in usual.items() if getattr(config, key) == "auto"}
+    changed = {key: value for key, value in usual.items() if request[key] == "auto"}
     why = {
         "cpu_processes": "processes divide each batch",
         "threads": "in each",
@@ -61,32 +64,42 @@ def with_cpu_processes(
     }
     reasons = [reason for reason in reasons if reason.key not in changed]
     reasons += [Reason(key, value, why[key]) for key, value in changed.items()]
-    return resolved.model_copy(update=changed), reasons
+    return resolved.with_values(changed), reasons
+
+
+def usual_threads(small: bool) -> tuple[int, str]:
+    """Of one process, and why."""
+    if small:  # threads that wait for each other in short steps lose more than they gain when busy
+        return 1, "small images: the steps are too short to share"
+    limit = os.environ.get("OMP_NUM_THREADS")
+    return torch.get_num_threads(), f"OMP_NUM_THREADS is {limit}" if limit else "all cores"
 
 
 def with_micro_batch(
     config: Config, resolved: ResolvedConfig, reasons: list[Reason]
 ) -> tuple[ResolvedConfig, list[Reason]]:
     """The resolved config with as many images at a time as memory holds, where it is short."""
-    if config.micro_batch != "auto" or resolved.has_own_network or not _is_divisible(resolved):
+    is_set = config.training.machine.micro_batch != "auto"
+    if is_set or resolved.model.kind == "custom" or not _is_divisible(resolved):
         return resolved, reasons
     from unseen.models.activation_size import bytes_per_image  # noqa: PLC0415 - seldom needed
 
     deep = _deep(resolved)
     each = max(
-        bytes_per_image(stage.backbone, size, stage.frozen_bn)
+        bytes_per_image(stage.model.backbone, size, stage.model.frozen.frozen_bn)
         for stage in deep
-        for size in [max(stage.training_sizes, default=stage.image_size or 0)]
+        for size in [max(stage.data.transform.training_sizes, default=stage.data.image_size or 0)]
     )
-    free, cpu_processes = free_memory(resolved.device), resolved.cpu_processes
+    machine = resolved.training.machine
+    free, cpu_processes = free_memory(machine.device), machine.cpu_processes
     if free is None or not each:
         return resolved, reasons
     fits = max(1, int(FREE * free / cpu_processes / (BESIDE * each)))
-    if fits >= math.ceil(max(stage.batch_size for stage in deep) / cpu_processes):
+    if fits >= math.ceil(max(stage.training.batch_size for stage in deep) / cpu_processes):
         return resolved, reasons
     why = f"{free / 1e9:.1f} GB of memory are free, an image takes {BESIDE * each / 1e6:.0f} MB"
     reasons = [*reasons, Reason("micro_batch", fits, why)]
-    return resolved.model_copy(update={"micro_batch": fits}), reasons
+    return resolved.with_values({"micro_batch": fits}), reasons
 
 
 def free_memory(device: str) -> int | None:
@@ -109,18 +122,22 @@ def free_memory(device: str) -> int | None:
 
 def _gains(resolved: ResolvedConfig) -> bool:
     """Whether two processes are faster than two threads."""
-    large = all((stage.image_size or 0) > SMALL for stage in _deep(resolved))
-    return resolved.device == "cpu" and large and _is_divisible(resolved)
+    large = all((stage.data.image_size or 0) > SMALL for stage in _deep(resolved))
+    return resolved.training.machine.device == "cpu" and large and _is_divisible(resolved)
 
 
 def _is_divisible(resolved: ResolvedConfig) -> bool:
     """Whether some training goes through layers, and a divided batch gives the same."""
     deep = _deep(resolved)
-    still = all(stage.frozen_bn != "off" for stage in deep)
-    return bool(deep) and still and not resolved.manifold_mixup
+    still = all(stage.model.frozen.frozen_bn != "off" for stage in deep)
+    return bool(deep) and still and not resolved.training.manifold_mixup
 
 
 def _deep(resolved: ResolvedConfig) -> list[ResolvedConfig]:
     """The trainings of the run that go through layers of the backbone."""
-    stages = [resolved, *(stage_config(resolved, stage.name) for stage in resolved.stages)]
-    return [stage for stage in stages if stage.freeze_until != POOLED and stage.image_size]
+    stages = [resolved, *(stage_config(resolved, stage.name) for stage in resolved.training.stages)]
+    return [
+        stage
+        for stage in stages
+        if stage.model.frozen.freeze_until != POOLED and stage.data.image_size
+    ]

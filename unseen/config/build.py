@@ -10,9 +10,8 @@ import torch
 
 from unseen import models, training
 from unseen.config.build_relevance import apart, relevance_of
-from unseen.config.keys import PLAIN
 from unseen.config.schema import ResolvedConfig
-from unseen.config.tables import Component, is_on_maps, weighted
+from unseen.config.tables import Component, NestedSettings, is_on_maps, weighted
 from unseen.core import custom_components, registry
 from unseen.core.contracts import (
     Dataset,
@@ -27,7 +26,7 @@ from unseen.core.contracts import (
 from unseen.core.relevance import Relevance
 from unseen.data.images import transforms
 from unseen.losses.base import LossSum, as_module
-from unseen.models.backbone import FEATURES, create_backbone
+from unseen.models.backbone import FEATURES, OWN, create_backbone
 from unseen.models.frozen_batch_norm import sync_batch_norm
 from unseen.models.head import Head
 from unseen.models.network import EmbeddingNetwork, LayeredNetwork
@@ -70,8 +69,8 @@ def build(
     relevance: Relevance | None = None,
 ) -> Components:
     """Network, objective and trainer, at their start; random values come from the config's seed."""
-    net = network(config)
-    if processes is not None and processes.are_several and config.device != "cpu":
+    net, machine = network(config), config.training.machine
+    if processes is not None and processes.are_several and machine.device != "cpu":
         net = sync_batch_norm(net)
     prefix, model = cut(config, net)
     priced = objective(config, num_classes, net, processes, relevance)
@@ -79,46 +78,48 @@ def build(
         model,
         priced,
         scheduled_optimizer(config, net, priced, steps_per_epoch, processes),
-        torch.device(config.device),
-        config.seed,
+        torch.device(machine.device),
+        config.training.seed,
         mixup(config, net),
-        config.ema,
+        config.training.ema,
         processes,
-        config.micro_batch,
+        machine.micro_batch,
     )
     return Components(net, prefix, model, priced, trainer)
 
 
 def cut(config: ResolvedConfig, net: LayeredNetwork) -> tuple[FrozenLayers | None, Network]:
     """The layers that run only once, and those after them, which are trained; freezes the first."""
-    if config.freeze_until is None:
+    if config.model.frozen.freeze_until is None:
         return None, net
-    return models.split_network(net, config.freeze_until)
+    return models.split_network(net, config.model.frozen.freeze_until)
 
 
 def protocol(config: ResolvedConfig) -> SplitProtocol:
     """How the classes are divided."""
+    settings = config.evaluation.protocol
+    shift = {} if settings.shift is None else settings.shift.model_dump()
     made: SplitProtocol = registry.create(
         "protocols",
-        config.protocol,
-        validation_fraction=config.validation_fraction,
-        split_seed=config.split_seed,
-        folds=config.folds,
-        **({} if config.shift is None else config.shift.model_dump()),
+        settings.name,
+        validation_fraction=settings.validation_fraction,
+        split_seed=settings.split_seed,
+        folds=settings.folds,
+        **shift,
     )
     return made
 
 
 def shift_splits(config: ResolvedConfig, data: Dataset) -> "ShiftSplits | None":
     """The stages that a run's split is a step of; None: of no one."""
-    made: Any = None if config.shift is None else protocol(config)
+    made: Any = None if config.evaluation.protocol.shift is None else protocol(config)
     return None if made is None else made.splits(data)
 
 
 def shift(config: ResolvedConfig, data: Dataset) -> float | None:
     """The distance between training and test classes, where it was measured."""
-    stages = shift_splits(config, data)
-    return None if stages is None or config.shift is None else stages.at(config.shift.step).distance
+    stages, settings = shift_splits(config, data), config.evaluation.protocol.shift
+    return None if stages is None or settings is None else stages.at(settings.step).distance
 
 
 def split(
@@ -127,13 +128,14 @@ def split(
     """Class-disjoint train, validation and test items; `log` receives how many items are left out
     because they are the same as some of another subset. With `select = "test"` nothing is set aside
     for validation: as in the papers that do so, all training classes are trained on."""
-    sharded = protocol(config)(data, config.seed)[config.fold]
+    settings = config.evaluation.protocol
+    sharded = protocol(config)(data, config.training.seed)[settings.fold]
     cut, left_out = apart(sharded, relevance_of(config, data))
     if left_out:
         log(f"left out, because labels of theirs are on both sides of the split: {left_out} items")
-    if config.train_domain is not None:
-        cut = of_domain(data, cut, config.train_domain)
-    if config.select == "validation":
+    if settings.train_domain is not None:
+        cut = of_domain(data, cut, settings.train_domain)
+    if config.training.validation.select == "validation":
         return cut
     everything = np.sort(np.concatenate([cut.train, cut.validation]))
     return replace(cut, train=everything, validation=cut.validation[:0])
@@ -141,49 +143,44 @@ def split(
 
 def network(config: ResolvedConfig) -> LayeredNetwork:
     """The network with its starting weights, adapters among them."""
-    with seeded(config.seed):
+    with seeded(config.training.seed):
         made = _network(config)
-        if config.adapter is not None:
+        if config.model.adapter is not None:
             prefix, _ = cut(config, made)
-            values = config.adapter.model_dump(exclude={"name"})
-            models.adapt(
-                made.backbone, **values, frozen=[] if prefix is None else list(prefix.modules())
-            )
+            frozen = [] if prefix is None else list(prefix.modules())
+            values = config.model.adapter.model_dump(exclude={"name"})
+            models.adapt(made.backbone, **values, frozen=frozen)
     return made
 
 
 def _network(config: ResolvedConfig) -> LayeredNetwork:
-    if config.has_own_network:
-        features = config.backbone.removeprefix(FEATURES)
-        num_inputs = int(features) if features != config.backbone else None
-        return models.create_custom_network(
-            config.network, config.image_size, num_inputs, config.frozen_bn, config.weights
-        )
-    if config.network != PLAIN:
-        return models.create_preset(
-            config.network,
-            config.backbone,
-            config.image_size,
-            config.weights,
-            config.frozen_bn,
-        )
-    backbone = create_backbone(
-        config.backbone,
-        config.image_size,
-        config.weights,
-        config.pooling,
-        config.frozen_bn,
-        config.mirror,
+    model, image_size, frozen_bn = (
+        config.model,
+        config.data.image_size,
+        config.model.frozen.frozen_bn,
     )
-    if config.ensemble is not None:
-        return models.AttentionEnsemble(
-            backbone, config.embedding_size, **config.ensemble.model_dump()
+    if model.kind == "custom":
+        features = model.backbone.removeprefix(FEATURES)
+        num_inputs = int(features) if features != model.backbone else None
+        return models.create_custom_network(
+            model.network, image_size, num_inputs, frozen_bn, model.weights
         )
-    values = config.head.model_dump()
-    if values["start"] == "auto":  # not resolved: weights will be loaded, no start is needed
+    if model.kind == "preset":
+        return models.create_preset(
+            model.network, model.backbone, image_size, model.weights, frozen_bn
+        )
+    pooling = model.pooling or OWN
+    backbone = create_backbone(
+        model.backbone, image_size, model.weights, pooling, frozen_bn, model.mirror
+    )
+    if model.ensemble is not None:
+        values = model.ensemble.model_dump()
+        return models.AttentionEnsemble(backbone, model.embedding_size, **values)
+    values = {} if model.head is None else model.head.model_dump()
+    if values.get("start") == "auto":  # not resolved: weights will be loaded, no start is needed
         values["start"] = "default"
-    head = Head(backbone.num_features, config.embedding_size, **values)
-    return EmbeddingNetwork(backbone, head, config.embedding_size)
+    head = Head(backbone.num_features, model.embedding_size, **values)
+    return EmbeddingNetwork(backbone, head, model.embedding_size)
 
 
 def objective(
@@ -197,9 +194,11 @@ def objective(
     need the network. Each component draws its starting values alone: none changes those of another.
     The learners of an ensemble have losses of their own, at their size; regularizers see its
     embedding whole, and the maps of its learners together, reduced to the channels of one."""
-    num_heads = config.ensemble.num_heads if config.ensemble is not None else 1
+    seed = config.training.seed
+    model = config.model
+    num_heads = model.ensemble.num_heads if model.ensemble is not None else 1
     context: dict[str, Any] = {"num_classes": num_classes, "shards": processes}
-    context |= {"embedding_size": config.embedding_size}
+    context |= {"embedding_size": model.embedding_size}
 
     def create(kind: str, component: Component, **more: Any) -> Any:
         return registry.create(
@@ -210,7 +209,7 @@ def objective(
         return create("miners", config.miner, seed=seed) if config.miner is not None else None
 
     def loss(embedding_size: int) -> Any:
-        more = {"embedding_size": embedding_size, "seed": config.seed}
+        more = {"embedding_size": embedding_size, "seed": seed}
         made = [create("losses", component, **more) for component in config.losses]
         return made[0] if len(made) == 1 else LossSum(made, config.loss_weights)
 
@@ -220,55 +219,56 @@ def objective(
             _refuse_frozen_maps(config, component, net)
             channels = net.backbone.num_features
             for_maps = dict.fromkeys(("num_channels", "num_features"), num_heads * channels)
-            for_maps["reduce"] = None if config.ensemble is None else channels
-        own = {"make_loss": loss, "miner": miner(config.seed + 1), "seed": config.seed}
-        with seeded(config.seed + 2):
+            for_maps["reduce"] = None if model.ensemble is None else channels
+        own = {"make_loss": loss, "miner": miner(seed + 1), "seed": seed}
+        with seeded(seed + 2):
             return create("regularizers", component, **own, **for_maps)
 
-    with seeded(config.seed + 1):
-        main = (
-            loss(config.embedding_size // num_heads) if not config.nested else _nested(config, loss)
-        )
+    with seeded(seed + 1):
+        size = model.embedding_size // num_heads
+        main = loss(size) if model.nested is None else _nested(model.nested, loss)
     names = _numbered([each.name for each in config.regularizers])
     parts = [
         (
             name,
-            float(weighted(component, config.ensemble is not None).weight or 0),
+            float(weighted(component, model.ensemble is not None).weight or 0),
             regularizer(component),
         )
         for name, component in zip(names, config.regularizers, strict=True)
     ]
     filtering = _label_filter(config, num_classes)
-    return MinedObjective(main, miner(config.seed), parts, _memory(config), relevance, filtering)
+    return MinedObjective(main, miner(seed), parts, _memory(config), relevance, filtering)
 
 
-def _nested(config: ResolvedConfig, make_loss: Callable[[int], Any]) -> Nested:
-    losses = {size: as_module(make_loss(size), 3) for size in config.nested}
-    return Nested(losses, config.nested_weights)
+def _nested(nested: NestedSettings, make_loss: Callable[[int], Any]) -> Nested:
+    losses = {size: as_module(make_loss(size), 3) for size in nested.sizes}
+    return Nested(losses, nested.weights)
 
 
 def _memory(config: ResolvedConfig) -> CrossBatchMemory | None:
-    if config.memory is None:
+    if config.training.memory is None:
         return None
-    if config.ensemble is not None:
+    if config.model.ensemble is not None:
         raise ValueError("memory holds one embedding per image: use ensemble=none or memory=none")
-    return CrossBatchMemory(embedding_size=config.embedding_size, **config.memory.model_dump())
+    values = config.training.memory.model_dump()
+    return CrossBatchMemory(embedding_size=config.model.embedding_size, **values)
 
 
 def _label_filter(config: ResolvedConfig, num_classes: int) -> torch.nn.Module | None:
-    if config.label_filter is None:
+    if config.training.label_filter is None:
         return None
     from unseen.training.prism import Prism  # noqa: PLC0415 - few ask for it
 
-    values = config.label_filter.model_dump(exclude={"name"})
-    return Prism(num_classes, config.embedding_size, **values)
+    values = config.training.label_filter.model_dump(exclude={"name"})
+    return Prism(num_classes, config.model.embedding_size, **values)
 
 
 def mixup(config: ResolvedConfig, net: LayeredNetwork) -> Mixup | None:
     """Manifold mixup, where the config asks for it."""
-    if not config.manifold_mixup:
+    if not config.training.manifold_mixup:
         return None
-    return training.ManifoldMixup(net, **config.manifold_mixup.model_dump(), seed=config.seed)
+    values = config.training.manifold_mixup.model_dump()
+    return training.ManifoldMixup(net, **values, seed=config.training.seed)
 
 
 def _numbered(names: list[str]) -> list[str]:
@@ -296,9 +296,9 @@ def sampler(
         items=items,
         labels=classes,
         domains=None if domains is None else domains[items],
-        batch_size=config.batch_size,
-        normalize=config.normalize,
-        seed=config.seed,
+        batch_size=config.training.batch_size,
+        normalize=config.evaluation.normalize,
+        seed=config.training.seed,
     )
     if not hasattr(made, "set_epoch"):
         raise ValueError(
@@ -326,20 +326,22 @@ def image_transforms(
 ) -> tuple[Any, Any]:
     """The training and the evaluation transform, with the network's size (or another) and
     normalisation; features have none."""
-    if config.transform is None:
+    transform = config.data.transform
+    if transform.name is None:
         return None, None
     spec = net.backbone.input_spec
-    crop = config.smallest_crop
-    return transforms.named(config.transform, size or spec.size, spec.mean, spec.std, crop)
+    crop = transform.smallest_crop
+    return transforms.named(transform.name, size or spec.size, spec.mean, spec.std, crop)
 
 
 def schedule(config: ResolvedConfig, steps_per_epoch: int) -> Callable[[int], float]:
     """The learning rate's factor at each step."""
-    if config.schedule.name == "cosine":
-        return optimizers.cosine(config.epochs * steps_per_epoch)
-    if config.schedule.name == "step":
-        milestones = [epoch * steps_per_epoch for epoch in config.schedule.milestones]
-        return optimizers.stepwise(milestones, config.schedule.gamma)
+    settings = config.optimizer.schedule
+    if settings.name == "cosine":
+        return optimizers.cosine(config.training.epochs * steps_per_epoch)
+    if settings.name == "step":
+        milestones = [epoch * steps_per_epoch for epoch in settings.milestones]
+        return optimizers.stepwise(milestones, settings.gamma)
     return optimizers.constant()
 
 
@@ -352,20 +354,20 @@ def scheduled_optimizer(
 ) -> ScheduledOptimizer:
     """The optimiser of the network's and the objective's parameters, and how it steps."""
     settings = config.optimizer
-    groups = network_groups(net, config.lr, settings.backbone_factor, settings.layer_decay)
-    groups += _with_sharded(priced.parameter_groups(config.lr), priced)
-    if config.precision == "fp16" and priced.sharded():
+    groups = network_groups(net, settings.lr, settings.backbone_factor, settings.layer_decay)
+    groups += _with_sharded(priced.parameter_groups(settings.lr), priced)
+    if config.training.precision == "fp16" and priced.sharded():
         raise ValueError(
             "fp16 scales gradients in each process by itself, and class centres divided among "
             "several must move together: use precision=bf16 or float32, or no loss.sample_rate"
         )
     momentum = {} if settings.momentum is None else {"momentum": settings.momentum}
     return ScheduledOptimizer(
-        create_optimizer(settings.name, groups, config.weight_decay, **momentum),
+        create_optimizer(settings.name, groups, settings.weight_decay, **momentum),
         schedule(config, steps_per_epoch),
         settings.clip_norm,
-        config.precision,
-        torch.device(config.device).type,
+        config.training.precision,
+        torch.device(config.training.machine.device).type,
         processes,
     )
 
@@ -390,8 +392,9 @@ def seeded(seed: int) -> Iterator[None]:
 def _refuse_frozen_maps(config: ResolvedConfig, component: Component, net: torch.nn.Module) -> None:
     """A regularizer on the last map moves nothing when all layers up to it are frozen."""
     body: Any = net.get_submodule("backbone.body")
+    layer = config.model.frozen.freeze_until
     if is_on_maps(component) and not any(p.requires_grad for p in body.parameters()):
         raise ValueError(
-            f"regularizer {component.name} acts on the last map, and with freeze_until = "
-            f"{config.freeze_until} nothing before it is trained: cut earlier, or leave it out"
+            f"regularizer {component.name} acts on the last map, and with freeze_until = {layer} "
+            "nothing before it is trained: cut earlier, or leave it out"
         )

@@ -36,16 +36,19 @@ _WHY = {
 def with_relevance(config: Config, dataset: Dataset, reasons: list[Reason]) -> Config:
     """The config with what counts as the same resolved, and how pairs of it are drawn."""
     relating = resolved_relevance(config, dataset)
-    for what, is_set in (("few shots", config.shots), ("an open set", config.open_set)):
+    for what, is_set in (
+        ("few shots", config.evaluation.shots),
+        ("an open set", config.evaluation.open_set),
+    ):
         if is_set:
             check_by_class(what, relating.kind)
-    if config.relevance.kind == "auto" and relating.kind != "labels":
+    if config.data.relevance.kind == "auto" and relating.kind != "labels":
         reasons.append(Reason("relevance.kind", relating.kind, _WHY[relating.kind]))
     changed: dict[str, Any] = {"relevance": relating}
     if (drawn := _drawn_in_pairs(config, relating)) is not None:
         changed["sampler"] = drawn
         reasons.append(Reason("sampler.per_class", 2, "listed pairs are what is drawn"))
-    return config.model_copy(update=changed)
+    return config.with_values(changed)
 
 
 def check_by_class(what: str, kind: str) -> None:
@@ -60,7 +63,7 @@ def check_by_class(what: str, kind: str) -> None:
 def resolved_relevance(config: Config, dataset: Dataset) -> RelevanceSettings:
     """What counts as the same in the data. Every level but the class is evaluated by as well, the
     coarsest first."""
-    annotations, settings = annotations_of(dataset), config.relevance
+    annotations, settings = annotations_of(dataset), config.data.relevance
     result = {
         "graded": settings.grades is not None,
         "pairs": settings.pairs is not None,
@@ -76,7 +79,7 @@ def resolved_relevance(config: Config, dataset: Dataset) -> RelevanceSettings:
             f"relevance.kind={kind}: {dataset.name} has none, see docs/relevance.md for the "
             "columns they are read from"
         )
-    for column in config.relevance.by:
+    for column in config.data.relevance.by:
         known(column, annotations.labels, f"label column of {dataset.name}")
     levels = [
         name
@@ -99,7 +102,7 @@ def _drawn_in_pairs(config: Config, relating: RelevanceSettings) -> Component | 
 
 def relevance_of(config: Config, data: Dataset) -> Relevance:
     """Who is the same as whom among the items of a data set."""
-    settings, annotations = config.relevance, annotations_of(data)
+    settings, annotations = config.data.relevance, annotations_of(data)
     made: Relevance
     if settings.kind == "label_sets" and annotations.label_sets is not None:
         made = LabelSets(annotations.label_sets, settings.least)

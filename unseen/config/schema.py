@@ -1,94 +1,103 @@
 """The settings of a run, and their way to and from TOML.
 
-A config is frozen and strict: flat values, and one table per component that names a method and its
-values,
+A config is frozen and strict: five tables, and one table per method, which names it and its values,
+
+    [optimizer]
+    lr = 1e-3
 
     [loss]
     name = "margin"
     preset = "revisit"
     beta = 0.6
 
-Overrides are written `lr=0.001 loss=margin loss.beta=0.6 regularizers=[]`. An unknown key or value
-names the nearest right one. `"auto"` is resolved by `config/resolve.py`, which says why it chose
-what it chose.
+A key is unique, so it may be written without its table (`keys.SHORT`), in a file, in Python and in
+overrides: `lr=0.001 loss=margin loss.beta=0.6 regularizers=[]`. An unknown key or value names the
+nearest right one. `"auto"` is resolved by `config/resolve.py`, which says why it chose what it
+chose.
 """
 
 import hashlib
 import json
 import tomllib
-from typing import Annotated, Any, TypeVar
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self, TypeVar
 
-from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+import tomli_w
+from pydantic import BaseModel, ValidationError, model_validator
 
-from unseen import models
-from unseen.config import toml
-from unseen.config.keys import PLAIN, Keys
-from unseen.config.tables import (
-    ELSEWHERE,
-    SUM,
-    Adapter,
-    Component,
-    Depth,
-    Ensemble,
-    Head,
-    LabelFilter,
-    LabelNoiseSettings,
-    Memory,
-    MixupSettings,
-    OptimizerSettings,
-    RelevanceSettings,
-    ScheduleSettings,
-    ShiftSettings,
-    WeightedComponent,
-    as_sum,
+from unseen.config.keys import (
+    GROUPS,
+    SHORT,
+    TABLES,
+    DataSettings,
+    Keys,
+    ResolvedData,
+    ResolvedEvaluation,
+    ResolvedOptimizer,
+    ResolvedTraining,
+    by_table,
+    short,
+    short_key,
 )
-from unseen.config.toml import NOTHING, dump
+from unseen.config.network_kinds import ResolvedNetwork, lacks
+from unseen.config.tables import ELSEWHERE, SUM, Component, Depth, WeightedComponent
 from unseen.core import custom_components, registry
-from unseen.core.names import known
+from unseen.core.names import known, near_path
 from unseen.data.images import transforms
 from unseen.evaluation import metric_names
 from unseen.losses.base import LabelLoss
-from unseen.models.backbone import FEATURES, OWN
 from unseen.models.layer_outputs import POOLED
-from unseen.models.pooling import POOLINGS
 
-load, parse = toml.load, toml.parse  # the values of a file, of a text
-OWN_NETWORK = "own"  # the backbone of a network from outside
+NOTHING = "none"  # TOML has no null
+
+EXCLUDE = (  # pairs of keys, and why they do not go together
+    ("freeze_until", "manifold_mixup", "what is mixed would run only once"),
+    ("mirror", "manifold_mixup", "one sees pairs of images, the other mixes single ones"),
+    ("freeze_until", "training_sizes", "activations are kept of images of one size"),
+)
 
 
-TABLES: dict[str, type[BaseModel]] = {
-    "head": Head,
-    "ensemble": Ensemble,
-    "adapter": Adapter,
-    "optimizer": OptimizerSettings,
-    "schedule": ScheduleSettings,
-    "memory": Memory,
-    "label_filter": LabelFilter,
-    "label_noise": LabelNoiseSettings,
-    "manifold_mixup": MixupSettings,
-    "relevance": RelevanceSettings,
-    "shift": ShiftSettings,
-}
-NAMED = ("loss", "miner", "sampler", "data", "optimizer", "schedule", "adapter", "label_filter")
+def dump(values: dict[str, Any]) -> str:
+    """Values as TOML."""
+    return tomli_w.dumps(_swapped(values, None, NOTHING))
+
+
+def with_nothing(values: dict[str, Any]) -> dict[str, Any]:
+    """The word `none` as nothing, anywhere in a config."""
+    swapped: dict[str, Any] = _swapped(values, NOTHING, None)
+    return swapped
+
+
+def parse(text: str) -> dict[str, Any]:
+    """The values of a TOML text."""
+    try:
+        return with_nothing(tomllib.loads(text))
+    except RecursionError:
+        raise tomllib.TOMLDecodeError("it is nested too deeply") from None
+
+
+def load(path: Path) -> dict[str, Any]:
+    """The values of a TOML file; a file that cannot be read says why in one line."""
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ValueError(f"no such config file: {path}{near_path(path)}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not valid TOML: {error}") from error
+
+
+def _swapped(value: Any, old: Any, new: Any) -> Any:
+    """TOML has no null: nothing is written as the word `none`, anywhere in a config."""
+    if isinstance(value, dict):
+        return {key: _swapped(item, old, new) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_swapped(item, old, new) for item in value]
+    return new if isinstance(value, str | None) and value == old else value
 
 
 class Config(Keys):
     """Everything a run depends on. The same config and data give the same result."""
-
-    @field_validator("manifold_mixup", mode="before")
-    @classmethod
-    def _mixing(cls, value: Any) -> Any:
-        """True and None are short for a table of defaults and for none."""
-        if value is True:
-            return {}
-        return False if value is None else value
-
-    @field_validator("network")
-    @classmethod
-    def _network_of_entry_point(cls, name: str) -> str:
-        """The entry point of an installed package stands for where it lies."""
-        result = custom_components.entry_points("networks").get(name)
-        return name if result is None else result.value
 
     @model_validator(mode="after")
     def _parts_exist(self) -> "Config":
@@ -99,21 +108,17 @@ class Config(Keys):
             parts.append(("miners", self.miner))
         for kind, component in parts:
             registry.check(kind, component.name, component.values, component.preset)
-        registry.check("protocols", self.protocol, {})
-        if self.has_preset_network:
-            installed = custom_components.entry_points("networks")
-            known(self.network, [PLAIN, *models.PRESETS, *installed], "network")
-        known(self.pooling, ["auto", OWN, *POOLINGS], "pooling")
-        for metric in self.metrics:
+        registry.check("protocols", self.evaluation.protocol.name, {})
+        for metric in self.evaluation.metrics:
             if not custom_components.is_object(metric):
                 metric_names.parse_metric(metric)
-        if self.transform not in (None, "auto"):
-            transforms.known(self.transform)
+        if self.data.transform.name not in (None, "auto"):
+            transforms.known(self.data.transform.name)
         return self
 
     @model_validator(mode="after")
     def _loss_takes_tuples(self) -> "Config":
-        selected = {"miner": self.miner, "memory": self.memory}
+        selected = {"miner": self.miner, "memory": self.training.memory}
         for key, what in (("miner", "tuples"), ("memory", "references")):
             is_selected = selected[key] not in (None, Component(name="auto"))
             if is_selected and all(is_label_loss(component.name) for component in self.losses):
@@ -124,68 +129,32 @@ class Config(Keys):
 
     @model_validator(mode="after")
     def _orders_exist(self) -> "Config":
-        if self.descriptor == "orders" and "horde" not in [r.name for r in self.regularizers]:
+        if self.evaluation.descriptor == "orders" and "horde" not in [
+            r.name for r in self.regularizers
+        ]:
             raise ValueError(
                 "descriptor = orders needs the regularizer that makes them: regularizers=horde"
             )
         return self
 
     @model_validator(mode="after")
-    def _network_fits(self) -> "Config":
-        special = [f"network = {self.network}"] if self.network != PLAIN else []
-        special += ["ensemble"] if self.ensemble is not None else []
-        if len(special) > 1:
-            raise ValueError(f"{' and '.join(special)} exclude each other: leave one out")
-        if self.has_own_network and (self.backbone != "auto" or self.pooling != "auto"):
-            is_resolved = self.backbone == OWN_NETWORK or self.backbone.startswith(FEATURES)
-            if not is_resolved or self.pooling not in ("auto", OWN):
-                raise ValueError(f"{special[0]} is all there is: leave backbone and pooling out")
-        if special and self.head != Head():
-            raise ValueError(f"{special[0]} has a head of its own: leave head out")
-        if self.adapter and (self.ensemble or self.has_preset_network):
-            raise ValueError(f"{special[0]} trains layers of its own: leave adapter out")
-        if special and self.mirror:
-            raise ValueError(f"{special[0]} does not go with mirror = true: leave one of them out")
-        if self.has_preset_network and self.pooling not in ("auto", "max"):
-            raise ValueError(f"{special[0]} pools by max, got pooling = {self.pooling}")
-        if self.freeze_until not in (None, "auto") and self.manifold_mixup:
-            raise ValueError(
-                "manifold_mixup mixes images and early layers, and freeze_until = "
-                f"{self.freeze_until} runs those only once: leave one of them out"
-            )
-        if self.mirror and self.manifold_mixup:
-            raise ValueError("manifold_mixup mixes single images, mirror sees pairs: leave one out")
-        if self.training_sizes and self.freeze_until not in (None, "auto"):
-            raise ValueError(
-                f"training_sizes shows images of several sizes, and freeze_until = "
-                f"{self.freeze_until} keeps those of one: leave one of them out"
-            )
-        if self.freeze_until is None and self.cached_augmentations not in ("auto", 0):
+    def _keys_fit(self) -> "Config":
+        values = self.flat()
+        for one, other, why in EXCLUDE:
+            if all(values[key] not in (None, "auto", False, []) for key in (one, other)):
+                raise ValueError(f"{one} and {other} exclude each other, {why}: leave one out")
+        frozen, schedule = self.model.frozen, self.optimizer.schedule
+        if frozen.freeze_until is None and frozen.cached_augmentations not in ("auto", 0):
             raise ValueError(
                 "cached_augmentations needs freeze_until = <layer>, got cached_augmentations = "
-                f"{self.cached_augmentations}"
+                f"{frozen.cached_augmentations}"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _split_exists(self) -> "Config":
-        folded = self.protocol == "k_fold"
-        if self.fold >= (self.folds if folded else 1):
-            most = f"below folds = {self.folds}" if folded else "0 unless protocol = k_fold"
-            raise ValueError(f"fold must be {most}, got {self.fold}")
-        if folded and self.select == "test":
+        protocol, epochs = self.evaluation.protocol, self.training.epochs
+        if protocol.name == "k_fold" and self.training.validation.select == "test":
             raise ValueError('k_fold selects on its folds: it does not go with select = "test"')
-        if folded and self.validation_fraction not in ("auto", 1 / self.folds):
-            raise ValueError("k_fold sets one fold aside: set folds, not validation_fraction")
-        if (self.protocol == "shift") != (self.shift is not None):
+        if isinstance(epochs, int) and schedule.warm_up >= epochs:
             raise ValueError(
-                "protocol=shift needs a step of its stages, and only it has one: shift.step=1 to 9"
-            )
-        if self.refit and self.select == "test":
-            raise ValueError("refit needs a length chosen on validation classes: select = test")
-        if isinstance(self.epochs, int) and self.schedule.warm_up >= self.epochs:
-            raise ValueError(
-                f"schedule.warm_up must be below epochs={self.epochs}, got {self.schedule.warm_up}"
+                f"schedule.warm_up must be below epochs={epochs}, got {schedule.warm_up}"
             )
         return self
 
@@ -217,15 +186,27 @@ class Config(Keys):
         """In tables, messages and folders: triplet+proxy_anchor."""
         return "+".join(custom_components.short_name(component.name) for component in self.losses)
 
-    @property
-    def has_own_network(self) -> bool:
-        """Whether the network comes from outside, and is all there is of one."""
-        return custom_components.is_custom(self.network)
+    def flat(self) -> dict[str, Any]:
+        """Each key as it is written alone, with its value as TOML has it."""
+        values = self.model_dump()
+        values["model"].pop("kind")
+        return short(values)
 
-    @property
-    def has_preset_network(self) -> bool:
-        """Whether the network is one that was published as a whole."""
-        return self.network != PLAIN and not self.has_own_network
+    def user_keys(self) -> set[str]:
+        """The keys that somebody has set, as they are written alone."""
+        return set(_set_keys(self, ""))
+
+    def with_values(self, values: Mapping[str, Any]) -> Self:
+        """A copy with other values, by keys as they are written alone. They are not checked."""
+        values = dict(values)
+        if isinstance(data := values.get("data"), Component):
+            set_keys = DataSettings.model_fields.keys() & self.data.model_fields_set
+            own = {key: getattr(self.data, key) for key in set_keys}
+            table = type(self.data)(**(own | dict(data)))
+            return self.model_copy(update={"data": table}).with_values(
+                {key: value for key, value in values.items() if key != "data"}
+            )
+        return _updated(self, by_table(values), "")
 
     def hash(self) -> str:
         """Changes when anything that a result depends on changes."""
@@ -234,6 +215,25 @@ class Config(Keys):
 
     def to_toml(self) -> str:
         return dump(self.model_dump())
+
+
+AnyTable = TypeVar("AnyTable", bound=BaseModel)
+
+
+def _updated(table: AnyTable, values: Mapping[str, Any], path: str) -> AnyTable:
+    def inner(key: str, value: Any) -> Any:
+        place = f"{path}{key}"
+        return _updated(getattr(table, key), value, f"{place}.") if place in GROUPS else value
+
+    return table.model_copy(update={key: inner(key, value) for key, value in values.items()})
+
+
+def _set_keys(table: BaseModel, path: str) -> Iterator[str]:
+    for key in table.model_fields_set:
+        if f"{path}{key}" in GROUPS:
+            yield from _set_keys(getattr(table, key), f"{path}{key}.")
+        elif key != "kind":  # which follows from the others
+            yield key if SHORT.get(key) == f"{path}{key}" else path.split(".")[-2]
 
 
 def is_label_loss(name: str) -> bool:
@@ -250,27 +250,18 @@ def depth_of(freeze_until: str | None) -> Depth:
 class ResolvedConfig(Config):
     """A config in which nothing is "auto": what `resolve` gives, and what a run folder holds."""
 
-    threads: Annotated[int, Field(ge=1)]
-    workers: Annotated[int, Field(ge=0)]
-    cpu_processes: Annotated[int, Field(ge=1)]
-    cached_augmentations: Annotated[int, Field(ge=0)]
-    embedding_size: Annotated[int, Field(ge=1)]
-    image_size: Annotated[int, Field(ge=8)] | None
-    batch_size: Annotated[int, Field(ge=2)]
-    micro_batch: Annotated[int, Field(ge=1)] | None = None
-    epochs: Annotated[int, Field(ge=1)]
-    lr: Annotated[float, Field(gt=0)]
-    validation_fraction: Annotated[float, Field(gt=0, lt=1)]
-    normalize: bool
-    depth: Depth
+    data: ResolvedData
+    model: ResolvedNetwork
+    optimizer: ResolvedOptimizer
+    training: ResolvedTraining
+    evaluation: ResolvedEvaluation
 
     @model_validator(mode="after")
     def _nothing_is_open(self) -> "ResolvedConfig":
-        words = ("device", "backbone", "weights", "pooling", "freeze_until", "transform")
-        left = [key for key in words if getattr(self, key) == "auto"]
-        left += ["miner"] if self.miner is not None and self.miner.name == "auto" else []
-        left += ["relevance.kind"] if self.relevance.kind == "auto" else []
-        if left:
+        values = self.flat()
+        values |= {"miner": values["miner"] and values["miner"]["name"]}
+        values |= {"relevance.kind": values["relevance"]["kind"]}
+        if left := [key for key, value in values.items() if value == "auto"]:
             raise ValueError(f'{", ".join(left)}: "auto" was not resolved')
         return self
 
@@ -280,7 +271,7 @@ AnyConfig = TypeVar("AnyConfig", bound=Config)
 
 def make(values: dict[str, Any]) -> Config:
     """A config from plain values; what is wrong is said in one line."""
-    return _made(toml.with_nothing(values), Config)
+    return _made(with_nothing(values), Config)
 
 
 def make_resolved(values: dict[str, Any]) -> ResolvedConfig:
@@ -289,29 +280,43 @@ def make_resolved(values: dict[str, Any]) -> ResolvedConfig:
 
 
 def _made(values: dict[str, Any], kind: type[AnyConfig]) -> AnyConfig:
-    values = {key: _as_table(key, value) for key, value in values.items()}
-    data = values.get("data")
-    if isinstance(data, dict) and data.get("name") == "domains":
-        values = {"sampler": {"name": "by_domain"}} | values
-    for key, value in values.items():
-        known(key, list(Config.model_fields), "key", ELSEWHERE)
-        for inner in value if key in TABLES and isinstance(value, dict) else ():
-            known(inner, list(TABLES[key].model_fields), f"key of {key}")
+    tables = by_table(values)
+    if tables.get("data", {}).get("name") == "domains":
+        tables = {"sampler": {"name": "by_domain"}} | tables
+    for path, table in (GROUPS | {SHORT[key]: table for key, table in TABLES.items()}).items():
+        value: Any = tables
+        for name in path.split("."):
+            value = value.get(name) if isinstance(value, dict) else None
+        if isinstance(value, dict) and path != "data":
+            for key in value:
+                known(key, list(table.model_fields), f"key of {path.rpartition('.')[2]}")
     try:
-        return kind(**values)
+        return kind(**tables)
     except ValidationError as error:
-        first = error.errors()[0]
-        tables: list[type[BaseModel]] = [Config, WeightedComponent, *TABLES.values()]
-        keys = {key for table in tables for key in table.model_fields}  # pydantic also names types
-        place = ".".join(str(s) for s in first["loc"] if s in keys or isinstance(s, int))
-        message = first["msg"].removeprefix("Value error, ")
-        if not place:
-            raise ValueError(message) from None
-        raise ValueError(f"{place}: {message}, got {first['input']!r}") from None
+        raise ValueError(_in_one_line(error, tables.get("model", {}))) from None
+
+
+def _in_one_line(error: ValidationError, model: dict[str, Any]) -> str:
+    first = error.errors()[0]
+    message = first["msg"].removeprefix("Value error, ")
+    place = list(first["loc"])
+    if place[:1] == ["model"] and len(place) > 2:
+        kind, key = str(place[1]), str(place[2])
+        if lacks(kind, key):
+            what = f"network = {model['network']}" if "network" in model else kind
+            return f"{key} does not go with {what}: leave one of them out"
+        del place[1]
+    models: list[type[BaseModel]] = [Keys, WeightedComponent, *GROUPS.values(), *TABLES.values()]
+    keys = {key for table in models for key in table.model_fields}  # pydantic also names types
+    path = ".".join(str(key) for key in place if key in keys or isinstance(key, int))
+    if not path or (path in GROUPS and isinstance(first["input"], dict)):
+        return message
+    return f"{short_key(path)}: {message}, got {first['input']!r}"
 
 
 def override(values: dict[str, Any], words: list[str]) -> dict[str, Any]:
     """Values with `key=value` words laid over them; `loss=margin` forgets the old loss's values."""
+    values = short(values)
     for word in words:
         key, sign, text = word.partition("=")
         if not sign or not key:
@@ -321,17 +326,18 @@ def override(values: dict[str, Any], words: list[str]) -> dict[str, Any]:
 
 
 def put(values: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
-    """A copy of the values with one of them set, by a key such as `lr` or `loss.beta`."""
+    """A copy of the values with one of them set, by a key such as `lr` or `loss.beta`; no key of
+    the values has a table that it may be written without (`short`)."""
     values = json.loads(json.dumps(values))
-    *tables, last = key.split(".")
-    known(tables[0] if tables else last, list(Config.model_fields), "key", ELSEWHERE)
+    *tables, last = short_key(key).split(".")
+    known(tables[0] if tables else last, list(SHORT), "key", ELSEWHERE)
     table = values
     for name in tables:
         default = _default_table(name)
         current = table.setdefault(name, default)
         if not isinstance(current, dict):
             is_plain = current is None or isinstance(current, bool)  # no method's name
-            what = "fraction" if isinstance(current, int | float) else "name"  # of label_noise=0.2
+            what = {"label_noise": "fraction", "nested": "sizes"}.get(name, "name")
             table[name] = {} if is_plain else {what: current}
         table = table[name]
     table[last] = value
@@ -350,29 +356,5 @@ def _parsed(text: str) -> Any:
 
 def _default_table(key: str) -> Any:
     """What a table stands for before anything is said: the default method by its name."""
-    default = Config.model_fields[key].default if key in Config.model_fields else None
-    return (
-        {"name": default.name}
-        if isinstance(default, Component | OptimizerSettings | ScheduleSettings)
-        else {}
-    )
-
-
-def _as_table(key: str, value: Any) -> Any:
-    """`loss = "margin"` is short for `[loss] name = "margin"`, `metrics = "revisit"` for the
-    metrics of that source."""
-    if key == "loss":
-        value = as_sum(value)
-    if key in NAMED and isinstance(value, str):
-        return {"name": value}
-    if key == "data" and isinstance(value, list):
-        return {"name": "domains", "roots": value}
-    if key == "metrics" and isinstance(value, str):
-        return metric_names.PRESETS.get(value, [value])
-    if key == "regularizers" and isinstance(value, str):
-        value = [value]
-    if key == "regularizers" and isinstance(value, list):
-        return [
-            {"name": component} if isinstance(component, str) else component for component in value
-        ]
-    return value
+    default = Keys.model_fields[key].default if key in Keys.model_fields else None
+    return {"name": default.name} if isinstance(default, Component) and key != "data" else {}

@@ -30,7 +30,8 @@ from typing import Any
 
 from unseen import models
 from unseen.config import schema as configs
-from unseen.config.schema import PLAIN, Config, ResolvedConfig, depth_of
+from unseen.config.network_kinds import PLAIN
+from unseen.config.schema import Config, ResolvedConfig, depth_of
 from unseen.config.tables import Stage
 from unseen.core.names import known
 from unseen.core.reason import Reason
@@ -70,84 +71,91 @@ HALF = 0.5  # of all weights: what the last layers hold at least
 
 def with_stages(config: Config, resolved: ResolvedConfig) -> tuple[ResolvedConfig, list[Reason]]:
     """A depth that was asked for is reached in steps: the stages below the head, each checked."""
-    own = depth_of(resolved.freeze_until)
-    if not config.stages and config.depth not in ("auto", own):
-        if own != FIRST or config.freeze_until != "auto" or not can_have_stages(resolved):
+    own = depth_of(resolved.model.frozen.freeze_until)
+    if not config.training.stages and config.training.depth not in ("auto", own):
+        if (
+            own != FIRST
+            or config.model.frozen.freeze_until != "auto"
+            or not can_have_stages(resolved)
+        ):
             raise ValueError(
-                f"depth = {config.depth} does not go with freeze_until = {resolved.freeze_until} "
-                f"and weights = {resolved.weights}, which train {TRAINED[own]}: leave one out"
+                f"depth = {config.training.depth} does not go with freeze_until = "
+                f"{resolved.model.frozen.freeze_until} and weights = {resolved.model.weights}, "
+                f"which train {TRAINED[own]}: leave one out"
             )
-        cut = cut_of_last_layers(resolved.backbone, resolved.image_size)
-        stages = [last(config, cut), *([whole(config)] if config.depth == WHOLE else [])]
+        cut = cut_of_last_layers(resolved.model.backbone, resolved.data.image_size)
+        stages = [last(config, cut), *([whole(config)] if config.training.depth == WHOLE else [])]
         stages = [*proxies(config), *stages]
-        resolved = resolved.model_copy(update={"stages": stages})
-    names = [stage.name for stage in resolved.stages]
-    if names and "test" in (resolved.select, resolved.monitor):
+        resolved = resolved.with_values({"stages": stages})
+    names = [stage.name for stage in resolved.training.stages]
+    if names and resolved.training.validation.sees_test:
         raise ValueError(
             "a stage is selected on validation classes: it needs select and monitor = validation"
         )
-    if names and resolved.adapter is not None:
+    if names and resolved.model.adapter is not None:
         raise ValueError("stages train layers that an adapter leaves as they are: leave one out")
     if len({FIRST, *names}) != len(names) + 1:
         raise ValueError(f"stages need names of their own, and not {FIRST!r}, got {names}")
     for place, name in enumerate(names):
         conditions = ["any", "gain", "no gain", *names[:place]]
-        known(resolved.stages[place].after, conditions, f"after of the stage {name}")
+        known(resolved.training.stages[place].after, conditions, f"after of the stage {name}")
     trained = {name: stage_config(resolved, name) for name in names}
     for name, stage in trained.items():
-        if stage.backbone != resolved.backbone:
+        if stage.model.backbone != resolved.model.backbone:
             _check_other_network(stage, name)
-    return resolved, [_reason(stage, name, resolved.backbone) for name, stage in trained.items()]
+    return resolved, [
+        _reason(stage, name, resolved.model.backbone) for name, stage in trained.items()
+    ]
 
 
 def can_have_stages(resolved: ResolvedConfig) -> bool:
     """Whether there is a head on layers that know something, and more to train below it."""
-    plain = resolved.network == PLAIN and resolved.ensemble is None and resolved.adapter is None
-    knows = resolved.weights is not None
-    return plain and knows and "test" not in (resolved.select, resolved.monitor)
+    plain = resolved.model.kind == PLAIN and resolved.model.adapter is None
+    knows = resolved.model.weights is not None
+    return plain and knows and not resolved.training.validation.sees_test
 
 
 def stage_config(config: ResolvedConfig, name: str) -> ResolvedConfig:
     """What a stage trains with; the first one is the run's own config."""
     changed: dict[str, Any] = {"stages": []}
     if name != FIRST:
-        stage = next(stage for stage in config.stages if stage.name == name)
+        stage = next(stage for stage in config.training.stages if stage.name == name)
         for key in stage.values:
             known(key, KEYS, f"key of the stage {name}")
         changed |= stage.values
-    changed["depth"] = depth_of(changed.get("freeze_until", config.freeze_until))
-    return configs.make_resolved(config.model_dump() | changed)
+    changed["depth"] = depth_of(changed.get("freeze_until", config.model.frozen.freeze_until))
+    return configs.make_resolved(config.flat() | changed)
 
 
 def _check_other_network(config: ResolvedConfig, name: str) -> None:
     """A stage on another network than the run's: what it cannot have is an error before
     training."""
-    if config.weights not in (None, IMAGENET):
+    if config.model.weights not in (None, IMAGENET):
         raise ValueError(
-            f"stage {name} has a backbone of its own, {config.backbone}, and weights = "
-            f"{config.weights} are for another: leave one out"
+            f"stage {name} has a backbone of its own, {config.model.backbone}, and weights = "
+            f"{config.model.weights} are for another: leave one out"
         )
-    pooled = backbone_info(config.backbone).num_features
-    if config.head.start == PRINCIPAL and config.embedding_size > pooled:
+    pooled = backbone_info(config.model.backbone).num_features
+    if config.model.starts_principal and config.model.embedding_size > pooled:
         raise ValueError(
             f"stage {name}: head.start = {PRINCIPAL} needs embedding_size <= {pooled}, what "
-            f"{config.backbone} gives, got {config.embedding_size}"
+            f"{config.model.backbone} gives, got {config.model.embedding_size}"
         )
 
 
 def _reason(config: ResolvedConfig, name: str, backbone: str) -> Reason:
-    sizes = "/".join(map(str, config.training_sizes)) or config.image_size
+    sizes = "/".join(map(str, config.data.transform.training_sizes)) or config.data.image_size
     trained = TRAINED.get(name, name)
-    of = "" if config.backbone == backbone else f", on {config.backbone}"
-    what = f"{name} trains {trained}{of}, {config.epochs} epochs at {sizes} px"
-    return Reason("stages", "", f"{what}, {config.loss_name}, lr = {config.lr:g}")
+    of = "" if config.model.backbone == backbone else f", on {config.model.backbone}"
+    what = f"{name} trains {trained}{of}, {config.training.epochs} epochs at {sizes} px"
+    return Reason("stages", "", f"{what}, {config.loss_name}, lr = {config.optimizer.lr:g}")
 
 
 def takes_proxy_anchor(config: Config) -> bool:
     """Whether the deeper stages have another loss than the head."""
-    if config.relevance.kind not in ("auto", *CLASSES):
+    if config.data.relevance.kind not in ("auto", *CLASSES):
         return False
-    return config.memory is None and not {"loss", "miner"} & config.model_fields_set
+    return config.training.memory is None and not {"loss", "miner"} & config.user_keys()
 
 
 def proxies(config: Config, **values: Any) -> list[Stage]:
@@ -165,7 +173,7 @@ def full_low_lr(config: Config, head: Stage, **values: Any) -> list[Stage]:
     same = {key: head.values[key] for key in ("backbone", "image_size") if key in head.values}
     left = {"minutes_after": values["minutes_after"]}
     before = proxies(config, name=BIGGER_PROXIES, after=BIGGER, **head.values, **left)
-    mirror = "evaluation" if head.values.get("mirror", config.mirror) else False
+    mirror = "evaluation" if head.values.get("mirror", config.model.mirror) else False
     what = {"after": BIGGER, "freeze_until": None, "cached_augmentations": 0, "mirror": mirror}
     usual = {"lr": 1e-4, "smallest_crop": 0.3, "select_by": "map_at_r"}
     return [*before, _stage(config, FULL_LOW_LR, what | same, usual | values)]
@@ -177,7 +185,7 @@ def last(config: Config, cut: str, **values: Any) -> Stage:
 
 
 def whole(config: Config, **values: Any) -> Stage:
-    mirror = config.mirror if "mirror" in config.model_fields_set else True
+    mirror = config.model.mirror if "mirror" in config.user_keys() else True
     what = {
         "freeze_until": None,
         "cached_augmentations": 0,
@@ -203,7 +211,7 @@ def _stage(config: Config, name: str, what: dict[str, Any], usual: dict[str, Any
 
 def _free(config: Config, values: dict[str, Any]) -> dict[str, Any]:
     """Without the keys that the user set for the run."""
-    return {key: value for key, value in values.items() if key not in config.model_fields_set}
+    return {key: value for key, value in values.items() if key not in config.user_keys()}
 
 
 @cache

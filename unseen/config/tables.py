@@ -14,20 +14,23 @@ Depth = Literal["head", "last", "whole"]
 ELSEWHERE = {  # what other libraries call our keys, where the spelling does not lead there
     "learning_rate": "lr",
     "criterion": "loss",
-    "model": "network",
     "augmentation": "transform",
     "amp": "precision",
     "minutes": "time_budget",
+    "nested_weights": "nested.weights",
 }
 
 
 def _rising(sizes: list[int]) -> list[int]:
-    if sizes != sorted(set(sizes)) or len(sizes) == 1:
+    if sizes != sorted(set(sizes)) or len(sizes) < 2:
         raise ValueError("sizes must rise, two or more, e.g. nested=[32,64,128,512]")
     return sizes
 
 
-Sizes = Annotated[list[Annotated[int, Field(ge=1)]], AfterValidator(_rising)]
+class Table(BaseModel):
+    """A table of keys: it does not change, and takes no key that it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 class Component(BaseModel):
@@ -46,22 +49,34 @@ class Component(BaseModel):
 SUM = "sum"  # the name of a loss that is a sum of several
 
 
+def named(value: Any) -> Any:
+    """`loss = "margin"` is short for `[loss] name = "margin"`."""
+    return {"name": value} if isinstance(value, str) else value
+
+
 def as_sum(value: Any) -> Any:
     """`["margin", "triplet"]`, or such a list as a table's name, is a table of a sum."""
-    table = value if isinstance(value, dict) else {"name": value}
-    if not isinstance(table.get("name"), list):
-        return value
-    parts = [
-        {"name": component} if isinstance(component, str) else component
-        for component in table["name"]
-    ]
-    return table | {"name": SUM, "parts": parts}
+    table = {"name": value} if isinstance(value, str | list) else value
+    if not isinstance(table, dict) or not isinstance(table.get("name"), list):
+        return table
+    return table | {"name": SUM, "parts": [named(component) for component in table["name"]]}
+
+
+def _listed(value: Any) -> Any:
+    """`regularizers = "density"` is short for a list of one."""
+    return [value] if isinstance(value, str) else value
+
+
+Named = BeforeValidator(named)
 
 
 class WeightedComponent(Component):
     """A regularizer and what it weighs in the total; None: the weight its source used."""
 
     weight: float | None = None
+
+
+WeightedComponents = Annotated[list[Annotated[WeightedComponent, Named]], BeforeValidator(_listed)]
 
 
 class Stage(BaseModel):
@@ -92,33 +107,10 @@ class Stage(BaseModel):
         return dict(self.model_extra or {})
 
 
-class OptimizerSettings(BaseModel):
-    """How a gradient moves the weights. momentum: of sgd; None is 0.9. backbone_factor: the
-    learning rate of pretrained layers over that of new ones. layer_decay: the rate of each of them
-    over that of the next (timm's networks; 0.65 to 0.85 is usual with transformers). clip_norm: the
-    longest gradient."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    name: Optimizer = "adamw"
-    momentum: Annotated[float, Field(ge=0, lt=1)] | None = None
-    backbone_factor: float = Field(default=1.0, gt=0)
-    layer_decay: float = Field(default=1.0, gt=0, le=1)
-    clip_norm: Annotated[float, Field(gt=0)] | None = None
-
-    @model_validator(mode="after")
-    def _momentum_is_of_sgd(self) -> "OptimizerSettings":
-        if self.momentum is not None and self.name != "sgd":
-            raise ValueError(f"momentum is a value of optimizer=sgd, not of {self.name}")
-        return self
-
-
-class ScheduleSettings(BaseModel):
+class ScheduleSettings(Table):
     """How the learning rate goes. milestones: epochs after which `step` multiplies it by gamma.
     warm_up: first epochs, in which only layers without pretraining and the loss's own parameters
     are trained."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     name: Literal["constant", "cosine", "step"] = "cosine"
     milestones: list[Annotated[int, Field(ge=1)]] = []
@@ -135,11 +127,40 @@ class ScheduleSettings(BaseModel):
         return self
 
 
-class Head(BaseModel):
+class OptimizerSettings(Table):
+    """How a gradient moves the weights.
+
+    Args:
+        name: `adamw`, `adam` (decay as an L2 term) or `sgd`.
+        lr: the learning rate. Parameters of a loss have one of their own, `loss.lr`.
+        weight_decay: of the network's weights and the loss's parameters.
+        schedule: how the learning rate goes: `cosine`, `constant` or `step`.
+        momentum: of sgd; none is 0.9.
+        backbone_factor: the learning rate of pretrained layers over that of new ones.
+        layer_decay: the rate of each pretrained layer over that of the next (networks of timm; 0.65
+            to 0.85 is usual with transformers).
+        clip_norm: the longest gradient of all parameters together.
+    """
+
+    name: Optimizer = "adamw"
+    lr: Annotated[float, Field(gt=0)] | Auto = "auto"
+    weight_decay: float = Field(default=1e-4, ge=0)
+    schedule: Annotated[ScheduleSettings, Named] = ScheduleSettings()
+    momentum: Annotated[float, Field(ge=0, lt=1)] | None = None
+    backbone_factor: float = Field(default=1.0, gt=0)
+    layer_decay: float = Field(default=1.0, gt=0, le=1)
+    clip_norm: Annotated[float, Field(gt=0)] | None = None
+
+    @model_validator(mode="after")
+    def _momentum_is_of_sgd(self) -> "OptimizerSettings":
+        if self.momentum is not None and self.name != "sgd":
+            raise ValueError(f"momentum is a value of optimizer=sgd, not of {self.name}")
+        return self
+
+
+class Head(Table):
     """The layers from the pooled descriptor to the embedding: `head.hidden=[512]`. start: auto is
     principal where the layers before are trained already, else default."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     hidden: list[Annotated[int, Field(ge=1)]] = []
     dropout: float = Field(default=0.0, ge=0, lt=1)
@@ -147,21 +168,33 @@ class Head(BaseModel):
     start: Literal["default", "kaiming", "principal"] | Auto = "auto"
 
 
-class Ensemble(BaseModel):
-    """Learners that look at one map through masks: `ensemble.num_heads=8` asks for one."""
+class NestedSettings(Table):
+    """Prefixes of the embedding that are trained with it: `nested=[32,64,128,512]`. sizes: the
+    whole embedding is the last. weights: one for each; none: alike."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    sizes: Annotated[list[Annotated[int, Field(ge=1)]], AfterValidator(_rising)]
+    weights: list[Annotated[float, Field(gt=0)]] = []
+
+
+def _as_nested(value: Any) -> Any:
+    """A list has the sizes; an empty one is none."""
+    return ({"sizes": value} if value else None) if isinstance(value, list) else value
+
+
+Nested = Annotated[NestedSettings | None, BeforeValidator(_as_nested)]
+
+
+class Ensemble(Table):
+    """Learners that look at one map through masks: `ensemble.num_heads=8` asks for one."""
 
     num_heads: int = Field(default=8, ge=1)
     masks_at: str = Field(default_factory=lambda: models.GOOGLENET[0])
     trunk_until: str = Field(default_factory=lambda: models.GOOGLENET[1])
 
 
-class Adapter(BaseModel):
+class Adapter(Table):
     """Few parameters beside frozen pretrained layers (`models/lora.py`): `adapter=lora`. layers:
     their names, or words of them between dots; none: all that can be adapted."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     name: Literal["lora"] = "lora"
     rank: int = Field(default=8, ge=1)
@@ -169,37 +202,31 @@ class Adapter(BaseModel):
     layers: list[str] = []
 
 
-class ShiftSettings(BaseModel):
+class ShiftSettings(Table):
     """Which split of splits of growing shift (`protocols/shift.py`): `protocol=shift shift.step=5`.
     step: 1 is the smallest shift, 9 the largest. table: a file of `unseen data shift`; None: the
     stages is made of the data's features."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     step: int = Field(ge=1, le=9)  # `evaluation/shift_splits.py` makes so many
     table: str | None = None
 
 
-class Memory(BaseModel):
+class Memory(Table):
     """Embeddings of earlier batches as references (cross-batch memory). size: how many. start_step:
     before it nothing is kept. weight: of the loss against them."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     size: int = Field(default=1024, ge=1)
     start_step: int = Field(default=0, ge=0)
     weight: float = Field(default=1.0, gt=0)
 
 
-class RelevanceSettings(BaseModel):
+class RelevanceSettings(Table):
     """What counts as the same (`core/relevance.py`). kind: auto is what the data say. by: further
     label
     columns to evaluate by, beside the class and its levels. least: the grade from which on two
     items
     are the same; none: 0.5, of label sets any. pairs: a table of pairs that are known to be the
     same or not. grades: a table of graded pairs, or a function, `./my.py:grade`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     kind: Literal["labels", "levels", "label_sets", "pairs", "graded"] | Auto = "auto"
     by: list[str] = []
@@ -231,21 +258,25 @@ class RelevanceSettings(BaseModel):
         return self
 
 
-class MixupSettings(BaseModel):
+class MixupSettings(Table):
     """Manifold mixup: `manifold_mixup=true` asks for it. layers: where images are mixed, `input`
     or layers that everything passes through; None is all of these but the last. concentration: of
     the shares, from Beta(c, c)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     layers: Annotated[list[str], Field(min_length=1)] | None = None
     concentration: float = Field(default=2.0, gt=0)
 
 
-class LabelNoiseSettings(BaseModel):
-    """Wrong training labels on purpose (`runs/label_noise.py`): `label_noise=0.2`."""
+def _as_mixup(value: Any) -> Any:
+    """True and None are short for a table of defaults and for none."""
+    return {} if value is True else False if value is None else value
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+Mixup = Annotated[MixupSettings | Literal[False], BeforeValidator(_as_mixup)]
+
+
+class LabelNoiseSettings(Table):
+    """Wrong training labels on purpose (`runs/label_noise.py`): `label_noise=0.2`."""
 
     fraction: float = Field(gt=0, lt=1)
     kind: Literal["symmetric", "small_cluster"] = "symmetric"
@@ -261,13 +292,11 @@ def _as_noise(value: Any) -> Any:
 LabelNoise = Annotated[LabelNoiseSettings | None, BeforeValidator(_as_noise)]
 
 
-class LabelFilter(BaseModel):
+class LabelFilter(Table):
     """Items of a batch whose label looks wrong are left out (`training/prism.py`):
     `label_filter=prism`.
     fraction: of each batch. window: batches whose thresholds are averaged. size: of the memory.
     start_step: before it all items stay."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     name: Literal["prism"] = "prism"
     fraction: float = Field(default=0.2, gt=0, lt=1)

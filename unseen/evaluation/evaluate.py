@@ -57,6 +57,13 @@ class Score:
     class_average: float = math.nan
     std: float = math.nan  # over the starts of k-means
 
+    def __eq__(self, other: object) -> bool:
+        """NaN equals NaN here; from Python 3.13 on a dataclass compares numbers alone."""
+        return isinstance(other, Score) and repr(self) == repr(other)
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
     @property
     def has_interval(self) -> bool:
         return not (math.isnan(self.low) or math.isnan(self.high))

@@ -68,7 +68,7 @@ def card(trained: Trained, calibration: Calibration | None, code: str) -> str:
     return f"""# {_as_text(trained.folder.path.resolve().name)}
 
 Turns an image into {trained.network.embedding_size} numbers such that images of one class lie
-together, also of classes it was not trained on. Backbone {_as_text(config.backbone)}, loss
+together, also of classes it was not trained on. Backbone {_as_text(config.model.backbone)}, loss
 {_as_text(config.loss_name)}, descriptor `{_as_text(trained.descriptor)}`.{_sizes(trained, scores)}
 
 ## Use
@@ -95,7 +95,7 @@ With PyTorch instead: `torch.export.load("model.pt2").module()(torch.from_numpy(
 ## Limits
 
 Scores hold for classes like the test classes; a very different kind of image needs its own
-check. Trained with seed {config.seed}; `config.toml` holds every setting.
+check. Trained with seed {config.training.seed}; `config.toml` holds every setting.
 """
 
 
@@ -125,7 +125,7 @@ with open("preprocessing.json") as stream:
 
 def _sizes(trained: Trained, result: Result | None) -> str:
     """What part of a nested embedding this is, and which smaller ones are in it."""
-    size, nested = trained.network.embedding_size, trained.config.nested
+    size, nested = trained.network.embedding_size, trained.config.model.nested_sizes
     smaller = [each for each in nested if each < size]
     message = (
         f"\nThese are the first {size} of {nested[-1]}." if nested and size < nested[-1] else ""
@@ -136,7 +136,7 @@ def _sizes(trained: Trained, result: Result | None) -> str:
     for each in smaller:
         score = result.score(row_at("trained", each), "recall@1") if result else None
         named.append(f"{each} (recall@1 {score.value:.4f})" if score else str(each))
-    again = ", made unit vectors again" if trained.config.normalize else ""
+    again = ", made unit vectors again" if trained.config.evaluation.normalize else ""
     return f"{message}\nSmaller descriptors are inside: the first {', '.join(named)}{again}."
 
 

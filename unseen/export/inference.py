@@ -31,7 +31,7 @@ class Inference(nn.Module):
                 "which it does not know: train without one to export"
             )
         self.network = trained.network
-        self.normalize = trained.config.normalize
+        self.normalize = trained.config.evaluation.normalize
         mean, std = (255 * torch.tensor(v) for v in (trained.transform.mean, trained.transform.std))
         self.channel_mean: Tensor  # the exporter confuses `mean` with the operation
         self.channel_std: Tensor
@@ -90,7 +90,9 @@ def describe(trained: Trained) -> dict[str, Any]:
         "dtype": dtype,
         "input": f"{INPUT}: {dtype} [N, 3, {size}, {size}], 0 to 255",
         "output": f"{OUTPUT}: float32 [N, {trained.network.embedding_size}]",
-        "compare": "dot product (unit vectors)" if trained.config.normalize else "distance",
+        "compare": "dot product (unit vectors)"
+        if trained.config.evaluation.normalize
+        else "distance",
         "inside": {"mean": list(transform.mean), "std": list(transform.std)},
     }
 

@@ -67,7 +67,7 @@ def _metadata(trained: Trained) -> dict[str, str]:
     metadata = {
         "made_by": "unseen",
         "model": trained.fingerprint,
-        "backbone": trained.config.backbone,
+        "backbone": trained.config.model.backbone,
         "descriptor": trained.descriptor,
         "preprocessing": json.dumps(describe(trained)),
     }

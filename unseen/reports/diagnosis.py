@@ -9,6 +9,7 @@ from rich.text import Text
 from unseen.core.contracts import Dataset, FiledDataset
 from unseen.core.files import shown
 from unseen.core.html_templates import PageSection
+from unseen.evaluation.findings import Finding
 from unseen.reports.thumbnails import tile
 
 Json = dict[str, Any]
@@ -34,11 +35,11 @@ NUMBERS = {
 def printed(diagnosis: Json, dataset: Dataset) -> Group:
     """Sentences, numbers, then the images they speak of."""
     lines: list[Any] = []
-    for finding in diagnosis["findings"]:
-        sign, style = SIGNS[finding["level"]]
-        lines.append(Text(f"{sign} {finding['text']}", style))
-        if finding["remedy"]:
-            lines.append(Text(f"  → {finding['remedy']}"))
+    for finding in (Finding(**stored) for stored in diagnosis["findings"]):
+        sign, style = SIGNS[finding.level]
+        lines.append(Text(f"{sign} {finding.text}", style))
+        if finding.remedy:
+            lines.append(Text(f"  → {finding.remedy}"))
     table = Table(Column("", overflow="fold"), "training classes", "unseen classes")
     for title, *cells in _rows(diagnosis):
         table.add_row(Text(title), *cells)
@@ -52,7 +53,7 @@ def section(diagnosis: Json, dataset: Dataset) -> PageSection:
     return PageSection.of(
         "reports/diagnosis",
         "Diagnosis",
-        findings=diagnosis["findings"],
+        findings=[Finding(**stored) for stored in diagnosis["findings"]],
         signs={level: sign for level, (sign, _) in SIGNS.items()},
         robustness=_robustness_lines(diagnosis),
         numbers=_rows(diagnosis),
@@ -103,8 +104,7 @@ def _label_issue_lines(diagnosis: Json, dataset: Dataset) -> list[Text]:
 
 
 def _robustness_lines(diagnosis: Json) -> list[str]:
-    result = diagnosis.get("robustness")
-    if not result:
+    if not (result := diagnosis.get("robustness")):
         return []
     parts = [
         f"{fraction:.0%} of the places {100 * mean:.1f} ± {100 * std:.1f}"

@@ -225,4 +225,4 @@ def check_weights(ours: Iterable[Values]) -> None:
 def planned(plans: Iterable[Plan]) -> list[Values]:
     """The configs of the runs that plans would make, with all that the data resolve open."""
     configurations = [configuration for plan in plans for configuration in plan.configurations()]
-    return [configs.make(configuration.values).model_dump() for configuration in configurations]
+    return [configs.make(configuration.values).flat() for configuration in configurations]

@@ -59,19 +59,19 @@ class ImageBatches(BatchSource):
     def __init__(self, context: RunContext, network: LayeredNetwork) -> None:
         super().__init__(context, network)
         config, body = context.config, network.backbone.body
-        sizes = config.training_sizes
+        sizes = config.data.transform.training_sizes
         if sizes and getattr(getattr(body, "patch_embed", None), "strict_img_size", False):
             raise ValueError(
-                f"{config.backbone} takes images of {config.image_size} pixels alone: leave "
-                "training_sizes out"
+                f"{config.model.backbone} takes images of {config.data.image_size} pixels alone: "
+                "leave training_sizes out"
             )
         smaller = [build.image_transforms(config, network, size)[0] for size in sizes]
         self.loader = ImageLoader(
             context.dataset,
             smaller or [self.training_transform],
-            config.epochs,
-            config.seed,
-            config.workers,
+            config.training.epochs,
+            config.training.seed,
+            config.training.machine.workers,
             context.if_unreadable,
             context.processes.fraction,
             pinned=context.device.type == "cuda",

@@ -34,13 +34,15 @@ class Activations(BatchSource):
         config, root = context.config, cache_folder() / "activations"
 
         def cache(augmentations: Augmentations) -> ActivationCache:
-            return ActivationCache(root, prefix, augmentations, config.cache_dtype, callbacks.warn)
+            return ActivationCache(root, prefix, augmentations, warn=callbacks.warn)
 
         self.training = self.evaluation = cache(Augmentations(context.dataset, self.transform))
-        if count := config.cached_augmentations:
+        if count := config.model.frozen.cached_augmentations:
             crops = (context.dataset, self.training_transform, count, of_the_same_class)
             self.training = cache(Augmentations(*crops))
-        self.loader = ActivationLoader(self.training, config.seed, context.processes.fraction)
+        self.loader = ActivationLoader(
+            self.training, config.training.seed, context.processes.fraction
+        )
 
     def prepare(self, trained_on: IntArray, evaluated_on: IntArray) -> None:
         """Runs the frozen layers on what training needs, before it starts."""
@@ -73,7 +75,7 @@ class Activations(BatchSource):
         if not len(items):
             return
         processes, progress = self.context.processes, self.callbacks.of("through the frozen layers")
-        how = (self.context.config.workers, progress, self.context.if_unreadable)
+        how = (self.context.config.training.machine.workers, progress, self.context.if_unreadable)
         if processes.is_first:
             self.callbacks.log(Note(str(cache.plan(items, processes.count))))
         if processes.are_several:  # each does a part, then what is missing

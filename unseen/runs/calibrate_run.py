@@ -46,8 +46,8 @@ def calibrate_run(
             context.labels_of(items),
             fmr=fmr,
             confidence=confidence,
-            normalize=context.config.normalize,
-            seed=context.config.seed,
+            normalize=context.config.evaluation.normalize,
+            seed=context.config.training.seed,
             progress=callbacks.of("comparing pairs"),
         )
     content = {"model": trained.fingerprint, "on": "validation classes"} | calibration.to_dict()

@@ -92,19 +92,18 @@ class Validation(LoopCallback):
     def __init__(self, context: RunContext, folder: RunFolder) -> None:
         config, dataset, split = context.config, context.dataset, context.split
         self.context, self.folder = context, folder
-        self.selected_on = split.validation if config.select == "validation" else split.test
-        self.monitored = some_classes(
-            split.train, dataset.labels, len(self.selected_on), config.seed
-        )
-        if (most := config.validation_images) is not None:
-            few = partial(some_classes, labels=dataset.labels, number=most, seed=config.seed)
+        validation, seed = config.training.validation, config.training.seed
+        self.selected_on = split.validation if validation.select == "validation" else split.test
+        self.monitored = some_classes(split.train, dataset.labels, len(self.selected_on), seed)
+        if (most := validation.validation_images) is not None:
+            few = partial(some_classes, labels=dataset.labels, number=most, seed=seed)
             both = (self.monitored, self.selected_on)
             self.monitored, self.selected_on = (few(i) if len(i) > most else i for i in both)
-        self.items = {"train": self.monitored, config.select: self.selected_on}
-        if config.monitor == "test":  # last: the others are evaluated as without it
+        self.items = {"train": self.monitored, validation.select: self.selected_on}
+        if validation.monitor == "test":  # last: the others are evaluated as without it
             self.items["test"] = split.test
         selecting = len(np.unique(dataset.labels[self.selected_on]))
-        self.selector = Selector(config.select, selecting, config.select_by)
+        self.selector = Selector(validation.select, selecting, validation.select_by)
         self._written: Selection | None = None
 
     def on_start(self, loop: "TrainingLoop", is_new: bool) -> None:
@@ -119,7 +118,10 @@ class Validation(LoopCallback):
         if not loop.is_validated(event.epoch):
             return event
         with loop.trainer.averaged():
-            event, every = self._with_scores(loop, event), self.context.config.layers_every
+            event, every = (
+                self._with_scores(loop, event),
+                self.context.config.training.validation.layers_every,
+            )
             if every and (event.epoch + 1) % every == 0:
                 event = replace(event, layers=self._layers(loop))
             return self._select(loop, event)
@@ -145,7 +147,9 @@ class Validation(LoopCallback):
 
     def _select(self, loop: "TrainingLoop", event: Validated) -> Validated:
         """With whether it is the best so far, which is kept."""
-        taken = self.selector.takes(event.epoch, getattr(event, self.context.config.select))
+        taken = self.selector.takes(
+            event.epoch, getattr(event, self.context.config.training.validation.select)
+        )
         if taken:
             loop.checkpointing.keep(loop)
         is_best = taken and not self.selector.keeps_last
@@ -154,7 +158,7 @@ class Validation(LoopCallback):
     def _with_scores(self, loop: "TrainingLoop", event: Validated) -> Validated:
         """With scores of each part; a collapsed space is warned about."""
         config = self.context.config
-        if config.select == "test":
+        if config.training.validation.select == "test":
             self.folder.note_test_read(f"selection, epoch {event.epoch + 1}", config.hash())
         elif "test" in self.items:
             self.folder.note_test_read(f"watched, epoch {event.epoch + 1}", config.hash())
@@ -179,7 +183,7 @@ class Validation(LoopCallback):
     def _scores(self, embeddings: Tensor, items: IntArray) -> dict[str, float]:
         """What epochs are compared by, without intervals."""
         request = self.context.retrieval_task(items).arguments(embeddings)
-        normalize = self.context.config.normalize
+        normalize = self.context.config.evaluation.normalize
         metrics = (SELECT_BY, TIE_BY) if items is self.selected_on else (SELECT_BY,)
 
         def scores() -> dict[str, float]:
@@ -210,9 +214,12 @@ class EarlyStopping(LoopCallback):
 
     def is_over(self, loop: "TrainingLoop") -> bool:
         config, selector = loop.context.config, self.selector
-        patience, waited = config.patience, loop.trainer.place.epoch - 1 - selector.best.epoch
+        patience, waited = (
+            config.training.validation.patience,
+            loop.trainer.place.epoch - 1 - selector.best.epoch,
+        )
         if patience is None and selector.is_full:
-            patience = FULL_PATIENCE * config.validate_every
+            patience = FULL_PATIENCE * config.training.validation.validate_every
         is_stale = patience is not None and waited >= patience and not selector.keeps_last
         is_behind = self._is_due(loop) and (selector.is_behind or self._falls_short(loop))
         return is_stale or is_behind
@@ -221,17 +228,17 @@ class EarlyStopping(LoopCallback):
         epochs, selector = loop.trainer.place.epoch, self.selector
         if epochs < loop.epochs and selector.best.stopped_after is None:
             best = selector.best = replace(selector.best, stopped_after=epochs)
-            is_full = loop.context.config.patience is None and selector.is_full
+            is_full = loop.context.config.training.validation.patience is None and selector.is_full
             is_short = self._is_due(loop) and self._falls_short(loop)
             loop.log(StoppedEarly(epochs, best.epoch, is_full or None, is_short or None))
 
     def _is_due(self, loop: "TrainingLoop") -> bool:
         """Whether training has just been validated, and should have gained by now."""
-        gain_by, epoch = loop.context.config.gain_by, loop.trainer.place.epoch
+        gain_by, epoch = loop.context.config.training.validation.gain_by, loop.trainer.place.epoch
         return gain_by is not None and epoch >= gain_by and loop.is_validated(epoch - 1)
 
     def _falls_short(self, loop: "TrainingLoop") -> bool:
-        done, waited = loop.trainer.place.epoch, loop.context.config.schedule.warm_up
+        done, waited = loop.trainer.place.epoch, loop.context.config.optimizer.schedule.warm_up
         if self.goal is None or done <= waited:
             return False
         return self.selector.falls_short(self.goal, (loop.epochs - done) / (done - waited))

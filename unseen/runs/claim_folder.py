@@ -7,9 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
-from unseen.config.schema import Config, ResolvedConfig
+from unseen.config.schema import ResolvedConfig
 from unseen.core.custom_components import short_name
 from unseen.core.files import InUseError
 from unseen.core.names import by_front_end
@@ -69,15 +67,15 @@ def other_items(folder: RunFolder, context: RunContext, changed: list[str]) -> s
     """What has become of the items of a stored run, if nothing else is different: what "auto" is
     resolved to depends on the items."""
     request = context.request or context.config
-    if not folder.is_started or any(getattr(request, key) != "auto" for key in changed):
+    if not folder.is_started or any(request.flat()[key] != "auto" for key in changed):
         return ""
     return changes_since(folder, context.dataset)
 
 
 def changed_keys(folder: RunFolder, config: ResolvedConfig) -> list[str]:
     """Keys whose values differ between a stored run and a config."""
-    stored = config_at_start(folder)
-    return [key for key in Config.model_fields if getattr(stored, key) != getattr(config, key)]
+    stored, now = config_at_start(folder).flat(), config.flat()
+    return [key for key in now if stored[key] != now[key]]
 
 
 def other_settings(folder: RunFolder, context: RunContext) -> list[str]:
@@ -95,7 +93,7 @@ def names(context: RunContext, out: Path | None) -> Iterator[Path]:
     path = Path(str(root)).resolve()
     data = path.name if path.is_dir() else path.stem
     loss = config.loss_name.replace(":", "_")
-    first = out or Path("runs") / f"{data}-{loss}-seed{config.seed}"
+    first = out or Path("runs") / f"{data}-{loss}-seed{config.training.seed}"
     yield first
     base = first.with_name(f"{first.name}{_difference(RunFolder(first), context)}")
     if base != first:
@@ -111,17 +109,17 @@ def _difference(folder: RunFolder, context: RunContext) -> str:
     or nothing that can be said so."""
     if not folder.is_started:
         return ""
-    stored, words = stored_config(folder), []
+    stored, now, words = stored_config(folder).flat(), context.config.flat(), []
     for key in other_settings(folder, context):
-        words += _changed_values(key, getattr(stored, key), getattr(context.config, key))
+        words += _changed_values(key, stored.get(key), now[key])
     plain = [word for word in words if re.fullmatch(r"[\w.,+-]{1,30}", word)]
     return "".join(f"-{word}" for word in words) if 0 < len(plain) == len(words) <= MOST else ""
 
 
 def _changed_values(key: str, before: Any, now: Any) -> list[str]:
     """Of a table (loss.alpha), each value by its own name."""
-    if not isinstance(now, BaseModel):
+    if not isinstance(now, dict):
         return [f"{key}{now}"] if isinstance(now, str | int | float) else [f"{key}?"]
-    old = before.model_dump() if isinstance(before, BaseModel) else {}
-    changed = {name: value for name, value in now.model_dump().items() if old.get(name) != value}
+    old = before if isinstance(before, dict) else {}
+    changed = {name: value for name, value in now.items() if old.get(name) != value}
     return [word for name, value in changed.items() for word in _changed_values(name, None, value)]

@@ -41,7 +41,7 @@ def shared(context: RunContext, out: Path, purpose: str) -> Iterator[RunContext]
     ends, this one stops with a `ConnectionError`; the same command resumes from the last
     checkpoint.
     """
-    count = context.config.cpu_processes
+    count = context.config.training.machine.cpu_processes
     if count == 1 or context.processes.are_several:
         yield context
         return
@@ -77,7 +77,9 @@ def taken(folder: Path, rank: int) -> Iterator[tuple[RunContext, Path, str]]:
     if own != (order["data"], order["split"]):
         raise ValueError("the data have changed while this run was being started: start it again")
     (folder / READY.format(rank)).touch()
-    with joined_here(folder / MEETING, rank, context.config.cpu_processes) as processes:
+    with joined_here(
+        folder / MEETING, rank, context.config.training.machine.cpu_processes
+    ) as processes:
         yield replace(context, processes=processes), Path(order["out"]), order["purpose"]
 
 

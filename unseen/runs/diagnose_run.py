@@ -43,7 +43,7 @@ def diagnose(
     Training classes count with about as many images as there are test images: recall falls with
     the size of the gallery. Layers are compared on validation classes. Writes diagnosis.json.
     """
-    normalize = context.config.normalize
+    normalize = context.config.evaluation.normalize
     diagnostics: dict[str, Diagnostic] = {
         name: registry.create("diagnostics", name, normalize=normalize) for name in also
     }
@@ -52,7 +52,7 @@ def diagnose(
     layer = descriptor.layer
     folder.note_test_read("diagnosis", context.config.hash())
     config, split, labels = context.config, context.split, context.dataset.labels
-    seen = some_classes(split.train, labels, len(split.test), config.seed)
+    seen = some_classes(split.train, labels, len(split.test), config.training.seed)
     sides = {"train": seen, "test": split.test}
     source = source_of(context, network, callbacks)
     diagnoses: dict[str, SpaceNumbers] = {}
@@ -62,7 +62,7 @@ def diagnose(
             progress = callbacks.of(f"embedding {side} classes")
             embeddings = embed_at(layer, source, network, folder, items, progress)
             classes = torch.from_numpy(labels[items])
-            diagnoses[side] = measure_space(embeddings, classes, config.normalize)
+            diagnoses[side] = measure_space(embeddings, classes, config.evaluation.normalize)
             # as it is evaluated: queries, gallery and groups
             if "recall@1" in diagnoses[side].numbers:
                 answers = first_answers(context, {layer: embeddings}, items)[layer]
@@ -130,8 +130,8 @@ def _robustness(context: RunContext, network: Any, callbacks: Callbacks) -> dict
         context.batches(transform, test),
         len(test),
         context.device,
-        normalize=context.config.normalize,
-        seed=context.config.seed,
+        normalize=context.config.evaluation.normalize,
+        seed=context.config.training.seed,
         progress=callbacks.of("hiding local features"),
     )
     rows = [[f, round(mean, 6), round(std, 6)] for f, (mean, std) in result.recall.items()]

@@ -41,10 +41,10 @@ def choose_descriptor(
     """
     if selection.descriptor is not None:
         return selection, selection.descriptor
-    request = context.config.descriptor
+    request = context.config.evaluation.descriptor
     chosen = Descriptor(request, layer=request)
     if request == BEST:
-        on = context.config.select
+        on = context.config.training.validation.select
         if on == "test":
             folder.note_test_read("choice of the best layer", context.config.hash())
         recall = recall_to_select_by(context, folder, callbacks)
@@ -68,7 +68,7 @@ def recall_to_select_by(
     network = stored_network(context, folder)
     _, transform = build.image_transforms(context.config, network)
     layers = named_layers(context, network, transform)
-    on = context.config.select
+    on = context.config.training.validation.select
     items = context.split.test if on == "test" else context.split.validation
     progress = callbacks.of(f"layers on {on}")
     with computing(context):
@@ -122,7 +122,7 @@ def first_answers(
     for name, descriptor in descriptors.items():
         non_finite = bool(len(non_finite_rows(descriptor)))
         values = torch.zeros_like(descriptor) if non_finite else descriptor
-        normalize = context.config.normalize or name != EMBEDDING
+        normalize = context.config.evaluation.normalize or name != EMBEDDING
         neighbors = retrieve(**task.arguments(values), depth=1, normalize=normalize)
         right = torch.full((len(items),), math.nan, dtype=torch.float64)
         nearest = torch.full((len(items),), -1)

@@ -99,7 +99,7 @@ def evaluate_at(
     with computing(context):
         spaces = embedding_spaces(context, folder, layer, Callbacks())
         task = context.retrieval_task(context.split.test)
-        alone = replace(context, config=context.config.model_copy(update={"metrics": [metric]}))
+        alone = replace(context, config=context.config.with_values({"metrics": [metric]}))
         scores = {
             row: _score(alone, row, space, task, Callbacks()) for row, space in spaces.items()
         }
@@ -112,10 +112,10 @@ def _scores(
     """Of every space, by the class and by further labels."""
     config, split = context.config, context.split
     spaces = spaces | input_space(context, callbacks)
-    task = context.retrieval_task(split.test, config.relevance.by)
+    task = context.retrieval_task(split.test, config.data.relevance.by)
     result = {name: _score(context, name, space, task, callbacks) for name, space in spaces.items()}
     scores = {name: score.by("") for name, score in result.items()}
-    for column in config.relevance.by:
+    for column in config.data.relevance.by:
         scores |= {f"{name} by {column}": score.by(column) for name, score in result.items()}
     return scores | _domain_scores(context, task, scores)
 
@@ -133,7 +133,9 @@ def _domain_scores(
     return {
         f"{row} on {name}": score
         for row in ("trained", "untrained")
-        for name, score in by_domain(scores[row], request, labels, names, config.seed).items()
+        for name, score in by_domain(
+            scores[row], request, labels, names, config.training.seed
+        ).items()
     }
 
 
@@ -142,13 +144,13 @@ def _result(
 ) -> Result:
     config, about = context.config, describe(context)
     labels = context.retrieval_task(context.split.test).query_labels()
-    gained = gains(scores["untrained"], scores["trained"], labels, config.seed)
+    gained = gains(scores["untrained"], scores["trained"], labels, config.training.seed)
     return Result(
         rows_of(scores),
         config.hash(),
         about.data,
         about.split,
-        config.seed,
+        config.training.seed,
         selection,
         unreadable_images=len(context.unreadable.paths),
         start=start_of(config),
@@ -159,7 +161,7 @@ def _result(
             labels,
             torch.from_numpy(context.dataset.labels[context.split.test]),
         ),
-        monitor="test" if config.monitor == "test" else None,
+        monitor="test" if config.training.validation.monitor == "test" else None,
     )
 
 
@@ -173,19 +175,19 @@ def _score(
     def measured() -> Evaluation:
         return evaluate(
             **task.arguments(space),
-            metrics=tuple(config.metrics),
+            metrics=tuple(config.evaluation.metrics),
             normalize=normalize,
             missing="count",  # of classes the split has seen to it; further labels may be rare
             non_finite="worst",
-            seed=config.seed,
+            seed=config.training.seed,
             progress=callbacks.of(f"evaluation: {name}"),
         )
 
     inputs = ("pixels", "features", PRINCIPAL)
-    normalize = config.normalize or name.partition(AT)[0] in inputs
+    normalize = config.evaluation.normalize or name.partition(AT)[0] in inputs
     if name == "trained":
         return measured()
-    how = (config.metrics, normalize, config.seed, config.relevance.by)
+    how = (config.evaluation.metrics, normalize, config.training.seed, config.data.relevance.by)
     content = hashlib.sha256(f"{how} {split_hash(context.split)}".encode())
     content.update(space.contiguous().numpy().tobytes())
     known = context.known_scores
@@ -214,7 +216,7 @@ def embedding_spaces(
     if pooled is not None and fitted_on is not None:
         directions = principal_directions(fitted_on, trained.shape[1])  # as many as the descriptor
         spaces[PRINCIPAL] = (pooled.double() @ directions.T).float()
-    for size in context.config.nested[:-1]:
+    for size in context.config.model.nested_sizes[:-1]:
         for name in ("trained", PRINCIPAL) if PRINCIPAL in spaces else ("trained",):
             spaces[row_at(name, size)] = spaces[name][:, :size].contiguous()
     if folder.has(f"{SELECTED}/weights.safetensors"):
@@ -254,7 +256,7 @@ def _pooled_for_directions(
     """Training descriptors before the head, at most `FITTED_ON`."""
     train = context.split.train
     if len(train) > FITTED_ON:
-        rng = np.random.default_rng([context.config.seed, 2])
+        rng = np.random.default_rng([context.config.training.seed, 2])
         train = np.sort(rng.choice(train, FITTED_ON, replace=False))
     return source.embed(train, callbacks.of("embedding: principal components"), field="pooled")
 

@@ -13,8 +13,8 @@ def evaluate_extra(context: RunContext, folder: RunFolder, callbacks: Callbacks)
     """Each is a file of the run's folder, and a reading in its manifest."""
     if folder.writes:
         alone, place = replace(context, processes=Processes()), RunFolder(folder.path)
-        for shots in context.config.shots:
+        for shots in context.config.evaluation.shots:
             few_shots(alone, place, shots, callbacks)
-        if context.config.open_set:
+        if context.config.evaluation.open_set:
             open_set_of(alone, place, callbacks)
     context.processes.wait()

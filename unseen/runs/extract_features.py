@@ -138,12 +138,12 @@ class _Chunks:
         progress: Progress | None = None,
     ) -> None:
         self.config, self.folder, self.progress = config, RunFolder(parts), progress
-        self.dataset = dataset or find_data.open_data(config.data, None, config.strict)
+        self.dataset = dataset or find_data.open_data(config.data, None, config.data.strict)
         if len(self.dataset) != total:
             raise ValueError(
                 f"{self.dataset.name} holds {len(self.dataset)} items here, not {total}"
             )
-        self.device = torch.device(config.device)
+        self.device = torch.device(config.training.machine.device)
         network = build.network(config).to(self.device)
         _, self.transform = build.image_transforms(config, network)
         frozen = split_network(network, POOLED).frozen
@@ -152,7 +152,7 @@ class _Chunks:
         self.pooled = _Pooled(quick, network.backbone.num_features)
 
     def __call__(self, start: int) -> int:
-        total, workers = len(self.dataset), self.config.workers
+        total, workers = len(self.dataset), self.config.training.machine.workers
         items = np.arange(start, min(start + CHUNK, total))
         batches = evaluation_batches(
             self.dataset, items, self.transform, EMBED_BATCH, workers=workers

@@ -71,18 +71,18 @@ class LowRankLayers:
 
     def __init__(self, context: RunContext, network: LayeredNetwork, callbacks: Callbacks) -> None:
         self.context, self.callbacks, config = context, callbacks, context.config
-        if config.ensemble is not None or config.has_preset_network:
+        if config.model.kind in ("ensemble", "preset"):
             raise ValueError("ensembles and net_a to net_f take no adapters: use --adapt last")
-        request = config.adapter or Adapter()
+        request = config.model.adapter or Adapter()
         merge(network)
         prefix, _ = build.cut(config, network)
         frozen = [] if prefix is None else list(prefix.modules())
         layers = adaptable(network, request.layers, frozen)
         network.requires_grad_(False)
-        with build.seeded(config.seed):
+        with build.seeded(config.training.seed):
             self.added = hang(layers.values(), request.rank, request.alpha)
         self.source = source_of(context, network, callbacks)
-        self.rate = USUAL_LR if config.adapter is None else config.lr
+        self.rate = USUAL_LR if config.model.adapter is None else config.optimizer.lr
 
     @cached_property
     def before(self) -> Tensor:  # [n, D]
@@ -93,7 +93,7 @@ class LowRankLayers:
 
     def evaluated(self, shots: Tensor, rest: Tensor, steps: int) -> tuple[Tensor, Tensor]:
         before, test, model = self.before[rest], self.context.split.test, self.source.model
-        with build.seeded(self.context.config.seed):
+        with build.seeded(self.context.config.training.seed):
             for each in self.added:
                 each.reset()
         model.eval()
@@ -104,7 +104,7 @@ class LowRankLayers:
             return model(images.to(self.context.device))
 
         moved = [parameter for each in self.added for parameter in each.parameters()]
-        most = self.context.config.batch_size
+        most = self.context.config.training.batch_size
         _descend(self.context, shots, steps, output, moved, rate=self.rate, most=most)
         return before, self.source.embed(test[rest.numpy()])
 
@@ -146,15 +146,15 @@ def _descend(
 ) -> None:
     """Steps on all shots [C, s], or on those of as many classes as make `most`."""
     plain: dict[str, Any] = {"regularizers": [], "memory": None, "label_filter": None}
-    config = context.config.model_copy(update=plain)
-    rate = config.lr if rate is None else rate
+    config = context.config.with_values(plain)
+    rate = config.optimizer.lr if rate is None else rate
     objective = build.objective(config, len(shots)).to(moved[0].device)
     groups = [{"params": list(moved), "lr": rate}, *objective.parameter_groups(rate)]
-    optimizer = create_optimizer(config.optimizer.name, groups, config.weight_decay)
+    optimizer = create_optimizer(config.optimizer.name, groups, config.optimizer.weight_decay)
     scheduled_optimizer = ScheduledOptimizer(optimizer, constant(), config.optimizer.clip_norm)
-    generator = torch.Generator().manual_seed(config.seed)
+    generator = torch.Generator().manual_seed(config.training.seed)
     at_once = max(2, min(len(shots), most // shots.shape[1]))
-    with build.seeded(config.seed):
+    with build.seeded(config.training.seed):
         for step in range(steps):
             classes = torch.randperm(len(shots), generator=generator)[:at_once]
             labels = classes.repeat_interleave(shots.shape[1]).to(moved[0].device)

@@ -108,7 +108,7 @@ def few_shots(
         task, progress = context.retrieval_task(test), callbacks.of("episodes")
         evaluated: list[Evaluated] = []
         for number in range(episodes):
-            episode = drawn(labels, shots, [context.config.seed, number])
+            episode = drawn(labels, shots, [context.config.training.seed, number])
             evaluated.append(_evaluated(context, task, layers, episode, steps))
             progress(number + 1, episodes)
     classes = len(episode.shots)
@@ -168,7 +168,7 @@ def _evaluated(
         return evaluate(
             **rest.arguments(embeddings),
             metrics=METRICS,
-            normalize=context.config.normalize,
+            normalize=context.config.evaluation.normalize,
             missing="count",
             non_finite="worst",
             resamples=0,

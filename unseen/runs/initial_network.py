@@ -6,7 +6,6 @@ from unseen.config.schema import ResolvedConfig
 from unseen.core import custom_components
 from unseen.evaluation.training_gain import UNTRAINED, Start
 from unseen.models.backbone import FEATURES, IMAGENET
-from unseen.models.head import PRINCIPAL
 from unseen.models.layer_outputs import POOLED
 from unseen.models.network import EmbeddingNetwork, LayeredNetwork
 from unseen.runs.prepare import RunContext
@@ -17,22 +16,24 @@ FILE = "start.safetensors"
 
 def start_of(config: ResolvedConfig) -> Start:
     """The network before its first step, called what it is."""
-    if config.backbone.startswith(FEATURES):
+    if config.model.backbone.startswith(FEATURES):
         return Start("head at its start", "features")
-    if config.weights is None:
+    if config.model.weights is None:
         return Start(UNTRAINED, "random")
     weights = "given weights"
-    if config.weights == IMAGENET:  # timm's may have learned from other images
+    if config.model.weights == IMAGENET:  # timm's may have learned from other images
         weights = (
-            "pretrained weights" if config.backbone.startswith("timm:") else "ImageNet weights"
+            "pretrained weights"
+            if config.model.backbone.startswith("timm:")
+            else "ImageNet weights"
         )
     title = f"{weights}, head at its start"
-    return Start(title, "frozen" if config.freeze_until == POOLED else "pretrained")
+    return Start(title, "frozen" if config.model.frozen.freeze_until == POOLED else "pretrained")
 
 
 def starts_head(config: ResolvedConfig) -> bool:
     """Whether the head begins with the principal directions of the training items."""
-    return config.head.start == PRINCIPAL
+    return config.model.starts_principal
 
 
 def start_head(context: RunContext, network: LayeredNetwork, pooled: Tensor) -> None:
@@ -44,7 +45,7 @@ def start_head(context: RunContext, network: LayeredNetwork, pooled: Tensor) -> 
 
 def saves_start(config: ResolvedConfig) -> bool:
     """Whether the start is kept: config and seed do not give it back."""
-    return starts_head(config) or custom_components.is_object(config.network)
+    return starts_head(config) or custom_components.is_object(config.model.network)
 
 
 def save_start(folder: RunFolder, network: LayeredNetwork, config: ResolvedConfig) -> None:
@@ -61,7 +62,7 @@ def load_start(folder: RunFolder, network: LayeredNetwork, config: ResolvedConfi
 
 
 def _saved_module(network: LayeredNetwork, config: ResolvedConfig) -> nn.Module:
-    if custom_components.is_object(config.network):
+    if custom_components.is_object(config.model.network):
         return network
     assert isinstance(network, EmbeddingNetwork)
     return network.head

@@ -97,7 +97,7 @@ class Result:
 
 def label_issues_of_data(config: Config, out: Path, callbacks: Callbacks) -> Result:
     """Of all items of a data set. out: a folder, where features that had to be computed stay."""
-    dataset = find_data.open_data(config.data, callbacks.of("reading the data"), config.strict)
+    dataset = find_data.open_data(config.data, callbacks.of("reading the data"), config.data.strict)
     everyone = np.arange(len(dataset))
     if isinstance(dataset, FeatureDataset):
         features = torch.from_numpy(np.asarray(dataset.features, dtype=np.float32))
@@ -105,12 +105,12 @@ def label_issues_of_data(config: Config, out: Path, callbacks: Callbacks) -> Res
         by = f"{features.shape[1]:,} features as given"
         return _result(imaged or dataset, everyone, features, callbacks, by)
     resolved, _ = resolve(config, dataset)
-    torch.set_num_threads(resolved.threads)
+    torch.set_num_threads(resolved.training.machine.threads)
     file, progress = out / "features.npz", callbacks.of("computing features")
     size = write_features(resolved, dataset, file, progress)
     features = torch.from_numpy(read_limits.load(file)["features"])
-    by = f"{size:,} features of {resolved.backbone}"
-    by += "" if resolved.weights else " without pretrained weights, which say little"
+    by = f"{size:,} features of {resolved.model.backbone}"
+    by += "" if resolved.model.weights else " without pretrained weights, which say little"
     return _result(dataset, everyone, features, callbacks, by)
 
 

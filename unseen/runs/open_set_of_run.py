@@ -53,7 +53,7 @@ def open_set_of(
     labels = torch.from_numpy(context.dataset.labels[test])
     unknown, query, gallery = None, task.query, task.gallery
     if time is None:
-        unknown = draw_unknown(labels, config.seed)
+        unknown = draw_unknown(labels, config.training.seed)
         how = f"{len(unknown)} of {len(labels.unique())} test classes are not in the gallery"
     else:
         query, gallery = by_time(_times(context, time, test))
@@ -71,8 +71,8 @@ def open_set_of(
             thresholds=thresholds,
             cut=cut,
             how=how,
-            normalize=config.normalize,
-            seed=config.seed,
+            normalize=config.evaluation.normalize,
+            seed=config.training.seed,
             progress=callbacks.of("asking the open set"),
         )
     folder.write_json(FILE, result)
@@ -112,7 +112,7 @@ def _chosen(
     with computing(context):
         progress = callbacks.of("embedding validation classes")
         rows = context.embed(trained.network, trained.transform, items, progress)
-        how, seed = context.config.normalize, context.config.seed
+        how, seed = context.config.evaluation.normalize, context.config.training.seed
         calibration = read_calibration(trained) or calibrate(rows, labels, normalize=how, seed=seed)
         gallery = without(labels, None, draw_unknown(labels, seed))
         answers = nearest_answers(rows, RetrievalTask(labels, None, gallery), how)

@@ -26,7 +26,9 @@ def read_at(
     if layer != ORDERS:
         return described(network, layer)
     # its losses, which alone depend on the number of classes, are not asked
-    orders = _of(build.objective(config, 1, network), network, config).to(config.device)
+    orders = _of(build.objective(config, 1, network), network, config).to(
+        config.training.machine.device
+    )
     orders.load_own_state(folder.read_tensors(FILE))
     return orders
 
@@ -76,4 +78,4 @@ def fit_orders(
 def _of(objective: MinedObjective, network: LayeredNetwork, config: ResolvedConfig) -> Any:
     """An `OrdersDescriptor`, which only the regularizer knows."""
     horde: Any = objective.regularizers["horde"]
-    return horde.descriptor(network, config.embedding_size)
+    return horde.descriptor(network, config.model.embedding_size)

@@ -24,7 +24,7 @@ def on_other_data(path: Path, data: str, callbacks: Callbacks) -> tuple[RunConte
     folder = require_run(path)
     trained, config = read_items(folder), stored_config(folder)
     component = Component(**find_data.data_table(data))
-    dataset = find_data.open_data(component, callbacks.of("reading the data"), config.strict)
+    dataset = find_data.open_data(component, callbacks.of("reading the data"), config.data.strict)
     _refuse_other_kind(config, dataset, path)
     seen = _trained_on(trained, items_of(dataset, trained.split))
     left = np.setdiff1d(np.unique(dataset.labels), seen)
@@ -38,10 +38,10 @@ def on_other_data(path: Path, data: str, callbacks: Callbacks) -> tuple[RunConte
     nothing = left[:0]
     split = split_of(dataset, nothing, nothing, left)
     known = set(annotations_of(dataset).labels)
-    columns = [name for name in config.relevance.by if name in known]
-    config = config.model_copy(update={"relevance": RelevanceSettings(by=columns)})
+    columns = [name for name in config.data.relevance.by if name in known]
+    config = config.with_values({"relevance": RelevanceSettings(by=columns)})
     relating = resolved_relevance(config, dataset)
-    config = config.model_copy(update={"relevance": relating})
+    config = config.with_values({"relevance": relating})
     return RunContext(config, dataset, split, []), folder
 
 
@@ -57,7 +57,9 @@ def _trained_on(trained: RunItems, other: RunItems) -> IntArray:
 
 def _refuse_other_kind(config: Config, dataset: Dataset, path: Path) -> None:
     size = dataset.features.shape[1] if isinstance(dataset, FeatureDataset) else None
-    request = config.backbone.removeprefix(FEATURES) if config.image_size is None else None
+    request = (
+        config.model.backbone.removeprefix(FEATURES) if config.data.image_size is None else None
+    )
     if str(size or "") != str(request or ""):
         content = f"{size} features" if size else "images"
         wants = f"{request} features" if request else "images"

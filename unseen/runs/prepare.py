@@ -97,13 +97,13 @@ class RunContext:
 
     @property
     def device(self) -> torch.device:
-        return torch.device(self.config.device)
+        return torch.device(self.config.training.machine.device)
 
     @cached_property
     def training_labels(self) -> IntArray:  # [n]
         """What the training items are taken for: their labels, some wrong where the config asks
         for it."""
-        noise = self.config.label_noise
+        noise = self.config.data.label_noise
         if noise is None:
             return self.dataset.labels
         if self.relevance.kind != "labels":
@@ -112,12 +112,12 @@ class RunContext:
             )
         from unseen.runs.label_noise import with_noise  # noqa: PLC0415 - k-means, on demand
 
-        return with_noise(self.dataset, self.split.train, noise, self.config.seed)
+        return with_noise(self.dataset, self.split.train, noise, self.config.training.seed)
 
     @property
     def if_unreadable(self) -> UnreadableImages | None:
         """Who is told of an image that cannot be read; None: it ends the run."""
-        return None if self.config.strict else self.unreadable
+        return None if self.config.data.strict else self.unreadable
 
     def embed(
         self,
@@ -159,7 +159,7 @@ class RunContext:
         batches = self.batches(transform, own)
         parts = embed_layers(network, layers, batches, len(own), self.device, progress)
         result = {name: self.gathered(rows, len(items)) for name, rows in parts.items()}
-        if EMBEDDING in result and not self.config.normalize:
+        if EMBEDDING in result and not self.config.evaluation.normalize:
             result[EMBEDDING] = self.embed(network, transform, items, progress)
         return result
 
@@ -199,7 +199,7 @@ class RunContext:
             items,
             transform,
             EMBED_BATCH,
-            workers=self.config.workers,
+            workers=self.config.training.machine.workers,
             on_unreadable=self.if_unreadable,
         )
 
@@ -219,7 +219,7 @@ class RunContext:
 def computing(context: RunContext) -> Iterator[None]:
     """The config's number of threads while the block runs: results depend on it in the last bit."""
     before = torch.get_num_threads()
-    torch.set_num_threads(context.config.threads)
+    torch.set_num_threads(context.config.training.machine.threads)
     try:
         yield
     finally:
@@ -238,20 +238,20 @@ def prepare(
     callbacks, processes = callbacks or Callbacks(), processes or Processes()
     began = time.monotonic()
     if dataset is not None and not is_named:
-        config = config.model_copy(
-            update={"data": Component(name=custom_components.object_name(dataset))}
-        )
-    if config.device != "auto" and (why := unusable(config.device)):
+        name = custom_components.object_name(dataset)
+        config = config.with_values({"data": Component(name=name)})
+    device = config.training.machine.device
+    if device != "auto" and (why := unusable(device)):
         raise ValueError(
-            f"device={config.device} cannot be used here ({why}): device=cpu, or device=auto, "
+            f"device={device} cannot be used here ({why}): device=cpu, or device=auto, "
             "which takes a GPU where there is one"
         )
     progress = callbacks.of("reading the data")
     with processes.rank_zero_first():  # it leaves what it has read in the cache
-        dataset = dataset or find_data.open_data(config.data, progress, config.strict)
+        dataset = dataset or find_data.open_data(config.data, progress, config.data.strict)
         _read(dataset, callbacks)
-    if config.relevance.is_listed:
-        dataset = listed_in(config.relevance, dataset)
+    if config.data.relevance.is_listed:
+        dataset = listed_in(config.data.relevance, dataset)
     resolved, reasons = resolve(config, dataset)
     reasons = find_data.data_reasons(config.data) + reasons
     split = build.split(resolved, dataset, callbacks.warn)
@@ -289,12 +289,14 @@ def reopen(
     or changed, a ValueError says which."""
     folder, callbacks = require_run(path), callbacks or Callbacks()
     config, stored_items = stored_config(folder), read_items(folder)
-    if unusable(config.device):  # trained elsewhere
-        config = config.model_copy(update={"device": "cpu"})
+    if unusable(config.training.machine.device):  # trained elsewhere
+        config = config.with_values({"device": "cpu"})
     if dataset is None:
         known = find_data.data_from_here(config.data, folder.manifest().data.place or [], path)
         component = known if data is None else find_data.moved_data(config.data, data)
-        dataset = find_data.open_data(component, callbacks.of("reading the data"), config.strict)
+        dataset = find_data.open_data(
+            component, callbacks.of("reading the data"), config.data.strict
+        )
     _read(dataset, callbacks)
     changes = stored_items.changes(dataset)
     if changes.any_lost:
@@ -339,7 +341,7 @@ def _read(dataset: Dataset, callbacks: Callbacks) -> None:
 def stored_config(folder: RunFolder) -> ResolvedConfig:
     """What the kept network was trained with: of stages that was climbed, the kept stage."""
     config = config_at_start(folder)
-    if config.stages and folder.holds(SELECTION):
+    if config.training.stages and folder.holds(SELECTION):
         stages = read_selection(folder).stages
         return stage_config(config, FIRST if stages is None else stages.selected)
     return config
@@ -355,16 +357,17 @@ def as_stored(context: RunContext, folder: RunFolder) -> RunContext:
     """A run goes on with what "auto" was resolved to where it began, on whatever machine."""
     if context.request is None or not folder.is_started:
         return context
-    stored, request = dict(config_at_start(folder)), dict(context.request)
+    stored, request = config_at_start(folder).flat(), context.request.flat()
     same = {key: stored[key] for key in BY_MACHINE if request[key] == "auto"}
     plan_at_start: Sequence[Reason] = ()
-    if context.config.time_budget is not None:
+    if context.config.training.time_budget is not None:
         plan_at_start = folder.manifest().plan or ()
-        user_keys = {key for key in context.request.model_fields_set if request[key] != stored[key]}
+        user_keys = {key for key in context.request.user_keys() if request[key] != stored[key]}
         if request["depth"] == WHOLE and any(reason.key == "depth" for reason in plan_at_start):
             user_keys.discard("depth")
         same |= {key: stored[key] for key in BY_PLAN if key not in user_keys}
-    differing = {k: v for k, v in same.items() if getattr(context.config, k) != v}
+    now = context.config.flat()
+    differing = {k: v for k, v in same.items() if now[k] != v}
     if differing.get("device") and not torch.cuda.is_available():
         raise ValueError(
             f"{folder.path} was trained on {same['device']}, which is not here: go on where there "
@@ -381,7 +384,7 @@ def as_stored(context: RunContext, folder: RunFolder) -> RunContext:
         for key, value in differing.items()
         if key not in explained
     ]
-    config = context.config.model_copy(update=differing)
+    config = configs.make_resolved(now | differing)
     return replace(context, config=config, reasons=reasons, plan=plan)
 
 

@@ -49,7 +49,7 @@ def refit(
     whole, second = all_training_classes(context), RunFolder(folder.file("refit"), folder.processes)
     selected = selection
     if not second.has(SELECTION):
-        if context.config.descriptor == BEST:
+        if context.config.evaluation.descriptor == BEST:
             best = selected_context(context, selection)
             selection, _ = choose_descriptor(best, folder, selection, callbacks)
         classes = len(np.unique(context.dataset.labels[whole.split.train]))
@@ -90,7 +90,7 @@ def _trained_again(
         begins = None if start is None else starting_from(start, same)
         length = Length(time_budget, f"{REFIT} ({link.name})", after, again=True, at_once=True)
         fit = TrainingLoop(context, place, callbacks, link.epochs, begins, length)
-        fit.follow_schedule(time_budget.epochs_of(link.name, context.config.epochs))
+        fit.follow_schedule(time_budget.epochs_of(link.name, context.config.training.epochs))
         counts = (link.epochs, metadata.train_classes, metadata.train_items)
         log_stage(folder, callbacks, Refitted(*counts, steps=len(fit.sampler)))
         fit.run()
@@ -111,13 +111,15 @@ def _chain(selection: Selection) -> list[ChainLink]:
 def refit_minutes(context: RunContext, selection: Selection) -> tuple[float, float]:
     """What training again was planned to take, and what is to be left after it."""
     names = [link.name for link in _chain(selection)]
-    stages = [stage for stage in context.config.stages if stage.name in names]
-    after = AFTER * (context.config.time_budget or 0.0)
+    stages = [stage for stage in context.config.training.stages if stage.name in names]
+    after = AFTER * (context.config.training.time_budget or 0.0)
     if stages and stages[-1].minutes is not None:
         after, evaluating = stages[-1].minutes_after, stages[-1].minutes_evaluating
         after = after if evaluating is None else evaluating
     deep = [  # a head has its descriptors already
-        stage for stage in stages if stage_config(context.config, stage.name).depth != FIRST
+        stage
+        for stage in stages
+        if stage_config(context.config, stage.name).training.depth != FIRST
     ]
     split = context.split
     more = (len(split.train) + len(split.validation)) / len(split.train)

@@ -92,9 +92,7 @@ def replay(path: Path) -> Replayed:
         replay(Path("runs/x/broken_step.pt")).why
     """
     state = _read(path)
-    config = configs.make_resolved(configs.parse(state["config"])).model_copy(
-        update={"weights": None}
-    )
+    config = configs.make_resolved(configs.parse(state["config"])).with_values({"weights": None})
     components = build.build(config, state["num_classes"], steps_per_epoch=1)
     network, objective, trainer = components.network, components.objective, components.trainer
     objective.relevance = _relevance(state)

@@ -81,7 +81,7 @@ def run_config(
         accept_changes: Starts a new run where the data have changed since a run of this name.
     """
     show = show or Quiet()
-    with joined(config.device) as processes, ExitStack() as locks:
+    with joined(config.training.machine.device) as processes, ExitStack() as locks:
         with show.preparing(processes) as callbacks:
             measure = partial(speeds_of, callbacks=callbacks)
             context = planned(prepare(config, callbacks, processes=processes), measure)
@@ -136,7 +136,7 @@ def _train_and_evaluate(
     selection = _train(context, folder, command, callbacks)
     selected = selected_context(context, selection)
     result = evaluate_run(selected, folder, selection, FINAL, callbacks)
-    if (config := context.config).shots or config.open_set:
+    if (config := context.config).evaluation.shots or config.evaluation.open_set:
         from unseen.runs.extra_evaluations import evaluate_extra  # noqa: PLC0415 - few ask for it
 
         evaluate_extra(selected, folder, callbacks)
@@ -150,10 +150,10 @@ def _train(context: RunContext, folder: RunFolder, command: str, callbacks: Call
         refuse_other_items(folder, context.dataset, context.split)
         refuse_other_sources(folder, context.config)
     time_budget = TimeBudget(
-        folder, callbacks, context.config.time_budget, context.began, context.now
+        folder, callbacks, context.config.training.time_budget, context.began, context.now
     )
     callbacks = time_budget.with_saves(callbacks)
-    is_planned = any(stage.minutes is not None for stage in context.config.stages)
+    is_planned = any(stage.minutes is not None for stage in context.config.training.stages)
     is_short = time_budget.minutes is not None and not is_planned
     length = Length(time_budget, FIRST, AFTER * (time_budget.minutes or 0.0)) if is_short else None
     with computing(context):  # a value that a method refuses stops here, before anything is written
@@ -163,9 +163,11 @@ def _train(context: RunContext, folder: RunFolder, command: str, callbacks: Call
     with computing(context):
         fit.run()
         selection = fit.selection
-        if context.config.stages:
+        if context.config.training.stages:
             selection = run_stages(fit, selection, time_budget)
-        if context.config.refit and time_budget.allows(REFIT, *refit_minutes(context, selection)):
+        if context.config.training.validation.refit and time_budget.allows(
+            REFIT, *refit_minutes(context, selection)
+        ):
             selection = refit(context, folder, selection, callbacks, time_budget)
     return selection
 
@@ -187,7 +189,7 @@ def sources_of(config: ResolvedConfig) -> dict[str, dict[str, str]]:
     """Name -> module, file and hash of the source, of every part that is not ours. Data given as an
     object are known by their items instead."""
     result = {}
-    stages = [stage_config(config, stage.name) for stage in config.stages]
+    stages = [stage_config(config, stage.name) for stage in config.training.stages]
     for name, component in (pair for trained in (config, *stages) for pair in _components(trained)):
         origin = custom_components.origin_of(component)
         if origin is not None:
@@ -214,17 +216,19 @@ def _components(config: ResolvedConfig) -> Iterator[tuple[str, Any]]:
     """Every part of a config that may come from outside, by its name."""
     named = [("losses", component.name) for component in config.losses]
     named += [("samplers", config.sampler.name)]
-    named += [("protocols", config.protocol), ("data", config.data.name)]
+    named += [("protocols", config.evaluation.protocol.name), ("data", config.data.name)]
     named += [("miners", config.miner.name)] if config.miner is not None else []
     named += [("regularizers", component.name) for component in config.regularizers]
-    named += [("metrics", custom_components.without_value(name)) for name in config.metrics]
+    named += [
+        ("metrics", custom_components.without_value(name)) for name in config.evaluation.metrics
+    ]
     for kind, name in named:
         if not (kind == "data" and custom_components.is_object(name)) and not name.startswith(
             "pml:"
         ):
             yield name, registry.find(kind, name)
-    if (grades := config.relevance.grades) and custom_components.is_reference(grades):
+    if (grades := config.data.relevance.grades) and custom_components.is_reference(grades):
         yield grades, custom_components.find(grades)
-    for kind, name in (("networks", config.network), ("backbones", config.backbone)):
+    for kind, name in (("networks", config.model.network), ("backbones", config.model.backbone)):
         if custom_components.is_custom(name) or name in custom_components.entry_points(kind):
             yield name, registry.find(kind, name)

@@ -21,12 +21,15 @@ def describe(context: RunContext) -> Data:
     for name, request in (("query", split.query), ("gallery", split.gallery)):
         if request is not None:
             counts[f"{name}_items"] = len(request)
-    if context.config.label_noise is not None:
+    if context.config.data.label_noise is not None:
         changed = context.training_labels[split.train] != dataset.labels[split.train]
         counts["changed_labels"] = int(changed.sum())
     counts["hash"] = split_hash(split)
-    if context.shift is not None and context.config.shift is not None:
-        counts |= {"shift": context.shift, "shift_step": context.config.shift.step}
+    if context.shift is not None and context.config.evaluation.protocol.shift is not None:
+        counts |= {
+            "shift": context.shift,
+            "shift_step": context.config.evaluation.protocol.shift.step,
+        }
     described = dataset.describe()
     metadata: dict[str, Any] = {
         key: value

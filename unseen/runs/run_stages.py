@@ -64,7 +64,7 @@ def start_of_selected(context: RunContext, folder: RunFolder) -> tuple[RunContex
     """The run as the training of its kept network began, and where that start is kept: on the first
     of the stages that led to it."""
     config = config_at_start(folder)
-    if not config.stages:
+    if not config.training.stages:
         return context, folder
     stages = read_selection(folder).stages if folder.holds(SELECTION) else None
     name = stages.chain[0].name if stages is not None and stages.chain else FIRST
@@ -92,12 +92,12 @@ def run_stages(first: TrainingLoop, selection: Selection, time_budget: TimeBudge
     )
     records, chains, gained = [_record(best)], {FIRST: [best]}, True
     starts = [(best, True)]  # stages that later ones may begin with, and whether each gained
-    for stage in context.config.stages:
+    for stage in context.config.training.stages:
         if not is_due(stage.after, gained, {record.name for record in records if record.selected}):
             continue
         # a head waits for all its images before the first epoch: nothing of that can be left out
         config = stage_config(context.config, stage.name)
-        fraction = 1.0 if config.depth == FIRST else LEAST
+        fraction = 1.0 if config.training.depth == FIRST else LEAST
         if not time_budget.allows(
             stage.name, stage.minutes, minutes_after(stage, time_budget), fraction
         ):
@@ -105,8 +105,8 @@ def run_stages(first: TrainingLoop, selection: Selection, time_budget: TimeBudge
         start = _start_of(config, starts)
         reached = _trained(first, stage, start, best, time_budget)
         chains[stage.name] = [*(chains[start.name] if start else []), reached]
-        in_recall = gain_of(best.right, reached.right, labels, context.config.seed)
-        in_ranks = gain_of(best.ranked, reached.ranked, labels, context.config.seed)
+        in_recall = gain_of(best.right, reached.right, labels, context.config.training.seed)
+        in_ranks = gain_of(best.ranked, reached.ranked, labels, context.config.training.seed)
         is_selected = is_better(in_recall, in_ranks) or not is_evaluated
         gained = is_selected and was_trained(reached.selection)
         ended = _ended(reached, best, in_recall, in_ranks, is_selected)
@@ -144,7 +144,7 @@ def _start_of(
     """The newest stage with the same backbone: one that gained, or that has the same loss."""
     for stage, gained in reversed(starts):
         fits = gained or have_same_objective(stage.config, config)
-        if fits and stage.config.backbone == config.backbone:
+        if fits and stage.config.model.backbone == config.model.backbone:
             return stage
     return None
 
@@ -218,17 +218,21 @@ def _trained(
     length = Length(time_budget, stage.name, minutes_after(stage, time_budget), again=True)
     steps = len(sampler_of(context))
     start = "" if before is None else before.name
-    log_stage(first.folder, first.callbacks, StageStarted(stage.name, start, config.epochs, steps))
+    log_stage(
+        first.folder,
+        first.callbacks,
+        StageStarted(stage.name, start, config.training.epochs, steps),
+    )
     if folder.holds(END) and not folder.damaged(SELECTED):
-        length.resume(folder.read(END, StageEnd).epochs, config.epochs)
+        length.resume(folder.read(END, StageEnd).epochs, config.training.epochs)
     else:
         begins = None
         if before is not None:
             begins = starting_from(before.folder, have_same_objective(before.config, config))
         goal = {SELECT_BY: _mean(best.right), TIE_BY: _mean(best.ranked)}
-        few = config.validation_images
+        few = config.training.validation.validation_images
         is_same = few is None or len(context.split.validation) <= few
-        is_same = is_same and config.select == "validation"
+        is_same = is_same and config.training.validation.select == "validation"
         fit = TrainingLoop(
             context, folder, first.callbacks, None, begins, length, goal if is_same else None
         )
@@ -251,7 +255,7 @@ def _answers(
             items, fit.callbacks.of("evaluation the stage"), layer=fit.layer
         )
         request = context.retrieval_task(items).arguments(embeddings)
-        normalize = context.config.normalize
+        normalize = context.config.evaluation.normalize
         score = evaluate(
             **request,
             metrics=(SELECT_BY, TIE_BY),
@@ -294,20 +298,20 @@ def _record(stage: TrainedStage, ended: StageEnded | None = None) -> StageScore:
     metadata = {"name": stage.name, "recall": round(_mean(stage.right), 6), "selected": True}
     return StageScore(
         **(metadata if ended is None else vars(ended)),
-        depth=config.depth,
-        backbone=config.backbone,
+        depth=config.training.depth,
+        backbone=config.model.backbone,
         epoch=stage.selection.epoch,
-        epochs=config.epochs,
+        epochs=config.training.epochs,
         loss=config.loss_name,
-        image_size=config.image_size,
-        training_sizes=config.training_sizes,
+        image_size=config.data.image_size,
+        training_sizes=config.data.transform.training_sizes,
     )
 
 
 def extent_of(context: RunContext, folder: RunFolder, selection: Selection) -> Extent:
     """How far a run was trained, and what its time budget cut. context: of the selected stage."""
     config, stages, at_start = context.config, selection.stages, config_at_start(folder)
-    stage = config.depth if stages is None else stages.selected
+    stage = config.training.depth if stages is None else stages.selected
     of_stage = folder if stages is None else stage_folder(folder, stage)
     epochs = [event for event in read(of_stage.file("events.jsonl")) if isinstance(event, Epoch)]
     cuts, savings = dict[str, BudgetDecided](), list[str]()
@@ -316,10 +320,10 @@ def extent_of(context: RunContext, folder: RunFolder, selection: Selection) -> E
         if isinstance(event, BudgetDecided):
             cuts[event.training] = event
     plan = manifest.plan or []
-    if any(reason.key == "image_size" for reason in plan) and config.image_size is not None:
-        own = backbone_info(config.backbone).input_spec.size
-        if config.image_size < own:
-            savings.append(f"images of {config.image_size} px instead of {own}")
+    if any(reason.key == "image_size" for reason in plan) and config.data.image_size is not None:
+        own = backbone_info(config.model.backbone).input_spec.size
+        if config.data.image_size < own:
+            savings.append(f"images of {config.data.image_size} px instead of {own}")
     savings += [reason.why for reason in plan if reason.key == "depth"]
     enough = next((float(reason.value) for reason in plan if reason.key == ENOUGH), None)
     if any(_is_refit(event) for event in cuts.values()):
@@ -327,9 +331,9 @@ def extent_of(context: RunContext, folder: RunFolder, selection: Selection) -> E
     return Extent(
         stage,
         len(epochs),
-        config.epochs,
-        config.image_size,
-        config.time_budget,
+        config.training.epochs,
+        config.data.image_size,
+        config.training.time_budget,
         [_cut(event, at_start) for event in cuts.values() if not _is_refit(event)],
         savings,
         enough,
@@ -343,5 +347,5 @@ def _is_refit(event: BudgetDecided) -> bool:
 def _cut(event: BudgetDecided, config: ResolvedConfig) -> str:
     if not event.epochs:
         return f"{event.training} skipped"
-    epochs = f"{event.epochs} of {stage_config(config, event.training).epochs} epochs"
-    return f"{epochs} of {event.training}" if config.stages else epochs
+    epochs = f"{event.epochs} of {stage_config(config, event.training).training.epochs} epochs"
+    return f"{epochs} of {event.training}" if config.training.stages else epochs

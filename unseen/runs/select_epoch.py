@@ -108,10 +108,10 @@ class Selector:
 def too_few_to_select(context: RunContext) -> str | None:
     """What follows from validation classes that are too few, and what to do; None: they are not."""
     classes = _num_classes(context, context.split.validation)
-    if context.config.select == "test" or classes >= TOO_FEW:
+    if context.config.training.validation.select == "test" or classes >= TOO_FEW:
         return None
-    config = context.config
-    idle = [key for key in ("patience", "gain_by") if getattr(config, key) is not None]
+    values = context.config.flat()
+    idle = [key for key in ("patience", "gain_by") if values[key] is not None]
     message = f"{' and '.join(idle)} {'have' if idle[1:] else 'has'} no effect, " if idle else ""
     return (
         f"{classes} validation classes are too few to choose an epoch by: the last one is kept, "
@@ -122,9 +122,9 @@ def too_few_to_select(context: RunContext) -> str | None:
 def more_validation_classes(context: RunContext) -> str:
     """How a run can have enough of them to calibrate on."""
     config, split = context.config, context.split
-    if config.select == "test":
+    if config.training.validation.select == "test":
         return "With select=test none are set aside: train with select=validation."
-    if config.protocol == "k_fold":
+    if config.evaluation.protocol.name == "k_fold":
         return "Set fewer folds."
     classes = _num_classes(context, np.concatenate([split.train, split.validation]))
     if classes >= MIN_CLASSES + 2:

@@ -18,16 +18,16 @@ def make_shift_splits(
     config: Config, dataset: Dataset, out: Path, callbacks: Callbacks
 ) -> ShiftSplits:
     """Computes the descriptors where there are none, measures, and writes the table."""
-    own = own_halves(dataset, config.split_seed)
+    own = own_halves(dataset, config.evaluation.protocol.split_seed)
     progress = callbacks.of("measuring shifts")
     if isinstance(dataset, FeatureDataset):
         of = f"features of {dataset.name}"
         stages = shift_splits(dataset.features, dataset.labels, own, of, progress)
     else:
         resolved, _ = resolve(config, dataset)
-        torch.set_num_threads(resolved.threads)
-        weights = resolved.weights or "random weights"
-        of = f"{resolved.backbone} ({weights}), pooling {resolved.pooling}"
+        torch.set_num_threads(resolved.training.machine.threads)
+        weights = resolved.model.weights or "random weights"
+        of = f"{resolved.model.backbone} ({weights}), pooling {resolved.model.pooling}"
         computing = callbacks.of("computing features")
         with computed_features(resolved, dataset, out, computing) as features:
             stages = shift_splits(features, dataset.labels, own, of, progress)

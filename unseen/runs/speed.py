@@ -105,7 +105,11 @@ def speeds_of(
         bf16 = stored.pop("bf16")
         return Speeds(**{k: line and Line(**line) for k, line in stored.items()}, bf16=bf16)
     config, on_cpu = context.config, context.device.type == "cpu"
-    cores = BUSY * config.cpu_processes * config.threads if on_cpu else 1.0
+    cores = (
+        BUSY * config.training.machine.cpu_processes * config.training.machine.threads
+        if on_cpu
+        else 1.0
+    )
     timer = now or (time.process_time if on_cpu else time.perf_counter)
     callbacks = callbacks or Callbacks()
     callbacks.log(Note(f"{MEASURING}, which plans the time budget; the result is kept for a day"))
@@ -119,13 +123,13 @@ def measured(
     context: RunContext, bigger: str | None, now: Now, progress: Progress | None = None
 ) -> Speeds:
     """On some of the run's images, at half and at five sixths of its own size."""
-    own = context.config.image_size
+    own = context.config.data.image_size
     assert own is not None, "only runs on images are planned"
     small, large = (max(32, round(own * fraction / 32) * 32) for fraction in (0.5, 5 / 6))
     large = max(large, small + 32)
     embedding, training = 2 * 2, 2 * (WARM + MEASURED)  # steps at two sizes
     meter = Meter(now, progress, (2 if bigger else 1) * embedding + 2 * training)
-    cut = cut_of_last_layers(context.config.backbone, own)
+    cut = cut_of_last_layers(context.config.model.backbone, own)
 
     def line(measure: Measure, layer: str | None = None, **more: Any) -> Line:
         times = [measure(_at(context, size, layer, **more), meter) for size in (small, large)]
@@ -155,7 +159,7 @@ def _may_be_faster(context: RunContext, now: Now) -> bool:
         return True
     if not any(result for name, result in torch.cpu.get_capabilities().items() if "bf16" in name):
         return False
-    size = context.config.image_size
+    size = context.config.data.image_size
     assert size is not None, "only runs on images are planned"
     network = build.network(context.config).eval()
     images = torch.zeros(FORWARD, 3, size, size).to(memory_format=torch.channels_last)
@@ -170,7 +174,7 @@ def _may_be_faster(context: RunContext, now: Now) -> bool:
 
 
 def _has_fixed_precision(context: RunContext) -> bool:
-    return context.request is not None and "precision" in context.request.model_fields_set
+    return context.request is not None and "precision" in context.request.user_keys()
 
 
 def _at(context: RunContext, size: int, layer: str | None, **more: Any) -> RunContext:
@@ -182,7 +186,7 @@ def _at(context: RunContext, size: int, layer: str | None, **more: Any) -> RunCo
         "mirror": False,
         "cached_augmentations": 0,
     } | more
-    config = context.config.model_copy(update=values)
+    config = context.config.with_values(values)
     return replace(context, config=config, processes=Processes())
 
 
@@ -206,7 +210,7 @@ def _training(context: RunContext, meter: Meter) -> float:
     components = build.build(
         config, int(class_of.max()) + 1, len(sampler), relevance=context.relevance
     )
-    whole = config.model_copy(update={"freeze_until": None})
+    whole = config.with_values({"freeze_until": None})
     source = ImageBatches(replace(context, config=whole), components.network)
     batches: Iterator[Batch] = chain.from_iterable(
         source.loader.training_batches(sampler, epoch, 0) for epoch in range(WARM + MEASURED)
@@ -225,11 +229,15 @@ def _through(prefix: nn.Module, batch: Batch) -> Batch:
 
 def _key(context: RunContext, bigger: str | None) -> str:
     config = context.config
-    gpu = torch.cuda.get_device_name() if config.device.startswith("cuda") else ""
+    gpu = torch.cuda.get_device_name() if config.training.machine.device.startswith("cuda") else ""
     machine = [platform.platform(), _processor(), os.cpu_count(), gpu, torch.__version__]
-    network = [config.backbone, config.pooling, bigger]
-    precision = [config.precision, _has_fixed_precision(context)]
-    cores = [config.cpu_processes, config.threads, config.workers]
+    network = [config.model.backbone, config.model.pooling, bigger]
+    precision = [config.training.precision, _has_fixed_precision(context)]
+    cores = [
+        config.training.machine.cpu_processes,
+        config.training.machine.threads,
+        config.training.machine.workers,
+    ]
     steps = [BATCH, WARM, MEASURED, EMBEDDED, BUSY, FASTER, FORWARD, *Speeds.__annotations__]
     sentences = [*machine, *network, *precision, *cores, *steps, context.dataset.fingerprint()]
     return hashlib.sha256(json.dumps(sentences).encode()).hexdigest()[:24]

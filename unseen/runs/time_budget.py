@@ -47,32 +47,36 @@ def planned(
     """
     request = context.request
     assert request is not None, "a stored run is not planned again"
-    minutes = request.time_budget
-    if minutes is None and "time_budget" not in request.model_fields_set and _is_usual(request):
+    minutes = request.training.time_budget
+    if minutes is None and "time_budget" not in request.user_keys() and _is_usual(request):
         minutes = USUAL_MINUTES  # for photographs, unless given
     if minutes is None or not _can_be_planned(context, request):
         return context
-    if request.depth == "auto" and (few := _too_few(context)):
+    if request.training.depth == "auto" and (few := _too_few(context)):
         return replace(context, reasons=[*context.reasons, Reason("depth", FIRST, few)])
     config, split = context.config, context.split
-    own = _own_size(config.backbone)
-    fixed_size = request.image_size if isinstance(request.image_size, int) else None
+    own = _own_size(config.model.backbone)
+    fixed_size = request.data.image_size if isinstance(request.data.image_size, int) else None
     if context.device.type != "cpu":  # no need to make images smaller than a network wants them
         fixed_size = fixed_size or own
-    bigger = None if fixed_size or request.depth == FIRST else bigger_network(request, config)
+    bigger = (
+        None if fixed_size or request.training.depth == FIRST else bigger_network(request, config)
+    )
     speeds = context.processes.agreed(lambda: measure(_as_deep(context), bigger))
     counts = (len(split.train), len(split.validation), len(split.test))
     other = None if bigger is None else (bigger, _own_size(bigger))
-    work = Work(minutes, *counts, own, fixed_size, other, request.depth)
+    work = Work(minutes, *counts, own, fixed_size, other, request.training.depth)
     result = plan(work, speeds)
     values: dict[str, Any] = {"time_budget": minutes, "image_size": result.size}
-    values["stages"] = _stages(request, result, config.backbone)
+    values["stages"] = _stages(request, result, config.model.backbone)
     free = {"refit": True, "mirror": result.mirror}
-    values |= {key: value for key, value in free.items() if key not in request.model_fields_set}
+    values |= {key: value for key, value in free.items() if key not in request.user_keys()}
     values["depth"] = WHOLE if WHOLE in result.stages else LAST if LAST in result.stages else FIRST
-    resolved, reasons = resolve(request.model_copy(update=values), context.dataset)
+    resolved, reasons = resolve(request.with_values(values), context.dataset)
     data = [reason for reason in context.reasons if reason.key.startswith("data.")]
-    of_plan = _reasons(work, result, speeds, values["depth"], is_usual=request.time_budget is None)
+    of_plan = _reasons(
+        work, result, speeds, values["depth"], is_usual=request.training.time_budget is None
+    )
     return replace(context, config=resolved, reasons=data + reasons + of_plan, plan=of_plan)
 
 
@@ -83,20 +87,26 @@ def _own_size(backbone: str) -> int:
 def _as_deep(context: RunContext) -> RunContext:
     """With the processes and threads of a run that trains all layers, where it may."""
     assert context.request is not None
-    if context.request.depth not in ("auto", WHOLE):
+    if context.request.training.depth not in ("auto", WHOLE):
         return context
-    trial, _ = resolve(context.request.model_copy(update={"depth": WHOLE}), context.dataset)
+    trial, _ = resolve(context.request.with_values({"depth": WHOLE}), context.dataset)
     return replace(context, config=trial)
 
 
 def _is_usual(request: Config) -> bool:
     """Nothing was said about how deep or how long to train."""
-    return "auto" == request.depth == request.freeze_until == request.epochs and not request.stages
+    return (
+        "auto"
+        == request.training.depth
+        == request.model.frozen.freeze_until
+        == request.training.epochs
+        and not request.training.stages
+    )
 
 
 def _can_be_planned(context: RunContext, request: Config) -> bool:
-    is_head = depth_of(context.config.freeze_until) == FIRST
-    is_open = request.freeze_until == "auto" and not request.stages
+    is_head = depth_of(context.config.model.frozen.freeze_until) == FIRST
+    is_open = request.model.frozen.freeze_until == "auto" and not request.training.stages
     return is_head and is_open and can_have_stages(context.config)
 
 

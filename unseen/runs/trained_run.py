@@ -79,13 +79,13 @@ class Trained:
             near = near_path(folder) or ": `unseen train` makes one"
             raise ValueError(f"{folder} holds no trained network{near}")
         config, layer = stored_config(run), descriptor_of(run)
-        if unusable(config.device):
-            config = config.model_copy(update={"device": "cpu"})
+        if unusable(config.training.machine.device):
+            config = config.with_values({"device": "cpu"})
         # starting weights would be replaced at once, and may not be on this machine
-        network = build.network(config.model_copy(update={"weights": None}))
+        network = build.network(config.with_values({"weights": None}))
         run.fill(network, "weights.safetensors")
         merge(network)
-        _, transform = build.image_transforms(config, network.to(config.device))
+        _, transform = build.image_transforms(config, network.to(config.training.machine.device))
         return cls(run, config, read_at(layer, network, config, run).eval(), transform, layer)
 
     def at(self, size: int | None) -> "Trained":
@@ -93,8 +93,8 @@ class Trained:
         whole = self.network.embedding_size
         if size is None or size == whole:
             return self
-        if size not in self.config.nested or size > whole:
-            has = ", ".join(map(str, self.config.nested)) or str(whole)
+        if size not in self.config.model.nested_sizes or size > whole:
+            has = ", ".join(map(str, self.config.model.nested_sizes)) or str(whole)
             raise ValueError(
                 f"{self.folder.path} has descriptors of {has} numbers, not of {size}: training "
                 f"with nested=[...,{whole}] makes smaller ones"
@@ -103,17 +103,17 @@ class Trained:
 
     @property
     def device(self) -> torch.device:
-        return torch.device(self.config.device)
+        return torch.device(self.config.training.machine.device)
 
     @property
     def threads(self) -> int:
         """That prepare images while the network computes."""
-        return max(1, self.config.workers)
+        return max(1, self.config.training.machine.workers)
 
     @cached_property
     def fingerprint(self) -> str:
         """Changes with the weights and with every setting that changes a vector."""
-        values = self.config.model_dump()
+        values = self.config.flat()
         sentences = [self.descriptor, repr(self.transform), *(values[key] for key in DECIDING)]
         sentences += [self.network.embedding_size] if isinstance(self.network, Shortened) else []
         digest = hashlib.sha256(json.dumps(sentences).encode())
@@ -170,7 +170,7 @@ class Trained:
         return prepared
 
     def _of_features(self, features: Any) -> Tensor:  # [n, d] or [d]
-        size = int(self.config.backbone.removeprefix(FEATURES))
+        size = int(self.config.model.backbone.removeprefix(FEATURES))
         try:
             rows = torch.from_numpy(np.asarray(features, dtype=np.float32))
         except (ValueError, TypeError):  # paths, images, rows of unequal length
@@ -193,7 +193,7 @@ class Trained:
             if images.ndim == 4:
                 images = images.contiguous(memory_format=torch.channels_last)
             result = self.network(images).embeddings.float().cpu()
-        return (to_sphere(result) if self.config.normalize else result).clone()
+        return (to_sphere(result) if self.config.evaluation.normalize else result).clone()
 
 
 def opened(image: ImageLike) -> LazyImage:
@@ -217,7 +217,7 @@ def opened(image: ImageLike) -> LazyImage:
 
 def descriptor_of(run: RunFolder) -> str:
     """The layer a run is used at; "best" is known once its validation classes have chosen."""
-    request = stored_config(run).descriptor
+    request = stored_config(run).evaluation.descriptor
     if request != BEST:
         return request
     chosen = read_selection(run).descriptor

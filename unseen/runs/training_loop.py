@@ -55,8 +55,8 @@ class TrainingLoop:
     ) -> None:
         config = context.config
         self.context, self.folder, self.callbacks = context, folder, callbacks
-        self.epochs = config.epochs if epochs is None else epochs
-        loggers.check(config.loggers)
+        self.epochs = config.training.epochs if epochs is None else epochs
+        loggers.check(config.training.loggers)
         self.sampler = sampler_of(context)
         self.class_of = training_classes(context.training_labels, context.split.train)
         components = build.build(
@@ -72,7 +72,8 @@ class TrainingLoop:
             start(components)
             self._restart_average()
         # epochs are compared by the run's descriptor; "best" is only known after the last one
-        self.layer = EMBEDDING if config.descriptor == BEST else while_training(config.descriptor)
+        layer = config.evaluation.descriptor
+        self.layer = EMBEDDING if layer == BEST else while_training(layer)
         described(self.network, self.layer)  # a layer that does not exist or run is refused here
         self.source = source_of(
             context, self.network, callbacks, (components.frozen, components.model)
@@ -97,9 +98,9 @@ class TrainingLoop:
         config, path = self.context.config, self.folder.file("events.jsonl")
         resumed = self.checkpointing.resume(self)
         self.event_log = EventLog(path, keep=resumed, writes=self.folder.writes)
-        names = config.loggers if self.folder.writes else []
+        names = config.training.loggers if self.folder.writes else []
         step = self.trainer.place.step
-        self.loggers = loggers.Loggers(names, self.folder.path, config.model_dump(), step)
+        self.loggers = loggers.Loggers(names, self.folder.path, config.flat(), step)
         self.context.unreadable.remember(read(path))
         self.context.unreadable.log = self._note_unreadable
         try:
@@ -139,15 +140,15 @@ class TrainingLoop:
 
     def _epoch(self) -> Epoch:
         config, place = self.context.config, self.trainer.place
-        if config.schedule.warm_up:
-            self.network.warm_up(place.epoch < config.schedule.warm_up)
+        if config.optimizer.schedule.warm_up:
+            self.network.warm_up(place.epoch < config.optimizer.schedule.warm_up)
         self.sampler.set_epoch(place.epoch)
         if isinstance(self.sampler, EmbeddedSampler) and self.sampler.is_due():
             self.sampler.fill(self._embed_training("embeddings"))
         batches = self.source.loader.training_batches(
             self.sampler, place.epoch, place.step_in_epoch
         )
-        if config.label_noise is not None:
+        if config.data.label_noise is not None:
             labels = torch.from_numpy(self.context.training_labels)
             batches = (batch._replace(labels=labels[batch.indices]) for batch in batches)
         return self.trainer.epoch(batches, self.class_of, self._after_step)
@@ -185,7 +186,8 @@ class TrainingLoop:
 
     def is_validated(self, epoch: int) -> bool:
         """Whether an epoch is compared with others."""
-        return (epoch + 1) % self.context.config.validate_every == 0 or epoch + 1 >= self.epochs
+        every = self.context.config.training.validation.validate_every
+        return (epoch + 1) % every == 0 or epoch + 1 >= self.epochs
 
     def set_epochs(self, epochs: int) -> None:
         """Trains for so many, with a schedule of their own."""
@@ -195,7 +197,7 @@ class TrainingLoop:
 
     def follow_schedule(self, epochs: int) -> None:
         """Learning rates are those of a training of so many epochs."""
-        config = self.context.config.model_copy(update={"epochs": max(1, epochs)})
+        config = self.context.config.with_values({"epochs": max(1, epochs)})
         self.trainer.scheduled_optimizer.schedule = build.schedule(config, len(self.sampler))
 
     def log(self, event: LoggedEvent) -> None:

@@ -59,7 +59,7 @@ def model_entry(model: Trained) -> ModelEntry:
         run=str(model.folder.path.resolve()),
         fingerprint=model.fingerprint,
         size=model.network.embedding_size,
-        normalize=model.config.normalize,
+        normalize=model.config.evaluation.normalize,
     )
 
 

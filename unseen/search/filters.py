@@ -10,6 +10,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterable
+from pathlib import PurePath
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,10 +37,10 @@ class MetadataTable:
 
     def __init__(self, images: Iterable[tuple[int, Metadata]]) -> None:
         rows: list[tuple[object, ...]] = []
-        place: dict[str, int] = {"path": 1, "label": 2}  # SQLite takes Price and price for one
-        self.columns = ["path", "label"]
+        self.columns = ["file_name", "label"]  # whole paths stay on this side
+        place = {"file_name": 1, "label": 2}  # by lower case: SQLite takes Price and price for one
         for id, metadata in images:
-            row: list[object] = [id, metadata.path, metadata.label]
+            row: list[object] = [id, PurePath(metadata.path).name, metadata.label]
             for name, value in metadata.columns.items():
                 if name.lower() not in place:
                     self.columns.append(name)

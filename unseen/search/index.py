@@ -179,7 +179,7 @@ class Index:
                 yield int(segment.rows[row, ID]), metadata[row]
 
     def where(self, expression: str) -> Ids:
-        """Ids of images that an expression over path, label and the other columns of their
+        """Ids of images that an expression over `file_name`, `label` and the other columns of their
         metadata is true of: `label = 'robin' and price < 20`."""
         return self._metadata_table.ids(expression)
 
@@ -252,7 +252,7 @@ class Index:
         for segment, start in zip(self.segments, self._starts.tolist(), strict=False):
             inside = (flat >= start) & (flat < start + len(segment.rows))
             made[inside] = segment.vectors[flat[inside] - start]
-        return made.reshape(*rows.shape, -1)
+        return made.reshape(*rows.shape, made.shape[1])
 
     def _queries(self, vectors: NDArray[np.float32] | Tensor) -> Tensor:
         queries = torch.as_tensor(vectors).float()

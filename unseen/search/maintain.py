@@ -31,7 +31,7 @@ def model_of(index: Path, run: Path | None = None) -> Trained:
     if not place.exists():
         raise ValueError(f"the run of {index} is not at {place}: say where with --run")
     model = Trained.open(place)
-    return model.at(entry.size if entry.size in model.config.nested else None)
+    return model.at(entry.size if entry.size in model.config.model.nested_sizes else None)
 
 
 def named(index: Index, words: Sequence[str]) -> list[int]:

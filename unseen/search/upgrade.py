@@ -86,8 +86,8 @@ def fit(
             )
             for items in (train, evaluated)
         )
-        maps = fit_maps(some.old, some.new, new.config.normalize)
-        scores = compare(maps, others, old.config.normalize)
+        maps = fit_maps(some.old, some.new, new.config.evaluation.normalize)
+        scores = compare(maps, others, old.config.evaluation.normalize)
     return Fitted(chosen(maps, scores), scores, len(train), classes)
 
 
@@ -186,7 +186,7 @@ def _some(items: IntArray) -> IntArray:
 def _embed(context: RunContext, model: Trained, items: IntArray, callbacks: Callbacks) -> Vectors:
     message = callbacks.of(f"embedding with {model.folder.path.name}")
     result = context.embed(model.network, model.transform, items, message).float().cpu()
-    vectors: Vectors = (to_sphere(result) if model.config.normalize else result).numpy()
+    vectors: Vectors = (to_sphere(result) if model.config.evaluation.normalize else result).numpy()
     return vectors
 
 

@@ -96,12 +96,10 @@ def _external(index: Index) -> list[str]:
     entry = index.manifest.external
     if entry is None:
         return []
-    rows = np.flatnonzero(index.alive & (index.serials <= entry.last_serial))
     backend = external_backend(entry, index.manifest.model)
     try:
         backend.require_own_state(index.path, index.manifest.identity)
-        stored = backend.vectors(index.serials[rows])
+        wrong = backend.difference(index)
     except UnavailableError as error:
         return [f"{error}: its vectors were not compared"]
-    wrong = int((stored != index.row_vectors(rows)).any(axis=1).sum())
-    return [f"{backend.name} at {entry.uri} lacks {wrong} of {len(rows)} vectors"] if wrong else []
+    return [wrong] if wrong else []

@@ -157,7 +157,7 @@ class Results:
 
     def metrics(self) -> list[str]:
         """Every metric of any run in the order of the settings, the plan's first."""
-        request = configs.make(self.runs[0].planned.values).metrics if self.runs else []
+        request = configs.make(self.runs[0].planned.values).evaluation.metrics if self.runs else []
         result = {metric for run in self.runs for metric in _metrics(run)}
         known = [m for m in request if m in result] + sorted(result - set(request))
         return [self.plan.metric, *(metric for metric in known if metric != self.plan.metric)]

@@ -43,7 +43,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from unseen.config import schema as configs
-from unseen.config.schema import Config
+from unseen.config.schema import SHORT
 from unseen.core.registry import known
 from unseen.training.nested import AT
 
@@ -146,6 +146,8 @@ class Plan(BaseModel):
     def _in_the_order_of_a_stored_file(cls, values: Values) -> Values:
         """TOML has lists before tables, and the names of runs follow the order of the factors; the
         first one as given is compared."""
+        if isinstance(config := values.get("config"), dict):
+            values = values | {"config": configs.short(config)}
         factors = values.get("factors")
         if not isinstance(factors, dict):
             return values
@@ -171,8 +173,8 @@ class Plan(BaseModel):
                 for layer in self.layers_of(configuration.labels[self.compared]):
                     configs.make(configs.put(planned.values, "descriptor", layer))
                 config = configs.make(planned.values)
-                known(self.metric, config.metrics, "metric of the runs")
-                self._refuse_names({*RESERVED, *config.metrics})
+                known(self.metric, config.evaluation.metrics, "metric of the runs")
+                self._refuse_names({*RESERVED, *config.evaluation.metrics})
                 if titles.setdefault(planned.key, planned.title) != planned.title:
                     raise ValueError(
                         f"{titles[planned.key]!r} and {planned.title!r} are the same run"
@@ -290,7 +292,11 @@ class Configuration:
         values = self.values
         for key, value in tuned.items():
             values = configs.put(values, key, value)
-        folds = configs.make(values).folds if values.get("protocol") == "k_fold" else 0
+        folds = (
+            configs.make(values).evaluation.protocol.folds
+            if values.get("protocol") == "k_fold"
+            else 0
+        )
         for seed in plan.seeds:
             seeded = configs.put(values, "seed", seed)
             for fold in range(folds) if folds else ():
@@ -329,7 +335,7 @@ def _options(factor: str, values: list[Any] | dict[str, Values]) -> list[tuple[s
         raise ValueError(f"factor {factor} has no values")
     if isinstance(values, dict):
         return list(values.items())
-    known(factor.split(".", maxsplit=1)[0], list(Config.model_fields), "setting as a factor")
+    known(factor.split(".", maxsplit=1)[0], list(SHORT), "setting as a factor")
     if factor == "seed":
         raise ValueError("seeds are no factor: write seeds = [0, 1, 2] at the top of the file")
     options = [(label(value), {factor: value}) for value in values]

@@ -15,7 +15,7 @@ from unseen.training.checksums import checked
 def resolved_configs(results: Iterable[Results]) -> list[Values]:
     """The resolved configs of finished runs."""
     done = [run for result in results for run in result.runs if run.state == "done"]
-    return [configs.load(checked(run.folder, "config.toml")) for run in done]
+    return [configs.short(configs.load(checked(run.folder, "config.toml"))) for run in done]
 
 
 def trained(ours: Sequence[Values]) -> list[str]:

@@ -123,7 +123,7 @@ class Worker:
                 continue
             checked.add(name)
             if message := changes_since(
-                folder, find_data.open_data(config.data, None, config.strict)
+                folder, find_data.open_data(config.data, None, config.data.strict)
             ):
                 raise ValueError(f"{message}. Put them back, or compare anew in another folder")
 
@@ -225,7 +225,7 @@ def per_class(
     """What paired comparisons need of a run, and small enough for the storage."""
     clusterings = [
         name
-        for name in context.config.metrics
+        for name in context.config.evaluation.metrics
         if name != metric and isinstance(parse_metric(name), Clustering)
     ]
     with read_limits.load(folder.checked("embeddings/per_query.npz")) as arrays:
@@ -323,7 +323,7 @@ def _selected(folder: RunFolder) -> float:
 def _data_of(values: Values) -> tuple[str, configs.Config]:
     """A config, and a name that configs of the same data share."""
     config = configs.make(values)
-    return f"{config.data.model_dump_json()} strict={config.strict}", config
+    return f"{config.data.name} {config.data.values} strict={config.data.strict}", config
 
 
 def _place(labels: dict[str, str]) -> str:

@@ -119,7 +119,8 @@ class RunFolder:
         """A folder that a later version of unseen has written is an error."""
         if self.has("manifest.json"):
             place = self.file("manifest.json")
-            refuse_later_version(self.processes.agreed(place.read_text), str(place))
+            text = self.processes.agreed(lambda: place.read_text(errors="replace"))
+            refuse_later_version(text, str(place))
 
     def write_text(self, name: str, text: str) -> None:
         self.write_bytes(name, text.encode())

@@ -54,8 +54,11 @@ def test_the_same_neighbors_as_exact_search(
         expected = exact.search(queries, k=10, **request)
         assert opened.search(queries, k=10, **request).ids.tolist() == expected.ids.tolist()
 
+    fresh = backend.model_copy(update={"last_serial": 0})  # as after a rebuild
+    assert Milvus(fresh, 8, normalize).difference(opened) == ""
     Milvus(backend, 8, normalize).forget([3])
     assert "lacks 1 of" in verify(path)[0]
+    assert Index.open(path).search(some[2].vector, k=1).ids.tolist() == [[3]]  # exactly
     with Writer.open(path) as writer:
         writer.refresh_backend()
     assert verify(path) == []

@@ -65,7 +65,7 @@ def test_ten_thousand_images_have_the_neighbors_of_exact_search(
     assert result.ids.tolist() == expected.ids.tolist()
     np.testing.assert_allclose(result.similarities, expected.similarities, atol=1e-5)
     monkeypatch.undo()
-    for where in ("label = 'label 2'", "path < '/p2'", "label is null and path > '/p9'"):
+    for where in ("label = 'label 2'", "file_name < 'p2'", "label is null and file_name > 'p9'"):
         right = exact.search(queries, k=10, where=where)
         assert request.search(queries, k=10, where=where).ids.tolist() == right.ids.tolist()
 

@@ -7,6 +7,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from pyarrow import parquet
 
 from unseen.search.exchange import array_folder, lance_table, milvus_collection, parquet_file, rows
 from unseen.search.exchange.rows import Exported, Rows, header_of, import_index, rows_of
@@ -101,3 +102,11 @@ def test_what_is_not_whole_or_not_ours_is_refused(index: Index, tmp_path: Path) 
     (tmp_path / "x.parquet").write_bytes(b"no")
     with pytest.raises(ValueError, match="not a whole Parquet file"):
         parquet_file.read(str(tmp_path / "x.parquet"), "images")
+
+
+def test_a_table_that_lacks_a_column_is_one_line(index: Index, tmp_path: Path) -> None:
+    module, out = written(index, "parquet", tmp_path)
+    table = parquet.read_table(out)
+    parquet.write_table(table.drop_columns(["columns"]), out)
+    with pytest.raises(ValueError, match="no column columns: export the index again"):
+        module.read(out, "images")

@@ -60,7 +60,10 @@ def test_a_plan() -> None:
     size = sizes(range(1, 10), shots=2)[3]
     plan = plan_of({"name": "glyphs"}, ["margin", "multi_similarity+s2sd"], size, ["epochs=3"])
     assert plan.config["epochs"] == 3
-    shots = [configs.make(configuration.values).shots for configuration in plan.configurations()]
+    shots = [
+        configs.make(configuration.values).evaluation.shots
+        for configuration in plan.configurations()
+    ]
     assert shots == 2 * [[2], [], [], [], [2]], "at the first step and at the last"
     assert plan.compared == "method"
     assert len(plan.configurations()) == 2 * 5
@@ -73,8 +76,12 @@ def test_a_plan_of_layers() -> None:
     size, layers = sizes(range(1, 10), shots=2)[4], Layers("stages.csv", "small_conv", rate=1e-3)
     plan = plan_of({"name": "glyphs"}, ["margin", "triplet"], size, ["data.size=28"], layers)
     made = [configs.make(configuration.values) for configuration in plan.configurations()]
-    assert [each.shift.step for each in made if each.shift] == [1, 5, 9, 1, 5, 9]
-    assert {each.shift.table for each in made if each.shift} == {"stages.csv"}
+    assert [
+        each.evaluation.protocol.shift.step for each in made if each.evaluation.protocol.shift
+    ] == [1, 5, 9, 1, 5, 9]
+    assert {
+        each.evaluation.protocol.shift.table for each in made if each.evaluation.protocol.shift
+    } == {"stages.csv"}
     assert made[0].data.values["size"] == 28
     assert plan.search is not None
     assert plan.search.parameters[0].values == [3e-4, 1e-3, 3e-3]

@@ -203,7 +203,9 @@ def _by_order(context: RunContext, folder: RunFolder, network: Any) -> dict[str,
 
 def _recall(context: RunContext, rows: Tensor) -> dict[str, float]:
     task = context.retrieval_task(context.split.test)
-    metrics = [metric for metric in context.config.metrics if metric.startswith("recall@")]
+    metrics = [
+        metric for metric in context.config.evaluation.metrics if metric.startswith("recall@")
+    ]
     score = evaluate(
         **task.arguments(rows), metrics=metrics, resamples=0, missing="count", non_finite="worst"
     )

@@ -56,7 +56,12 @@ class ExternalBackend(ABC):
     def __init__(self, entry: ExternalEntry, size: int, normalize: bool) -> None:
         self.entry, self.size, self.normalize = entry, size, normalize
         self._wait_until = 0.0
-        self._compared_mark = False
+        self._compared = False
+
+    @property
+    def is_file(self) -> bool:
+        """On this disk, whose damage no server notices."""
+        return False
 
     @abstractmethod
     def connect(self) -> None:
@@ -119,6 +124,14 @@ class ExternalBackend(ABC):
         if result is not None and result.word not in self.entry.words:
             raise UnavailableError(f"{self._where} was changed by a copy of {path}")
 
+    def difference(self, index: "Index") -> str:
+        """What it holds otherwise than the folder does; nothing where both agree."""
+        rows = np.flatnonzero(index.alive & (index.serials <= self.entry.last_serial))
+        stored = self.vectors(index.serials[rows])
+        wrong = int((stored != index.row_vectors(rows)).any(axis=1).sum())
+        lacks = f"{self.name} at {self.entry.uri} lacks {wrong} of {len(rows)} vectors"
+        return lacks if wrong else ""
+
     def _mark_of(self, path: Path, identity: str) -> Mark | None:
         text = self.mark()
         result = None if text is None else Mark.parse(text)
@@ -138,9 +151,11 @@ class ExternalBackend(ABC):
             return None
         covered = index.alive & (index.serials <= self.entry.last_serial)
         try:
-            if not self._compared_mark:
+            if not self._compared:
                 self.require_own_state(index.path, index.manifest.identity)
-                self._compared_mark = True
+                if self.is_file and (wrong := self.difference(index)):
+                    raise UnavailableError(wrong)
+                self._compared = True
             return self._enough(index, queries, k, covered)
         except UnavailableError as error:
             log.warning("%s: searching exactly", error)
@@ -155,13 +170,13 @@ class ExternalBackend(ABC):
             hits = self.nearest(queries, limit)
             result = _rows(index, hits, covered, k)
             if (result[1] >= 0).sum() == wanted * len(queries):
-                return self._compared(index, queries, result)
+                return self._by_folder(index, queries, result)
             if limit == self.most or all(len(serials) < limit for serials, _ in hits):
                 return None
             limit *= 4
         return None
 
-    def _compared(self, index: "Index", queries: Tensor, result: Nearest) -> Nearest:
+    def _by_folder(self, index: "Index", queries: Tensor, result: Nearest) -> Nearest:
         """By the vectors of the folder. Where the store says something else of them, its own files
         are damaged."""
         message, rows = result

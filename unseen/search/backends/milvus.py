@@ -121,6 +121,10 @@ class Milvus(ExternalBackend):
         self._ask("drop_collection")
 
     @property
+    def is_file(self) -> bool:
+        return self._file is not None
+
+    @property
     def _file(self) -> Path | None:
         return _file(self.entry.uri)
 

@@ -47,7 +47,11 @@ def schema_of(header: Header) -> Any:
 
 
 def header_in(schema: Any, source: object) -> Header:
-    return Header.read((schema.metadata or {}).get(KEY), source)
+    header = Header.read((schema.metadata or {}).get(KEY), source)
+    missing = [field.name for field in schema_of(header) if field.name not in schema.names]
+    if missing:
+        raise ValueError(f"{source} has no column {missing[0]}: export the index again")
+    return header
 
 
 def to_batch(rows: Rows, schema: Any) -> Any:

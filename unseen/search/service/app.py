@@ -167,9 +167,9 @@ def metadata_of(snapshot: Snapshot) -> dict[str, Any]:
         "labelled": sum(map(len, snapshot.by_label.values())),
         "model": {
             "run": model.folder.path.name,
-            "backbone": model.config.backbone,
+            "backbone": model.config.model.backbone,
             "size": known.model.size,
-            "precision": model.config.precision,
+            "precision": model.config.training.precision,
             "vectors": known.precision,
             "fingerprint": known.model.fingerprint,
         },

@@ -198,4 +198,4 @@ def _model(index: Index, run: Path | None) -> Trained:
         model = model_of(index.path, message) if message.exists() else model
     require_same_model(index.manifest.model, model, index.path)
     # images come one by one: no worker processes
-    return replace(model, config=model.config.model_copy(update={"workers": 0}))
+    return replace(model, config=model.config.with_values({"workers": 0}))

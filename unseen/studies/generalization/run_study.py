@@ -181,7 +181,9 @@ def _opened(data: str, settings: Sequence[str], callbacks: Callbacks) -> tuple[C
     """What a run would be of, before there is stages."""
     values = configs.override({"data": find_data.data_table(data)}, list(settings))
     config = configs.make({key: value for key, value in values.items() if key != "shift"})
-    return config, find_data.open_data(config.data, callbacks.of("reading the data"), config.strict)
+    return config, find_data.open_data(
+        config.data, callbacks.of("reading the data"), config.data.strict
+    )
 
 
 def _layers(
@@ -191,17 +193,17 @@ def _layers(
     if isinstance(dataset, FeatureDataset):
         raise ValueError(f"{request.data} holds features: --layers wants images to train on")
     resolved, _ = resolve(config, dataset)
-    if resolved.depth == FIRST and resolved.adapter is None:
+    if resolved.training.depth == FIRST and resolved.model.adapter is None:
         raise ValueError(
-            f"only a head on frozen {resolved.backbone} would be trained: with --layers say which "
-            "layers, depth=last, freeze_until=LAYER (`unseen inspect layers` lists them) or "
+            f"only a head on frozen {resolved.model.backbone} would be trained: with --layers say "
+            "which layers, depth=last, freeze_until=LAYER (`unseen inspect layers` lists them) or "
             "adapter=lora"
         )
     table = configs.override({}, list(request.settings)).get("shift", {}).get("table")
     if table is None:
         make_shift_splits(config, dataset, out, callbacks)
     table = str(Path(table or out).resolve())
-    return Layers(table, Shift(table=table).splits(dataset).of, resolved.lr)
+    return Layers(table, Shift(table=table).splits(dataset).of, resolved.optimizer.lr)
 
 
 def _own(steps: Any) -> int:
@@ -239,11 +241,11 @@ def _features(data: str, out: Path, callbacks: Callbacks) -> str:
     if not out.exists():
         request = configs.make({"data": table})
         dataset = find_data.open_data(
-            request.data, callbacks.of("reading the data"), request.strict
+            request.data, callbacks.of("reading the data"), request.data.strict
         )
         if isinstance(dataset, FeatureDataset):
             return data
         config, _ = resolve(request, dataset)
-        torch.set_num_threads(config.threads)
+        torch.set_num_threads(config.training.machine.threads)
         write_features(config, dataset, out, callbacks.of("computing features"))
     return str(out.resolve())
