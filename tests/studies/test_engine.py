@@ -175,8 +175,6 @@ def test_a_worker_that_is_alone_waits_for_nobody(
 ) -> None:
     monkeypatch.setattr("unseen.studies.worker.time.sleep", pytest.fail)
     worked(instant, tmp_path, seeds=[0])
-    search = {"mode": "coordinate", "parameters": [{"key": "lr", "values": [0.1, 0.3]}]}
-    worked(instant, tmp_path / "tuned", seeds=[0], factors={}, search=search)
 
 
 def test_a_finished_run_that_was_not_reported_is_not_repeated(

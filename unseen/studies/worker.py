@@ -82,20 +82,17 @@ class Worker:
     def work(self) -> None:
         """Trains runs until all have ended; waits for those of other workers, to take them over."""
         torch.set_num_threads(1)
-        is_idle = False
+        self.resolve()  # what is due is claimed without a pause
         while True:
             for queue in self.queues.values():
                 trial = queue.claim()
                 if trial is not None:
                     self._run(queue, trial)
-                    is_idle = False
                     break
             else:
                 if self.resolve():
                     return
-                if is_idle:  # what was enqueued just now is claimed at once
-                    time.sleep(IDLE_SECONDS)
-                is_idle = True
+                time.sleep(IDLE_SECONDS)
 
     def resolve(self) -> bool:
         """Enqueues what is due, takes runs of dead workers back; True when every run ended."""
