@@ -47,7 +47,6 @@ def test_page(
     assert "| 63.96 |" in message  # published recall@1 at 128-d
     assert "base " in message  # found
     assert "| against ProxyAnchor, points | -2.69 |" in message
-    assert "| against MultiSimilarity, points | +0.18 |" in message
     others = unpublished(folder)
     assert "63.61" not in others
     for name in (

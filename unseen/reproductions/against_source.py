@@ -59,8 +59,8 @@ def start_message(results: Results) -> list[str]:
     if not selected:
         return []
     return [
-        f"{selected} of {len(results.runs)} runs kept the weights they began with: they are "
-        "marked, and out of winners, counts, tournaments and correlations."
+        f"{selected} of {len(results.runs)} runs kept the weights they began with: winners, "
+        "counts, tournaments and correlations leave them out."
     ]
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -87,7 +88,7 @@ def claims(ask: Ask, results: Mapping[str, Results], measured: Measured, most: i
         Claim("H05", [gains["horde_ensemble"]]),
         Claim("H07", [
             mean_finding(f"gain at rank {k} less that at rank 1",
-                         _paired(orders, PLAIN, best, lambda run, k=k: _deeper(run, k)),
+                         _paired(orders, PLAIN, best, partial(_deeper, k)),
                          expected=-1) for k in deep]),
         Claim("H08", [joined["horde_orders"]]),
         Claim("H09", [joined["horde_ensemble"]]),
@@ -161,7 +162,7 @@ def _at(measured: Measured, order: str) -> Callable[[Run], float]:
     return lambda run: tested(run, measured, order, 1)
 
 
-def _deeper(run: Run, k: int) -> float:
+def _deeper(k: int, run: Run) -> float:
     return 100 * (run.score(f"recall@{k}") - run.score("recall@1"))
 
 

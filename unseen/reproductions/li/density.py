@@ -276,7 +276,7 @@ def _table_1(results: Mapping[str, Results], theirs: Any, ask: Ask) -> Table:
 def _means(results: Mapping[str, Results]) -> Section:
     """The same term beside sums, as printed, and beside means, as common code takes them."""
     metrics = {"R@1": R1, "NMI": NMI}
-    rows = [
+    rows: list[tuple[str, list[Run], dict[str, float]]] = [
         (f"{CURVE} as a {kind}, {term}", results[plan].of(CURVE, term), {})
         for kind, plan in (("sum", "density"), ("mean", MEANS))
         for term in (PLAIN, DENSITY)

@@ -227,8 +227,9 @@ def _with_untrained(section: Section, results: Mapping[str, Results], data: str)
     """Table 1: networks before training, ours where they were run, and the published ones."""
     result = results.get(f"by_{ARCHITECTURE.key}")
     rows = []
+    everyone = () if result is None else result.runs
     for name in [] if result is None else result.methods():
-        runs = [run for e in result.experiments() for run in result.of(e, name)]
+        runs = [run for run in everyone if run.planned.labels[ARCHITECTURE.key] == name]
         starts = [run.score(R1, "untrained") for run in runs if run.state == "done"]
         rows.append([name, "ours", number(100 * float(np.mean(starts)) if starts else None)])
     for row in table("revisit_backbones_untrained"):
