@@ -293,7 +293,7 @@ class Pixels:
     fingerprint, threads = MODEL.fingerprint, 1
     folder = SimpleNamespace(path=Path("/nowhere"))
     network = SimpleNamespace(embedding_size=8)
-    config = SimpleNamespace(normalize=True)
+    config = SimpleNamespace(evaluation=SimpleNamespace(normalize=True))
 
     def __init__(self) -> None:
         self.prepared_paths: list[str] = []
