@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from unseen.config import build
 from unseen.config import schema as configs
+from unseen.config.tables import Adapter
 from unseen.models.backbone import Backbone, create_backbone
 from unseen.models.body_spec import InputSpec
 from unseen.models.descriptor import usual_layers
@@ -257,8 +258,8 @@ def test_networks_of_the_field_are_adapted(backbone: str, layers: int) -> None:
         (["adapter=lore"], "adapter.name: .*'lora'"),
         (["adapter.rnk=4"], "unknown key of adapter 'rnk': did you mean rank"),
         (["adapter.rank=0"], "adapter.rank"),
-        (["adapter=lora", "ensemble.num_heads=2"], "leave adapter out"),
-        (["adapter=lora", "network=net_b"], "leave adapter out"),
+        (["adapter=lora", "ensemble.num_heads=2"], "adapter does not go with ensemble: leave"),
+        (["adapter=lora", "network=net_b"], "adapter does not go with network = net_b: leave"),
     ],
 )
 def test_what_cannot_be_is_said_in_a_line(words: list[str], message: str) -> None:
@@ -268,7 +269,7 @@ def test_what_cannot_be_is_said_in_a_line(words: list[str], message: str) -> Non
 
 def test_the_table_is_stored_and_read() -> None:
     config = resolved("backbone=resnet50", "adapter.rank=4")
-    assert config.model.adapter == configs.Adapter(rank=4)
+    assert config.model.adapter == Adapter(rank=4)
     assert configs.make_resolved(configs.parse(config.to_toml())) == config
 
 

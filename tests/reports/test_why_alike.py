@@ -29,7 +29,10 @@ def trained(tmp_path: Path) -> Trained:
     """As a run would be opened: a small network with a transform, and no folder behind it."""
     body = nn.Sequential(nn.Conv2d(3, 6, 3, stride=4, padding=1), nn.ReLU())
     backbone = Backbone(body, 6, InputSpec(32, MEAN, STD), "avg+max")
-    config: Any = SimpleNamespace(device="cpu", normalize=True, workers=0)
+    machine = SimpleNamespace(device="cpu", workers=0)
+    config: Any = SimpleNamespace(
+        training=SimpleNamespace(machine=machine), evaluation=SimpleNamespace(normalize=True)
+    )
     network = EmbeddingNetwork(backbone, Head(6, 5)).eval()
     _, transform = named("small", 32, MEAN, STD, None)
     return Trained(RunFolder(tmp_path), config, network, transform, "embedding")

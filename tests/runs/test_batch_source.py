@@ -267,7 +267,7 @@ def test_images_grow_over_the_epochs_and_are_evaluated_at_their_own_size() -> No
 
 
 def test_sizes_that_grow_and_kept_activations_exclude_each_other() -> None:
-    with pytest.raises(ValueError, match="training_sizes shows images of several sizes"):
+    with pytest.raises(ValueError, match="freeze_until and training_sizes exclude each other"):
         setting_of("training_sizes=[8]", "freeze_until=blocks.1")
     context = setting_of("training_sizes=[16]", "backbone=timm:vit_tiny_patch16_224")
     with pytest.raises(ValueError, match="leave training_sizes out"):

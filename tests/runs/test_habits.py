@@ -160,7 +160,11 @@ def test_only_new_layers_move_in_the_warm_up(
 def test_a_collapsed_space_is_warned_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     alike = torch.ones(1, 16)
     monkeypatch.setattr(
-        RunContext, "embed", lambda self, net, transform, items, *more: alike.repeat(len(items), 1)
+        RunContext,
+        "embed_fields",
+        lambda self, net, transform, items, progress, fields: dict.fromkeys(
+            fields, alike.repeat(len(items), 1)
+        ),
     )
     heard: list[str] = []
     train_and_evaluate(setting_of(), tmp_path, "test", Callbacks(warn=heard.append))

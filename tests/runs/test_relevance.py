@@ -261,4 +261,4 @@ def test_the_resolved_kind_is_kept(tmp_path: Path) -> None:
     assert context.config.sampler.values["per_class"] == 2
     again = configs.make_resolved(configs.parse(context.config.to_toml()))
     assert again == context.config
-    assert json.loads(again.model_dump_json())["relevance"]["kind"] == "pairs"
+    assert json.loads(again.model_dump_json())["data"]["relevance"]["kind"] == "pairs"

@@ -243,7 +243,9 @@ def test_embedded_samplers_look_at_the_bank_once_an_epoch(
 def of_relevance(name: str, relevance: Relevance, **values: Any) -> Any:
     """The sampler of a run whose training items are some of all."""
     config: Any = SimpleNamespace(
-        sampler=Component(name=name, **values), batch_size=12, normalize=True, seed=0
+        sampler=Component(name=name, **values),
+        training=SimpleNamespace(batch_size=12, seed=0),
+        evaluation=SimpleNamespace(normalize=True),
     )
     assert relevance.classes is not None
     return build.sampler(config, TRAINED_ON, relevance.classes.numpy(), relevance)

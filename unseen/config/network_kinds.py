@@ -139,7 +139,6 @@ class Features(Network):
     weights: Literal["auto"] | None = "auto"
     pooling: Literal["auto", "own"] = "auto"
     mirror: Literal[False] = False
-    adapter: None = None
     head: Head = Head()
     ensemble: None = None
 

@@ -303,7 +303,8 @@ def _in_one_line(error: ValidationError, model: dict[str, Any]) -> str:
     if place[:1] == ["model"] and len(place) > 2:
         kind, key = str(place[1]), str(place[2])
         if lacks(kind, key):
-            what = f"network = {model['network']}" if "network" in model else kind
+            key_of_kind = {"ensemble": "ensemble", "features": "backbone"}.get(kind, "network")
+            what = f"{key_of_kind} = {model[key_of_kind]}" if kind != "ensemble" else kind
             return f"{key} does not go with {what}: leave one of them out"
         del place[1]
     models: list[type[BaseModel]] = [Keys, WeightedComponent, *GROUPS.values(), *TABLES.values()]

@@ -99,7 +99,9 @@ class DensityRegularizer(Regularizer):
         check_labels(labels, len(self.alpha))
         spread, classes, counts = spreads(pooled.double(), labels)
         measured = spread[counts > 1]
-        mean = measured.mean() if measured.sum() > 0 else spread.new_ones(())
+        if not measured.sum() > 0:  # a network without spread gives no preference
+            measured = torch.ones_like(measured)
+        mean = measured.mean() if len(measured) else spread.new_ones(())
         initial = mean.repeat(len(self.alpha))  # classes of one image keep the mean
         initial[classes[counts > 1]] = measured
         if self.d0 == "relative":

@@ -69,7 +69,7 @@ def claim_table() -> Table:
     for row in table("claims"):
         study = answered.get(str(row["name"]), "")
         cells = [str(row[key]) for key in ("name", "source", "where", "claim", "published")]
-        rows.append([*cells, f"unseen study published {study}" if study else NONE])
+        rows.append([*cells, f"unseen study published {shlex.quote(study)}" if study else NONE])
     return Table(["claim", "source", "where", "what it says", "published", "command"], rows)
 
 

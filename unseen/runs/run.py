@@ -149,6 +149,7 @@ def _train(context: RunContext, folder: RunFolder, command: str, callbacks: Call
     if folder.is_started:
         refuse_other_items(folder, context.dataset, context.split)
         refuse_other_sources(folder, context.config)
+        folder.note_resumed()
     time_budget = TimeBudget(
         folder, callbacks, context.config.training.time_budget, context.began, context.now
     )

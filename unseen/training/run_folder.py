@@ -203,6 +203,11 @@ class RunFolder:
         noted = {"time": now(), **origins}
         self._note(lambda manifest: replace(manifest, custom_components=noted))
 
+    def note_resumed(self) -> None:
+        """A finished run is trained again, because something of it was lost."""
+        if self.is_finished:
+            self._note(lambda m: replace(m, finished=False, ended=None, event_log_bytes=None))
+
     def note_end(self) -> None:
         written = self.file("events.jsonl")
         size = written.stat().st_size if self.writes and written.exists() else 0
