@@ -108,7 +108,7 @@ LINES = {
     "__init__": 39,
     "__main__": 7,
 }
-TOTAL_LINES = 46_150
+TOTAL_LINES = 46_155
 MOST_IMPORTED = {"cli.train": 86, "runs.run": 124}  # modules, not counting packages
 ARCHITECTURE = (ROOT / "docs/architecture.md").read_text()
 
