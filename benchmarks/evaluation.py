@@ -3,7 +3,6 @@
     python benchmarks/evaluation.py              CUB and a medium size, seconds
     python benchmarks/evaluation.py sop          the size of Stanford Online Products, minutes
     python benchmarks/evaluation.py million      R@1 among 1,000,000 items, exact, with progress
-    python benchmarks/evaluation.py million --approximate       the same through a faiss index
 
 Both sides compute P@1, R-precision and mAP@R of the same float32 embeddings with the same number of
 threads; the peer uses its best setting, k="max_bin_count". Runs alternate, the median counts: on a
@@ -25,8 +24,6 @@ import torch
 from timing import Row, add_rows, in_turn, middle, ratios
 from torch import Tensor
 
-from unseen.evaluation.approximate import approximate as through_index
-from unseen.evaluation.cost import cost
 from unseen.evaluation.evaluate import evaluate
 from unseen.evaluation.retrieve import retrieve
 from unseen.metrics.recall import Recall
@@ -151,23 +148,15 @@ def peak() -> float:
     return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
-def million(items: int, approximate: bool, rows: Path | None) -> None:
-    """R@1 among many items of few images a class, exact or through an index."""
+def million(items: int, rows: Path | None) -> None:
+    """R@1 among many items of few images a class."""
     size = MILLION[2]
     x, labels = clouds(items, items * MILLION[1] // MILLION[0], size, noise=1.0)
-    print(f"{items:,} x {size}: {cost(items, size)}", flush=True)
     start, used = time.perf_counter(), time.process_time()
 
     def spent() -> str:
         seconds = time.perf_counter() - start
         return f"{seconds:.0f} s ({time.process_time() - used:.0f} s of processor time)"
-
-    if approximate:
-        result = through_index(x, labels)
-        print(f"R@1 about {result.values['recall@1']:.6f} in {spent()}, {result.index}")
-        fraction = f"{result.result_nearest:.1%} of {result.checked:,}"
-        print(f"the index finds the true nearest neighbour of {fraction} queries")
-        return
 
     def show(done: int, total: int) -> None:
         if done % max(1, total // 200) == 0 or done == total:
@@ -195,7 +184,6 @@ def main() -> None:
         "sizes", nargs="*", default=["cub", "medium"], help=f"{', '.join(SIZES)}, million"
     )
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--approximate", action="store_true")
     parser.add_argument("--items", type=int, default=MILLION[0], help="of million: a smaller piece")
     parser.add_argument("--rows", type=Path, help="the figures go into this file too")
     parser.add_argument("--child", choices=list(SIDES), help=argparse.SUPPRESS)
@@ -205,7 +193,7 @@ def main() -> None:
         if options.child:
             child(name, options.child)
         elif name == "million":
-            million(options.items, options.approximate, options.rows)
+            million(options.items, options.rows)
         elif name in SIZES:
             compare(name, options.threads, options.rows)
         else:

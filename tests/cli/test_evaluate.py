@@ -77,19 +77,6 @@ def test_an_estimate_from_some_queries(
     assert code == 0
     assert "estimated from 30 of 120 queries" in out
     assert "30 queries, 120 answers" in out
-    code, _, err = unseen(
-        capsys, "evaluate", "embeddings", *foreign, "--sample", "30", "--approximate"
-    )
-    assert code != 0
-    assert "--sample goes without --approximate" in err
-
-
-def test_through_an_index(capsys: pytest.CaptureFixture[str], foreign: list[str]) -> None:
-    words = [*foreign, "--approximate", "--metrics", "recall@1"]
-    code, text, _ = unseen(capsys, "evaluate", "embeddings", *words)
-    assert code == 0
-    assert "R@1 about" in text
-    assert "finds the true nearest neighbour of 100.0% of 120 queries" in text
 
 
 def test_mistakes_get_one_line(capsys: pytest.CaptureFixture[str], foreign: list[str]) -> None:

@@ -14,7 +14,7 @@ from unseen.cli import main
 from unseen.config import find_data
 from unseen.data.base import INCOMPLETE
 from unseen.data.benchmarks.benchmark import Counts
-from unseen.data.cub200 import Cub200
+from unseen.data.benchmarks.official import Cub200
 from unseen.data.images.packed_file import Packing, write
 from unseen.data.packed import Packed
 from unseen.export.bundle import card

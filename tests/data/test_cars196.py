@@ -12,7 +12,7 @@ from scipy.io import savemat
 from unseen.config import find_data
 from unseen.data.base import INCOMPLETE
 from unseen.data.benchmarks.benchmark import Counts
-from unseen.data.cars196 import Cars196
+from unseen.data.benchmarks.official import Cars196
 
 NUMBERS = [1, 2, 98, 99, 100, 196]
 NAMES = [f"Maker Model {number}" for number in range(1, 197)]

@@ -11,7 +11,7 @@ import pytest
 from unseen.config import find_data
 from unseen.config.tables import Component
 from unseen.data.benchmarks.benchmark import Counts
-from unseen.data.cub200 import Cub200
+from unseen.data.benchmarks.official import Cub200
 
 NUMBERS = [1, 2, 99, 100, 101, 102, 199, 200]
 NAMES = {

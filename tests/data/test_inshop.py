@@ -9,7 +9,7 @@ import pytest
 from unseen.config import find_data
 from unseen.core.contracts import annotations_of
 from unseen.data.benchmarks.benchmark import Counts
-from unseen.data.inshop import Inshop
+from unseen.data.benchmarks.official import Inshop
 from unseen.protocols.half_split import HalfSplit
 
 Make = Callable[..., Path]

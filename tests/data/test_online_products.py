@@ -8,7 +8,7 @@ import pytest
 from unseen.config import find_data
 from unseen.core.contracts import annotations_of
 from unseen.data.benchmarks.benchmark import Counts
-from unseen.data.online_products import OnlineProducts
+from unseen.data.benchmarks.official import OnlineProducts
 
 HEADER = "image_id class_id super_class_id path\n"
 Make = Callable[..., Path]

@@ -8,15 +8,11 @@ import typer
 
 from unseen.cli.terminal import console, display
 from unseen.evaluation import evaluate as library
-from unseen.evaluation.approximate import approximate as through_index
-from unseen.evaluation.cost import cost
 from unseen.evaluation.query_sample import sampled
 from unseen.evaluation.user_embeddings import Items, as_labels, as_matrix, read_items, read_labels
 from unseen.reports import score_tables
 from unseen.training.distributed import joined
 from unseen.training.result import Result, rows_of
-
-LONG = 20.0  # seconds from which the cost is said beforehand
 
 
 def embeddings(
@@ -33,7 +29,6 @@ def embeddings(
     ] = ",".join(library.METRICS),
     normalize: Annotated[bool, typer.Option(help="cosine, or Euclidean distance")] = True,
     over: Annotated[str, typer.Option(help="intervals over queries or classes")] = "queries",
-    approximate: Annotated[bool, typer.Option(help="with a faiss index")] = False,
     sample: Annotated[
         int | None, typer.Option(help="estimate from so many queries", show_default="all")
     ] = None,
@@ -51,15 +46,10 @@ def embeddings(
         raise ValueError("--gallery-labels goes with a gallery")
     if over not in ("queries", "classes"):
         raise ValueError(f"--over must be queries or classes, got {over}")
-    if approximate and sample is not None:
-        raise ValueError("--sample goes without --approximate")
     sides = [_read(queries, labels, "--labels")]
     sides += [] if gallery is None else [_read(gallery, gallery_labels, "--gallery-labels")]
     items = [as_matrix(side.embeddings) for side in sides]
     names = as_labels(*(side.labels for side in sides))
-    if approximate:
-        _approximate(items, names, metrics.split(","), normalize)
-        return
     drawn = None if sample is None else sampled(names[0], sample)
     _exact(items, names, metrics.split(","), normalize, over, drawn)
 
@@ -88,11 +78,7 @@ def _exact(
     if drawn is not None:
         positions = drawn if len(items) == 1 else None
         items, labels = [items[0][drawn], items[-1]], [labels[0][drawn], labels[-1]]
-    expected = cost(len(items[0]), items[0].shape[1], len(items[1]) if len(items) > 1 else None)
     with joined("cpu") as processes, display() as (_, callbacks):
-        if expected.seconds > LONG and processes.is_first:
-            faster = "--sample 20000 estimates it, --approximate is faster"
-            console.print(f"exact retrieval: {expected}. {faster}")
         result = library.evaluate(
             items[0],
             labels[0],
@@ -114,22 +100,3 @@ def _exact(
     console.print(score_tables.counted(result.counts) + (twice if result.compared_twice else ""))
     for line in library.why_undefined(result.counts):
         console.print(line)
-
-
-def _approximate(
-    items: list[torch.Tensor], labels: list[torch.Tensor], metrics: list[str], normalize: bool
-) -> None:
-    result = through_index(
-        items[0],
-        labels[0],
-        gallery_embeddings=items[1] if len(items) > 1 else None,
-        gallery_labels=labels[1] if len(labels) > 1 else None,
-        metrics=metrics,
-        normalize=normalize,
-    )
-    for name, value in result.values.items():
-        console.print(f"{score_tables.metric_title(name)} about {score_tables.percent(value)} %")
-    console.print(
-        f"{result.index}: it finds the true nearest neighbour of {result.result_nearest:.1%} of "
-        f"{result.checked:,} queries asked exactly",
-    )

@@ -76,7 +76,7 @@ def find(kind: str, name: str) -> Any:
     if name.endswith(_THEIR_ENDINGS):
         by_class = {name: f"{_PML}{name}"} | by_class
     known(name, names(kind), (KINDS | OTHER_KINDS)[kind], by_class)
-    return getattr(importlib.import_module(f"unseen.{kind}.{name}"), class_name(kind, name))
+    return getattr(importlib.import_module(f"unseen.{kind}"), class_name(kind, name))
 
 
 @cache  # a config asks some hundred times
@@ -84,7 +84,8 @@ def _built_in(kind: str) -> tuple[str, ...]:
     known(kind, KINDS | OTHER_KINDS, "kind")
     if kind in OTHER_KINDS:
         return ()
-    return tuple(files_of(importlib.import_module(f"unseen.{kind}").__path__))
+    package = importlib.import_module(f"unseen.{kind}")
+    return tuple(sorted([*files_of(package.__path__), *getattr(package, "BENCHMARKS", ())]))
 
 
 def entry(kind: str, name: str) -> Entry:
@@ -100,10 +101,10 @@ def entry(kind: str, name: str) -> Entry:
 
 
 def text(kind: str, name: str) -> str:
-    """The docstring of a method's class (of a data set: of its module)."""
+    """The docstring of a method's class (of a data set in a file of its own: of its module)."""
     method = find(kind, name)
-    described = inspect.getmodule(method) if kind == "data" else method
-    return inspect.getdoc(described) or inspect.getdoc(method) or ""
+    is_alone = method.__module__ == f"unseen.data.{name}"
+    return inspect.getdoc(inspect.getmodule(method) if is_alone else method) or ""
 
 
 def parameters(method: Any) -> list[inspect.Parameter]:

@@ -1,10 +1,12 @@
 """A benchmark on disk, believed only when it is whole: classes and images are counted, no listed
 file is missing, no class is in two parts. What is wrong is told beside what was expected and where
 the data come from. With `incomplete` a copy that lacks some images, but no class, is taken as it
-is: `describe()` says what is missing, and so does every page made of it.
+is: `describe()` says what is missing, and so does every page made of it. Lists and class folders
+are read as the authors, and those who copy them, lay them out.
 """
 
 import os
+import re
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,10 +18,10 @@ import numpy as np
 from unseen.core.contracts import Progress
 from unseen.core.names import few, near_path
 from unseen.data.base import Columns, described
-from unseen.data.benchmarks.layouts import class_names
-from unseen.data.images.image_files import ImageFiles, missing
+from unseen.data.images.image_files import ImageFiles, images_in, missing
 
 AS_IT_IS = " (data.incomplete=true takes it as it is, and every page says so)"
+_COPIES = ("train", "test", "valid", "val")
 NO_CLASS = "; no class may be missing, and nothing stand there twice"
 
 
@@ -88,6 +90,8 @@ class Benchmark(ImageFiles):
     layout: ClassVar[str]  # what stands below the root
     source: ClassVar[str]  # the page to get it from
     expected: ClassVar[Counts]
+    lists: ClassVar[tuple[str, ...]]  # any of them marks a copy, be it whole or not
+    unpacked: ClassVar[tuple[str, ...]] = ()  # folders below the root that the lists may be in
     known_classes: ClassVar[frozenset[str]] = frozenset()  # folders by which a copy is recognised
 
     def __init__(
@@ -111,7 +115,7 @@ class Benchmark(ImageFiles):
             metadata = described(here.columns, self.title)
         except (ValueError, KeyError, IndexError, OSError) as error:
             self._refuse(root, str(error))
-        super().__init__(root, type(self).__module__.rpartition(".")[2], here.paths, metadata)
+        super().__init__(root, self.name_in_configs(), here.paths, metadata)
         self.base = Path(os.path.commonpath(here.paths))  # the root may be the folder above
         if listing.names is not None:
             self.label_names = [listing.names.get(label, label) for label in metadata.label_names]
@@ -120,10 +124,28 @@ class Benchmark(ImageFiles):
             self.incomplete = self._sentence(result, names)
 
     @classmethod
-    @abstractmethod
+    def name_in_configs(cls) -> str:
+        return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+
+    @classmethod
     def recognises(cls, root: Path) -> bool:
-        """Whether a folder is meant to be this benchmark: it has the official lists, be they whole
-        or not, or folders of all classes."""
+        """Whether a folder is meant to be this benchmark: it has an official list, or folders of
+        all classes."""
+        is_listed = any(cls.below(root, file) for file in cls.lists)
+        return is_listed or cls.class_folders_of_it(root) >= cls.expected.classes
+
+    @classmethod
+    def below(cls, root: Path, file: str) -> Path | None:
+        """A file in the root or in one of the folders it may have been unpacked into."""
+        places = [root, *(root / name for name in cls.unpacked)]
+        return next((place / file for place in places if (place / file).exists()), None)
+
+    @classmethod
+    def needed(cls, root: Path, file: str) -> Path:
+        """The same of a file that must be there."""
+        if place := cls.below(root, file):
+            return place
+        raise ValueError(f"{file} is missing")
 
     @classmethod
     def class_folders_of_it(cls, root: Path) -> int:
@@ -179,3 +201,38 @@ def _count(columns: Columns) -> Counts:
         query=0 if columns.query is None else int(np.asarray(columns.query)[tested].sum()),
         gallery=0 if columns.gallery is None else int(np.asarray(columns.gallery)[tested].sum()),
     )
+
+
+def rows(file: Path, columns: int, skip: int = 0, separator: str | None = None) -> list[list[str]]:
+    """The words of each line after the first `skip`; a line with too few or many is named."""
+    result = []
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+        words = [word.strip() for word in line.split(separator)]
+        if number <= skip or not any(words):
+            continue
+        if len(words) != columns:
+            raise ValueError(f"{file}, line {number}: expected {columns} columns, got {len(words)}")
+        result.append(words)
+    return result
+
+
+def class_folders(root: Path) -> dict[str, list[Path]]:
+    """Images by class, from class folders in the root, in `images`, or in `train` and `test`
+    (each with all classes, as copies for classification have them), sorted by class."""
+    result: dict[str, list[Path]] = {}
+    for folder in _folders(root):
+        if not folder.name.startswith("."):
+            result.setdefault(folder.name, []).extend(images_in(folder))
+    return {name: sorted(result[name], key=lambda path: path.name) for name in sorted(result)}
+
+
+def class_names(root: Path) -> set[str]:
+    """The names of the class folders, without opening them; none where there is no folder."""
+    return {folder.name for folder in _folders(root)} if root.is_dir() else set()
+
+
+def _folders(root: Path) -> list[Path]:
+    if (root / "images").is_dir():
+        root = root / "images"
+    copies = [root / name for name in _COPIES if (root / name).is_dir()] or [root]
+    return [entry for copy in copies for entry in copy.iterdir() if entry.is_dir()]
