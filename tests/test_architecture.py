@@ -83,7 +83,7 @@ NO_CODE = {
 LINES = {
     "core": 2_163,
     "neighbors": 1_200,
-    "data": 5_255,
+    "data": 5_256,
     "samplers": 1_051,
     "models": 1_928,
     "miners": 403,
@@ -102,13 +102,13 @@ LINES = {
     "estimator": 134,
     "studies": 3_785,
     "reproductions": 4_645,
-    "search": 5_275,
+    "search": 5_279,
     "cli": 2_690,
     "api": 168,
     "__init__": 39,
     "__main__": 7,
 }
-TOTAL_LINES = 46_155
+TOTAL_LINES = 46_167
 MOST_IMPORTED = {"cli.train": 86, "runs.run": 124}  # modules, not counting packages
 ARCHITECTURE = (ROOT / "docs/architecture.md").read_text()
 

@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,6 +14,7 @@ import pytest
 import torch
 from PIL import Image
 
+from unseen.core import uris
 from unseen.data.containers import locations
 from unseen.runs.trained_run import Trained
 from unseen.search import manifest as manifests
@@ -21,9 +22,10 @@ from unseen.search.backends.by_name import external_backend, parse
 from unseen.search.image_sources import find
 from unseen.search.index import Index
 from unseen.search.ingest import ingest
-from unseen.search.maintain import update
+from unseen.search.maintain import rebuild, update
 from unseen.search.manifest import ExternalEntry, ModelEntry
 from unseen.search.segment import Metadata, NewImage
+from unseen.search.upgrade import embed_again
 from unseen.search.verify import changed_images, verify
 from unseen.search.writer import Writer
 
@@ -395,3 +397,52 @@ def test_thorough_reads_every_image(
         assert updated(indexed) == []
         assert updated(indexed, thorough=True) == ["1.bmp"]
         assert changed_images(Index.open(indexed), thorough=True) == []
+
+
+# rows that lie elsewhere
+
+
+def named(path: Path, *places: str) -> Path:
+    """An index whose images lie where its maker says."""
+    with Writer.create(path, MODEL) as writer:
+        new = zip(rows(len(places), seed=0), places, strict=True)
+        writer.add(
+            [
+                replace(row, metadata=replace(row.metadata, path=place, compatible=True))
+                for row, place in new
+            ]
+        )
+    return path
+
+
+CONNECTING: dict[str, Callable[[Path], Any]] = {
+    "update": updated,
+    "update --thorough": lambda path: updated(path, thorough=True),
+    "verify --thorough": lambda path: changed_images(Index.open(path), thorough=True),
+    "rebuild": lambda path: rebuild(path, cast(Trained, Pixels())),
+    "rebuild --remove-missing": lambda path: rebuild(
+        path, cast(Trained, Pixels()), remove_missing=True
+    ),
+    "upgrade": lambda path: embed_again(path, cast(Trained, Pixels())),
+}
+
+
+@pytest.mark.parametrize("command", CONNECTING)
+@pytest.mark.parametrize("row", ["https://{}/a.jpg", "https://{}/a.tar::a.jpg"])
+def test_a_row_elsewhere_connects_only_if_the_user_said_so(
+    command: str, row: str, host: str, tmp_path: Path
+) -> None:
+    path = named(tmp_path / "received.index", row.format(host))
+    with pytest.raises(ValueError, match=r"https://.*a\.jpg lies.*allow_remote=True") as caught:
+        CONNECTING[command](path)
+    assert "\n" not in str(caught.value)
+    assert changed_images(Index.open(path)) == []  # without --thorough nothing elsewhere is asked
+
+
+def test_said_so_the_row_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = "s3://bucket/a.jpg"
+    path, asked = named(tmp_path / "own.index", place), list[object]()
+    monkeypatch.setattr(uris, "state", asked.append)
+    with uris.remote_rows(), pytest.raises(AttributeError):
+        changed_images(Index.open(path), thorough=True)
+    assert asked == [place]

@@ -2,10 +2,7 @@
 and whatever is wrong with it ends in one line with the row."""
 
 import json
-import socket
 import sys
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -37,31 +34,6 @@ REFUSED = [
     "github://{0}:a@b/a.jpg",
     "://{0}/a.jpg",
 ]
-
-
-@pytest.fixture
-def host() -> Iterator[str]:
-    """An address of this machine to which nobody may connect."""
-    calls: list[object] = []
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(0.05)
-        ended = threading.Event()
-
-        def listen() -> None:
-            while not ended.is_set():
-                try:
-                    connection, caller = server.accept()
-                except TimeoutError:
-                    continue
-                calls.append(caller)
-                connection.close()
-
-        thread = threading.Thread(target=listen, daemon=True)
-        thread.start()
-        yield f"127.0.0.1:{server.getsockname()[1]}"
-        ended.set()
-        thread.join()
-    assert not calls, "somebody connected"
 
 
 def table(folder: Path, row: str) -> Path:

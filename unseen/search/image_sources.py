@@ -58,9 +58,8 @@ class Source:
 
 def source_of(metadata: Metadata) -> Source:
     """Where an image of an index came from."""
-    path = metadata.path if locations.is_elsewhere(metadata.path) else Path(metadata.path)
     columns = {n: v for n, v in metadata.columns.items() if not n.startswith(OF_FILE)}
-    return Source(path, metadata.label, metadata.box, columns)
+    return Source(locations.of_index(metadata.path), metadata.label, metadata.box, columns)
 
 
 def class_rule(model: Trained, levels: int | None = None) -> partial[str | None]:

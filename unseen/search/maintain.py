@@ -123,7 +123,7 @@ def rebuild(
     with Writer.open(path) as writer:  # nobody else writes meanwhile
         images = list(writer.index().every())
         if not remove_missing:
-            require_files([metadata.path for _, metadata in images], path)
+            require_files([str(source_of(metadata).path) for _, metadata in images], path)
         if not (resumes := _can_resume(aside, entry)):
             shutil.rmtree(aside, ignore_errors=True)
         open_aside = Writer.open(aside) if resumes else None

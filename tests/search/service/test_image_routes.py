@@ -1,9 +1,22 @@
 """What is in the index, in pages."""
 
+import io
+import shutil
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
 import pytest
+from PIL import Image
 from starlette.testclient import TestClient
 
+from unseen.core.files import sha256
+from unseen.search.index import Index
+from unseen.search.service.app import create_app
 from unseen.search.service.index_registry import IndexRegistry
+from unseen.search.service.middleware import Limits
+from unseen.search.writer import Writer
 
 
 def shown(client: TestClient, query: str) -> list[int]:
@@ -54,3 +67,60 @@ def test_metadata_of_a_image_without_its_path(client: TestClient, registry: Inde
 @pytest.mark.parametrize("wrong", ["order=best", "seed=-1", "count=0", "count=999", "start=-1"])
 def test_values_out_of_bounds(wrong: str, client: TestClient) -> None:
     assert client.get(f"/api/images?{wrong}").status_code == 422
+
+
+def private_image(folder: Path) -> dict[str, Any]:
+    """Of somebody else, whose size the attacker guessed."""
+    Image.effect_noise((40, 40), 99).save(folder / "private.png")
+    return {
+        "path": str(folder / "private.png"),
+        "num_bytes": (folder / "private.png").stat().st_size,
+    }
+
+
+def link(folder: Path) -> dict[str, Any]:
+    (folder / "link.png").symlink_to("/etc/passwd")
+    return {"path": str(folder / "link.png")}
+
+
+RECEIVED = {
+    "a text": lambda folder: {
+        "path": "/etc/passwd",
+        "num_bytes": Path("/etc/passwd").stat().st_size,
+    },
+    "a link": link,
+    "a device": lambda folder: {"path": "/dev/zero", "num_bytes": 0},
+    "a private image": private_image,
+    "without a digest": lambda folder: private_image(folder) | {"digest": ""},
+    "elsewhere": lambda folder: {"path": "https://127.0.0.1:9/a.png"},
+    "an item of a file": lambda folder: {"path": "/etc/passwd::a.png"},
+}
+
+
+@pytest.mark.parametrize("attack", RECEIVED)
+def test_only_what_was_embedded_leaves_a_received_index(
+    attack: str, index_folder: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(index_folder, tmp_path / "received.index")
+    received = Index.open(tmp_path / "received.index")
+    id, own = received.ids[:2].tolist()
+    row = received.row(id)
+    metadata = replace(row.metadata, **RECEIVED[attack](tmp_path))
+    with Writer.open(received.path) as writer:
+        writer.add([replace(row, metadata=metadata)])
+    limits = Limits(hosts=("testserver",), per_minute=0, token="t" * 32)
+    with TestClient(create_app(IndexRegistry(received.path), None, limits)) as client:
+        client.headers["authorization"] = f"Bearer {'t' * 32}"
+        thumbnail = client.get(f"/api/images/{id}/thumbnail").content
+        assert client.get(f"/api/images/{id}").content == thumbnail
+        assert client.get(f"/api/images/{own}").headers["content-type"] == "image/jpeg"
+        assert client.get(f"/api/why/{own}?query={id}").status_code == 400
+        assert client.get(f"/api/why/{id}?query={own}").status_code == 400
+        assert client.get(f"/api/search?ids={id}&box=0,0,0.5,0.5").status_code == 404
+        assert client.get(f"/api/search?ids={own}&box=0,0,0.5,0.5").status_code == 200
+        content = client.get(f"/api/export.zip?ids={id},{own}").content
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        assert len(archive.namelist()) == 2
+        path = Path(received.metadata(own).path)
+        assert archive.read(archive.namelist()[1]) == path.read_bytes()
+        assert sha256(path) == received.metadata(own).digest

@@ -64,22 +64,35 @@ def rows_of(
     from `first`: one of an unknown protocol, or one that lies elsewhere where the table does not,
     unless the user allows it (`addresses.remote_rows`). `folder`: where paths begin."""
     folder = uris.parent(table) if folder is None else folder
-    open_to_all = uris.allows_remote_rows() or uris.is_remote(table)
+    open_to_all = uris.is_remote(table)
     result = []
     for row, name in enumerate(names, start=first):
         if "://" in name or name.partition(":")[0] in uris.PROTOCOLS:
             try:
-                is_remote = uris.is_remote(_file_of(folder, name))
+                file = _file_of(folder, name)
+                if not open_to_all:
+                    _require_allowed(file, name, "table")
             except ValueError as error:
                 raise ValueError(f"{table}, row {row}: {error}") from None
-            if is_remote and not open_to_all:
-                raise ValueError(
-                    f"{table}, row {row}: {name} lies elsewhere, and the table does not: "
-                    f"{by_front_end('add --allow-remote', 'pass allow_remote=True')} to connect "
-                    "to whatever it names"
-                )
         result.append(beside(folder, name))
     return result
+
+
+def of_index(path: str) -> Place:
+    """What an index names, to be read. A file elsewhere is refused unless the user allows it:
+    whoever made the index chose it."""
+    place = path if is_elsewhere(path) else Path(path)
+    _require_allowed(place, path, "index")
+    return place
+
+
+def _require_allowed(place: Place, name: str, listed_by: str) -> None:
+    if uris.is_remote(place) and not uris.allows_remote_rows():
+        raise ValueError(
+            f"{name} lies elsewhere, and the {listed_by} does not: "
+            f"{by_front_end('add --allow-remote', 'pass allow_remote=True')} to connect "
+            "to whatever it names"
+        )
 
 
 def _file_of(folder: Place, name: str) -> Place:
@@ -117,11 +130,6 @@ def read(place: str) -> bytes:
         return opened.read(name)
     except KeyError:
         raise FileNotFoundError(f"{file} holds no {name}") from None
-
-
-def content(path: Path) -> bytes:
-    """Of a file, or of an item of a container here."""
-    return read(str(path)) if is_elsewhere(path) else path.read_bytes()
 
 
 def state(place: Place) -> State:

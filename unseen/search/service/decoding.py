@@ -26,7 +26,6 @@ from PIL import Image
 
 import unseen
 from unseen.core import files
-from unseen.data.containers import locations
 from unseen.data.images.decode import SafeImageFile, UnreadableImageError
 from unseen.data.images.header_limits import JPEG_SIGNATURE, check_size, read_header
 
@@ -116,12 +115,8 @@ class Reader:
         finally:
             self._places.release()
 
-    def shown(self, path: Path, side: int) -> Image.Image:
+    def shown(self, content: bytes, side: int) -> Image.Image:
         """An image of the index, to be looked at; its long side may be reduced to no less."""
-        try:
-            content = locations.content(path)
-        except OSError as error:
-            raise UnreadableImageError(path, str(error.strerror)) from error
         with self.opened(content) as image:
             ratio = min(1.0, side / max(image.size))
             width, height = (math.ceil(ratio * length) for length in image.size)

@@ -2,7 +2,6 @@
 
 import io
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
@@ -10,6 +9,7 @@ from fastapi import FastAPI, Query, Response
 from pydantic import BaseModel
 
 from unseen.data.images.decode import UnreadableImageError
+from unseen.search.file_states import embedded_content
 from unseen.search.index import Ids, Index
 from unseen.search.service.decoding import BusyError, Reader
 from unseen.search.service.index_registry import IndexRegistry, Snapshot
@@ -71,10 +71,13 @@ def add_images(app: FastAPI, registry: IndexRegistry, reader: Reader, prefix: st
 
     @app.get(f"{prefix}/api/images/{{id}}", responses=MISSING, response_class=Response)
     def image(id: Id) -> Response:
-        """The image as a JPEG of at most 1024 pixels; its thumbnail where the file is gone."""
-        result = or_404(lambda: registry.snapshot.index.image(id))
+        """The image as a JPEG of at most 1024 pixels; its thumbnail where the file is gone or is
+        not what was embedded."""
+        content = embedded_content(or_404(lambda: registry.snapshot.index.metadata(id)))
+        if content is None:
+            return thumbnail(id)
         try:
-            image = reader.shown(Path(result.path), LARGE_SIDE)
+            image = reader.shown(content, LARGE_SIDE)
         except (UnreadableImageError, BusyError):
             return thumbnail(id)
         image.thumbnail((LARGE_SIDE, LARGE_SIDE))

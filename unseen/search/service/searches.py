@@ -2,7 +2,6 @@
 right or wrong."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from fastapi.concurrency import run_in_threadpool
 from numpy.typing import NDArray
 
 from unseen.data.images.decode import UnreadableImageError
+from unseen.search.file_states import embedded_content
 from unseen.search.service.decoding import Box, Reader
 from unseen.search.service.forms import files_in
 from unseen.search.service.index_registry import IndexRegistry, Neighbor, Snapshot
@@ -81,11 +81,10 @@ def add_searches(app: FastAPI, registry: IndexRegistry, reader: Reader) -> None:
             raise HTTPException(422, ONE_BOX if request else "ids must name an image")
         vectors = or_404(lambda: snapshot.index.vectors(request))
         if box is not None:
-            path = Path(snapshot.index.image(request[0]).path)
-            try:
-                vectors = _embedded(snapshot, reader, [path.read_bytes()], box)
-            except OSError as error:
-                raise HTTPException(404, "the file of this image is gone") from error
+            content = embedded_content(snapshot.index.metadata(request[0]))
+            if content is None:
+                raise HTTPException(404, "the file of this image is gone, or another one")
+            vectors = _embedded(snapshot, reader, [content], box)
         return _result(snapshot, vectors, wanted, request)
 
     add_nearest(app, registry)
