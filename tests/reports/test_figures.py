@@ -1,11 +1,8 @@
-"""Curves hold the event log's numbers; the grid is an image with green and red frames."""
+"""Curves hold the event log's numbers."""
 
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from unseen.reports import figures, stored_run
 from unseen.training.event_log import summed
@@ -70,17 +67,3 @@ def test_an_axis_of_recall_ends_at_100(run: Path) -> None:
     figure = figures.recall_figure(stored_run.read(run))
     assert figure is not None
     assert figure["layout"]["yaxis"]["autorangeoptions"] == {"clipmax": 100}
-
-
-def test_grid_png_has_both_frames_and_repeats(run: Path, dataset: Any, tmp_path: Path) -> None:
-    out = figures.retrieval_grid_png(run, dataset, tmp_path / "new" / "grid.png", 2)
-    colors = {tuple(c) for c in np.asarray(Image.open(out).convert("RGB")).reshape(-1, 3).tolist()}
-    assert {(0x1A, 0x7F, 0x4B), (0xBF, 0x2F, 0x29)} <= colors
-    first = out.read_bytes()
-    assert figures.retrieval_grid_png(run, dataset, out, 2).read_bytes() == first
-
-
-def test_grid_png_needs_embeddings(run: Path, dataset: Any, tmp_path: Path) -> None:
-    (run / "embeddings" / "test.npz").unlink()
-    with pytest.raises(FileNotFoundError, match="let the run finish"):
-        figures.retrieval_grid_png(run, dataset, tmp_path / "grid.png")

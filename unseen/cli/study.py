@@ -186,7 +186,7 @@ def published(
     _print_findings(page_file)
 
 
-@study.command(short_help="How methods hold up as classes become stranger.")
+@study.command(short_help="How methods hold up as the distribution shift grows.")
 def preset(
     name: Annotated[str, typer.Argument(help=NAME)],
     settings: Settings = None,

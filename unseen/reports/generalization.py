@@ -6,8 +6,9 @@ from typing import Any
 
 from unseen.core.html_templates import PageSection
 from unseen.evaluation.metric_names import OPEN_SET
-from unseen.evaluation.open_set import OpenSet, RejectionPoint
+from unseen.evaluation.open_set import OpenSet
 from unseen.evaluation.training_gain import FIRST, Gain
+from unseen.reports import figures
 from unseen.reports.figures import Line, Plot
 from unseen.reports.score_tables import metric_title
 from unseen.reports.stored_run import ExtraEvaluations
@@ -16,9 +17,9 @@ from unseen.runs.few_shots import FewShots
 from unseen.runs.forgetting import Domain, Forgetting
 
 Json = dict[str, Any]
-LINES = {  # of a point of the rejection curve -> title, colour, line in plotly and in CSS
-    "dir": ("known, answered rightly and believed", "var(--accent)", "solid", "solid"),
-    "far": ("unknown, believed", "var(--wrong)", "dash", "dashed"),
+LINES = {  # of a point of the rejection curve -> title, colour, line
+    "dir": ("known, answered rightly and believed", "var(--accent)", "solid"),
+    "far": ("unknown, believed", "var(--wrong)", "dash"),
 }
 
 
@@ -51,7 +52,7 @@ def sections(extra: ExtraEvaluations) -> tuple[list[PageSection], Json]:
         parts.append(forgetting_section(extra.forgetting))
     if extra.open_set:
         drawn["rejection"] = rejection_figure(extra.open_set)
-        parts.append(open_set_section(extra.open_set))
+        parts.append(open_set_section(extra.open_set, drawn["rejection"]))
     return parts, drawn
 
 
@@ -88,24 +89,16 @@ def forgetting_figure(result: Forgetting) -> Json:
     domains = [result.home, *result.elsewhere]
     names = [f"{d.data} (home)" if i == 0 else d.data for i, d in enumerate(domains)]
     sides = {"before": "var(--muted)", "after": "var(--accent)"}
-    traces = [
-        {
-            "type": "bar",
-            "name": f"{side} training",
-            "x": names,
-            "y": [round(100 * getattr(d.gain[FIRST], side), 2) for d in domains],
-            "marker": {"color": color},
-            "hovertemplate": "%{y:.1f} %<extra>" + f"{side} training</extra>",
-        }
+    series = {
+        f"{side} training": (color, [getattr(d.gain[FIRST], side) for d in domains])
         for side, color in sides.items()
-    ]
-    axes = {"xaxis": {"type": "category"}, "yaxis": {"title": {"text": "recall@1, %"}}}
-    return {"data": traces, "layout": axes | {"barmode": "group"}}
+    }
+    return figures.bars_figure(names, series)
 
 
-def open_set_section(result: OpenSet) -> PageSection:
+def open_set_section(result: OpenSet, drawn: Json) -> PageSection:
     """Scores, thresholds, groups."""
-    lines = [Line(title, color, css) for title, color, _, css in LINES.values()]
+    lines = figures.lines_of(drawn)
     plot = Plot("rejection", "Answers believed", "Shares of queries by the threshold", lines)
     scores = [(open_set_title(name), result.scores[name]) for name in OPEN_SET]
     return PageSection.of(
@@ -126,35 +119,22 @@ def open_set_title(name: str) -> str:
 
 def rejection_figure(result: OpenSet) -> Json:
     """Both shares over the threshold, with the thresholds that were chosen on other classes."""
+    x, hover = [round(point.threshold, 5) for point in result.curve], "%{y:.1f} % from %{x:.3f} on"
     traces = []
-    for field, (title, color, dash, _) in LINES.items():
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": title,
-                "x": [round(point.threshold, 5) for point in result.curve],
-                "y": [round(100 * getattr(point, field), 2) for point in result.curve],
-                "line": {"color": color, "width": 2, "dash": dash},
-                "hovertemplate": "%{y:.1f} % from %{x:.3f} on<extra>" + title + "</extra>",
-            }
-        )
-    layout: Json = {
+    for field, (title, color, dash) in LINES.items():
+        percents = [round(100 * getattr(point, field), 2) for point in result.curve]
+        traces.append(figures.line(title, x, percents, color, dash, hover, mode="lines"))
+    ranked = sorted(result.at.items(), key=lambda item: item[1].threshold)
+    marks = [
+        figures.upright(point.threshold, name, xanchor="left" if place else "right")
+        for place, (name, point) in enumerate(ranked)
+    ]
+    layout = {key: [mark[key][0] for mark in marks] for key in ("shapes", "annotations")}
+    axes = {
         "xaxis": {"title": {"text": "threshold of the nearest similarity"}},
         "yaxis": {"title": {"text": "share of queries, %"}, "range": [0, 101]},
-        "shapes": [_upright(point) for point in result.at.values()],
-        "annotations": [
-            {
-                "x": point.threshold, "y": 1, "yref": "paper", "yanchor": "bottom",
-                "xanchor": "left" if place else "right",
-                "showarrow": False, "text": name, "font": {"size": 12},
-            }
-            for place, (name, point) in enumerate(
-                sorted(result.at.items(), key=lambda item: item[1].threshold)
-            )
-        ],
-    }  # fmt: skip
-    return {"data": traces, "layout": layout}
+    }
+    return {"data": traces, "layout": axes | layout}
 
 
 def change_row(name: str, gain: Gain, note: str = "") -> ChangeRow:
@@ -171,9 +151,3 @@ def change_row(name: str, gain: Gain, note: str = "") -> ChangeRow:
 
 def _counted(domain: Domain) -> str:
     return f"{domain.classes:,} classes"
-
-
-def _upright(point: RejectionPoint) -> Json:
-    line = {"color": "var(--text)", "width": 1, "dash": "dash"}
-    ends = {"x0": point.threshold, "x1": point.threshold, "y0": 0, "y1": 1, "yref": "paper"}
-    return {"type": "line", "line": line} | ends

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from unseen.core.contracts import Dataset
 from unseen.core.html_templates import PageSection
-from unseen.reports import thumbnails
-from unseen.reports.figures import Line, Plot
+from unseen.reports import figures, thumbnails
+from unseen.reports.figures import Plot
 from unseen.reports.score_tables import percent
 from unseen.reports.stored_run import LayerAnswers, StoredRun
 
@@ -55,22 +55,11 @@ def bars_figure(run: StoredRun) -> Json | None:
     if not run.layers:
         return None
     rows = run.layers["layers"]
-    traces = [
-        {
-            "type": "bar",
-            "name": title,
-            "x": [row["layer"] for row in rows],
-            "y": [round(100 * row[split], 2) for row in rows],
-            "marker": {"color": color},
-            "hovertemplate": "%{y:.1f} %<extra>" + title + "</extra>",
-        }
-        for split, title, color in (
-            ("train", "training classes", "var(--muted)"),
-            ("test", "test classes", "var(--accent)"),
-        )
-    ]
-    axes = {"xaxis": {"type": "category"}, "yaxis": {"title": {"text": "recall@1, %"}}}
-    return {"data": traces, "layout": {"barmode": "group", **axes}}
+    series = {
+        "training classes": ("var(--muted)", [row["train"] for row in rows]),
+        "test classes": ("var(--accent)", [row["test"] for row in rows]),
+    }
+    return figures.bars_figure([row["layer"] for row in rows], series)
 
 
 def layers_by_epoch(run: StoredRun) -> dict[int, dict[str, dict[str, float]]]:
@@ -90,18 +79,9 @@ def curves_figure(run: StoredRun) -> Json | None:
     for name, color in zip(names, COLORS[-len(names) :], strict=True):
         for split, dash in ((unseen, "solid"), ("train", "dot")):
             title = name if split == unseen else f"{name}, training classes"
-            traces.append(
-                {
-                    "type": "scatter",
-                    "mode": "lines+markers",
-                    "name": title,
-                    "x": list(recall),
-                    "y": [100 * result[split][name] for result in recall.values()],
-                    "line": {"color": color, "width": 2, "dash": dash},
-                    "hovertemplate": "%{y:.1f} %<extra>" + title + "</extra>",
-                }
-            )
-    axes = {"xaxis": {"title": {"text": "epochs"}}, "yaxis": {"title": {"text": "recall@1, %"}}}
+            y = [100 * result[split][name] for result in recall.values()]
+            traces.append(figures.line(title, list(recall), y, color, dash))
+    axes = {"xaxis": {"title": {"text": "epochs"}}, "yaxis": figures.RECALL}
     return {"data": traces, "layout": axes}
 
 
@@ -115,8 +95,7 @@ def section(run: StoredRun, dataset: Dataset, drawn: Json) -> PageSection:
         split = _unseen_split(layers_by_epoch(run))
         note = "Test classes were watched during training." if split == "test" else ""
         title = f"Recall@1 over time: solid on {split} classes, dotted on training classes"
-        solid = [trace for trace in curves["data"] if trace["line"]["dash"] == "solid"]
-        lines = [Line(trace["name"], trace["line"]["color"]) for trace in solid]
+        lines = [each for each in figures.lines_of(curves) if each.style == "solid"]
         plots.append(Plot("layer-curves", f"{title}. {note}", title, lines))
     result = disagreements(run.layer_answers, dataset) if run.layer_answers else []
     return PageSection.of("reports/layers", "Layers", plots=plots, disagreements=result)

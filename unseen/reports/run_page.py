@@ -22,7 +22,6 @@ from unseen.reports import (
     figures,
     generalization,
     layer_report,
-    nested_sizes,
     queries,
     score_tables,
     sections,
@@ -62,9 +61,9 @@ def page_of(
         parts.append(sections.scores(run.result))
         if (by_class := score_tables.by_size(run.result)) is not None:
             parts.append(sections.by_size(by_class))
-    if by_size := nested_sizes.figure(run):
+    if by_size := figures.sizes_figure(run):
         drawn["sizes"] = by_size
-        parts.append(nested_sizes.section(by_size))
+        parts.append(sections.sizes(by_size))
     if run.result and run.result.selection and (log := run.result.selection.stages):
         parts.append(sections.stages(log, [str(reason) for reason in run.manifest.plan or []]))
     parts.append(sections.curves(run, drawn["loss"], drawn["recall"]))

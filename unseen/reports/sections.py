@@ -9,8 +9,8 @@ from typing import Any
 from unseen.config.stages import TRAINED
 from unseen.core.contracts import Dataset, FeatureDataset
 from unseen.core.html_templates import Headline, PageSection
-from unseen.reports import queries, score_tables, thumbnails
-from unseen.reports.figures import SPLITS, Line, Plot
+from unseen.reports import figures, queries, score_tables, thumbnails
+from unseen.reports.figures import Plot
 from unseen.reports.queries import ResultItems
 from unseen.reports.stored_run import StoredRun, TestEmbeddings
 from unseen.reports.tables import Table
@@ -232,13 +232,20 @@ def _stage_row(stage: StageScore, is_selected: bool, backbone: str | None) -> St
 
 def curves(run: StoredRun, loss: Json | None, recall: Json | None) -> PageSection:
     """Frames for the figures there are; `selected` says which epoch the dashed line marks."""
-    titles = {trace["name"] for trace in recall["data"]} if recall else set()
-    lines = [Line(t, color, style) for t, color, _, style in SPLITS.values() if t in titles]
+    lines = figures.lines_of(recall) if recall else []
     plots = [Plot("loss", "Training loss", "Training loss over epochs", [])] if loss else []
     plots += [Plot("recall", "Recall@1", "Recall@1 over epochs", lines)] if recall else []
     selection = run.result.selection if run.result else None
     selected = score_tables.selected(selection) if selection else ""
     return PageSection.of("reports/curves", "Learning curves", plots=plots, selected=selected)
+
+
+def sizes(drawn: Json) -> PageSection:
+    """Recall by the size of a nested embedding, and how a size is used."""
+    title = "Recall@1 by the size of the descriptor"
+    plot = Plot("sizes", "Recall@1", title, figures.lines_of(drawn))
+    smallest = drawn["data"][0]["x"][0]
+    return PageSection.of("reports/sizes", "Sizes", plots=[plot], smallest=smallest)
 
 
 def training(run: StoredRun, dataset: Dataset) -> PageSection:
