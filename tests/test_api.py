@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import unseen
 from unseen import losses
+from unseen.config import keys
 from unseen.config import schema as configs
 
 pytestmark = pytest.mark.usefixtures("narrow_network")
@@ -70,7 +71,7 @@ def test_features_are_embedded_by_a_run_on_features(tmp_path: Path) -> None:
 def test_none_is_nothing_in_python_too(tmp_path: Path) -> None:
     none = dict.fromkeys(("weights", "miner", "patience"), "none")
     run = unseen.fit((FEATURES, LABELS), out=tmp_path, **none, **FEW)
-    stored = configs.short(configs.load(run.path / "config.toml"))
+    stored = keys.short(configs.load(run.path / "config.toml"))
     assert all(stored[key] is None for key in none)
 
 

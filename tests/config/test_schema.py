@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from unseen.config import keys
 from unseen.config import schema as configs
 from unseen.config.keys import GROUPS, SHORT, TABLES, WITH_TABLE
 from unseen.config.schema import Config
@@ -251,7 +252,7 @@ def test_a_key_is_the_same_with_its_table_and_without(key: str) -> None:
     nested: Any = value
     for name in reversed(path.split(".")):
         nested = {name: nested}
-    assert configs.short(nested) == {key: value}
+    assert keys.short(nested) == {key: value}
     assert configs.by_table({key: value}) == nested
     assert configs.make(nested) == configs.make({key: value})
     if not isinstance(value, dict | list) and value is not None:

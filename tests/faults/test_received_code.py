@@ -14,6 +14,7 @@ import pytest
 
 import unseen
 from unseen.cli.main import app
+from unseen.config import keys
 from unseen.config import schema as configs
 from unseen.core import custom_components, registry
 from unseen.runs import job_engines
@@ -47,7 +48,7 @@ def here(finished_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def receive(key: str, value: object) -> None:
     """The run's config, with a line of the sender's."""
-    values = configs.short(configs.load(Path("runs/nice/config.toml")))
+    values = keys.short(configs.load(Path("runs/nice/config.toml")))
     assert key in values
     changed = configs.dump(values | {key: value})
     Path("runs/nice/config.toml").write_text(changed)

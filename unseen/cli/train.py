@@ -11,7 +11,8 @@ from unseen.cli.run_display import Shown
 from unseen.cli.terminal import command_line, console, display, stages
 from unseen.config import find_data
 from unseen.config import schema as configs
-from unseen.config.schema import SHORT, Config
+from unseen.config.keys import SHORT
+from unseen.config.schema import Config
 
 if TYPE_CHECKING:  # the help of the command needs nothing that evaluates
     from unseen.training.result import Result

@@ -32,7 +32,7 @@ def differentiable(formula: Callable[..., Any], written: Written, *inputs: Tenso
         return formula(*inputs)
     if not (torch.is_grad_enabled() and any(x.requires_grad for x in inputs)):
         return written(*inputs)[0]
-    return _Differentiable.apply(formula, written, *inputs)
+    return _Differentiable.apply(formula, written, *inputs)  # type: ignore[no-untyped-call]
 
 
 def chain(*steps: Written) -> Written:

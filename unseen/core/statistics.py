@@ -263,7 +263,8 @@ def _class_freedom(deviations: NDArray[np.float64]) -> NDArray[np.float64]:  # [
     """Degrees of freedom of the variance of a mean of C classes; see `crossed`."""
     most = max(len(deviations) - 1, 1)
     squares = deviations**2 / np.maximum((deviations**2).sum(axis=0), np.finfo(np.float64).tiny)
-    return 2 / np.maximum((squares**2).sum(axis=0) - 1 / len(deviations), 2 / most)
+    excess = (squares**2).sum(axis=0) - 1 / len(deviations)
+    return np.asarray(2 / np.maximum(excess, 2 / most))
 
 
 def _c4(freedom: float) -> float:

@@ -9,8 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from unseen.core.comparison import Comparison
 from unseen.core.geometry import among, cosine, dot, log_sum_exp, positive_pairs, soft_maximum
-from unseen.losses.base import Comparison, Loss, check_choice, check_not_negative, penalized
+from unseen.losses.base import Loss, check_choice, check_not_negative, penalized
 
 # entries of [pairs, references] at a time; where there are more, they are computed again for the
 # gradient instead of kept

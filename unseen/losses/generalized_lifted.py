@@ -5,9 +5,10 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from unseen.core.comparison import Comparison
 from unseen.core.geometry import OFF, among, distance, log_sum_exp, masked_mean, soft_maximum
 from unseen.core.tuples import complete
-from unseen.losses.base import Comparison, Loss, check_choice, check_not_negative, penalized
+from unseen.losses.base import Loss, check_choice, check_not_negative, penalized
 
 
 class GeneralizedLiftedLoss(Loss):

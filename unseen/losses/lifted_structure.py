@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from unseen.core.comparison import Comparison
 from unseen.core.geometry import (
     among,
     cosine,
@@ -18,7 +19,7 @@ from unseen.core.geometry import (
     unit_distance,
 )
 from unseen.core.tuples import complete
-from unseen.losses.base import Comparison, Loss, check_choice, check_positive
+from unseen.losses.base import Loss, check_choice, check_positive
 
 
 class LiftedStructureLoss(Loss):

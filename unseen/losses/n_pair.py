@@ -7,10 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from unseen.core.comparison import Comparison
 from unseen.core.derivatives import Back, differentiable
 from unseen.core.geometry import cosine, dot, log_sum_exp, to_unit, unit
 from unseen.losses.base import (
-    Comparison,
     Loss,
     check_choice,
     check_not_negative,

@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from unseen.core.comparison import Comparison
 from unseen.core.geometry import unit_distance
 from unseen.core.relevance import differ
-from unseen.losses.base import Comparison, Loss, check_choice, check_not_negative
+from unseen.losses.base import Loss, check_choice, check_not_negative
 from unseen.miners.base import draw_per_row
 
 # entries of [triplets, references] at a time; where there are more, they are computed again for the

@@ -5,9 +5,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from unseen.core.comparison import Comparison
 from unseen.core.derivatives import Back
 from unseen.core.geometry import OWN, squared_distance, unit_squared_distance
-from unseen.losses.base import Comparison, Loss, check_not_negative, check_positive
+from unseen.losses.base import Loss, check_not_negative, check_positive
 
 
 class SmoothTripletLoss(Loss):

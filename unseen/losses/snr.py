@@ -5,9 +5,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from unseen.core.comparison import Comparison
 from unseen.core.derivatives import Back, chain
 from unseen.core.geometry import OWN, squared_distance, to_unit, unit
-from unseen.losses.base import Comparison, Loss, check_not_negative
+from unseen.losses.base import Loss, check_not_negative
 
 
 class SnrLoss(Loss):

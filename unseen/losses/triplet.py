@@ -4,8 +4,9 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from unseen.core.comparison import Comparison
 from unseen.core.geometry import UNIT_DISTANCES
-from unseen.losses.base import Comparison, Loss, check_choice, check_not_negative
+from unseen.losses.base import Loss, check_choice, check_not_negative
 
 
 class TripletLoss(Loss):

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from unseen.config import schema as configs
+from unseen.config.keys import short
 from unseen.core import read_limits
 from unseen.core.files import refuse_links
 from unseen.core.names import near_path
@@ -129,7 +129,7 @@ def read(folder: Path) -> StoredRun:
     manifest = (
         parsed(message, str(folder / "manifest.json")) if message else Manifest(version=VERSION)
     )
-    config, result = configs.short(tomllib.loads(config_text)), result_of(folder)
+    config, result = short(tomllib.loads(config_text)), result_of(folder)
     stage = _selected_stage(config, result)
     events = event_log.read(folder / "events.jsonl", manifest.event_log_bytes)
     if stage:

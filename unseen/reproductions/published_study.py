@@ -25,7 +25,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
-from unseen.core.registry import known
+from unseen.core.names import known
 from unseen.reproductions.claims import Claim, claims_section, joined_section, plain_rows
 from unseen.reproductions.differences import differences, planned_configs, run_configs
 from unseen.reproductions.numbers import table

@@ -43,8 +43,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from unseen.config import schema as configs
-from unseen.config.schema import SHORT
-from unseen.core.registry import known
+from unseen.config.keys import SHORT, short
+from unseen.core.names import known
 from unseen.training.nested import AT
 
 Values = dict[str, Any]
@@ -147,7 +147,7 @@ class Plan(BaseModel):
         """TOML has lists before tables, and the names of runs follow the order of the factors; the
         first one as given is compared."""
         if isinstance(config := values.get("config"), dict):
-            values = values | {"config": configs.short(config)}
+            values = values | {"config": short(config)}
         factors = values.get("factors")
         if not isinstance(factors, dict):
             return values

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from unseen.config import schema as configs
+from unseen.config.keys import short
 from unseen.models.backbone import FEATURES
 from unseen.models.layer_outputs import POOLED
 from unseen.studies.results import Results
@@ -15,7 +16,7 @@ from unseen.training.checksums import checked
 def resolved_configs(results: Iterable[Results]) -> list[Values]:
     """The resolved configs of finished runs."""
     done = [run for result in results for run in result.runs if run.state == "done"]
-    return [configs.short(configs.load(checked(run.folder, "config.toml"))) for run in done]
+    return [short(configs.load(checked(run.folder, "config.toml"))) for run in done]
 
 
 def trained(ours: Sequence[Values]) -> list[str]:

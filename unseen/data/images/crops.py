@@ -18,7 +18,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from unseen.core.contracts import Box, LazyImage, Pixels, Size
+from unseen.core.contracts import LazyImage, Pixels
+from unseen.core.files import Box, Size
 from unseen.core.torchvision_operators import vision
 
 Channels = tuple[float, float, float]

@@ -114,7 +114,7 @@ class Sampling(nn.Module):
     @property
     def is_sharded(self) -> bool:
         """Whether other processes hold some of the centres."""
-        return self.own.stop - self.own.start < self.num_classes
+        return bool(self.own.stop - self.own.start < self.num_classes)
 
     def start(self, size: int, fill: Callable[[Tensor], Tensor]) -> Tensor:  # [own, size]
         """Starting values of the centres that are here; the same for any number of processes."""

@@ -23,7 +23,7 @@ import csv
 import math
 from importlib.resources import files
 
-from unseen.core.registry import known
+from unseen.core.names import known
 
 PlannedRun = str | float | None
 DEVIATION = "_std"

@@ -12,7 +12,8 @@ import numpy as np
 
 from unseen.config import schema as configs
 from unseen.core.contracts import IntArray
-from unseen.core.registry import known, names
+from unseen.core.names import known
+from unseen.core.registry import names
 from unseen.evaluation.shift_splits import ShiftSplits
 from unseen.studies import study_file as plans
 from unseen.studies.study_file import Plan, Values
