@@ -100,7 +100,7 @@ LINES = {
     "reports": 1_990,
     "export": 365,
     "estimator": 134,
-    "studies": 3_785,
+    "studies": 3_787,
     "reproductions": 4_645,
     "search": 5_279,
     "cli": 2_690,
@@ -108,7 +108,7 @@ LINES = {
     "__init__": 39,
     "__main__": 7,
 }
-TOTAL_LINES = 46_167
+TOTAL_LINES = 46_300
 MOST_IMPORTED = {"cli.train": 86, "runs.run": 124}  # modules, not counting packages
 ARCHITECTURE = (ROOT / "docs/architecture.md").read_text()
 
