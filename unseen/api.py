@@ -50,8 +50,19 @@ _LISTS = ("regularizers", "metrics", "also")
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run: its folder, the objects it was made with, and whether its table may name
-    files elsewhere."""
+    """A finished run, as `fit` returns it: its scores, its curves, its network.
+
+    Args:
+        path: The run's folder.
+        objects: What the run was made with and a config only names.
+        allow_remote: A table on this disk may name files elsewhere.
+
+    Example:
+        >>> import unseen
+        >>> run = unseen.Run(Path("runs/a"))
+        >>> run.scores.loc["trained"].name, len(run.history)
+        ('trained', 1)
+    """
 
     path: Path
     objects: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -231,8 +242,12 @@ def fit(
         train_domain (none): of several domains, train and select on this one, evaluate on all.
 
     Example:
-        run = unseen.fit("glyphs", loss="margin", epochs=5, out="runs/a")
-        run.scores["recall@1"]
+        >>> import numpy as np, unseen
+        >>> features = np.random.default_rng(0).normal(size=(64, 16)).astype("float32")
+        >>> np.savez("toy.npz", features=features, labels=np.repeat(np.arange(16), 4))
+        >>> run = unseen.fit("toy.npz", epochs=1, out="runs/a", progress=False)
+        >>> bool(run.scores.loc["trained", "recall@1"] <= 1)
+        True
     """
     values, objects = named(dict(settings))
     if isinstance(data, str | Path):
@@ -258,8 +273,18 @@ def fit(
 
 
 def load(run: str | Path, *, network: Any = None, trust: bool = False) -> Trained:
-    """A trained run, ready for use. network: the object it was trained with, if it was one. trust:
-    the code that the run names may run, whoever wrote it."""
+    """Opens a trained run, ready to embed images; the data of the run are not needed.
+
+    Args:
+        run: The run's folder.
+        network: The network that the run was trained with, where it was an object.
+        trust: Code that the run names may be executed, whoever wrote it.
+
+    Example:
+        >>> import torch, unseen
+        >>> unseen.load("runs/a").embed(torch.ones(2, 16)).shape
+        torch.Size([2, 128])
+    """
     objects = {}
     if network is not None:
         name = configs.load(RunFolder(Path(run)).checked("config.toml"))["model"]["network"]
@@ -272,19 +297,51 @@ def load(run: str | Path, *, network: Any = None, trust: bool = False) -> Traine
 
 
 def compare(first: str | Path | Run, second: str | Path | Run) -> Pair:
-    """Two runs on the same queries, paired: `conclusion` says in words which is better."""
+    """Compares two runs on the same queries, pair by pair; `conclusion` says which is better.
+
+    Args:
+        first: A run, or its folder.
+        second: Another one, with the same test classes.
+
+    Example:
+        >>> import unseen
+        >>> unseen.compare("runs/a", "runs/a").conclusion.partition(" between")[0]
+        'No clear difference'
+    """
     return compare_runs(_path(first), _path(second))
 
 
 def diagnose(run: str | Path | Run, also: Sequence[Any] = ()) -> dict[str, Any]:
-    """What a run's embedding space looks like, in words and numbers; reads the test classes. also:
-    as in `Run.diagnose`."""
+    """What a run's embedding space looks like, in words and numbers; reads the test classes.
+
+    Args:
+        run: A run, or its folder.
+        also: Further diagnostics, by name, as classes, objects or functions of embeddings and
+            labels.
+
+    Example:
+        >>> import unseen
+        >>> len(unseen.diagnose("runs/a")["findings"]) > 0
+        True
+    """
     return (run if isinstance(run, Run) else Run(Path(run))).diagnose(also)
 
 
 def study(plan: str | Path | Mapping[str, Any], out: str | Path, **how: Any) -> Results:
-    """Many runs under one protocol: a TOML file or its values; `how` as in `Study.run`. Finished
-    runs are never repeated."""
+    """Trains many configurations under one protocol and compares them. A second call runs only
+    what is missing.
+
+    Args:
+        plan: A study file (TOML) or its values; docs/studies.md lists its keys.
+        out: The study's folder.
+        how: As in `unseen.studies.engine.Study.run`: `workers`, `storage`, ...
+
+    Example:
+        >>> import unseen
+        >>> plan = {"name": "losses", "factors": {"loss": ["margin", "triplet"]}, "seeds": [0, 1]}
+        >>> results = unseen.study(plan, "studies/losses")  # doctest: +SKIP
+        >>> results.frame  # doctest: +SKIP
+    """
     if isinstance(plan, Mapping):
         custom_components.trust(dict(plan))
         return Study(plans.make(dict(plan))).run(Path(out), **how)

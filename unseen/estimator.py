@@ -57,9 +57,25 @@ RESOLVED: dict[str, Any] = {  # a plain head, trained by Adam at a constant rate
 
 
 class MetricLearner(TransformerMixin, ClassifierMixin, BaseEstimator):
-    """loss, embedding_size: as in configs; loss may be an object, too. epochs: over the items.
-    per_class: items of each class in a batch. lr: of Adam. random_state: of starting values and
-    batches."""
+    """A linear head trained on features with any loss of the catalogue, as scikit-learn has it:
+    `fit`, `transform` (unit vectors), `predict` (the class of the nearest training item).
+
+    Args:
+        loss: A name of the catalogue, or an object; multi_similarity.
+        embedding_size: Numbers of an embedding; 32.
+        epochs: How often the items are gone through; 10.
+        per_class: Items of each class in a batch; 4.
+        lr: The learning rate of Adam; 1e-3.
+        random_state: Of the starting values and the batches; 0.
+
+    Example:
+        >>> import numpy as np
+        >>> from unseen import MetricLearner
+        >>> features, labels = np.eye(8).repeat(4, axis=0), np.arange(8).repeat(4)
+        >>> learner = MetricLearner(embedding_size=4, epochs=1).fit(features, labels)
+        >>> learner.transform(features).shape
+        (32, 4)
+    """
 
     def __init__(
         self,

@@ -73,7 +73,21 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Output:
-    """What a network gives. `embeddings` is the head's raw output, not unit vectors."""
+    """What a network returns for a batch.
+
+    Args:
+        embeddings: [N, D] raw output of the head; losses and evaluation normalise.
+        pooled: [N, P] the backbone's descriptor before the head.
+        maps: [N, channels, height, width] the backbone's last map, where it has one.
+        heads: [N, heads, d] one embedding per learner of an ensemble.
+
+    Example:
+        >>> import torch
+        >>> from unseen import Output
+        >>> output = Output(embeddings=torch.ones(2, 8), pooled=torch.ones(2, 32))
+        >>> output.maps is None
+        True
+    """
 
     embeddings: Tensor  # [N, D]
     pooled: Tensor  # [N, P], the backbone's descriptor before the head

@@ -180,7 +180,8 @@ def trust(values: Any) -> None:
             with references in it. Never what was read from a file.
 
     Example:
-        >>> trust({"loss": {"name": "./my_loss.py:MyIdea"}, "epochs": 10})
+        >>> import unseen
+        >>> unseen.trust({"loss": {"name": "./my_loss.py:MyIdea"}, "epochs": 10})
     """
     for reference in references_in(values):
         with suppress(ValueError):  # no such file: whoever looks for it says so

@@ -106,9 +106,29 @@ def calibrate(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Calibration:
-    """From embeddings [N, D] of validation classes [N]; `seed` deals the classes to the folds.
+    """A threshold with a false match rate, its upper bound, and the probability of a match at each
+    similarity, from validation classes.
+
     Where the same is more than a class, right and wrong pairs are those of the relevance, and the
-    classes say which images belong together when the bound is drawn and folds are dealt."""
+    classes say which images belong together when the bound is drawn and folds are dealt.
+
+    Args:
+        embeddings: [N, D] of validation images.
+        labels: [N] their classes, or a relevance.
+        fmr: The share of wrong pairs that may be called a match; 0.001.
+        confidence: Of the upper bound of that share; 0.95.
+        normalize: Compare by the cosine; False: by the Euclidean distance.
+        seed: Deals the classes to folds.
+        progress: Called with what is done and the whole.
+
+    Example:
+        >>> import torch
+        >>> from unseen import calibrate
+        >>> classes = torch.arange(20).repeat_interleave(5)
+        >>> embeddings = torch.eye(20)[classes] + 0.1 * torch.randn(100, 20)
+        >>> calibrate(embeddings, classes, fmr=0.01).threshold > 0.2
+        True
+    """
     if not 0 < fmr < 1:
         raise ValueError(f"fmr must lie between 0 and 1, got {fmr}")
     if not 0.5 < confidence < 1:

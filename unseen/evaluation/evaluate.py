@@ -146,13 +146,34 @@ def evaluate(
     progress: Progress | None = None,
     processes: CpuProcesses | None = None,
 ) -> Evaluation:
-    """Scores of embeddings [Q, D] with labels [Q], tensors, arrays or lists, labels also words; the
-    other arguments as in `retrieve`.
+    """Scores of embeddings with labels: each item is a query among the others, or among a gallery.
 
-    `metrics` are names, or objects of one's own (`metrics/base.py`). `starts` and `seed` are those
-    of k-means, `seed` also of the bootstrap. `progress` hears of thousandths. `processes` seek the
-    neighbours together, each of a part of the queries, and all get the same numbers.
-    `non_finite="worst"`: rows with NaN or infinity are no error, every metric scores its worst.
+    Args:
+        embeddings: [Q, D] a tensor, array or list.
+        labels: [Q] integers or words.
+        gallery_embeddings: [G, D] what is searched, where it is not the queries themselves.
+        gallery_labels: [G] its labels.
+        positions: [Q] where each query stands in the gallery, to leave it out of its own answer.
+        ignore_groups: [Q] groups (of a camera, a photograph): images of the query's are left out.
+        gallery_ignore_groups: [G] the same of the gallery.
+        metrics: Names of the catalogue, or objects of `unseen.metrics.base`.
+        normalize: Compare by the cosine; False: by the Euclidean distance.
+        missing: Queries without a match in the gallery are an `error`, or left out and counted.
+        non_finite: Rows with NaN or infinity are an `error`, or every metric scores its `worst`.
+        intervals: 95 % intervals by a bootstrap over `queries` or `classes`.
+        resamples: Of the bootstrap.
+        starts: Of k-means; the best one counts.
+        seed: Of k-means and the bootstrap.
+        memory: Bytes for a block of similarities.
+        progress: Called with thousandths that are done.
+        processes: Search the neighbours together; all get the same numbers.
+
+    Example:
+        >>> import torch
+        >>> from unseen import evaluate
+        >>> scores = evaluate(torch.eye(4).repeat_interleave(2, dim=0), [0, 0, 1, 1, 2, 2, 3, 3])
+        >>> scores.values["recall@1"].value
+        1.0
     """
     if intervals not in ("queries", "classes"):
         raise ValueError(f"intervals must be 'queries' or 'classes', got {intervals!r}")

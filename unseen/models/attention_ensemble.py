@@ -19,9 +19,6 @@ GOOGLENET = ("maxpool3", "inception4e")
 class AttentionEnsemble(LayeredNetwork):
     """Attention-based ensemble: several learners look at one map through masks of their own.
 
-    masks_at, trunk_until: layers where masks act and where the attention trunk ends.
-    num_heads learners share embedding_size evenly.
-
     Paper:
         W. Kim et al., Attention-based Ensemble for Deep Metric Learning, ECCV 2018,
         https://arxiv.org/abs/1804.00382; here with the shapes of HORDE's GoogLeNet (ABE-8).
@@ -36,12 +33,24 @@ class AttentionEnsemble(LayeredNetwork):
         The remaining layers and the bias-free W are shared by all learners; the embedding is
         their unit vectors side by side, so its inner products over M are mean cosines.
 
-    Values:
-        8 learners of 64; GoogLeNet: masks at maxpool3, trunk until inception4e; masks start
-        Glorot-uniform.
+    Masks start Glorot-uniform.
+
+    Args:
+        backbone: The network that the learners share.
+        embedding_size: Numbers of an embedding, shared by the learners evenly; 512 in the paper.
+        num_heads: Learners; 8 in the paper.
+        masks_at: The layer whose map the masks act on; GoogLeNet's maxpool3.
+        trunk_until: The layer where the attention trunk ends; GoogLeNet's inception4e.
 
     Use:
         with the head_divergence regularizer, which keeps the learners apart.
+
+    Example:
+        >>> from unseen.models import AttentionEnsemble, create_backbone
+        >>> body = create_backbone("small_conv", 32)
+        >>> net = AttentionEnsemble(body, 64, 2, masks_at="stage1", trunk_until="stage2")
+        >>> net(torch.zeros(1, 3, 32, 32)).heads.shape
+        torch.Size([1, 2, 32])
     """
 
     def __init__(

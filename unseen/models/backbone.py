@@ -50,9 +50,24 @@ OWN = (
 
 
 class Backbone(nn.Module):
-    """A body, its pooling and how it wants its images; `train()` leaves frozen parts frozen.
-    mirror: every image also goes through as its mirror image; the descriptor is the mean of both,
-    the map that of the image as it is. "evaluation": not in training mode."""
+    """A body, its pooling and how it wants its images; `train()` leaves frozen layers frozen.
+
+    Args:
+        body: Images to a map [N, C, H, W], or to tokens [N, T, C].
+        num_features: Numbers of a pooled descriptor.
+        input_spec: Size and normalisation of images.
+        pooling: `own`, as the body was trained, or one of `unseen.models.pooling`.
+        frozen_bn: What stays of batch norm: `off` nothing, `stats` its means and variances, `full`
+            its weights, too.
+        mirror: Each image also passes as its mirror image, and the descriptor is the mean of both;
+            the map is that of the image as it is. `evaluation`: not in training.
+
+    Example:
+        >>> from unseen.models import create_backbone
+        >>> pooled, maps = create_backbone("small_conv", 32)(torch.zeros(2, 3, 32, 32))
+        >>> pooled.shape, maps.shape
+        (torch.Size([2, 256]), torch.Size([2, 256, 2, 2]))
+    """
 
     def __init__(
         self,
@@ -148,7 +163,21 @@ def create_backbone(
     frozen_bn: str = "off",
     mirror: Mirror = False,
 ) -> Backbone:
-    """A backbone by name. `image_size` None: the size the network was made for."""
+    """A backbone by name.
+
+    Args:
+        name: `small_conv`, a network of torchvision or timm; of features `features:512`.
+        image_size: Of its images; None: the size the network was made for.
+        weights: None: random; `imagenet`; or a file.
+        pooling: `own`, `avg`, `max`, `avg+max` or `gem`.
+        frozen_bn: What stays of batch norm: `off`, `stats` or `full`.
+        mirror: The descriptor is the mean of an image's and its mirror image's.
+
+    Example:
+        >>> from unseen.models import create_backbone
+        >>> create_backbone("small_conv", 32).num_features
+        256
+    """
     if name.startswith(FEATURES):
         if mirror:
             raise ValueError(f"{name} sees no images: leave mirror out")

@@ -43,7 +43,13 @@ MAX_POOLED = ("3c", "4e", "5b")  # the other blocks' pool branch averages
 
 
 class BnInception(nn.Module):
-    """Images [N, 3, s, s] to a map [N, 1024, s/32, s/32]."""
+    """BN-Inception: images [N, 3, s, s] to a map [N, 1024, s/32, s/32].
+
+    Example:
+        >>> from unseen.models import BnInception
+        >>> BnInception()(torch.zeros(1, 3, 64, 64)).shape
+        torch.Size([1, 1024, 2, 2])
+    """
 
     num_features = 1024
 

@@ -17,14 +17,21 @@ USUAL_SIZE = 224
 
 @dataclass(frozen=True)
 class InputSpec:
-    """What a network's images must look like; mean and std are of red, green, blue. source: where
-    they are from, for the reader.
-
-    How the body of a backbone is made, and how it wants its images: RGB in [0, 1], minus mean,
-    over std, at a size.
+    """How a network wants its images: RGB in [0, 1], minus mean, over std, at a size.
 
     Networks that were trained on another channel order turn the channels themselves: images are RGB
     everywhere outside a network.
+
+    Args:
+        size: Height and width in pixels.
+        mean: Of red, green, blue.
+        std: Of red, green, blue.
+        source: Where they are from, for the reader.
+
+    Example:
+        >>> from unseen.models import InputSpec
+        >>> print(InputSpec(224, source="as given"))
+        mean 0.5 0.5 0.5, std 0.5 0.5 0.5 (as given)
     """
 
     size: int

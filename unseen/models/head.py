@@ -13,17 +13,24 @@ Start = Literal["default", "kaiming", "principal"]
 
 
 class Head(nn.Module):
-    """Linear layers with ReLU between them; its output is raw: losses and evaluation normalise.
-    `embedding_size` None: no layer at all, the pooled descriptor is the embedding.
+    """Linear layers (fc1, fc2, ...) with ReLU between them; its output is raw: losses and
+    evaluation normalise.
 
-    Starting values:
-        default: PyTorch's (Roth); kaiming: normal, fan-out, zero bias (Proxy-Anchor,
-        Psomas). HORDE has no bias. principal: the directions in which unit pooled
-        descriptors of the training items are longest (no mean is taken off, so cosines
-        stay): on pretrained features a random start throws away what they know.
+    Args:
+        num_features: Numbers of a pooled descriptor.
+        embedding_size: Numbers of an embedding; None: the pooled descriptor is the embedding.
+        hidden: Sizes of layers before the last one.
+        dropout: Share of the descriptor that is dropped in training.
+        bias: Whether layers have one; HORDE's have none.
+        start: Starting values. `default`: PyTorch's (Roth). `kaiming`: normal, fan-out, zero bias
+            (Proxy-Anchor, Psomas). `principal`: the directions in which unit descriptors of the
+            training items are longest; no mean is taken off, so cosines stay. On pretrained
+            features a random start loses what they know.
 
-    Layers:
-        fc1, fc2, ...: each is linear, so as a tap it is what stands before the next ReLU.
+    Example:
+        >>> from unseen.models import Head
+        >>> Head(256, 16, hidden=[64])(torch.zeros(2, 256)).shape
+        torch.Size([2, 16])
     """
 
     def __init__(

@@ -65,7 +65,19 @@ class LayeredNetwork(Hookable):
 
 
 class EmbeddingNetwork(LayeredNetwork):
-    """Backbone, pooling, head."""
+    """Backbone, pooling, head: images [N, 3, s, s] to an `Output`.
+
+    Args:
+        backbone: Body and pooling.
+        head: The layers from the pooled descriptor to the embedding.
+        embedding_size: What the head must give; None: whatever it gives.
+
+    Example:
+        >>> from unseen.models import EmbeddingNetwork, Head, create_backbone
+        >>> net = EmbeddingNetwork(create_backbone("small_conv", 32), Head(256, 16))
+        >>> net(torch.zeros(2, 3, 32, 32)).embeddings.shape
+        torch.Size([2, 16])
+    """
 
     def __init__(self, backbone: Backbone, head: Head, embedding_size: int | None = None) -> None:
         super().__init__()

@@ -45,7 +45,13 @@ class Stage(nn.Module):
 
 
 class SmallConv(nn.Module):
-    """Images [N, 3, s, s] to a map [N, 256, s/16, s/16]."""
+    """A small convolutional network: images [N, 3, s, s] to a map [N, 256, s/16, s/16].
+
+    Example:
+        >>> from unseen.models import SmallConv
+        >>> SmallConv()(torch.zeros(1, 3, 32, 32)).shape
+        torch.Size([1, 256, 2, 2])
+    """
 
     num_features = 256
 

@@ -61,7 +61,19 @@ class Neighbors:
 
 
 class Index:
-    """Made by `Index.open`. Nothing in it changes after that."""
+    """The images of an index and their vectors: exact search, filters, metadata.
+
+    An open index does not change; `newer` says whether a writer has changed the one on disk.
+
+    Args:
+        path: The folder. `Index.open(path)` reads the manifest, too.
+        manifest: What stands in its manifest.
+
+    Example:
+        >>> from unseen import Index
+        >>> index = Index.open("my.index")  # doctest: +SKIP
+        >>> index.search(vectors, k=10, where="price < 20").ids  # doctest: +SKIP
+    """
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
         self.path, self.manifest = path, manifest
