@@ -1,5 +1,6 @@
 """Identifiers, keys, options and file names are words of the field: the retired ones stay out."""
 
+import ast
 import builtins
 import re
 import tokenize
@@ -78,3 +79,44 @@ def test_keys() -> None:
     tables = (GROUPS | TABLES).values()
     keys = [*Config.model_fields, *(key for table in tables for key in table.model_fields)]
     assert not {key for key in keys if words_of(key) & RETIRED}
+
+
+PROSE = re.compile(
+    r"\b(settles?|settled|ladders?|rungs?|climb(s|ed)?|shelf|tally|verdicts?|pictures?|told apart|"
+    r"exact cop(y|ies)|near cop(y|ies)|(cannot|can) be judged|looked at every)\b"
+)
+PAGES = [
+    *(ROOT / "docs").rglob("*.md"),
+    *(ROOT / "unseen").rglob("*.jinja"),
+    *(ROOT / "unseen").rglob("*.html"),
+    *(ROOT / "unseen").rglob("*.js"),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+]
+SOURCES_OWN = (
+    "docs/sources.md",
+    "unseen/reproductions/numbers",
+)  # claims, as their papers word them
+
+
+def is_ours(path: Path) -> bool:
+    return not str(path.relative_to(ROOT)).startswith((*SOURCES_OWN, "docs/_build"))
+
+
+def test_printed_text_and_docstrings() -> None:
+    """Every string of the package: what is printed, help of options, docstrings."""
+    retired: dict[str, set[str]] = {}
+    for path in map(Path, modules()):
+        tree = ast.parse((ROOT / path).read_text("utf-8"))
+        strings = [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant)]
+        words = {
+            m[0] for text in strings if isinstance(text, str) for m in PROSE.finditer(text.lower())
+        }
+        if words:
+            retired[str(path)] = words
+    assert not retired
+
+
+def test_pages() -> None:
+    texts = {path: path.read_text("utf-8").lower() for path in PAGES if is_ours(path)}
+    words = {path: {m[0] for m in PROSE.finditer(text)} for path, text in texts.items()}
+    assert not {str(path): each for path, each in words.items() if each}

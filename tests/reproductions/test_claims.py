@@ -37,9 +37,9 @@ def test_words(finding: Finding, word: str) -> None:
 def test_no_headline_where_checks_fail() -> None:
     failing = Finding("x", 2.0, 1.0, 3.0, 2.5, why="not tuned; 1 of 3 seeds")
     section = claims_section([Claim("D01", [failing])], "glyphs")
-    assert section.result == ["No claim can be judged on glyphs: not tuned; 1 of 3 seeds."]
+    assert section.result == ["Every claim is inconclusive on glyphs: not tuned; 1 of 3 seeds."]
     both = claims_section([Claim("D01", [failing, Finding("y", 2.0, 1.0, 3.0)])], "cub200")
-    assert both.result == ["Of 2 effects that the source claims 1 can be judged: 1 holds."]
+    assert both.result == ["1 of 2 claimed effects have a conclusion: 1 holds."]
     assert both.tables[0].rows[0][0].startswith("D01: The density term raises recall")  # type: ignore[union-attr]
 
 

@@ -101,7 +101,7 @@ def test_a_page_before_any_run_claims_nothing(
         return
     sections = unrun(name, data)
     words = [text for each in sections for text in each.result]
-    assert not find(name).answers or words[0].startswith("No claim can be judged on ")
+    assert not find(name).answers or words[0].startswith("Every claim is inconclusive on ")
     assert not [text for text in words if "published –" in text or "nan" in text]
 
 

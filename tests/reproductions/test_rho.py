@@ -17,7 +17,7 @@ def test_page(
 ) -> None:
     folder = made("rho", features)
     message = (folder / "findings.md").read_text()
-    assert "No claim can be judged on cub200: " in message
+    assert "Every claim is inconclusive on cub200: " in message
     (row,) = [r for r in message.splitlines() if r.startswith("| R17: ")]
     assert "| +2.43 |" in row  # Margin, beta 0.6, on CUB-200
     assert "inconclusive: 1 of 3 seeds" in row

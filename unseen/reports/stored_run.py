@@ -99,7 +99,7 @@ class ExtraEvaluations:
 @dataclass(frozen=True)
 class StoredRun:
     """What the files of `runs/<name>/` say. `steps` and `epochs` are the event log's events, in
-    order; config and events are those of the kept stage where stages was climbed."""
+    order; config and events are those of the selected stage, where the run had stages."""
 
     name: str
     config: Json

@@ -159,11 +159,9 @@ def headline(findings: Sequence[Finding], data: str) -> str:
             component for each in findings for component in each.why.split("; ") if component
         )
         why = "; ".join(reason for reason, _ in reasons.most_common(3)) or "no run has finished"
-        return f"No claim can be judged on {data}: {why}."
+        return f"Every claim is inconclusive on {data}: {why}."
     counts = ", ".join(f"{words[w]} {w}" for w in words if w != INCONCLUSIVE)
-    return (
-        f"Of {len(findings)} effects that the source claims {conclusive} can be judged: {counts}."
-    )
+    return f"{conclusive} of {len(findings)} claimed effects have a conclusion: {counts}."
 
 
 def plain_rows(claims: Sequence[Claim]) -> list[dict[str, Any]]:

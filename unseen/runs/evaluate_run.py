@@ -199,8 +199,8 @@ def _score(
 def embedding_spaces(
     context: RunContext, folder: RunFolder, layer: str, callbacks: Callbacks
 ) -> dict[str, Tensor]:
-    """Test descriptors of the trained and the untrained network, and of principal components. Where
-    stages was climbed, the untrained one is that of the first stage that led to the kept one."""
+    """Test descriptors of the trained and the untrained network, and of principal components. In a
+    run with stages the untrained one is that of the first stage that led to the selected one."""
     test, start = context.split.test, while_training(layer)
     first, first_folder = start_of_selected(context, folder)
     network = build.network(first.config).to(context.device)

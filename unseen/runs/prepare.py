@@ -339,7 +339,7 @@ def _read(dataset: Dataset, callbacks: Callbacks) -> None:
 
 
 def stored_config(folder: RunFolder) -> ResolvedConfig:
-    """What the kept network was trained with: of stages that was climbed, the kept stage."""
+    """What the selected network was trained with: its stage, where the run had stages."""
     config = config_at_start(folder)
     if config.training.stages and folder.holds(SELECTION):
         stages = read_selection(folder).stages

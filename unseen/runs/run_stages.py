@@ -72,7 +72,7 @@ def start_of_selected(context: RunContext, folder: RunFolder) -> tuple[RunContex
 
 
 def run_stages(first: TrainingLoop, selection: Selection, time_budget: TimeBudget) -> Selection:
-    """Climbs, or goes on with it; returns the selection of the best stage, with all of them.
+    """Runs the stages, or resumes; returns the selection of the best stage, with all of them.
 
     Each stage is an ordinary training in `stages/<name>/` of the run folder. It begins with the
     best weights so far of its backbone, or with those of a stage that `leads` and has its loss;

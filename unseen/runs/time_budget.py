@@ -123,7 +123,7 @@ def _too_few(context: RunContext) -> str:
 
 
 def _stages(request: Config, result: Plan, backbone: str) -> list[Stage]:
-    """In the order they are climbed."""
+    """In the order in which they run."""
     stages = proxies_stage(request) if {LAST, WHOLE} & result.stages.keys() else []
     for name, values in result.stages.items():
         if name == LAST:
