@@ -157,7 +157,7 @@ def test_lists_of_paths(tmp_path: Path) -> None:
     assert run.result.data.classes == 8
 
 
-def test_a_network_with_another_size_than_request_for_is_refused(tmp_path: Path) -> None:
+def test_a_network_with_another_size_than_requested_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"embedding_size=16, but network gives 4: leave .* out"):
         unseen.fit(
             (FEATURES, LABELS), network=nn.Linear(8, 4), embedding_size=16, out=tmp_path, **FEW

@@ -40,6 +40,6 @@ PSOMAS = {
 
 
 @pytest.mark.parametrize(("number", "method"), [*ROTH.items(), *PSOMAS.items()])
-def test_a_corrected_misprint_is_message(number: str, method: tuple[str, str]) -> None:
+def test_a_corrected_misprint_is_documented(number: str, method: tuple[str, str]) -> None:
     message = registry.text(*method).partition("quation")[2]  # what follows the word
     assert number in re.split(r"[^\d.]+", message)

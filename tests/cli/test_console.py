@@ -137,7 +137,7 @@ def test_a_catalogue_can_be_searched(monkeypatch: pytest.MonkeyPatch, encoding: 
     assert "penalty=squared" in result[0]
 
 
-def test_a_name_that_cannot_be_written_is_message(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_cannot_be_written_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     code, _, errors = unseen(monkeypatch, "utf-8", "train", "/no/such/\udce9.csv")
     assert code == 2
     assert errors == "unseen: no such file: /no/such/\\udce9.csv\n"

@@ -58,7 +58,7 @@ def test_features_without_images_are_listed(
     assert not (tmp_path / "index.html").exists()
 
 
-def test_a_run_leaves_its_test_classes_alone_unless_request(
+def test_a_run_leaves_its_test_classes_alone_unless_requested(
     capsys: pytest.CaptureFixture[str], features: Path, tmp_path: Path
 ) -> None:
     run, out = str(tmp_path / "run"), str(tmp_path / "out")
@@ -73,7 +73,7 @@ def test_a_run_leaves_its_test_classes_alone_unless_request(
         assert len(RunFolder(Path(run)).manifest().test_reads) == reads
 
 
-def test_mistakes_are_message_in_a_line(
+def test_mistakes_are_reported_in_a_line(
     capsys: pytest.CaptureFixture[str], features: Path, tmp_path: Path
 ) -> None:
     data, out = str(features / "plain.npz"), str(tmp_path)

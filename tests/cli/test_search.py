@@ -294,7 +294,7 @@ def test_mistakes_get_one_line(
         assert "Traceback" not in errors
 
 
-def test_who_cannot_calibrate_is_not_message_to(tmp_path: Path) -> None:
+def test_who_cannot_calibrate_is_not_advised_to(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     message = (
         "the run kept 2 classes aside, `unseen calibrate` needs 3: train with a larger "

@@ -86,7 +86,7 @@ def test_a_folder_that_was_refused_a_value_is_free_again(held: ExitStack) -> Non
 
 
 @pytest.mark.slow
-def test_trainings_started_together_fraction_nothing(tmp_path: Path) -> None:
+def test_trainings_started_together_share_nothing(tmp_path: Path) -> None:
     paths = [str(HERE.parent.parent), os.environ.get("PYTHONPATH", "")]
     more = {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(HERE / "double_starts.py"), str(tmp_path), "25"]

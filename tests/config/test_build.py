@@ -104,7 +104,7 @@ ENSEMBLE = (
         ('{name="head_divergence"}', 0.5),
     ],
 )
-def test_in_an_ensemble_the_orders_fraction_one_weight(words: str, weight: float) -> None:
+def test_in_an_ensemble_the_orders_share_one_weight(words: str, weight: float) -> None:
     (part,) = resolved(*ENSEMBLE, f"regularizers=[{words}]").regularizers
     assert part.weight == weight
 

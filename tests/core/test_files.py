@@ -90,7 +90,7 @@ def test_a_folder_is_there_whole_or_not_at_all(
     assert list(place.parent.iterdir()) == [place]
 
 
-def test_the_second_writer_is_message_who_writes(tmp_path: Path) -> None:
+def test_the_second_writer_learns_who_writes(tmp_path: Path) -> None:
     place = tmp_path / "run" / ".lock"
     with Lock(place, "training"), pytest.raises(InUseError, match="by process") as caught:
         Lock(place).__enter__()

@@ -21,7 +21,7 @@ def test_a_long_list_is_not_recited() -> None:
     assert message.count(",") < 60
 
 
-def test_classes_are_result_in_their_files() -> None:
+def test_classes_are_found_in_their_files() -> None:
     assert losses.MultiSimilarityLoss().beta == 50.0
     assert "ProxyNcaLoss" in dir(losses)
     assert models.EmbeddingNetwork.__module__ == "unseen.models.network"

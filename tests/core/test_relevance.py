@@ -118,7 +118,7 @@ def test_what_is_drawn_together_is_related(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_without_crossing_items_no_two_parts_fraction_anything(name: str) -> None:
+def test_without_crossing_items_no_two_parts_share_anything(name: str) -> None:
     relevance, slow, _ = KINDS[name]
     part = np.where(LABELS == 0, 0, np.where(LABELS == 1, 1, -1))
     kept = np.flatnonzero((part >= 0) & ~relevance.crossing(part))

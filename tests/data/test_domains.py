@@ -70,7 +70,7 @@ def test_words_configs_and_mistakes(tmp_path: Path) -> None:
         Domains([str(one)], open_root=pytest.fail)
 
 
-def test_equal_names_are_message_apart_and_halves_are_drawn_once(tmp_path: Path) -> None:
+def test_equal_names_are_distinguished_and_halves_are_drawn_once(tmp_path: Path) -> None:
     class Plain:
         def __init__(self, name: str) -> None:
             self.name, self.labels = name, np.repeat(np.arange(6), 2)

@@ -252,7 +252,7 @@ def test_parts_of_a_classification_set_are_put_together(root, tmp_path):
     ]
 
 
-def test_parts_that_fraction_no_class_are_the_official_split(tmp_path):
+def test_parts_that_share_no_class_are_the_official_split(tmp_path):
     for part, names in (("train", "abc"), ("valid", "d"), ("test", "ef")):
         for name in names:
             paint(tmp_path / part / name / "0.png")

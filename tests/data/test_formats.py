@@ -232,9 +232,7 @@ def test_boxes_of_coco(tmp_path: Path) -> None:
     assert len(Coco(file, images=str(tmp_path / "elsewhere"))) == 5
 
 
-def test_parts_of_parquet_that_fraction_classes_are_put_together(
-    root: Path, tmp_path: Path
-) -> None:
+def test_parts_of_parquet_that_share_classes_are_put_together(root: Path, tmp_path: Path) -> None:
     from pyarrow import parquet
 
     whole, out = formats.image_table(root), tmp_path / "parts"

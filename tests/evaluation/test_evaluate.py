@@ -243,7 +243,7 @@ def test_query_classes_that_the_gallery_does_not_have_are_an_error_or_counted() 
         evaluate(x, y, missing="ignore")
 
 
-def test_the_fraction_of_pairs_compared_twice_is_message(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fraction_of_pairs_compared_twice_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the first pass in integers, where there is one; the scores are the same without."""
     x = torch.randn(400, 32, generator=torch.Generator().manual_seed(0))
     y = torch.arange(400) % 40

@@ -106,7 +106,7 @@ def test_a_split_by_time_has_unknowns_of_its_own() -> None:
         by_time(np.zeros(4, dtype=np.int64))
 
 
-def test_a_closed_set_is_no_open_one_and_metrics_are_request_where_they_belong() -> None:
+def test_a_closed_set_is_no_open_one_and_metrics_are_named_where_they_belong() -> None:
     x, y = clouds(0)
     with pytest.raises(ValueError, match="there are no unknown ones"):
         open_set(x, y)

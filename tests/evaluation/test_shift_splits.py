@@ -94,7 +94,7 @@ def test_classes_between_are_removed_one_by_one() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_stages_rises_and_its_halves_fraction_no_class(seed: int) -> None:
+def test_steps_of_shift_rise_and_their_halves_share_no_class(seed: int) -> None:
     rows, labels = features(seed)
     stages = shift_splits(rows, labels, OWN)
     assert [each.step for each in stages.steps] == list(range(1, STEPS + 1))

@@ -90,7 +90,7 @@ def test_recall_comes_first_however_the_file_was_ordered() -> None:
     assert result.text.index("recall@1") < result.text.index("mAP@R")
 
 
-def test_a_loss_in_either_score_is_message_with_a_gain_in_the_other() -> None:
+def test_a_loss_in_either_score_is_reported_with_a_gain_in_the_other() -> None:
     result = said(0.6, 0.7, 0.05, 0.15, map_at_r=Gain(0.5, 0.4, -0.15, -0.05))
     assert result.level == "note"
     assert result.text.startswith("Training added +10.0 points of recall@1")
@@ -116,7 +116,7 @@ def test_what_the_time_budget_cut_comes_first_and_so_does_more_time(
     assert result.remedy == f"Give it more time first: time_budget={more}."
 
 
-def test_a_gain_in_too_little_time_is_a_gain_and_the_cut_is_message() -> None:
+def test_a_gain_in_too_little_time_is_a_gain_and_the_cut_is_reported() -> None:
     short, small = (said(0.5, 0.6, 0.04, 0.15, extent=extent) for extent in (SHORT, SMALL))
     assert (short.level, small.level) == ("note", "good")
     assert short.text.startswith("The time budget of 2 min limited this run: 1 of 60 epochs of")

@@ -26,7 +26,7 @@ def test_numbers_keep_their_precision(dtype, expected):
     assert as_matrix(X.tolist()).dtype == torch.float64
 
 
-def test_words_of_queries_and_gallery_fraction_their_classes():
+def test_words_of_queries_and_gallery_share_their_classes():
     a, b = as_labels(np.array(["b", "a", "c"]), ["c", "zebra"])
     assert a.tolist() == [1, 0, 2]
     assert b.tolist() == [2, 3]

@@ -33,7 +33,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_processes_that_fraction_a_batch(
+def test_processes_that_share_a_batch(
     here: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setattr(cpu_processes, "CALL", f"import {name}")
@@ -41,7 +41,9 @@ def test_processes_that_fraction_a_batch(
     assert not (here / "ran").exists()
 
 
-def test_parts_of_the_user_are_result_in_them(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_components_of_the_user_are_found_in_them(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     custom_components.trust("own:call")
     code = (
         "import sys; from unseen.core import custom_components; "

@@ -57,7 +57,7 @@ def test_the_page_tells_of_every_fault_and_of_nothing_bad() -> None:
     assert sum(numbers[0] for numbers in NUMBERS.values()) >= LEAST["kill"]
 
 
-def test_what_became_of_a_fault_is_message_apart() -> None:
+def test_outcomes_of_a_fault_are_distinguished() -> None:
     def refuse() -> None:
         raise ValueError("a/file is damaged: make it again")
 

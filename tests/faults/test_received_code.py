@@ -80,7 +80,7 @@ KEYS = {
 
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("reference", ["runs/nice/helpers.py:call", "runs.nice.helpers:call"])
-def test_every_reference_of_a_file_is_request_about(here: Path, key: str, reference: str) -> None:
+def test_every_reference_of_a_file_needs_trust(here: Path, key: str, reference: str) -> None:
     def filled(value: Any) -> Any:
         if isinstance(value, str):
             return value.format(reference)
@@ -96,7 +96,7 @@ def test_every_reference_of_a_file_is_request_about(here: Path, key: str, refere
     assert str(here) not in sys.path
 
 
-def test_a_study_file_is_request_about(here: Path) -> None:
+def test_a_study_file_needs_trust(here: Path) -> None:
     text = (
         'name = "his"\nseeds = [0]\n[factors]\nloss = ["margin", "runs/nice/helpers.py:Margin"]\n'
     )

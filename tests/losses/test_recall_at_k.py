@@ -68,7 +68,7 @@ def test_gradient(cap: bool) -> None:
     assert torch.autograd.gradcheck(lambda e: loss(e, UNBALANCED), (x,))
 
 
-def test_sharp_temperatures_give_the_fraction_of_positives_result() -> None:
+def test_sharp_temperatures_give_the_fraction_of_positives_found() -> None:
     x = torch.randn(12, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     unit = x / x.norm(dim=1, keepdim=True)
     recalls = []

@@ -217,7 +217,7 @@ def test_a_finished_cache_is_used_again(make_cache):
     assert not again.augmentations.dataset.read
 
 
-def test_more_views_and_other_items_fraction_what_is_there(make_cache, shaken):
+def test_more_views_and_other_items_share_what_is_there(make_cache, shaken):
     transform = shaken(0.5)
     cache, _, _ = make_cache(transform=transform)
     cache.build(np.arange(10, 20))
@@ -229,7 +229,7 @@ def test_more_views_and_other_items_fraction_what_is_there(make_cache, shaken):
     assert (plan.num_images, plan.num_missing) == (6, 2), "only those that are asked for"
 
 
-def test_what_is_kept_does_not_depend_on_who_request_first(make_cache, tmp_path):
+def test_what_is_stored_does_not_depend_on_who_comes_first(make_cache, tmp_path):
     cache, _, _ = make_cache(dtype="float32")
     cache.build(np.array([33]))
     cache.build(np.array([3, 17]))

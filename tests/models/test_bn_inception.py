@@ -96,7 +96,7 @@ def test_red_lands_in_the_last_channel(network):
     torch.testing.assert_close(seen, torch.tensor([-104.0, -117.0, 255.0 - 128.0]))
 
 
-def test_the_common_checkpoint_is_result_in_the_cache_of_torch(network, tmp_path, monkeypatch):
+def test_the_common_checkpoint_is_found_in_the_cache_of_torch(network, tmp_path, monkeypatch):
     monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))
     assert not has_weights("bn_inception")
     with pytest.raises(ValueError, match=r"weights=FILE .*52deb4733.* into .*checkpoints"):

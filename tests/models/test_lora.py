@@ -163,7 +163,7 @@ def test_merged_it_is_the_same_network_of_plain_layers(
     assert torch.allclose(network.head(plain(images)), expected, atol=1e-12)
 
 
-def test_layers_that_fraction_a_weight_are_merged_each_with_its_own(images: Tensor) -> None:
+def test_layers_that_share_a_weight_are_merged_each_with_its_own(images: Tensor) -> None:
     body = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
     body[1].weight = body[0].weight
     backbone = Backbone(body, 4, InputSpec(0))

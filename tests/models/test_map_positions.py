@@ -149,7 +149,7 @@ class Squared(nn.Module):
         return Output(result, result)
 
 
-def test_without_places_the_pixels_are_request() -> None:
+def test_without_places_the_pixels_are_compared() -> None:
     net = CustomNetwork(Squared()).double().eval()
     result = places_of(net, sample_image())
     assert result.on_pixels

@@ -40,7 +40,7 @@ def test_weights_of_a_run_give_their_backbone(tmp_path):
     torch.testing.assert_close(loaded.body.stem.weight, backbone.body.stem.weight + 1)
 
 
-def test_every_misfit_is_message_and_nothing_is_loaded():
+def test_every_misfit_is_reported_and_nothing_is_loaded():
     body = create_backbone("small_conv").body
     before = {key: value.clone() for key, value in body.state_dict().items()}
     state = changed(body)

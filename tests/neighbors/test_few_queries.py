@@ -53,7 +53,7 @@ def test_says_when_too_much_would_be_read() -> None:
     assert nearest_of_few(x[:2], 400, Integers.of(x), x.__getitem__) is None
 
 
-def test_fewer_allowed_than_request_for() -> None:
+def test_fewer_allowed_than_requested() -> None:
     x = unit(300, 16)
     forbidden = torch.ones(300, dtype=torch.bool)
     forbidden[[7, 9]] = False

@@ -20,7 +20,7 @@ def classes_of(dataset: Any, items: Any) -> set[int]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_parts_fraction_no_class_and_cover_all(seed: int) -> None:
+def test_parts_share_no_class_and_cover_all(seed: int) -> None:
     dataset = data([3] * 40)
     (split,) = HalfSplit()(dataset, seed)
     parts = [classes_of(dataset, p) for p in (split.train, split.validation, split.test)]

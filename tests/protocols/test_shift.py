@@ -20,7 +20,7 @@ def dataset(tmp_path: Path) -> Any:
 
 
 @pytest.mark.parametrize("step", [1, 4, 9])
-def test_parts_fraction_no_class_and_seeds_fraction_the_split(dataset: Any, step: int) -> None:
+def test_parts_share_no_class_and_seeds_share_the_split(dataset: Any, step: int) -> None:
     protocol = Shift(step)
     (split,) = protocol(dataset, 0)
     parts = [set(dataset.labels[p]) for p in (split.train, split.validation, split.test)]

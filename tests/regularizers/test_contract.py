@@ -298,7 +298,7 @@ def test_every_kind_has_a_price_or_is_refused_at_construction(
             torch.testing.assert_close(price, plain)
 
 
-def test_losses_inside_a_regularizer_are_request_too(
+def test_losses_inside_a_regularizer_are_checked_too(
     kinds: Callable[[Tensor], dict[str, Relevance]],
 ) -> None:
     horde = make("horde")

@@ -86,7 +86,7 @@ def test_a_result_below_its_start_is_the_headline(
     assert "ImageNet weights, head at its start" in html
 
 
-def test_copies_across_the_split_are_message_before_the_numbers(
+def test_copies_across_the_split_are_reported_before_the_numbers(
     run: Path, dataset: Any, result: dict[str, Any]
 ) -> None:
     assert "Duplicates" not in written(run, dataset).text

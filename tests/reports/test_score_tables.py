@@ -164,7 +164,7 @@ def test_the_kept_epoch_in_words(selection: dict[str, Any], words: str) -> None:
     )
 
 
-def test_classes_that_differ_in_size_are_message_of(result: Json) -> None:
+def test_classes_that_differ_in_size_are_reported(result: Json) -> None:
     for score in result["scores"]["trained"]["metrics"].values():
         score["class_average"] = score["value"]
     assert score_tables.OVER_CLASSES not in score_tables.markdown_table(read(result))

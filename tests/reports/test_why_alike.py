@@ -64,7 +64,7 @@ def made_up(pairs: list[list[float]]) -> Explanation:
     return Explanation(0.5, torch.tensor(pairs), ((2, 1), (1, 3)), (blank, blank), True, "exact")
 
 
-def test_the_strongest_pairs_fraction_no_place() -> None:
+def test_the_strongest_pairs_share_no_place() -> None:
     why = made_up([[0.9, 0.8, -0.1], [0.7, 0.1, 0.0]])
     assert [(pair.first, pair.second) for pair in why.strongest(5)] == [(0, 0), (1, 1)]
     assert made_up([[-1.0] * 3] * 2).strongest(5) == []

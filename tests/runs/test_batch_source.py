@@ -145,7 +145,7 @@ def test_maps_reach_the_trained_layers_with_channels_last(tmp_path: Path) -> Non
     assert all(seen)
 
 
-def test_the_plan_is_message_before_anything_is_computed(tmp_path: Path) -> None:
+def test_the_plan_is_reported_before_anything_is_computed(tmp_path: Path) -> None:
     message: list[str] = []
     context = setting_of("freeze_until=pooled")
 

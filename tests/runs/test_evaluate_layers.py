@@ -94,7 +94,7 @@ def test_runs_of_a_study_are_evaluated_at_other_layers(run: tuple[RunContext, Ru
     assert per_class(context, folder, "recall@1").layers == {}
 
 
-def test_only_the_layers_request_for(run: tuple[RunContext, RunFolder]) -> None:
+def test_only_the_requested_layers(run: tuple[RunContext, RunFolder]) -> None:
     table = compare_layers(*run, ["pooled", "stage1.reduce"], Callbacks())
     assert [row["layer"] for row in table["layers"]] == ["pooled", "stage1.reduce"]
     with pytest.raises(ValueError, match="no layer named 'poled': did you mean pooled"):

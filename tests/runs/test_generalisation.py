@@ -68,7 +68,7 @@ def run(place: Path) -> Path:
     return run_config(configs.make(values), place / "run", "test").path
 
 
-def test_a_step_of_the_stages_is_message_everywhere(run: Path, place: Path) -> None:
+def test_a_step_of_the_shift_is_reported_everywhere(run: Path, place: Path) -> None:
     result = read_result(RunFolder(run))
     context, _ = reopen(run)
     stages = read_shift_splits(run / "shift.csv", context.dataset.label_names)

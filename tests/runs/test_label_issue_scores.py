@@ -79,7 +79,7 @@ def test_equals_a_slow_loop() -> None:
             assert float(result.neighbors[i]) == pytest.approx(v[y[i]], abs=1e-4)
 
 
-def test_folds_fraction_out_every_class() -> None:
+def test_folds_deal_out_every_class() -> None:
     own = torch.randint(7, (200,), generator=torch.Generator().manual_seed(0))
     folds = label_issue_scores._folds(own, torch.bincount(own), 0)
     for c in range(7):

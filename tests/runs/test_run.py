@@ -200,7 +200,7 @@ def test_the_manifest_lists_the_one_reading_of_the_test_classes(tmp_path: Path) 
     assert "torch" in manifest["versions"]
 
 
-def test_training_leaves_torch_as_it_result_it(tmp_path: Path) -> None:
+def test_training_leaves_torch_as_it_found_it(tmp_path: Path) -> None:
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
@@ -223,7 +223,7 @@ def test_selection_on_test_classes_is_written_down(tmp_path: Path) -> None:
     assert result.selection.value == pytest.approx(recall, abs=1e-6)
 
 
-def test_folds_select_on_their_own_classes_and_fraction_the_test(tmp_path: Path) -> None:
+def test_folds_select_on_their_own_classes_and_share_the_test(tmp_path: Path) -> None:
     folds = [setting_of("protocol=k_fold", "folds=3", f"fold={i}") for i in range(3)]
     validation = [set(fold.split.validation.tolist()) for fold in folds]
     assert not validation[0] & validation[1]

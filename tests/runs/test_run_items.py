@@ -85,7 +85,7 @@ def test_data_from_python_have_no_name_and_the_run_says_so(
     assert Trained.open(tmp_path / "run").config == context.config
 
 
-def test_features_given_from_python_are_result_in_a_file(tmp_path: Path) -> None:
+def test_features_given_from_python_are_found_in_a_file(tmp_path: Path) -> None:
     values = np.random.default_rng(0).normal(size=(32, 6)), np.repeat(np.arange(8), 4)
     context = prepare(configs.make(configs.override({}, TINY)), dataset=as_dataset(values))
     train_and_evaluate(context, tmp_path / "run", "test")

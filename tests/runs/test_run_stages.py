@@ -343,7 +343,9 @@ def slowly(ticks: Ticks, each: float) -> Callbacks:
     return Callbacks([listen])
 
 
-def test_a_stage_without_minutes_left_is_not_begun_and_that_is_message_once(tmp_path: Path) -> None:
+def test_a_stage_without_minutes_left_is_not_begun_and_that_is_reported_once(
+    tmp_path: Path,
+) -> None:
     ticks = Ticks()
     context = replace(context_of("time_budget=10"), now=ticks, began=0.0)
     train_and_evaluate(context, tmp_path, "test", slowly(ticks, 60.0))  # head 4 minutes, last 4

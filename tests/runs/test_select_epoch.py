@@ -48,7 +48,7 @@ def test_equal_recall_is_decided_by_precision_then_by_the_earlier_epoch() -> Non
     assert kept([0.9, 1.0, 1.0], [0.9, 0.5, 0.5]) == 0
 
 
-def test_precision_decides_where_that_is_request_for() -> None:
+def test_precision_decides_where_that_is_requested() -> None:
     by = "map_at_r"
     assert kept([0.9, 0.8, 0.9, 0.95], [0.5, 0.6, 0.6, 0.55], by=by) == 1
     assert kept([0.9, 0.95], [0.5, 0.4], by=by) == START
@@ -57,7 +57,7 @@ def test_precision_decides_where_that_is_request_for() -> None:
     assert (selector.best.by, selector.best.value, selector.is_full) == (by, 1.0, True)
 
 
-def test_the_last_epoch_is_kept_where_that_is_request_for() -> None:
+def test_the_last_epoch_is_selected_where_that_is_requested() -> None:
     assert kept([0.9, 1.0, 0.5, 0.4], by="last") == 2
     selector = Selector("validation", MANY, "last")
     for epoch in (START, 0):
@@ -175,7 +175,7 @@ def setting_of(classes: int, *words: str) -> RunContext:
 
 
 @pytest.mark.usefixtures("narrow_network")
-def test_too_few_validation_classes_are_message_before_training(tmp_path: Path) -> None:
+def test_too_few_validation_classes_are_reported_before_training(tmp_path: Path) -> None:
     message: list[str] = []
     callbacks = Callbacks([lambda event: message.append(type(event).__name__)], warn=message.append)
     context = setting_of(10)

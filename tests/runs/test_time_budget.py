@@ -402,7 +402,7 @@ def test_a_machine_is_measured_with_the_runs_own_images_and_once_a_day(
 
 @pytest.mark.usefixtures("narrow_network")
 @pytest.mark.parametrize("has_bf16", [False, True])
-def test_measuring_is_message_before_and_every_step_of_it_shown(
+def test_measuring_is_announced_and_every_step_of_it_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_bf16: bool
 ) -> None:
     heard: list[object] = []

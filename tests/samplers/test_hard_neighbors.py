@@ -168,7 +168,7 @@ def test_a_stop_at_any_step_changes_nothing(stop: int, classes_of: ClassesOf) ->
     assert [seen + walked(resumed, first=stop), *begun(resumed, 1)] == expected
 
 
-def test_batches_request_for_too_early_are_refused(classes_of: ClassesOf) -> None:
+def test_batches_requested_too_early_are_refused(classes_of: ClassesOf) -> None:
     with pytest.raises(ValueError, match=r"more than 3 steps ahead.*raise sampler\.search_every"):
         list(made(classes_of([12] * 12), search_every=3))
 

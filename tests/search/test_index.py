@@ -66,7 +66,7 @@ def test_the_nearest_are_those_of_a_loop(
     assert result.ids.tolist() == expected
 
 
-def test_fewer_images_than_request_for(tmp_path: Path, entry: ModelEntry, rows: Rows) -> None:
+def test_fewer_images_than_requested(tmp_path: Path, entry: ModelEntry, rows: Rows) -> None:
     with Writer.create(tmp_path / "i", entry) as writer:
         assert (
             Index.open(tmp_path / "i").search(matrix(rows(2)), k=3).ids.tolist() == [[-1] * 3] * 2
@@ -163,7 +163,7 @@ def test_folders_that_are_no_index_are_refused(tmp_path: Path, entry: ModelEntry
         pass
 
 
-def test_a_flipped_byte_anywhere_is_result(tmp_path: Path, entry: ModelEntry, rows: Rows) -> None:
+def test_a_flipped_byte_anywhere_is_found(tmp_path: Path, entry: ModelEntry, rows: Rows) -> None:
     path = tmp_path / "i"
     with Writer.create(path, entry) as writer:
         writer.add(rows(6))
@@ -247,7 +247,7 @@ def everything(path: Path) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("name", ["vectors.npy", "rows.npy", "images.jsonl", "thumbnails.bin"])
-def test_no_flipped_bit_is_result_as_another_image(
+def test_no_flipped_bit_is_found_as_another_image(
     tmp_path: Path, entry: ModelEntry, rows: Rows, name: str
 ) -> None:
     path = tmp_path / "i"
@@ -275,7 +275,7 @@ def test_an_index_that_was_stopped_at_its_very_first_file_is_begun_again(
 
 @pytest.mark.parametrize("content", [b"", b"x", b"\x93NUMPY\x01\x00"])
 @pytest.mark.parametrize("name", ["vectors.npy", "rows.npy"])
-def test_files_that_are_no_arrays_are_message(
+def test_files_that_are_no_arrays_are_reported(
     tmp_path: Path, entry: ModelEntry, rows: Rows, name: str, content: bytes
 ) -> None:
     with Writer.create(tmp_path / "i", entry) as writer:

@@ -64,7 +64,7 @@ def test_vectors_of_paths_images_and_arrays_agree(model: Trained, images: Path) 
     assert torch.equal(model.embed(paths[0]), model.embed(paths[:1])[0])
 
 
-def test_what_is_there_is_passed_over_and_broken_files_are_message(
+def test_what_is_there_is_passed_over_and_broken_files_are_reported(
     tmp_path: Path, model: Trained, images: Path
 ) -> None:
     photos = tmp_path / "photos"

@@ -51,7 +51,7 @@ def test_the_nearest_are_those_of_what_is_left(
     assert set(within.ravel().tolist()) <= {7, 9, 10}
 
 
-def test_message_in_numbers(tmp_path: Path, rounded: ModelEntry, rows: Rows) -> None:
+def test_reported_in_numbers(tmp_path: Path, rounded: ModelEntry, rows: Rows) -> None:
     """Bytes, the bound, and an estimate of the recall that agrees with the one of the originals."""
     some = rows(2000, size=SIZE)
     for precision in ("float32", "int8"):

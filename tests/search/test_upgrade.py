@@ -38,7 +38,7 @@ def rotation(size: int) -> np.ndarray:
     return np.linalg.qr(np.random.default_rng(9).normal(size=(size, size)))[0].astype(np.float32)
 
 
-def test_a_rotation_is_result_again_by_every_map() -> None:
+def test_a_rotation_is_found_again_by_every_map() -> None:
     turn, old = rotation(6), unit(400, 6, 0)
     maps = fit_maps(old, old @ turn, normalize=True)
     assert [each.kind for each in maps] == ["orthogonal", "linear", "mlp"]

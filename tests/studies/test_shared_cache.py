@@ -8,7 +8,7 @@ from unseen.studies import study_file
 from unseen.studies.engine import Study
 
 
-def test_two_workers_fraction_the_frozen_layers(
+def test_two_workers_share_the_frozen_layers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("UNSEEN_CACHE", str(tmp_path / "cache"))

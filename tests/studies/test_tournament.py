@@ -42,7 +42,7 @@ def test_the_thesis_tournament() -> None:
     assert result.friedman_p < 1e-10
 
 
-def test_equal_values_fraction_their_ranks_and_failures_come_last() -> None:
+def test_equal_values_share_their_ranks_and_failures_come_last() -> None:
     scores = {"a": {"x": 1.0, "y": 1.0, "z": 0.5, "w": math.nan, "v": math.nan}}
     ranks = {place.method: place.mean for place in tournament(scores).places}
     assert ranks == {"x": 1.5, "y": 1.5, "z": 3.0, "w": 4.5, "v": 4.5}
@@ -54,7 +54,7 @@ def test_the_critical_difference_of_the_paper() -> None:
     assert critical_difference(2, 6) == pytest.approx(1.960 * math.sqrt(1 / 6), abs=0.001)
 
 
-def test_groups_are_the_longest_rows_not_message_apart() -> None:
+def test_groups_are_the_longest_rows_without_a_significant_difference() -> None:
     order = ["a", "b", "c", "d"]
     scores = {str(i): {name: -float(rank) for rank, name in enumerate(order)} for i in range(6)}
     result = tournament(scores)

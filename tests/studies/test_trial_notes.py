@@ -178,7 +178,7 @@ def test_a_worker_of_another_shape_is_not_gone() -> None:
         assert not has_ended(f"{machine}:{pid}")
 
 
-def test_only_what_was_searched_can_have_been_result(instant: ModuleType, tmp_path: Path) -> None:
+def test_only_what_was_searched_can_have_been_found(instant: ModuleType, tmp_path: Path) -> None:
     parameters = [{"key": "lr", "low": 0.1, "high": 0.2}]
     search = {"mode": "tpe", "trials": 2, "parameters": parameters, "prune": False}
     plan = instant.small_plan(seeds=[0], search=search, factors={"loss": ["margin"]})

@@ -211,7 +211,7 @@ def test_values_are_checked(step: SimpleNamespace) -> None:
         ManifoldMixup(step.network, [])
 
 
-def test_memories_are_message_the_embeddings_of_unmixed_images() -> None:
+def test_memories_receive_the_embeddings_of_unmixed_images() -> None:
     """And batch norms see no image more often than without a memory."""
     message: list[tuple[Tensor, Tensor]] = []
 

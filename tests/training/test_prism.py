@@ -111,7 +111,7 @@ def test_of_equal_items_some_stay() -> None:
         assert stays.tolist() == slow(x, labels)
 
 
-def test_wrong_labels_are_result() -> None:
+def test_wrong_labels_are_found() -> None:
     """Of a tenth that is wrong, most is left out once the memory is filled; of the rest little."""
     draw = torch.Generator().manual_seed(0)
     centers = torch.randn(8, 16, generator=draw)

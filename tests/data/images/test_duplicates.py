@@ -22,7 +22,7 @@ def test_the_hash_counts_darker_cells() -> None:
     assert int(darker) == 0
 
 
-def test_changed_copies_are_result_and_others_are_not(tmp_path: Path) -> None:
+def test_changed_copies_are_found_and_others_are_not(tmp_path: Path) -> None:
     images = [scene(seed) for seed in range(60)]
     scene(3).save(tmp_path / "bad.jpg", quality=40)
     images.append(Image.open(tmp_path / "bad.jpg").convert("RGB"))  # 60: re-encoded
@@ -34,7 +34,7 @@ def test_changed_copies_are_result_and_others_are_not(tmp_path: Path) -> None:
     assert duplicates.near(hashes, thumbnails) == [[3, 60], [7, 61], [9, 62, 63]]
 
 
-def test_equal_hashes_of_different_images_are_message_apart() -> None:
+def test_equal_hashes_of_different_images_are_distinguished() -> None:
     greys = [Image.new("RGB", (20, 20), (level,) * 3) for level in (0, 60, 120, 121)]
     looks = [duplicates.appearance(image) for image in greys]
     assert len({int(h) for h, _ in looks}) == 1

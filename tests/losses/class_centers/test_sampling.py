@@ -263,7 +263,7 @@ def test_bad_values() -> None:
         MAKE["arcface"](sample_rate=0.5, shards=Processes(23, 24))
 
 
-def test_nothing_is_divided_without_being_request() -> None:
+def test_nothing_is_divided_without_a_request() -> None:
     assert MAKE["arcface"](shards=Processes(0, 2)).sharded() == {}
     assert MAKE["arcface"](sample_rate=0.1).sharded() == {}
     loss = MAKE["proxy_anchor"](sample_rate=0.1, shards=Processes(1, 2))

@@ -136,7 +136,7 @@ def test_a_client_that_dies_while_it_brings_rows_leaves_right_answers(
 
 
 @pytest.mark.parametrize("normalize", [True, False])
-def test_a_graph_reaches_the_recall_that_is_message(
+def test_a_graph_reaches_the_stated_recall(
     tmp_path: Path,
     entry: ModelEntry,
     rows: Rows,
@@ -169,7 +169,7 @@ def test_a_server_that_does_not_answer_is_one_line(
 
 
 @pytest.mark.slow
-def test_a_graph_of_milvus_reaches_the_recall_that_is_message(
+def test_a_graph_of_milvus_reaches_the_stated_recall(
     tmp_path: Path, entry: ModelEntry, rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(milvus, "EXACT_UP_TO", 1_000)

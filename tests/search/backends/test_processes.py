@@ -179,7 +179,7 @@ def test_a_build_on_a_file_in_use_is_refused_at_once(
         assert writer.manifest.external is None
 
 
-def test_what_was_brought_and_not_yet_recorded_is_result_once(collection: Path, rows: Rows) -> None:
+def test_what_was_brought_and_not_yet_recorded_is_found_once(collection: Path, rows: Rows) -> None:
     """A writer died, or is, between the two."""
     new = rows(20, first=9100)
     with Writer.open(collection) as writer:

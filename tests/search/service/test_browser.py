@@ -189,7 +189,7 @@ def test_from_an_upload_to_a_large_image_and_on_and_back(page: Driver, images: P
     no_errors(page)
 
 
-def test_labels_are_result_while_one_types(page: Driver, images: Path) -> None:
+def test_labels_are_found_while_one_types(page: Driver, images: Path) -> None:
     bring(page, image(images))
     field = by(page, "#only")
     field.send_keys("S 3")
@@ -245,7 +245,7 @@ def test_not_this_one(page: Driver, address: str) -> None:
     no_errors(page)
 
 
-def test_why_a_result_is_alike(page: Driver, address: str, images: Path) -> None:
+def test_why_an_answer_is_alike(page: Driver, address: str, images: Path) -> None:
     """By an image of the index and by one that was brought; several together are not explained."""
     first = ids(opened(page, address, "#/like/8"))[0]
     by(page, f"[data-id='{first}'] [data-call=why]").click()
@@ -537,7 +537,7 @@ def test_many_images_are_labelled_taken_and_removed(
 
 
 @pytest.mark.slow
-def test_the_conclusion_and_its_reason_are_message(
+def test_the_conclusion_and_its_reason_are_reported(
     browser: Driver, registry: IndexRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In one word under the image, whole for the pointer and for a screen reader."""

@@ -98,12 +98,12 @@ def test_the_child_dies_of_what_it_cannot_and_the_next_one_reads_on(webp: bytes)
 
 
 @pytest.mark.parametrize("content", [b"", b"GIF89a", b"RIFF\x10\0\0\0WEBPVP8 ", b"\xff\xd8\xff"])
-def test_what_is_no_image_is_message(reader: Reader, content: bytes) -> None:
+def test_what_is_no_image_is_reported(reader: Reader, content: bytes) -> None:
     with pytest.raises(UnreadableImageError):
         read(reader, content)
 
 
-def test_too_many_pixels_are_message_before_anything_is_decoded(reader: Reader) -> None:
+def test_too_many_pixels_are_reported_before_anything_is_decoded(reader: Reader) -> None:
     file = io.BytesIO()
     Image.new("1", (50_000, 1000)).save(file, "PNG")
     with pytest.raises(UnreadableImageError, match="50000 x 1000 pixels, the limit is 40000000"):

@@ -8,7 +8,7 @@ from PIL import Image
 from starlette.testclient import TestClient
 
 
-def test_a_result_image_is_explained(client: TestClient, images: Path) -> None:
+def test_an_answer_is_explained(client: TestClient, images: Path) -> None:
     content = sorted(images.glob("*/*.png"))[3].read_bytes()
     (hit,) = client.post("/api/search?k=1", content=content).json()["hits"]
     sent = client.post(f"/api/why/{hit['id']}", content=content).json()

@@ -44,7 +44,7 @@ def test_images_of_a_label_or_by_id(client: TestClient, registry: IndexRegistry)
     assert client.get("/api/images?ids=4,999").status_code == 404
 
 
-def test_labels_are_result_by_a_part(client: TestClient) -> None:
+def test_labels_are_found_by_a_part(client: TestClient) -> None:
     result = client.get("/api/labels?q=S 3").json()
     assert result["total"] == 1
     assert result["labels"][0]["name"] == "class 3"
@@ -54,7 +54,7 @@ def test_labels_are_result_by_a_part(client: TestClient) -> None:
     assert client.get("/api/labels?q=nobody").json() == {"total": 0, "labels": []}
 
 
-def test_metadata_of_a_image_without_its_path(client: TestClient, registry: IndexRegistry) -> None:
+def test_metadata_of_an_image_without_its_path(client: TestClient, registry: IndexRegistry) -> None:
     known = registry.snapshot.index.metadata(3)
     metadata = client.get("/api/images/3/metadata").json()
     assert metadata["label"] == known.label

@@ -139,7 +139,7 @@ def test_what_changed_is_compared_again_when_an_index_changes(served: Path) -> N
 
 
 @pytest.mark.parametrize("name", ["vectors.npy", "images.jsonl", "thumbnails.bin"])
-def test_a_file_cut_in_place_is_message_and_the_service_goes_on(name: str, served: Path) -> None:
+def test_a_file_cut_in_place_is_reported_and_the_service_goes_on(name: str, served: Path) -> None:
     client = client_of(IndexRegistry(served))
     assert client.get("/api/search/1").status_code == 200
     with next(served.rglob(name)).open("r+b") as file:
