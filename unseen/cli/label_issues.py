@@ -85,18 +85,18 @@ def _result(
 
 
 def _write_list(file: Path, result: Result, listed: Sequence[int], names: Sequence[str]) -> None:
-    dataset, message = result.dataset, result.issue_score
+    dataset, issues = result.dataset, result.issue_score
     items = result.items[list(listed)]
     label_names = [str(name) for name in dataset.label_names]
     columns: dict[str, list[object]] = {
         "item": [names[item] for item in items],
         "label": [label_names[label] for label in dataset.labels[items]],
-        "suggested": [label_names[int(message.suggested[place, 0])] for place in listed],
+        "suggested": [label_names[int(issues.suggested[place, 0])] for place in listed],
     }
     numbers = {
-        "issue_score": message.issue_score,
-        "centers": message.centers,
-        "neighbors": message.neighbors,
+        "issue_score": issues.issue_score,
+        "centers": issues.centers,
+        "neighbors": issues.neighbors,
     }
     for name, values in numbers.items():
         columns[name] = [round(float(values[place]), 4) for place in listed]

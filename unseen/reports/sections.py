@@ -358,8 +358,8 @@ def _row(query: int, test: TestEmbeddings, result: ResultItems, dataset: Dataset
     for rank, position in enumerate(result.positions[query]):
         if position < 0:
             break
-        is_right, message = bool(result.matches[query, rank]), result.closeness(query, rank)
-        answers.append(thumbnails.answer(test.indices[position], dataset, is_right, message))
+        is_right, closeness = bool(result.matches[query, rank]), result.closeness(query, rank)
+        answers.append(thumbnails.answer(test.indices[position], dataset, is_right, closeness))
     return thumbnails.Row(thumbnails.query(test.indices[query], dataset), answers)
 
 

@@ -240,9 +240,9 @@ def small_files_of(path: Path) -> dict[str, str]:
         files = archive.small_files_of(place)
         result |= {f"studies/{name}/{file}": text for file, text in files.items()}
     ask = replace(ask, name=ask.name or str(ask.table["name"]), of=ask.published_data)
-    message = {"name": published.name, "ask": archive.moved(asdict(ask)), "studies": studies}
+    header = {"name": published.name, "ask": archive.moved(asdict(ask)), "studies": studies}
     measured = _without_images(folder.read_json("measured.json")["values"], keys)
-    result[f"{published.name}/{FILE}"] = json.dumps(message)
+    result[f"{published.name}/{FILE}"] = json.dumps(header)
     result[f"{published.name}/measured.json"] = json.dumps({"of": {}, "values": measured})
     return result
 

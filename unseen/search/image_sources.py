@@ -65,10 +65,10 @@ def source_of(metadata: Metadata) -> Source:
 def class_rule(model: Trained, levels: int | None = None) -> partial[str | None]:
     """How folders give classes: as `levels` says, or as the data the run was trained on."""
     data = model.config.data
-    message = data.values if data.name == "folder" else {}
-    message = message if levels is None else {"levels": levels}
-    level = message.get("class_level") or 0
-    return partial(class_of, levels=message.get("levels", 0), class_level=level)
+    rule = data.values if data.name == "folder" else {}
+    rule = rule if levels is None else {"levels": levels}
+    level = rule.get("class_level") or 0
+    return partial(class_of, levels=rule.get("levels", 0), class_level=level)
 
 
 def find(

@@ -142,8 +142,8 @@ class Worker:
         ]
         batches = embedded(self.model, wanted, lost.append, self.job.batch, self.job.thumbnails)
         images = [image for batch in batches for image in batch]
-        message = [(item.wanted[1], str(item.wanted[0].path), item.reason) for item in lost]
-        uris.write(_file(self.out, shard), self._content(images, sorted(message)))
+        unreadable = [(item.wanted[1], str(item.wanted[0].path), item.reason) for item in lost]
+        uris.write(_file(self.out, shard), self._content(images, sorted(unreadable)))
         return len(wanted)
 
     def _content(self, images: list[NewImage], lost: list[Any]) -> bytes:
@@ -269,8 +269,8 @@ def _listed(place: Place, shard: int) -> Iterator[Source]:
 
 def _lost(place: Place) -> list[tuple[int, str, str]]:
     with parquet_of(place) as file:
-        message = json.loads((file.schema_arrow.metadata or {}).get(_LOST, b"[]"))
-    return [(int(id), str(path), str(why)) for id, path, why in message]
+        rows = json.loads((file.schema_arrow.metadata or {}).get(_LOST, b"[]"))
+    return [(int(id), str(path), str(why)) for id, path, why in rows]
 
 
 def _parquet_of(columns: dict[str, list[Any]], row_group: int | None = None) -> bytes:

@@ -184,10 +184,10 @@ def _some(items: IntArray) -> IntArray:
 
 
 def _embed(context: RunContext, model: Trained, items: IntArray, callbacks: Callbacks) -> Vectors:
-    message = callbacks.of(f"embedding with {model.folder.path.name}")
-    result = context.embed(model.network, model.transform, items, message).float().cpu()
-    vectors: Vectors = (to_sphere(result) if model.config.evaluation.normalize else result).numpy()
-    return vectors
+    progress = callbacks.of(f"embedding with {model.folder.path.name}")
+    embeddings = context.embed(model.network, model.transform, items, progress).float().cpu()
+    normalize = model.config.evaluation.normalize
+    return np.asarray(to_sphere(embeddings) if normalize else embeddings)
 
 
 def _result(queries: Vectors, gallery: Vectors, labels: Tensor, normalize: bool) -> Result:

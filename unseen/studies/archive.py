@@ -211,5 +211,5 @@ def _check_study(file: Path, plan: str, runs: dict[str, dict[str, str]]) -> None
         rest = {name: text for name, text in files.items() if not OF_STAGE.fullmatch(name)}
         if not set(rest) <= set(NAMES):
             raise ValueError(f"{file} holds files in {run!r} that no run leaves")
-        message = json.loads(files.get("planned.json", "{}"))
-        checked(rest, str(message.get("key", "")))
+        planned = json.loads(files.get("planned.json", "{}"))
+        checked(rest, str(planned.get("key", "")))

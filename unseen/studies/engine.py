@@ -160,9 +160,9 @@ def _newest_files(worker: Worker) -> dict[str, dict[str, str]]:
     result = {}
     for queue in worker.queues.values():
         for trial in queue.trials():
-            message = note(trial)
-            if message.planned in worker.planned_runs and message.files:
-                result[message.planned] = message.files
+            notes = note(trial)
+            if notes.planned in worker.planned_runs and notes.files:
+                result[notes.planned] = notes.files
     return result
 
 
@@ -171,8 +171,8 @@ def stored_plan(name: str, storage: str, components: Sequence[str] = ()) -> Plan
     that it names are imported only if the caller names them too, and their source is the same."""
     if name not in study_names(storage):
         raise ValueError(f"the storage holds no study {name!r}: start it with `unseen study run`")
-    message = Queue(storage, name).study.user_attrs
-    text = message.get("plan")
+    attributes = Queue(storage, name).study.user_attrs
+    text = attributes.get("plan")
     if not isinstance(text, str):
         raise ValueError(f"{name!r} in the storage was not made by `unseen study run`")
     named = custom_components.references_in(configs.parse(text))
@@ -181,7 +181,7 @@ def stored_plan(name: str, storage: str, components: Sequence[str] = ()) -> Plan
         raise ValueError(f"the study would run code of {', '.join(missing)} here: add {options}")
     here = _sources(named)
     if other := [
-        name for name, hash in here.items() if json.loads(message["sources"])[name] != hash
+        name for name, hash in here.items() if json.loads(attributes["sources"])[name] != hash
     ]:
         raise ValueError(f"{', '.join(other)}: the source here is not the one the study began with")
     return plans.parse(text)
@@ -206,13 +206,13 @@ def study_progress(watcher: Worker) -> StudyProgress:
     running, failed = [], {}
     for queue in watcher.queues.values():
         for trial in queue.trials():
-            message = note(trial)
+            notes = note(trial)
             if trial.state == optuna.trial.TrialState.RUNNING:
-                running.append(message.title)
-            if message.error is not None and message.planned in watcher.planned_runs:
-                failed[message.title] = message.error
+                running.append(notes.title)
+            if notes.error is not None and notes.planned in watcher.planned_runs:
+                failed[notes.title] = notes.error
             elif trial.state == optuna.trial.TrialState.COMPLETE:
-                failed.pop(message.title, None)
+                failed.pop(notes.title, None)
     ended = sum(key in outcomes for key in watcher.planned_runs)
     return StudyProgress(ended, watcher.total, tuple(running), failed)
 

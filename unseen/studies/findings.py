@@ -72,11 +72,11 @@ def write(
 
 def _notices(results: Mapping[str, Results]) -> list[str]:
     everything = [run for result in results.values() for run in result.runs]
-    message = list(dict.fromkeys(text for result in results.values() for text in result.warnings))
+    notices = list(dict.fromkeys(text for result in results.values() for text in result.warnings))
     for state, words in (("failed", "failed and are missing"), ("open", "have not been run")):
         count = sum(run.state == state for run in everything)
-        message += [f"{count} of {len(everything)} runs {words}."] if count else []
-    return message
+        notices += [f"{count} of {len(everything)} runs {words}."] if count else []
+    return notices
 
 
 def _markdown(

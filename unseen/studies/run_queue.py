@@ -73,8 +73,8 @@ class Queue:
         """Every trial that counts, in order: of two with the same attempt the earlier one."""
         first: dict[tuple[str, int], FrozenTrial] = {}
         for trial in self._stored():
-            message = note(trial)
-            first.setdefault((message.planned, message.attempt), trial)
+            notes = note(trial)
+            first.setdefault((notes.planned, notes.attempt), trial)
         return list(first.values())
 
     def outcomes(self) -> dict[str, Outcome]:

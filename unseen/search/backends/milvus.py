@@ -65,23 +65,23 @@ class Milvus(ExternalBackend):
     def serials(self) -> set[int]:
         result: set[int] = set()
         while True:  # its own iterator asks for a clock that milvus-lite does not have
-            message = self._ask(
+            rows = self._ask(
                 "query",
                 filter=f"serial > {max(result, default=0)}",
                 output_fields=["serial"],
                 limit=MOST_RESULT,
                 consistency_level="Strong",
             )
-            if not message:
+            if not rows:
                 return result
-            result |= {int(row["serial"]) for row in message}
+            result |= {int(row["serial"]) for row in rows}
 
     def vectors(self, serials: Ids) -> NDArray[np.float32]:
         made = np.full((len(serials), self.size), np.nan, dtype=np.float32)
         place = {int(serial): i for i, serial in enumerate(serials)}
         for start in range(0, len(serials) if self._can_be_read else 0, BATCH):
-            message = self._ask("get", ids=serials[start : start + BATCH].tolist())
-            for row in message or ():
+            rows = self._ask("get", ids=serials[start : start + BATCH].tolist())
+            for row in rows or ():
                 made[place[int(row["serial"])]] = row["vector"]
         return made
 
@@ -96,8 +96,8 @@ class Milvus(ExternalBackend):
         self._ask("delete", ids=list(serials))
 
     def mark(self) -> str | None:
-        message = self._ask("describe_collection") if self._can_be_read else None
-        return None if message is None else str(message.get("properties", {}).get(KEY, ""))
+        collection = self._ask("describe_collection") if self._can_be_read else None
+        return None if collection is None else str(collection.get("properties", {}).get(KEY, ""))
 
     def make(self, count: int, mark: str) -> None:
         self.connect()
@@ -114,8 +114,8 @@ class Milvus(ExternalBackend):
         self._ask("create_collection", schema=schema, index_params=parameters, properties=marked)
 
     def resolve(self, count: int) -> bool:
-        message = self._ask("describe_index", index_name="vector")
-        return message is not None and message["index_type"] != "FLAT"
+        index = self._ask("describe_index", index_name="vector")
+        return index is not None and index["index_type"] != "FLAT"
 
     def drop(self) -> None:
         self._ask("drop_collection")

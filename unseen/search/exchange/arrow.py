@@ -57,13 +57,13 @@ def header_in(schema: Any, source: object) -> Header:
 def to_batch(rows: Rows, schema: Any) -> Any:
     pa, _ = arrow()
     flat = pa.array(np.ascontiguousarray(rows.vectors).ravel())
-    message = {
-        field.name: [getattr(metadata, field.name) for metadata in rows.metadata]
+    metadata = {
+        field.name: [getattr(each, field.name) for each in rows.metadata]
         for field in fields(Metadata)
     }
-    columns = message | {
+    columns = metadata | {
         "id": rows.ids,
-        "columns": [json.dumps(dict(known)) for known in message["columns"]],
+        "columns": [json.dumps(dict(known)) for known in metadata["columns"]],
         "vector": pa.FixedSizeListArray.from_arrays(flat, rows.vectors.shape[1]),
         "thumbnail": list(rows.thumbnails),
     }
@@ -74,7 +74,7 @@ def to_batch(rows: Rows, schema: Any) -> Any:
 def from_batch(batch: Any) -> Rows:
     ids = batch["id"].to_numpy(zero_copy_only=False)
     flat = batch["vector"].flatten().to_numpy(zero_copy_only=False)
-    message = batch.select([field.name for field in fields(Metadata)]).to_pylist()
+    rows = batch.select([field.name for field in fields(Metadata)]).to_pylist()
     metadata = [
         Metadata(
             **row
@@ -83,6 +83,6 @@ def from_batch(batch: Any) -> Rows:
                 "columns": json.loads(row["columns"]),
             }
         )
-        for row in message
+        for row in rows
     ]
     return Rows(ids, flat.reshape(len(ids), -1), metadata, batch["thumbnail"].to_pylist())

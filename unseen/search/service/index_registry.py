@@ -194,8 +194,8 @@ def _model(index: Index, run: Path | None) -> Trained:
     """From where `run` says, or where the index says: a rebuilt index may be another run's."""
     model = model_of(index.path, run)
     if run is not None and model.fingerprint != index.manifest.model.fingerprint:
-        message = Path(index.manifest.model.run)
-        model = model_of(index.path, message) if message.exists() else model
+        stated = Path(index.manifest.model.run)
+        model = model_of(index.path, stated) if stated.exists() else model
     require_same_model(index.manifest.model, model, index.path)
     # images come one by one: no worker processes
     return replace(model, config=model.config.with_values({"workers": 0}))
