@@ -45,8 +45,19 @@ FILES = "files"
 
 
 class Arrays(FeatureItems):
-    """root: the .npz file. features, labels: the names of its arrays. test: which classes are
-    tested where the file does not say, the second half or, for each seed, some drawn at random."""
+    """Features and labels of a .npz file.
+
+    Args:
+        root: The file.
+        features: The name of its array of features [n, P].
+        labels: The name of its array of labels [n].
+        test: Which classes are tested where the file does not say: the `second_half`, or for each
+            seed some drawn at `random`.
+
+    Example:
+        >>> from unseen.data import Arrays
+        >>> Arrays("features.npz").features.shape  # doctest: +SKIP
+    """
 
     def __init__(
         self,

@@ -37,7 +37,16 @@ Open = Callable[[str], Dataset]
 
 
 class Domains:
-    """roots: two or more. open_root: makes a data set of each."""
+    """Several data sets as domains of one: trained together, evaluated apart.
+
+    Args:
+        roots: Two or more folders, tables or names.
+        open_root: Makes a data set of each.
+
+    Example:
+        >>> from unseen.data import Domains, Folder
+        >>> Domains(["birds", "cars"], Folder).labels  # doctest: +SKIP
+    """
 
     name = "domains"
 

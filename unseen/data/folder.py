@@ -38,9 +38,20 @@ _Key = tuple[str, ...]  # a class: its folders below the root
 
 
 class Folder(ImageFiles):
-    """root: the folder of class folders. levels: of folders, down to a class; 0: down to the one
-    that holds the image. class_level: which of them is the class; None: the last. parts: the first
-    folders are train, validation and test. strict: an unreadable file is an error, not a note."""
+    """Images in folders; the class of an image is the path of its folder.
+
+    Args:
+        root: The folder of class folders.
+        levels: Folders down to a class; 0: down to the one that holds the image.
+        class_level: Which of them is the class; None: the last.
+        parts: The first folders are train, validation and test.
+        strict: An unreadable file is an error, not a note.
+        progress: Called with the images listed so far.
+
+    Example:
+        >>> from unseen.data import Folder
+        >>> Folder("photos").label_names  # doctest: +SKIP
+    """
 
     def __init__(
         self,

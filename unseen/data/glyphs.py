@@ -34,8 +34,22 @@ _ORDER_SEED = (
 
 
 class Glyphs(PixelItems):
-    """size: side in pixels. images_per_face: images of a class in each face that draws it.
-    max_classes: the first so many of a fixed shuffle, for quick trials and tests."""
+    """Characters of many scripts, drawn with the fonts that matplotlib brings: a data set that
+    needs no download.
+
+    Args:
+        size: Side in pixels.
+        seed: Of the distortions.
+        images_per_face: Images of a class in each face that draws it.
+        max_classes: The first so many of a fixed shuffle, for quick trials and tests.
+        cache_dir: Where drawn characters are kept; None: in the cache of `unseen`.
+        progress: Called with the characters drawn and their number.
+
+    Example:
+        >>> from unseen.data import Glyphs
+        >>> len(set(Glyphs(size=16, max_classes=3).labels.tolist()))
+        3
+    """
 
     def __init__(
         self,

@@ -26,7 +26,15 @@ _BYTES = 8  # the IDX code of unsigned bytes
 
 
 class MnistLike(PixelItems):
-    """root: the folder of the four files."""
+    """The four files of MNIST, Fashion-MNIST, KMNIST and their like.
+
+    Args:
+        root: The folder of the four files, packed (.gz) or not.
+
+    Example:
+        >>> from unseen.data import MnistLike
+        >>> MnistLike("path/to/mnist").labels  # doctest: +SKIP
+    """
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root)

@@ -38,6 +38,11 @@ class Cars196(Benchmark):
     Args:
         root: where it was unpacked, or the folder above.
         incomplete: a copy that lacks images is taken as it is.
+        progress: called with the images looked for and their number.
+
+    Example:
+        >>> from unseen.data import Cars196
+        >>> Cars196("path/to/cars196").labels  # doctest: +SKIP
     """
 
     title = "Cars196 (Stanford Cars)"
@@ -131,6 +136,11 @@ class Cub200(Benchmark):
     Args:
         root: where it was unpacked, or the folder above.
         incomplete: a copy that lacks images is taken as it is.
+        progress: called with the images looked for and their number.
+
+    Example:
+        >>> from unseen.data import Cub200
+        >>> Cub200("path/to/cub200").labels  # doctest: +SKIP
     """
 
     title = "CUB-200-2011"
@@ -179,6 +189,11 @@ class Groceries(Benchmark):
     Args:
         root: where it was unpacked, or the folder above.
         incomplete: a copy that lacks images is taken as it is.
+        progress: called with the images looked for and their number.
+
+    Example:
+        >>> from unseen.data import Groceries
+        >>> Groceries("path/to/groceries").labels  # doctest: +SKIP
     """
 
     title = "the Grocery Store Dataset"
@@ -226,6 +241,11 @@ class Inshop(Benchmark):
     Args:
         root: where it was unpacked, or the folder above.
         incomplete: a copy that lacks images is taken as it is.
+        progress: called with the images looked for and their number.
+
+    Example:
+        >>> from unseen.data import Inshop
+        >>> Inshop("path/to/inshop").labels  # doctest: +SKIP
     """
 
     title = "In-Shop Clothes Retrieval"
@@ -281,6 +301,11 @@ class Omniglot(Benchmark):
     Args:
         root: where it was unpacked, or the folder above.
         incomplete: a copy that lacks images is taken as it is.
+        progress: called with the images looked for and their number.
+
+    Example:
+        >>> from unseen.data import Omniglot
+        >>> Omniglot("path/to/omniglot").labels  # doctest: +SKIP
     """
 
     title = "Omniglot"
@@ -312,6 +337,11 @@ class OnlineProducts(Benchmark):
     Args:
         root: where it was unpacked, or the folder above.
         incomplete: a copy that lacks images is taken as it is.
+        progress: called with the images looked for and their number.
+
+    Example:
+        >>> from unseen.data import OnlineProducts
+        >>> OnlineProducts("path/to/onlineproducts").labels  # doctest: +SKIP
     """
 
     title = "Stanford Online Products"
