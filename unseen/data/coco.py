@@ -29,6 +29,11 @@ class Coco(Listed):
         root: the JSON file.
         images: the folder of the images; None: where they usually lie.
         strict: an unreadable image is an error, not a note.
+        progress: called with the images looked at and their number.
+
+    Example:
+        >>> from unseen.data import Coco
+        >>> Coco("annotations.json").boxes  # doctest: +SKIP
     """
 
     def __init__(

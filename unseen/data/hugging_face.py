@@ -21,7 +21,23 @@ _SAVED, _SEVERAL = "state.json", "dataset_dict.json"
 
 
 class HuggingFace(Contained):
-    """root: the folder, or hf:NAME. label ... group: the names of columns."""
+    """A data set that `datasets` has saved, or one of the hub.
+
+    Args:
+        root: The folder, or hf:NAME.
+        path: The column of the images.
+        label: The column of classes; None: every image is its own.
+        split: The column that says train, validation or test.
+        query: The column that says which test images ask.
+        gallery: The column that says which test images are searched.
+        group: The column of groups: a query does not find images of its own.
+        strict: An unreadable image is an error, not a note.
+        progress: Called with the images looked at and their number.
+
+    Example:
+        >>> from unseen.data import HuggingFace
+        >>> HuggingFace("hf:user/name").label_names  # doctest: +SKIP
+    """
 
     @classmethod
     def files(cls, root: Place) -> list[SplitFile]:

@@ -23,7 +23,15 @@ from unseen.data.images.packed_file import Pack, is_pack
 
 
 class Packed(Items):
-    """root: the file."""
+    """Images in one file, decoded and made smaller beforehand by `unseen data pack`.
+
+    Args:
+        root: The file.
+
+    Example:
+        >>> from unseen.data import Packed
+        >>> Packed("photos.pack").label_names  # doctest: +SKIP
+    """
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root)

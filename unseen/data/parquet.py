@@ -19,7 +19,23 @@ from unseen.data.images.table_file import PARQUET, parquet_of
 
 
 class Parquet(Contained):
-    """root: a file or a folder of files. label ... group: the names of columns."""
+    """Images inside Parquet files.
+
+    Args:
+        root: A file, or a folder of files.
+        path: The column of the images.
+        label: The column of classes; None: every image is its own.
+        split: The column that says train, validation or test.
+        query: The column that says which test images ask.
+        gallery: The column that says which test images are searched.
+        group: The column of groups: a query does not find images of its own.
+        strict: An unreadable image is an error, not a note.
+        progress: Called with the images looked at and their number.
+
+    Example:
+        >>> from unseen.data import Parquet
+        >>> Parquet("images.parquet").label_names  # doctest: +SKIP
+    """
 
     @classmethod
     def files(cls, root: Place) -> list[SplitFile]:

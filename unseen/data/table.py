@@ -103,8 +103,23 @@ class Listed(ImageFiles):
 
 
 class Table(Listed):
-    """root: the file. path ... group: the names of its columns. strict: an unreadable image is
-    an error, not a note."""
+    """Images that a table lists: CSV, TSV or Parquet, a row an image.
+
+    Args:
+        root: The table.
+        path: The column of the images' files.
+        label: The column of classes; None: every image is its own.
+        split: The column that says train, validation or test.
+        query: The column that says which test images ask.
+        gallery: The column that says which test images are searched.
+        group: The column of groups: a query does not find images of its own.
+        strict: An unreadable image is an error, not a note.
+        progress: Called with the images looked at and their number.
+
+    Example:
+        >>> from unseen.data import Table
+        >>> Table("images.csv").label_names  # doctest: +SKIP
+    """
 
     has_rows = True
 

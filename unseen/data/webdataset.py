@@ -23,7 +23,23 @@ _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 
 
 class Webdataset(Contained):
-    """root: a tar, a folder of tars, or a pattern. label ... group: the names of columns."""
+    """Images inside tars, as WebDataset writes them.
+
+    Args:
+        root: A tar, a folder of tars, or a pattern.
+        path: The field of the images.
+        label: The column of classes; None: every image is its own.
+        split: The column that says train, validation or test.
+        query: The column that says which test images ask.
+        gallery: The column that says which test images are searched.
+        group: The column of groups: a query does not find images of its own.
+        strict: An unreadable image is an error, not a note.
+        progress: Called with the images looked at and their number.
+
+    Example:
+        >>> from unseen.data import Webdataset
+        >>> Webdataset("shard-{000..009}.tar").label_names  # doctest: +SKIP
+    """
 
     @classmethod
     def files(cls, root: Place) -> list[SplitFile]:
