@@ -74,7 +74,7 @@ def test_curves_on_test_classes_say_so(with_layers: Path, dataset: Any) -> None:
 
 def test_terminal_table() -> None:
     console = Console(markup=False, width=80, record=True)
-    console.print(layer_report.layer_table({"layers": ROWS}))
+    console.print(layer_report.layer_table({"layers": ROWS}).terminal())
     text = console.export_text()
     assert "po<ol>ed" in text
     assert "95.0" in text

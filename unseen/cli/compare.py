@@ -24,7 +24,8 @@ def compare(
     only one of the runs answers rightly.
     """
     pair = compare_runs(first, second)
-    console.print(comparison_table(pair))
+    one, two = (run.name for run in pair.runs)
+    console.print(comparison_table(pair).terminal(f"B, {two},\nagainst A, {one}, %"))
     console.print(conclusion(pair))
     if html is not None:
         with display() as (_, callbacks):

@@ -95,7 +95,8 @@ def _evaluate(run: Path, layers: str | None, data: str | None, on: str | None) -
             table = score_tables.score_table(result)
         else:
             names = [] if layers == "all" else layers.split(",")
-            table = layer_report.layer_table(compare_layers(context, folder, names, callbacks))
+            layers_of_run = compare_layers(context, folder, names, callbacks)
+            table = layer_report.layer_table(layers_of_run).terminal("R@1 by layer, %")
     console.print(table)
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from rich.table import Table
 
 from unseen.core import read_limits
 from unseen.core.contracts import Dataset
@@ -23,6 +22,7 @@ from unseen.reports import queries, stored_run, thumbnails
 from unseen.reports.queries import ResultItems
 from unseen.reports.score_tables import metric_title, percent
 from unseen.reports.stored_run import StoredRun, TestEmbeddings
+from unseen.reports.tables import Table
 from unseen.training.checksums import checked
 from unseen.training.manifest import DataMetadata
 
@@ -31,6 +31,9 @@ ON = " on "  # between a metric, or a row, and a domain
 SHOWN = 12
 NEAREST = 4
 SEED = 0
+EXPLAINED = (
+    "interval: 95 %, over classes; p: two-sided, signs of classes flipped;\nbetter, worse: queries"
+)
 ONE = "The methods stay inconclusive: one run each; `unseen study` compares methods."
 
 
@@ -42,11 +45,6 @@ class Pair:
     tests: tuple[TestEmbeddings, TestEmbeddings]
     values: dict[str, tuple[float, float]]  # by metric
     compared: dict[str, Comparison]
-
-    @property
-    def conclusion(self) -> str:
-        """Which is better on unseen classes, if any, in a sentence."""
-        return conclusion(self)
 
 
 @dataclass(frozen=True)
@@ -75,30 +73,26 @@ def compare_runs(first: Path, second: Path, seed: int = 0) -> Pair:
 
 
 def comparison_table(pair: Pair) -> Table:
-    """For the terminal: difference in points, with its interval over classes."""
-    one, two = (run.name for run in pair.runs)
-    table = Table(
-        title=f"B, {two},\nagainst A, {one}, %",
-        caption="interval: 95 %, over classes; p: two-sided, signs of classes flipped;\n"
-        "better, worse: queries",
-    )
-    for head in ("", "A", "B", "change", "interval", "p", "better", "worse"):
-        table.add_column(head, justify="left" if not head else "right")
+    """Difference in points, with its interval over classes."""
+    rows, marks = [], []
     for name, result in pair.compared.items():
         difference = result.difference
         low, high = (f"{100 * end:+.1f}" for end in (difference.low, difference.high))
-        clear = difference.low > 0 or difference.high < 0
-        table.add_row(
-            _title(name).replace("R-precision", "R-prec"),
-            *map(percent, pair.values[name]),
-            f"{100 * difference.value:+.1f}",
-            f"{low} … {high}",
-            f"{result.p:.4f}" if result.p >= 0.0001 else "<0.0001",
-            f"{len(result.improved):,}",
-            f"{len(result.worsened):,}",
-            style="bold" if clear else "",
+        metric, on, domain = name.partition(ON)
+        counts = (f"{len(queries):,}" for queries in (result.improved, result.worsened))
+        rows.append(
+            [
+                f"{metric_title(metric)}{on}{domain}".replace("R-precision", "R-prec"),
+                *map(percent, pair.values[name]),
+                f"{100 * difference.value:+.1f}",
+                f"{low} … {high}",
+                f"{result.p:.4f}" if result.p >= 0.0001 else "<0.0001",
+                *counts,
+            ]
         )
-    return table
+        marks.append("main" if difference.low > 0 or difference.high < 0 else "")
+    heads = ["", "A", "B", "change", "interval", "p", "better", "worse"]
+    return Table(heads, rows, EXPLAINED, marks=marks, numbers=range(1, len(heads)))
 
 
 def conclusion(pair: Pair) -> str:
@@ -135,25 +129,11 @@ def write_page(pair: Pair, dataset: Dataset, out: Path) -> Path:
         "reports/comparison",
         names=[run.name for run in pair.runs],
         conclusion=conclusion(pair),
-        metrics={_title(name): _numbers(pair, name) for name in pair.compared},
+        compared=comparison_table(pair),
         changes=changes,
     )
     replace_bytes(out, html.encode())
     return out
-
-
-def _title(name: str) -> str:
-    """recall@1 on birds -> R@1 on birds"""
-    metric, on, domain = name.partition(ON)
-    return f"{metric_title(metric)}{on}{domain}"
-
-
-def _numbers(pair: Pair, name: str) -> list[str]:
-    """Of both runs, of the difference, its interval, p."""
-    result = pair.compared[name]
-    ends = f"{100 * result.difference.low:+.1f} to {100 * result.difference.high:+.1f}"
-    values = map(percent, pair.values[name])
-    return [*values, f"{100 * result.difference.value:+.1f}", ends, f"{result.p:.4f}"]
 
 
 def _row(

@@ -3,13 +3,13 @@
 from typing import Any
 
 from rich.console import Group
-from rich.table import Column, Table
 from rich.text import Text
 
 from unseen.core.contracts import Dataset, FiledDataset
 from unseen.core.files import shown
 from unseen.core.html_templates import PageSection
 from unseen.evaluation.findings import Finding
+from unseen.reports.tables import Table
 from unseen.reports.thumbnails import tile
 
 Json = dict[str, Any]
@@ -40,12 +40,8 @@ def printed(diagnosis: Json, dataset: Dataset) -> Group:
         lines.append(Text(f"{sign} {finding.text}", style))
         if finding.remedy:
             lines.append(Text(f"  → {finding.remedy}"))
-    table = Table(Column("", overflow="fold"), "training classes", "unseen classes")
-    for title, *cells in _rows(diagnosis):
-        table.add_row(Text(title), *cells)
-    return Group(
-        *lines, table, *_robustness_lines(diagnosis), *_label_issue_lines(diagnosis, dataset)
-    )
+    numbers, robustness = numbers_table(diagnosis).terminal(), _robustness_lines(diagnosis)
+    return Group(*lines, numbers, *robustness, *_label_issue_lines(diagnosis, dataset))
 
 
 def section(diagnosis: Json, dataset: Dataset) -> PageSection:
@@ -56,7 +52,7 @@ def section(diagnosis: Json, dataset: Dataset) -> PageSection:
         findings=[Finding(**stored) for stored in diagnosis["findings"]],
         signs={level: sign for level, (sign, _) in SIGNS.items()},
         robustness=_robustness_lines(diagnosis),
-        numbers=_rows(diagnosis),
+        numbers=numbers_table(diagnosis),
         label_issues=[
             (
                 title,
@@ -68,17 +64,17 @@ def section(diagnosis: Json, dataset: Dataset) -> PageSection:
     )
 
 
-def _rows(diagnosis: Json) -> list[tuple[str, str, str]]:
-    """Title, value on training and on unseen classes; of further diagnostics their numbers."""
+def numbers_table(diagnosis: Json) -> Table:
+    """Values on training and on unseen classes; of further diagnostics their numbers."""
     rows = [
-        (title, _number(diagnosis, "train", name), _number(diagnosis, "test", name))
+        [title, _number(diagnosis, "train", name), _number(diagnosis, "test", name)]
         for name, title in NUMBERS.items()
     ]
     for name, message in diagnosis.get("more", {}).items():
         seen, unseen = message.get("train", {}), message.get("test", {})
         keys = [key for key in {**seen, **unseen} if not isinstance(seen.get(key), list)]
-        rows += [(f"{name}: {key}", _short(seen.get(key)), _short(unseen.get(key))) for key in keys]
-    return rows
+        rows += [[f"{name}: {key}", _short(seen.get(key)), _short(unseen.get(key))] for key in keys]
+    return Table(["", "training classes", "unseen classes"], rows)
 
 
 def _short(value: float | None) -> str:

@@ -1,7 +1,6 @@
-"""What a run's page shows of few shots, of other domains and of an open set."""
+"""What is shown of few shots, of other domains and of an open set: tables, figures, sections."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from unseen.core.html_templates import PageSection
@@ -10,30 +9,19 @@ from unseen.evaluation.open_set import OpenSet
 from unseen.evaluation.training_gain import FIRST, Gain
 from unseen.reports import figures
 from unseen.reports.figures import Line, Plot
-from unseen.reports.score_tables import metric_title
+from unseen.reports.score_tables import metric_title, percent
 from unseen.reports.stored_run import ExtraEvaluations
+from unseen.reports.tables import Cell, Table
 from unseen.runs.few_shot_layers import noted
 from unseen.runs.few_shots import FewShots
-from unseen.runs.forgetting import Domain, Forgetting
+from unseen.runs.forgetting import Forgetting
 
 Json = dict[str, Any]
+CHANGE = ("before", "after", "change")
 LINES = {  # of a point of the rejection curve -> title, colour, line
     "dir": ("known, answered rightly and believed", "var(--accent)", "solid"),
     "far": ("unknown, believed", "var(--wrong)", "dash"),
 }
-
-
-@dataclass(frozen=True)
-class ChangeRow:
-    """A score before and after; in percent."""
-
-    name: str
-    before: str
-    after: str
-    change: str
-    interval: str
-    is_worse: bool
-    note: str = ""
 
 
 def notices(extra: ExtraEvaluations) -> list[str]:
@@ -57,31 +45,43 @@ def sections(extra: ExtraEvaluations) -> tuple[list[PageSection], Json]:
 
 
 def shots_section(result: Mapping[str, FewShots]) -> PageSection:
-    """A row for each number of shots and metric."""
+    """By the number of shots."""
     several = sorted(result.values(), key=lambda each: (each.shots, each.name))
-    rows = [
-        change_row(f"{each.shots} shots{noted(each.adapt)}, {metric_title(metric)}", gain)
-        for each in several
-        for metric, gain in sorted(each.gain.items(), reverse=True)  # recall first
-    ]
     adapts = {each.adapt for each in several}
+    shown = shots_table(several)
     return PageSection.of(
-        "reports/few_shots", "Few shots", rows=rows, first=several[0], adapts=adapts
+        "reports/few_shots", "Few shots", shown=shown, first=several[0], adapts=adapts
     )
 
 
-def forgetting_section(result: Forgetting) -> PageSection:
-    """Home first."""
+def shots_table(result: Sequence[FewShots]) -> Table:
+    """A row for each number of shots and metric."""
     rows = [
-        change_row(f"{result.home.data} (home)", result.home.gain[FIRST], _counted(result.home))
+        [f"{each.shots} shots{noted(each.adapt)}, {metric_title(metric)}", *_change(gain)]
+        for each in result
+        for metric, gain in sorted(each.gain.items(), reverse=True)  # recall first
     ]
-    rows += [change_row(d.data, d.gain[FIRST], _counted(d)) for d in result.elsewhere]
+    return Table(["%", *CHANGE], rows, numbers=range(1, 4))
+
+
+def forgetting_section(result: Forgetting) -> PageSection:
     lines = [
         Line("before training", "var(--muted)", "dashed"),
         Line("after training", "var(--accent)", "solid"),
     ]
     plot = Plot("forgetting", "Recall@1", "Recall@1 of each domain before and after", lines)
-    return PageSection.of("reports/forgetting", "Other domains", rows=rows, plots=[plot])
+    shown = domains_table(result)
+    return PageSection.of("reports/forgetting", "Other domains", shown=shown, plots=[plot])
+
+
+def domains_table(result: Forgetting) -> Table:
+    """Home first."""
+    names = [f"{result.home.data} (home)", *(domain.data for domain in result.elsewhere)]
+    rows = [
+        [name, f"{domain.classes:,}", *_change(domain.gain[FIRST])]
+        for name, domain in zip(names, [result.home, *result.elsewhere], strict=True)
+    ]
+    return Table(["recall@1, %", "classes", *CHANGE], rows, numbers=range(1, 5))
 
 
 def forgetting_figure(result: Forgetting) -> Json:
@@ -97,13 +97,30 @@ def forgetting_figure(result: Forgetting) -> Json:
 
 
 def open_set_section(result: OpenSet, drawn: Json) -> PageSection:
-    """Scores, thresholds, groups."""
     lines = figures.lines_of(drawn)
     plot = Plot("rejection", "Answers believed", "Shares of queries by the threshold", lines)
-    scores = [(open_set_title(name), result.scores[name]) for name in OPEN_SET]
+    tables = open_set_tables(result)
     return PageSection.of(
-        "reports/open_set", "Open set", result=result, scores=scores, plots=[plot]
+        "reports/open_set", "Open set", result=result, tables=tables, plots=[plot]
     )
+
+
+def open_set_tables(result: OpenSet) -> list[Table]:
+    """Scores without a threshold, then what each threshold does."""
+    scores: list[list[Cell | str]] = [
+        [open_set_title(name), Cell(percent(score.value), _ends(score.low, score.high))]
+        for name, score in ((name, result.scores[name]) for name in OPEN_SET)
+    ]
+    tables = [Table(["open set, %", "value"], scores, numbers=[1])]
+    if result.at:
+        rows = [
+            [name, f"{at.threshold:.4f}"]
+            + [percent(value) for value in (at.far, at.dir, at.baks, at.baus, at.balance)]
+            for name, at in result.at.items()
+        ]
+        heads = ["threshold", "similarity", "FAR", "DIR", "BAKS", "BAUS", "geometric mean"]
+        tables.append(Table(heads, rows, numbers=range(1, 7)))
+    return tables
 
 
 def open_set_title(name: str) -> str:
@@ -137,17 +154,11 @@ def rejection_figure(result: OpenSet) -> Json:
     return {"data": traces, "layout": axes | layout}
 
 
-def change_row(name: str, gain: Gain, note: str = "") -> ChangeRow:
-    return ChangeRow(
-        name,
-        before=f"{100 * gain.before:.1f}",
-        after=f"{100 * gain.after:.1f}",
-        change=f"{100 * (gain.after - gain.before):+.1f}",
-        interval=f"{100 * gain.low:+.1f} … {100 * gain.high:+.1f}",
-        is_worse=gain.high < 0,
-        note=note,
-    )
+def _change(gain: Gain) -> list[Cell | str]:
+    """Before, after and what lies between, in percent."""
+    change = Cell(f"{100 * (gain.after - gain.before):+.1f}", _ends(gain.low, gain.high, "+"))
+    return [percent(gain.before), percent(gain.after), change]
 
 
-def _counted(domain: Domain) -> str:
-    return f"{domain.classes:,} classes"
+def _ends(low: float, high: float, sign: str = "") -> str:
+    return f"({100 * low:{sign}.1f} … {100 * high:{sign}.1f})"

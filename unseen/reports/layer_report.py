@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from rich.table import Table
-from rich.text import Text
 
 from unseen.core.contracts import Dataset
 from unseen.core.html_templates import PageSection
@@ -14,6 +12,7 @@ from unseen.reports import figures, thumbnails
 from unseen.reports.figures import Plot
 from unseen.reports.score_tables import percent
 from unseen.reports.stored_run import LayerAnswers, StoredRun
+from unseen.reports.tables import Table
 
 Json = dict[str, Any]
 
@@ -38,16 +37,15 @@ class Disagreements:
 
 
 def layer_table(table: Json) -> Table:
-    """For the terminal: one row per layer, from the image to the loss."""
-    shown = Table(title="R@1 by layer, %", caption=ON_TEST)
-    for head in ("layer", "size", "train classes", "test classes"):
-        shown.add_column(head, justify="left" if head == "layer" else "right")
+    """One row per layer, from the image to the loss."""
+    rows = [
+        [row["layer"], f"{row['size']:,}", percent(row["train"]), percent(row["test"])]
+        for row in table["layers"]
+    ]
     best = max(row["test"] for row in table["layers"])
-    for row in table["layers"]:
-        style = "bold" if row["test"] == best else ""
-        cells = (f"{row['size']:,}", percent(row["train"]), percent(row["test"]))
-        shown.add_row(Text(row["layer"]), *cells, style=style)
-    return shown
+    marks = ["main" if row["test"] == best else "" for row in table["layers"]]
+    heads = ["layer", "size", "train classes", "test classes"]
+    return Table(heads, rows, ON_TEST, marks=marks, numbers=range(1, 4))
 
 
 def bars_figure(run: StoredRun) -> Json | None:

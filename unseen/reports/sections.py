@@ -13,7 +13,7 @@ from unseen.reports import figures, queries, score_tables, thumbnails
 from unseen.reports.figures import Plot
 from unseen.reports.queries import ResultItems
 from unseen.reports.stored_run import StoredRun, TestEmbeddings
-from unseen.reports.tables import Table
+from unseen.reports.tables import Cell, Table
 from unseen.reports.why_alike import KEY
 from unseen.training.manifest import DataMetadata, SplitMetadata
 from unseen.training.nested import AT
@@ -185,49 +185,33 @@ def by_size(table: Table) -> PageSection:
     )
 
 
-@dataclass(frozen=True)
-class StageRow:
-    """A stage: what it trained, and what it gained on the validation classes."""
-
-    name: str
-    trained: str
-    network: str
-    pixels: str
-    epoch: str
-    recall: float
-    gain: str
-    interval: str
-    ranked: str
-    conclusion: str
-    is_selected: bool
-
-
 def stages(log: StageLog, plan: list[str]) -> PageSection:
     """The stages in their order, and the plan of the time budget."""
     first = log.stages[0].backbone
     rows = [_stage_row(stage, stage.name == log.selected, first) for stage in log.stages]
-    return PageSection.of("reports/stages", "Stages", rows=rows, plan=plan, classes=log.classes)
+    marks = ["main" if stage.name == log.selected else "" for stage in log.stages]
+    heads = ["stage", "trained", "pixels", "epoch", "R@1 %", "gain", "in mAP@R", ""]
+    shown = Table(heads, rows, marks=marks)
+    return PageSection.of("reports/stages", "Stages", shown=shown, plan=plan, classes=log.classes)
 
 
-def _stage_row(stage: StageScore, is_selected: bool, backbone: str | None) -> StageRow:
-    gain, low, high = (
+def _stage_row(stage: StageScore, is_selected: bool, backbone: str | None) -> list[Cell | str]:
+    gain, low, high, ranked = (
         "" if value is None else f"{100 * value:+.1f}"
-        for value in (stage.gain, stage.low, stage.high)
+        for value in (stage.gain, stage.low, stage.high, stage.ranked)
     )
     shown = [*dict.fromkeys([*stage.training_sizes, stage.image_size])]
-    return StageRow(
-        name=stage.name,
-        trained=TRAINED.get(stage.name, "as its keys say"),
-        network="" if stage.backbone == backbone else stage.backbone,
-        pixels=" → ".join(map(str, shown)),
-        epoch=f"{stage.epoch + 1} of {stage.epochs}" if stage.epoch >= 0 else "its start",
-        recall=stage.recall,
-        gain=gain,
-        interval=f"{low} … {high}" if gain else "",
-        ranked="" if stage.ranked is None else f"{100 * stage.ranked:+.1f}",
-        conclusion="selected" if is_selected else "" if stage.selected else "not better",
-        is_selected=is_selected,
-    )
+    network = "" if stage.backbone == backbone else stage.backbone or ""
+    return [
+        stage.name,
+        Cell(TRAINED.get(stage.name, "as its keys say"), network),
+        " → ".join(map(str, shown)),
+        f"{stage.epoch + 1} of {stage.epochs}" if stage.epoch >= 0 else "its start",
+        score_tables.percent(stage.recall),
+        Cell(gain, f"{low} … {high}") if gain else "–",
+        ranked or "–",
+        "selected" if is_selected else "" if stage.selected else "not better",
+    ]
 
 
 def curves(run: StoredRun, loss: Json | None, recall: Json | None) -> PageSection:
