@@ -17,7 +17,9 @@ from unseen.runs.diagnose_run import diagnose
 from unseen.runs.evaluate_layers import compare_layers, stored_network
 from unseen.runs.prepare import Callbacks, RunContext, prepare
 from unseen.runs.run import train_and_evaluate
-from unseen.studies.worker import per_class
+from unseen.studies.run_files import PerQuery
+from unseen.studies.worker import per_class, per_query
+from unseen.training import json_files
 from unseen.training.event_log import read
 from unseen.training.events import Epoch
 from unseen.training.result import read_result
@@ -92,6 +94,22 @@ def test_runs_of_a_study_are_evaluated_at_other_layers(run: tuple[RunContext, Ru
     assert set(kept.layers["pooled"]) == {"trained", "untrained", "principal"}
     assert folder.read_json("manifest.json")["test_reads"][-1]["purpose"] == "recall@1 at pooled"
     assert per_class(context, folder, "recall@1").layers == {}
+
+
+def test_sums_by_class_follow_from_the_values_of_queries(run: tuple[RunContext, RunFolder]) -> None:
+    context, folder = run
+    text = json_files.text_of(per_query(context, folder))
+    kept, by_class = json_files.parsed(PerQuery, text, "x"), per_class(context, folder, "recall@1")
+    sums = dict.fromkeys(by_class.classes, 0.0)
+    for label, value in zip(kept.labels(), kept.values_of("trained/recall@1"), strict=True):
+        sums[int(label)] += value
+    assert list(sums.values()) == by_class.sums
+    with np.load(folder.file("embeddings/per_query.npz")) as arrays:
+        for name in kept.values:
+            assert kept.values_of(name) == pytest.approx(arrays[name], abs=5e-4, nan_ok=True)
+    assert len(kept.values["trained/recall@1"]) < kept.queries / 4, "bits"
+    gaps = PerQuery.of(np.arange(3), {"trained/x": np.array([1.0, np.nan, 0.3])})
+    assert gaps.values_of("trained/x") == pytest.approx([1, np.nan, 0.3], abs=5e-4, nan_ok=True)
 
 
 def test_only_the_requested_layers(run: tuple[RunContext, RunFolder]) -> None:

@@ -9,12 +9,14 @@ import tarfile
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
 from unseen.cli.study import report
 from unseen.studies import archive, study_tables
 from unseen.studies.engine import local_storage
 from unseen.studies.results import Results, read
+from unseen.studies.run_files import PerQuery
 from unseen.studies.worker import Worker
 from unseen.training.run_folder import RunFolder
 
@@ -58,6 +60,8 @@ def test_a_kept_study_is_reported_on_from_a_clone(
 def test_nothing_is_lost_but_what_is_large_and_where_it_lay(
     finished: Results, tmp_path: Path
 ) -> None:
+    values = PerQuery.of(np.array([4, 4, 7]), {"trained/recall@1": np.array([1.0, 0.0, 1.0])})
+    RunFolder(finished.runs[0].folder).write_json("per_query.json", values)
     file = tmp_path / "evidence" / "birds.txz"
     archive.write(file, archive.small_files_of(finished.out))
     again = read(archive.unpack(file))
@@ -68,6 +72,7 @@ def test_nothing_is_lost_but_what_is_large_and_where_it_lay(
     assert [run.curve("recall@1") for run in again.runs] == [
         run.curve("recall@1") for run in finished.runs
     ]
+    assert [run.per_query for run in again.runs] == [values, None]
     assert again.plan.config["data"] == {"name": "folder", "root": "data/birds"}
     texts = [f.read_text() for f in file.with_suffix("").rglob("*") if f.is_file()]
     assert not any("/home/me" in text for text in texts)

@@ -26,8 +26,9 @@ from unseen.core.names import near_path
 from unseen.core.statistics import Effect, Spread, crossed, over_seeds
 from unseen.evaluation.evaluate import Score
 from unseen.reports.score_tables import ON_TEST, incomplete
+from unseen.studies import run_files
 from unseen.studies import study_file as plans
-from unseen.studies.run_files import PER_CLASS, PLANNED, STATE, PerClass, State, StoredPlan
+from unseen.studies.run_files import PerClass, PerQuery
 from unseen.studies.study_file import Plan, PlannedRun
 from unseen.studies.tuning import Outcome, known_runs, tuning_runs
 from unseen.training import event_log, json_files, result, selected_weights
@@ -96,6 +97,11 @@ class Run:
             return None
         return ByClass(tuple(stored.classes), tuple(stored.counts), np.asarray(sums))
 
+    @property
+    def per_query(self) -> PerQuery | None:
+        """The values of every test query; None where the run is older than their file."""
+        return _file(self.folder, run_files.PER_QUERY, PerQuery)
+
     def at(self, layer: str) -> "Run":
         """The same network read at another layer; no number where it was not evaluated there."""
         stored, result = self.per_class, self.result
@@ -158,7 +164,8 @@ class Results:
     def metrics(self) -> list[str]:
         """Every metric of any run in the order of the settings, the plan's first."""
         request = configs.make(self.runs[0].planned.values).evaluation.metrics if self.runs else []
-        result = {metric for run in self.runs for metric in _metrics(run)}
+        rows = [run.result.scores.get("trained") for run in self.runs if run.result]
+        result = {metric for row in rows if row is not None for metric in row.metrics}
         known = [m for m in request if m in result] + sorted(result - set(request))
         return [self.plan.metric, *(metric for metric in known if metric != self.plan.metric)]
 
@@ -210,12 +217,9 @@ class Results:
 
 @dataclass(frozen=True)
 class Standing:
-    """A method (or a baseline) in an experiment.
-
-    Args:
-        kept_start: how many of its runs kept the weights they began with.
-        of: the methods of a baseline, where others, evaluated by another distance, have another.
-    """
+    """A method (or a baseline) in an experiment. at_start: how many of its runs kept the weights
+    they began with. of: the methods of a baseline, where others, evaluated by another distance,
+    have another."""
 
     experiment: str
     method: str
@@ -368,17 +372,12 @@ def _spreads(runs: list[Run], metrics: list[str], row: str = "trained") -> dict[
     return {metric: over_seeds(result) for metric, result in known.items() if result}
 
 
-def _metrics(run: Run) -> Sequence[str]:
-    trained = run.result.scores.get("trained") if run.result else None
-    return [] if trained is None else list(trained.metrics)
-
-
 def _read_run(out: Path, planned: PlannedRun) -> Run:
     folder = out / "runs" / planned.name
-    state = _file(folder, STATE, State)
+    state = _file(folder, run_files.STATE, run_files.State)
     if state is None:
         return Run(planned, folder, "open")
-    stored_planned = _file(folder, PLANNED, StoredPlan)
+    stored_planned = _file(folder, run_files.PLANNED, run_files.StoredPlan)
     return Run(
         planned,
         folder,
@@ -387,7 +386,7 @@ def _read_run(out: Path, planned: PlannedRun) -> Run:
         state.seconds,
         _file(folder, result.FILE, Result),
         _file(folder, selected_weights.FILE, Selection),
-        _file(folder, PER_CLASS, PerClass),
+        _file(folder, run_files.PER_CLASS, PerClass),
         stored_planned.parameters if stored_planned else None,
     )
 

@@ -3,11 +3,15 @@
 In this order they are written: a run has ended when it has a state.
 """
 
+import base64
+from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, Literal
 
+import numpy as np
 from pydantic.dataclasses import dataclass
 
+from unseen.core.contracts import FloatArray, IntArray
 from unseen.evaluation.open_set import OpenSet
 from unseen.runs import few_shots, open_set_of_run
 from unseen.training import result, selected_weights
@@ -17,6 +21,7 @@ from unseen.training.manifest import Manifest
 Ended = Literal["done", "failed", "pruned"]
 
 PLANNED, PER_CLASS, STATE = "planned.json", "per_class.json", "state.json"
+PER_QUERY = "per_query.json"
 
 
 @dataclass(frozen=True, config=CHECKED)
@@ -48,6 +53,45 @@ class PerClass:
 
 
 @dataclass(frozen=True, config=CHECKED)
+class PerQuery:
+    """The class and the values of every test query in its order, so that conclusions can be
+    computed anew, with other statistics too. In base64: `classes` as int32; `values`, under
+    "ROW/METRIC", as bits where all are 0 or 1 (recall), else as float16.
+
+    Example:
+        results.runs[0].per_query.values_of("trained/recall@1")
+    """
+
+    queries: int
+    classes: str
+    values: dict[str, str]
+
+    @classmethod
+    def of(cls, labels: IntArray, values: Mapping[str, FloatArray]) -> "PerQuery":
+        stored = {name: _base64(_small(each)) for name, each in values.items()}
+        return cls(len(labels), _base64(labels.astype("<i4")), stored)
+
+    def labels(self) -> IntArray:
+        return np.frombuffer(base64.b64decode(self.classes), "<i4").astype(np.int64)
+
+    def values_of(self, name: str) -> FloatArray:
+        content = base64.b64decode(self.values[name])
+        if len(content) == 2 * self.queries:
+            return np.frombuffer(content, "<f2").astype(np.float64)
+        bits = np.unpackbits(np.frombuffer(content, np.uint8), count=self.queries)
+        return bits.astype(np.float64)
+
+
+def _small(values: FloatArray) -> np.ndarray:
+    is_binary = np.isin(values, (0, 1)).all()
+    return np.packbits(values.astype(bool)) if is_binary else values.astype("<f2")
+
+
+def _base64(values: np.ndarray) -> str:
+    return base64.b64encode(values.tobytes()).decode()
+
+
+@dataclass(frozen=True, config=CHECKED)
 class State:
     """How a run has ended."""
 
@@ -64,5 +108,6 @@ KINDS: dict[str, type[Any]] = {
     few_shots.FILE: few_shots.StoredShots,
     open_set_of_run.FILE: OpenSet,
     PER_CLASS: PerClass,
+    PER_QUERY: PerQuery,
     STATE: State,
 }

@@ -34,10 +34,12 @@ from unseen.studies.results import MUST_BEAT
 from unseen.studies.run_files import (
     KINDS,
     PER_CLASS,
+    PER_QUERY,
     PLANNED,
     STATE,
     Ended,
     PerClass,
+    PerQuery,
     State,
     StoredPlan,
 )
@@ -197,6 +199,7 @@ class Worker:
         train_and_evaluate(context, folder.path, command, callbacks)
         selected = selected_context(context, read_selection(folder))
         folder.write_json(PER_CLASS, per_class(selected, folder, self.plan.metric, layers))
+        folder.write_json(PER_QUERY, per_query(selected, folder))
 
     def _request(self, queue: Queue, trial: FrozenTrial, planned: PlannedRun) -> optuna.Trial:
         """The trial with a sampler that depends on nothing but the plan and the trials before."""
@@ -218,6 +221,16 @@ class Worker:
         folder.write_json(STATE, State(state, seconds, error))
         if not error:
             Checkpoints(folder.file("checkpoint")).clear()
+
+
+def per_query(context: RunContext, folder: RunFolder) -> PerQuery:
+    """Of every metric that has a value for each query."""
+    test, query = context.split.test, context.split.query
+    labels = context.dataset.labels[test if query is None else test[query]]
+    with read_limits.load(folder.checked("embeddings/per_query.npz")) as arrays:
+        rows = [name for name in arrays.files if name.partition("/")[0] in STORED_ROWS]
+        values = {name: each for name in rows if len(each := arrays[name]) == len(labels)}
+    return PerQuery.of(labels, values)
 
 
 def per_class(
