@@ -14,7 +14,7 @@ from unseen.runs.few_shot_layers import LAST
 from unseen.runs.few_shots import FILE, FewShots
 from unseen.runs.open_set_of_run import FILE as OPEN_FILE
 from unseen.studies.engine import local_storage
-from unseen.studies.extra_results import extra_results, extra_tables, mean_gain
+from unseen.studies.extra_results import extra_tables
 from unseen.studies.results import read
 from unseen.studies.worker import Worker
 from unseen.training.run_folder import RunFolder
@@ -52,25 +52,17 @@ def test_tables_of_a_study(stub: ModuleType, tmp_path: Any) -> None:
         patch.setattr(Worker, "_train", instant)
         Worker(plan, local_storage(out), out).work()
     results = read(out)
-    (result,) = extra_results(results)
-    assert (result.method, sorted(result.shots), len(result.open_sets)) == ("margin", ["2", "5"], 2)
-    few, open_sets = extra_tables([result], "recall@1")
-    assert [row[:4] for row in few.rows] == [
-        ["margin", "2", "50.0", "53.0"],
-        ["margin", "5", "50.0", "61.0"],
+    few, open_sets = extra_tables(results)
+    half = 12.7062 * 1  # t with one degree of freedom, times the error of the mean
+    assert few.rows == [
+        ["margin, shots 2", "50.0 ± 0.0", "53.0 ± 0.0", "+3.0 ± 0.0"],
+        ["margin, shots 5", "50.0 ± 0.0", f"61.0 ± {half:.1f}", f"+11.0 ± {half:.1f}"],
     ]
-    assert few.rows[1][4].startswith("+11.0 (")
-    assert open_sets.rows == [["margin", "10.0", "20.0", "30.0", "40.0", "81.0", "64.0", "72.0"]]
+    assert [cell.partition(" ")[0] for cell in open_sets.rows[0]] == [
+        *("margin", "10.0", "20.0", "30.0", "40.0", "81.0", "64.0", "72.0")
+    ]
     html = PageSection.of("studies/tables", "Few shots", tables=[few, open_sets], figures=[]).html
-    assert "<td>72.0</td>" in html
-    without = [replace(result, shots={}, open_sets=[])]
-    assert extra_tables(without, "recall@1") == []
-
-
-def test_the_gain_of_one_run_keeps_its_interval() -> None:
-    one = Gain(0.4, 0.5, 0.07, 0.13)
-    assert mean_gain([one]) == Interval(pytest.approx(0.1), 0.07, 0.13)
-    two = mean_gain([one, Gain(0.4, 0.52, 0.1, 0.14)])
-    assert two.value == pytest.approx(0.11)
-    half = 12.7062 * 0.01  # t with one degree of freedom, times the error of the mean
-    assert two.high - two.value == pytest.approx(half, rel=1e-4)
+    assert "<td>72.0 ± 0.0</td>" in html
+    assert extra_tables(replace(results, runs=results.runs[2:])) == [], "triplet has none"
+    one = extra_tables(replace(results, runs=results.runs[:1]))[0]
+    assert one.rows[1] == ["margin, shots 5", "50.0", "60.0", "+10.0"], "one run has no spread"

@@ -284,7 +284,7 @@ def test_the_page(finished: Results) -> None:
     text = page.read_text()
     for section in ("Scores", "Tournament", "What was compared", "Every run"):
         assert section in text
-    assert text.count('<img src="data:image/png;base64,') == 6
+    assert text.count('<img src="data:image/png;base64,') == 4
     assert re.search(r"<td>[\d.]+<small>±[\d.]+ \(s [\d.]+\)</small></td>", text)
     for run in finished.runs:
         assert f"../runs/{run.folder.name}/" in text

@@ -13,7 +13,7 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from unseen.reports.score_tables import metric_title
-from unseen.studies.study_figures import ACCENT, LINE, MUTED, STYLE, Drawn, mark_on_test
+from unseen.studies.study_figures import ACCENT, MUTED, STYLE, Drawn, mark_on_test, name_rows
 from unseen.studies.validity_checks import Compared
 
 OURS, UNSURE, PUBLISHED = "ours, 95 % interval", "ours, inconclusive", "published"
@@ -50,9 +50,7 @@ def effects_figure(result: Sequence[Compared], metric: str) -> Figure:
         for place, each in enumerate(rows):
             _row(ax, place, each)
         ax.axvline(0, color=MUTED, lw=0.8)
-        ax.set_yticks(range(len(rows)), [_name(each, rows) for each in rows])
-        ax.set_ylim(-0.6, len(rows) - 0.4)
-        ax.grid(axis="y", color=LINE, lw=0.8)
+        name_rows(ax, [_name(each, rows) for each in rows])
         ax.set_xlabel(f"effect on {metric_title(metric)}, points")
         handles, labels = ax.get_legend_handles_labels()
         shown = dict(zip(labels, handles, strict=True))  # each once

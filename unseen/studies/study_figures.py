@@ -5,8 +5,8 @@ curves                 score against a factor of numbers, such as the share of w
 ranks                  rank of every method in every experiment
 critical_difference    mean ranks; a bar joins methods without a significant difference (Demsar
                        2006)
-relative_performance   what a set-up reaches of the best one, over methods and metrics
-correlation_matrix     Pearson's r of metrics over configurations
+boxes                  what a set-up reaches of the best one, over methods and metrics
+correlation_figure     Pearson's r of measures
 scatter                two measures, one point per method, with line, r and interval
 search                 value by parameter, one line per configuration
 
@@ -14,7 +14,7 @@ Whatever was selected on test classes says so below the figure.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,15 +22,15 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from unseen.core.statistics import over_seeds
+from unseen.core.statistics import Spread, over_seeds
 from unseen.reports.score_tables import ON_TEST, metric_title, row_title
 from unseen.studies.correlation import matrix, pearson
-from unseen.studies.relative_performance import relative
 from unseen.studies.results import Results, Standing, standings
 from unseen.studies.tournament import Tournament, tournament
 
 ACCENT, MUTED, WRONG, LINE = "#1d5fa9", "#58626e", "#bf2f29", "#dce1e7"
 MOST_NAMES = 16  # in a legend
+MOST_CURVES = 3  # panels in a row
 STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 9,
@@ -54,9 +54,7 @@ class Drawn:
 
 def draw_all(results: Results) -> list[Drawn]:
     """Every figure the results have enough points for."""
-    makers: list[Callable[[Results], list[Drawn]]] = [
-        scores, curves, tournament_figures, relative_performance, correlation_matrix, search
-    ]  # fmt: skip
+    makers = (scores, curves, tournament_figures, search)
     with matplotlib.rc_context(STYLE):
         drawn = [figure for maker in makers for figure in maker(results)]
     for each in drawn if results.on_test else ():
@@ -69,21 +67,60 @@ def mark_on_test(figure: Figure) -> None:
     figure.supxlabel(ON_TEST, x=0.01, ha="left", color=WRONG, fontsize=7)
 
 
+def panels(
+    number: int, most: int, height: float, extra: float, **shared: Any
+) -> tuple[Figure, list[Any]]:
+    """A figure of so many panels in rows of `most`, each of a height, with room for a legend."""
+    columns = min(most, number)
+    rows = math.ceil(number / columns)
+    figure = Figure(figsize=(9, height * rows + extra), layout="constrained")
+    grid = list(figure.subplots(rows, columns, squeeze=False, **shared).flat)
+    for ax in grid[number:]:
+        ax.set_visible(False)
+    return figure, grid[:number]
+
+
+def name_rows(ax: Any, names: Sequence[str]) -> None:
+    """A line for each name, from below."""
+    ax.set_yticks(range(len(names)), names)
+    ax.set_ylim(-0.6, len(names) - 0.4)
+    ax.grid(axis="y", color=LINE, lw=0.8)
+
+
+def heat_map(
+    table: Any,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    width: float,
+    height: float,
+    **style: Any,
+) -> tuple[Figure, Any]:
+    """Named cells, coloured by their values; the caller writes into them."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    ax = figure.subplots()
+    ax.imshow(table, aspect="auto", **style)
+    ax.set_yticks(range(len(rows)), rows)
+    ax.set_xticks(range(len(columns)), columns)
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    return figure, ax
+
+
+def half_width(spread: Spread) -> float:
+    """Of an interval, in percent; 0 where there is none."""
+    return 0.0 if math.isnan(spread.high) else 50 * (spread.high - spread.low)
+
+
 def scores(results: Results) -> list[Drawn]:
     """Methods by score, best first; points, since their axis need not begin at zero."""
     rows = [row for row in standings(results) if row.scores or row.failed]
     metric, experiments = results.plan.metric, results.experiments()
     methods = max(sum(not r.is_baseline for r in rows if r.experiment == e) for e in experiments)
-    columns = min(2, len(experiments))
-    lines = math.ceil(len(experiments) / columns)
-    figure = Figure(figsize=(9, lines * (0.26 * methods + 1.3)), layout="constrained")
-    grid = figure.subplots(lines, columns, squeeze=False, sharex=True)
-    for ax in grid.flat[len(experiments) :]:
-        ax.set_visible(False)
-    for ax, experiment in zip(grid.flat, experiments, strict=False):
+    figure, grid = panels(len(experiments), 2, 0.26 * methods + 1.3, 0, sharex=True)
+    for ax, experiment in zip(grid, experiments, strict=True):
         _panel(ax, [row for row in rows if row.experiment == experiment], metric)
         ax.set_title(experiment, fontsize=9, loc="left")
-    figure.legend(*grid.flat[0].get_legend_handles_labels(), loc="outside upper right", ncols=3)
+    figure.legend(*grid[0].get_legend_handles_labels(), loc="outside upper right", ncols=3)
     caption = f"{metric_title(metric)} on test classes: mean over runs with its 95 % interval."
     return [Drawn("scores", caption, figure)]
 
@@ -95,12 +132,9 @@ def _panel(ax: Any, rows: list[Standing], metric: str) -> None:
         if spread is None:
             ax.text(0.02, place, "failed", color=WRONG, transform=ax.get_yaxis_transform())
             continue
-        half = 0.0 if math.isnan(spread.high) else 50 * (spread.high - spread.low)
-        color = ACCENT if row.is_best else MUTED
+        color, half = ACCENT if row.is_best else MUTED, half_width(spread)
         ax.errorbar(100 * spread.mean, place, xerr=half, fmt="o", color=color, ms=5, capsize=3)
-    ax.set_yticks(range(len(ranked)), [row.method for row in ranked])
-    ax.set_ylim(-0.6, len(ranked) - 0.4)
-    ax.grid(axis="y", color=LINE, lw=0.8)
+    name_rows(ax, [row.method for row in ranked])
     baselines = [row for row in rows if row.is_baseline and metric in row.scores]
     for row, style in zip(baselines, ("--", ":", "-."), strict=False):
         value = 100 * row.scores[metric].mean
@@ -115,18 +149,18 @@ def curves(results: Results) -> list[Drawn]:
     for factor, values in plan.factors.items():
         if factor == plan.compared or not _are_numbers(values):
             continue
-        panels: dict[str, dict[str, dict[float, list[float]]]] = {}
+        lines: dict[str, dict[str, dict[float, list[float]]]] = {}
         for run in results.runs:
             labels, score = run.planned.labels, run.score(plan.metric)
             rest = [v for name, v in labels.items() if name not in (factor, plan.compared)]
             if not math.isnan(score):
-                line = panels.setdefault(", ".join(rest), {}).setdefault(labels[plan.compared], {})
+                line = lines.setdefault(", ".join(rest), {}).setdefault(labels[plan.compared], {})
                 line.setdefault(float(labels[factor]), []).append(score)
         caption = (
             f"{metric_title(plan.metric)} on test classes against {factor}: mean over runs with "
             "its 95 % interval."
         )
-        figure = _curves_figure(panels, factor, metric_title(plan.metric))
+        figure = _curves_figure(lines, factor, metric_title(plan.metric))
         drawn.append(Drawn(f"curves_{factor}".replace(".", "_"), caption, figure))
     return drawn
 
@@ -137,27 +171,22 @@ def _are_numbers(values: Any) -> bool:
 
 
 def _curves_figure(
-    panels: Mapping[str, Mapping[str, Mapping[float, list[float]]]], factor: str, metric: str
+    drawn: Mapping[str, Mapping[str, Mapping[float, list[float]]]], factor: str, metric: str
 ) -> Figure:
-    columns = min(3, len(panels))
-    lines = math.ceil(len(panels) / columns)
-    figure = Figure(figsize=(9, 2.1 * lines + 0.5), layout="constrained")
-    grid = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=True)
-    for ax in grid.flat[len(panels) :]:
-        ax.set_visible(False)
-    for ax, (title, methods) in zip(grid.flat, panels.items(), strict=False):
+    figure, grid = panels(len(drawn), MOST_CURVES, 2.1, 0.5, sharex=True, sharey=True)
+    for ax, (title, methods) in zip(grid, drawn.items(), strict=True):
         for method, points in methods.items():
             spreads = {x: over_seeds(values) for x, values in sorted(points.items())}
-            half = [0 if math.isnan(s.high) else 50 * (s.high - s.low) for s in spreads.values()]
+            half = [half_width(spread) for spread in spreads.values()]
             means = [100 * spread.mean for spread in spreads.values()]
             ax.errorbar([*spreads], means, yerr=half, fmt="o-", ms=4, capsize=3, label=method)
         ax.set_title(title, fontsize=9, loc="left")
         ax.grid(color=LINE, lw=0.8)
-    for ax in grid.flat[len(panels) - columns : len(panels)]:  # the lowest of each column
+    for ax in grid[-MOST_CURVES:]:  # the lowest of each column
         ax.tick_params(labelbottom=True)
         ax.set_xlabel(factor)
     figure.supylabel(f"{metric}, %", fontsize=9)
-    handles = grid.flat[0].get_legend_handles_labels()
+    handles = grid[0].get_legend_handles_labels()
     figure.legend(*handles, loc="outside upper right", ncols=len(handles[1]))
     return figure
 
@@ -201,18 +230,14 @@ def cd_caption(result: Tournament) -> str:
 def ranks(result: Tournament) -> Figure:
     """A heat map."""
     table = np.array([place.ranks for place in result.places])  # [methods, experiments]
-    width = 2.6 + max(3.0, 0.55 * table.shape[1])
-    figure = Figure(figsize=(width, 0.3 * len(table) + 1.2), layout="constrained")
-    ax = figure.subplots()
-    ax.imshow(table, cmap="Blues_r", aspect="auto", vmin=1 - len(table) / 3)
+    names = [f"{place.method}  {place.mean:.2f}" for place in result.places]
+    size = 2.6 + max(3.0, 0.55 * table.shape[1]), 0.3 * len(table) + 1.2
+    colors: Any = {"cmap": "Blues_r", "vmin": 1 - len(table) / 3}
+    figure, ax = heat_map(table, names, result.experiments, *size, **colors)
+    ax.set_xticks(range(table.shape[1]), result.experiments, rotation=30, ha="right")
     for (row, column), rank in np.ndenumerate(table):
         color = "white" if rank < len(table) / 3 else "#1b2026"
         ax.text(column, row, f"{rank:g}", ha="center", va="center", color=color, fontsize=8)
-    names = [f"{place.method}  {place.mean:.2f}" for place in result.places]
-    ax.set_yticks(range(len(names)), names)
-    ax.set_xticks(range(len(result.experiments)), result.experiments, rotation=30, ha="right")
-    ax.tick_params(length=0)
-    ax.spines[:].set_visible(False)
     return figure
 
 
@@ -250,24 +275,6 @@ def critical_difference(result: Tournament) -> Figure:
     return figure
 
 
-def relative_performance(results: Results) -> list[Drawn]:
-    """One figure for each factor beside the compared one; and for that one, if it is alone."""
-    plan, drawn = results.plan, []
-    rows = [row for row in results.rows() if row["state"] == "done"]
-    factors = [name for name in plan.factors if name != plan.compared] or [plan.compared]
-    for factor in factors:
-        rest = [name for name in plan.factors if name != factor]
-        ratios = relative(rows, setup=factor, fixed=[*rest, "seed"], metrics=results.metrics())
-        if len(ratios) < 2:
-            continue
-        caption = (
-            f"{factor}: score divided by that of the best {factor} of the same run otherwise, over "
-            f"{', '.join([*rest, 'seeds', 'metrics'])}. 1 is best; white: median."
-        )
-        drawn.append(Drawn(f"relative_{factor}".replace(".", "_"), caption, boxes(ratios)))
-    return drawn
-
-
 def boxes(ratios: Mapping[str, Sequence[float]]) -> Figure:
     """Violins of ratios by set-up, best mean first."""
     figure = Figure(figsize=(8, 0.36 * len(ratios) + 0.9), layout="constrained")
@@ -291,39 +298,17 @@ def boxes(ratios: Mapping[str, Sequence[float]]) -> Figure:
     return figure
 
 
-def correlation_matrix(results: Results) -> list[Drawn]:
-    """Metrics over configurations, each the mean over its runs."""
-    metrics = results.metrics()
-    groups = [
-        results.of(e, m) for e in results.experiments() for m in results.methods()
-    ]  # one per configuration
-    measures = {
-        metric_title(m): [_mean([run.score(m) for run in runs]) for runs in groups] for m in metrics
-    }
-    known = [len([v for v in values if not math.isnan(v)]) for values in measures.values()]
-    if len(metrics) < 2 or min(known) < 4:
-        return []
-    caption = (
-        f"Pearson's r of metrics over {min(known)} configurations, each the mean over its runs."
-    )
-    return [Drawn("correlation", caption, correlation_figure(measures))]
-
-
 def correlation_figure(measures: Mapping[str, Sequence[float]]) -> Figure:
     """A matrix of r with its intervals."""
-    table, count = matrix(measures), len(measures)
-    figure = Figure(figsize=(0.95 * count + 1.2, 0.7 * count + 0.8), layout="constrained")
-    ax = figure.subplots()
-    ax.imshow([[cell.r for cell in row] for row in table], cmap="RdBu_r", vmin=-1.4, vmax=1.4)
+    table, names = matrix(measures), list(measures)
+    size = 0.95 * len(names) + 1.2, 0.7 * len(names) + 0.8
+    colors: Any = {"cmap": "RdBu_r", "vmin": -1.4, "vmax": 1.4}
+    cells = [[cell.r for cell in row] for row in table]
+    figure, ax = heat_map(cells, names, names, *size, **colors)
     for i, row in enumerate(table):
         for j, cell in enumerate(row):
             ends = "" if i == j or math.isnan(cell.low) else f"\n{cell.low:.2f} … {cell.high:.2f}"
             ax.text(j, i, f"{cell.r:.2f}{ends}", ha="center", va="center", fontsize=7)
-    ax.set_xticks(range(count), list(measures))
-    ax.set_yticks(range(count), list(measures))
-    ax.tick_params(length=0)
-    ax.set_aspect("auto")
-    ax.spines[:].set_visible(False)
     return figure
 
 
@@ -352,13 +337,9 @@ def search(results: Results) -> list[Drawn]:
     keys = list(dict.fromkeys(key for run in runs for key in run.parameters or {}))
     if not keys:
         return []
-    lines = math.ceil(len(keys) / 2)
-    figure = Figure(figsize=(9, 2.7 * lines + 0.4), layout="constrained")
-    grid = figure.subplots(lines, min(2, len(keys)), squeeze=False)
-    for ax in grid.flat[len(keys) :]:
-        ax.set_visible(False)
+    figure, grid = panels(len(keys), 2, 2.7, 0.4)
     is_line = results.plan.search is not None and results.plan.search.mode == "coordinate"
-    for ax, key in zip(grid.flat, keys, strict=False):
+    for ax, key in zip(grid, keys, strict=True):
         configurations: dict[str, list[tuple[Any, float]]] = {}
         for run in runs:
             if run.parameters and run.selection and key in run.parameters:
@@ -368,7 +349,7 @@ def search(results: Results) -> list[Drawn]:
             values = [v if isinstance(v, int | float) else str(v) for v, _ in points]
             ax.plot(values, [p for _, p in points], "o-" if is_line else "o", ms=4, label=name)
         ax.set(xlabel=key, ylabel="recall@1 selected by, %")
-    handles, names = grid.flat[0].get_legend_handles_labels()
+    handles, names = grid[0].get_legend_handles_labels()
     caption = (
         "Tuning: recall on the classes to select on, by value; the test classes were not read."
     )

@@ -22,7 +22,7 @@ from unseen.reports.score_tables import metric_title, row_title
 from unseen.reports.sections import SearchWith
 from unseen.studies import study_tables
 from unseen.studies.effect_figure import effects_drawn
-from unseen.studies.extra_results import extra_results, extra_tables
+from unseen.studies.extra_results import extra_tables
 from unseen.studies.html_report import Saved, document, saved
 from unseen.studies.results import Results, Run, standings
 from unseen.studies.shift_results import shift_curves, shift_figures, shift_table
@@ -75,7 +75,7 @@ def _parts(results: Results, figures: Sequence[Saved]) -> list[PageSection]:
             some("shift"),
         ),
         "By class size": ([] if averages is None else [averages], []),
-        "Few shots and open sets": (extra_tables(extra_results(results), metric), []),
+        "Few shots and open sets": (extra_tables(results), []),
         "Conclusions and validity checks": (
             study_tables.evaluated_tables(results.comparisons()),
             some("effects"),
@@ -95,8 +95,6 @@ def _parts(results: Results, figures: Sequence[Saved]) -> list[PageSection]:
         parts.append(
             PageSection.of("studies/tournament", "Tournament", tournament=ranks, figures=drawn)
         )
-    if more := some("relative", "correlation"):
-        parts.append(PageSection.of("studies/more", "Set-ups and metrics", figures=more))
     return [*parts, _how(results), _runs(results)]
 
 

@@ -71,7 +71,9 @@ def _notes(
         notes.append(f"{INTERVAL}; {DEVIATION}." if in_full else f"{INTERVAL}.")
     notes += results.warnings
     selected = [
-        f"{_in(r.experiment, r.method)} {r.at_start} of {r.done}" for r in rows if r.at_start
+        f"{in_experiment(r.experiment, r.method)} {r.at_start} of {r.done}"
+        for r in rows
+        if r.at_start
     ]
     if selected:
         notes.append(f"Runs that kept the weights they began with: {', '.join(selected)}.")
@@ -159,7 +161,7 @@ def averages_table(results: Results) -> Table | None:
         numbers = [f"{100 * mean:.1f}" for mean in means if not math.isnan(mean)]
         differs |= len(set(numbers)) > 1
         texts = ["–" if math.isnan(mean) else f"{100 * mean:.1f}" for mean in means]
-        rows.append([_in(row.experiment, row.method), *texts])
+        rows.append([in_experiment(row.experiment, row.method), *texts])
     if not differs:
         return None
     heads = [results.plan.compared, *(f"{which} %" for which in AVERAGES)]
@@ -198,7 +200,7 @@ def conclusion_table(result: Sequence[Compared]) -> Table:
         published = "–" if math.isnan(each.published) else f"{each.published:+.1f}"
         rows.append(
             [
-                _in(each.experiment, each.method),
+                in_experiment(each.experiment, each.method),
                 each.against,
                 effect_text(each.effect),
                 "–" if math.isnan(seen) else f"{seen:.1f}",
@@ -216,7 +218,7 @@ def validity_table(result: Sequence[Compared]) -> Table:
     for each in result:
         for check in each.validity_checks:
             method = f"{each.method}, {each.against}" if check.method == BOTH else check.method
-            place = (_in(each.experiment, method), check.name)
+            place = (in_experiment(each.experiment, method), check.name)
             if place not in shown or shown[place].passed:
                 shown[place] = check
     rows: list[list[Cell | str]] = [
@@ -231,5 +233,6 @@ def passed_cell(failure: str) -> Cell:
     return Cell(failure, status="bad") if failure else Cell("passed", status="good")
 
 
-def _in(experiment: str, method: str) -> str:
+def in_experiment(experiment: str, method: str) -> str:
+    """A method with its experiment, where there are several."""
     return f"{experiment}: {method}" if experiment else method

@@ -7,18 +7,15 @@ page can be made again without the run folders.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from unseen.core.statistics import Spread, over_seeds
+from unseen.core.statistics import Spread
 from unseen.evaluation.training_gain import FIRST
-from unseen.runs.few_shot_layers import LAST
-from unseen.runs.few_shots import read_few_shots
 from unseen.runs.forgetting import forgetting, read_forgetting
-from unseen.runs.open_set_of_run import BALANCED, read_open_set
+from unseen.runs.open_set_of_run import BALANCED
 from unseen.runs.prepare import Callbacks
+from unseen.studies.extra_results import Values, open_set_of, shots_of, spreads
 from unseen.studies.generalization.plan_runs import METHOD, STEP
 from unseen.studies.results import Results, Run
 from unseen.training.run_folder import RunFolder
-
-Values = dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -57,27 +54,16 @@ def _rows(runs: Sequence[Run], read: Callable[[RunFolder], Values]) -> list[Row]
         place = (run.planned.labels[METHOD], int(run.planned.labels[STEP]))
         if values := read(RunFolder(run.folder)):
             groups.setdefault(place, []).append(values)
-    return [
-        Row(*place, {key: over_seeds([values[key] for values in own]) for key in own[0]})
-        for place, own in groups.items()
-    ]
+    return [Row(*place, spreads(own)) for place, own in groups.items()]
 
 
 def _few_shots(folder: RunFolder) -> Values:
-    result = [each for each in read_few_shots(folder).values() if each.adapt == LAST]
-    if not result:
-        return {}
-    gain = result[-1].gain[FIRST]
-    return {"before": gain.before, "after": gain.after, "gain": gain.after - gain.before}
+    result = list(shots_of(folder, FIRST).values())
+    return result[-1] if result else {}
 
 
 def _open_set(folder: RunFolder) -> Values:
-    result = read_open_set(folder)
-    if result is None:
-        return {}
-    values = {name: score.value for name, score in result.scores.items()}
-    at = result.at.get(BALANCED)
-    return values | ({} if at is None else {"BAKS": at.baks, "BAUS": at.baus})
+    return open_set_of(folder, BALANCED)
 
 
 def _forgetting(folder: RunFolder) -> Values:

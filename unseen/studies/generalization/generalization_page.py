@@ -1,6 +1,5 @@
 """The page of a study of generalisation: the answer in words, then what it rests on."""
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,6 +7,7 @@ from unseen.core.statistics import Spread
 from unseen.reports.score_tables import metric_title
 from unseen.reports.tables import Cell, Table
 from unseen.studies import findings
+from unseen.studies.extra_results import SEEDS, SHOTS, values_table
 from unseen.studies.findings import Section, Title
 from unseen.studies.generalization.conclusion import Conclusion, conclusion_of
 from unseen.studies.generalization.extra_measures import Measured, Row
@@ -23,7 +23,6 @@ OPEN_SET = {
     name: metric_title(name)
     for name in ("unknown_auroc", "fpr_at_tpr@0.95", "dir_at_far@0.01", "BAKS", "BAUS")
 }
-SHOTS = {"before": "before", "after": "after", "gain": "gain"}
 SOURCE = (
     "the splits of growing shift are those of Milbich, Roth et al. 2021, Characterizing "
     "Generalization under Out-Of-Distribution Shifts in Deep Metric Learning; the rest is our own"
@@ -112,26 +111,12 @@ def _section(
 ) -> Section:
     """A table of methods by values, at some steps."""
     shown = {key: name for key, name in columns.items() if any(key in row.values for row in rows)}
-    heads = ["method", *(f"step {step}: {name}" for step in steps for name in shown.values())]
-    by_place = {(row.method, row.step): row.values for row in rows}
-    table = [
-        [method, *(_text(by_place.get((method, step), {}).get(key), sign or _sign(key))
-                   for step in steps for key in shown)]
-        for method in dict.fromkeys(row.method for row in rows)
-    ]  # fmt: skip
-    return Section(title, [message], [Table(heads, table, "±: 95 % interval over seeds.")])
-
-
-def _sign(key: str) -> str:
-    return "+" if key == "gain" else ""
-
-
-def _text(value: Spread | None, sign: str) -> str:
-    if value is None:
-        return "–"
-    half = 100 * (value.high - value.low) / 2
-    spread = "" if math.isnan(half) else f" ± {half:.1f}"
-    return f"{100 * value.mean:{sign}.1f}{spread}"
+    heads = {f"{step} {key}": f"step {step}: {shown[key]}" for step in steps for key in shown}
+    values: dict[str, dict[str, Spread]] = {}
+    for row in rows:
+        at_step = {f"{row.step} {key}": value for key, value in row.values.items()}
+        values.setdefault(row.method, {}).update(at_step)
+    return Section(title, [message], [values_table(values, heads, SEEDS, sign)])
 
 
 def _trained(results: Results, layers: Layers | None) -> list[str]:
