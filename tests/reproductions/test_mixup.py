@@ -19,7 +19,7 @@ def test_page(made: Callable[..., Path]) -> None:
 
 
 def test_features_are_refused() -> None:
-    with pytest.raises(ValueError, match="holds features: use --data glyphs"):
+    with pytest.raises(ValueError, match="holds features: use glyphs"):
         Mixup().plans(Ask("./features.npz"))
 
 

@@ -76,7 +76,7 @@ def test_update_on_an_empty_mount_point_is_refused(
         lambda: update_of(index, model),
         lambda: rebuild(index, model),
     ):
-        with pytest.raises(ValueError, match="--remove-missing"):
+        with pytest.raises(ValueError, match="remove_missing=True"):
             work()
         assert known(index) == before
     assert update_of(index, model, remove_missing=True) == 29

@@ -130,7 +130,7 @@ def test_an_index_by_shards_is_the_index(model: Trained, photos: Path, tmp_path:
 
 def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ValueError, match=r"--ray needs ray: .*cluster"):
+    with pytest.raises(ValueError, match=r"Ray needs ray: .*cluster"):
         list(Ray().run(lambda: lambda shard: shard, [1]))
 
 

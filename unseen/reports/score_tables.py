@@ -199,7 +199,7 @@ def copies(result: Result) -> str:
         return ""
     return (
         f"Duplicates across the split: {number:,}. They make scores look better than they are; "
-        "`unseen data check` names them, and with --fix FILE writes a list without them."
+        "`unseen data check` names them, `unseen data check --fix FILE` writes a list without."
     )
 
 

@@ -12,6 +12,7 @@ from unseen.config import build
 from unseen.config.resolve import USUAL_LR
 from unseen.config.tables import Adapter
 from unseen.core.contracts import Output
+from unseen.core.names import by_front_end
 from unseen.models.lora import adaptable, hang, merge
 from unseen.models.network import EmbeddingNetwork, LayeredNetwork
 from unseen.runs.batch_source import source_of
@@ -72,7 +73,10 @@ class LowRankLayers:
     def __init__(self, context: RunContext, network: LayeredNetwork, callbacks: Callbacks) -> None:
         self.context, self.callbacks, config = context, callbacks, context.config
         if config.model.kind in ("ensemble", "preset"):
-            raise ValueError("ensembles and net_a to net_f take no adapters: use --adapt last")
+            raise ValueError(
+                "ensembles and net_a to net_f take no adapters: use "
+                + by_front_end("--adapt last", f"adapt={LAST!r}")
+            )
         request = config.model.adapter or Adapter()
         merge(network)
         prefix, _ = build.cut(config, network)

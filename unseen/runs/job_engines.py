@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from unseen.core import custom_components
 from unseen.core.extras import install_command
+from unseen.core.names import by_front_end
 
 Work = Callable[[int], int]
 Make = Callable[[], Work]
@@ -103,7 +104,9 @@ def _started(cluster: str | None, workers: int | None) -> Iterator[Any]:
         import ray  # noqa: PLC0415 - an extra
         import ray.data  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        raise ValueError(f"--ray needs ray: {install_command('cluster')}") from error
+        raise ValueError(
+            f"{by_front_end('--ray', 'Ray')} needs ray: {install_command('cluster')}"
+        ) from error
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = context.print_on_execution_start = False

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from unseen.core.contracts import Progress
+from unseen.core.names import by_front_end
 from unseen.data.containers import locations
 from unseen.runs.trained_run import Trained
 from unseen.search import manifest as manifests
@@ -29,7 +30,9 @@ def model_of(index: Path, run: Path | None = None) -> Trained:
     entry = manifests.read(index).model
     place = run or Path(entry.run)
     if not place.exists():
-        raise ValueError(f"the run of {index} is not at {place}: say where with --run")
+        raise ValueError(
+            f"the run of {index} is not at {place}: say where with " + by_front_end("--run", "run")
+        )
     model = Trained.open(place)
     return model.at(entry.size if entry.size in model.config.model.nested_sizes else None)
 
@@ -78,9 +81,10 @@ def require_files(paths: Sequence[str], index: Path) -> None:
     if len(missing) <= MOST_MISSING * len(paths) and empty is None:
         return
     where = f"{empty} is empty" if empty is not None else f"{missing[0]} is one"
+    remove = by_front_end("--remove-missing", "remove_missing=True")
     raise ValueError(
         f"{len(missing):,} of {len(paths):,} files of {index} are gone ({where}): is a disk not "
-        "mounted? If they are meant to go, --remove-missing"
+        f"mounted? If they are meant to go, {remove}"
     )
 
 

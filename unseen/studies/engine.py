@@ -29,6 +29,7 @@ import optuna
 from unseen.config import schema as configs
 from unseen.core import custom_components, uris
 from unseen.core.files import refuse_links
+from unseen.core.names import by_front_end
 from unseen.data.images.array_files import CACHE_VARIABLE, cache_folder
 from unseen.studies import study_file as plans
 from unseen.studies.results import Results, read
@@ -177,7 +178,10 @@ def stored_plan(name: str, storage: str, components: Sequence[str] = ()) -> Plan
         raise ValueError(f"{name!r} in the storage was not made by `unseen study run`")
     named = custom_components.references_in(configs.parse(text))
     if missing := sorted(named - set(components)):
-        options = " ".join(f"--component {shlex.quote(name)}" for name in missing)
+        options = by_front_end(
+            " ".join(f"--component {shlex.quote(name)}" for name in missing),
+            f"components={missing}",
+        )
         raise ValueError(f"the study would run code of {', '.join(missing)} here: add {options}")
     here = _sources(named)
     if other := [

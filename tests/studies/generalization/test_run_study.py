@@ -51,7 +51,7 @@ def test_the_command_can_be_given_again() -> None:
 
 def test_layers_want_images_and_more_than_a_head(tmp_path: Path) -> None:
     features = Request(str(tiny(tmp_path / "home.npz", 0)), ("margin", "triplet"), layers=True)
-    with pytest.raises(ValueError, match="--layers wants images"):
+    with pytest.raises(ValueError, match="layers=True wants images"):
         run(features, tmp_path / "out")
     for place in range(24):
         (file := tmp_path / "dots" / f"class {place % 8}" / f"{place}.png").parent.mkdir(

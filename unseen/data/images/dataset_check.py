@@ -12,6 +12,7 @@ import numpy as np
 
 from unseen.core.contracts import Progress
 from unseen.core.files import shown
+from unseen.core.names import by_front_end
 from unseen.data.base import lost_line
 from unseen.data.containers.locations import seen_from
 from unseen.data.images import duplicates, table_file
@@ -89,14 +90,14 @@ class Survey:
         return [*_on_classes(self.class_sizes), *self._on_files()]
 
     def _on_files(self) -> list[str]:
-        advice = []
+        advice, fix = [], by_front_end("--fix FILE", "write_list")
         if lost := self.lost_classes:
             advice.append(lost_line(lost))
         if number := len(self.findings) - len(self.usable):
-            advice.append(f"{number} files cannot be used: --fix FILE writes a list without them")
+            advice.append(f"{number} files cannot be used: {fix} writes a list without them")
         if self.across_parts(self.exact) or self.across_parts(self.near):
             advice.append(
-                "copies on both sides of the split inflate scores: --fix FILE keeps the test side"
+                f"copies on both sides of the split inflate scores: {fix} keeps the test side"
             )
         if self.across_classes(self.exact):
             advice.append("the same image under two labels: at least one label is wrong")

@@ -41,6 +41,7 @@ from unseen.core.contracts import (
     item_ids_of,
 )
 from unseen.core.files import Lock, flush_folder
+from unseen.core.names import by_front_end
 from unseen.core.uris import Place
 from unseen.data.base import INCOMPLETE, lacking
 from unseen.data.containers import locations
@@ -165,7 +166,9 @@ def _write(packing: Packing, out: Path, workers: int, progress: Progress | None)
     if out.exists():
         if is_pack(out) and Pack(out).header == header:
             return Outcome(out, out.stat().st_size, len(Pack(out).records))
-        raise ValueError(f"{out} exists and is another file: choose another --out")
+        raise ValueError(
+            f"{out} exists and is another file: choose another {by_front_end('--out', 'out')}"
+        )
     unfinished = out.with_name(out.name + ".part")
     done = _taken_up(unfinished, header)
     if not done:
@@ -384,5 +387,6 @@ def _refuse_full_disk(packing: Packing, out: Path) -> None:
     if needed * _ROOM > free:
         raise OSError(
             f"the packed copy needs about {needed / 1e9:.1f} GB where {free / 1e9:.1f} GB are "
-            f"free, in {out.parent}: pack as JPEG (--jpeg 90) or smaller (--short-side)"
+            f"free, in {out.parent}: pack as JPEG ({by_front_end('--jpeg 90', 'quality=90')}) or "
+            f"smaller ({by_front_end('--short-side', 'short_side')})"
         )

@@ -56,7 +56,7 @@ class Horde(PublishedStudy):
         if not ask.has_images:
             raise ValueError(
                 f"horde acts on the last map, and {ask.data} holds features: give images, e.g. "
-                "--data glyphs"
+                "glyphs"
             )
         made = [_plan(ask, "horde_orders", {"orders": _orders(ask)}, "binomial_deviance")]
         horde = _term(ask, "cascade", best_count(ask))

@@ -38,7 +38,7 @@ class Mixup(PublishedStudy):
         if not ask.has_images:
             raise ValueError(
                 f"mixup mixes images and early layers, and {ask.data} holds features: "
-                "use --data glyphs or a folder of images"
+                "use glyphs or a folder of images"
             )
         known = objectives.objectives(ask.is_quick, ask.set_up_data)
         factors = {

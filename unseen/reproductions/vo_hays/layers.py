@@ -66,7 +66,7 @@ class Layers(PublishedStudy):
         if not ask.has_images:
             raise ValueError(
                 f"layers looks into a network, and {ask.data} holds features: give images, e.g. "
-                "--data glyphs"
+                "glyphs"
             )
         shared: Values = {"layers_every": 1, "metrics": ["recall@1"], "freeze_until": None}
         shared |= {} if ask.is_as_published else {"embedding_size": "auto"}

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from unseen.core.names import by_front_end
 from unseen.search.backends.milvus import connect, index_parameters
 from unseen.search.exchange.rows import CHUNK, Exported, Header, Rows
 from unseen.search.segment import Metadata
@@ -24,7 +25,10 @@ def write(out: str, header: Header, chunks: Iterator[Rows], table: str) -> None:
     client = connect(out)
     for name in (table, _header(table)):
         if client.has_collection(name):
-            raise ValueError(f"Milvus at {out} has a collection {name}: choose another --table")
+            raise ValueError(
+                f"Milvus at {out} has a collection {name}: choose another "
+                + by_front_end("--table", "table")
+            )
     _create(client, table, header)
     place = 0
     for rows in chunks:

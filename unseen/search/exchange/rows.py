@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from unseen.core.contracts import Progress
+from unseen.core.names import by_front_end
 from unseen.search import manifest as manifests
 from unseen.search.index import Ids, Index
 from unseen.search.manifest import Entry, ModelEntry
@@ -81,7 +82,9 @@ def import_index(exported: Exported, out: Path, progress: Progress | None = None
     new = Writer.open(out) if exists else Writer.create(out, header.model, first_id=header.next_id)
     with new as writer:
         if writer.manifest.model != header.model or writer.manifest.next_id != header.next_id:
-            raise ValueError(f"{out} is another index: choose another --out")
+            raise ValueError(
+                f"{out} is another index: choose another {by_front_end('--out', 'out')}"
+            )
         known, done = set(writer.index().ids.tolist()), 0
         for rows in exported.chunks:
             writer.add([image for image in images_of(rows) if image.id not in known])

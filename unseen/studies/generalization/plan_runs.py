@@ -12,7 +12,7 @@ import numpy as np
 
 from unseen.config import schema as configs
 from unseen.core.contracts import IntArray
-from unseen.core.names import known
+from unseen.core.names import by_front_end, known
 from unseen.core.registry import names
 from unseen.evaluation.shift_splits import ShiftSplits
 from unseen.studies import study_file as plans
@@ -85,7 +85,12 @@ def methods_of(words: Sequence[str]) -> dict[str, Values]:
         settings = [{"name": each} | SMALLER.get(each, {}) for each in regularizers]
         result[word] = {"loss": loss} | ({"regularizers": settings} if settings else {})
     if len(result) < 2:
-        raise ValueError("a comparison needs two methods: --methods margin,proxy_anchor,...")
+        raise ValueError(
+            "a comparison needs two methods: "
+            + by_front_end(
+                "--methods margin,proxy_anchor,...", 'methods=("margin", "proxy_anchor", ...)'
+            )
+        )
     return result
 
 

@@ -25,6 +25,7 @@ from unseen.config.resolve import resolve
 from unseen.config.schema import Config
 from unseen.config.stages import FIRST
 from unseen.core.contracts import Dataset, FeatureDataset, Progress
+from unseen.core.names import by_front_end
 from unseen.protocols.shift import Shift
 from unseen.runs.extract_features import write_features
 from unseen.runs.prepare import Callbacks
@@ -190,12 +191,13 @@ def _layers(
     request: Request, config: Config, dataset: Dataset, out: Path, callbacks: Callbacks
 ) -> Layers:
     """The stages that the settings name, or one of what the network gives before training."""
+    wanted = by_front_end("--layers", "layers=True")
     if isinstance(dataset, FeatureDataset):
-        raise ValueError(f"{request.data} holds features: --layers wants images to train on")
+        raise ValueError(f"{request.data} holds features: {wanted} wants images to train on")
     resolved, _ = resolve(config, dataset)
     if resolved.training.depth == FIRST and resolved.model.adapter is None:
         raise ValueError(
-            f"only a head on frozen {resolved.model.backbone} would be trained: with --layers say "
+            f"only a head on frozen {resolved.model.backbone} would be trained: with {wanted} say "
             "which layers, depth=last, freeze_until=LAYER (`unseen inspect layers` lists them) or "
             "adapter=lora"
         )
