@@ -4,15 +4,8 @@ import math
 
 import pytest
 
-from unseen.reproductions.claims import (
-    Claim,
-    Finding,
-    claims_section,
-    gap,
-    joined_section,
-    mean_finding,
-    plain_rows,
-)
+from unseen.reproductions.claims import Claim, claims_section, joined_section, plain_rows
+from unseen.reproductions.effects import Finding, gap, of_seeds
 
 
 @pytest.mark.parametrize(
@@ -27,6 +20,9 @@ from unseen.reproductions.claims import (
         (Finding("x", 2.0, 1.0, 3.0, 0.5), "larger"),
         (Finding("x", 2.0, -1.0, 3.0, 2.0), "no significant difference"),
         (Finding("x", 2.0), "inconclusive"),
+        (Finding("x", 0.5, -0.5, 1.5, alike=2.0), "holds"),
+        (Finding("x", 0.5, -0.5, 2.5, alike=2.0), "no significant difference"),
+        (Finding("x", 1.5, 0.5, 2.5, alike=2.0), "opposite"),
         (Finding("x", 2.0, 1.0, 3.0, 2.5, why="not tuned"), "inconclusive"),
     ],
 )
@@ -44,9 +40,10 @@ def test_no_headline_where_checks_fail() -> None:
 
 
 def test_two_seeds_decide_nothing() -> None:
-    assert mean_finding("x", [1.0, 1.1]).word == "inconclusive"
-    assert mean_finding("x", [1.0, 1.1, 1.2], 1.1).word == "holds"
-    assert mean_finding("x", [], 1.1).why == "not measured"
+    numbers = {(0, 0): 1.0, (1, 0): 1.1}
+    assert of_seeds("x", numbers, ()).why == "2 of 3 seeds"
+    assert of_seeds("x", numbers | {(2, 0): 1.2}, (), 1.1).word == "holds"
+    assert of_seeds("x", {}, (), 1.1).why == "not measured"
 
 
 def test_data_sets_stand_side_by_side() -> None:

@@ -22,9 +22,9 @@ def test_page(
     folder = made("layers", "glyphs", "data.max_classes=16", "data.size=32", of="cub200")
     message = (folder / "findings.md").read_text()
     assert "failed" not in message
-    assert "| test: NetA pool5.3 > NetA fc6, points | +4.70 |" in message
-    assert "| test: NetA pool5.3 > NetA fc6, before training, points |" in message
-    assert "| train: NetA fc6 > NetA pool5.3, points | +2.00 |" in message
+    assert "| test: NetA pool5.3 over NetA fc6, points | +4.70 |" in message
+    assert "| test: NetA pool5.3 over NetA fc6, before training, points |" in message
+    assert "| train: NetA fc6 over NetA pool5.3, points | +2.00 |" in message
     assert "| NetE | fc6 | 512 |" in message
     assert "published: lifted-64 | penultimate | 1024 | 67.2 | 49.3 |" in message
     assert "NetB and NetC differ from NetA in what starts pretrained" in message

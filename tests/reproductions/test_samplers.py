@@ -1,6 +1,5 @@
 """Batch samplers by relative performance."""
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,7 +21,6 @@ def test_page(
     assert "| FRD over SPC-4, % relative |" in message
     assert "63.19" in message  # published: multi-similarity with FRD
     assert "failed" not in message
-    assert re.search(r"\d+ of 14 runs kept the weights they began with", message)
     assert (folder / "figures" / "relative_performance.pdf").exists()
 
 

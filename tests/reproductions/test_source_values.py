@@ -69,6 +69,11 @@ PLANTED = {  # a difference of each kind of setting, and what is said of it
     "head": ({"head": {"start": "principal"}}, "head: start principal"),
     "optimizer": ({"optimizer": {"name": "adamw"}}, "optimizer: adamw"),
     "select": ({"select": "validation"}, "training classes: some select the epoch"),
+    "weights": ({"weights": None}, "weights: none"),
+    "batch_size": ({"batch_size": 64}, "batch_size: 64"),
+    "weight_decay": ({"weight_decay": 0.01}, "weight_decay: 0.01"),
+    "schedule": ({"schedule": {"name": "cosine"}}, "schedule: cosine"),
+    "embedding_size": ({"embedding_size": 64}, "embedding_size: 64"),
     "loss": (
         {"loss": {"name": "margin", "preset": "revisit", "margin": 0.5}},
         "margin.margin: 0.5",
@@ -88,6 +93,24 @@ def test_a_planted_difference_is_listed_with_its_runs(kind: str, tmp_path: Path)
     listed = message(ROTH, "cub200", tmp_path, ALIKE, ALIKE, ALIKE | planted)
     (line,) = [line for line in listed if line.startswith(words)]
     assert " in 1 of 3 runs; the source has " in line
+
+
+@pytest.mark.parametrize(
+    ("source", "planted", "line"),
+    [
+        (PSOMAS, {"pooling": "avg"}, "pooling: avg in 1 of 1 runs; the source has avg+max."),
+        (LI, {"refit": False}, "refit: False in 1 of 1 runs; the source has True."),
+    ],
+    ids=["pooling", "refit"],
+)
+def test_a_difference_from_other_sources_is_listed(
+    source: Source, planted: Values, line: str, tmp_path: Path
+) -> None:
+    alike = source.expected({}, "cub200")
+    loss = {"name": "contrastive", "preset": source.preset}
+    assert message(source, "cub200", tmp_path / "as", alike | {"loss": loss}) == []
+    lines = message(source, "cub200", tmp_path / "not", alike | {"loss": loss} | planted)
+    assert line in lines
 
 
 def test_what_is_compared_on_purpose_is_no_difference(tmp_path: Path) -> None:

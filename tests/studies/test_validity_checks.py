@@ -17,11 +17,11 @@ from unseen.core.statistics import POWER
 from unseen.evaluation.evaluate import Score
 from unseen.studies import study_file as plans
 from unseen.studies import study_tables, validity_checks
-from unseen.studies.results import Results, Run
+from unseen.studies.results import Results, Run, effect
 from unseen.studies.run_files import PerClass
 from unseen.studies.study_file import PlannedRun
 from unseen.studies.study_report import headline
-from unseen.studies.validity_checks import Compared, MethodRuns, compared, comparisons, last_rise
+from unseen.studies.validity_checks import Compared, MethodRuns, comparisons, last_rise
 from unseen.training import event_log
 from unseen.training.events import Epoch
 from unseen.training.manifest import SplitMetadata
@@ -108,6 +108,13 @@ def run(
     }
     result = Result(scores, split=SplitMetadata(train_classes=170, validation_classes=30))
     return Run(planned, folder, fault.get("state", "done"), result=result, per_class=per_class)
+
+
+def compared(
+    against: MethodRuns, side: MethodRuns, published: float = math.nan, metric: str = "recall@1"
+) -> Compared:
+    result = effect(against.runs, side.runs, metric)
+    return validity_checks.compared(against, side, result, published, metric)
 
 
 def only(results: Results) -> Compared:

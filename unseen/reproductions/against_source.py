@@ -16,7 +16,8 @@ from unseen.core.statistics import Spread
 from unseen.reports.score_tables import metric_title
 from unseen.reports.tables import Table
 from unseen.reproductions.charts import Point, bars, point
-from unseen.reproductions.numbers import Printed
+from unseen.reproductions.numbers import PlannedRun, Printed
+from unseen.studies.findings import Section
 from unseen.studies.results import Results, Run, Standing, gain, standings
 from unseen.studies.study_figures import STYLE, Drawn
 from unseen.studies.study_tables import name_of
@@ -32,8 +33,7 @@ def score_table(results: Results, published: Published, metrics: Sequence[str]) 
     rows = []
     ranked = standings(results)
     for row in ranked:
-        selected = f", start kept in {row.at_start} of {row.done}" if row.at_start else ""
-        name = name_of(row, ranked) + selected
+        name = name_of(row, ranked)
         cells = [f"{row.experiment}, {name}" if row.experiment else name]
         for metric in metrics:
             value = published.get(row.method, {}).get(metric)
@@ -42,26 +42,40 @@ def score_table(results: Results, published: Published, metrics: Sequence[str]) 
     caption = (
         "±: half of the 95 % interval of the mean over seeds. Published: percent, as printed. A "
         "method that compares raw embeddings is evaluated by their Euclidean distance, and so is "
-        "its untrained network. Start kept: no epoch was better than the weights a run began with."
+        "its untrained network."
     )
     return Table(heads, rows, caption)
 
 
 def without_start_runs(results: Results) -> Results:
-    """Without the runs that kept the weights they began with: they say nothing of a method, and are
-    out of winners, counts, tournaments and correlations."""
-    return replace(results, runs=tuple(run for run in results.runs if not run.at_start))
+    """Runs that kept the weights they began with count as not done: they say nothing of a method,
+    and no table, figure or claim has them."""
+    runs = (
+        replace(run, state="open", result=None, selection=None, per_class=None)
+        if run.at_start
+        else run
+        for run in results.runs
+    )
+    return replace(results, runs=tuple(runs))
 
 
-def start_message(results: Results) -> list[str]:
-    """How many runs kept their start, if any."""
-    selected = sum(run.at_start for run in results.runs)
-    if not selected:
+def start_section(results: Mapping[str, Results]) -> list[Section]:
+    """The runs that kept their start, by study and method; none where all have left it."""
+    everything = [run for result in results.values() for run in result.runs]
+    at_start = sum(run.at_start for run in everything)
+    if not at_start:
         return []
-    return [
-        f"{selected} of {len(results.runs)} runs kept the weights they began with: winners, "
-        "counts, tournaments and correlations leave them out."
-    ]
+    rows = []
+    for name, result in results.items():
+        for row in standings(result):
+            if row.at_start:
+                rows.append([name, row.experiment, row.method, f"{row.at_start} of {row.done}"])
+    message = (
+        f"{at_start} of {len(everything)} runs kept the weights they began with, as no epoch was "
+        "better. They count as not done: no table, figure or claim of this page has them."
+    )
+    heads = ["study", "experiment", "method", "runs that kept their start"]
+    return [Section("Runs that kept their start", [message], [Table(heads, rows)])]
 
 
 def above_start_message(results: Results, metric: str = "recall@1") -> list[str]:
@@ -107,11 +121,12 @@ def score_text(runs: Sequence[Run], metric: str) -> str:
     return missing_text(runs) if math.isnan(mean) else f"{100 * mean:.1f}"
 
 
-def number(value: float | None, digits: int = 1) -> str:
+def number(value: PlannedRun, digits: int = 1) -> str:
     """A published value as it is printed, or another number; a dash where there is none."""
     if isinstance(value, Printed):
         return value.text
-    return "–" if value is None or math.isnan(value) else f"{value:.{digits}f}"
+    is_known = isinstance(value, float) and not math.isnan(value)
+    return f"{value:.{digits}f}" if is_known else "–"
 
 
 def bars_by_method(results: Results, published: Published, metric: str) -> Figure:
@@ -120,7 +135,7 @@ def bars_by_method(results: Results, published: Published, metric: str) -> Figur
     ours = {r.method: point(r.method, results.of(r.experiment, r.method), metric) for r in rows}
     theirs = {m: Point(m, published[m][metric]) for m in ours if metric in published.get(m, {})}
     series = {"ours": ours} | ({"published": theirs} if theirs else {})
-    return bars(series, f"{metric_title(metric)}, %")
+    return bars(series, results.plan.compared, f"{metric_title(metric)}, %")
 
 
 def fisher(r: float, count: int) -> tuple[float, float]:

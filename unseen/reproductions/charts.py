@@ -47,7 +47,7 @@ def point(x: Any, runs: Sequence[Run], metric: str) -> Point:
     return Point(x, 100 * spread.mean, 50 * (spread.high - spread.low))
 
 
-def bars(series: Mapping[str, Mapping[str, Point]], y_title: str) -> Figure:
+def bars(series: Mapping[str, Mapping[str, Point]], x_title: str, y_title: str) -> Figure:
     """A group of bars for each category, in it a bar of each series; what has no value has no
     bar and takes no place."""
     names = list(dict.fromkeys(name for each in series.values() for name in each))
@@ -71,7 +71,7 @@ def bars(series: Mapping[str, Mapping[str, Point]], y_title: str) -> Figure:
     turn: Any = {"rotation": 30, "ha": "right"} if turned else {}
     ax.set_xticks(range(len(names)), names, **turn)
     ax.axhline(0, color=MUTED, lw=0.8)
-    ax.set_ylabel(y_title)
+    ax.set(xlabel=x_title, ylabel=y_title)
     figure.legend(loc="outside upper right", ncols=min(4, len(series)))
     return figure
 

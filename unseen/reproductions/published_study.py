@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from unseen.core.names import known
+from unseen.reproductions.against_source import start_section, without_start_runs
 from unseen.reproductions.claims import Claim, claims_section, joined_section, plain_rows
 from unseen.reproductions.differences import differences, planned_configs, run_configs
 from unseen.reproductions.numbers import table
@@ -45,6 +46,22 @@ from unseen.training.run_folder import RunFolder
 
 FILE, CLAIMS = "published.json", "claims.json"  # which study a folder holds, what it says
 Message = Callable[[str, int, int], None]  # what, how many done, of how many
+ByPlan = Mapping[str, Results]  # name of a plan -> its runs
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a page is made of. results: the runs by plan; those that kept their start count as not
+    done. measured: what `measure` says of them."""
+
+    ask: Ask
+    results: ByPlan
+    measured: dict[str, Any]
+
+    @property
+    def data(self) -> str:
+        """The data set whose published values stand beside ours; empty: none."""
+        return self.ask.published_data
 
 
 class PublishedStudy(ABC):
@@ -54,32 +71,30 @@ class PublishedStudy(ABC):
     shows: ClassVar[str]  # one line for the list
     usual_data: ClassVar[str] = "glyphs"
     origin: ClassVar[Source | None] = None  # what the source trains with
-    answers: ClassVar[tuple[str, ...]] = ()  # which of its claims, by name
 
     @property
     def name(self) -> str:
         return type(self).__module__.rpartition(".")[2]
 
+    @property
+    def answers(self) -> list[str]:
+        """The names of the claims that its page answers."""
+        return [str(row["name"]) for row in table("claims") if row["study"] == self.name]
+
     def plans(self, ask: Ask) -> list[Plan]:
         """The studies it needs."""
         return []
 
-    def measure(
-        self, ask: Ask, results: Mapping[str, Results], progress: Message
-    ) -> dict[str, Any]:
+    def measure(self, ask: Ask, results: ByPlan, progress: Message) -> dict[str, Any]:
         """What the scores of runs do not say, as plain values; stored, so that it is done once."""
         return {}
 
-    def claims(
-        self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
-    ) -> list[Claim]:
+    def claims(self, evidence: Evidence) -> list[Claim]:
         """What the source says of its results, and what was measured of it."""
         return []
 
     @abstractmethod
-    def sections(
-        self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
-    ) -> list[Section]:
+    def sections(self, evidence: Evidence) -> list[Section]:
         """Tables and figures of the source beside ours, from stored values alone."""
 
     def differences(self, ask: Ask) -> list[str]:
@@ -175,7 +190,7 @@ def run(
     of = json.loads(json.dumps(of))
     if not folder.has("measured.json") or folder.read_json("measured.json")["of"] != of:
         with callbacks.rest() as message:
-            measured = published.measure(ask, results, message)
+            measured = published.measure(ask, _trained(results), message)
         folder.write_json("measured.json", {"of": of, "values": measured})
     return remake(folder.path)
 
@@ -189,12 +204,13 @@ def remake(path: Path) -> Path:
     """The page again, from stored runs and measurements."""
     folder = RunFolder(path)
     published, ask, studies = _stored(folder)
-    results = {name: read(path.parent / "studies" / name) for name in studies}
+    everything = {name: read(path.parent / "studies" / name) for name in studies}
     measured = folder.read_json("measured.json")["values"]
-    claims = published.claims(ask, results, measured)
+    evidence = Evidence(ask, _trained(everything), measured)
+    claims = published.claims(evidence)
     data = ask.published_data or ask.table["name"]
     folder.write_json(CLAIMS, {"data": data, "claims": plain_rows(claims)})
-    sections = published.sections(ask, results, measured)
+    sections = [*published.sections(evidence), *start_section(everything)]
     if claims:
         sections = [claims_section(claims, data), *sections, *joined_section(_siblings(path))]
     return findings.write(
@@ -202,13 +218,17 @@ def remake(path: Path) -> Path:
         findings.Title(published.name, published.source, published.shows, command(published, ask)),
         sections,
         [
-            *trained(resolved_configs(results.values())),
-            *published.setting_differences(ask, results),
+            *trained(resolved_configs(everything.values())),
+            *published.setting_differences(ask, everything),
             *published.notes(ask),
             *published.differences(ask),
         ],
-        results,
+        everything,
     )
+
+
+def _trained(results: Mapping[str, Results]) -> dict[str, Results]:
+    return {name: without_start_runs(result) for name, result in results.items()}
 
 
 def _siblings(path: Path) -> dict[str, list[dict[str, Any]]]:

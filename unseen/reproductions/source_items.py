@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from unseen.reports.tables import Table
 from unseen.reproductions.numbers import table
-from unseen.reproductions.published_study import find, names
+from unseen.reproductions.published_study import find
 from unseen.reproductions.request import Ask
 
 NONE = "–"
@@ -64,12 +64,11 @@ def item_table(items: Sequence[Item] = ITEMS) -> Table:
 
 def claim_table() -> Table:
     """Every measurable claim of the sources, with the study that answers it."""
-    answered = {name: study for study in names() for name in find(study).answers}
     rows = []
     for row in table("claims"):
-        study = answered.get(str(row["name"]), "")
         cells = [str(row[key]) for key in ("name", "source", "where", "claim", "published")]
-        rows.append([*cells, f"unseen study published {shlex.quote(study)}" if study else NONE])
+        study = row["study"]
+        rows.append([*cells, f"unseen study published {study}" if study else NONE])
     return Table(["claim", "source", "where", "what it says", "published", "command"], rows)
 
 

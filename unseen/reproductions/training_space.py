@@ -26,7 +26,6 @@ from unseen.neighbors.space import non_finite_rows
 from unseen.reports.tables import Table
 from unseen.reproductions.against_source import drawn, number, plain_text
 from unseen.reproductions.charts import logarithmic
-from unseen.reproductions.claims import Finding, mean_finding
 from unseen.reproductions.published_study import Message
 from unseen.runs.batch_source import source_of
 from unseen.runs.evaluate_layers import stored_network
@@ -84,33 +83,17 @@ def by_method(results: Results, measured: Measured, name: str) -> dict[str, list
     """One value per measured run of each method, of methods with any."""
     result: dict[str, list[Any]] = {}
     for run in results.runs:
-        if run.planned.key in measured:
+        if run.state == "done" and run.planned.key in measured:
             method = run.planned.labels[results.plan.compared]
             result.setdefault(method, []).append(measured[run.planned.key][name])
     return result
 
 
-def change(
-    results: Results,
-    measured: Measured,
-    kind: str,
-    pair: tuple[str, str],
-    published: float = math.nan,
-    experiment: str = "",
-    expected: int = 1,
-) -> Finding:
-    """What the second method changes, paired by seed: rho, or the share of a class's first singular
-    value."""
-    values = [
-        {
-            run.replicate[0]: float(np.ravel(measured[run.planned.key][kind])[0])
-            for run in results.of(experiment, method)
-            if run.planned.key in measured
-        }
-        for method in pair
-    ]
-    changes = [values[1][seed] - values[0][seed] for seed in values[0].keys() & values[1].keys()]
-    return mean_finding(experiment or pair[0], changes, published, expected)
+def measured_value(measured: Measured, name: str, run: Run) -> float:
+    """A number of a run, or the first of several: rho, or the share of a class's first singular
+    value; NaN where nothing was measured."""
+    row = measured.get(run.planned.key)
+    return math.nan if row is None else float(np.ravel(row[name])[0])
 
 
 def mean_spectrum(spectra: Sequence[Sequence[float]]) -> NDArray[np.float64]:  # [D]
@@ -128,10 +111,11 @@ def spectra_section(
     something; published: rho of both."""
     known = {
         name: [
-            [measured[r.planned.key] for r in runs if r.planned.key in measured] for runs in pair
+            [measured[run.planned.key] for run in runs
+             if run.state == "done" and run.planned.key in measured] for runs in pair
         ]
         for name, pair in pairs.items()
-    }
+    }  # fmt: skip
     known = {name: sides for name, sides in known.items() if all(sides)}
     if not known:
         return Section("Spectra", ["No pair of runs left weights to measure spectra of."])

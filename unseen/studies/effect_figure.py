@@ -51,7 +51,7 @@ def effects_figure(result: Sequence[Compared], metric: str) -> Figure:
             _row(ax, place, each)
         ax.axvline(0, color=MUTED, lw=0.8)
         name_rows(ax, [_name(each, rows) for each in rows])
-        ax.set_xlabel(f"effect on {metric_title(metric)}, points")
+        ax.set(xlabel=f"effect on {metric_title(metric)}, points", ylabel="comparison")
         handles, labels = ax.get_legend_handles_labels()
         shown = dict(zip(labels, handles, strict=True))  # each once
         order = [label for label in (OURS, UNSURE, PUBLISHED) if label in shown]

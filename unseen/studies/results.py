@@ -3,8 +3,7 @@
     results = read(Path("studies/losses"))
     results.frame         a DataFrame with one row per run: labels, seed, state, every metric
     standings(results)    one row per method and experiment: mean and spread
-    results.comparisons() each method against the best, with its validity checks and conclusion: see
-    `validity_checks.py`
+    results.comparisons() each method against the best, with its conclusion (`validity_checks.py`)
 
 A run that failed is a row that says so.
 """
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 T = TypeVar("T")
 REMEDY = "`unseen study run`, given again, restores it from the study's storage"
+TRAINED = "trained"  # the row of scores that are of the trained network
 MUST_BEAT = ("untrained", "principal")  # see `validity_checks.py`
 BASELINES = (*MUST_BEAT, "pixels", "features")  # rows without training, in the order of tables
 
@@ -298,38 +298,38 @@ def _ranked(results: Results, experiment: str, groups: dict[str, list[Run]]) -> 
     return rows
 
 
+Term = tuple[float, Run, str, str]  # weight of a score, its run, metric and row
+
+
 def effect(first: Sequence[Run], second: Sequence[Run], metric: str) -> Effect | None:
     """What the second runs add to the first, paired by seed and fold; None without a pair."""
     others = {run.replicate: run for run in second if run.state == "done"}
-    pairs = [
-        (run, others[run.replicate])
-        for run in first
-        if run.state == "done" and run.replicate in others
-    ]
-    scores = [(one.score(metric), two.score(metric)) for one, two in pairs]
-    return _effect([(a.by_class(metric), b.by_class(metric)) for a, b in pairs], scores)
+    done = [run for run in first if run.state == "done"]
+    pairs = [(run, others[run.replicate]) for run in done if run.replicate in others]
+    return combined([[(-1, one, metric, TRAINED), (1, two, metric, TRAINED)] for one, two in pairs])
 
 
 def gain(runs: Sequence[Run], row: str, metric: str) -> Effect | None:
     """What the runs have over one of their rows without training."""
     done = [run for run in runs if run.state == "done"]
-    scores = [(run.score(metric, row), run.score(metric)) for run in done]
-    return _effect([(run.by_class(metric, row), run.by_class(metric)) for run in done], scores)
+    return combined([[(-1, run, metric, row), (1, run, metric, TRAINED)] for run in done])
 
 
-def _effect(
-    pairs: Sequence[tuple[ByClass | None, ByClass | None]],
-    scores: Sequence[tuple[float, float]],
-) -> Effect | None:
-    """Over seeds and classes; over seeds alone where scores are not known by the same classes."""
-    if not scores:
+def combined(replicates: Sequence[Sequence[Term]]) -> Effect | None:
+    """The sum of each replicate's terms, with its interval over seeds and classes; over seeds alone
+    where scores are not known by the same classes."""
+    if not replicates:
         return None
-    tables = [(a, b) for a, b in pairs if a is not None and b is not None]
-    request = {(each.classes, each.counts) for pair in tables for each in pair}
-    if len(tables) < len(pairs) or len(request) != 1:
-        return crossed([[after - before] for before, after in scores])
+    tables = [(weight, run.by_class(*of)) for terms in replicates for weight, run, *of in terms]
+    known = [(weight, each) for weight, each in tables if each is not None]
+    request = {(each.classes, each.counts) for _, each in known}
+    if len(known) < len(tables) or len(request) != 1:
+        scores = [[weight * run.score(*of) for weight, run, *of in terms] for terms in replicates]
+        return crossed([[sum(row)] for row in scores])
     ((_, counts),) = request
-    return crossed([(b.sums - a.sums) / counts for a, b in tables], counts)
+    sums = np.asarray([weight * each.sums for weight, each in known])  # [S terms, C]
+    sums = sums.reshape(len(replicates), -1, len(counts)).sum(axis=1)
+    return crossed(sums / np.asarray(counts), counts)
 
 
 ByReplicate = Mapping[tuple[int, int], Run]  # seed and fold

@@ -235,6 +235,7 @@ def ranks(result: Tournament) -> Figure:
     colors: Any = {"cmap": "Blues_r", "vmin": 1 - len(table) / 3}
     figure, ax = heat_map(table, names, result.experiments, *size, **colors)
     ax.set_xticks(range(table.shape[1]), result.experiments, rotation=30, ha="right")
+    ax.set(xlabel="experiment", ylabel="method")
     for (row, column), rank in np.ndenumerate(table):
         color = "white" if rank < len(table) / 3 else "#1b2026"
         ax.text(column, row, f"{rank:g}", ha="center", va="center", color=color, fontsize=8)
@@ -294,7 +295,7 @@ def boxes(ratios: Mapping[str, Sequence[float]]) -> Figure:
         ax.plot([low, high], [place, place], color=ACCENT, lw=5, solid_capstyle="butt")
         ax.plot(middle, place, "o", color="white", ms=4)
     ax.set_yticks(range(len(names)), names)
-    ax.set_xlabel("relative performance")
+    ax.set(xlabel="relative performance", ylabel="method")
     return figure
 
 
@@ -305,6 +306,7 @@ def correlation_figure(measures: Mapping[str, Sequence[float]]) -> Figure:
     colors: Any = {"cmap": "RdBu_r", "vmin": -1.4, "vmax": 1.4}
     cells = [[cell.r for cell in row] for row in table]
     figure, ax = heat_map(cells, names, names, *size, **colors)
+    ax.set(xlabel="measure", ylabel="measure")
     for i, row in enumerate(table):
         for j, cell in enumerate(row):
             ends = "" if i == j or math.isnan(cell.low) else f"\n{cell.low:.2f} … {cell.high:.2f}"

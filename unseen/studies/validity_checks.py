@@ -222,7 +222,7 @@ def _within(results: Results, experiment: str) -> list[Compared]:
         alone = [effect(methods[other].runs, methods[m].runs, metric) for m in compared_with]
         effects |= zip(compared_with, simultaneous(alone, pairs), strict=True)
     return [
-        _evaluated(
+        compared(
             methods[other],
             methods[method],
             effects[method],
@@ -248,18 +248,6 @@ def _mean(side: MethodRuns) -> float:
 
 
 def compared(
-    against: MethodRuns, side: MethodRuns, published: float = math.nan, metric: str = ""
-) -> Compared:
-    """What `side` adds to `against`, with its validity checks.
-
-    Args:
-        metric: the plan's unless named.
-    """
-    metric = metric or side.results.plan.metric
-    return _evaluated(against, side, effect(against.runs, side.runs, metric), published, metric)
-
-
-def _evaluated(
     against: MethodRuns,
     side: MethodRuns,
     result: Effect | None,
@@ -267,24 +255,35 @@ def _evaluated(
     metric: str,
     pairs: int = 1,
 ) -> Compared:
-    half = math.nan if result is None else result.half
-    checks = [_sample(against, side, result, metric)]
-    for each in (side, against):
+    """What `side` adds to `against`, with its validity checks. result: the effect."""
+    names = (side.experiment, side.method, against.method)
+    checks = checks_of((side, against), metric, result, math.nan if result is None else result.half)
+    return Compared(*names, result, checks, published, pairs)
+
+
+def checks_of(
+    sides: Sequence[MethodRuns], metric: str, result: Effect | None, half: float
+) -> tuple[ValidityCheck, ...]:
+    """The validity checks of a conclusion on some methods.
+
+    Args:
+        result: the effect it is drawn from, by seed and class.
+        half: of its interval, in the unit of the metric.
+    """
+    checks = [_sample(sides, result, metric)]
+    for each in sides:
         checks += [_above(each, row, metric) for row in MUST_BEAT]
         checks += [_flat(each, metric, half), _tuned(each)]
-    counts = [len(each.trials) for each in (side, against)]
-    if counts[0] != counts[1] and all(counts):
+    counts = [len(each.trials) for each in sides]
+    if len(set(counts)) > 1 and all(counts):
         value = f"{counts[0]} and {counts[1]} trials"
-        reason = Reason.of("tuned by {} and {} trials", *counts)
+        reason = Reason.of("tuned by {} and {} trials", *counts[:2])
         checks.append(ValidityCheck(BOTH, "equal tuning", value, (reason,)))
-    names = (side.experiment, side.method, against.method)
-    return Compared(*names, result, tuple(checks), published, pairs)
+    return tuple(checks)
 
 
-def _sample(
-    against: MethodRuns, side: MethodRuns, result: Effect | None, metric: str
-) -> ValidityCheck:
-    runs = [*against.runs, *side.runs]
+def _sample(sides: Sequence[MethodRuns], result: Effect | None, metric: str) -> ValidityCheck:
+    runs = [run for side in sides for run in side.runs]
     done = sum(run.state == "done" for run in runs)
     seeds, classes = (result.seeds, result.classes) if result else (0, 0)
     known = f"{classes} test classes" if classes > 1 else "no values by class"

@@ -47,6 +47,21 @@ def test_equals_principal_components() -> None:
     assert result == pytest.approx(signs * expected, abs=1e-5)
 
 
+def test_fewer_items_than_values_by_the_other_matrix() -> None:
+    """9 items of 20 values: as the singular vectors of the items say; no more than 8 directions."""
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(9, 20, generator=generator, dtype=torch.float64)
+    for size, directions in ((6, 6), (50, 8)):
+        descriptor = orders(size)
+        descriptor.fit(rows)
+        mean = sum(rows[i] for i in range(9)) / 9
+        expected = torch.linalg.svd(rows - mean)[2][:directions]
+        signs = (descriptor.components * expected).sum(dim=1, keepdim=True).sign()
+        assert torch.allclose(descriptor.mean, mean)
+        assert torch.allclose(descriptor.components, signs * expected, atol=1e-9)
+        assert descriptor.embedding_size == directions
+
+
 @torch.no_grad()
 def test_what_is_stored_brings_it_back_without_the_losses() -> None:
     first, second = orders(), orders()

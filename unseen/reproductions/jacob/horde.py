@@ -5,7 +5,6 @@ Source   P. Jacob et al., Metric Learning with HORDE: High-Order Regularizer for
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,13 +19,13 @@ from unseen.reports import stored_run
 from unseen.reproductions.claims import Claim
 from unseen.reproductions.jacob import horde_claims, horde_tables, local_features
 from unseen.reproductions.jacob.horde_tables import CONFIGURATIONS, PLAIN, WITH, ranks
-from unseen.reproductions.published_study import Message, PublishedStudy
+from unseen.reproductions.published_study import ByPlan, Evidence, Message, PublishedStudy
 from unseen.reproductions.request import Ask
 from unseen.reproductions.source_values import BN_INCEPTION, JACOB, without_weights
 from unseen.runs.evaluate_layers import stored_network
 from unseen.runs.prepare import RunContext, computing, reopen
 from unseen.studies.findings import Section
-from unseen.studies.results import Results, Run
+from unseen.studies.results import Run
 from unseen.studies.study_file import Plan, Values
 from unseen.training.run_folder import RunFolder
 
@@ -49,8 +48,6 @@ class Horde(PublishedStudy):
     source = "Jacob et al. 2019, tables 1 to 5, figures 1 and 3 (GoogLeNet, 512-d, dimension 8192)"
     shows = "orders trained by order tested, all orders together, ensembles, missing features"
     origin = JACOB
-    answers = ("H01", "H02", "H03", "H05", "H07", "H08", "H09", "H13", "H17", "H18", "H19", "H20",
-               "H22", "H23", "H25", "H26", "H27", "H28")  # fmt: skip
 
     def plans(self, ask: Ask) -> list[Plan]:
         if not ask.has_images:
@@ -76,9 +73,7 @@ class Horde(PublishedStudy):
         kind |= {} if ask.is_as_published else {"backbone": "small_conv"}
         return [*made, _plan(ask, "horde_ensemble", {"term": ensembles}, "contrastive", kind)]
 
-    def measure(
-        self, ask: Ask, results: Mapping[str, Results], progress: Message
-    ) -> dict[str, Any]:
+    def measure(self, ask: Ask, results: ByPlan, progress: Message) -> dict[str, Any]:
         runs = [run for result in results.values() for run in result.runs if _is_here(run)]
         measured: dict[str, Any] = {}
         for place, run in enumerate(runs):
@@ -96,24 +91,20 @@ class Horde(PublishedStudy):
         progress("orders and local features", len(runs), len(runs))
         return measured
 
-    def claims(
-        self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
-    ) -> list[Claim]:
-        return horde_claims.claims(ask, results, measured, best_count(ask))
+    def claims(self, evidence: Evidence) -> list[Claim]:
+        return horde_claims.claims(evidence, best_count(evidence.ask))
 
-    def sections(
-        self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
-    ) -> list[Section]:
-        orders = results["horde_orders"]
-        local = {
-            name: result["local"]
-            for name in (PLAIN, best(ask))
-            for run in orders.of("", name)[:1]
-            if "local" in (result := measured.get(run.planned.key, {}))
-        }
+    def sections(self, evidence: Evidence) -> list[Section]:
+        orders, chosen = evidence.results["horde_orders"], best(evidence.ask)
+        measured = [
+            (name, evidence.measured.get(run.planned.key, {}))
+            for name in (PLAIN, chosen)
+            for run in [run for run in orders.of("", name) if run.state == "done"][:1]
+        ]
+        local = {name: each["local"] for name, each in measured if "local" in each}
         return [
-            horde_tables.losses(results, measured, ask, best(ask)),
-            horde_tables.orders(orders, measured, ask),
+            horde_tables.losses(evidence, chosen),
+            horde_tables.orders(evidence),
             local_features.section(local),
         ]
 

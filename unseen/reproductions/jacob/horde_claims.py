@@ -7,7 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from unseen.reproductions.claims import Claim, Finding, against, mean_finding
+from unseen.reproductions.claims import Claim
+from unseen.reproductions.effects import (
+    Finding,
+    against,
+    changed,
+    mean_of_sides,
+    of_correlation,
+    of_seeds,
+    weighted,
+)
 from unseen.reproductions.jacob.horde_tables import (
     PLAIN,
     THEIRS,
@@ -19,45 +28,46 @@ from unseen.reproductions.jacob.horde_tables import (
     steps_to_best,
     tested,
 )
-from unseen.reproductions.request import Ask
+from unseen.reproductions.published_study import Evidence
 from unseen.studies.results import Results, Run
+from unseen.studies.validity_checks import MethodRuns
 
 FIXED, TRAINED, CASCADE = "fixed_random", "all_trained", "cascade"
 Measured = Mapping[str, Any]
 
 
-def claims(ask: Ask, results: Mapping[str, Results], measured: Measured, most: int) -> list[Claim]:
+def claims(evidence: Evidence, most: int) -> list[Claim]:
     """most: the orders of the source's own setting."""
+    ask, results, measured = evidence.ask, evidence.results, evidence.measured
     best, orders = name(CASCADE, most), results["horde_orders"]
-    gains = {
-        plan: against(
-            results[plan],
-            *methods(plan, best),
-            printed(ask, plan, 1) - printed(ask, plan, 0),
-            title,
-        )
-        for plan, (title, *_) in THEIRS.items()
-        if plan in results
-    }
-    joined = {
-        plan: mean_finding(
-            THEIRS[plan][0],
-            _values(result, methods(plan, best)[1], lambda run: _joined(run, measured)),
-            printed(ask, plan, 2) - printed(ask, plan, 1),
-        )
-        for plan, result in results.items()
-    }
-    theirs = published_orders(ask)
-    deep = [k for k in ranks(ask) if k > 1]
+    theirs = published_orders(evidence.data)
     counts = [n for n in range(2, 7) if name(CASCADE, n) in orders.methods()]
+    deep = [n for n in counts if n > 2]
 
-    def over_plain(configuration: str) -> list[Finding]:
-        gap = {n: theirs.get((configuration, n, 1, 1), math.nan)
-               - theirs.get((configuration, 1, 1, 1), math.nan) for n in counts}  # fmt: skip
+    def side(method: str) -> MethodRuns:
+        return MethodRuns(orders, "", method)
+
+    def gain(plan: str) -> list[Finding]:
+        if plan not in results:
+            return []
+        value = printed(evidence.data, plan, 1) - printed(evidence.data, plan, 0)
+        return [against(results[plan], *methods(plan, best), value, THEIRS[plan][0])]
+
+    def joined(plan: str) -> list[Finding]:
+        """Of all orders over the first one, in the same network."""
+        if plan not in results:
+            return []
+        own = [MethodRuns(results[plan], "", methods(plan, best)[1])]
+        values = mean_of_sides(own, partial(_joined, measured))
+        value = printed(evidence.data, plan, 2) - printed(evidence.data, plan, 1)
+        return [of_seeds(THEIRS[plan][0], values, own, value)]
+
+    def over_plain(kind: str) -> list[Finding]:
+        plain = theirs.get((kind, 1, 1, 1), math.nan)
         return [
-            against(orders, PLAIN, name(configuration, n), gap[n], f"{configuration}, {n} orders")
-            for n in counts
-        ]
+            against(orders, PLAIN, name(kind, n), theirs.get((kind, n, 1, 1), math.nan)
+                    - plain, f"{kind}, {n} orders") for n in counts
+        ]  # fmt: skip
 
     def between(one: str, other: str, counts: Sequence[int]) -> list[Finding]:
         return [
@@ -65,105 +75,83 @@ def claims(ask: Ask, results: Mapping[str, Results], measured: Measured, most: i
                     f"{one} against {other}, {n} orders") for n in counts
         ]  # fmt: skip
 
-    high = [
-        mean_finding(
-            f"order {n} of {n}, {TRAINED} less {FIXED}",
-            _paired(orders, name(FIXED, n), name(TRAINED, n), _at(measured, str(n))),
-            _gap(theirs, TRAINED, FIXED, n, n), expected=-1,
-        )
-        for n in counts if n > 2
-    ]  # fmt: skip
-    falling = [
-        mean_finding(f"{each}, {most} orders, a step of one order",
-                     _values(orders, name(each, most), lambda run: _slope(run, measured, most)),
-                     _slope_of([theirs.get((each, most, n, 1), math.nan)
-                                for n in range(1, most + 1)]), -1)
-        for each in (FIXED, TRAINED, CASCADE)
-    ]  # fmt: skip
-    faster = _paired(orders, PLAIN, best, lambda run: steps_to_best(run, measured))
+    def deeper(k: int) -> Finding:
+        terms = [(sign * one, side(method), metric) for sign, method in ((-1, PLAIN), (1, best))
+                 for one, metric in ((1, f"recall@{k}"), (-1, "recall@1"))]  # fmt: skip
+        return weighted(f"gain at rank {k} less that at rank 1", terms, expected=-1)
+
+    def high(n: int) -> Finding:
+        pair = (side(name(FIXED, n)), side(name(TRAINED, n)))
+        return changed(f"order {n} of {n}, {TRAINED} less {FIXED}", pair,
+                       lambda run: tested(run, measured, str(n), 1),
+                       _gap(theirs, TRAINED, FIXED, n, n), expected=-1)  # fmt: skip
+
+    def falling(kind: str) -> Finding:
+        own = [side(name(kind, most))]
+        printed_at = [theirs.get((kind, most, n, 1), math.nan) for n in range(1, most + 1)]
+        return of_seeds(f"{kind}, {most} orders, a step of one order",
+                        mean_of_sides(own, partial(_slope, measured, most)), own,
+                        _slope_of(printed_at), -1)  # fmt: skip
+
+    pair = (side(PLAIN), side(best))
     return [
-        Claim("H01", [gains["horde_contrastive"]]),
-        Claim("H02", [gains["horde_triplet"]]),
-        Claim("H03", [gains["horde_orders"]]),
-        Claim("H05", [gains["horde_ensemble"]]),
-        Claim("H07", [
-            mean_finding(f"gain at rank {k} less that at rank 1",
-                         _paired(orders, PLAIN, best, partial(_deeper, k)),
-                         expected=-1) for k in deep]),
-        Claim("H08", [joined["horde_orders"]]),
-        Claim("H09", [joined["horde_ensemble"]]),
+        Claim("H01", gain("horde_contrastive")),
+        Claim("H02", gain("horde_triplet")),
+        Claim("H03", gain("horde_orders")),
+        Claim("H05", gain("horde_ensemble")),
+        Claim("H07", [deeper(k) for k in ranks(ask) if k > 1]),
+        Claim("H08", joined("horde_orders")),
+        Claim("H09", joined("horde_ensemble")),
+        Claim("H10", joined("horde_bn_inception")),
         Claim("H13", over_plain(FIXED)),
-        Claim("H17", [mean_finding(best, faster, -1000.0)], "steps"),
+        Claim("H17", [changed(best, pair, partial(steps_to_best, measured), -1000.0)], "steps"),
         Claim("H18", over_plain(TRAINED)),
         Claim("H19", between(TRAINED, FIXED, counts)),
-        Claim("H20", high),
-        Claim("H22", between(CASCADE, TRAINED, [n for n in counts if n > 2])),
-        Claim("H23", falling),
-        *_local(orders, measured, best),
+        Claim("H20", [high(n) for n in deep]),
+        Claim("H22", between(CASCADE, TRAINED, deep)),
+        Claim("H23", [falling(kind) for kind in (FIXED, TRAINED, CASCADE)]),
+        *_local(orders, measured, pair),
+    ]
+
+
+def _local(orders: Results, measured: Measured, pair: tuple[MethodRuns, MethodRuns]) -> list[Claim]:
+    """On the vectors at the places of the last map."""
+
+    def local(value: Callable[[Mapping[str, Any]], float], run: Run) -> float:
+        known = measured.get(run.planned.key, {}).get("local")
+        return value(known) if known else math.nan
+
+    def drop(known: Mapping[str, Any]) -> float:
+        return 100 * float(np.mean(known["missing"]["1"]) - np.mean(known["missing"]["6"]))
+
+    def scatter(known: Mapping[str, Any]) -> float:
+        return float(known["scatter"]["ratio"])
+
+    def bounds(kind: str) -> list[Finding]:
+        """Of the first measured run of each."""
+        findings = []
+        for each in pair:
+            known = [measured.get(run.planned.key, {}).get("local", {}).get("bounds", {})
+                     for run in each.runs if run.state == "done"]  # fmt: skip
+            for row in [row[kind] for row in known if kind in row][:1]:
+                findings.append(of_correlation(
+                    f"{each.method}, rank correlation with the moment sum",
+                    (row["r"], row["low"], row["high"]), [each],
+                ))  # fmt: skip
+        return findings
+
+    lost = changed("drop with a sixth of the places", pair, partial(local, drop), expected=-1)
+    return [
+        Claim("H25", [lost]),
+        Claim("H26", [changed("scatter ratio", pair, partial(local, scatter), expected=-1)],
+              "ratio"),
+        Claim("H27", bounds("mmd"), "r"),
+        Claim("H28", bounds("wasserstein"), "r"),
     ]  # fmt: skip
 
 
-def _local(orders: Results, measured: Measured, best: str) -> list[Claim]:
-    """On the vectors at the places of the last map."""
-
-    def drop(run: Run) -> float:
-        missing = _of(run, measured).get("missing")
-        return math.nan if not missing else 100 * (np.mean(missing["1"]) - np.mean(missing["6"]))
-
-    def scatter(run: Run) -> float:
-        result = _of(run, measured).get("scatter")
-        return math.nan if not result else float(result["ratio"])
-
-    rates = {"H27": "mmd", "H28": "wasserstein"}
-    pairs = [(PLAIN, best)]
-    selected = [
-        mean_finding(
-            "drop with a sixth of the places", _paired(orders, *pairs[0], drop), expected=-1
-        )
-    ]
-    closer = [mean_finding("scatter ratio", _paired(orders, *pairs[0], scatter), expected=-1)]
-    bounds = []
-    for claim, kind in rates.items():
-        outcome = [
-            Finding(f"{method}, rank correlation with the moment sum", each["r"], each["low"],
-                    each["high"])
-            for method in (PLAIN, best) for run in orders.of("", method)[:1]
-            if (each := _of(run, measured).get("bounds", {}).get(kind))
-        ]  # fmt: skip
-        bounds.append(Claim(claim, outcome, "r"))
-    return [Claim("H25", selected), Claim("H26", closer, "ratio"), *bounds]
-
-
-def _of(run: Run, measured: Measured) -> Mapping[str, Any]:
-    local: Mapping[str, Any] = measured.get(run.planned.key, {}).get("local", {})
-    return local
-
-
-def _values(results: Results, method: str, value: Callable[[Run], float]) -> list[float]:
-    return [value(run) for run in results.of("", method) if run.state == "done"]
-
-
-def _paired(
-    results: Results, other: str, method: str, value: Callable[[Run], float]
-) -> list[float]:
-    """What a method has over another, by seed."""
-    known = [
-        {run.replicate[0]: value(run) for run in results.of("", each) if run.state == "done"}
-        for each in (other, method)
-    ]
-    return [known[1][seed] - known[0][seed] for seed in known[0].keys() & known[1].keys()]
-
-
-def _joined(run: Run, measured: Measured) -> float:
+def _joined(measured: Measured, run: Run) -> float:
     return tested(run, measured, "all", 1) - tested(run, measured, "1", 1)
-
-
-def _at(measured: Measured, order: str) -> Callable[[Run], float]:
-    return lambda run: tested(run, measured, order, 1)
-
-
-def _deeper(k: int, run: Run) -> float:
-    return 100 * (run.score(f"recall@{k}") - run.score("recall@1"))
 
 
 def _gap(theirs: Mapping[Any, float], one: str, other: str, count: int, order: int) -> float:
@@ -171,7 +159,7 @@ def _gap(theirs: Mapping[Any, float], one: str, other: str, count: int, order: i
     return float(values[0]) - float(values[1])
 
 
-def _slope(run: Run, measured: Measured, most: int) -> float:
+def _slope(measured: Measured, most: int, run: Run) -> float:
     return _slope_of([tested(run, measured, str(n), 1) for n in range(1, most + 1)])
 
 

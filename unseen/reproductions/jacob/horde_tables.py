@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from unseen.reports.tables import Table
-from unseen.reproductions.against_source import drawn, number, start_message
-from unseen.reproductions.charts import Point, lines, point
-from unseen.reproductions.numbers import table
+from unseen.reproductions.against_source import drawn, number
+from unseen.reproductions.charts import Point, lines
+from unseen.reproductions.numbers import as_number, rows_of, table
+from unseen.reproductions.published_study import Evidence
 from unseen.reproductions.request import Ask
 from unseen.studies.findings import Section
 from unseen.studies.results import Results, Run
@@ -71,14 +72,15 @@ def tested(run: Run, measured: Mapping[str, Any], order: str, k: int) -> float:
 
 
 def _mean(result: Results, measured: Mapping[str, Any], method: str, order: str, k: int) -> float:
-    values = [tested(run, measured, order, k) for run in result.of("", method)]
+    done = [run for run in result.of("", method) if run.state == "done"]
+    values = [tested(run, measured, order, k) for run in done]
     known = [value for value in values if not math.isnan(value)]
     return float(np.mean(known)) if known else math.nan
 
 
-def published_orders(ask: Ask) -> dict[tuple[str, int, int, int], float]:
+def published_orders(data: str) -> dict[tuple[str, int, int, int], float]:
     """(variant, orders trained, order tested, rank) -> percent; theirs are of birds alone."""
-    rows: list[dict[str, Any]] = table("horde_orders") if ask.published_data == "cub200" else []
+    rows: list[dict[str, Any]] = table("horde_orders") if data == "cub200" else []
     return {
         (r["variant"], int(r["orders_trained"]), int(r["order_tested"]), int(r["metric"][1:])):
         r["value"]
@@ -86,73 +88,60 @@ def published_orders(ask: Ask) -> dict[tuple[str, int, int, int], float]:
     }  # fmt: skip
 
 
-def published(ask: Ask) -> dict[tuple[str, str], Sequence[Any]]:
+def published(data: str) -> dict[tuple[str, str], Sequence[Any]]:
     """Network and method of tables 1 and 2 -> recall by rank."""
     return {
         (str(r["backbone"]), str(r["method"])): [r[f"v{i}"] for i in range(1, 7)]
-        for r in table("horde_tables12")
-        if r["dataset"] == ask.published_data
+        for r in rows_of("horde_tables12", data)
     }
 
 
-def printed(ask: Ask, plan: str, place: int) -> float:
+def printed(data: str, plan: str, place: int) -> float:
     """Recall@1 of a row of tables 1 and 2: 0 without HORDE, 1 with it, 2 all orders."""
-    values = published(ask).get((THEIRS[plan][1], THEIRS[plan][2 + place]), [None])
-    return math.nan if values[0] is None else float(values[0])
+    return as_number(published(data).get((THEIRS[plan][1], THEIRS[plan][2 + place]), [None])[0])
 
 
-def losses(
-    results: Mapping[str, Results], measured: Mapping[str, Any], ask: Ask, best: str
-) -> Section:
+def losses(evidence: Evidence, best: str) -> Section:
     """Tables 1 and 2."""
-    theirs, heads, rows = published(ask), ["loss"], []
-    for k in ranks(ask):
-        heads += [f"R@{k} %", *["published"] * bool(theirs)]
+    theirs, measured, rows = published(evidence.data), evidence.measured, []
+    shown = ranks(evidence.ask)
+    heads = [head for k in shown for head in (f"R@{k} %", *["published"] * bool(theirs))]
     for plan, (title, network, *known) in THEIRS.items():
-        if plan not in results:
+        if plan not in evidence.results:
             continue
-        result, pair = results[plan], methods(plan, best)
-        kinds = ((title, pair[0], "1"), (f"{title} + HORDE", pair[1], "1"),
-                 (f"{title} + HORDE, all orders", pair[1], "all"))  # fmt: skip
-        for (shown, method, order), row in zip(kinds, known, strict=True):
-            values, cells = theirs.get((network, row), ()), [shown]
-            for column, k in enumerate(ranks(ask)):
-                if order == "1":
-                    ours = point(0, result.of("", method), f"recall@{k}").value
-                else:
-                    ours = _mean(result, measured, method, order, k)
-                known_value = values[column] if values else None
-                cells += [number(ours), *[number(known_value)] * bool(theirs)]
+        result, (plain, trained) = evidence.results[plan], methods(plan, best)
+        kinds = ((title, plain, "1"), (f"{title} + HORDE", trained, "1"),
+                 (f"{title} + HORDE, all orders", trained, "all"))  # fmt: skip
+        for (name, method, order), row in zip(kinds, known, strict=True):
+            values, cells = theirs.get((network, row), [None] * len(shown)), [name]
+            for k, value in zip(shown, values, strict=False):
+                ours = _mean(result, measured, method, order, k)
+                cells += [number(ours), *[number(value)] * bool(theirs)]
             rows.append(cells)
-    main = results["horde_orders"]
     caption = f"With HORDE: {best}; all orders: reduced to the embedding's size by PCA."
-    sentences = start_message(main)
-    return Section("Losses and ensemble", sentences, [Table(heads, rows, caption)])
+    return Section("Losses and ensemble", [], [Table(["loss", *heads], rows, caption)])
 
 
-def orders(result: Results, measured: Mapping[str, Any], ask: Ask) -> Section:
+def orders(evidence: Evidence) -> Section:
     """Tables 3 to 5."""
-    theirs = published_orders(ask)
-    counts = [int(m.rpartition(" ")[2]) for m in result.methods() if m != PLAIN]
-    most = max(counts)
-    shown = [k for k in OF_ORDERS if k in ranks(ask)]
+    result, measured = evidence.results["horde_orders"], evidence.measured
+    theirs = published_orders(evidence.data)
+    most = max(int(m.rpartition(" ")[2]) for m in result.methods() if m != PLAIN)
+    shown = [k for k in OF_ORDERS if k in ranks(evidence.ask)]
     series = {}
-    for configuration in CONFIGURATIONS:
-        series[configuration] = [
-            Point(str(n), _mean(result, measured, name(configuration, n), "1", 1))
-            for n in range(1, most + 1)
-        ]
+    for kind in CONFIGURATIONS:
+        trained = range(1, most + 1)
+        values = {n: _mean(result, measured, name(kind, n), "1", 1) for n in trained}
+        series[kind] = [Point(str(n), value) for n, value in values.items()]
         if theirs:
-            series[f"{configuration}, published"] = [
-                Point(str(n), theirs.get((configuration, n, 1, 1), math.nan))
-                for n in range(1, most + 1)
-            ]
+            known = {n: theirs.get((kind, n, 1, 1), math.nan) for n in trained}
+            series[f"{kind}, published"] = [Point(str(n), value) for n, value in known.items()]
     figure = drawn(
         "orders",
         "Recall@1 of the first order, which is all that inference keeps, by the number of orders "
         "trained" + ("; dashed as published on CUB." if theirs else "."),
         lambda: lines(series, "orders trained", "recall@1, %",
-                      [title for title in series if "published" in title]),
+                      [f"{kind}, published" for kind in CONFIGURATIONS]),
     )  # fmt: skip
     tables = [_orders_table(result, measured, theirs, k, most) for k in shown]
     return Section("Orders trained by order tested", [UNEQUAL], tables, [figure])
@@ -181,9 +170,8 @@ def _orders_table(
     return Table(heads, rows, caption)
 
 
-def steps_to_best(run: Run, measured: Mapping[str, Any]) -> float:
-    """NaN of a run that kept its start."""
+def steps_to_best(measured: Mapping[str, Any], run: Run) -> float:
     course = measured.get(run.planned.key, {}).get("course")
-    if not course or not course["steps"] or run.at_start:
+    if not course or not course["steps"]:
         return math.nan
     return float(course["steps"][int(np.nanargmax(course["recall"]))])

@@ -65,6 +65,16 @@ def table(name: str) -> list[dict[str, PlannedRun]]:
     return [{key: _value(row, key) for key in row} for row in rows]
 
 
+def rows_of(name: str, data: str) -> list[dict[str, PlannedRun]]:
+    """The rows of a table that are of a data set."""
+    return [row for row in table(name) if row["dataset"] == data]
+
+
+def as_number(value: PlannedRun) -> float:
+    """NaN where nothing was printed."""
+    return value if isinstance(value, float) else math.nan
+
+
 def _is_number(text: str) -> bool:
     try:
         float(text)

@@ -4,7 +4,6 @@ Source   B. Psomas, Metric Learning: A Deep Dive, Master's thesis, National and 
          University of Athens, 2020, chapter 2
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -22,11 +21,10 @@ from unseen.evaluation.evaluate import Evaluation, evaluate
 from unseen.reports.tables import Table
 from unseen.reproductions.against_source import drawn
 from unseen.reproductions.charts import Cloud, clouds
-from unseen.reproductions.published_study import Message, PublishedStudy
+from unseen.reproductions.published_study import ByPlan, Evidence, Message, PublishedStudy
 from unseen.reproductions.request import Ask
 from unseen.runs.prepare import RunContext, prepare
 from unseen.studies.findings import Section
-from unseen.studies.results import Results
 
 METHODS = ("whitening", "rca", "nca", "lmnn", "mcml")
 SPACES = ("plain", "gaussian", "polynomial")
@@ -41,16 +39,13 @@ class Classical(PublishedStudy):
     source = "Psomas 2020, chapter 2 (the methods; the thesis prints no scores of them)"
     shows = "whitening, RCA, NCA, LMNN, MCML on frozen features, plain and after kernel PCA"
 
-    def measure(
-        self, ask: Ask, results: Mapping[str, Results], progress: Message
-    ) -> dict[str, Any]:
+    def measure(self, ask: Ask, results: ByPlan, progress: Message) -> dict[str, Any]:
         context = prepare(configs.make(_values(ask)))
         with torch.random.fork_rng(devices=[]):
             return _compared(ask, context, progress) | {"xor": _exclusive_or()}
 
-    def sections(
-        self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
-    ) -> list[Section]:
+    def sections(self, evidence: Evidence) -> list[Section]:
+        measured = evidence.measured
         rows: list[Row] = measured.get("rows", [])
         if not rows:
             return [Section("Metrics", ["Nothing has been fitted yet."])]

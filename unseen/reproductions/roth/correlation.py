@@ -13,9 +13,10 @@ import numpy as np
 
 from unseen.reports.score_tables import metric_title
 from unseen.reports.tables import Table
-from unseen.reproductions.against_source import drawn, mean_of, number, without_start_runs
-from unseen.reproductions.claims import Claim, Finding
-from unseen.reproductions.published_study import Message, PublishedStudy
+from unseen.reproductions.against_source import drawn, mean_of, number
+from unseen.reproductions.claims import Claim
+from unseen.reproductions.effects import Finding, of_correlation
+from unseen.reproductions.published_study import ByPlan, Evidence, Message, PublishedStudy
 from unseen.reproductions.request import Ask
 from unseen.reproductions.roth import objectives
 from unseen.reproductions.roth.losses import objectives_plan
@@ -29,6 +30,7 @@ from unseen.studies.findings import Section
 from unseen.studies.results import Results
 from unseen.studies.study_figures import Drawn
 from unseen.studies.study_file import Plan
+from unseen.studies.validity_checks import MethodRuns
 
 R1 = "recall@1"
 METRICS = (R1, "recall@2", "recall@4", "nmi", "f1", "revisit_map")
@@ -49,42 +51,40 @@ class Correlation(PublishedStudy):
     source = "Roth et al. 2020, figures 4 and 5 (18 objectives without the switch)"
     shows = "how metrics, and measures of the training embeddings, go with recall@1"
     origin = ROTH
-    answers = (*PAIRS, *SPACE)
 
     def plans(self, ask: Ask) -> list[Plan]:
         return [objectives_plan(ask)]
 
-    def measure(
-        self, ask: Ask, results: Mapping[str, Results], progress: Message
-    ) -> dict[str, Any]:
+    def measure(self, ask: Ask, results: ByPlan, progress: Message) -> dict[str, Any]:
         return of_runs(_plain(results["objectives"]).runs, distances, progress)
 
-    def claims(
-        self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
-    ) -> list[Claim]:
-        result = _plain(results["objectives"])
-        metrics, space = _metrics(result), _measures(result, measured)
-        printed = METRIC_CORRELATION.get(ask.published_data, {})
-        other = SPACE_CORRELATION.get(ask.published_data, {})
+    def claims(self, evidence: Evidence) -> list[Claim]:
+        result = _plain(evidence.results["objectives"])
+        metrics, space = _metrics(result), _measures(result, evidence.measured)
+        printed = METRIC_CORRELATION.get(evidence.data, {})
+        other = SPACE_CORRELATION.get(evidence.data, {})
+        sides = [MethodRuns(result, "", name) for name in result.methods()]
+
+        def finding(of: str, r: Pearson, published: float | None, expected: int = 1) -> Finding:
+            known = math.nan if published is None else published
+            return of_correlation(of, (r.r, r.low, r.high), sides, known, expected)
+
         claims = [
-            Claim(name, [_finding(" and ".join(map(_title, pair)), _correlated(metrics, *pair),
-                                  printed.get(pair))], "r")
+            Claim(name, [finding(" and ".join(map(_title, pair)), _correlated(metrics, *pair),
+                                 printed.get(pair))], "r")
             for name, pair in PAIRS.items()
         ]  # fmt: skip
-        signs = {"rho": -1}
-        for name, measure in SPACE.items():
-            outcome = _correlated(space | {R1: metrics[R1]}, measure, R1)
-            of = MEASURES[measure]
-            claims.append(
-                Claim(name, [_finding(of, outcome, other.get(measure), signs.get(measure, 1))], "r")
-            )
+        recall = {R1: metrics[R1]}
+        claims += [
+            Claim(name, [finding(MEASURES[each], _correlated(space | recall, each, R1),
+                                 other.get(each), -1 if each == "rho" else 1)], "r")
+            for name, each in SPACE.items()
+        ]  # fmt: skip
         return claims
 
-    def sections(
-        self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
-    ) -> list[Section]:
-        result = _plain(results["objectives"])
-        metrics, space = _metrics(result), _measures(result, measured)
+    def sections(self, evidence: Evidence) -> list[Section]:
+        ask, result = evidence.ask, _plain(evidence.results["objectives"])
+        metrics, space = _metrics(result), _measures(result, evidence.measured)
         if len(space["rho"]) < 4:
             few = ["Too few objectives have finished: nothing to correlate."]
             return [Section("Training embeddings and recall", few),
@@ -93,11 +93,10 @@ class Correlation(PublishedStudy):
 
 
 def _plain(results: Results) -> Results:
-    """Runs without the switch that left their start."""
-    names, trained = set(objectives.objectives()), without_start_runs(results)
-    compared = results.plan.compared
-    runs = (run for run in trained.runs if run.planned.labels[compared] in names)
-    return Results(results.plan, results.out, tuple(runs), ())
+    """Runs without the switch."""
+    names, compared = set(objectives.objectives()), results.plan.compared
+    runs = (run for run in results.runs if run.planned.labels[compared] in names)
+    return Results(results.plan, results.out, tuple(runs), results.searches)
 
 
 def _metrics(results: Results) -> Values:
@@ -115,14 +114,8 @@ def _measures(results: Results, measured: dict[str, Any]) -> Values:
 
 
 def _correlated(values: Values, one: str, other: str) -> Pearson:
-    names = [name for name in values[one] if name in values[other]]
-    return pearson([values[one][n] for n in names], [values[other][n] for n in names])
-
-
-def _finding(of: str, outcome: Pearson, published: float | None, expected: int = 1) -> Finding:
-    known = math.nan if published is None else published
-    why = "too few objectives" if math.isnan(outcome.low) else ""
-    return Finding(of, outcome.r, outcome.low, outcome.high, known, expected, why)
+    names = values[one]
+    return pearson([values[one][n] for n in names], [values[other].get(n, math.nan) for n in names])
 
 
 def _title(metric: str) -> str:

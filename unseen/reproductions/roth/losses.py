@@ -7,7 +7,6 @@ Source   K. Roth et al., Revisiting Training Strategies and Generalization Perfo
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -20,12 +19,11 @@ from unseen.reproductions.against_source import (
     drawn,
     number,
     score_table,
-    start_message,
-    without_start_runs,
 )
-from unseen.reproductions.claims import Claim, Finding, against, gap
-from unseen.reproductions.numbers import table
-from unseen.reproductions.published_study import PublishedStudy
+from unseen.reproductions.claims import Claim
+from unseen.reproductions.effects import Finding, against, gap
+from unseen.reproductions.numbers import rows_of
+from unseen.reproductions.published_study import Evidence, PublishedStudy
 from unseen.reproductions.request import METRICS, Ask
 from unseen.reproductions.roth import objectives
 from unseen.reproductions.source_values import ROTH
@@ -46,16 +44,13 @@ class Losses(PublishedStudy):
     source = "Roth et al. 2020, tables 2 and 4 to 6, figure 1 (ResNet-50, 128-d, 5 seeds)"
     shows = "all objectives and miners, by five metrics, with the best epoch"
     origin = ROTH
-    answers = ("R03", "R04", "R05", "R06")
 
     def plans(self, ask: Ask) -> list[Plan]:
         return [objectives_plan(ask)]
 
-    def claims(
-        self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
-    ) -> list[Claim]:
-        result = without_start_runs(results["objectives"])
-        theirs = objectives.published(ask.published_data)
+    def claims(self, evidence: Evidence) -> list[Claim]:
+        result = evidence.results["objectives"]
+        theirs = objectives.published(evidence.data)
         names = [name for name in result.methods() if not name.startswith("R-")]
         ranking = [name for name in names if name not in CLASSIFICATION]
         rest = [name for name in names if name not in (MARGIN, MULTI)]
@@ -67,10 +62,8 @@ class Losses(PublishedStudy):
         named = {"R03": best, "R04": two, "R05": mining, "R06": start}
         return [Claim(name, findings) for name, findings in named.items()]
 
-    def sections(
-        self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
-    ) -> list[Section]:
-        result, theirs = results["objectives"], objectives.published(ask.published_data)
+    def sections(self, evidence: Evidence) -> list[Section]:
+        result, theirs = evidence.results["objectives"], objectives.published(evidence.data)
         whose = ", ours and published." if theirs.get(MARGIN) else ", ours."
         caption = f"{metric_title('recall@1')} of every objective{whose}"
         figures = []
@@ -79,13 +72,12 @@ class Losses(PublishedStudy):
             figures = [drawn("objectives", caption, draw)]
         sentences = [
             *above_start_message(result),
-            *start_message(result),
             *baselines_message(result),
             INCONSISTENT,
         ]
         return [
             Section("Objectives", sentences, [score_table(result, theirs, METRICS)], figures),
-            _best_epochs(without_start_runs(result), ask),
+            _best_epochs(result, evidence.data),
         ]
 
 
@@ -120,18 +112,16 @@ def _best_against(
                    "the best")  # fmt: skip
 
 
-def _best_epochs(results: Results, ask: Ask) -> Section:
+def _best_epochs(results: Results, data: str) -> Section:
     theirs = {
         objectives.tidy(str(row["approach"])): row["best_epoch"]
-        for row in table("revisit_objectives")
-        if row["dataset"] == ask.published_data
+        for row in rows_of("revisit_objectives", data)
     }
     rows = []
     for method in results.methods():
         epochs = [run.epoch for run in results.of("", method) if run.epoch is not None]
-        value = theirs.get(method)
-        shown = number(value if isinstance(value, float) else None)
-        rows.append([method, number(float(np.mean(epochs)) if epochs else None), shown])
+        ours = float(np.mean(epochs)) if epochs else None
+        rows.append([method, number(ours), number(theirs.get(method))])
     epochs = [run.epoch for run in results.runs if run.epoch is not None]
     message = "No run has left its start."
     if epochs:

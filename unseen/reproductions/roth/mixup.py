@@ -4,24 +4,22 @@ Source   K. Roth et al., Revisiting Training Strategies and Generalization Perfo
          Metric Learning, ICML 2020, https://arxiv.org/abs/2002.08473, supplement F, figure 12
 """
 
-from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from unseen.reports.tables import Table
-from unseen.reproductions.against_source import (
-    baselines_message,
-    score_text,
-    start_message,
-)
-from unseen.reproductions.claims import Claim, against
-from unseen.reproductions.published_study import Message, PublishedStudy
+from unseen.reproductions.against_source import baselines_message, score_text
+from unseen.reproductions.claims import Claim
+from unseen.reproductions.effects import against, changed
+from unseen.reproductions.published_study import ByPlan, Evidence, Message, PublishedStudy
 from unseen.reproductions.request import Ask
 from unseen.reproductions.roth import objectives
 from unseen.reproductions.source_values import ROTH
-from unseen.reproductions.training_space import change, of_runs, spectra, spectra_section
+from unseen.reproductions.training_space import measured_value, of_runs, spectra, spectra_section
 from unseen.studies.findings import Section
 from unseen.studies.results import Results
 from unseen.studies.study_file import Plan
+from unseen.studies.validity_checks import MethodRuns
 
 R1 = "recall@1"
 OBJECTIVES = ("Softmax", "Triplet (D)", "Margin (D, beta = 0.6)")
@@ -32,7 +30,6 @@ class Mixup(PublishedStudy):
     source = "Roth et al. 2020, supplement F, figure 12 (CUB-200, three objectives)"
     shows = "a negative control: recall and spectra with and without manifold mixup"
     origin = ROTH
-    answers = ("R30", "R31")
 
     def plans(self, ask: Ask) -> list[Plan]:
         if not ask.has_images:
@@ -50,28 +47,23 @@ class Mixup(PublishedStudy):
         seeds = 2 if ask.is_quick else 5
         return [ask.plan("mixup", about, factors, {"freeze_until": None}, seeds, source=ROTH)]
 
-    def measure(
-        self, ask: Ask, results: Mapping[str, Results], progress: Message
-    ) -> dict[str, Any]:
+    def measure(self, ask: Ask, results: ByPlan, progress: Message) -> dict[str, Any]:
         return of_runs(results["mixup"].runs, spectra, progress)
 
-    def claims(
-        self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
-    ) -> list[Claim]:
-        result = results["mixup"]
+    def claims(self, evidence: Evidence) -> list[Claim]:
+        result = evidence.results["mixup"]
         lower = [
             against(result, WITHOUT, WITH, of=name, experiment=name, expected=-1)
             for name in OBJECTIVES
         ]
         decay = [
-            change(result, measured, "rho", (WITHOUT, WITH), experiment=name) for name in OBJECTIVES
-        ]
+            changed(name, (MethodRuns(result, name, WITHOUT), MethodRuns(result, name, WITH)),
+                    partial(measured_value, evidence.measured, "rho")) for name in OBJECTIVES
+        ]  # fmt: skip
         return [Claim("R30", lower), Claim("R31", decay, "rho")]
 
-    def sections(
-        self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
-    ) -> list[Section]:
-        result = results["mixup"]
+    def sections(self, evidence: Evidence) -> list[Section]:
+        result, measured = evidence.results["mixup"], evidence.measured
         pairs = {n: (result.of(n, WITHOUT), result.of(n, WITH)) for n in OBJECTIVES}
         return [_recall(result), spectra_section(pairs, measured, {})]
 
@@ -82,5 +74,4 @@ def _recall(results: Results) -> Section:
         for name in OBJECTIVES
     ]
     scores = Table(["objective", "R@1 %", "with mixup"], rows)
-    sentences = [*start_message(results), *baselines_message(results)]
-    return Section("Recall", sentences, [scores])
+    return Section("Recall", baselines_message(results), [scores])

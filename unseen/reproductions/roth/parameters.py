@@ -14,23 +14,20 @@ from typing import Any
 import numpy as np
 
 from unseen.reports.tables import Table
-from unseen.reproductions.against_source import (
-    drawn,
-    number,
-    score_text,
-    start_message,
-)
+from unseen.reproductions.against_source import drawn, number, score_text
 from unseen.reproductions.charts import Point, lines
-from unseen.reproductions.claims import Claim, Finding, against, mean_finding
-from unseen.reproductions.numbers import table
-from unseen.reproductions.published_study import PublishedStudy
+from unseen.reproductions.claims import Claim
+from unseen.reproductions.effects import Finding, mean_gain, versus, weighted
+from unseen.reproductions.numbers import rows_of
+from unseen.reproductions.published_study import Evidence, PublishedStudy
 from unseen.reproductions.request import METRICS, Ask
 from unseen.reproductions.roth import objectives
-from unseen.reproductions.source_values import ROTH, available, without_weights
+from unseen.reproductions.source_values import BN_INCEPTION, ROTH, available, without_weights
 from unseen.studies.findings import Section
 from unseen.studies.relative_performance import relative
 from unseen.studies.results import Results
 from unseen.studies.study_file import Plan, Values
+from unseen.studies.validity_checks import MethodRuns
 
 R1 = "recall@1"
 OBJECTIVES = (
@@ -118,52 +115,48 @@ class Parameters(PublishedStudy):
     source = "Roth et al. 2020, section 4.2, figure 2, table 1 (five objectives)"
     shows = "scores by batch size, weight decay, dimension, preprocessing and architecture"
     origin = ROTH
-    answers = ("R32", "R35", "R36", "R37", "R41")
 
     def plans(self, ask: Ask) -> list[Plan]:
         return [factor.plan(ask) for factor in FACTORS if _is_run(factor, ask)]
 
-    def claims(
-        self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
-    ) -> list[Claim]:
-        def pairs(key: str, other: str, method: str) -> list[Finding]:
-            result = results.get(f"by_{key}")
-            names = [] if result is None else result.experiments()
-            title = f"{method} against {other}"
-            return [
-                against(result, other, method, of=f"{name}, {title}", experiment=name)
-                for name in names
+    def claims(self, evidence: Evidence) -> list[Claim]:
+        def pairs(key: str, other: str, method: str) -> dict[str, tuple[MethodRuns, MethodRuns]]:
+            """By objective; none where the factor is not run."""
+            result = evidence.results.get(f"by_{key}")
+            return {
+                name: (MethodRuns(result, name, other), MethodRuns(result, name, method))
+                for name in (result.experiments() if result else ())
                 if result is not None
+            }
+
+        def gains(key: str, other: str, method: str) -> list[Finding]:
+            return [
+                versus(*pair, of=f"{name}, {method} against {other}")
+                for name, pair in pairs(key, other, method).items()
             ]
 
-        sizes = [
-            (a, b, pairs("embedding_size", a, b)) for a, b in (("128", "512"), ("512", "1024"))
-        ]
         levels = [
-            mean_finding(
-                f"gain from {a} to {b}, mean over objectives", [each.value for each in outcome]
-            )
-            for a, b, outcome in sizes
-        ]
+            mean_gain(f"gain from {a} to {b}, mean over objectives",
+                      [*pairs("embedding_size", a, b).values()])
+            for a, b in (("128", "512"), ("512", "1024"))
+        ]  # fmt: skip
         return [
-            Claim("R32", pairs("batch_size", "16", "112")),
+            Claim("R32", gains("batch_size", "16", "112")),
             Claim("R35", levels),
-            Claim("R36", pairs("transform", "base", "big")),
-            Claim("R37", pairs("transform", "red", "base")),
-            Claim("R41", _untrained_findings(results, ask.published_data)),
+            Claim("R36", gains("transform", "base", "big")),
+            Claim("R37", gains("transform", "red", "base")),
+            Claim("R41", _untrained_findings(evidence)),
         ]
 
-    def sections(
-        self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
-    ) -> list[Section]:
-        sections = []
+    def sections(self, evidence: Evidence) -> list[Section]:
+        ask, sections = evidence.ask, []
         for factor in FACTORS:
             if _is_run(factor, ask):
-                sections.append(_section(factor, results[f"by_{factor.key}"]))
+                sections.append(_section(factor, evidence.results[f"by_{factor.key}"]))
             else:
                 caption = f"{factor.title} needs images: {ask.data} holds features."
                 sections.append(Section(factor.title, [caption]))
-        sections[-1] = _with_untrained(sections[-1], results, ask.published_data)
+        sections[-1] = _with_untrained(sections[-1], evidence)
         return sections
 
     def differences(self, ask: Ask) -> list[str]:
@@ -174,26 +167,27 @@ def _is_run(factor: Factor, ask: Ask) -> bool:
     return ask.has_images or not factor.needs_images
 
 
-def _untrained_findings(results: Mapping[str, Results], data: str) -> list[Finding]:
-    """What BN-Inception has before training over the other networks, by seed."""
-    result = results.get(f"by_{ARCHITECTURE.key}")
-    if result is None or "bn_inception" not in result.methods():
+def _untrained_findings(evidence: Evidence) -> list[Finding]:
+    """What BN-Inception has before training over the other networks, mean over objectives: each
+    draws its head anew."""
+    result = evidence.results.get(f"by_{ARCHITECTURE.key}")
+    if result is None or BN_INCEPTION not in result.methods():
         return []
-    rows = [row for row in table("revisit_backbones_untrained") if row["dataset"] == data]
-    printed = {n: v for row in rows for n, v in row.items() if isinstance(v, float)}
-
-    def starts(name: str) -> dict[int, float]:
-        runs = [run for e in result.experiments() for run in result.of(e, name)]
-        return {r.replicate[0]: 100 * r.score(R1, "untrained") for r in runs if r.state == "done"}
-
-    own, findings = starts("bn_inception"), []
+    printed, findings = _untrained(evidence.data), []
     for name in result.methods():
-        other = starts(name)
-        known = printed.get("bn_inception", math.nan) - printed.get(name, math.nan)
-        if name != "bn_inception":
-            changes = [own[seed] - other[seed] for seed in own.keys() & other.keys()]
-            findings.append(mean_finding(f"over {name}, untrained", changes, known))
+        if name != BN_INCEPTION:
+            terms = [(sign / len(result.experiments()), MethodRuns(result, experiment, each), R1)
+                     for experiment in result.experiments()
+                     for sign, each in ((-1, name), (1, BN_INCEPTION))]  # fmt: skip
+            known = printed.get(BN_INCEPTION, math.nan) - printed.get(name, math.nan)
+            findings.append(weighted(f"over {name}, untrained", terms, known, row="untrained"))
     return findings
+
+
+def _untrained(data: str) -> dict[str, float]:
+    """Network -> percent, as published."""
+    rows = rows_of("revisit_backbones_untrained", data)
+    return {n: v for row in rows for n, v in row.items() if isinstance(v, float)}
 
 
 def _section(factor: Factor, results: Results) -> Section:
@@ -212,7 +206,7 @@ def _section(factor: Factor, results: Results) -> Section:
     draw = partial(lines, series, factor.key, "score over that of the best value")
     figures = [drawn(factor.key, title, draw)] if series else []
     shown = [Table([factor.key, *heads], rows, caption)]
-    return Section(factor.title, start_message(results), shown, figures)
+    return Section(factor.title, [], shown, figures)
 
 
 def _relative(results: Results, objective: str) -> dict[str, float]:
@@ -223,19 +217,16 @@ def _relative(results: Results, objective: str) -> dict[str, float]:
     return {v: float(np.mean(result[v])) for v in results.methods() if v in result}
 
 
-def _with_untrained(section: Section, results: Mapping[str, Results], data: str) -> Section:
+def _with_untrained(section: Section, evidence: Evidence) -> Section:
     """Table 1: networks before training, ours where they were run, and the published ones."""
-    result = results.get(f"by_{ARCHITECTURE.key}")
+    result = evidence.results.get(f"by_{ARCHITECTURE.key}")
     rows = []
-    everyone = () if result is None else result.runs
     for name in [] if result is None else result.methods():
-        runs = [run for run in everyone if run.planned.labels[ARCHITECTURE.key] == name]
+        runs = [] if result is None else [
+            run for each in result.experiments() for run in result.of(each, name)]  # fmt: skip
         starts = [run.score(R1, "untrained") for run in runs if run.state == "done"]
         rows.append([name, "ours", number(100 * float(np.mean(starts)) if starts else None)])
-    for row in table("revisit_backbones_untrained"):
-        if row["dataset"] == data:
-            known = {name: value for name, value in row.items() if isinstance(value, float)}
-            rows += [[name, "published", number(value)] for name, value in known.items()]
+    rows += [[n, "published", number(value)] for n, value in _untrained(evidence.data).items()]
     caption = "ImageNet weights and a random linear layer."
     shown = Table(["network", "whose", "untrained, R@1 %"], rows, caption)
     return Section(section.title, section.result, [*section.tables, shown], section.figures)

@@ -6,7 +6,7 @@ Source   K. Roth et al., Revisiting Training Strategies and Generalization Perfo
 """
 
 import math
-from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,12 +18,11 @@ from unseen.reproductions.against_source import (
     mean_of,
     number,
     score_text,
-    start_message,
-    without_start_runs,
 )
 from unseen.reproductions.charts import Point, lines
-from unseen.reproductions.claims import Claim, against, gap, mean_finding
-from unseen.reproductions.published_study import Message, PublishedStudy
+from unseen.reproductions.claims import Claim
+from unseen.reproductions.effects import Finding, against, changed, gap, selected_epoch
+from unseen.reproductions.published_study import ByPlan, Evidence, Message, PublishedStudy
 from unseen.reproductions.request import Ask
 from unseen.reproductions.roth import objectives
 from unseen.reproductions.roth.losses import objectives_plan
@@ -31,7 +30,7 @@ from unseen.reproductions.roth.revisit_figures import RHO
 from unseen.reproductions.source_values import ROTH
 from unseen.reproductions.training_space import (
     by_method,
-    change,
+    measured_value,
     of_runs,
     spectra,
     spectra_section,
@@ -40,7 +39,7 @@ from unseen.studies.findings import Section
 from unseen.studies.results import Results, effect
 from unseen.studies.study_figures import scatter
 from unseen.studies.study_file import Plan
-from unseen.studies.validity_checks import effect_text
+from unseen.studies.validity_checks import MethodRuns, effect_text
 
 CURVE = "switch_chance"
 CHANCES = (0.0, 0.125, 0.25, 0.375, 0.5)
@@ -66,60 +65,55 @@ class Rho(PublishedStudy):
     source = "Roth et al. 2020, section 5.1, figures 7, 8 and 10 (ResNet-50, 128-d, 5 seeds)"
     shows = "gains of the rho switch, recall by its chance, spectra with and without"
     origin = ROTH
-    answers = (*GAINS.values(), "R23", "R24", "R25", "R27")
 
     def plans(self, ask: Ask) -> list[Plan]:
         return [objectives_plan(ask), chance_plan(ask)]
 
-    def measure(
-        self, ask: Ask, results: Mapping[str, Results], progress: Message
-    ) -> dict[str, Any]:
+    def measure(self, ask: Ask, results: ByPlan, progress: Message) -> dict[str, Any]:
         return of_runs(results["objectives"].runs, spectra, progress)
 
-    def claims(
-        self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
-    ) -> list[Claim]:
-        result = without_start_runs(results["objectives"])
-        theirs = objectives.published(ask.published_data)
-        pairs = {plain: name for name, (plain, _) in objectives.switched(ask.set_up_data).items()}
-        curve = results[CURVE]
-        values = [against(curve, "0", f"{c:g}", of=f"chance {c:g}") for c in CHANCES if c]
-        published = RHO.get(ask.published_data, {})
-        claims = [
+    def claims(self, evidence: Evidence) -> list[Claim]:
+        result, curve = evidence.results["objectives"], evidence.results[CURVE]
+        theirs, rho = objectives.published(evidence.data), RHO.get(evidence.data, {})
+        pairs = _pairs(evidence.ask)
+
+        def sides(plain: str) -> tuple[MethodRuns, MethodRuns]:
+            return MethodRuns(result, "", plain), MethodRuns(result, "", pairs[plain])
+
+        def lower(plain: str, name: str, published: float = math.nan) -> Finding:
+            value = partial(measured_value, evidence.measured, name)
+            return changed(plain, sides(plain), value, published, -1)
+
+        gains = [
             Claim(GAINS[plain], [against(result, plain, name, gap(theirs, plain, name), plain)])
             for plain, name in pairs.items()
         ]
-        lower = [
-            change(
-                result, measured, "rho", (plain, name), gap_of(published, plain, name), expected=-1
-            )
-            for plain, name in pairs.items()
-        ]
-        flatter = [change(result, measured, "classes", pair, expected=-1) for pair in pairs.items()]
-        later = [mean_finding(plain, _later(result, plain, n)) for plain, n in pairs.items()]
+        printed = {p: rho.get(name, math.nan) - rho.get(p, math.nan) for p, name in pairs.items()}
         return [
-            *claims,
-            Claim("R23", lower, "rho"),
-            Claim("R24", flatter, "share of a class's first singular value"),
-            Claim("R25", values),
-            Claim("R27", later, "epochs"),
-        ]
+            *gains,
+            Claim("R23", [lower(plain, "rho", printed[plain]) for plain in pairs], "rho"),
+            Claim("R24", [lower(plain, "classes") for plain in pairs],
+                  "share of a class's first singular value"),
+            Claim("R25", [against(curve, "0", f"{c:g}", of=f"chance {c:g}") for c in CHANCES if c]),
+            Claim("R27", [changed(p, sides(p), selected_epoch) for p in pairs], "epochs"),
+        ]  # fmt: skip
 
-    def sections(
-        self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
-    ) -> list[Section]:
-        result = without_start_runs(results["objectives"])
-        switched, theirs = objectives.switched(ask.set_up_data), RHO.get(ask.published_data, {})
-        names = {plain: name for name, (plain, _) in switched.items()}
+    def sections(self, evidence: Evidence) -> list[Section]:
+        result, measured = evidence.results["objectives"], evidence.measured
+        names, theirs = _pairs(evidence.ask), RHO.get(evidence.data, {})
         pairs = {plain: (result.of("", plain), result.of("", n)) for plain, n in names.items()}
         printed = {p: [theirs.get(p, math.nan), theirs.get(n, math.nan)] for p, n in names.items()}
-        printed = printed if theirs else {}
         return [
-            _scores(results["objectives"], ask),
-            _chances(results[CURVE], ask),
-            spectra_section(pairs, measured, printed),
+            _scores(result, evidence),
+            _chances(evidence.results[CURVE], evidence.ask),
+            spectra_section(pairs, measured, printed if theirs else {}),
             _decay(result, measured),
         ]
+
+
+def _pairs(ask: Ask) -> dict[str, str]:
+    """Objective -> its name with the switch."""
+    return {plain: name for name, (plain, _) in objectives.switched(ask.set_up_data).items()}
 
 
 def chance_plan(ask: Ask) -> Plan:
@@ -140,27 +134,13 @@ def _published_at(ask: Ask) -> At:
     return At(float(settings["miner"]["switch"]), gain)
 
 
-def gap_of(values: Mapping[str, float], plain: str, name: str) -> float:
-    return values.get(name, math.nan) - values.get(plain, math.nan)
-
-
-def _later(results: Results, plain: str, name: str) -> list[float]:
-    epochs = [
-        {run.replicate[0]: run.epoch for run in results.of("", each) if run.epoch is not None}
-        for each in (plain, name)
-    ]
-    return [float(epochs[1][s] - epochs[0][s]) for s in epochs[0].keys() & epochs[1].keys()]
-
-
-def _scores(results: Results, ask: Ask) -> Section:
-    pairs = objectives.switched(ask.set_up_data)
-    names = [each for name, (plain, _) in pairs.items() for each in (plain, name)]
-    theirs = objectives.published(ask.published_data)
+def _scores(results: Results, evidence: Evidence) -> Section:
+    names = [name for pair in _pairs(evidence.ask).items() for name in pair]
+    theirs = objectives.published(evidence.data)
     rows = [
         [n, score_text(results.of("", n), R1), number(theirs.get(n, {}).get(R1))] for n in names
     ]
-    return Section("Gains", start_message(results),
-                   [Table(["objective", "R@1 %", "published"], rows)])  # fmt: skip
+    return Section("Gains", [], [Table(["objective", "R@1 %", "published"], rows)])
 
 
 def _chances(results: Results, ask: Ask) -> Section:

@@ -20,12 +20,11 @@ from unseen.reproductions.against_source import (
     missing_text,
     number,
     spread_text,
-    start_message,
-    without_start_runs,
 )
-from unseen.reproductions.claims import Claim, Finding, against, gap, mean_finding
-from unseen.reproductions.numbers import table
-from unseen.reproductions.published_study import PublishedStudy
+from unseen.reproductions.claims import Claim
+from unseen.reproductions.effects import Finding, against, gap, of_seeds
+from unseen.reproductions.numbers import rows_of
+from unseen.reproductions.published_study import Evidence, PublishedStudy
 from unseen.reproductions.request import METRICS, Ask
 from unseen.reproductions.roth import objectives
 from unseen.reproductions.roth.losses import INCONSISTENT
@@ -35,6 +34,7 @@ from unseen.studies.relative_performance import relative
 from unseen.studies.results import Results
 from unseen.studies.study_figures import boxes
 from unseen.studies.study_file import Plan, Values
+from unseen.studies.validity_checks import MethodRuns
 
 SAMPLERS: dict[str, Values] = {
     "SPC-2": {"name": "m_per_class", "preset": "revisit", "per_class": 2},
@@ -55,14 +55,12 @@ OBJECTIVES = {  # their name in the tables of samplers -> in those of objectives
     "ProxyNCA": "ProxyNCA",
 }
 QUICK = 4  # of the objectives
-ByObjective = Mapping[str, Mapping[str, float]]
 
 
 class Samplers(PublishedStudy):
     source = "Roth et al. 2020, section 4.3, figure 3, tables 7 to 9 (ResNet-50, 128-d, 5 seeds)"
     shows = "seven batch samplers by relative performance over objectives and metrics"
     origin = ROTH
-    answers = ("R43", "R44", "R45", "R48")
 
     def plans(self, ask: Ask) -> list[Plan]:
         known = objectives.objectives(ask.is_quick, ask.set_up_data)
@@ -75,15 +73,11 @@ class Samplers(PublishedStudy):
         seeds = 1 if ask.is_quick else 5
         return [ask.plan("samplers", about, factors, {}, seeds, source=ROTH)]
 
-    def claims(
-        self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
-    ) -> list[Claim]:
-        result = without_start_runs(results["samplers"])
-        done = [row for row in result.rows() if row["state"] == "done"]
-        theirs = published(ask.published_data, result.experiments())
-        ours, other = _by_objective(done, ("seed",)), _by_objective(theirs, ())
+    def claims(self, evidence: Evidence) -> list[Claim]:
+        result = evidence.results["samplers"]
+        theirs = published(evidence.data, result.experiments())
         claims = [
-            Claim(name, [_ahead(ours, other, first, second) for second in rest], "% relative")
+            Claim(name, [_ahead(result, theirs, first, second) for second in rest], "% relative")
             for name, first, rest in (
                 ("R43", "SPC-2", ["SPC-4"]),
                 ("R44", "FRD", ["SPC-4"]),
@@ -99,19 +93,11 @@ class Samplers(PublishedStudy):
         ]
         return [*claims, Claim("R48", falls)]
 
-    def sections(
-        self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
-    ) -> list[Section]:
-        result = results["samplers"]
-        theirs = published(ask.published_data, result.experiments())
-        return [
-            _relative(result, theirs),
-            Section(
-                "By metric",
-                [*start_message(result), INCONSISTENT],
-                [_score_table(result, theirs, metric) for metric in METRICS],
-            ),
-        ]
+    def sections(self, evidence: Evidence) -> list[Section]:
+        result = evidence.results["samplers"]
+        theirs = published(evidence.data, result.experiments())
+        tables = [_score_table(result, theirs, metric) for metric in METRICS]
+        return [_relative(result, theirs), Section("By metric", [INCONSISTENT], tables)]
 
 
 def published(data: str, names: Sequence[str]) -> list[dict[str, Any]]:
@@ -119,14 +105,13 @@ def published(data: str, names: Sequence[str]) -> list[dict[str, Any]]:
     return [
         {"objective": row["approach"], "sampler": row["sampler"]}
         | {metric: row[column] for metric, column in objectives.COLUMNS.items()}
-        for row in table("revisit_samplers")
-        if row["dataset"] == data and row["approach"] in names
+        for row in rows_of("revisit_samplers", data)
+        if row["approach"] in names
     ]
 
 
 def _relative(results: Results, theirs: Sequence[dict[str, Any]]) -> Section:
-    trained = without_start_runs(results)
-    done = [row for row in trained.rows() if row["state"] == "done"]
+    done = [row for row in results.rows() if row["state"] == "done"]
     fixed = ("objective", "seed")
     ours = relative(done, setup="sampler", fixed=fixed, metrics=METRICS)
     other = relative(theirs, setup="sampler", fixed=("objective",), metrics=METRICS)
@@ -141,30 +126,34 @@ def _relative(results: Results, theirs: Sequence[dict[str, Any]]) -> Section:
     ]
     caption = "Mean over objectives, metrics and seeds, with the middle half in brackets, in %."
     shown = [Table(["sampler", "ours", "published"], rows, caption)]
-    return Section("Relative performance", start_message(results), shown, figures)
+    return Section("Relative performance", [], shown, figures)
 
 
-def _by_objective(
-    rows: Sequence[Mapping[str, Any]], fixed: Sequence[str]
-) -> dict[str, dict[str, float]]:
-    """Sampler -> objective -> mean relative performance in percent, over metrics and seeds."""
-    result: dict[str, dict[str, float]] = {}
-    for objective in dict.fromkeys(row["objective"] for row in rows):
-        some = [row for row in rows if row["objective"] == objective]
-        ratios = relative(some, setup="sampler", fixed=fixed, metrics=METRICS)
-        for name, values in ratios.items():
-            result.setdefault(name, {})[objective] = 100 * float(np.mean(values))
-    return result
+def _ahead(
+    results: Results, theirs: Sequence[Mapping[str, Any]], first: str, second: str
+) -> Finding:
+    """What a sampler has over another, mean over objectives, seed by seed."""
+    done = [row for row in results.rows() if row["state"] == "done"]
+    names = results.experiments()
+    values = {
+        (seed, 0): _gain([row for row in done if row["seed"] == seed], names, first, second)
+        for seed in dict.fromkeys(row["seed"] for row in done)
+    }
+    sides = [MethodRuns(results, name, each) for each in (second, first) for name in names]
+    return of_seeds(f"{first} over {second}", values, sides, _gain(theirs, names, first, second))
 
 
-def _ahead(ours: ByObjective, theirs: ByObjective, first: str, second: str) -> Finding:
-    """What a sampler has over another, mean over objectives."""
-    changes, published_changes = (
-        [each[first][o] - each[second][o] for o in each.get(first, {}) if o in each.get(second, {})]
-        for each in (ours, theirs)
-    )
-    known = float(np.mean(published_changes)) if published_changes else math.nan
-    return mean_finding(f"{first} over {second}", changes, known)
+def _gain(
+    rows: Sequence[Mapping[str, Any]], names: Sequence[str], first: str, second: str
+) -> float:
+    """In relative performance, percent, mean over metrics and objectives; NaN where one lacks."""
+    changes = []
+    for name in names:
+        some = [row for row in rows if row["objective"] == name]
+        ratios = relative(some, setup="sampler", fixed=(), metrics=METRICS)
+        sides = [np.mean(ratios.get(each, [math.nan])) for each in (first, second)]
+        changes.append(100 * (sides[0] - sides[1]))
+    return float(np.mean(changes)) if changes else math.nan
 
 
 def _ratio(values: Sequence[float] | None) -> str:

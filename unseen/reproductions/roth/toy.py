@@ -4,7 +4,7 @@ Source   K. Roth et al., Revisiting Training Strategies and Generalization Perfo
          Metric Learning, ICML 2020, https://arxiv.org/abs/2002.08473, figures 6 and 11
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,12 @@ from matplotlib.figure import Figure
 from unseen.core.statistics import over_seeds
 from unseen.reports.tables import Table
 from unseen.reproductions.against_source import drawn, plain_text
-from unseen.reproductions.claims import Claim, Finding, mean_finding
-from unseen.reproductions.published_study import Message, PublishedStudy
+from unseen.reproductions.claims import Claim
+from unseen.reproductions.effects import Finding, of_seeds
+from unseen.reproductions.published_study import ByPlan, Evidence, Message, PublishedStudy
 from unseen.reproductions.request import Ask
 from unseen.reproductions.roth.toy_points import CODE_CHANCE, DATA, ToyRun, make_data, train
 from unseen.studies.findings import Section
-from unseen.studies.results import Results
 from unseen.studies.study_figures import LINE, MUTED
 
 SETUPS = {  # title -> variant and chance of a switch
@@ -38,12 +38,9 @@ COLORS = ("#1d5fa9", "#d9822b", "#3c8d5a", "#7a4a9e")
 
 class Toy(PublishedStudy):
     source = "Roth et al. 2020, figures 6 and 11 (two-dimensional toy data)"
-    answers = ("R28", "R29")
     shows = "which variant of switching makes the published image on two toy data sets"
 
-    def measure(
-        self, ask: Ask, results: Mapping[str, Results], progress: Message
-    ) -> dict[str, Any]:
+    def measure(self, ask: Ask, results: ByPlan, progress: Message) -> dict[str, Any]:
         seeds = range(ask.seeds or (QUICK if ask.is_quick else FULL))
         result: dict[str, Any] = {}
         total = len(DATA) * len(SETUPS) * len(seeds)
@@ -56,24 +53,22 @@ class Toy(PublishedStudy):
                 result[_key(data, title)] = _plain(runs, title in DRAWN)
         return result
 
-    def claims(
-        self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
-    ) -> list[Claim]:
+    def claims(self, evidence: Evidence) -> list[Claim]:
         def changes(data: str, title: str) -> Finding:
-            base, other = (measured[_key(data, t)]["separation"] for t in (DRAWN[0], title))
-            return mean_finding(
-                f"{title} against base", [b - a for a, b in zip(base, other, strict=True)]
+            base, other = (
+                evidence.measured[_key(data, each)]["separation"] for each in (DRAWN[0], title)
             )
+            pairs = enumerate(zip(base, other, strict=True))
+            values = {(seed, 0): after - before for seed, (before, after) in pairs}
+            return of_seeds(f"{title} against base", values, ())
 
         return [
             Claim(name, [changes(data, title) for title in DRAWN[1:]], "distance of class means")
             for name, data in zip(self.answers, DATA, strict=True)
         ]
 
-    def sections(
-        self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
-    ) -> list[Section]:
-        return [_section(data, measured) for data in DATA]
+    def sections(self, evidence: Evidence) -> list[Section]:
+        return [_section(data, evidence.measured) for data in DATA]
 
 
 def _key(data: str, title: str) -> str:
@@ -136,6 +131,7 @@ def _panels(data: str, measured: dict[str, Any]) -> Figure:
     _bars(axes[4], data, measured)
     for ax in axes[:4]:
         ax.set_aspect("equal")
+        ax.set(xlabel="first value", ylabel="second value")
     return figure
 
 
@@ -161,5 +157,5 @@ def _bars(ax: Any, data: str, measured: dict[str, Any]) -> None:
         )  # fmt: skip
     ax.set_xticks([0, 1], ["1st", "2nd"])
     ax.set_title("singular values", loc="left", fontsize=9)
-    ax.set_ylim(0, 1.15)
+    ax.set(xlabel="singular value", ylabel="share of the sum", ylim=(0, 1.15))
     ax.legend(fontsize=7, frameon=False, loc="upper right")

@@ -2,69 +2,93 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from unseen.models.network import EMBEDDING, POOLED
-from unseen.reproductions.claims import Claim, mean_finding
+from unseen.reproductions.claims import Claim
+from unseen.reproductions.effects import BySeed, Finding, less, of_seeds
 from unseen.reproductions.numbers import table
-from unseen.reproductions.request import Ask
+from unseen.reproductions.published_study import Evidence
 from unseen.studies.results import Results
+from unseen.studies.validity_checks import MethodRuns
 
 NETS = {f"Net{letter.upper()}": f"net_{letter}" for letter in "abcdef"}
 CLASSIFIED = "NetA, classification"
+FRACTIONS = {  # NetA by the part of the training classes it is trained on -> the part that selects
+    "NetA, 1/8 of the classes": 0.875, "NetA, 1/4 of the classes": 0.75,
+    "NetA, 1/2 of the classes": 0.5, "NetA, 9/10 of the classes": 0.1,
+}  # fmt: skip
 CONVOLUTIONS = [f"pool{block}.{place}" for block, count in enumerate((2, 2, 3, 3, 3), start=1)
                 for place in range(1, count + 1)]  # fmt: skip
 BEFORE, HEADS = "pool5.3", ("fc6", "fc7", "fc8")
 RATES = ("train", "test")
-CLAIMS: dict[str, Sequence[str]] = {  # which is to be higher; gap: training less test classes
-    "V01": ["test: NetA pool5.3 > NetA fc6"],
-    "V02": ["train: NetA fc6 > NetA pool5.3"],
-    "V03": ["gap: NetA fc6 > NetA pool5.3"],
-    "V04": ["train: NetA pool5.3 > NetA pool5.2", "train: NetA fc6 > NetA pool5.3"],
-    "V05": [f"train: {CLASSIFIED} {layer} > NetA {layer}" for layer in ("pool5.3", "fc6")],
-    "V06": [f"test: NetA {layer} > {CLASSIFIED} {layer}" for layer in ("pool5.3", "fc6")],
-    "V07": [f"test: {CLASSIFIED} pool5.2 > {CLASSIFIED} fc6"],
-    "V08": ["test: NetB pool5.3 > NetB fc6"],
-    "V09": ["test: NetB pool5.3 > NetA fc6"],
-    "V10": ["test: NetB pool5.2 > NetA pool5.2"],
-    "V11": ["test: NetB pool5.3 > NetB pool5.2"],
-    "V12": ["test: NetA pool5.3 > NetB pool5.3", "test: NetB pool5.3 > NetC pool5.3"],
-    "V13": ["test: NetA pool5.3 > NetD pool5.3"],
-    "V14": ["train: NetD pool5.3 > NetA pool5.3"],
-    "V15": ["test: NetE fc6 > NetA fc6"],
-    "V18": ["test: NetA fc6 > NetD pool5.3"],
-    "V19": ["test: NetE pool5.3 > NetE fc6", "test: NetE fc6 > NetE fc7"],
-    "V21": ["test: NetA pool5.3 > NetE pool5.3"],
-}
+HIGHER = table("vo_hays_claims")  # which layer is to be higher; gap: training less test classes
+ALIKE = {"V17": 2.0}  # points within which a claim calls two layers alike: ours, none is printed
+OFF = {"pool5.3": ("NetD", "NetA"), "fc6": ("NetA", "NetE"), "fc7": ("NetE", "NetF")}
 ByRun = Mapping[str, Any]  # key of a run -> what `measure` says of it
-Recalls = dict[tuple[str, str, str], dict[int, float]]  # net, layer, split -> seed -> percent
+Place = tuple[str, str, str]  # net, layer, split
+Recalls = Mapping[Place, BySeed]  # in percent
 
 
-def claims(ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]) -> list[Claim]:
-    ours = recalls_of(results["layers_nets"], measured)
-    before = recalls_of(results["layers_nets"], measured, "start")
-    theirs = {key: {0: value} for key, value in published(ask).items()}
-    claims = []
-    for name, texts in CLAIMS.items():
-        findings = [
-            mean_finding(text, _differences(ours, text), first_of(_differences(theirs, text)))
-            for text in texts
-        ]
+def claims(evidence: Evidence) -> list[Claim]:
+    nets, measured = evidence.results["layers_nets"], evidence.measured
+    ours, before = (recalls_of(nets, measured, at) for at in ("trained", "start"))
+    theirs: Recalls = {key: {(0, 0): value} for key, value in published(evidence.data).items()}
+    by_claim: dict[str, list[Finding]] = {}
+    for row in HIGHER:
+        name, split, net, layer, other_net, other_layer = map(str, row.values())
+        pair = ((net, layer, split), (other_net, other_layer, split))
+        sides = [MethodRuns(nets, "", each) for each in (other_net, net)]
+        title = f"{split}: {net} {layer} over {other_net} {other_layer}"
+        known = _ahead(theirs, *pair).get((0, 0), math.nan)
+        finding = of_seeds(title, _ahead(ours, *pair), sides, known)
+        by_claim.setdefault(name, []).append(replace(finding, alike=ALIKE.get(name, 0.0)))
         if name == "V01":
-            text = texts[0]
-            start = mean_finding(f"{text}, before training", _differences(before, text))
-            findings.append(start)
-        claims.append(Claim(name, findings))
-    foreign = results["layers_foreign"]
-    own = recalls_of(foreign, measured)
-    outputs = [
-        mean_finding(f"{model}, layer before the output over it", [
-            own[model, BEFORE, "test"][seed] - value
-            for seed, value in own.get((model, "output", "test"), {}).items()
-        ], _published_foreign(ask).get(model, math.nan))
-        for model in foreign.methods()
+            values = _ahead(before, *pair)
+            by_claim[name].append(of_seeds(f"{title}, before training", values, sides))
+    return [
+        *(Claim(name, findings) for name, findings in by_claim.items()),
+        Claim("V16", _one_layer_off(nets, ours)),
+        Claim("V20", _by_classes(evidence.results["layers_classes"], measured)),
+        Claim("V23", _foreign(evidence)),
+    ]
+
+
+def _one_layer_off(nets: Results, ours: Recalls) -> list[Finding]:
+    """What a layer gains where the loss sits one layer later instead of on it."""
+    gains = {layer: _ahead(ours, (later, layer, "test"), (on, layer, "test"))
+             for layer, (on, later) in OFF.items()}  # fmt: skip
+    sides = {layer: [MethodRuns(nets, "", net) for net in pair] for layer, pair in OFF.items()}
+    first, second, last = OFF
+    smaller = of_seeds(f"gain of {first} less that of {second}", less(gains[first], gains[second]),
+                       [*sides[first], *sides[second]])  # fmt: skip
+    none = of_seeds(f"gain of {last}", gains[last], sides[last])
+    return [smaller, replace(none, alike=ALIKE["V17"])]
+
+
+def _by_classes(results: Results, measured: ByRun) -> list[Finding]:
+    """How the gain of the earlier layer changes with the number of training classes."""
+    ours = recalls_of(results, measured)
+    gains = {net: _ahead(ours, (net, BEFORE, "test"), (net, HEADS[0], "test"))
+             for net in results.methods()}  # fmt: skip
+    *few, most = gains
+    return [
+        of_seeds(f"{BEFORE} over {HEADS[0]}: {most} less {net}", less(gains[most], gains[net]),
+                 [MethodRuns(results, "", each) for each in (net, most)], expected=-1)
+        for net in few
     ]  # fmt: skip
-    return [*claims, Claim("V23", outputs)]
+
+
+def _foreign(evidence: Evidence) -> list[Finding]:
+    results, printed = evidence.results["layers_foreign"], _published_foreign(evidence.data)
+    ours = recalls_of(results, evidence.measured)
+    return [
+        of_seeds(f"{model}, layer before the output over it",
+                 _ahead(ours, (model, BEFORE, "test"), (model, "output", "test")),
+                 [MethodRuns(results, "", model)], printed.get(model, math.nan))
+        for model in results.methods()
+    ]  # fmt: skip
 
 
 def named_layers(rows: Sequence[Mapping[str, Any]], net: str) -> dict[str, Mapping[str, Any]]:
@@ -78,17 +102,17 @@ def named_layers(rows: Sequence[Mapping[str, Any]], net: str) -> dict[str, Mappi
     result = dict(zip(blocks[:-1], rows[: place - 1], strict=True)) | {BEFORE: rows[place]}
     if net == "NetD":
         return result
-    if net not in (*NETS, CLASSIFIED):
+    if net not in (*NETS, CLASSIFIED, *FRACTIONS):
         return result | {"output": rows[-1]}
     return result | dict(zip(HEADS, rows[place + 1 :], strict=False))
 
 
 def recalls_of(results: Results, measured: ByRun, at: str = "trained") -> Recalls:
-    """By net, layer, split and seed; pool5.3 and the last layer at equal size."""
-    recalls: Recalls = {}
+    """pool5.3 and the last layer at equal size."""
+    recalls: dict[Place, dict[tuple[int, int], float]] = {}
     for run in results.runs:
         outcome = measured.get(run.planned.key)
-        if outcome is None:
+        if outcome is None or run.state != "done":
             continue
         net = run.planned.labels[results.plan.compared]
         layers = named_layers(outcome["layers"], net)
@@ -98,32 +122,25 @@ def recalls_of(results: Results, measured: ByRun, at: str = "trained") -> Recall
             equal = outcome["equal"][at][split]
             known |= {BEFORE: equal[BEFORE]} | ({last: equal[EMBEDDING]} if last != BEFORE else {})
             for name, value in known.items():
-                recalls.setdefault((net, name, split), {})[run.replicate[0]] = 100 * value
+                recalls.setdefault((net, name, split), {})[run.replicate] = 100 * value
     return recalls
 
 
-def _differences(recalls: Recalls, text: str) -> list[float]:
-    """What a line of `CLAIMS` says, by seed."""
-    split, _, sides = text.partition(": ")
-    values = [_side(recalls, side, split) for side in sides.split(" > ")]
-    return [values[0][seed] - values[1][seed] for seed in values[0].keys() & values[1].keys()]
+def _ahead(recalls: Recalls, first: Place, second: Place) -> BySeed:
+    """What a layer has over another one, by seed."""
+    return less(_side(recalls, first), _side(recalls, second))
 
 
-def _side(recalls: Recalls, side: str, split: str) -> dict[int, float]:
-    net, _, layer = side.rpartition(" ")
+def _side(recalls: Recalls, place: Place) -> BySeed:
+    net, layer, split = place
     if split != "gap":
-        return recalls.get((net, layer, split), {})
+        return recalls.get(place, {})
     train, test = (recalls.get((net, layer, each), {}) for each in RATES)
-    return {seed: train[seed] - test[seed] for seed in train.keys() & test.keys()}
+    return less(train, test)
 
 
-def first_of(values: Sequence[float]) -> float:
-    return values[0] if values else math.nan
-
-
-def published(ask: Ask) -> dict[tuple[str, str, str], float]:
+def published(data: str) -> dict[Place, float]:
     """Net, layer, split -> percent, of tables 2 and 3."""
-    data = ask.published_data
     result = {
         (str(r["net"]), str(r["layer"]), "test"): value
         for r in table("vo_hays_table2")
@@ -137,11 +154,11 @@ def published(ask: Ask) -> dict[tuple[str, str, str], float]:
     return result
 
 
-def _published_foreign(ask: Ask) -> dict[str, float]:
+def _published_foreign(data: str) -> dict[str, float]:
     """Model -> what the layer before the output has over it on test classes."""
     values: dict[str, dict[str, float]] = {}
     for row in table("vo_hays_table3"):
-        value = row.get(f"{ask.published_data}_test")
+        value = row.get(f"{data}_test")
         if isinstance(value, float):
             title = str(row["model"]).replace("lifted-", "lifted structure, ")
             values.setdefault(title, {})[str(row["layer"])] = value

@@ -26,19 +26,18 @@ from unseen.reports.tables import Table
 from unseen.reproductions.against_source import drawn, number
 from unseen.reproductions.charts import Point, bars, lines
 from unseen.reproductions.claims import Claim
-from unseen.reproductions.numbers import table
-from unseen.reproductions.published_study import Message, PublishedStudy
+from unseen.reproductions.numbers import rows_of, table
+from unseen.reproductions.published_study import ByPlan, Evidence, Message, PublishedStudy
 from unseen.reproductions.request import Ask
 from unseen.reproductions.source_values import VO_HAYS
 from unseen.reproductions.vo_hays import layer_claims
 from unseen.reproductions.vo_hays.layer_claims import (
     BEFORE,
-    CLAIMS,
     CLASSIFIED,
+    FRACTIONS,
     NETS,
     RATES,
     ByRun,
-    first_of,
     named_layers,
     published,
     recalls_of,
@@ -53,6 +52,7 @@ from unseen.training.run_folder import RunFolder
 
 FOREIGN_SIZES = (64, 128, 256, 512)
 CURVES = 4  # layers whose curves are drawn: pool5.1 to fc6 of theirs
+QUICK_FRACTIONS = [*FRACTIONS][2:]
 DRAWS = 3  # of random projections
 
 
@@ -60,7 +60,6 @@ class Layers(PublishedStudy):
     source = "Vo and Hays 2019, tables 1 to 3, figures 1 to 8 (VGG-16, 512-d)"
     shows = "recall of every layer on training and unseen classes, over time, in nets A to F"
     origin = VO_HAYS
-    answers = (*CLAIMS, "V23")
 
     def plans(self, ask: Ask) -> list[Plan]:
         if not ask.has_images:
@@ -81,15 +80,24 @@ class Layers(PublishedStudy):
             }
             for size in FOREIGN_SIZES[: 2 if ask.is_quick else None]
         }
+        apart: Values = nets["NetA"] | {"select": "validation", "refit": False}
+        fractions = {
+            n: fraction
+            for n, fraction in FRACTIONS.items()
+            if not ask.is_quick or n in QUICK_FRACTIONS
+        }
+        classes = {
+            name: apart | {"validation_fraction": fraction} for name, fraction in fractions.items()
+        }
         made = partial(ask.plan, config=shared, seeds=1 if ask.is_quick else 3, source=VO_HAYS)
         return [
             made("layers_nets", "Nets A to F.", factors={"net": nets}),
             made("layers_foreign", "Other models.", factors={"model": foreign}),
-        ]
+            made("layers_classes", "NetA by its number of training classes.",
+                 factors={"net": classes}),
+        ]  # fmt: skip
 
-    def measure(
-        self, ask: Ask, results: Mapping[str, Results], progress: Message
-    ) -> dict[str, Any]:
+    def measure(self, ask: Ask, results: ByPlan, progress: Message) -> dict[str, Any]:
         runs = [run for result in results.values() for run in result.runs]
         runs = [run for run in runs if run.state == "done"]
         runs = [run for run in runs if RunFolder(run.folder).has("weights.safetensors")]
@@ -105,23 +113,19 @@ class Layers(PublishedStudy):
         progress("recall by layer", len(runs), len(runs))
         return measured
 
-    def claims(
-        self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
-    ) -> list[Claim]:
-        return layer_claims.claims(ask, results, measured)
+    def claims(self, evidence: Evidence) -> list[Claim]:
+        return layer_claims.claims(evidence)
 
-    def sections(
-        self, ask: Ask, results: Mapping[str, Results], measured: dict[str, Any]
-    ) -> list[Section]:
-        nets = results["layers_nets"]
+    def sections(self, evidence: Evidence) -> list[Section]:
+        nets, measured = evidence.results["layers_nets"], evidence.measured
         first = _first_measured(nets, measured)
         if "NetA" not in first:
             return [Section("By layer", ["NetA has not finished: there is nothing to compare."])]
         return [
-            _by_layer(nets, measured, first, ask),
-            *_ranks_section(first["NetA"], ask),
+            _by_layer(nets, measured, first, evidence.data),
+            *_ranks_section(first["NetA"], evidence.ask),
             _over_time(first),
-            _foreign(results["layers_foreign"], measured, ask),
+            _foreign(evidence.results["layers_foreign"], measured, evidence.data),
         ]
 
     def differences(self, ask: Ask) -> list[str]:
@@ -203,7 +207,7 @@ def _first_measured(results: Results, measured: ByRun) -> dict[str, Any]:
     """What was measured of the first run of each method."""
     first: dict[str, Any] = {}
     for run in results.runs:
-        if run.planned.key in measured:
+        if run.state == "done" and run.planned.key in measured:
             first.setdefault(run.planned.labels[results.plan.compared], measured[run.planned.key])
     return first
 
@@ -214,23 +218,20 @@ def _ranks_section(net: Mapping[str, Any], ask: Ask) -> list[Section]:
         return []
     ours = [number(100 * net["ranks"].get(str(k), math.nan)) for k in _ranks(ask)]
     rows = [["ours", *ours]]
-    for row in table("vo_hays_table1"):
-        if row["dataset"] == ask.published_data:
-            known = [row[f"v{i + 1}"] for i in range(len(ours))]
-            shown = [number(v if isinstance(v, float) else None) for v in known]
-            rows.append(["published", *shown])
+    for row in rows_of("vo_hays_table1", ask.published_data):
+        rows.append(["published", *(number(row[f"v{i + 1}"]) for i in range(len(ours)))])
     heads = ["whose", *(f"R@{k} %" for k in _ranks(ask))]
     message = "NetA, trained on fc6 and read at pool5.3; ours is one run."
     return [Section("The pooled layer at every rank", [message], [Table(heads, rows)])]
 
 
-def _by_layer(nets: Results, measured: ByRun, first: Mapping[str, Any], ask: Ask) -> Section:
-    theirs, recalls, rows = published(ask), recalls_of(nets, measured), []
+def _by_layer(nets: Results, measured: ByRun, first: Mapping[str, Any], data: str) -> Section:
+    theirs, recalls, rows = published(data), recalls_of(nets, measured), []
     for net, result in first.items():
         for name, row in named_layers(result["layers"], net).items():
             cells = [f"{row['size']}", f"{100 * row['train']:.1f}", f"{100 * row['test']:.1f}"]
             equal = recalls.get((net, name, "test"), {})
-            cells.append(number(first_of(list(equal.values()))))
+            cells.append(number(next(iter(equal.values()), None)))
             if theirs:
                 cells += [number(theirs.get((net, name, split))) for split in RATES]
             rows.append([net, name, *cells])
@@ -250,7 +251,7 @@ def _bar_figures(first: Mapping[str, Any]) -> list[Drawn]:
         drawn(
             "layers_neta",
             "NetA: recall@1 by layer on training and on unseen classes, from image to loss.",
-            lambda: bars(series, "recall@1, %"),
+            lambda: bars(series, "layer", "recall@1, %"),
         ),
     ]
 
@@ -283,7 +284,7 @@ def _curves(net: str, measured: Mapping[str, Any]) -> list[Drawn]:
     return [made] if series else []
 
 
-def _foreign(results: Results, measured: ByRun, ask: Ask) -> Section:
+def _foreign(results: Results, measured: ByRun, data: str) -> Section:
     rows = []
     for name, model in _first_measured(results, measured).items():
         layers = named_layers(model["layers"], name)
@@ -292,12 +293,12 @@ def _foreign(results: Results, measured: ByRun, ask: Ask) -> Section:
             values = [f"{100 * row[split]:.1f}" for split in RATES]
             rows.append([f"ours: {name}", title, str(row["size"]), *values])
     for line in table("vo_hays_table3"):
-        scores = [line.get(f"{ask.published_data}_{split}") for split in RATES]
+        scores = [line.get(f"{data}_{split}") for split in RATES]
         if scores == [None, None]:  # nothing is published of these data
             continue
         size = line["dim"]
         shown = f"{size:.0f}" if isinstance(size, float) else ""
-        texts = [number(v if isinstance(v, float) else None) for v in scores]
+        texts = map(number, scores)
         rows.append([f"published: {line['model']}", str(line["layer"]), shown, *texts])
     heads = ["model", "layer", "size", "train R@1 %", "test R@1 %"]
     return Section("Other models", [], [Table(heads, rows)])
