@@ -41,12 +41,12 @@ def ours(features: NDArray[Any], labels: NDArray[Any]) -> list[NDArray[Any]]:
 
 def cleanlab_with(classifier: Any) -> Rankings:
     """By each of its scores."""
-    from cleanlab.rank import get_issue_score_scores
+    from cleanlab.rank import get_label_quality_scores
     from sklearn.model_selection import cross_val_predict
 
     def result(features: NDArray[Any], labels: NDArray[Any]) -> list[NDArray[Any]]:
         likely = cross_val_predict(classifier, features, labels, cv=5, method="predict_proba")
-        scores = [get_issue_score_scores(labels, likely, method=name) for name in SCORES]
+        scores = [get_label_quality_scores(labels, likely, method=name) for name in SCORES]
         return [each.argsort() for each in scores]
 
     return result
@@ -67,7 +67,7 @@ def rankings(names: list[str]) -> dict[str, Rankings]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("features", type=Path, help="of `unseen data features`")
-    parser.add_argument("--share", type=float, default=0.1, help="of labels that are changed")
+    parser.add_argument("--fraction", type=float, default=0.1, help="of labels that are changed")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--only", nargs="*", default=[], help="rankings by name")
     words = parser.parse_args()
@@ -80,7 +80,7 @@ def main() -> None:
     print(
         f"{len(y):,} items of {len(np.unique(y))} classes, {words.fraction:.0%} of labels changed"
     )
-    cpu_processes: dict[str, list[float]] = {}
+    shares: dict[str, list[float]] = {}
     for seed in words.seeds:
         labels = with_noise(
             given, np.arange(len(y)), LabelNoiseSettings(fraction=words.fraction), seed
@@ -91,10 +91,10 @@ def main() -> None:
             result = max(
                 float(wrong[items[:first]].sum() / wrong.sum()) for items in make(x, labels)
             )
-            cpu_processes.setdefault(name, []).append(result)
+            shares.setdefault(name, []).append(result)
             seconds = time.process_time() - began
             print(f"  seed {seed}  {name:30} {100 * result:5.1f} %  {seconds:6.1f} s", flush=True)
-    for name, values in cpu_processes.items():
+    for name, values in shares.items():
         print(f"  mean    {name:30} {100 * np.mean(values):5.1f} %")
 
 

@@ -1,7 +1,6 @@
 """`unseen data noise`: whose label may be wrong, to look at and to decide."""
 
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -14,8 +13,8 @@ from unseen.cli.terminal import console, display
 from unseen.config import schema as configs
 from unseen.config.find_data import data_table
 from unseen.data.images import table_file
-from unseen.reports.label_review import Review, write
-from unseen.runs.label_issues import Result, label_issues_of_data, label_issues_of_run
+from unseen.reports.label_review import write
+from unseen.runs.label_issues import LabelIssues, label_issues_of_data, label_issues_of_run
 from unseen.runs.prepare import Callbacks, reopen
 from unseen.training.run_folder import RunFolder
 
@@ -43,24 +42,23 @@ def noise(
     """
     with display() as (_, callbacks):
         result = _result(what, settings or [], out, callbacks, with_test, data)
-        listed = result.issue_score.order[: round(fraction * len(result.items))].tolist()
-        names = result.names()
-        _write_list(out / "label_issues.csv", result, listed, names)
+        places = result.scores.order[: round(fraction * len(result.items))].tolist()
+        listed = result.listed(places)
+        table_file.write(out / "label_issues.csv", listed)
         page = out / "index.html"
-        if result.has_images and listed:
-            some = [result.label_issue(place) for place in listed[:ON_PAGE]]
-            review = Review(
-                result.dataset, names, some, result.columns(), result.key, result.summary
-            )
-            write(page, review, callbacks.of("images"))
-    console.print(_table(result, listed, names))
+        if result.has_images and places:
+            write(page, result, places[:ON_PAGE], callbacks.of("images"))
+    table = Table(Column("item", overflow="fold"), "label", "rather", "issue_score")
+    for row in list(zip(*listed.values(), strict=True))[:NAMED]:
+        table.add_row(*map(Text, row))
+    console.print(table)
     console.print(
-        f"by {result.by}: {result.summary}; the first {len(listed):,} are in "
+        f"by {result.by}: {result.summary}; the first {len(places):,} are in "
         f"{out / 'label_issues.csv'}"
     )
     if RunFolder(Path(what)).is_started and not with_test:
         console.print("test classes were left alone; --test looks at them too")
-    if result.has_images and listed:
+    if result.has_images and places:
         console.print(f"decide on them: open {shlex.quote(str(page))}")
 
 
@@ -71,7 +69,7 @@ def _result(
     callbacks: Callbacks,
     with_test: bool,
     data: str | None,
-) -> Result:
+) -> LabelIssues:
     folder = RunFolder(Path(what))
     if not folder.is_started:
         if data is not None or with_test:
@@ -82,34 +80,3 @@ def _result(
         raise ValueError(f"{what} is a run, whose settings stand: leave {settings[0]} out")
     context, folder = reopen(folder.path, callbacks, data)
     return label_issues_of_run(context, folder, callbacks, with_test)
-
-
-def _write_list(file: Path, result: Result, listed: Sequence[int], names: Sequence[str]) -> None:
-    dataset, issues = result.dataset, result.issue_score
-    items = result.items[list(listed)]
-    label_names = [str(name) for name in dataset.label_names]
-    columns: dict[str, list[object]] = {
-        "item": [names[item] for item in items],
-        "label": [label_names[label] for label in dataset.labels[items]],
-        "suggested": [label_names[int(issues.suggested[place, 0])] for place in listed],
-    }
-    numbers = {
-        "issue_score": issues.issue_score,
-        "centers": issues.centers,
-        "neighbors": issues.neighbors,
-    }
-    for name, values in numbers.items():
-        columns[name] = [round(float(values[place]), 4) for place in listed]
-    table_file.write(file, columns)
-
-
-def _table(result: Result, listed: Sequence[int], names: Sequence[str]) -> Table:
-    table = Table(Column("item", overflow="fold"), "label", "rather", "issue_score")
-    label_names = result.dataset.label_names
-    for place in listed[:NAMED]:
-        item = result.items[place]
-        label = str(label_names[result.dataset.labels[item]])
-        rather = str(label_names[int(result.issue_score.suggested[place, 0])])
-        issue_score = f"{float(result.issue_score.issue_score[place]):.2f}"
-        table.add_row(Text(names[item]), Text(label), Text(rather), issue_score)
-    return table

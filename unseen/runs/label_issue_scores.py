@@ -38,28 +38,12 @@ ROWS = 1024  # items whose scores are held at a time
 
 
 @dataclass(frozen=True)
-class LabelIssue:
-    """An item to look at. suggested: labels it could get, likeliest first. own, near: examples of
-    its class, and of each suggested one."""
-
-    item: int
-    label: int
-    suggested: list[int]
-    issue_score: float
-    own: list[int]
-    near: list[list[int]]
-
-
-@dataclass(frozen=True)
 class LabelIssueScores:
-    """`order`: places, the highest score first. centers, neighbors: how much speaks for the
-    label, 0 to 1."""
+    """`order`: places, the highest score first."""
 
     order: Tensor  # [N]
     issue_score: Tensor  # [N] float64
     suggested: Tensor  # [N, up to 3] labels
-    centers: Tensor  # [N]
-    neighbors: Tensor  # [N]
 
 
 def label_issues(
@@ -88,13 +72,11 @@ def label_issues(
                 parts.append((request, *_evaluated(x, own, request, learned, len(classes))))
             if progress is not None:
                 progress(number + 1, FOLDS)
-    request, gap, best, centers, neighbors = (torch.cat(each) for each in zip(*parts, strict=True))
+    request, gap, best = (torch.cat(each) for each in zip(*parts, strict=True))
     place = request.argsort()
     issue_score = gap[place].double().sigmoid().masked_fill(sizes[own] == 1, torch.nan)
     order = issue_score.nan_to_num(-1.0).argsort(descending=True, stable=True)
-    return LabelIssueScores(
-        order, issue_score, classes[best[place]], centers[place], neighbors[place]
-    )
+    return LabelIssueScores(order, issue_score, classes[best[place]])
 
 
 def _folds(own: Tensor, sizes: Tensor, seed: int) -> Tensor:  # [N]
@@ -110,9 +92,8 @@ def _folds(own: Tensor, sizes: Tensor, seed: int) -> Tensor:  # [N]
 
 def _evaluated(
     x: Tensor, own: Tensor, request: Tensor, learned: Tensor, num_classes: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Of the asked items: by how much another class is likelier, the likeliest others, and what
-    centres and neighbours give the label."""
+) -> tuple[Tensor, Tensor]:
+    """Of the asked items: by how much another class is likelier, and the likeliest others."""
     z = Rca(SHRINKAGE).fit(x[learned], own[learned]).transform(x)
     z = z - z[learned].mean(dim=0)
     counts = torch.bincount(own[learned], minlength=num_classes)
@@ -131,11 +112,9 @@ def _evaluated(
         v = torch.zeros_like(p).scatter_add_(1, votes[rows], weight[rows].to(p.dtype))
         score = p.clamp(min=1e-30).log() + (v + FEWEST_VOTES).log()
         others = score.scatter(1, label, -torch.inf).topk(min(SUGGESTED, num_classes - 1), dim=1)
-        gap = others.values[:, 0] - score.gather(1, label)[:, 0]
-        evidence = (p.gather(1, label)[:, 0], v.gather(1, label)[:, 0])
-        result.append((gap, others.indices, *evidence))
-    gap, best, centers, neighbors = (torch.cat(each) for each in zip(*result, strict=True))
-    return gap, best, centers, neighbors
+        result.append((others.values[:, 0] - score.gather(1, label)[:, 0], others.indices))
+    gap, best = (torch.cat(each) for each in zip(*result, strict=True))
+    return gap, best
 
 
 def _temperature(logits: Tensor, own: Tensor) -> float:

@@ -1,6 +1,7 @@
 """Label issues of a run, of a file of features, or of any data set."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +31,7 @@ from unseen.neighbors.space import to_sphere
 from unseen.runs.batch_source import source_of
 from unseen.runs.evaluate_layers import stored_network
 from unseen.runs.extract_features import write_features
-from unseen.runs.label_issue_scores import LabelIssue, LabelIssueScores, label_issues
+from unseen.runs.label_issue_scores import LabelIssueScores, label_issues
 from unseen.runs.order_descriptor import embed_at
 from unseen.runs.prepare import Callbacks, RunContext, computing
 from unseen.runs.trained_run import descriptor_of
@@ -40,25 +41,18 @@ EXAMPLES = 4  # images of each class beside a label issue
 
 
 @dataclass(frozen=True)
-class Result:
+class LabelIssues:
     """`items`: positions in the data set of those that were looked at; `rows`, their unit vectors,
-    and `issue_score` are in their order. by: what was compared, in words."""
+    and `scores` are in their order. by: what was compared, in words."""
 
     dataset: Dataset
     items: IntArray
     rows: Tensor  # [n, D]
-    issue_score: LabelIssueScores
+    scores: LabelIssueScores
     by: str
 
-    def label_issue(self, place: int) -> LabelIssue:
-        """With examples: the nearest to it of its class, and of those it could move to."""
-        result, label = self.issue_score, int(self.dataset.labels[self.items[place]])
-        suggested = result.suggested[place].tolist()
-        own, *near = (self._nearest(place, each) for each in (label, *suggested))
-        issue_score = float(result.issue_score[place])
-        return LabelIssue(int(self.items[place]), label, suggested, issue_score, own, near)
-
-    def _nearest(self, place: int, label: int) -> list[int]:
+    def nearest(self, place: int, label: int) -> list[int]:
+        """Examples: the items of a class nearest to one that was looked at."""
         places = np.flatnonzero(self.dataset.labels[self.items] == label)
         places = places[places != place]
         sim = self.rows[places] @ self.rows[place]
@@ -72,16 +66,26 @@ class Result:
             return [shown(self.dataset.path(index)) for index in range(len(self.dataset))]
         return item_ids_of(self.dataset)
 
+    def listed(self, places: Sequence[int]) -> Columns:
+        """Some of those that were looked at, with the label that they have and the likeliest."""
+        names, labels = self.names(), self.dataset.label_names
+        return {
+            "item": [names[self.items[place]] for place in places],
+            "label": [str(labels[self.dataset.labels[self.items[place]]]) for place in places],
+            "suggested": [str(labels[int(self.scores.suggested[place, 0])]) for place in places],
+            "issue_score": [f"{float(self.scores.issue_score[place]):.4f}" for place in places],
+        }
+
     @property
     def summary(self) -> str:
         """How many look wrong, of those that were compared."""
-        likelier = int((self.issue_score.issue_score > 0.5).sum())
+        likelier = int((self.scores.issue_score > 0.5).sum())
         return f"another class is likelier for {likelier:,} of {len(self.items):,} items"
 
     @property
     def key(self) -> str:
         """Changes with the data and with who is suspected."""
-        content = self.dataset.fingerprint().encode() + self.issue_score.order.numpy().tobytes()
+        content = self.dataset.fingerprint().encode() + self.scores.order.numpy().tobytes()
         return hashlib.sha256(content).hexdigest()[:16]
 
     @property
@@ -95,7 +99,7 @@ class Result:
         return table_columns(self.dataset, self.dataset.official_test_classes)
 
 
-def label_issues_of_data(config: Config, out: Path, callbacks: Callbacks) -> Result:
+def label_issues_of_data(config: Config, out: Path, callbacks: Callbacks) -> LabelIssues:
     """Of all items of a data set. out: a folder, where features that had to be computed stay."""
     dataset = find_data.open_data(config.data, callbacks.of("reading the data"), config.data.strict)
     everyone = np.arange(len(dataset))
@@ -116,7 +120,7 @@ def label_issues_of_data(config: Config, out: Path, callbacks: Callbacks) -> Res
 
 def label_issues_of_run(
     context: RunContext, folder: RunFolder, callbacks: Callbacks, with_test: bool = False
-) -> Result:
+) -> LabelIssues:
     """By the run's descriptor. with_test: also of its test classes.
 
     The embeddings of a run were trained on its labels, and a network that has memorised a wrong
@@ -138,10 +142,10 @@ def label_issues_of_run(
 
 def _result(
     dataset: Dataset, items: IntArray, rows: Tensor, callbacks: Callbacks, by: str
-) -> Result:
+) -> LabelIssues:
     rows, labels = to_sphere(rows.cpu()), torch.from_numpy(dataset.labels[items])
-    result = label_issues(rows, labels, progress=callbacks.of("comparing"))
-    return Result(dataset, items, rows, result, by)
+    scores = label_issues(rows, labels, progress=callbacks.of("comparing"))
+    return LabelIssues(dataset, items, rows, scores, by)
 
 
 def _images_of(dataset: Arrays) -> Dataset | None:
