@@ -9,7 +9,7 @@ from unseen.studies.engine import StudyProgress
 def test_in_a_pipe_each_change_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     begun = StudyProgress(0, 2, ("margin, seed 0",), {})
     ended = StudyProgress(1, 2, (), {"margin, seed 0": "no disk"})
-    with study_progress.progress_of(None) as show:
+    with study_progress.progress_of() as show:
         for now in (begun, begun, ended, ended):
             show(now)
     first, second, third, fourth = capsys.readouterr().out.splitlines()

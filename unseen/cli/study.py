@@ -54,7 +54,7 @@ def run(
     runs are never repeated, so the same command goes on after a stop. Ends with a table and a page.
     """
     made = Study(plans.load(file))
-    with progress_of(out) as progress:
+    with progress_of() as progress:
         try:
             results = made.run(out, jobs=jobs, storage=storage, retry=retry, progress=progress)
         except KeyboardInterrupt:
@@ -88,7 +88,7 @@ def work(
         console.print(f"{number} runs fetched into {out}")
         console.print(study_tables.terminal(read(out)))
         return
-    with progress_of(None) as progress:
+    with progress_of() as progress:
         engine.work(name, storage, out, components=component or (), jobs=jobs, progress=progress)
 
 

@@ -1,4 +1,4 @@
-"""The progress of a study: a live table on a terminal, a line for each change elsewhere."""
+"""The progress of a study: in place on a terminal, a line for each change elsewhere."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -6,58 +6,33 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
-from rich.console import Group
-from rich.live import Live
 from rich.text import Text
 
 from unseen.cli.terminal import console
-from unseen.studies import study_tables
 from unseen.studies.engine import StudyProgress
-from unseen.studies.results import read
 
 
 @contextmanager
-def progress_of(out: Path | None) -> Iterator[Callable[[StudyProgress], None]]:
-    """A line of progress with the time left, the failures, and the table as it grows."""
-    if not console.is_terminal:
-        yield _message_in_lines()
-        return
-    pace, last = _Pace(), -1
-    content: list[object] = [Text("starting workers ...")]
-    with Live(Group(), console=console, refresh_per_second=2, transient=True) as live:
-        live.update(Group(*content))  # type: ignore[arg-type]
+def progress_of(_folder: Path | None = None) -> Iterator[Callable[[StudyProgress], None]]:
+    """A line with what runs and the time left, and one for each failure."""
+    pace, shown, start = _Pace(), list[StudyProgress](), "starting workers ..."
+    with console.status(start) as status:  # shows nothing in a pipe or a file
+        if not console.is_terminal:
+            console.print(start)
 
         def progress(now: StudyProgress) -> None:
-            nonlocal last, content
-            content[0] = Text(_line(now, pace))
-            if now.ended != last:
-                sentences = [
-                    Text(f"failed: {title}: {error}", style="red")
-                    for title, error in now.failed.items()
-                ]
-                table = [study_tables.terminal(read(out))] if out is not None and now.ended else []
-                content = [content[0], *sentences, *table]
-                last = now.ended
-            live.update(Group(*content))  # type: ignore[arg-type]
+            if now in shown[-1:]:
+                return
+            failed = shown[-1].failed if shown else {}
+            shown.append(now)
+            line = Text(_line(now, pace))
+            status.update(line)
+            if not console.is_terminal:
+                console.print(line)
+            for title in now.failed.keys() - failed.keys():
+                console.print(f"failed: {title}: {now.failed[title]}", style="red")
 
         yield progress
-
-
-def _message_in_lines() -> Callable[[StudyProgress], None]:
-    """In a pipe or a file nothing is replaced: a line when a run begins, ends or fails."""
-    console.print("starting workers ...")
-    pace, shown = _Pace(), list[StudyProgress]()
-
-    def progress(now: StudyProgress) -> None:
-        if now in shown[-1:]:
-            return
-        failed = shown[-1].failed if shown else {}
-        shown.append(now)
-        console.print(_line(now, pace))
-        for title in now.failed.keys() - failed.keys():
-            console.print(f"failed: {title}: {now.failed[title]}")
-
-    return progress
 
 
 class _Pace:

@@ -174,6 +174,25 @@ class InUseError(ValueError):
         self.owner = owner
 
 
+def lock(file: int, wait: bool = True) -> None:
+    """Takes the system's lock of an opened file, which goes when the file is closed: the one place
+    that asks for it (Linux, macOS). BlockingIOError: another process has it, and nobody waits."""
+    fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+
+
+@contextmanager
+def locked(file: int | None) -> Iterator[None]:
+    """The same while the block runs; nothing is locked where there is no file."""
+    if file is None:
+        yield
+        return
+    lock(file)
+    try:
+        yield
+    finally:
+        fcntl.flock(file, fcntl.LOCK_UN)
+
+
 class Lock:
     """One writer at a time, here and on other machines that see the same disk. The system frees the
     lock of a process that dies. purpose: told to whoever comes meanwhile. wait: until it is free,
@@ -213,7 +232,7 @@ class Lock:
 
     def _acquire(self, file: BinaryIO) -> None:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if self.wait else fcntl.LOCK_NB))
+            lock(file.fileno(), self.wait)
         except BlockingIOError as error:
             raise InUseError(self.of, _owner(file)) from error
         except OSError as error:

@@ -7,7 +7,6 @@ A milvus-lite file belongs to one process at a time. While another has it, or a 
 answer, searches are exact and changes wait for a writer that finds it free; both are said.
 """
 
-import fcntl
 import logging
 import threading
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unseen.core.extras import install_command
+from unseen.core.files import lock
 from unseen.search.backends.external import (
     BATCH,
     ExternalBackend,
@@ -201,7 +201,7 @@ def _is_locked(file: Path) -> bool:
         return False
     with file.open() as stream:
         try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(stream.fileno(), wait=False)
         except BlockingIOError:
             return True
     return False

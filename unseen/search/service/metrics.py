@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from unseen.search.service.rate_limiter import locked
+from unseen.core.files import locked
 
 STATUSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
 EDGES = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)  # seconds; above is the last bucket

@@ -6,16 +6,15 @@ one that would move it beyond a minute from now is refused. One number per addre
 keyed hash: no address is stored.
 """
 
-import fcntl
 import hashlib
 import ipaddress
 import mmap
 import os
 import struct
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+
+from unseen.core.files import locked
 
 SLOTS = 1 << 16
 KEY = 16  # bytes, at the start
@@ -68,15 +67,3 @@ def home(address: str) -> str:
     if known.version == 4:
         return address
     return str(known.ipv4_mapped or ipaddress.ip_network((known, 64), strict=False))
-
-
-@contextmanager
-def locked(file: int | None) -> Iterator[None]:
-    if file is None:
-        yield
-        return
-    fcntl.flock(file, fcntl.LOCK_EX)
-    try:
-        yield
-    finally:
-        fcntl.flock(file, fcntl.LOCK_UN)
