@@ -33,8 +33,7 @@ from torchvision.transforms import v2
 
 from unseen.data.images import transforms
 from unseen.data.images.decode import SafeImageFile, decode
-from unseen.data.images.packed_file import Packing, write
-from unseen.data.packed import Packed
+from unseen.data.packed import Packed, Packing, write
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 TURN = 10  # images

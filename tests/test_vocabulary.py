@@ -31,7 +31,7 @@ ALLOWED = {  # word -> where it is the field's: paths begin so
     "tell": (  # Optuna's, a file's
         "unseen/studies/run_queue.py",
         "unseen/training/event_log.py",
-        "unseen/data/images/packed_file.py",
+        "unseen/data/packed.py",
     ),
     "parts": ("unseen",),  # of a pathlib.Path
     "assemble": ("unseen",),  # rich.Text.assemble

@@ -12,13 +12,12 @@ from PIL import Image
 
 from unseen.cli import main
 from unseen.config import find_data
+from unseen.data.arrays import columns_of
 from unseen.data.base import INCOMPLETE
 from unseen.data.benchmarks.benchmark import Counts
 from unseen.data.benchmarks.official import Cub200
-from unseen.data.images.packed_file import Packing, write
-from unseen.data.packed import Packed
+from unseen.data.packed import Packed, Packing, write
 from unseen.export.bundle import card
-from unseen.runs.extract_features import columns_of
 from unseen.runs.prepare import reopen
 from unseen.runs.run_metadata import describe
 from unseen.runs.trained_run import Trained

@@ -12,8 +12,8 @@ import numpy as np
 from tests.faults.subjects import EVERYWHERE, TINY, Moments, Readers, Run
 from tests.studies import stub
 from unseen.config import schema as configs
+from unseen.data import packed
 from unseen.data.folder import Folder
-from unseen.data.images import packed_file
 from unseen.data.packed import Packed
 from unseen.runs.prepare import reopen
 from unseen.runs.run import run_config
@@ -112,14 +112,14 @@ class Pack:
 
     name = "pack"
     optional: tuple[str, ...] = ()
-    moments: Moments = EVERYWHERE | {"record": (packed_file, "_append")}
+    moments: Moments = EVERYWHERE | {"record": (packed, "_append")}
 
     def before(self, place: Path) -> None:
         pass
 
     def make(self, place: Path) -> None:
         os.environ["UNSEEN_CACHE"] = str(place / "cache")
-        packed_file.write(packed_file.Packing(Folder(place / "photos"), 16), place / "photos.pack")
+        packed.write(packed.Packing(Folder(place / "photos"), 16), place / "photos.pack")
 
     def finish(self, place: Path) -> None:
         pass

@@ -12,8 +12,8 @@ import pytest
 
 from unseen.cli.main import app
 from unseen.config import schema as configs
+from unseen.data import packed
 from unseen.data.activations.file import ActivationFile
-from unseen.data.images import packed_file
 from unseen.search import manifest as manifests
 from unseen.search import shards
 from unseen.search.exchange import array_folder
@@ -275,5 +275,5 @@ def test_no_link_of_other_folders_is_followed(victim: Path) -> None:
     kept_ones.prepare()
     kept_ones.write(0, np.ones(2, "f4"))
     link(Path("x.pack.part"), victim / "precious.txt")
-    assert packed_file._taken_up(Path("x.pack.part"), {}) == []
+    assert packed._taken_up(Path("x.pack.part"), b"") == []
     assert content(victim) == before

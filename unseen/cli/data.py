@@ -27,7 +27,7 @@ from unseen.data.base import INCOMPLETE
 from unseen.data.images import transforms
 from unseen.data.images.dataset_check import Survey, write_list
 from unseen.data.images.image_check import UNUSUAL, WRONG
-from unseen.data.images.packed_file import Packing, write
+from unseen.data.packed import Packing, write
 from unseen.reports.contact_sheet import contact_sheet
 from unseen.runs.check_data import checked
 from unseen.runs.prepare import prepare

@@ -20,6 +20,7 @@ convention of the benchmarks. `unseen data features` makes such a file of any da
 
 import hashlib
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,21 +28,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unseen.core import read_limits
+from unseen.core.contracts import Dataset, annotations_of
 from unseen.core.names import known, near_path
 from unseen.data.base import (
     INCOMPLETE,
     Column,
     Columns,
+    Described,
     FeatureItems,
     described,
     level_columns,
     nested_levels,
+    set_words,
 )
 
 EXTRA = "label_"  # the names of further label columns begin with it
 NAMES, SETS, LEVELS = "label_names", "label_sets", "levels"
 OF = "of"
 FILES = "files"
+PER_FILE = (NAMES, LEVELS, INCOMPLETE)  # columns without an entry per item
 
 
 class Arrays(FeatureItems):
@@ -77,13 +82,12 @@ class Arrays(FeatureItems):
                     "with data.features= and data.labels="
                 )
         rows = _checked(arrays.pop(features), root)  # [n, P]
-        metadata = described(_columns(arrays, arrays.pop(labels), len(rows), root), str(root))
+        metadata = read_columns(arrays, len(rows), root, labels)
         super().__init__(rows, self.root.stem, metadata, str(arrays.get(INCOMPLETE, "")))
         if metadata.test_classes is None and test == "second_half":
             classes = np.arange(len(metadata.label_names))
             self.official_test_classes = classes[len(classes) // 2 :]
         self.files: list[str] = [str(file) for file in arrays.get(FILES, ())]
-        self.label_names = _names(metadata.label_names, arrays.get(NAMES), root)
 
     @staticmethod
     def source(root: str | Path) -> str:
@@ -101,6 +105,43 @@ class Arrays(FeatureItems):
         digest.update(self.labels.tobytes())
         digest.update("\0".join(self.label_names).encode())
         return digest.hexdigest()
+
+
+def columns_of(dataset: Dataset) -> dict[str, NDArray[Any]]:
+    """Labels, names, official parts and annotations, as this file has them."""
+    annotations = annotations_of(dataset)
+    columns: dict[str, NDArray[Any]] = {
+        "labels": dataset.labels,
+        NAMES: np.array([str(name) for name in dataset.label_names]),
+    }
+    if dataset.official_test_classes is not None:
+        tested = np.isin(dataset.labels, dataset.official_test_classes)
+        own = () if annotations.validation_classes is None else annotations.validation_classes
+        rest = np.where(np.isin(dataset.labels, own), "validation", "train")
+        columns["split"] = np.where(tested, "test", rest)
+    some = {
+        "is_query": annotations.query,
+        "is_gallery": annotations.gallery,
+        "groups": annotations.ignore_groups,
+    }
+    columns |= {name: column for name, column in some.items() if column is not None}
+    for name, codes in annotations.labels.items():
+        columns[f"{EXTRA}{name}"] = np.array(annotations.label_names[name])[codes]
+    if annotations.levels:
+        columns[LEVELS] = np.array(annotations.levels)
+    if annotations.label_sets is not None:
+        columns[SETS] = np.array(set_words(annotations.label_sets, annotations.set_names))
+    if incomplete := dataset.describe().get(INCOMPLETE):
+        columns[INCOMPLETE] = np.array(incomplete)
+    return columns
+
+
+def read_columns(
+    arrays: dict[str, NDArray[Any]], rows: int, root: str | Path, labels: str = "labels"
+) -> Described:
+    """What the columns say of so many rows; root: the file, in messages."""
+    metadata = described(_columns(arrays, arrays.pop(labels), rows, root), str(root))
+    return replace(metadata, label_names=_names(metadata.label_names, arrays.get(NAMES), root))
 
 
 def _read(path: Path) -> dict[str, NDArray[Any]]:

@@ -23,11 +23,9 @@ from unseen.core.contracts import (
     Network,
     Output,
     Progress,
-    annotations_of,
 )
 from unseen.core.files import replacing
-from unseen.data.arrays import EXTRA, FILES, LEVELS, NAMES, OF, SETS
-from unseen.data.base import INCOMPLETE, set_words
+from unseen.data.arrays import FILES, OF, columns_of
 from unseen.data.images.loader import evaluation_batches
 from unseen.evaluation.embed import embed
 from unseen.models.folding import folded
@@ -57,6 +55,8 @@ def write_features(
         raise ValueError(f"{dataset.name} holds features already")
     with computed_features(config, dataset, out, progress, engine) as features:
         columns: dict[str, Any] = columns_of(dataset) | {OF: np.array(config.data.name)}
+        if isinstance(dataset, FiledDataset):
+            columns[FILES] = np.array([str(dataset.path(i)) for i in range(len(dataset))])
         with replacing(out) as aside, aside.open("wb") as stream:
             np.savez(stream, features=features, **columns)
     return int(features.shape[1])
@@ -76,37 +76,6 @@ def computed_features(
     parts.mkdir(parents=True, exist_ok=True)
     yield _computed(config, dataset, parts, progress, engine or Local())
     shutil.rmtree(parts)
-
-
-def columns_of(dataset: Dataset) -> dict[str, NDArray[Any]]:
-    """Labels, names, official parts and annotations, as `arrays` wants them."""
-    annotations = annotations_of(dataset)
-    columns: dict[str, NDArray[Any]] = {
-        "labels": dataset.labels,
-        NAMES: np.array([str(name) for name in dataset.label_names]),
-    }
-    if dataset.official_test_classes is not None:
-        tested = np.isin(dataset.labels, dataset.official_test_classes)
-        own = () if annotations.validation_classes is None else annotations.validation_classes
-        rest = np.where(np.isin(dataset.labels, own), "validation", "train")
-        columns["split"] = np.where(tested, "test", rest)
-    some = {
-        "is_query": annotations.query,
-        "is_gallery": annotations.gallery,
-        "groups": annotations.ignore_groups,
-    }
-    columns |= {name: column for name, column in some.items() if column is not None}
-    for name, codes in annotations.labels.items():
-        columns[f"{EXTRA}{name}"] = np.array(annotations.label_names[name])[codes]
-    if annotations.levels:
-        columns[LEVELS] = np.array(annotations.levels)
-    if annotations.label_sets is not None:
-        columns[SETS] = np.array(set_words(annotations.label_sets, annotations.set_names))
-    if incomplete := dataset.describe().get(INCOMPLETE):
-        columns[INCOMPLETE] = np.array(incomplete)
-    if isinstance(dataset, FiledDataset):
-        columns[FILES] = np.array([str(dataset.path(i)) for i in range(len(dataset))])
-    return columns
 
 
 def _computed(
