@@ -480,7 +480,7 @@ def test_commands_and_options_stay_few() -> None:
 def test_help_fits_a_screen(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("COLUMNS", "80")
     for words in [[name], *([name, each] for each in getattr(main.loaded(name), "commands", {}))]:
         text = unseen(capsys, *words, "--help")[1]
         assert len(text.strip().splitlines()) <= MOST_LINES, words

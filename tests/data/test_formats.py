@@ -20,10 +20,10 @@ from unseen.config.tables import Component
 from unseen.core import uris
 from unseen.data.coco import Coco
 from unseen.data.containers import locations, tar_shard
+from unseen.data.containers.contained import Webdataset, shards
 from unseen.data.images.dataset_check import write_list
 from unseen.data.images.loader import evaluation_batches
 from unseen.data.table import Table
-from unseen.data.webdataset import Webdataset, shards
 from unseen.runs.check_data import checked
 from unseen.runs.prepare import prepare
 from unseen.runs.run import train_and_evaluate

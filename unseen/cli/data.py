@@ -7,30 +7,36 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import torch
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from unseen.cli.data_table import table as write_as_table
-from unseen.cli.features import features
+from unseen.cli.allocator import keep_freed_memory
+from unseen.cli.engine import RayCluster, RayWorkers, chosen_engine
 from unseen.cli.label_issues import noise as list_label_issues
 from unseen.cli.options import AsJson, Data, OutFile, Settings, group
-from unseen.cli.shift import shift
 from unseen.cli.terminal import console, display, log_left_out
 from unseen.config import build, find_data, resolve
 from unseen.config import schema as configs
 from unseen.config.find_data import data_table
 from unseen.config.schema import Config
+from unseen.core.contracts import Dataset
 from unseen.core.files import shown
 from unseen.core.names import few
 from unseen.data.base import INCOMPLETE
 from unseen.data.images import transforms
 from unseen.data.images.dataset_check import Survey, write_list
 from unseen.data.images.image_check import UNUSUAL, WRONG
+from unseen.data.images.image_files import ImageFiles
+from unseen.data.images.write_table import write_table
 from unseen.data.packed import Packing, write
+from unseen.models.backbone import OWN
 from unseen.reports.contact_sheet import contact_sheet
 from unseen.runs.check_data import checked
-from unseen.runs.prepare import prepare
+from unseen.runs.extract_features import write_features
+from unseen.runs.prepare import Callbacks, prepare
+from unseen.runs.shift_table import make_shift_splits
 
 RESULT = 1  # the exit code when something is wrong with the data
 NAMED = 5  # files or groups named one by one
@@ -42,9 +48,6 @@ app = group(
     "Example: unseen data check photos/\n\n"
     "Check images before training on them, pack them, compute their features."
 )
-app.command("features")(features)
-app.command("table")(write_as_table)
-app.command("shift")(shift)
 app.command("noise")(list_label_issues)
 
 
@@ -111,9 +114,7 @@ def show(
     config = _config(data, words)
     transform = str(config.data.transform.name)
     with display() as (_, callbacks):
-        dataset = find_data.open_data(
-            config.data, callbacks.of("reading the data"), config.data.strict
-        )
+        dataset = _opened(config, callbacks)
     config, _ = resolve.resolve(config, dataset)
     named = any(word.startswith(("backbone", "image_size")) for word in words)
     if not named and config.data.image_size == transforms.usual_size(
@@ -145,9 +146,7 @@ def pack(
     """
     config = _config(data, settings)
     with display() as (shown, callbacks):
-        dataset = find_data.open_data(
-            config.data, callbacks.of("reading the data"), config.data.strict
-        )
+        dataset = _opened(config, callbacks)
         packing = Packing(dataset, short_side, jpeg)
         if not out.exists():
             sizes = {name: f"{size / 1e6:,.0f} MB" for name, size in packing.estimate().items()}
@@ -159,9 +158,99 @@ def pack(
     console.print(f"{done.items:,} images in {done.num_bytes / 1e6:,.0f} MB: {done.path}")
 
 
-def _config(data: str, settings: list[str] | None) -> Config:
-    values: dict[str, Any] = {"data": data_table(data)}
-    return configs.make(configs.override(values, settings or []))
+@app.command()
+def features(
+    data: Data,
+    out: OutFile,
+    settings: Settings = None,
+    ray: RayCluster = None,
+    workers: RayWorkers = None,
+) -> None:
+    """Example: unseen data features photos/ backbone=resnet50 --out photos.npz
+
+    Then `unseen train photos.npz` trains a head on them, in seconds. The same command again goes on
+    where it was stopped. Official splits, queries, groups and further labels go with the features.
+    `--ray start` computes on the workers of a cluster.
+    """
+    if out.suffix.lower() != ".npz":
+        raise ValueError(f"--out must end in .npz, got {out}")
+    request = _config(data, settings, pooling=OWN)
+    keep_freed_memory()
+    with display() as (_, callbacks):
+        dataset = _opened(request, callbacks)
+        config, _ = resolve.resolve(request, dataset)
+        torch.set_num_threads(config.training.machine.threads)
+        who = chosen_engine(ray, workers, config.training.machine.device)
+        size = write_features(config, dataset, out, callbacks.of("computing features"), who)
+    for note in dataset.describe().get("notes", []):
+        console.print(f"  {note}", style="yellow")
+    console.print(
+        f"{len(dataset):,} items of {len(dataset.label_names):,} classes "
+        f"({few(map(str, dataset.label_names))}), {size:,} features of {config.model.backbone} "
+        f"({'with' if config.model.weights else 'without'} pretrained weights): {out}. "
+        f"Next: unseen train {shlex.quote(str(out))}",
+    )
+
+
+@app.command()
+def table(
+    data: Data,
+    out: OutFile,
+    settings: Settings = None,
+) -> None:
+    """Example: unseen data table photos/ --out photos.csv
+
+    Writes path, label, split, queries, gallery and further labels of every image, in the format
+    of OpenMetricLearning; `unseen train photos.csv` reads it. Classes are split as `train` does.
+    """
+    request = _config(data, settings)
+    with display() as (_, callbacks):
+        context = prepare(request, callbacks)
+    dataset: object = context.dataset
+    if not isinstance(dataset, ImageFiles):
+        raise ValueError(f"{context.dataset.name} is no data set of image files")
+    tested = context.dataset.labels[context.split.test]
+    write_table(dataset, out, tested)
+    then = f"unseen train {shlex.quote(str(out))}"
+    console.print(f"{len(dataset):,} images: {out}. Next: {then}")
+
+
+@app.command()
+def shift(
+    data: Data,
+    out: OutFile,
+    settings: Settings = None,
+) -> None:
+    """Example: unseen data shift photos.npz --out stages.csv
+
+    Exchanges classes between the training and the test half by their mean features, then removes
+    those between: nine splits, numbered by the Frechet distance of their training and test
+    features. Images go through the backbone once, at its starting weights. `unseen train DATA
+    protocol=shift shift.step=7 shift.table=stages.csv` trains on one of them.
+    """
+    if out.suffix.lower() != ".csv":
+        raise ValueError(f"--out must end in .csv, got {out}")
+    request = _config(data, settings)
+    with display() as (_, callbacks):
+        dataset = _opened(request, callbacks)
+        stages = make_shift_splits(request, dataset, out, callbacks)
+    table = Table("step", "distance", "training classes", "test classes", "made by")
+    for each in stages.steps:
+        sizes = (str(len(each.train)), str(len(each.test)))
+        table.add_row(str(each.step), f"{each.distance:.4g}", *sizes, each.made_by)
+    console.print(table)
+    console.print(
+        f"Frechet distances of {stages.of}: {out}. Next: unseen train {shlex.quote(data)} "
+        f"protocol=shift shift.step=7 shift.table={shlex.quote(str(out))}"
+    )
+
+
+def _config(data: str, settings: list[str] | None, **values: Any) -> Config:
+    return configs.make(configs.override({"data": data_table(data)} | values, settings or []))
+
+
+def _opened(config: Config, callbacks: Callbacks) -> Dataset:
+    return find_data.open_data(config.data, callbacks.of("reading the data"), config.data.strict)
 
 
 def _readers(config: Config) -> int:

@@ -31,7 +31,7 @@ def train(
     ],
     settings: Annotated[
         list[str] | None,
-        typer.Argument(help=f"key=value; the keys: {', '.join(SHORT)}"),
+        typer.Argument(help="key=value; the keys stand above"),
     ] = None,
     out: RunOut = None,
     minutes: Annotated[
@@ -39,7 +39,7 @@ def train(
         typer.Option(help="the run ends within them", show_default="20 for photographs"),
     ] = None,
     accept_changes: Annotated[
-        bool, typer.Option(help="a new run if the data of the last one have changed")
+        bool, typer.Option("--accept-changes", help="a new run if the last one's data have changed")
     ] = False,
 ) -> None:
     """Example: unseen train glyphs loss=margin epochs=5 --minutes 2
@@ -50,12 +50,17 @@ def train(
     `unseen train recipe.toml data.root=path/to/images` takes data and settings from a file. A
     table of paths and labels (images.csv), a file of features (features.npz) and the folders of
     known benchmarks (CUB-200-2011, Cars196, ...) are recognised.
+
+    Keys:
     """
     is_recipe = data.endswith(".toml")
     values = configs.load(Path(data)) if is_recipe else {"data": find_data.data_table(data)}
     values |= {"time_budget": minutes} if minutes else {}
     resolved = configs.make(configs.override(values, settings or []))
     run(resolved, out, accept_changes)
+
+
+train.__doc__ = f"{(train.__doc__ or '').rstrip()} {', '.join(SHORT)}"
 
 
 def run(config: Config, out: Path | None, accept_changes: bool = False) -> "Result":

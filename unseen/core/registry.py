@@ -12,6 +12,7 @@ import re
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import chain
 from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -85,7 +86,8 @@ def _built_in(kind: str) -> tuple[str, ...]:
     if kind in OTHER_KINDS:
         return ()
     package = importlib.import_module(f"unseen.{kind}")
-    return tuple(sorted([*files_of(package.__path__), *getattr(package, "BENCHMARKS", ())]))
+    in_folders = chain.from_iterable(getattr(package, "IN_FOLDERS", {}).values())
+    return tuple(sorted([*files_of(package.__path__), *in_folders]))
 
 
 def entry(kind: str, name: str) -> Entry:

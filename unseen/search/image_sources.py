@@ -16,18 +16,15 @@ from unseen.data.base import HUB, level_columns
 from unseen.data.coco import Coco, images_of
 from unseen.data.coco import rows as coco_rows
 from unseen.data.containers import locations
-from unseen.data.containers.contained import LABEL, listing
+from unseen.data.containers.contained import LABEL, HuggingFace, Parquet, Webdataset, listing
 from unseen.data.folder import class_of, labels_in
-from unseen.data.hugging_face import HuggingFace
 from unseen.data.images import table_file
 from unseen.data.images.boxes import boxes_of, mark
 from unseen.data.images.decode import Box
 from unseen.data.images.exif import OF_FILE
 from unseen.data.images.image_files import folders_of
 from unseen.data.images.table_file import EDGES
-from unseen.data.parquet import Parquet
 from unseen.data.table import SETS
-from unseen.data.webdataset import Webdataset
 from unseen.runs.trained_run import BoxedImage, Trained
 from unseen.search.segment import Metadata, Value
 
