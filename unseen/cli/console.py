@@ -10,8 +10,8 @@ labels may hold, are shown (␛) instead of sent.
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
+from rich.measure import Measurement
 from rich.segment import Segment
 from rich.style import StyleType
 from rich.table import Table
@@ -20,7 +20,7 @@ from rich.text import Text
 _TURNING = [*range(0x2028, 0x202F), *range(0x2066, 0x206A)]  # new lines, directions of writing
 _VISIBLE = {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\t\n"}
 _VISIBLE |= {0x7F: "␡"} | dict.fromkeys([*range(0x80, 0xA0), *_TURNING], "�")
-_SIDES = 3  # characters of the frame for each column; one more closes it
+_WIDE = 10_000  # columns of a terminal that has room for everything
 
 Row = tuple[Text, ...]
 
@@ -37,36 +37,38 @@ class Terminal(Console):
         """Everything passes here, bars and live tables too."""
         options = options or self.options
         parts: Iterable[RenderableType] = [renderable]
-        if isinstance(renderable, Table) and not _has_widths(renderable):
-            parts = _laid_out(renderable, options.max_width if self.is_terminal else None)
+        if isinstance(renderable, Table) and renderable.show_header:  # the grid of bars has none
+            parts = self._laid_out(renderable, options)
         for row in parts:
             for segment in super().render(row, options):
                 text, style, control = segment
                 yield segment if control else Segment(text.translate(_VISIBLE), style)
 
-
-class _Framed(Table):
-    """A table whose columns have their final widths."""
-
-
-def _has_widths(table: Table) -> bool:
-    """Rich may draw it: made below, or the grid of bars, which has no heads."""
-    return isinstance(table, _Framed) or not table.show_header
-
-
-def _laid_out(table: Table, width: int | None) -> Iterator[RenderableType]:
-    """Title, rows and caption; width: of the terminal, None where there is none."""
-    columns = [[_text(cell) for cell in column.cells] for column in table.columns]
-    rows = list(zip(*columns, strict=True))
-    if table.title:
-        yield _line(_text(table.title), "table.title")
-    if width is None or table.box is None:
-        yield from _row_by_row(table, rows)
-    else:
-        framed = _framed(table, rows, width)
-        yield from _cell_by_cell(table, rows) if framed is None else [framed]
-    if table.caption:
-        yield _line(_text(table.caption), "table.caption")
+    def _laid_out(self, table: Table, options: ConsoleOptions) -> Iterator[RenderableType]:
+        """Title, rows and caption."""
+        rows = list(zip(*([_text(cell) for cell in c.cells] for c in table.columns), strict=True))
+        framed = Table(box=table.box)
+        for place, column in enumerate(table.columns):
+            head, folds = _text(column.header), column.overflow == "fold"
+            lines = [
+                line for text in (head, *(row[place] for row in rows)) for line in text.split()
+            ]
+            least = None if folds else max(line.cell_len for line in lines)
+            framed.add_column(
+                head, justify=column.justify, overflow="fold", no_wrap=not folds, min_width=least
+            )
+        for cells, row in zip(rows, table.rows, strict=True):
+            framed.add_row(*cells, style=row.style, end_section=row.end_section)
+        wide = options.update(max_width=_WIDE)  # what it needs, whatever there is
+        fits = Measurement.get(self, wide, framed).minimum <= options.max_width
+        if table.title:
+            yield _line(_text(table.title), "table.title")
+        if not self.is_terminal or table.box is None:
+            yield from _row_by_row(table, rows)
+        else:
+            yield from [framed] if fits else _cell_by_cell(table, rows)
+        if table.caption:
+            yield _line(_text(table.caption), "table.caption")
 
 
 def _row_by_row(table: Table, rows: list[Row]) -> Iterator[Text]:
@@ -93,28 +95,6 @@ def _cell_by_cell(table: Table, rows: list[Row]) -> Iterator[Text]:
             if cell:
                 cell.plain = cell.plain.replace("\n", " ")
                 yield _line(Text.assemble("  ", _text(column.header), ": ", cell), row.style)
-
-
-def _framed(table: Table, rows: list[Row], width: int) -> Table | None:
-    """None where the terminal is too narrow for whole names and numbers."""
-    least, most = [], []
-    for place, column in enumerate(table.columns):
-        texts = [_text(column.header).plain, *(row[place].plain for row in rows)]
-        most.append(max(cell_len(line) for text in texts for line in text.split("\n")))
-        words = [cell_len(word) for text in texts for word in text.split()]
-        least.append(max(words, default=0) if column.overflow == "fold" else most[-1])
-    spare = width - 1 - sum(least) - _SIDES * len(least)
-    if spare < 0:
-        return None
-    wanted = [high - low for low, high in zip(least, most, strict=True)]
-    fraction = min(1.0, spare / max(1, sum(wanted)))
-    made = _Framed(box=table.box)
-    for column, low, more in zip(table.columns, least, wanted, strict=True):
-        head, size = _text(column.header), low + int(fraction * more)
-        made.add_column(head, justify=column.justify, overflow="fold", width=size)
-    for cells, row in zip(rows, table.rows, strict=True):
-        made.add_row(*cells, style=row.style, end_section=row.end_section)
-    return made
 
 
 def _text(cell: RenderableType) -> Text:

@@ -6,17 +6,18 @@ from typing import Annotated
 
 import typer
 
-from unseen.cli.compare import compare
 from unseen.cli.evaluate_embeddings import embeddings
-from unseen.cli.extra_evaluations import print_forgetting, print_open_set, print_shots
-from unseen.cli.options import MovedData, OtherData, RunPath, group
+from unseen.cli.options import Html, MovedData, OtherData, RunPath, group
 from unseen.cli.terminal import console, display
+from unseen.evaluation.open_set import OpenSet
 from unseen.reports import layer_report, score_tables
+from unseen.reports.compare_runs import compare_runs, comparison_table, conclusion, write_page
+from unseen.reports.generalization import domains_table, open_set_tables, shots_table
 from unseen.runs.evaluate_layers import compare_layers
 from unseen.runs.evaluate_run import evaluate_run
 from unseen.runs.few_shot_layers import LAST
-from unseen.runs.few_shots import few_shots
-from unseen.runs.forgetting import forgetting
+from unseen.runs.few_shots import FewShots, few_shots
+from unseen.runs.forgetting import Forgetting, forgetting
 from unseen.runs.open_set_of_run import open_set_of
 from unseen.runs.other_data import on_other_data
 from unseen.runs.prepare import reopen
@@ -27,7 +28,6 @@ app = group(
     "Evaluate a stored run or the embeddings of any model, or compare two runs."
 )
 app.command("embeddings")(embeddings)
-app.command("compare")(compare)
 
 
 @app.command()
@@ -77,7 +77,7 @@ def run(
     if also:
         with display() as (_, callbacks):
             change = forgetting(run, tuple(also), callbacks)
-        print_forgetting(change)
+        _print_forgetting(change)
     if shots is not None or open_set:
         _adapted(run, data, shots, adapt, open_set, time)
 
@@ -109,6 +109,64 @@ def _adapted(
         gain = shots and few_shots(context, folder, shots, callbacks, adapt=adapt)
         unknown = open_set_of(context, folder, callbacks, time) if open_set else None
     if gain:
-        print_shots(gain)
+        _print_shots(gain)
     if unknown is not None:
-        print_open_set(unknown)
+        _print_open_set(unknown)
+
+
+@app.command()
+def compare(
+    first: Annotated[Path, typer.Argument(help="an evaluated run")],
+    second: Annotated[Path, typer.Argument(help="another, on the same test items")],
+    html: Html = None,
+    data: MovedData = None,
+) -> None:
+    """Example: unseen evaluate compare runs/margin runs/triplet --html page.html
+
+    Differences are paired by query, their intervals are over classes: is the second better, or is
+    it chance? Runs with other test items are refused. `--html changed.html` shows the queries that
+    only one of the runs answers rightly.
+    """
+    pair = compare_runs(first, second)
+    one, two = (run.name for run in pair.runs)
+    console.print(comparison_table(pair).terminal(f"B, {two},\nagainst A, {one}, %"))
+    console.print(conclusion(pair))
+    if html is not None:
+        with display() as (_, callbacks):
+            context, _folder = reopen(first, callbacks, data)
+            write_page(pair, context.dataset, html)
+        console.print(f"page: {html}")
+
+
+def _print_shots(result: FewShots) -> None:
+    """Before, after and the gain."""
+    console.print(shots_table([result]).terminal())
+    left = f"; {result.too_small} too small to give any" if result.too_small else ""
+    console.print(
+        f"means of {result.episodes} episodes, {result.classes} test classes{left}; the shots "
+        "neither ask nor answer; in brackets the 95 % interval over episodes and classes"
+    )
+
+
+def _print_forgetting(result: Forgetting) -> None:
+    """Home first, then the other domains, and what must be said."""
+    console.print(domains_table(result).terminal())
+    if result.warning:
+        console.print(result.warning, style="yellow")
+
+
+def _print_open_set(result: OpenSet) -> None:
+    """Scores without a threshold, then what each threshold does."""
+    console.print(
+        f"{result.how}: {result.known_queries:,} known queries of {result.known_classes} classes, "
+        f"{result.unknown_queries:,} unknown of {result.unknown_classes}, {result.gallery:,} "
+        "answers"
+    )
+    for table in open_set_tables(result):
+        console.print(table.terminal())
+    if result.groups:
+        console.print(
+            f"{result.groups.items:,} unknown queries fall into {result.groups.number} groups "
+            "(they "
+            f"have {result.groups.classes} classes): adjusted Rand index {result.groups.ari:.3f}"
+        )

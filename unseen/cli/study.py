@@ -54,12 +54,8 @@ def run(
     runs are never repeated, so the same command goes on after a stop. Ends with a table and a page.
     """
     made = Study(plans.load(file))
-    with progress_of() as progress:
-        try:
-            results = made.run(out, jobs=jobs, storage=storage, retry=retry, progress=progress)
-        except KeyboardInterrupt:
-            console.print("stopped; the same command goes on")
-            raise
+    with _going_on(), progress_of() as progress:
+        results = made.run(out, jobs=jobs, storage=storage, retry=retry, progress=progress)
     console.print(study_tables.terminal(results))
     console.print(study_tables.evaluated_terminal(results))
     console.print(f"report: {write(results)}")
@@ -176,13 +172,10 @@ def published(
         data or result.usual_data, budget, tuple(settings or ()), seeds, tune=tune
     )
     folder = out or Path("published") / f"{Path(ask.data).stem}-{budget}"
-    try:
+    with _going_on():
         page_file = published_studies.run(
             result, ask, folder, jobs, published_studies.Callbacks(progress_of, _measuring)
         )
-    except KeyboardInterrupt:
-        console.print("stopped; the same command goes on")
-        raise
     _print_findings(page_file)
 
 
@@ -218,13 +211,10 @@ def preset(
     shape = (tuple(also or ()), minutes, tuple(settings or ()), layers)
     request = generalization.Request(data, words, *shape)
     folder = out or Path("studies") / f"{NAME}-{Path(data).stem}{'-layers' * layers}"
-    try:
+    with _going_on():
         page_file = generalization.run(
             request, folder, jobs, generalization.Shown(progress_of, _watched)
         )
-    except KeyboardInterrupt:
-        console.print("stopped; the same command goes on")
-        raise
     _print_findings(page_file)
 
 
@@ -255,6 +245,15 @@ def _write_pages(results: Results) -> None:
                 shown = reopen(each.folder, dataset=shown)[0].dataset
             run_page.write(each.folder, shown)
         callbacks.progress("pages of runs", len(done), len(done))
+
+
+@contextmanager
+def _going_on() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        console.print("stopped; the same command goes on")
+        raise
 
 
 @contextmanager
