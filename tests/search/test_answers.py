@@ -1,4 +1,5 @@
-"""Decisions at the threshold: a label, unlabelled, or unknown; and the page that shows them."""
+"""Decisions at the threshold: a label, unlabelled, several, or unknown; and the page that shows
+them."""
 
 import shutil
 from dataclasses import replace
@@ -85,6 +86,24 @@ def test_the_threshold_decides(
     assert Answer([]).decision == "unknown"
 
 
+def test_labels_that_match_together_are_no_answer(
+    index: Index, model: Trained, images: Path, calibration: Calibration
+) -> None:
+    """Nor where one image is asked for: the ten nearest decide."""
+    query = model.embed([images / "class 2" / "1.png"])
+    ten = ask(index, query, 10)[0].hits
+    for threshold in (ten[0].similarity, ten[4].similarity, ten[9].similarity):
+        labels = list(dict.fromkeys(hit.label for hit in ten if hit.similarity >= threshold))
+        for k in (1, 10):
+            answer = ask(index, query, k, replace(calibration, threshold=threshold))[0]
+            assert len(answer.hits) == k
+            assert list(answer.labels) == labels
+            assert answer.decision == (labels[0] if len(labels) == 1 else "several labels")
+    assert answer.decision == "several labels"
+    unlabelled = [Hit(1, "/p", None, 0.9, 0.9, True), Hit(2, "/q", "a", 0.8, 0.9, True)]
+    assert Answer.of(unlabelled, 2).decision == "unlabelled"
+
+
 @pytest.mark.parametrize(
     ("matched", "probability", "conclusion"),
     [
@@ -125,6 +144,10 @@ def test_the_page_shows_the_answer(
     write_answer(tmp_path / "page.html", index, query, answer, used)
     html = (tmp_path / "page.html").read_text()
     assert html.count("data:image/webp") == 5
-    heading = {-1.0: "<h1>class 2</h1>", 1.1: "<h1>Unknown</h1>", None: "<h1>Nearest images</h1>"}
+    heading = {
+        -1.0: "<h1>Several labels match</h1>",
+        1.1: "<h1>Unknown</h1>",
+        None: "<h1>Nearest images</h1>",
+    }
     assert heading[threshold] in html
     assert "http" not in html.replace("http-equiv", "")

@@ -19,7 +19,7 @@ from unseen.evaluation.calibration import Calibration
 from unseen.runs.calibrate_run import read_calibration, why_impossible
 from unseen.runs.trained_run import BoxedImage
 from unseen.search import contact_page
-from unseen.search.answers import MATCH, NO_CONCLUSION, UNKNOWN, Answer, ask
+from unseen.search.answers import MATCH, NO_CONCLUSION, SEVERAL, UNKNOWN, Answer, ask
 from unseen.search.index import Index
 from unseen.search.ingest import require_same_model
 from unseen.search.maintain import model_of
@@ -45,7 +45,8 @@ def search(
     """Example: unseen search birds.index query.jpg -k 10 --html answer.html
 
     Prints the nearest images, how probable it is that each is of the query's class, and the
-    class it decides for: "unknown" when nothing reaches the threshold of `unseen calibrate`.
+    class it decides for: "unknown" when nothing reaches the threshold of `unseen calibrate`,
+    "several labels" when images of more than one do.
     """
     opened, model = Index.open(index), model_of(index, run)
     if not image.exists():
@@ -88,6 +89,13 @@ def _print(answer: Answer, calibration: Calibration | None, run: RunFolder) -> N
     elif answer.decision == UNKNOWN:
         console.print(
             Text.assemble(("unknown", "bold"), f": nothing reaches {calibration.threshold:.4f}")
+        )
+    elif answer.decision == SEVERAL:
+        console.print(
+            Text.assemble(
+                (SEVERAL, "bold"),
+                f": images of {', '.join(answer.labels)} reach {calibration.threshold:.4f}",
+            )
         )
     else:
         console.print(

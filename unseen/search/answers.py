@@ -1,15 +1,18 @@
 """From neighbours to answers: paths, similarity, the probability of the same class, a decision.
 
     answer = ask(index, model.embed(["query.jpg"]), k=10, calibration=read_calibration(model))[0]
-    answer.decision        # a label, "unlabelled", or "unknown": nothing reaches the threshold
+    answer.decision        # a label, "unlabelled", "several labels", or "unknown": no image matches
 
 An image is matched when its similarity reaches the calibrated threshold; the decision is the
-label of the nearest matched image. Threshold and probability answer two questions (how often are
-wrong pairs so similar; how often is what is found so near of the same class), so they may differ:
-the conclusion is one word for both, `reason` the sentence behind it.
+label of the matched images among the k nearest, and the ten nearest where k is smaller. Where these
+have several labels, none of them is the answer: `answer.labels` names them.
+
+Threshold and probability answer two questions (how often are wrong pairs so similar; how often is
+what is found so near of the same class), so they may differ: the conclusion is one word for both,
+`reason` the sentence behind it.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -22,6 +25,8 @@ from unseen.search.index import Ids, Index
 
 UNKNOWN = "unknown"
 UNLABELLED = "unlabelled"
+SEVERAL = "several labels"
+DECIDING = 10  # nearest images, at least, whose labels decide
 MATCH, MAYBE, NO_MATCH, COMPATIBLE = "match", "maybe", "no match", "compatible"
 NO_CONCLUSION = "Its vector comes from an older model: no conclusion until it is embedded again."
 
@@ -55,25 +60,35 @@ class Hit:
 @dataclass(frozen=True)
 class Answer:
     """What a query found, nearest first. compared_twice: share of the images (of the pairs, where
-    several ask together), first in integers, then in floats."""
+    several ask together), first in integers, then in floats. labels: of the images that match."""
 
     hits: list[Hit]
     compared_twice: float = 0.0
+    labels: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, found: Sequence[Hit], k: int, compared_twice: float = 0.0) -> "Answer":
+        """The k nearest images of those found; all of these decide."""
+        names = dict.fromkeys(hit.label for hit in found if hit.matched and hit.label)
+        return cls(list(found[:k]), compared_twice, tuple(filter(None, names)))
 
     @property
     def decision(self) -> str | None:
-        """The label of the nearest matched image; None without a calibration, or where the
-        nearest one is compatible."""
+        """The label of the images that match; None without a calibration, or where the nearest
+        image is compatible."""
         if not self.hits:
             return UNKNOWN
         first = self.hits[0]
         if first.matched is None:
             return None
-        return (first.label or UNLABELLED) if first.matched else UNKNOWN
+        if not first.matched:
+            return UNKNOWN
+        return SEVERAL if len(self.labels) > 1 else first.label or UNLABELLED
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "decision": self.decision,
+            "labels": self.labels,
             "compared_twice": self.compared_twice,
             "hits": [asdict(hit) for hit in self.hits],
         }
@@ -101,12 +116,13 @@ def ask(
     where: str | None = None,
 ) -> list[Answer]:
     """One answer per vector [Q, D]; filter, where: as `Index.search` takes them."""
-    result = index.search(vectors, k, filter, where)
+    depth = k if calibration is None else max(k, DECIDING)
+    result = index.search(vectors, depth, filter, where)
     probabilities: Any = None
     if calibration is not None:
         probabilities = calibration.probability(result.similarities, len(index))
     return [
-        Answer(
+        Answer.of(
             [
                 _hit(
                     index,
@@ -118,6 +134,7 @@ def ask(
                 for rank, id in enumerate(ids)
                 if id >= 0
             ],
+            k,
             result.compared_twice,
         )
         for query, ids in enumerate(result.ids)

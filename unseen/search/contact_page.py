@@ -9,7 +9,7 @@ from unseen.core.html_templates import render
 from unseen.data.images.decode import decode
 from unseen.evaluation.calibration import Calibration
 from unseen.reports.thumbnails import data_uri, fitted
-from unseen.search.answers import MATCH, NO_CONCLUSION, UNKNOWN, Answer, Hit
+from unseen.search.answers import MATCH, NO_CONCLUSION, SEVERAL, UNKNOWN, Answer, Hit
 from unseen.search.groups import Groups
 from unseen.search.index import Index
 
@@ -101,4 +101,9 @@ def _decision(answer: Answer, calibration: Calibration | None) -> tuple[str, str
         return "No conclusion", NO_CONCLUSION
     if answer.decision == UNKNOWN:
         return "Unknown", f"No image reaches the {bound}. {key}"
+    if answer.decision == SEVERAL:
+        return (
+            "Several labels match",
+            f"{', '.join(answer.labels)}: each has an image at the {bound}. {key}",
+        )
     return str(answer.decision), f"The nearest image reaches the {bound}. {key}"

@@ -551,6 +551,12 @@ def test_the_conclusion_and_its_reason_are_reported(
             assert card.text.endswith(f"{hit['conclusion']} · {hit['similarity']:.3f}")
             assert card.get_attribute("title") == hit["reason"]
             assert hit["reason"] in card.accessible_name
+        assert by(browser, "#decision").text.startswith("Several labels match: class 1, ")
+        nearest = calibration(hits[0]["similarity"], [-5.0, 10.0, 0.0])
+        monkeypatch.setattr(registry, "_snapshot", replace(evaluated, calibration=nearest))
+        opened(browser, url, "#/like/7")
+        opened(browser, url, "#/like/8")
+        hits = httpx.get(f"{url}/api/search?ids=8").json()["hits"]
         assert by(browser, "#decision").text == "class 1: the nearest image is a match."
         by(browser, "#card-0").click()
         until(browser, lambda d: d.find_elements(By.ID, "like"))

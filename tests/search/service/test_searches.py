@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 from tests.search.service.conftest import HOSTS, calibration
 from unseen.search.feedback import mean, rocchio
 from unseen.search.service.app import create_app
-from unseen.search.service.index_registry import IndexRegistry
+from unseen.search.service.index_registry import IndexRegistry, Neighbor
 from unseen.search.service.middleware import Limits
 from unseen.search.service.parameters import Wanted
 from unseen.search.service.searches import _result
@@ -131,6 +131,11 @@ def test_one_conclusion_with_its_reason(registry: IndexRegistry) -> None:
         assert hit.reason is not None
         assert f"Similarity {hit.similarity:.3f}" in hit.reason
     assert {"match", "maybe"} <= {hit.conclusion for hit in result}
+    confused = replace(snapshot, calibration=calibration(threshold=-1.0, weights=[0.0, 0.0, 0.0]))
+    body = _result(confused, snapshot.index.vectors([3]), Wanted(k=1), [3])
+    assert body.decision == "several labels"
+    assert (len(body.hits), len(set(body.labels))) == (1, len(body.labels))
+    assert confused.by_ids([Neighbor(3, 1)])[0].labels == tuple(body.labels)
     together = _result(snapshot, snapshot.index.vectors([3, 4]), Wanted())
     assert together.decision is None  # conclusions hold for one image as it is
     assert {hit.conclusion for hit in together.hits} == {None}

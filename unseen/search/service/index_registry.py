@@ -22,7 +22,7 @@ from unseen.runs.calibrate_run import read_calibration
 from unseen.runs.explain import Explanation, explain_images
 from unseen.runs.trained_run import Trained
 from unseen.search import feedback
-from unseen.search.answers import Answer, ask
+from unseen.search.answers import DECIDING, Answer, ask
 from unseen.search.index import Ids, Index
 from unseen.search.ingest import require_same_model
 from unseen.search.maintain import model_of
@@ -106,7 +106,8 @@ class Snapshot:
         """The k nearest images, of those that are `chosen` or of all, without those named.
         evaluated: with conclusions, which hold for the vector of one image."""
         calibration = self.calibration if evaluated else None
-        result = ask(self.index, vector, k + len(without), calibration, chosen)[0]
+        depth = max(k, DECIDING) + len(without)
+        result = ask(self.index, vector, depth, calibration, chosen)[0]
         return _without(result, without, k)
 
     def chosen(self, label: str | None, where: str | None) -> Ids | None:
@@ -132,7 +133,7 @@ class Snapshot:
         result: dict[Neighbor, Answer | ValueError] = {}
         if alike:
             vectors = self.index.vectors([one.id for one in alike])
-            most = max(one.k for one in alike) + 1
+            most = max(DECIDING, *(one.k for one in alike)) + 1
             answers = ask(self.index, vectors, most, self.calibration)
             for one, answer in zip(alike, answers, strict=True):
                 result[one] = _without(answer, [one.id], one.k)
@@ -187,7 +188,7 @@ class IndexRegistry:
 
 
 def _without(answer: Answer, ids: Collection[int], k: int) -> Answer:
-    return Answer([hit for hit in answer.hits if hit.id not in ids][:k])
+    return Answer.of([hit for hit in answer.hits if hit.id not in ids], k)
 
 
 def _model(index: Index, run: Path | None) -> Trained:

@@ -78,10 +78,12 @@ class HitBody(ImageBody):
 
 
 class AnswerBody(BaseModel):
-    """Nearest images first. decision: a label, "unlabelled", "unknown", or null without a
-    calibration, or where several images ask together. total: how many can be asked for."""
+    """Nearest images first. decision: a label, "unlabelled", "several labels" (that match),
+    "unknown", or null without a calibration, or where several images ask together. labels: of the
+    images that match. total: how many can be asked for."""
 
     decision: str | None
+    labels: list[str]
     total: int
     hits: list[HitBody]
 
@@ -99,7 +101,9 @@ def answer_body(
         )
         for hit in answer.hits[start:]
     ]
-    return AnswerBody(decision=answer.decision, total=min(total, DEEPEST), hits=hits)
+    return AnswerBody(
+        decision=answer.decision, labels=answer.labels, total=min(total, DEEPEST), hits=hits
+    )
 
 
 def name_of(path: str) -> str:

@@ -9,6 +9,7 @@ import { labelField } from "./labels.js";
 import * as uploads from "./uploads.js";
 import { whyButton } from "./why.js";
 
+const MOST_LABELS = 5; // that are named
 const FRAMES = { match: "match", maybe: "maybe" };
 
 export async function results(address, { signal, go, metadata }) {
@@ -94,5 +95,10 @@ function decision(address, found, { calibration, uncalibrated }, moved) {
     "no match": ["Unknown", ": no image is near enough to be called the same class."],
     compatible: ["No conclusion", ": the vector of the nearest image comes from an older model."],
   }[first.conclusion];
+  if (found.decision === "several labels") {
+    const labels = found.labels.length > MOST_LABELS ? [...found.labels.slice(0, MOST_LABELS), "..."] : found.labels;
+    const which = `: ${labels.join(", ")}. Look at the images, or search by a part.`;
+    return element("p", { class: "decision", id: "decision" }, element("b", {}, "Several labels match"), which);
+  }
   return element("p", { class: "decision", id: "decision", title: first.reason }, element("b", {}, name), text);
 }
